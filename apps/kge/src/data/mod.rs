@@ -1,0 +1,147 @@
+//! Knowledge graphs: triples of numbered entities and relations, split into train, valid and test.
+//!
+//! [`Dataset::open`] reads the built-in graph, a LibKGE folder or a folder of tab-separated files ([`read`]); [`Known`] tells
+//! which triples are true, so that the evaluation does not count a true answer as an error. Numbers are given by first
+//! appearance in train, valid, test, and so every process that reads the same files uses the same keys.
+//!
+//! Absent on purpose: keys and values. What a number means to the parameter server is the task's business.
+
+mod known;
+mod names;
+mod read;
+mod zstd;
+
+pub use known::{Answers, Known};
+pub use names::Names;
+pub use read::DataError;
+
+use intendant_core::random::{Permutation, stream};
+
+/// One fact: `subject` stands in `relation` to `object`. All three are numbers of [`Names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Triple {
+    /// Number of an entity.
+    pub subject: u32,
+    /// Number of a relation.
+    pub relation: u32,
+    /// Number of an entity.
+    pub object: u32,
+}
+
+/// How the triples of a data set name entities and relations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// By name.
+    Names,
+    /// By number, as in LibKGE's `.del` files.
+    Numbers,
+}
+
+/// A knowledge graph.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    /// Entities.
+    pub entities: Names,
+    /// Relations.
+    pub relations: Names,
+    /// Triples to learn from.
+    pub train: Vec<Triple>,
+    /// Triples for validation during training; may be empty.
+    pub valid: Vec<Triple>,
+    /// Triples for the evaluation after training; may be empty.
+    pub test: Vec<Triple>,
+    naming: Naming,
+}
+
+/// Held-out triples about which training can tell nothing, because an entity or the relation does not occur in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unseen {
+    /// Such triples among the validation triples.
+    pub valid: usize,
+    /// Such triples among the test triples.
+    pub test: usize,
+}
+
+impl Dataset {
+    /// Opens `builtin:codex-s`, a folder (see [`read`]) or a single file of tab-separated training triples.
+    ///
+    /// # Errors
+    /// If something cannot be read or is not in the format; the message names file and line.
+    pub fn open(source: &str) -> Result<Self, DataError> {
+        match source.strip_prefix("builtin:") {
+            Some(name) => read::builtin(name),
+            None => read::path(source.as_ref()),
+        }
+    }
+
+    /// Replaces the test triples by those of a file, which names entities and relations as the data set does. Entities
+    /// and relations that are new are added (unless they are given by number).
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not in the format.
+    pub fn test_from(&mut self, file: &std::path::Path) -> Result<(), DataError> {
+        self.test = read::more(self, file)?;
+        Ok(())
+    }
+
+    /// Moves a seeded choice of the training triples to the test triples, in place of those.
+    ///
+    /// # Errors
+    /// If `fraction` leaves nothing to train on or nothing to test.
+    pub fn hold_out(&mut self, fraction: f64, seed: u64) -> Result<(), DataError> {
+        let (triples, held) = (self.train.len(), (self.train.len() as f64 * fraction).round());
+        if !(held >= 1.0 && held < triples as f64) {
+            return Err(DataError::HoldOut { fraction, triples });
+        }
+        let order = Permutation::new(triples as u64, stream(seed, &[HOLD_OUT]));
+        let train = std::mem::take(&mut self.train);
+        self.test.clear();
+        for (index, triple) in train.into_iter().enumerate() {
+            let split =
+                if order.apply(index as u64) < held as u64 { &mut self.test } else { &mut self.train };
+            split.push(triple);
+        }
+        Ok(())
+    }
+
+    /// Counts the held-out triples with an entity or relation that does not occur in training.
+    pub fn unseen(&self) -> Unseen {
+        let seen = self.seen();
+        let count = |split: &[Triple]| split.iter().filter(|t| !seen.has(t)).count();
+        Unseen { valid: count(&self.valid), test: count(&self.test) }
+    }
+
+    /// Removes those triples from the held-out ones.
+    pub fn skip_unseen(&mut self) {
+        let seen = self.seen();
+        self.valid.retain(|t| seen.has(t));
+        self.test.retain(|t| seen.has(t));
+    }
+
+    fn seen(&self) -> Seen {
+        let mut seen =
+            Seen { entities: vec![false; self.entities.len()], relations: vec![false; self.relations.len()] };
+        for triple in &self.train {
+            seen.entities[triple.subject as usize] = true;
+            seen.entities[triple.object as usize] = true;
+            seen.relations[triple.relation as usize] = true;
+        }
+        seen
+    }
+}
+
+/// Names the randomness of [`Dataset::hold_out`].
+const HOLD_OUT: u64 = 0x7465_7374;
+
+struct Seen {
+    entities: Vec<bool>,
+    relations: Vec<bool>,
+}
+
+impl Seen {
+    fn has(&self, triple: &Triple) -> bool {
+        self.entities[triple.subject as usize]
+            && self.entities[triple.object as usize]
+            && self.relations[triple.relation as usize]
+    }
+}

@@ -1,0 +1,248 @@
+//! Link prediction: at which rank is the true answer?
+//!
+//! For every held-out triple both the object and the subject are predicted: all entities are ranked by score, other true
+//! answers (of train, valid and test) are left out, and the rank of the answer is 1 + the number of entities with a higher
+//! score + half the number of others with the same score (the mean of the ranks that ties allow; a model that gives every
+//! entity the same score gains nothing). A score that is not a number counts as higher. Reported are the mean reciprocal rank
+//! and the shares of answers at rank 1, up to 3, up to 10. Entities that do not occur in training are ranked like any other, with their initial embeddings.
+//!
+//! The score that decides is the inner product in double precision, in a fixed order of summation, and so ranks depend on
+//! neither blocks, threads nor processor. Most scores need not be known that well: a matrix product in the element type tells
+//! on which side of the answer's score an entity is, unless it is closer than the bound of its rounding error.
+//!
+//! Entities stream by in parts ([`Evaluation::part`]); memory is proportional to the number of held-out triples.
+
+use crate::data::{Known, Triple};
+use crate::matrix::{Rows, RowsMut, multiply_transposed};
+use crate::model::compose;
+use intendant_core::{Element, ElementType, Key};
+use intendant_task::{Evaluation, Reduction};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Queries and entities of one matrix product: scores of this many by this many stay in the cache.
+const QUERIES_PER_BLOCK: usize = 64;
+const ENTITIES_PER_BLOCK: usize = 512;
+
+/// One worker's share of a link prediction.
+pub struct Ranking<E> {
+    known: Arc<Known>,
+    dim: usize,
+    threads: usize,
+    range: Range<u64>,
+    keys: Vec<Key>,
+    ranked: Vec<Ranked>,
+    /// The queries' vectors.
+    queries: Vec<E>,
+}
+
+/// A prediction and what is known about its rank so far.
+struct Ranked {
+    triple: Triple,
+    /// Whether the subject is predicted.
+    subject: bool,
+    /// Keys of the entity that is given, of the relation and of the answer.
+    anchor: u64,
+    relation: u64,
+    answer: u64,
+    inverse: bool,
+    /// Score of the answer.
+    score: f64,
+    /// Length of the query's vector.
+    norm: f64,
+    higher: u64,
+    equal: u64,
+}
+
+impl<E: Element> Ranking<E> {
+    /// Predicts object and subject of each of `triples` among the entities `0..entities`. `relations` are the first keys of
+    /// the relations and of their reciprocals, if there are any.
+    pub fn new(
+        known: Arc<Known>,
+        triples: &[Triple],
+        entities: u64,
+        relations: (u64, Option<u64>),
+        dim: usize,
+        threads: usize,
+    ) -> Self {
+        let mut ranked = Vec::with_capacity(2 * triples.len());
+        for triple in triples {
+            let (subject, object) = (u64::from(triple.subject), u64::from(triple.object));
+            let relation = relations.0 + u64::from(triple.relation);
+            let ask = |subject, anchor, relation, answer, inverse| Ranked {
+                triple: *triple,
+                subject,
+                anchor,
+                relation,
+                answer,
+                inverse,
+                score: 0.0,
+                norm: 0.0,
+                higher: 0,
+                equal: 0,
+            };
+            ranked.push(ask(false, subject, relation, object, false));
+            let reciprocal = relations.1.map(|first| first + u64::from(triple.relation));
+            ranked.push(ask(true, object, reciprocal.unwrap_or(relation), subject, reciprocal.is_none()));
+        }
+        let mut keys: Vec<Key> =
+            ranked.iter().flat_map(|r| [r.anchor, r.relation, r.answer]).map(Key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        Self { known, dim, threads: threads.max(1), range: 0..entities, keys, ranked, queries: Vec::new() }
+    }
+}
+
+impl<E: Element> Evaluation<E> for Ranking<E> {
+    fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    fn take(&mut self, values: &[E]) {
+        let dim = self.dim;
+        self.queries.resize(self.ranked.len() * dim, E::ZERO);
+        for (ranked, query) in self.ranked.iter_mut().zip(self.queries.chunks_exact_mut(dim)) {
+            let embedding = |key: u64| {
+                let at = self.keys.partition_point(|k| k.0 < key);
+                &values[at * 2 * dim..][..dim]
+            };
+            compose(embedding(ranked.anchor), embedding(ranked.relation), ranked.inverse, query);
+            ranked.score = score(query, embedding(ranked.answer));
+            ranked.norm = norm(query);
+        }
+    }
+
+    fn range(&self) -> Range<u64> {
+        if self.ranked.is_empty() { 0..0 } else { self.range.clone() }
+    }
+
+    fn part(&mut self, keys: &[Key], values: &[E]) {
+        let dim = self.dim;
+        let norms: Vec<f64> = values.chunks_exact(2 * dim).map(|value| norm(&value[..dim])).collect();
+        let block = &Block { keys, values, norms: &norms, known: &self.known, dim };
+        let per_thread = self.ranked.len().div_ceil(self.threads);
+        let mut shares =
+            self.ranked.chunks_mut(per_thread.max(1)).zip(self.queries.chunks(per_thread.max(1) * dim));
+        // The last share is done by this thread: with one thread, none is started.
+        let own = shares.next_back();
+        std::thread::scope(|scope| {
+            for (ranked, queries) in shares {
+                scope.spawn(move || block.rank(ranked, queries));
+            }
+            if let Some((ranked, queries)) = own {
+                block.rank(ranked, queries);
+            }
+        });
+    }
+
+    fn finish(self: Box<Self>) -> Reduction {
+        let mut sums = Reduction::default();
+        for ranked in &self.ranked {
+            let rank = 1.0 + ranked.higher as f64 + 0.5 * ranked.equal as f64;
+            sums.add("quality.mrr_filtered", 1.0 / rank);
+            for (name, last) in
+                [("quality.hits_at_1", 1.0), ("quality.hits_at_3", 3.0), ("quality.hits_at_10", 10.0)]
+            {
+                sums.add(name, f64::from(u8::from(rank <= last)));
+            }
+            sums.add("quality.count", 1.0);
+        }
+        sums
+    }
+}
+
+/// A part of the entities.
+struct Block<'a, E> {
+    keys: &'a [Key],
+    values: &'a [E],
+    norms: &'a [f64],
+    known: &'a Known,
+    dim: usize,
+}
+
+impl<E: Element> Block<'_, E> {
+    /// Ranks the entities of this part for some predictions.
+    fn rank(&self, ranked: &mut [Ranked], queries: &[E]) {
+        let (dim, stride) = (self.dim, 2 * self.dim);
+        let mut scores = vec![E::ZERO; QUERIES_PER_BLOCK * ENTITIES_PER_BLOCK.min(self.keys.len())];
+        let blocks = ranked.chunks_mut(QUERIES_PER_BLOCK).zip(queries.chunks(QUERIES_PER_BLOCK * dim));
+        for (ranked, queries) in blocks {
+            for start in (0..self.keys.len()).step_by(ENTITIES_PER_BLOCK) {
+                let entities = start..(start + ENTITIES_PER_BLOCK).min(self.keys.len());
+                multiply_transposed(
+                    RowsMut::new(&mut scores, ranked.len(), entities.len(), entities.len()),
+                    Rows::new(queries, ranked.len(), dim, dim),
+                    Rows::new(&self.values[start * stride..], entities.len(), dim, stride),
+                );
+                let rows = ranked.iter_mut().zip(queries.chunks_exact(dim));
+                for ((ranked, query), scores) in rows.zip(scores.chunks_exact(entities.len())) {
+                    self.count(ranked, query, entities.clone(), scores);
+                }
+            }
+        }
+    }
+
+    /// Counts the entities that score at least as high as the answer.
+    fn count(&self, ranked: &mut Ranked, query: &[E], entities: Range<usize>, scores: &[E]) {
+        // No rounding error is larger than this times the length of the entity's embedding.
+        let error = ranked.norm * rounding_bound::<E>(self.dim);
+        for (at, rough) in entities.zip(scores) {
+            let rough = rough.to_f64();
+            if rough < ranked.score - error * self.norms[at] {
+                continue;
+            }
+            let key = self.keys[at];
+            if key.0 == ranked.answer || self.is_true(ranked, key) {
+                continue;
+            }
+            let exact = score(query, &self.values[at * 2 * self.dim..][..self.dim]);
+            if exact == ranked.score {
+                ranked.equal += 1;
+            } else if exact < ranked.score {
+                // Only the rounding made it look as high.
+            } else {
+                ranked.higher += 1;
+            }
+        }
+    }
+
+    fn is_true(&self, ranked: &Ranked, key: Key) -> bool {
+        // Keys of the range are numbers of entities, which have 32 bits.
+        let Ok(entity) = u32::try_from(key.0) else { return false };
+        let triple = ranked.triple;
+        if ranked.subject {
+            self.known.subjects(triple.relation, triple.object).contains(entity)
+        } else {
+            self.known.objects(triple.subject, triple.relation).contains(entity)
+        }
+    }
+}
+
+/// Twice the bound on the relative error of an inner product of `dim` terms in any order of summation, which leaves room for the rounding of the double precision scores.
+fn rounding_bound<E: Element>(dim: usize) -> f64 {
+    let epsilon = match E::TYPE {
+        ElementType::F32 => f64::from(f32::EPSILON),
+        ElementType::F64 => f64::EPSILON,
+    };
+    // EPSILON is twice the unit of rounding.
+    (dim + 1) as f64 * epsilon
+}
+
+/// The score that decides: double precision, always summed in the same order.
+fn score<E: Element>(query: &[E], embedding: &[E]) -> f64 {
+    let mut sums = [0.0; 8];
+    let (queries, embeddings) = (query.chunks_exact(8), embedding.chunks_exact(8));
+    let rest = queries.remainder().iter().zip(embeddings.remainder());
+    let rest: f64 = rest.fold(0.0, |sum, (q, e)| sum + q.to_f64() * e.to_f64());
+    for (query, embedding) in queries.zip(embeddings) {
+        for lane in 0..8 {
+            sums[lane] += query[lane].to_f64() * embedding[lane].to_f64();
+        }
+    }
+    sums.iter().fold(rest, |sum, s| sum + s)
+}
+
+/// Length of a vector.
+fn norm<E: Element>(vector: &[E]) -> f64 {
+    score(vector, vector).sqrt()
+}

@@ -1,0 +1,497 @@
+//! Which keys exist, how long their values are, and where shard, channel and home of a key are.
+//!
+//! Three partitions of the keys must not be the same bits in disguise: if the home followed from the shard, a node would use
+//! only a fraction of its latches. A key's *shard* is its lowest bits (neighbouring keys, which are often hot together, get
+//! different latches, and the position within the shard is the rest of the key), its *channel* is the shard modulo the number
+//! of channels (so a channel's thread latches only shards of its own), and its *home* comes from the key's rank in the key
+//! space: by range, by hash, or by range after a seeded permutation ([`KeyOrder`]).
+
+use crate::{ChannelId, ElementType, Key, NodeId, limits, random};
+use std::ops::Range;
+
+/// Neighbouring keys whose values have the same length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// What the keys stand for, e.g. `entity`; used in messages and exports.
+    pub name: String,
+    /// The keys, end excluded.
+    pub keys: Range<u64>,
+    /// Elements per value.
+    pub len: usize,
+}
+
+/// How homes are assigned to keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum KeyOrder {
+    /// Node `i` of `n` is home to the `i`-th of `n` equal parts of every key range.
+    Range,
+    /// A fixed hash of the key.
+    Hash,
+    /// The parts of [`KeyOrder::Range`] after a seeded permutation of each range: balanced, and without the hot spots that a
+    /// meaningful order of keys puts on one node. The published classic baselines assigned keys like this (000, footnote 9).
+    #[default]
+    Random,
+}
+
+/// Why a layout is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// A range without keys.
+    #[error("key range '{name}' is empty; give it at least one key")]
+    EmptyRange {
+        /// Name of the range.
+        name: String,
+    },
+    /// A range whose values have no elements or too many.
+    #[error("values of key range '{name}' have {len} elements; allowed are 1 to {len_max}")]
+    ValueLength {
+        /// Name of the range.
+        name: String,
+        /// Elements asked for.
+        len: usize,
+        /// Elements allowed.
+        len_max: usize,
+    },
+    /// More keys than 64 bits number.
+    #[error("key range '{name}' ends beyond the largest key")]
+    TooManyKeys {
+        /// Name of the range.
+        name: String,
+    },
+    /// No range at all.
+    #[error("a layout needs at least one key range")]
+    NoRanges,
+    /// A count outside of its limits.
+    #[error("{what} is {value}; allowed are 1 to {max}")]
+    Count {
+        /// What was counted.
+        what: &'static str,
+        /// The count asked for.
+        value: usize,
+        /// The largest allowed count.
+        max: usize,
+    },
+    /// The number of shards is not a power of two.
+    #[error("{shards} shards: the number must be a power of two")]
+    ShardsNotPowerOfTwo {
+        /// The number asked for.
+        shards: usize,
+    },
+}
+
+/// The layout of a model over a cluster; equal on all its nodes (the handshake compares [`Layout::digest`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    ranges: Vec<KeyRange>,
+    /// Distinct value lengths, ascending: the store keeps one slab for each.
+    lens: Vec<usize>,
+    /// Index into `lens` per range.
+    classes: Vec<u16>,
+    nodes: usize,
+    shard_bits: u32,
+    channels: usize,
+    order: KeyOrder,
+    seed: u64,
+    permutations: Vec<random::Permutation>,
+}
+
+/// Collects the parts of a [`Layout`].
+#[derive(Clone, Debug)]
+pub struct LayoutBuilder {
+    ranges: Vec<(String, u64, usize)>,
+    nodes: usize,
+    shards: usize,
+    channels: usize,
+    order: KeyOrder,
+    seed: u64,
+}
+
+impl LayoutBuilder {
+    /// Appends `keys` keys with values of `len` elements; keys are numbered in order of these calls, from 0.
+    #[must_use]
+    pub fn range(mut self, name: &str, keys: u64, len: usize) -> Self {
+        self.ranges.push((name.to_owned(), keys, len));
+        self
+    }
+
+    /// Number of nodes; 1 unless set.
+    #[must_use]
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Number of latched shards per node, a power of two; [`limits::SHARDS_DEFAULT`] unless set.
+    #[must_use]
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// Number of channels; 1 unless set.
+    #[must_use]
+    pub fn channels(mut self, channels: usize) -> Self {
+        self.channels = channels;
+        self
+    }
+
+    /// How homes are assigned.
+    #[must_use]
+    pub fn order(mut self, order: KeyOrder) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// Seed of [`KeyOrder::Random`].
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Checks everything and builds the layout.
+    ///
+    /// # Errors
+    /// See [`LayoutError`].
+    pub fn build(self) -> Result<Layout, LayoutError> {
+        let count = |what, value, max| match value {
+            v if (1..=max).contains(&v) => Ok(()),
+            value => Err(LayoutError::Count { what, value, max }),
+        };
+        count("number of nodes", self.nodes, limits::NODES_MAX)?;
+        count("number of shards", self.shards, limits::SHARDS_MAX)?;
+        count("number of channels", self.channels, limits::CHANNELS_MAX.min(self.shards))?;
+        if !self.shards.is_power_of_two() {
+            return Err(LayoutError::ShardsNotPowerOfTwo { shards: self.shards });
+        }
+        if self.ranges.is_empty() {
+            return Err(LayoutError::NoRanges);
+        }
+        // Limits are the same for both element types, so that `--float` never decides whether a layout is valid.
+        let len_max = limits::VALUE_BYTES_MAX / ElementType::F64.bytes();
+        let (mut ranges, mut start) = (Vec::with_capacity(self.ranges.len()), 0u64);
+        for (name, keys, len) in self.ranges {
+            if keys == 0 {
+                return Err(LayoutError::EmptyRange { name });
+            }
+            if !(1..=len_max).contains(&len) {
+                return Err(LayoutError::ValueLength { name, len, len_max });
+            }
+            let Some(end) = start.checked_add(keys).filter(|end| *end < 1 << 62) else {
+                return Err(LayoutError::TooManyKeys { name });
+            };
+            ranges.push(KeyRange { name, keys: start..end, len });
+            start = end;
+        }
+        let mut lens: Vec<usize> = ranges.iter().map(|r| r.len).collect();
+        lens.sort_unstable();
+        lens.dedup();
+        let classes =
+            ranges.iter().map(|r| lens.iter().position(|l| *l == r.len).unwrap_or_default() as u16).collect();
+        let permutations = ranges
+            .iter()
+            .map(|r| {
+                random::Permutation::new(r.keys.end - r.keys.start, random::stream(self.seed, &[r.keys.start]))
+            })
+            .collect();
+        Ok(Layout {
+            ranges,
+            lens,
+            classes,
+            nodes: self.nodes,
+            shard_bits: self.shards.trailing_zeros(),
+            channels: self.channels,
+            order: self.order,
+            seed: self.seed,
+            permutations,
+        })
+    }
+}
+
+impl Layout {
+    /// Starts a layout without keys for one node.
+    #[must_use]
+    pub fn builder() -> LayoutBuilder {
+        LayoutBuilder {
+            ranges: Vec::new(),
+            nodes: 1,
+            shards: limits::SHARDS_DEFAULT,
+            channels: 1,
+            order: KeyOrder::default(),
+            seed: 0,
+        }
+    }
+
+    /// The same model over another number of nodes, channels or with another key order.
+    ///
+    /// # Errors
+    /// See [`LayoutError`].
+    pub fn redistribute(
+        &self,
+        nodes: usize,
+        channels: usize,
+        shards: usize,
+        order: KeyOrder,
+        seed: u64,
+    ) -> Result<Self, LayoutError> {
+        let ranges = self.ranges.iter().map(|r| (r.name.clone(), r.keys.end - r.keys.start, r.len)).collect();
+        LayoutBuilder { ranges, nodes, shards, channels, order, seed }.build()
+    }
+
+    /// The key ranges, ascending and without gaps.
+    pub fn ranges(&self) -> &[KeyRange] {
+        &self.ranges
+    }
+
+    /// The range called `name`.
+    pub fn range(&self, name: &str) -> Option<&KeyRange> {
+        self.ranges.iter().find(|r| r.name == name)
+    }
+
+    /// Number of keys; they are `0..keys()`.
+    pub fn keys(&self) -> u64 {
+        self.ranges.last().map_or(0, |r| r.keys.end)
+    }
+
+    /// Number of elements of all values together.
+    pub fn elements(&self) -> u64 {
+        self.ranges.iter().map(|r| (r.keys.end - r.keys.start) * r.len as u64).sum()
+    }
+
+    /// Number of nodes.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// Number of channels.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Number of shards.
+    pub fn shards(&self) -> usize {
+        1 << self.shard_bits
+    }
+
+    /// How homes are assigned.
+    pub fn order(&self) -> KeyOrder {
+        self.order
+    }
+
+    /// The distinct value lengths, ascending.
+    pub fn lens(&self) -> &[usize] {
+        &self.lens
+    }
+
+    /// Whether the key exists.
+    #[inline]
+    pub fn contains(&self, key: Key) -> bool {
+        key.0 < self.keys()
+    }
+
+    #[inline]
+    fn range_index(&self, key: Key) -> usize {
+        match self.ranges.len() {
+            1 => 0,
+            // Models have a handful of ranges: a walk beats a search.
+            n if n <= 8 => self.ranges.iter().position(|r| key.0 < r.keys.end).unwrap_or(n - 1),
+            n => self.ranges.partition_point(|r| r.keys.end <= key.0).min(n - 1),
+        }
+    }
+
+    /// Elements of the value of `key`. Keys beyond the last range answer as the last key.
+    #[inline]
+    pub fn len(&self, key: Key) -> usize {
+        self.ranges[self.range_index(key)].len
+    }
+
+    /// Index of the value length of `key` in [`Layout::lens`].
+    #[inline]
+    pub fn class(&self, key: Key) -> usize {
+        self.classes[self.range_index(key)] as usize
+    }
+
+    /// The shard of `key`.
+    #[inline]
+    pub fn shard(&self, key: Key) -> usize {
+        (key.0 & ((1 << self.shard_bits) - 1)) as usize
+    }
+
+    /// The position of `key` among the keys of its shard.
+    #[inline]
+    pub fn position(&self, key: Key) -> usize {
+        (key.0 >> self.shard_bits) as usize
+    }
+
+    /// The key at a position of a shard: the inverse of [`Layout::shard`] and [`Layout::position`].
+    #[inline]
+    pub fn key_at(&self, shard: usize, position: usize) -> Key {
+        Key(((position as u64) << self.shard_bits) | shard as u64)
+    }
+
+    /// Number of keys of a shard.
+    pub fn shard_keys(&self, shard: usize) -> usize {
+        let (keys, shards) = (self.keys(), self.shards() as u64);
+        (keys / shards + u64::from((shard as u64) < keys % shards)) as usize
+    }
+
+    /// The channel of `key`.
+    #[inline]
+    pub fn channel(&self, key: Key) -> ChannelId {
+        ChannelId((self.shard(key) % self.channels) as u16)
+    }
+
+    /// The home of `key`: the node that is responsible for knowing its owner.
+    ///
+    /// # Panics
+    /// May panic if the key does not exist.
+    #[inline]
+    pub fn home(&self, key: Key) -> NodeId {
+        if self.nodes == 1 {
+            return NodeId(0);
+        }
+        let at = self.range_index(key);
+        let (range, nodes) = (&self.ranges[at].keys, self.nodes as u64);
+        let part = |rank: u64, len: u64| NodeId((u128::from(rank) * u128::from(nodes) / u128::from(len)) as u16);
+        let len = range.end - range.start;
+        match self.order {
+            KeyOrder::Range => part(key.0 - range.start, len),
+            KeyOrder::Hash => NodeId((random::mix(key.0) % nodes) as u16),
+            KeyOrder::Random => part(self.permutations[at].apply(key.0 - range.start), len),
+        }
+    }
+
+    /// A number that differs, for all practical purposes, between layouts that cannot work together.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        for range in &self.ranges {
+            hasher.update(&(range.name.len() as u64).to_le_bytes());
+            hasher.update(range.name.as_bytes());
+            for number in [range.keys.start, range.keys.end, range.len as u64] {
+                hasher.update(&number.to_le_bytes());
+            }
+        }
+        let order = match self.order {
+            KeyOrder::Range => 0,
+            KeyOrder::Hash => 1,
+            KeyOrder::Random => 2,
+        };
+        for number in [self.nodes as u64, self.shards() as u64, self.channels as u64, order, self.seed] {
+            hasher.update(&number.to_le_bytes());
+        }
+        hasher.digest()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn orders() -> impl Strategy<Value = KeyOrder> {
+        prop_oneof![Just(KeyOrder::Range), Just(KeyOrder::Hash), Just(KeyOrder::Random)]
+    }
+
+    fn layouts() -> impl Strategy<Value = Layout> {
+        let ranges = proptest::collection::vec((1u64..500, 1usize..20), 1..12);
+        (ranges, 1usize..9, 0u32..7, 1usize..5, orders(), any::<u64>()).prop_map(
+            |(ranges, nodes, bits, channels, order, seed)| {
+                let builder = ranges
+                    .iter()
+                    .enumerate()
+                    .fold(Layout::builder(), |b, (i, (keys, len))| b.range(&format!("r{i}"), *keys, *len));
+                let shards = 1 << bits;
+                builder
+                    .nodes(nodes)
+                    .shards(shards)
+                    .channels(channels.min(shards))
+                    .order(order)
+                    .seed(seed)
+                    .build()
+                    .expect("valid by construction")
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_has_one_place(layout in layouts()) {
+            let mut per_shard = vec![0; layout.shards()];
+            for key in (0..layout.keys()).map(Key) {
+                let (shard, position) = (layout.shard(key), layout.position(key));
+                prop_assert_eq!(layout.key_at(shard, position), key);
+                prop_assert!(position < layout.shard_keys(shard));
+                prop_assert_eq!(layout.channel(key).index(), shard % layout.channels());
+                prop_assert!(layout.home(key).index() < layout.nodes());
+                prop_assert_eq!(layout.lens()[layout.class(key)], layout.len(key));
+                let range = layout.ranges().iter().find(|r| r.keys.contains(&key.0)).expect("no gaps");
+                prop_assert_eq!(range.len, layout.len(key));
+                per_shard[shard] += 1;
+            }
+            for (shard, keys) in per_shard.iter().enumerate() {
+                prop_assert_eq!(layout.shard_keys(shard), *keys);
+            }
+        }
+
+        #[test]
+        fn homes_by_range_are_balanced(keys in 1u64..5000, nodes in 1usize..10, random: bool, seed: u64) {
+            let order = if random { KeyOrder::Random } else { KeyOrder::Range };
+            let layout = Layout::builder().range("k", keys, 1).nodes(nodes).order(order).seed(seed).build().unwrap();
+            let mut per_node = vec![0u64; nodes];
+            for key in 0..keys {
+                per_node[layout.home(Key(key)).index()] += 1;
+            }
+            let (low, high) = (per_node.iter().min().unwrap(), per_node.iter().max().unwrap());
+            prop_assert!(high - low <= 1, "{:?}", per_node);
+        }
+    }
+
+    #[test]
+    fn a_node_uses_all_of_its_latches() {
+        for order in [KeyOrder::Range, KeyOrder::Hash, KeyOrder::Random] {
+            let layout =
+                Layout::builder().range("k", 100_000, 4).nodes(4).shards(64).channels(4).order(order).build().unwrap();
+            for node in 0..4 {
+                let mut used = vec![false; 64];
+                for key in (0..layout.keys()).map(Key).filter(|k| layout.home(*k) == NodeId(node)) {
+                    used[layout.shard(key)] = true;
+                }
+                assert!(used.iter().all(|u| *u), "{order:?}: node {node} leaves latches unused");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        let refused = |b: LayoutBuilder| b.build().unwrap_err().to_string();
+        assert_eq!(refused(Layout::builder()), "a layout needs at least one key range");
+        assert!(refused(Layout::builder().range("a", 0, 1)).contains("'a' is empty"));
+        assert!(refused(Layout::builder().range("a", 1, 0)).contains("have 0 elements"));
+        assert!(refused(Layout::builder().range("a", 1, 1 << 20)).contains("allowed are 1 to 524288"));
+        assert!(refused(Layout::builder().range("a", u64::MAX, 1)).contains("beyond the largest key"));
+        assert!(refused(Layout::builder().range("a", 1, 1).nodes(0)).contains("number of nodes is 0"));
+        assert!(refused(Layout::builder().range("a", 1, 1).shards(3)).contains("power of two"));
+        assert!(refused(Layout::builder().range("a", 1, 1).shards(2).channels(3)).contains("number of channels is 3"));
+    }
+
+    #[test]
+    fn digests_differ_by_every_part() {
+        let base = || Layout::builder().range("a", 10, 2).nodes(2);
+        let digest = |b: LayoutBuilder| b.build().unwrap().digest();
+        let others = [
+            base().nodes(3),
+            base().channels(2),
+            base().shards(16),
+            base().order(KeyOrder::Hash),
+            base().seed(1),
+            base().range("b", 1, 1),
+            Layout::builder().range("a", 10, 3).nodes(2),
+            Layout::builder().range("b", 10, 2).nodes(2),
+        ];
+        for other in others {
+            assert_ne!(digest(base()), digest(other));
+        }
+        assert_eq!(digest(base()), digest(base()));
+    }
+}

@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+//!
+//! A node's state is [`Shared`] (the store; used by all threads through `&self`), one [`Local`] per worker (its outstanding
+//! operations) and one [`Channel`] per channel (`&mut self`: what is outstanding, chains of operations, outgoing requests).
+//!
+//! The life of an access: [`Shared::pull`] and its siblings serve what is here, under one latch at a time, and turn the rest
+//! into [`Submission`]s, one per channel. The shell hands them to [`Channel::handle`], which looks again, and sends requests;
+//! the owner's channel answers; the answer becomes a [`Completion`] that the worker takes in with [`Local::complete`].
+//!
+//! Absent on purpose: threads, queues between them, sockets, clocks. Effects are [`Action`]s, executed by the caller.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod channel;
+mod error;
+mod local;
+pub mod quiesce;
+mod shared;
+mod snapshot;
+
+pub use channel::{Action, Channel, Completion, Input, SnapshotAsk, Submission};
+pub use error::{AccessError, Violation};
+pub use local::{AccessStats, Local, Started};
+pub use quiesce::ChannelReport;
+pub use shared::{Shared, SharedConfig, Storage};

@@ -1,0 +1,245 @@
+//! What one worker has outstanding.
+
+use crate::channel::{Completion, Submission};
+use hashbrown::HashMap;
+use intendant_core::{ChannelId, Element, Key, Layout, WorkerId, copy_from_bytes};
+use intendant_wire::{AccessKind, OpId};
+
+type Hash = foldhash::fast::FixedState;
+
+/// Accesses of a worker, in keys. `local + remote = pull_keys + push_keys`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessStats {
+    /// Keys pulled.
+    pub pull_keys: u64,
+    /// Keys pushed or set.
+    pub push_keys: u64,
+    /// Keys served without waiting for a message.
+    pub local: u64,
+    /// The others.
+    pub remote: u64,
+    /// Pulled keys that were samples.
+    pub sampled: u64,
+}
+
+impl AccessStats {
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.pull_keys += other.pull_keys;
+        self.push_keys += other.push_keys;
+        self.local += other.local;
+        self.remote += other.remote;
+        self.sampled += other.sampled;
+    }
+}
+
+/// A key of a call that could not be served at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deferral {
+    pub(crate) position: u32,
+    pub(crate) key: Key,
+    /// First element within the values of the call.
+    pub(crate) offset: usize,
+}
+
+/// What became of a call.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// The operation, if something is left to wait for or values are kept for it.
+    pub op: Option<OpId>,
+    /// What has to be handed to the channels, now and in this order.
+    pub submissions: Vec<(ChannelId, Submission)>,
+}
+
+struct Op<E> {
+    kind: AccessKind,
+    /// By position, ascending.
+    deferrals: Vec<Deferral>,
+    left: usize,
+    bytes: usize,
+    /// All values of the call, for a pull that nobody waits for yet.
+    kept: Option<Vec<E>>,
+}
+
+/// The outstanding operations of one worker. Used by the worker's thread only.
+pub struct Local<E> {
+    worker: WorkerId,
+    next_op: u32,
+    ops: HashMap<OpId, Op<E>, Hash>,
+    /// Outstanding keys per shard: the fast path looks at the set only if its shard's count is not zero.
+    per_shard: Box<[u32]>,
+    keys: HashMap<Key, u32, Hash>,
+    bytes: usize,
+    /// Deferred keys of the call that is being started; empty otherwise.
+    deferred: Vec<Deferral>,
+    stats: AccessStats,
+}
+
+impl<E: Element> Local<E> {
+    /// The state of a worker at the start.
+    #[must_use]
+    pub fn new(worker: WorkerId, layout: &Layout) -> Self {
+        Self {
+            worker,
+            next_op: 0,
+            ops: HashMap::default(),
+            per_shard: vec![0; layout.shards()].into(),
+            keys: HashMap::default(),
+            bytes: 0,
+            deferred: Vec::new(),
+            stats: AccessStats::default(),
+        }
+    }
+
+    /// The worker.
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// What the worker accessed so far.
+    pub fn stats(&self) -> AccessStats {
+        self.stats
+    }
+
+    /// Counts keys of pulls as samples.
+    pub fn count_sampled(&mut self, keys: usize) {
+        self.stats.sampled += keys as u64;
+    }
+
+    pub(crate) fn count_pull(&mut self, keys: usize) {
+        self.stats.pull_keys += keys as u64;
+        self.count_place(keys);
+    }
+
+    pub(crate) fn count_push(&mut self, keys: usize) {
+        self.stats.push_keys += keys as u64;
+        self.count_place(keys);
+    }
+
+    fn count_place(&mut self, keys: usize) {
+        let remote = self.deferred.len() as u64;
+        self.stats.remote += remote;
+        self.stats.local += keys as u64 - remote;
+    }
+
+    /// Bytes of values in flight: pushed ones that are not acknowledged, pulled ones that have not arrived.
+    pub fn outstanding_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether anything is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Whether an operation of this worker on `key` is in flight.
+    #[inline]
+    pub(crate) fn has_outstanding(&self, shard: usize, key: Key) -> bool {
+        self.per_shard[shard] != 0 && self.keys.contains_key(&key)
+    }
+
+    #[inline]
+    pub(crate) fn defer(&mut self, position: usize, key: Key, offset: usize) {
+        self.deferred.push(Deferral { position: position as u32, key, offset });
+    }
+
+    pub(crate) fn start(
+        &mut self,
+        kind: AccessKind,
+        kept: Option<Vec<E>>,
+        layout: &Layout,
+        submit: impl FnOnce(OpId, WorkerId, &[Deferral], &mut Vec<(ChannelId, Submission)>),
+    ) -> Started {
+        let mut submissions = Vec::new();
+        if self.deferred.is_empty() && kept.is_none() {
+            return Started { op: None, submissions };
+        }
+        let op = self.fresh_op();
+        let deferrals = std::mem::take(&mut self.deferred);
+        let mut bytes = 0;
+        for deferral in &deferrals {
+            bytes += layout.len(deferral.key) * size_of::<E>();
+            self.per_shard[layout.shard(deferral.key)] += 1;
+            *self.keys.entry(deferral.key).or_insert(0) += 1;
+        }
+        if !deferrals.is_empty() {
+            submit(op, self.worker, &deferrals, &mut submissions);
+        }
+        self.bytes += bytes;
+        self.ops.insert(op, Op { kind, left: deferrals.len(), deferrals, bytes, kept });
+        Started { op: Some(op), submissions }
+    }
+
+    /// An operation id that no outstanding operation has; also for operations that are not accesses.
+    pub fn fresh_op(&mut self) -> OpId {
+        loop {
+            let op = OpId(self.next_op);
+            self.next_op = self.next_op.wrapping_add(1);
+            if !self.ops.contains_key(&op) {
+                return op;
+            }
+        }
+    }
+
+    /// Whether all keys of an operation have been completed. Operations that were never started or have been taken are done.
+    pub fn is_done(&self, op: OpId) -> bool {
+        self.ops.get(&op).is_none_or(|op| op.left == 0)
+    }
+
+    /// The operations that are not done, ascending.
+    pub fn outstanding(&self) -> Vec<OpId> {
+        #[expect(clippy::disallowed_methods, reason = "sorted right below")]
+        let mut ops: Vec<OpId> = self.ops.iter().filter(|(_, o)| o.left > 0).map(|(id, _)| *id).collect();
+        ops.sort_unstable();
+        ops
+    }
+
+    /// Takes in a part of an operation's answer. Values of a pull go to its kept buffer, or to `sink` if `sink` is given for
+    /// this operation.
+    ///
+    /// # Panics
+    /// If the completion is not one that the channel of this node made for an outstanding operation: channels check what
+    /// peers say.
+    pub fn complete(&mut self, completion: &Completion, layout: &Layout, sink: Option<(OpId, &mut [E])>) {
+        let op = self.ops.get_mut(&completion.op).expect("completions are for outstanding operations");
+        let mut target = match (&mut op.kept, sink) {
+            (Some(kept), _) => Some(&mut kept[..]),
+            (None, Some((id, values))) if id == completion.op => Some(values),
+            (None, _) => None,
+        };
+        let mut values = &completion.values[..];
+        for position in &completion.positions {
+            let at = op.deferrals.binary_search_by_key(position, |d| d.position).expect("a deferred position");
+            let Deferral { key, offset, .. } = op.deferrals[at];
+            if op.kind == AccessKind::Pull {
+                let len = layout.len(key);
+                let (value, rest) = values.split_at(len * size_of::<E>());
+                values = rest;
+                let target = target.as_mut().expect("a pull has somewhere to put its values");
+                copy_from_bytes(&mut target[offset..offset + len], value);
+            }
+            self.per_shard[layout.shard(key)] -= 1;
+            match self.keys.get_mut(&key) {
+                Some(1) => {
+                    self.keys.remove(&key);
+                }
+                Some(count) => *count -= 1,
+                None => unreachable!("{key:?} was not outstanding"),
+            }
+        }
+        op.left -= completion.positions.len();
+        if op.left == 0 {
+            self.bytes -= op.bytes;
+            op.bytes = 0;
+            if op.kept.is_none() {
+                self.ops.remove(&completion.op);
+            }
+        }
+    }
+
+    /// Takes the values of a pull that was started with `keep`, if it is done; afterwards the operation is forgotten.
+    pub fn take(&mut self, op: OpId) -> Option<Vec<E>> {
+        let done = self.ops.get(&op).is_some_and(|op| op.left == 0);
+        if done { self.ops.remove(&op)?.kept } else { None }
+    }
+}

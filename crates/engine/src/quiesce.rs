@@ -1,0 +1,90 @@
+//! When is nothing in flight? (Mattern's four counters.)
+//!
+//! All workers have waited for their operations and meet; then every channel of every node reports. The cluster is quiescent
+//! when two waves in a row report nothing outstanding, the same counts, and as many messages received as sent: a message in
+//! flight during the first wave would have made the counts differ, and one sent between the waves would have changed them.
+
+/// What one channel reports, or the sum over several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelReport {
+    /// Operations that wait for an answer.
+    pub outstanding: u64,
+    /// Messages sent to other nodes so far.
+    pub sent: u64,
+    /// Messages received from other nodes so far.
+    pub received: u64,
+}
+
+impl ChannelReport {
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: Self) {
+        self.outstanding += other.outstanding;
+        self.sent += other.sent;
+        self.received += other.received;
+    }
+
+    /// The report as bytes.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        for (to, count) in bytes.chunks_exact_mut(8).zip([self.outstanding, self.sent, self.received]) {
+            to.copy_from_slice(&count.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads a report; `None` if `bytes` is not 24 bytes long.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let count = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        (bytes.len() == 24).then_some(())?;
+        Some(Self { outstanding: count(0)?, sent: count(8)?, received: count(16)? })
+    }
+}
+
+/// Judges wave after wave.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waves {
+    previous: Option<ChannelReport>,
+}
+
+impl Waves {
+    /// Takes the sum of all reports of a wave; true if the cluster is quiescent.
+    pub fn judge(&mut self, wave: ChannelReport) -> bool {
+        let quiet = wave.outstanding == 0 && wave.sent == wave.received;
+        let confirmed = quiet && self.previous == Some(wave);
+        self.previous = Some(wave);
+        confirmed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outstanding: u64, sent: u64, received: u64) -> ChannelReport {
+        ChannelReport { outstanding, sent, received }
+    }
+
+    #[test]
+    fn two_equal_quiet_waves_are_needed() {
+        let mut waves = Waves::default();
+        assert!(!waves.judge(report(0, 5, 5)));
+        assert!(waves.judge(report(0, 5, 5)));
+        let mut waves = Waves::default();
+        assert!(!waves.judge(report(0, 5, 4)), "a message is in flight");
+        assert!(!waves.judge(report(0, 5, 4)));
+        assert!(!waves.judge(report(0, 5, 5)), "it arrived only now");
+        assert!(waves.judge(report(0, 5, 5)));
+        let mut waves = Waves::default();
+        assert!(!waves.judge(report(1, 5, 5)));
+        assert!(!waves.judge(report(1, 5, 5)), "somebody waits");
+    }
+
+    #[test]
+    fn reports_travel() {
+        let r = report(1, u64::MAX, 3);
+        assert_eq!(ChannelReport::from_bytes(&r.to_bytes()), Some(r));
+        assert_eq!(ChannelReport::from_bytes(&[0; 23]), None);
+    }
+}

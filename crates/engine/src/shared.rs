@@ -1,0 +1,279 @@
+//! The part of a node that all its threads use, and the fast path: what a worker does by itself.
+
+use crate::channel::Submission;
+use crate::error::AccessError;
+use crate::local::{Local, Started};
+use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, limits};
+use intendant_store::{Entry, Store};
+use intendant_techniques::{Directory, Order, Role, SlotState, Technique, access};
+use intendant_wire::AccessKind;
+use std::sync::Arc;
+
+/// How far ahead of the copying the slots of a batch are fetched, in keys; values follow at half the distance. With 8 to 16
+/// keys a memory access of a few hundred nanoseconds is over before the key is needed; more only evicts.
+const PREFETCH_KEYS: usize = 16;
+
+/// Which kind of store a node uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Storage {
+    /// A slot for every key of the layout (16 bytes each), values for what the node holds.
+    #[default]
+    Dense,
+    /// Slots and values for what the node has touched: for key spaces far larger than what is used.
+    Sparse,
+}
+
+/// What a node's engine is made from.
+#[derive(Clone)]
+pub struct SharedConfig<E> {
+    /// This node.
+    pub node: NodeId,
+    /// The keys.
+    pub layout: Arc<Layout>,
+    /// Initial values.
+    pub init: Initialiser<E>,
+    /// Dense or sparse.
+    pub storage: Storage,
+    /// The technique.
+    pub technique: Technique,
+    /// Order of a worker's operations on a key; `None` for the technique's own.
+    pub order: Option<Order>,
+}
+
+/// The part of a node that workers and channels share.
+pub struct Shared<E> {
+    node: NodeId,
+    layout: Arc<Layout>,
+    store: Store<SlotState, E>,
+    init: Initialiser<E>,
+    lazy: bool,
+    directory: Directory,
+    order: Order,
+}
+
+impl<E: Element> Shared<E> {
+    /// The state of a node at the start. A dense store gets the values of all keys whose home is here; a sparse one makes
+    /// them when they are first touched.
+    #[must_use]
+    pub fn new(config: SharedConfig<E>) -> Self {
+        let SharedConfig { node, layout, init, storage, technique, order } = config;
+        let (store, lazy) = match storage {
+            Storage::Dense => (Store::dense(Arc::clone(&layout)), false),
+            Storage::Sparse => (Store::sparse(Arc::clone(&layout)), true),
+        };
+        let directory = Directory::new(node, Arc::clone(&layout));
+        let order = order.unwrap_or(technique.policy().order);
+        let shared = Self { node, layout, store, init, lazy, directory, order };
+        if !lazy {
+            for key in (0..shared.layout.keys()).map(Key) {
+                if shared.directory.home(key) == node {
+                    shared.materialise(&mut shared.store.latch(key));
+                }
+            }
+        }
+        shared
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The keys.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Order of a worker's operations on a key.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Whether values are made when they are first touched.
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.lazy
+    }
+
+    /// Location knowledge.
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    pub(crate) fn store(&self) -> &Store<SlotState, E> {
+        &self.store
+    }
+
+    fn materialise(&self, entry: &mut Entry<'_, SlotState, E>) {
+        let key = entry.key();
+        *entry.state_mut() = SlotState::owner();
+        (self.init)(key, entry.allocate());
+    }
+
+    /// Latches `key` and tells this node's role for it. A key of a lazy store that is touched at home for the first time
+    /// gets its value here.
+    #[inline]
+    pub(crate) fn latch(&self, key: Key) -> (Entry<'_, SlotState, E>, Role) {
+        let mut entry = self.store.latch(key);
+        let state = entry.state();
+        if self.lazy && state == SlotState::default() && self.directory.home(key) == self.node {
+            self.materialise(&mut entry);
+            return (entry, Role::Owner);
+        }
+        (entry, state.role)
+    }
+
+    /// Gives this node a (possibly stale) idea of where a key is. Requests try there first.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn learn(&self, key: Key, at: NodeId, counter: u32) {
+        if at != self.node && self.directory.home(key) != self.node {
+            self.store.latch(key).state_mut().learn(at, counter);
+        }
+    }
+
+    /// Number of values that this node holds.
+    pub fn held(&self) -> usize {
+        self.store.held()
+    }
+
+    /// Reads the value of `key` if this node owns it, without any ordering with respect to a worker's operations: for
+    /// invariant checks and tests.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn peek(&self, key: Key) -> Option<Vec<E>> {
+        let (entry, role) = self.latch(key);
+        match role {
+            Role::Owner => entry.value().map(<[E]>::to_vec),
+            Role::Absent => None,
+        }
+    }
+
+    /// Checks a call before anything is done for it.
+    fn check(&self, keys: &[Key], elements: usize) -> Result<(), AccessError> {
+        if keys.len() > limits::FRAME_KEYS_MAX {
+            return Err(AccessError::TooManyKeys { keys: keys.len(), max: limits::FRAME_KEYS_MAX });
+        }
+        let mut expected = 0;
+        for (position, key) in keys.iter().enumerate() {
+            if !self.layout.contains(*key) {
+                let last = Key(self.layout.keys() - 1);
+                return Err(AccessError::KeyOutOfRange { key: *key, position, last });
+            }
+            expected += self.layout.len(*key);
+        }
+        if expected != elements {
+            return Err(AccessError::ValueLength { keys: keys.len(), expected, found: elements });
+        }
+        Ok(())
+    }
+
+    /// Starts a pull of `keys` into `values` (all values, concatenated). Keys that are served here are in `values` when this
+    /// returns; the others follow with completions. A key that occurs twice is read twice.
+    ///
+    /// `keep` says that the operation gets a buffer of its own, because `values` will not be there when it completes.
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    pub fn pull(
+        &self,
+        local: &mut Local<E>,
+        keys: &[Key],
+        values: &mut [E],
+        keep: bool,
+    ) -> Result<Started, AccessError> {
+        self.check(keys, values.len())?;
+        self.walk(local, keys, |entry, range| {
+            let value = entry.value().expect("an owner holds the value");
+            access::pull(value, &mut values[range]);
+        });
+        local.count_pull(keys.len());
+        let kept = keep.then(|| values.to_vec());
+        Ok(self.start(local, AccessKind::Pull, &[], kept))
+    }
+
+    /// Starts a push: adds `values` (all updates, concatenated) to the values of `keys`. A key that occurs twice gets both
+    /// updates.
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    pub fn push(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
+        self.check(keys, values.len())?;
+        self.walk(local, keys, |entry, range| {
+            access::push(entry.value_mut().expect("an owner holds the value"), &values[range]);
+        });
+        local.count_push(keys.len());
+        Ok(self.start(local, AccessKind::Push, values, None))
+    }
+
+    /// Starts a set: overwrites the values of `keys`. Of a key that occurs twice, the later value stays.
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    pub fn set(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
+        self.check(keys, values.len())?;
+        self.walk(local, keys, |entry, range| {
+            entry.value_mut().expect("an owner holds the value").copy_from_slice(&values[range]);
+        });
+        local.count_push(keys.len());
+        Ok(self.start(local, AccessKind::Set, values, None))
+    }
+
+    /// Serves what is here, one latch at a time, and notes the rest in `local`. Slots and then values are fetched ahead.
+    #[inline]
+    fn walk(
+        &self,
+        local: &mut Local<E>,
+        keys: &[Key],
+        mut serve: impl FnMut(&mut Entry<'_, SlotState, E>, std::ops::Range<usize>),
+    ) {
+        const VALUES_AHEAD: usize = PREFETCH_KEYS / 2;
+        if keys.len() > 1 {
+            keys.iter().take(PREFETCH_KEYS).for_each(|key| self.store.prefetch_slot(*key));
+            keys.iter().take(VALUES_AHEAD).for_each(|key| self.store.prefetch_value(*key));
+        }
+        let mut offset = 0;
+        for (position, key) in keys.iter().enumerate() {
+            if let Some(ahead) = keys.get(position + PREFETCH_KEYS) {
+                self.store.prefetch_slot(*ahead);
+            }
+            if let Some(ahead) = keys.get(position + VALUES_AHEAD) {
+                self.store.prefetch_value(*ahead);
+            }
+            let len = self.layout.len(*key);
+            // An own operation on the key may be under way: this one must not overtake it, even if the key is here by now.
+            if local.has_outstanding(self.layout.shard(*key), *key) {
+                local.defer(position, *key, offset);
+            } else {
+                let (mut entry, role) = self.latch(*key);
+                match role {
+                    Role::Owner => serve(&mut entry, offset..offset + len),
+                    Role::Absent => local.defer(position, *key, offset),
+                }
+            }
+            offset += len;
+        }
+    }
+
+    /// Turns the deferred keys of a call into an operation.
+    fn start(&self, local: &mut Local<E>, kind: AccessKind, values: &[E], kept: Option<Vec<E>>) -> Started {
+        let layout = &*self.layout;
+        local.start(kind, kept, layout, |op, worker, deferred, submissions: &mut Vec<(ChannelId, Submission)>| {
+            let mut per_channel: Vec<Option<Submission>> = (0..layout.channels()).map(|_| None).collect();
+            for deferral in deferred {
+                let submission = per_channel[layout.channel(deferral.key).index()]
+                    .get_or_insert_with(|| Submission::new(worker, op, kind));
+                let operand = match kind {
+                    AccessKind::Pull => &[][..],
+                    AccessKind::Push | AccessKind::Set => {
+                        &values[deferral.offset..deferral.offset + layout.len(deferral.key)]
+                    }
+                };
+                submission.add(deferral.key, deferral.position, operand);
+            }
+            let parts = per_channel.into_iter().enumerate();
+            submissions.extend(parts.filter_map(|(c, s)| Some((ChannelId(c as u16), s?))));
+        })
+    }
+}

@@ -1,0 +1,341 @@
+//! Why a cluster ended, and why a node was not let in.
+
+use super::proto::{Failed, Refused, failed, refused};
+use intendant_core::{ElementType, NodeId};
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Why a cluster ended before everybody had left. Every node of the cluster gets the same one, unless the coordinator could
+/// not be asked any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What happened.
+    pub kind: FailureKind,
+    /// Who is to blame: the node that was lost, or that ended the cluster.
+    pub node: Option<NodeId>,
+    /// The rest of the sentence that starts with the node, e.g. "stopped answering for 5.0 s"; a whole sentence without a
+    /// node; the application's own words for [`FailureKind::Aborted`].
+    pub reason: String,
+}
+
+/// What kind of end a [`Failure`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// A node died, froze, or cannot be reached.
+    PeerLost,
+    /// A node ended the cluster deliberately.
+    Aborted,
+    /// Nodes do not do the same: one left while another waits for it, or one sent what the protocol does not allow.
+    Disagreement,
+    /// The call itself is wrong; the cluster goes on.
+    Misuse,
+    /// This node has left the cluster.
+    Left,
+}
+
+impl Failure {
+    /// Node `node` is lost: it `reason`.
+    pub(crate) fn lost(node: NodeId, reason: impl Into<String>) -> Self {
+        Self { kind: FailureKind::PeerLost, node: Some(node), reason: reason.into() }
+    }
+
+    /// Node `node` ended the cluster.
+    pub(crate) fn aborted(node: NodeId, reason: impl Into<String>) -> Self {
+        Self { kind: FailureKind::Aborted, node: Some(node), reason: reason.into() }
+    }
+
+    /// Node `node` does not do what the others do.
+    pub(crate) fn disagreement(node: NodeId, reason: impl Into<String>) -> Self {
+        Self { kind: FailureKind::Disagreement, node: Some(node), reason: reason.into() }
+    }
+
+    /// A wrong call on this node.
+    pub(crate) fn misuse(reason: impl Into<String>) -> Self {
+        Self { kind: FailureKind::Misuse, node: None, reason: reason.into() }
+    }
+
+    pub(super) fn to_wire(&self) -> Failed {
+        let kind = match self.kind {
+            FailureKind::PeerLost => failed::Kind::PeerLost,
+            FailureKind::Aborted => failed::Kind::Aborted,
+            FailureKind::Disagreement => failed::Kind::Disagreement,
+            FailureKind::Misuse | FailureKind::Left => failed::Kind::Unknown,
+        };
+        Failed {
+            kind: kind.into(),
+            rank: self.node.map(|node| u32::from(node.0)),
+            reason: self.reason.clone(),
+            missing: Vec::new(),
+        }
+    }
+
+    pub(super) fn from_wire(failed: &Failed) -> Self {
+        let kind = match failed.kind() {
+            failed::Kind::Aborted => FailureKind::Aborted,
+            failed::Kind::PeerLost => FailureKind::PeerLost,
+            failed::Kind::Disagreement | failed::Kind::Incomplete | failed::Kind::Unknown => {
+                FailureKind::Disagreement
+            }
+        };
+        let node = failed.rank.and_then(|rank| u16::try_from(rank).ok()).map(NodeId);
+        Self { kind, node, reason: failed.reason.clone() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.node, self.kind) {
+            (Some(node), FailureKind::Aborted) => write!(f, "node {node} ended the run: {}", self.reason),
+            (Some(NodeId(0)), FailureKind::PeerLost) => write!(f, "the coordinator (node 0) {}", self.reason),
+            (Some(node), _) => write!(f, "node {node} {}", self.reason),
+            (None, _) => f.write_str(&self.reason),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Why a node could not join. None of these touches a cluster that runs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// The token is missing or another one.
+    #[error(
+        "the coordinator at {coordinator} refused this node's token ({ours}); give every node of a cluster the same \
+         INTENDANT_TOKEN or INTENDANT_TOKEN_FILE"
+    )]
+    Token {
+        /// Where the coordinator is.
+        coordinator: String,
+        /// Whether this node has a token.
+        ours: &'static str,
+    },
+    /// Another protocol.
+    #[error(
+        "the cluster speaks protocol {cluster} (intendant {cluster_version}), this node {ours} (intendant \
+         {our_version}); start all nodes from the same build"
+    )]
+    Protocol {
+        /// Protocol of the cluster.
+        cluster: u64,
+        /// Its software version.
+        cluster_version: String,
+        /// Protocol of this node.
+        ours: u64,
+        /// This node's software version.
+        our_version: String,
+    },
+    /// Another number of nodes.
+    #[error("the cluster has {cluster} nodes, this node was started for {ours}; start all with the same WORLD_SIZE")]
+    WorldSize {
+        /// Nodes of the cluster.
+        cluster: u64,
+        /// Nodes that this node expects.
+        ours: u64,
+    },
+    /// A rank beyond the number of nodes.
+    #[error("rank {rank} is out of range: the cluster's {nodes} nodes have ranks from 0")]
+    Rank {
+        /// This node's rank.
+        rank: u64,
+        /// Nodes of the cluster.
+        nodes: u64,
+    },
+    /// Another model layout.
+    #[error(
+        "the cluster's layout has digest {cluster:016x}, this node's {ours:016x}: data or configuration differ; \
+         start all nodes with the same key ranges, value lengths, key order and seed"
+    )]
+    Layout {
+        /// Digest of the cluster's layout.
+        cluster: u64,
+        /// Digest of this node's layout.
+        ours: u64,
+    },
+    /// Another element type.
+    #[error("the cluster's values are {cluster}, this node's {ours}; start all nodes with the same --float")]
+    Element {
+        /// The cluster's element type.
+        cluster: ElementType,
+        /// This node's element type.
+        ours: ElementType,
+    },
+    /// Another number of channels.
+    #[error("the cluster has {cluster} channels per node, this node {ours}; start all nodes with the same number")]
+    Channels {
+        /// Channels of the cluster.
+        cluster: u64,
+        /// Channels of this node.
+        ours: u64,
+    },
+    /// The rank is taken.
+    #[error("rank {rank} is taken: another process joined the cluster as node {rank}{}", at(detail))]
+    DuplicateRank {
+        /// The rank.
+        rank: u64,
+        /// Where the other process is.
+        detail: String,
+    },
+    /// The cluster has ended, or this rank has left it.
+    #[error("the cluster is over: {reason}")]
+    Over {
+        /// How it ended.
+        reason: String,
+    },
+    /// The advertised data address is unusable.
+    #[error("the data address '{address}' of this node cannot be reached by others: {detail}")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// What is wrong.
+        detail: String,
+    },
+    /// Not everybody came.
+    #[error("waited {seconds} s for all {nodes} nodes; {} did not join", list(missing))]
+    Incomplete {
+        /// Who is missing.
+        missing: Vec<NodeId>,
+        /// Nodes of the cluster.
+        nodes: usize,
+        /// How long the coordinator waited.
+        seconds: u64,
+    },
+    /// The cluster ended while this node waited for the others.
+    #[error("the cluster ended before it was complete: {0}")]
+    Failed(Failure),
+    /// The coordinator did not answer.
+    #[error(
+        "no coordinator answered at {coordinator} within {seconds} s ({detail}); is node 0 running, and are MASTER_ADDR \
+         and MASTER_PORT those of node 0?"
+    )]
+    Unreachable {
+        /// Where it should be.
+        coordinator: String,
+        /// How long this node tried.
+        seconds: u64,
+        /// What the last attempt met.
+        detail: String,
+    },
+    /// Something else answered.
+    #[error("what answers at {coordinator} is not a coordinator of this protocol: {detail}")]
+    NotACoordinator {
+        /// Where it is.
+        coordinator: String,
+        /// What it said.
+        detail: String,
+    },
+    /// The coordinator's port is in use.
+    #[error(
+        "port {} of {} is in use by another process, so that node 0 cannot serve the coordinator there; choose another \
+         MASTER_PORT on all nodes (under torchrun, whose agent holds MASTER_PORT itself, set INTENDANT_MASTER_PORT)",
+        address.port(),
+        address.ip()
+    )]
+    PortInUse {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The coordinator's address cannot be listened on.
+    #[error("node 0 cannot listen on {address}: {source}; MASTER_ADDR must be an address of the machine of node 0")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The coordinator would be reachable from other machines without a token.
+    #[error(
+        "node 0 will not serve on {address} without a token: other machines could join or stop the run; set \
+         INTENDANT_TOKEN_FILE on all nodes, or MASTER_ADDR=127.0.0.1 if all run on this machine"
+    )]
+    Open {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The socket that the launcher left is not one.
+    #[error("INTENDANT_LISTEN_FD={fd}: {detail}; it is set by the launcher for node 0 only, do not set it by hand")]
+    Inherited {
+        /// The descriptor.
+        fd: i32,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The operating system refused a thread or socket.
+    #[error("cannot start the control plane: {0}")]
+    Start(std::io::Error),
+}
+
+/// " at ADDRESS", or nothing.
+fn at(address: &str) -> String {
+    if address.is_empty() { String::new() } else { format!(" from {address}") }
+}
+
+/// "node 3" or "nodes 1, 2".
+fn list(nodes: &[NodeId]) -> String {
+    let ranks: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+    format!("node{} {}", if ranks.len() == 1 { "" } else { "s" }, ranks.join(", "))
+}
+
+/// What the joining side knows, for the text of a refusal.
+pub(super) struct Joining {
+    pub(super) version: String,
+    pub(super) element: ElementType,
+    pub(super) address: SocketAddr,
+    pub(super) coordinator: String,
+}
+
+impl JoinError {
+    /// The error for the coordinator's refusal.
+    pub(super) fn from_refusal(refused: Refused, joining: &Joining) -> Self {
+        let Refused { cluster, joining: ours, detail, .. } = refused;
+        match refused.why() {
+            refused::Why::Protocol => {
+                let our_version = joining.version.clone();
+                Self::Protocol { cluster, cluster_version: detail, ours, our_version }
+            }
+            refused::Why::WorldSize => Self::WorldSize { cluster, ours },
+            refused::Why::Rank => Self::Rank { rank: ours, nodes: cluster },
+            refused::Why::Layout => Self::Layout { cluster, ours },
+            refused::Why::Element => match u8::try_from(cluster).ok().and_then(ElementType::from_tag) {
+                Some(cluster) => Self::Element { cluster, ours: joining.element },
+                None => Self::NotACoordinator {
+                    coordinator: joining.coordinator.clone(),
+                    detail: format!("it names an element type with the unknown tag {cluster}"),
+                },
+            },
+            refused::Why::Channels => Self::Channels { cluster, ours },
+            refused::Why::DuplicateRank => Self::DuplicateRank { rank: ours, detail },
+            refused::Why::Over => Self::Over { reason: detail },
+            refused::Why::Address => Self::Address { address: joining.address, detail },
+            refused::Why::Unknown => Self::NotACoordinator {
+                coordinator: joining.coordinator.clone(),
+                detail: format!("it refused this node for a reason that this version does not know: {detail}"),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_reads_as_a_sentence_that_names_the_node() {
+        let lost = |node| Failure::lost(NodeId(node), "stopped answering for 5.0 s").to_string();
+        assert_eq!(lost(2), "node 2 stopped answering for 5.0 s");
+        assert_eq!(lost(0), "the coordinator (node 0) stopped answering for 5.0 s");
+        assert_eq!(Failure::aborted(NodeId(1), "loss is NaN").to_string(), "node 1 ended the run: loss is NaN");
+    }
+
+    #[test]
+    fn a_failure_survives_the_wire() {
+        for failure in [
+            Failure::lost(NodeId(3), "closed its connection without leaving"),
+            Failure::aborted(NodeId(0), "interrupted"),
+            Failure::disagreement(NodeId(1), "left while node 2 waits for it in 'epoch'"),
+        ] {
+            assert_eq!(Failure::from_wire(&failure.to_wire()), failure);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What can be sampled from: uniform key ranges and weighted ones (alias tables, O(1) per draw).
+
+use intendant_core::Key;
+use rand::{Rng, RngExt};
+use rand_distr::Distribution as _;
+use rand_distr::weighted::WeightedAliasIndex;
+use std::ops::Range;
+
+/// Why a distribution is refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DistributionError {
+    /// No key to choose from.
+    #[error("a distribution needs at least one key")]
+    Empty,
+    /// A weight that is negative, infinite or NaN.
+    #[error("weight {weight} of the key at position {position} is not a finite number of at least 0")]
+    Weight {
+        /// Position within the weights.
+        position: usize,
+        /// The weight.
+        weight: f64,
+    },
+    /// All weights are zero.
+    #[error("all {keys} weights are zero")]
+    AllZero {
+        /// Number of weights.
+        keys: usize,
+    },
+}
+
+/// A probability distribution over neighbouring keys.
+#[derive(Clone, Debug)]
+pub struct Distribution(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Uniform(Range<u64>),
+    Weighted { first: u64, table: WeightedAliasIndex<f64> },
+}
+
+impl Distribution {
+    /// Every key of `keys` with the same probability.
+    ///
+    /// # Errors
+    /// If the range is empty.
+    pub fn uniform(keys: Range<u64>) -> Result<Self, DistributionError> {
+        if keys.is_empty() {
+            return Err(DistributionError::Empty);
+        }
+        Ok(Self(Kind::Uniform(keys)))
+    }
+
+    /// Key `first + i` with a probability in proportion to `weights[i]`.
+    ///
+    /// # Errors
+    /// If there are no weights, one of them is negative or not finite, or all are zero.
+    pub fn weighted(first: Key, weights: &[f64]) -> Result<Self, DistributionError> {
+        if weights.is_empty() {
+            return Err(DistributionError::Empty);
+        }
+        if let Some(position) = weights.iter().position(|w| !w.is_finite() || *w < 0.0) {
+            return Err(DistributionError::Weight { position, weight: weights[position] });
+        }
+        // The table refuses weights whose sum overflows; scaled by the largest they sum to at most their number.
+        let largest = weights.iter().fold(0.0f64, |a, b| a.max(*b));
+        let scaled = weights.iter().map(|w| w / largest).collect();
+        let table =
+            WeightedAliasIndex::new(scaled).map_err(|_| DistributionError::AllZero { keys: weights.len() })?;
+        Ok(Self(Kind::Weighted { first: first.0, table }))
+    }
+
+    /// Draws one key.
+    #[inline]
+    pub fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> Key {
+        match &self.0 {
+            Kind::Uniform(keys) => Key(rng.random_range(keys.clone())),
+            Kind::Weighted { first, table } => Key(first + table.sample(rng) as u64),
+        }
+    }
+}

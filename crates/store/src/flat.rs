@@ -1,0 +1,107 @@
+//! The plain shared array: what a single node without a parameter server would use, and the yardstick for the store.
+
+use crate::latch::Latch;
+use crate::prefetch::prefetch_run;
+use intendant_core::{Element, Initialiser, Key, Layout};
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+
+/// One latch per line, or neighbours would wait for each other's cache line.
+#[repr(align(64))]
+#[derive(Default)]
+struct Line(Latch);
+
+/// All values of a layout in one allocation, row by row, with striped latches so that rows are read and added atomically.
+pub struct Flat<E> {
+    layout: Arc<Layout>,
+    values: Box<[UnsafeCell<E>]>,
+    /// Index of the first element, per key range.
+    starts: Vec<usize>,
+    latches: Box<[Line]>,
+}
+
+// SAFETY: elements are reached only through `read`, `add` and `set`, which hold the latch of the key's stripe; rows of
+// different keys do not overlap.
+unsafe impl<E: Send> Sync for Flat<E> {}
+
+impl<E: Element> Flat<E> {
+    /// Allocates and initialises all values.
+    pub fn new(layout: Arc<Layout>, init: &Initialiser<E>) -> Self {
+        let mut starts = Vec::new();
+        let mut values = Vec::new();
+        for range in layout.ranges() {
+            starts.push(values.len());
+            for key in range.keys.clone() {
+                let start = values.len();
+                values.resize(start + range.len, E::ZERO);
+                init(Key(key), &mut values[start..]);
+            }
+        }
+        let values = values.into_iter().map(UnsafeCell::new).collect();
+        let latches = (0..layout.shards()).map(|_| Line::default()).collect();
+        Self { layout, values, starts, latches }
+    }
+
+    /// The layout that the array was made for.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    #[inline]
+    fn row(&self, key: Key) -> &[UnsafeCell<E>] {
+        let ranges = self.layout.ranges();
+        let at = ranges.partition_point(|r| r.keys.end <= key.0);
+        assert!(at < ranges.len(), "{key:?} is outside of the layout");
+        let start = self.starts[at] + (key.0 - ranges[at].keys.start) as usize * ranges[at].len;
+        &self.values[start..start + ranges[at].len]
+    }
+
+    #[inline]
+    fn with<R>(&self, key: Key, act: impl FnOnce(&mut [E]) -> R) -> R {
+        let row = self.row(key);
+        let _guard = self.latches[self.layout.shard(key)].0.lock();
+        // SAFETY: the latch of the key's stripe is held until the end of this function, rows do not overlap, and
+        // `UnsafeCell<E>` has the layout of `E`.
+        let row = unsafe { std::slice::from_raw_parts_mut(UnsafeCell::raw_get(row.as_ptr()), row.len()) };
+        act(row)
+    }
+
+    /// Fetches the row of `key` ahead of its use.
+    #[inline]
+    pub fn prefetch(&self, key: Key) {
+        let row = self.row(key);
+        prefetch_run(row.as_ptr().cast(), size_of_val(row));
+    }
+
+    /// Copies the value of `key` to `value`.
+    ///
+    /// # Panics
+    /// If the key does not exist or `value` has another length.
+    #[inline]
+    pub fn read(&self, key: Key, value: &mut [E]) {
+        self.with(key, |row| value.copy_from_slice(row));
+    }
+
+    /// Adds `update` to the value of `key`.
+    ///
+    /// # Panics
+    /// If the key does not exist or `update` has another length.
+    #[inline]
+    pub fn add(&self, key: Key, update: &[E]) {
+        self.with(key, |row| {
+            assert_eq!(row.len(), update.len(), "update and value of {key:?} differ in length");
+            for (value, add) in row.iter_mut().zip(update) {
+                *value += *add;
+            }
+        });
+    }
+
+    /// Overwrites the value of `key`.
+    ///
+    /// # Panics
+    /// If the key does not exist or `value` has another length.
+    #[inline]
+    pub fn set(&self, key: Key, value: &[E]) {
+        self.with(key, |row| row.copy_from_slice(value));
+    }
+}

@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+//!
+//! Start at [`Store`]: keys are spread over latched shards; [`Store::latch`] returns an [`Entry`], the only door to a key's
+//! slot state and value. [`Latch`] protects a shard for the time of one copy; [`slab`](mod@self) storage keeps values of one
+//! length in chunks, so that memory follows what the store holds. [`Flat`] is the plain shared array that a single node
+//! without a parameter server would use.
+//!
+//! Absent on purpose: any meaning of the slot state. Who owns a key, and what happens to one that is not here, is decided by
+//! the caller while it holds the entry; messages are sent after it is gone.
+//!
+//! All `unsafe` code of the crate is in `latch`, `slab`, `store` and `flat`; each block names the invariant it relies on.
+
+mod flat;
+mod latch;
+mod prefetch;
+mod slab;
+mod store;
+mod sync;
+
+pub use flat::Flat;
+pub use latch::{Latch, LatchGuard};
+pub use store::{Entry, Slot, Store};

@@ -1,0 +1,25 @@
+//! Hints to the memory system.
+
+/// Asks for the cache line at `at`. Any address is fine, mapped or not.
+#[inline(always)]
+pub(crate) fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint; it does not access memory in the sense of the language and never faults.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// Asks for the first lines of a value: what lies behind, the hardware fetches when it sees the run.
+#[inline(always)]
+pub(crate) fn prefetch_run(at: *const u8, bytes: usize) {
+    const LINE: usize = 64;
+    const BYTES_MAX: usize = 1024;
+    let mut offset = 0;
+    while offset < bytes.min(BYTES_MAX) {
+        prefetch(at.wrapping_add(offset));
+        offset += LINE;
+    }
+}

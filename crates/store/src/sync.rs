@@ -1,0 +1,22 @@
+//! The primitives that the latch is built from. Model checking compiles `latch.rs` against another file of this shape.
+
+pub(crate) use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Attempts that only tell the processor to relax: as long as copying a value of a few kilobytes takes.
+const SPINS: u32 = 100;
+/// Attempts that offer the core to somebody else.
+const YIELDS: u32 = 10;
+/// A holder that has lost its core gets it back after a time slice, milliseconds away; parking longer gains nothing.
+const PARK_MICROS_MAX: u64 = 1_000;
+
+/// Waits a little before attempt `attempt + 1`.
+pub(crate) fn relax(attempt: u32) {
+    if attempt < SPINS {
+        std::hint::spin_loop();
+    } else if attempt < SPINS + YIELDS {
+        std::thread::yield_now();
+    } else {
+        let micros = 20u64 << (attempt - SPINS - YIELDS).min(6);
+        std::thread::park_timeout(std::time::Duration::from_micros(micros.min(PARK_MICROS_MAX)));
+    }
+}

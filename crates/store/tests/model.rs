@@ -1,0 +1,194 @@
+//! Both kinds of store against a plain map, and under threads.
+
+use intendant_core::{Initialiser, Key, Layout};
+use intendant_store::{Flat, Store};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+#[derive(Clone, Debug)]
+enum Step {
+    State(u64, u32),
+    Allocate(u64, f64),
+    Add(u64, f64),
+    Release(u64),
+    Remove(u64),
+    Check(u64),
+}
+
+const KEYS: u64 = 300;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let key = 0..KEYS;
+    let step = prop_oneof![
+        (key.clone(), any::<u32>()).prop_map(|(k, s)| Step::State(k, s)),
+        (key.clone(), -1e3..1e3).prop_map(|(k, v)| Step::Allocate(k, v)),
+        (key.clone(), -1e3..1e3).prop_map(|(k, v)| Step::Add(k, v)),
+        key.clone().prop_map(Step::Release),
+        key.clone().prop_map(Step::Remove),
+        key.prop_map(Step::Check),
+    ];
+    proptest::collection::vec(step, 0..400)
+}
+
+fn layout(shards: usize) -> Arc<Layout> {
+    // Lengths of which one fills many values per chunk, one few, and one exactly a value per chunk.
+    let builder = Layout::builder().range("a", 100, 3).range("b", 150, 700).range("c", 50, 2048).shards(shards);
+    Arc::new(builder.build().expect("a valid layout"))
+}
+
+type Model = BTreeMap<u64, (u32, Option<Vec<f64>>)>;
+
+fn run(store: &Store<u32, f64>, steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut model = Model::new();
+    for step in steps {
+        match step {
+            Step::State(k, s) => {
+                *store.latch(Key(*k)).state_mut() = *s;
+                model.entry(*k).or_default().0 = *s;
+            }
+            Step::Allocate(k, v) => {
+                let mut entry = store.latch(Key(*k));
+                let value = entry.allocate();
+                prop_assert!(value.iter().all(|x| *x == 0.0), "a fresh value is not zero");
+                value.fill(*v);
+                model.entry(*k).or_default().1 = Some(value.to_vec());
+            }
+            Step::Add(k, v) => {
+                let mut entry = store.latch(Key(*k));
+                let expected = model.entry(*k).or_default();
+                prop_assert_eq!(entry.value().is_some(), expected.1.is_some());
+                if let (Some(value), Some(expected)) = (entry.value_mut(), &mut expected.1) {
+                    value.iter_mut().for_each(|x| *x += v);
+                    expected.iter_mut().for_each(|x| *x += v);
+                }
+            }
+            Step::Release(k) => {
+                store.latch(Key(*k)).release();
+                model.entry(*k).or_default().1 = None;
+            }
+            Step::Remove(k) => {
+                store.latch(Key(*k)).remove();
+                model.remove(k);
+            }
+            Step::Check(k) => {
+                let entry = store.latch(Key(*k));
+                let expected = model.get(k).cloned().unwrap_or_default();
+                prop_assert_eq!(entry.state(), expected.0);
+                prop_assert_eq!(entry.value(), expected.1.as_deref());
+            }
+        }
+        store.prefetch_slot(Key(KEYS - 1));
+        store.prefetch_value(Key(KEYS - 1));
+    }
+    let held: BTreeMap<u64, (u32, Vec<f64>)> =
+        model.into_iter().filter_map(|(k, (s, v))| v.map(|v| (k, (s, v)))).collect();
+    prop_assert_eq!(store.held(), held.len());
+    // Scans in portions of one key see the same as one scan.
+    for portion in [1, usize::MAX] {
+        let mut seen = BTreeMap::new();
+        for shard in 0..store.layout().shards() {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                let mut left = portion;
+                from = store.scan(shard, at, |key, state, value| {
+                    assert!(seen.insert(key.0, (*state, value.to_vec())).is_none(), "{key:?} seen twice");
+                    left -= 1;
+                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+            }
+        }
+        prop_assert_eq!(&seen, &held);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn stores_behave_like_a_map(steps in steps(), bits in 0u32..5) {
+        run(&Store::dense(layout(1 << bits)), &steps)?;
+        run(&Store::sparse(layout(1 << bits)), &steps)?;
+    }
+}
+
+#[test]
+fn threads_lose_no_update_while_keys_come_and_go() {
+    const THREADS: u64 = 4;
+    const ROUNDS: u64 = 20_000;
+    for store in [Store::<u32, f64>::dense(layout(8)), Store::sparse(layout(8))] {
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let store = &store;
+                scope.spawn(move || {
+                    let mut word = thread;
+                    for _ in 0..ROUNDS {
+                        word = intendant_core::random::mix(word);
+                        let key = Key(word % KEYS);
+                        store.prefetch_slot(key);
+                        store.prefetch_value(key);
+                        // The state counts what the value counts; the value disappears and comes back.
+                        let mut entry = store.latch(key);
+                        let count = entry.state();
+                        match entry.value_mut() {
+                            Some(value) => value.iter_mut().for_each(|x| *x += 1.0),
+                            None => entry.allocate().fill(f64::from(count) + 1.0),
+                        }
+                        *entry.state_mut() = count + 1;
+                        let value = entry.value().expect("just written");
+                        assert!(value.iter().all(|x| *x == f64::from(count) + 1.0), "torn value at {key:?}");
+                        if word >> 60 == 0 {
+                            entry.release();
+                        }
+                    }
+                });
+            }
+        });
+        let total: u64 = (0..KEYS).map(|key| u64::from(store.latch(Key(key)).state())).sum();
+        assert_eq!(total, THREADS * ROUNDS);
+    }
+}
+
+#[test]
+fn memory_follows_what_is_held() {
+    let store: Store<u32, f64> = Store::sparse(layout(1));
+    for round in 0..5 {
+        for key in 0..KEYS {
+            store.latch(Key(key)).allocate().fill(round as f64);
+        }
+        assert_eq!(store.held() as u64, KEYS);
+        for key in 0..KEYS {
+            store.latch(Key(key)).remove();
+        }
+        assert_eq!(store.held(), 0);
+    }
+}
+
+#[test]
+#[should_panic(expected = "k300 is outside of the layout")]
+fn a_key_outside_of_the_layout_is_a_bug_of_the_caller() {
+    let _ = Store::<u32, f64>::dense(layout(4)).latch(Key(KEYS));
+}
+
+#[test]
+fn the_flat_array_reads_adds_and_sets_rows() {
+    let init: Initialiser<f64> = Arc::new(|key, value| value.fill(key.0 as f64));
+    let flat = Flat::new(layout(4), &init);
+    let (mut short, mut long) = ([0.0; 3], vec![0.0; 2048]);
+    flat.read(Key(99), &mut short);
+    assert_eq!(short, [99.0; 3]);
+    flat.prefetch(Key(299));
+    flat.add(Key(299), &vec![1.0; 2048]);
+    flat.read(Key(299), &mut long);
+    assert!(long.iter().all(|x| *x == 300.0));
+    flat.set(Key(0), &[4.0, 5.0, 6.0]);
+    flat.read(Key(0), &mut short);
+    assert_eq!(short, [4.0, 5.0, 6.0]);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..10_000).for_each(|_| flat.add(Key(1), &[1.0; 3])));
+        }
+    });
+    flat.read(Key(1), &mut short);
+    assert_eq!(short, [40_001.0; 3]);
+}

@@ -1,0 +1,424 @@
+//! The training loop of one worker as a program without I/O.
+
+use crate::{Cost, Evaluation, Loader, Partition, Prepared, Pulled, Reduction, Split, Task, Update};
+use intendant_core::{Element, Key};
+use intendant_sampling::Handle;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// When what is trained and evaluated; equal for all workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Passes over the data. 0 evaluates the initial model.
+    pub epochs: u32,
+    /// Validate after every so many epochs; 0 means never.
+    pub valid_every: u32,
+    /// Evaluate on the test data after the last epoch.
+    pub test: bool,
+}
+
+/// What a [`Driver`] wants done. The interpreter does it, then calls [`Driver::step`] with the [`Event`] named here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// Receive the next batch from the loader → [`Event::Batch`].
+    NextBatch,
+    /// Choose the keys of prepared samples: call [`Driver::draw`] → [`Event::Done`].
+    PullSample,
+    /// Read the values of [`Driver::pull_buffers`] → [`Event::Done`].
+    Pull,
+    /// Charge for arithmetic that was just done → [`Event::Done`].
+    Compute(Cost),
+    /// Add the values of [`Driver::push_buffers`]; need not wait for them to arrive → [`Event::Done`].
+    Push,
+    /// Advance this worker's clock by one → [`Event::Done`].
+    AdvanceClock,
+    /// Wait until everything that this worker pushed has been applied → [`Event::Done`].
+    Flush,
+    /// Wait until all workers have come here and nothing is in flight in the cluster → [`Event::Done`].
+    Quiesce,
+    /// Call [`Driver::snapshot_part`] with every key of the range and its value, in parts → [`Event::Done`].
+    Snapshot(Range<u64>),
+    /// Combine [`Driver::reduction`] of all workers → [`Event::Reduced`].
+    Reduce,
+    /// Training is over.
+    Done,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event<B> {
+    /// The first event.
+    Start,
+    /// The operation is done.
+    Done,
+    /// The next batch.
+    Batch(Prepared<B>),
+    /// The combined sums of all workers.
+    Reduced(Reduction),
+}
+
+/// Training stopped making sense: a loss or an update is not finite.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "diverged in epoch {epoch}, step {step}{}: {what} is {value}; lower the learning rate or raise the regularisation",
+    key.map_or(String::new(), |k| format!(", key {k}"))
+)]
+pub struct Diverged {
+    /// Epoch, from 1.
+    pub epoch: u32,
+    /// Step of this worker within the epoch, from 1.
+    pub step: u64,
+    /// The first key with an infinite value or update, if it could be told.
+    pub key: Option<Key>,
+    /// What was found.
+    pub what: &'static str,
+    /// The value found.
+    pub value: f64,
+}
+
+/// How far a worker is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Epoch, from 0.
+    pub epoch: u32,
+    /// Batches of this epoch that this worker has trained.
+    pub batches: u64,
+    /// Batches of this epoch that this worker will train.
+    pub batches_total: u64,
+    /// Examples trained in this epoch.
+    pub examples: u64,
+    /// Sum of their losses.
+    pub loss: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Start,
+    Next,
+    Sample,
+    Pull,
+    Compute,
+    Push,
+    Clock,
+    EpochFlush,
+    EpochQuiesce,
+    Evaluate(Split),
+    EvaluateStream(Split),
+    EvaluateEnd(Split),
+    Reduce,
+    TestReduce,
+    Done,
+}
+
+/// The training loop of one worker. [`Driver::step`] takes an event and returns the next operation.
+pub struct Driver<T: Task> {
+    task: Arc<T>,
+    partition: Partition,
+    schedule: Schedule,
+    state: State,
+    progress: Progress,
+    scratch: T::Scratch,
+    current: Option<Prepared<T::Batch>>,
+    /// Keys of the current batch: direct ones, then sampled ones.
+    keys: Vec<Key>,
+    direct_keys: usize,
+    direct_elements: usize,
+    values: Vec<T::Element>,
+    update: Vec<T::Element>,
+    evaluation: Option<Box<dyn Evaluation<T::Element>>>,
+    reduction: Reduction,
+    combined: Vec<Reduction>,
+}
+
+impl<T: Task> Driver<T> {
+    /// A driver for one worker.
+    pub fn new(task: Arc<T>, partition: Partition, schedule: Schedule) -> Self {
+        let scratch = task.scratch();
+        Self {
+            task,
+            partition,
+            schedule,
+            state: State::Start,
+            progress: Progress::default(),
+            scratch,
+            current: None,
+            keys: Vec::new(),
+            direct_keys: 0,
+            direct_elements: 0,
+            values: Vec::new(),
+            update: Vec::new(),
+            evaluation: None,
+            reduction: Reduction::default(),
+            combined: Vec::new(),
+        }
+    }
+
+    /// How far this worker is.
+    pub fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// The keys to pull and where their values go, concatenated.
+    pub fn pull_buffers(&mut self) -> (&[Key], &mut [T::Element]) {
+        (&self.keys, &mut self.values)
+    }
+
+    /// The keys to push and what to add to their values, concatenated.
+    pub fn push_buffers(&self) -> (&[Key], &[T::Element]) {
+        (&self.keys, &self.update)
+    }
+
+    /// How many of [`Driver::pull_buffers`]' keys, at their end, are samples.
+    pub fn sampled_keys(&self) -> usize {
+        if self.current.is_some() { self.keys.len() - self.direct_keys } else { 0 }
+    }
+
+    /// Lets `draw` append the keys of each prepared handle: all that the handle has left.
+    ///
+    /// # Errors
+    /// Whatever `draw` returns.
+    ///
+    /// # Panics
+    /// If the last operation was not [`Op::PullSample`].
+    pub fn draw<X>(
+        &mut self,
+        mut draw: impl FnMut(&mut Handle, usize, &mut Vec<Key>) -> Result<(), X>,
+    ) -> Result<(), X> {
+        let current = self.current.as_mut().expect("draw follows PullSample");
+        for handle in &mut current.handles {
+            let left = handle.left();
+            draw(handle, left, &mut self.keys)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a part of the stream that [`Op::Snapshot`] asked for.
+    pub fn snapshot_part(&mut self, keys: &[Key], values: &[T::Element]) {
+        if let Some(evaluation) = &mut self.evaluation {
+            evaluation.part(keys, values);
+        }
+    }
+
+    /// This worker's sums, for [`Op::Reduce`].
+    pub fn reduction(&self) -> &Reduction {
+        &self.reduction
+    }
+
+    /// The combined sums so far: one per epoch, then one of the test evaluation if there is one. The sums are `loss`,
+    /// `examples` and those of [`Evaluation::finish`].
+    pub fn combined(&self) -> &[Reduction] {
+        &self.combined
+    }
+
+    /// Says what happened, asks what to do next.
+    ///
+    /// # Errors
+    /// If a loss or an update is not finite.
+    ///
+    /// # Panics
+    /// If the event does not answer the last operation.
+    pub fn step(&mut self, event: Event<T::Batch>) -> Result<Op, Diverged> {
+        match (self.state, event) {
+            (State::Start, Event::Start) => Ok(self.start_epoch()),
+            (State::Next, Event::Batch(prepared)) => Ok(self.start_batch(prepared)),
+            (State::Sample, Event::Done) => Ok(self.start_pull()),
+            (State::Pull, Event::Done) => self.compute(),
+            (State::Compute, Event::Done) => self.go(State::Push, Op::Push),
+            (State::Push, Event::Done) => self.go(State::Clock, Op::AdvanceClock),
+            (State::Clock, Event::Done) => {
+                self.current = None;
+                Ok(self.next_batch())
+            }
+            (State::EpochFlush, Event::Done) => self.go(State::EpochQuiesce, Op::Quiesce),
+            (State::EpochQuiesce, Event::Done) => {
+                let every = self.schedule.valid_every;
+                let due = every > 0 && (self.progress.epoch + 1).is_multiple_of(every);
+                if due && self.schedule.epochs > 0 {
+                    Ok(self.start_evaluation(Split::Valid))
+                } else if self.schedule.epochs > 0 {
+                    Ok(self.reduce_epoch())
+                } else {
+                    Ok(self.finish())
+                }
+            }
+            (State::Evaluate(split), Event::Done) => {
+                let evaluation = self.evaluation.as_mut().expect("evaluation is under way");
+                evaluation.take(&self.values);
+                let range = evaluation.range();
+                if range.is_empty() {
+                    Ok(self.end_evaluation(split))
+                } else {
+                    self.go(State::EvaluateStream(split), Op::Snapshot(range))
+                }
+            }
+            (State::EvaluateStream(split), Event::Done) => Ok(self.end_evaluation(split)),
+            (State::EvaluateEnd(Split::Valid), Event::Done) => Ok(self.reduce_epoch()),
+            (State::EvaluateEnd(Split::Test), Event::Done) => self.go(State::TestReduce, Op::Reduce),
+            (State::Reduce, Event::Reduced(combined)) => {
+                self.combined.push(combined);
+                self.reduction = Reduction::default();
+                self.progress.epoch += 1;
+                if self.progress.epoch < self.schedule.epochs { Ok(self.start_epoch()) } else { Ok(self.finish()) }
+            }
+            (State::TestReduce, Event::Reduced(combined)) => {
+                self.combined.push(combined);
+                self.go(State::Done, Op::Done)
+            }
+            (state, event) => {
+                let event = match event {
+                    Event::Start => "Start",
+                    Event::Done => "Done",
+                    Event::Batch(_) => "Batch",
+                    Event::Reduced(_) => "Reduced",
+                };
+                panic!("event {event} does not answer the operation of {state:?}")
+            }
+        }
+    }
+
+    fn go(&mut self, state: State, op: Op) -> Result<Op, Diverged> {
+        self.state = state;
+        Ok(op)
+    }
+
+    fn start_epoch(&mut self) -> Op {
+        if self.schedule.epochs == 0 {
+            self.state = State::EpochQuiesce;
+            return Op::Quiesce;
+        }
+        let epoch = self.progress.epoch;
+        let batches_total = Loader::<T>::share(self.partition, self.task.batches(epoch));
+        self.progress = Progress { epoch, batches_total, ..Progress::default() };
+        self.next_batch()
+    }
+
+    fn next_batch(&mut self) -> Op {
+        if self.progress.batches < self.progress.batches_total {
+            self.state = State::Next;
+            Op::NextBatch
+        } else {
+            self.state = State::EpochFlush;
+            Op::Flush
+        }
+    }
+
+    fn start_batch(&mut self, prepared: Prepared<T::Batch>) -> Op {
+        self.keys.clear();
+        self.keys.extend_from_slice(&prepared.keys);
+        self.direct_keys = prepared.keys.len();
+        let samples = !prepared.handles.is_empty();
+        self.current = Some(prepared);
+        if samples {
+            self.state = State::Sample;
+            Op::PullSample
+        } else {
+            self.start_pull()
+        }
+    }
+
+    fn elements(&self, keys: &[Key]) -> usize {
+        let model = self.task.model();
+        keys.iter().map(|k| model.len(*k)).sum()
+    }
+
+    fn start_pull(&mut self) -> Op {
+        self.direct_elements = self.elements(&self.keys[..self.direct_keys]);
+        let elements = self.direct_elements + self.elements(&self.keys[self.direct_keys..]);
+        self.values.resize(elements, T::Element::ZERO);
+        self.update.clear();
+        self.update.resize(elements, T::Element::ZERO);
+        self.state = State::Pull;
+        Op::Pull
+    }
+
+    fn compute(&mut self) -> Result<Op, Diverged> {
+        let current = self.current.as_ref().expect("a batch is being trained");
+        let (keys, sample_keys) = self.keys.split_at(self.direct_keys);
+        let (values, sample_values) = self.values.split_at(self.direct_elements);
+        let (update, sample_update) = self.update.split_at_mut(self.direct_elements);
+        let report = self.task.compute(
+            &mut self.scratch,
+            &current.batch,
+            Pulled { keys, values, sample_keys, sample_values },
+            &mut Update { values: update, sample_values: sample_update },
+        );
+        self.guard(report.loss)?;
+        self.reduction.digest = self.reduction.digest.wrapping_add(current.digest);
+        self.reduction.add("loss", report.loss);
+        self.reduction.add("examples", report.examples as f64);
+        self.progress.batches += 1;
+        self.progress.examples += report.examples;
+        self.progress.loss += report.loss;
+        self.state = State::Compute;
+        Ok(Op::Compute(report.cost))
+    }
+
+    /// Refuses a step whose loss or update is infinite or NaN, before it is pushed.
+    fn guard(&self, loss: f64) -> Result<(), Diverged> {
+        // A sum is infinite or NaN if one of its terms is; a finite sum of finite terms may overflow, but then they are
+        // beyond sense as well.
+        let sum: f64 = self.update.iter().map(|u| u.to_f64().abs()).sum();
+        if loss.is_finite() && sum.is_finite() {
+            return Ok(());
+        }
+        let first = |values: &[T::Element]| {
+            let mut at = 0;
+            self.keys.iter().find_map(|key| {
+                let end = at + self.task.model().len(*key);
+                let bad = values[at..end].iter().find(|v| !v.finite()).map(|v| (*key, v.to_f64()));
+                at = end;
+                bad
+            })
+        };
+        let (what, key, value) = if let Some((key, value)) = first(&self.values) {
+            ("a pulled value", Some(key), value)
+        } else if let Some((key, value)) = first(&self.update) {
+            ("an update", Some(key), value)
+        } else if !loss.is_finite() {
+            ("the loss", None, loss)
+        } else {
+            ("the size of the update", None, sum)
+        };
+        Err(Diverged { epoch: self.progress.epoch + 1, step: self.progress.batches + 1, key, what, value })
+    }
+
+    fn start_evaluation(&mut self, split: Split) -> Op {
+        self.evaluation = self.task.evaluation(split, self.partition);
+        match &self.evaluation {
+            Some(evaluation) => {
+                self.keys.clear();
+                self.keys.extend_from_slice(evaluation.keys());
+                self.values.resize(self.elements(&self.keys), T::Element::ZERO);
+                self.state = State::Evaluate(split);
+                Op::Pull
+            }
+            None if split == Split::Valid => self.reduce_epoch(),
+            None => {
+                self.state = State::Done;
+                Op::Done
+            }
+        }
+    }
+
+    /// Nobody trains on before everybody has evaluated.
+    fn end_evaluation(&mut self, split: Split) -> Op {
+        let evaluation = self.evaluation.take().expect("evaluation is under way");
+        self.reduction.merge(&evaluation.finish());
+        self.state = State::EvaluateEnd(split);
+        Op::Quiesce
+    }
+
+    fn reduce_epoch(&mut self) -> Op {
+        self.state = State::Reduce;
+        Op::Reduce
+    }
+
+    fn finish(&mut self) -> Op {
+        if self.schedule.test {
+            self.start_evaluation(Split::Test)
+        } else {
+            self.state = State::Done;
+            Op::Done
+        }
+    }
+}

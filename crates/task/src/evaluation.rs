@@ -1,0 +1,68 @@
+//! Evaluation on a quiescent model, and the sums that workers combine.
+
+use intendant_core::Key;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Which held-out examples are evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// During training.
+    Valid,
+    /// After training.
+    Test,
+}
+
+/// Quantities that add up over workers: the numerators and denominators of losses and metrics.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reduction {
+    /// Named sums, in double precision.
+    pub sums: BTreeMap<String, f64>,
+    /// Wrapping sum of digests.
+    pub digest: u64,
+}
+
+impl Reduction {
+    /// Adds `value` to the sum called `name`.
+    pub fn add(&mut self, name: &str, value: f64) {
+        match self.sums.get_mut(name) {
+            Some(sum) => *sum += value,
+            None => {
+                self.sums.insert(name.to_owned(), value);
+            }
+        }
+    }
+
+    /// The sum called `name`, 0 if nobody added to it.
+    pub fn get(&self, name: &str) -> f64 {
+        self.sums.get(name).copied().unwrap_or(0.0)
+    }
+
+    /// Adds everything of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (name, value) in &other.sums {
+            self.add(name, *value);
+        }
+        self.digest = self.digest.wrapping_add(other.digest);
+    }
+}
+
+/// One worker's share of an evaluation. No step needs the whole model: the values of some keys are pulled, then the values
+/// of a key range stream by in parts.
+pub trait Evaluation<E>: Send {
+    /// Keys whose values are needed first.
+    fn keys(&self) -> &[Key];
+
+    /// Takes the values of [`Evaluation::keys`], concatenated.
+    fn take(&mut self, values: &[E]);
+
+    /// The range of keys that must stream by; empty if none.
+    fn range(&self) -> Range<u64>;
+
+    /// Takes a part of the stream: keys in no particular order, each of the range exactly once overall.
+    fn part(&mut self, keys: &[Key], values: &[E]);
+
+    /// The sums, to be combined with those of the other workers. Names are of the form `quality.NAME` for a mean, whose
+    /// denominator is the sum `quality.count`.
+    fn finish(self: Box<Self>) -> Reduction;
+}

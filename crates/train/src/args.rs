@@ -1,0 +1,183 @@
+//! The flags that all applications share, as the user typed them.
+//!
+//! Every flag can also be given as an environment variable (`INTENDANT_` and its name in capitals) and as a key of the
+//! `--config` file; [`crate::settings`] adds both, so that neither is said here.
+
+use crate::parse;
+use clap::ArgAction;
+use clap::builder::RangedU64ValueParser;
+use intendant_core::{ElementType, KeyOrder, limits};
+use std::path::PathBuf;
+
+/// Where training data comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DataSource {
+    /// A data set inside of the application, by name.
+    Builtin(String),
+    /// A file or folder.
+    Path(PathBuf),
+}
+
+/// Where test data comes from, if not from the data set itself.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TestSource {
+    /// This part of the training data is held out; greater than 0, less than 1.
+    Fraction(f64),
+    /// A file.
+    File(PathBuf),
+}
+
+/// Who manages the parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Technique {
+    /// Plain memory that the workers of one process share; no parameter server.
+    Single,
+    /// Parameters are statically assigned to nodes.
+    Classic,
+}
+
+impl Technique {
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Classic => "classic",
+        }
+    }
+}
+
+/// How a node stores the values it owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageKind {
+    /// An array with a slot for every key.
+    Dense,
+    /// A hash table of the keys that are here.
+    Sparse,
+}
+
+/// What happens to a worker's operations on one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderKind {
+    /// They follow the technique's routing.
+    Fifo,
+    /// The next one starts when the one before it has ended.
+    Chain,
+}
+
+/// The flags that all applications share.
+#[derive(clap::Args, Clone, Debug)]
+pub struct CommonArgs {
+    /// Training data
+    #[arg(long, value_name = "PATH|builtin:NAME", value_parser = parse::data, help_heading = DATA)]
+    pub(crate) data: Option<DataSource>,
+
+    /// Test data: a file, or the fraction of the data to hold out
+    #[arg(long, value_name = "FILE|FRACTION", value_parser = parse::test, help_heading = DATA)]
+    pub(crate) test: Option<TestSource>,
+
+    /// Passes over the training data; 0 evaluates the initial model
+    #[arg(long, value_name = "E", default_value_t = 10, help_heading = TRAINING)]
+    pub(crate) epochs: u32,
+
+    /// Validate after every so many epochs; 0 means never
+    #[arg(long, value_name = "E", default_value_t = 1, help_heading = TRAINING)]
+    pub(crate) valid_every: u32,
+
+    /// Seed of the initial model, the order of examples and all sampling
+    #[arg(long, value_name = "S", default_value_t = 1, help_heading = TRAINING)]
+    pub(crate) seed: u64,
+
+    /// Element type of parameters: f32 or f64
+    #[arg(long, value_name = "TYPE", default_value = "f32", help_heading = TRAINING)]
+    pub(crate) float: ElementType,
+
+    /// Node processes. Without a launcher around, more than one are started on this machine, connected over loopback
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count(limits::NODES_MAX), help_heading = CLUSTER)]
+    pub(crate) nodes: usize,
+
+    /// Worker threads per node
+    #[arg(
+        long, value_name = "W", default_value = "1", value_parser = count(limits::WORKERS_MAX),
+        help_heading = CLUSTER
+    )]
+    pub(crate) workers: usize,
+
+    /// Who manages the parameters: single (plain shared memory in one process, no server) or classic (static assignment
+    /// of parameters to nodes)
+    #[arg(
+        long, value_name = "NAME", default_value = "classic", value_parser = parse::technique,
+        help_heading = CLUSTER
+    )]
+    pub(crate) technique: Technique,
+
+    /// Channels per node: disjoint partitions of the keys, each with its own thread and connections
+    #[arg(
+        long, value_name = "C", default_value = "1", value_parser = count(limits::CHANNELS_MAX),
+        help_heading = CLUSTER
+    )]
+    pub(crate) channels: usize,
+
+    /// How keys are assigned to their home nodes: range, hash or random
+    #[arg(
+        long, value_name = "ORDER", default_value = "random", value_parser = parse::key_order,
+        help_heading = CLUSTER
+    )]
+    pub(crate) key_order: KeyOrder,
+
+    /// How a node stores its values: dense (an array over all keys) or sparse (a hash table)
+    #[arg(
+        long, value_name = "KIND", default_value = "dense", value_parser = parse::storage,
+        help_heading = CLUSTER
+    )]
+    pub(crate) storage: StorageKind,
+
+    /// Order of a worker's operations on one key: fifo or chain [default: the technique's own]
+    #[arg(long, value_name = "ORDER", value_parser = parse::order, help_heading = CLUSTER)]
+    pub(crate) order: Option<OrderKind>,
+
+    /// Batches that each worker's loader prepares ahead
+    #[arg(long, value_name = "B", default_value = "8", value_parser = count(4096), help_heading = CLUSTER)]
+    pub(crate) look_ahead: usize,
+
+    /// Write the report (docs/report.md) here, and the effective configuration beside it
+    #[arg(long, value_name = "FILE.json", help_heading = OUTPUT)]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Write the trained model to this folder
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
+    pub(crate) export: Option<PathBuf>,
+
+    /// Show neither progress nor a line per epoch, only the result
+    #[arg(short = 'q', long, help_heading = OUTPUT)]
+    pub(crate) no_progress: bool,
+
+    /// Log more; twice for debugging, three times for everything. RUST_LOG, if set, says it in detail
+    #[arg(short = 'v', long, action = ArgAction::Count, help_heading = OUTPUT)]
+    pub(crate) verbose: u8,
+
+    /// Read flags from this file: TOML, with the flags' names as keys. The environment and the command line win over it
+    #[arg(long, value_name = "FILE.toml", help_heading = OUTPUT)]
+    pub(crate) config: Option<PathBuf>,
+
+    // Part of the common command line, but not built yet; see `Plan`. They are refused, not ignored.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) trace: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) checkpoint: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    pub(crate) resume: bool,
+    #[arg(long, hide = true)]
+    pub(crate) simulate: bool,
+    #[arg(long, value_name = "NAME|FILE.toml", hide = true)]
+    pub(crate) net: Option<String>,
+}
+
+const DATA: &str = "Data";
+const TRAINING: &str = "Training";
+const CLUSTER: &str = "Cluster";
+const OUTPUT: &str = "Output and configuration";
+
+fn count(max: usize) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=max as u64)
+}

@@ -1,0 +1,168 @@
+//! What ends a run early, and the exit code it is told with.
+
+use intendant_core::Key;
+use intendant_sampling::SampleError;
+use intendant_task::Diverged;
+use std::io;
+use std::path::PathBuf;
+
+/// Exit codes of application binaries.
+pub mod exit {
+    /// Anything that the other codes do not say.
+    pub const OTHER: u8 = 1;
+    /// A flag, a configuration file or the data is wrong.
+    pub const USAGE: u8 = 2;
+    /// A loss or an update stopped being finite.
+    pub const DIVERGED: u8 = 3;
+    /// Another node of the cluster died or stopped answering.
+    pub const PEER_LOST: u8 = 4;
+    /// Added to the number of the signal that ended the run.
+    pub const SIGNAL: u8 = 128;
+}
+
+/// An error of the application: its data, its export.
+pub type AppError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a run ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// The user asked for something that is not possible, or gave data that cannot be used.
+    #[error("{0}")]
+    Usage(AppError),
+    /// A configuration file cannot be used.
+    #[error("{file}{}: {reason}", line.map_or(String::new(), |l| format!(":{l}")))]
+    Config {
+        /// The file.
+        file: PathDisplay,
+        /// Line within the file, from 1, if the error is about one.
+        line: Option<usize>,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// Training stopped making sense here.
+    #[error(transparent)]
+    Diverged(#[from] Diverged),
+    /// Training stopped making sense on another node.
+    #[error("node {by} {reason}")]
+    DivergedElsewhere {
+        /// Rank of the node.
+        by: u16,
+        /// What it said.
+        reason: String,
+    },
+    /// The cluster failed.
+    #[error(transparent)]
+    Cluster(#[from] intendant::Error),
+    /// Several threads share the model and one of them ended the run. Only the threads that merely followed see this.
+    #[error("another worker ended the run: {0}")]
+    Stopped(String),
+    /// A task asked for samples that it did not prepare.
+    #[error("worker {worker}: {source}")]
+    Sample {
+        /// Worker within its node.
+        worker: usize,
+        /// What the sampler said.
+        source: SampleError,
+    },
+    /// A task named a key that its model does not have.
+    #[error("{key:?} is not one of the {keys} keys of the model")]
+    NoSuchKey {
+        /// The key.
+        key: Key,
+        /// Number of keys.
+        keys: u64,
+    },
+    /// A thread panicked: a bug of the task or of Intendant.
+    #[error("{thread} panicked: {message}")]
+    Panicked {
+        /// Which thread.
+        thread: String,
+        /// What it said.
+        message: String,
+    },
+    /// The nodes were started with settings that cannot train together.
+    #[error("this node and node {node} were started differently: {what} is {here} here and {there} there")]
+    Disagreement {
+        /// The other node.
+        node: usize,
+        /// Name of the setting.
+        what: &'static str,
+        /// Its value on this node.
+        here: String,
+        /// Its value on the other node.
+        there: String,
+    },
+    /// A worker sent sums that cannot be decoded; both ends run the same version, so this is a bug.
+    #[error("the sums of worker {worker} are malformed: {what}")]
+    Tally {
+        /// Worker among all workers.
+        worker: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A file of the report cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// The file.
+        path: PathDisplay,
+        /// Why.
+        source: io::Error,
+    },
+    /// The application could not export the model.
+    #[error("export failed: {0}")]
+    Export(AppError),
+    /// The operating system refused something that every run needs.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was refused.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// A signal ended the run.
+    #[error("interrupted by signal {0}")]
+    Interrupted(i32),
+}
+
+/// A path that prints itself as the user wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathDisplay(pub PathBuf);
+
+impl std::fmt::Display for PathDisplay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+impl From<&std::path::Path> for PathDisplay {
+    fn from(path: &std::path::Path) -> Self {
+        Self(path.to_owned())
+    }
+}
+
+impl TrainError {
+    /// An error of usage, from a message or any other error.
+    pub fn usage(error: impl Into<AppError>) -> Self {
+        Self::Usage(error.into())
+    }
+
+    /// The exit code that tells this error; see [`exit`].
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Config { .. } | Self::Disagreement { .. } => exit::USAGE,
+            Self::Diverged(_) | Self::DivergedElsewhere { .. } => exit::DIVERGED,
+            Self::Cluster(error) => error.exit_code(),
+            Self::Interrupted(signal) => exit::SIGNAL.saturating_add(u8::try_from(*signal).unwrap_or(0)),
+            Self::Stopped(_)
+            | Self::Sample { .. }
+            | Self::NoSuchKey { .. }
+            | Self::Panicked { .. }
+            | Self::Tally { .. }
+            | Self::Write { .. }
+            | Self::Export(_)
+            | Self::System { .. } => exit::OTHER,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What the training loop needs from whoever manages the parameters.
+//!
+//! Two answer: [`intendant::Worker`], a worker of a cluster, and [`crate::single`], plain shared memory. The loop is the same
+//! for both, so that comparing them compares the management of parameters and nothing else.
+
+use crate::error::TrainError;
+use intendant_core::{Element, Key};
+use intendant_sampling::{Handle, SampleError};
+use std::ops::Range;
+
+/// Accesses of a worker so far, in keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Accesses {
+    pub(crate) pull_keys: u64,
+    pub(crate) push_keys: u64,
+    /// Of the pulled and pushed keys, those that waited for no message.
+    pub(crate) local: u64,
+    /// The others.
+    pub(crate) remote: u64,
+    /// Of the pulled keys, those that were samples.
+    pub(crate) sampled: u64,
+}
+
+impl Accesses {
+    /// What came on top of `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            pull_keys: self.pull_keys - before.pull_keys,
+            push_keys: self.push_keys - before.push_keys,
+            local: self.local - before.local,
+            remote: self.remote - before.remote,
+            sampled: self.sampled - before.sampled,
+        }
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            pull_keys: self.pull_keys.saturating_add(other.pull_keys),
+            push_keys: self.push_keys.saturating_add(other.push_keys),
+            local: self.local.saturating_add(other.local),
+            remote: self.remote.saturating_add(other.remote),
+            sampled: self.sampled.saturating_add(other.sampled),
+        }
+    }
+}
+
+/// A part of a snapshot: keys and their values, concatenated.
+pub(crate) type Part<'a, E> = dyn FnMut(&[Key], &[E]) + 'a;
+
+/// The parameters, as one worker sees them.
+pub(crate) trait Parameters<E: Element>: Send {
+    /// Reads the values of `keys`, concatenated.
+    fn pull(&mut self, keys: &[Key], values: &mut [E]) -> Result<(), TrainError>;
+
+    /// Adds `values` to the values of `keys`; need not wait.
+    fn push(&mut self, keys: &[Key], values: &[E]) -> Result<(), TrainError>;
+
+    /// Waits until all pushes of this worker have been applied.
+    fn flush(&mut self) -> Result<(), TrainError>;
+
+    /// Meets all workers; returns what each brought, in the order of (rank, worker).
+    fn gather(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, TrainError>;
+
+    /// Meets all workers; returns when nothing is in flight.
+    fn quiesce(&mut self) -> Result<(), TrainError>;
+
+    /// Streams all values of a range of keys. Follows `quiesce`.
+    fn snapshot(&mut self, range: Range<u64>, part: &mut Part<'_, E>) -> Result<(), TrainError>;
+
+    /// Advances this worker's clock by one.
+    fn advance_clock(&mut self);
+
+    /// Takes keys from a handle.
+    fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError>;
+
+    /// Says that so many keys of the next pull are samples.
+    fn count_sampled(&mut self, keys: usize);
+
+    /// Accesses so far.
+    fn accesses(&self) -> Accesses;
+}
+
+/// Messages that a node has sent so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The node that workers belong to.
+pub(crate) trait Home: Sync {
+    /// Ends the run everywhere; every blocked call returns an error.
+    fn abort(&self, reason: &str);
+
+    /// Messages that this node has sent so far.
+    fn traffic(&self) -> Traffic;
+}

@@ -1,0 +1,103 @@
+//! Values of the common flags from their text. The errors name what is allowed.
+
+use crate::args::{DataSource, OrderKind, StorageKind, Technique, TestSource};
+use intendant_core::KeyOrder;
+
+/// Techniques that the command line knows by name but that do not exist yet.
+const TECHNIQUES_TO_COME: [&str; 9] = [
+    "full-replication",
+    "lapse",
+    "ssp",
+    "essp",
+    "nups",
+    "adaptive",
+    "replicate-on-intent",
+    "relocate-on-intent",
+    "immediate-action",
+];
+
+pub(crate) fn technique(text: &str) -> Result<Technique, String> {
+    match text {
+        "single" => Ok(Technique::Single),
+        "classic" => Ok(Technique::Classic),
+        name if TECHNIQUES_TO_COME.contains(&name) => {
+            Err(format!("technique {name} is not built yet; use single or classic"))
+        }
+        _ => Err("no such technique; use single or classic".to_owned()),
+    }
+}
+
+pub(crate) fn data(text: &str) -> Result<DataSource, String> {
+    match text.strip_prefix("builtin:") {
+        Some("") => Err("builtin: needs the name of a data set after the colon".to_owned()),
+        Some(name) => Ok(DataSource::Builtin(name.to_owned())),
+        None if text.is_empty() => Err("an empty path names nothing".to_owned()),
+        None => Ok(DataSource::Path(text.into())),
+    }
+}
+
+pub(crate) fn test(text: &str) -> Result<TestSource, String> {
+    match text.parse::<f64>() {
+        Ok(part) if part > 0.0 && part < 1.0 => Ok(TestSource::Fraction(part)),
+        Ok(_) => Err("a fraction must be greater than 0 and less than 1".to_owned()),
+        Err(_) if text.is_empty() => Err("an empty path names nothing".to_owned()),
+        Err(_) => Ok(TestSource::File(text.into())),
+    }
+}
+
+pub(crate) fn key_order(text: &str) -> Result<KeyOrder, String> {
+    match text {
+        "range" => Ok(KeyOrder::Range),
+        "hash" => Ok(KeyOrder::Hash),
+        "random" => Ok(KeyOrder::Random),
+        _ => Err("use range, hash or random".to_owned()),
+    }
+}
+
+pub(crate) fn storage(text: &str) -> Result<StorageKind, String> {
+    match text {
+        "dense" => Ok(StorageKind::Dense),
+        "sparse" => Ok(StorageKind::Sparse),
+        _ => Err("use dense or sparse".to_owned()),
+    }
+}
+
+pub(crate) fn order(text: &str) -> Result<OrderKind, String> {
+    match text {
+        "fifo" => Ok(OrderKind::Fifo),
+        "chain" => Ok(OrderKind::Chain),
+        _ => Err("use fifo or chain".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn techniques_to_come_are_refused_as_such() {
+        assert_eq!(technique("classic"), Ok(Technique::Classic));
+        for name in TECHNIQUES_TO_COME {
+            let error = technique(name).expect_err("not built");
+            assert!(error.contains("not built yet") && error.contains(name), "{error}");
+        }
+        assert!(technique("clasic").expect_err("a typing error").contains("no such technique"));
+    }
+
+    #[test]
+    fn test_data_is_a_file_or_a_proper_fraction() {
+        assert_eq!(test("0.1"), Ok(TestSource::Fraction(0.1)));
+        assert_eq!(test("held/out.txt"), Ok(TestSource::File("held/out.txt".into())));
+        for wrong in ["0", "1", "1.5", "-0.1", "nan", ""] {
+            assert!(test(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn data_names_a_built_in_set_or_a_path() {
+        assert_eq!(data("builtin:codex-s"), Ok(DataSource::Builtin("codex-s".to_owned())));
+        assert_eq!(data("some/folder"), Ok(DataSource::Path("some/folder".into())));
+        assert!(data("builtin:").is_err());
+        assert!(data("").is_err());
+    }
+}

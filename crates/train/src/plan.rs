@@ -1,0 +1,163 @@
+//! What will be done: the common flags, checked and complete.
+
+use crate::args::{CommonArgs, DataSource, OrderKind, StorageKind, Technique, TestSource};
+use crate::error::TrainError;
+use crate::settings::Config;
+use crate::signals::Interrupt;
+use intendant::Rendezvous;
+use intendant_core::{ElementType, KeyOrder};
+use intendant_task::Schedule;
+use std::path::{Path, PathBuf};
+
+/// What will be done, as far as the common flags say it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Training data.
+    pub data: Option<DataSource>,
+    /// Test data, if not part of the data set.
+    pub test: Option<TestSource>,
+    /// Passes over the training data.
+    pub epochs: u32,
+    /// Validate after every so many epochs; 0 means never.
+    pub valid_every: u32,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Element type of parameters.
+    pub float: ElementType,
+    /// Node processes in the cluster.
+    pub nodes: usize,
+    /// Worker threads per node.
+    pub workers: usize,
+    /// Who manages the parameters.
+    pub technique: Technique,
+    /// Channels per node.
+    pub channels: usize,
+    /// How keys are assigned to home nodes.
+    pub key_order: KeyOrder,
+    /// How a node stores its values.
+    pub storage: StorageKind,
+    /// Order of a worker's operations on one key; `None` is the technique's own.
+    pub order: Option<OrderKind>,
+    /// Batches that each worker's loader prepares ahead.
+    pub look_ahead: usize,
+    /// Where the report goes.
+    pub report: Option<PathBuf>,
+    /// Folder for the trained model.
+    pub export: Option<PathBuf>,
+    /// Whether to show progress.
+    pub progress: bool,
+    /// How often `-v` was given.
+    pub verbose: u8,
+    /// The effective configuration; the application may [`Config::set`] what it decided.
+    pub config: Config,
+    /// How this process finds its cluster, if something started it as one of several.
+    pub(crate) rendezvous: Option<Rendezvous>,
+    /// Tells a run that a signal came.
+    pub(crate) interrupt: Interrupt,
+}
+
+impl Plan {
+    /// Checks the common flags. `nodes_chosen` says whether somebody chose the number of nodes.
+    pub(crate) fn new(
+        args: CommonArgs,
+        nodes_chosen: bool,
+        config: Config,
+        rendezvous: Option<Rendezvous>,
+    ) -> Result<Self, TrainError> {
+        refuse_what_is_to_come(&args)?;
+        let nodes = match &rendezvous {
+            Some(rendezvous) if nodes_chosen && rendezvous.nodes() != args.nodes => {
+                return Err(TrainError::usage(format!(
+                    "--nodes is {}, but WORLD_SIZE says that this process is one of {}; leave --nodes out under a \
+                     launcher",
+                    args.nodes,
+                    rendezvous.nodes()
+                )));
+            }
+            Some(rendezvous) => rendezvous.nodes(),
+            None => args.nodes,
+        };
+        if args.technique == Technique::Single && nodes > 1 {
+            return Err(TrainError::usage(format!(
+                "technique single is plain memory in one process, but there are {nodes} nodes; use --technique classic, \
+                 or --nodes 1 with more --workers"
+            )));
+        }
+        if let Some(report) = &args.report {
+            report_can_be_written(report)?;
+        }
+        let mut config = config;
+        config.set("nodes", nodes as i64);
+        Ok(Self {
+            data: args.data,
+            test: args.test,
+            epochs: args.epochs,
+            valid_every: args.valid_every,
+            seed: args.seed,
+            float: args.float,
+            nodes,
+            workers: args.workers,
+            technique: args.technique,
+            channels: args.channels,
+            key_order: args.key_order,
+            storage: args.storage,
+            order: args.order,
+            look_ahead: args.look_ahead,
+            report: args.report,
+            export: args.export,
+            progress: !args.no_progress,
+            verbose: args.verbose,
+            config,
+            rendezvous,
+            interrupt: Interrupt::default(),
+        })
+    }
+
+    /// When is trained and evaluated.
+    #[must_use]
+    pub fn schedule(&self) -> Schedule {
+        Schedule { epochs: self.epochs, valid_every: self.valid_every, test: true }
+    }
+
+    /// This node among the nodes, as far as it is known before they have met.
+    #[must_use]
+    pub fn rank(&self) -> u16 {
+        self.rendezvous.as_ref().map_or(0, |r| r.rank().0)
+    }
+
+    /// Whether this process must start the nodes rather than be one.
+    pub(crate) fn must_launch(&self) -> bool {
+        self.rendezvous.is_none() && self.nodes > 1
+    }
+}
+
+/// Flags that are part of the common command line but do nothing yet would mislead if they were ignored.
+fn refuse_what_is_to_come(args: &CommonArgs) -> Result<(), TrainError> {
+    let given = [
+        ("--simulate", args.simulate),
+        ("--net", args.net.is_some()),
+        ("--trace", args.trace.is_some()),
+        ("--checkpoint", args.checkpoint.is_some()),
+        ("--resume", args.resume),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(TrainError::usage(format!("{flag} is not built yet; leave it out"))),
+        None => Ok(()),
+    }
+}
+
+/// A report that cannot be written should be known before hours of training.
+fn report_can_be_written(path: &Path) -> Result<(), TrainError> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if path.is_dir() {
+        return Err(TrainError::usage(format!("--report {}: this is a folder; name a file in it", path.display())));
+    }
+    if !folder.is_dir() {
+        let folder = folder.display();
+        return Err(TrainError::usage(format!("--report {}: there is no folder {folder}; create it", path.display())));
+    }
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! Technique `single`: the values are one latched array that the workers of a process share. No server, no messages.
+//!
+//! It is the baseline that a parameter server on one node is measured against, so it does nothing that is not needed: a pull
+//! copies rows, a push adds to them, each atomic by row.
+
+use crate::error::TrainError;
+use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
+use intendant_core::{Element, Initialiser, Key, Layout};
+use intendant_sampling::{Handle, SampleError, Sampler};
+use intendant_store::Flat;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Keys of one part of a snapshot.
+const SNAPSHOT_KEYS: u64 = 1024;
+
+/// The process, as far as its workers share it.
+pub(crate) struct SingleHome {
+    meeting: Arc<Meeting>,
+}
+
+/// One worker's view of the shared array.
+pub(crate) struct SingleWorker<E> {
+    values: Arc<Flat<E>>,
+    sampler: Sampler,
+    meeting: Arc<Meeting>,
+    worker: usize,
+    accesses: Accesses,
+}
+
+/// Allocates the values and one view for each of `workers`.
+pub(crate) fn start<E: Element>(
+    layout: Layout,
+    init: &Initialiser<E>,
+    sampler: &Sampler,
+    workers: usize,
+) -> (SingleHome, Vec<SingleWorker<E>>) {
+    let values = Arc::new(Flat::new(Arc::new(layout), init));
+    let meeting = Arc::new(Meeting::new(workers));
+    let view = |worker| SingleWorker {
+        values: Arc::clone(&values),
+        sampler: sampler.clone(),
+        meeting: Arc::clone(&meeting),
+        worker,
+        accesses: Accesses::default(),
+    };
+    let workers = (0..workers).map(view).collect();
+    (SingleHome { meeting }, workers)
+}
+
+impl Home for SingleHome {
+    fn abort(&self, reason: &str) {
+        self.meeting.abort(reason);
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
+}
+
+impl<E: Element> SingleWorker<E> {
+    fn count(&mut self, keys: &[Key], values: usize) -> Result<(), TrainError> {
+        let layout = self.values.layout();
+        if let Some(key) = keys.iter().find(|key| !layout.contains(**key)) {
+            return Err(TrainError::NoSuchKey { key: *key, keys: layout.keys() });
+        }
+        assert_eq!(values, keys.iter().map(|k| layout.len(*k)).sum::<usize>(), "values as long as their keys say");
+        self.accesses.local += keys.len() as u64;
+        Ok(())
+    }
+}
+
+impl<E: Element> Parameters<E> for SingleWorker<E> {
+    fn pull(&mut self, keys: &[Key], values: &mut [E]) -> Result<(), TrainError> {
+        self.meeting.check()?;
+        self.count(keys, values.len())?;
+        self.accesses.pull_keys += keys.len() as u64;
+        let mut rest = values;
+        for key in keys {
+            let (value, after) = rest.split_at_mut(self.values.layout().len(*key));
+            self.values.read(*key, value);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, keys: &[Key], values: &[E]) -> Result<(), TrainError> {
+        self.count(keys, values.len())?;
+        self.accesses.push_keys += keys.len() as u64;
+        let mut rest = values;
+        for key in keys {
+            let (value, after) = rest.split_at(self.values.layout().len(*key));
+            self.values.add(*key, value);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), TrainError> {
+        Ok(())
+    }
+
+    fn gather(&mut self, _name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, TrainError> {
+        self.meeting.gather(self.worker, payload).map(|all| all.to_vec())
+    }
+
+    fn quiesce(&mut self) -> Result<(), TrainError> {
+        self.meeting.gather(self.worker, Vec::new()).map(drop)
+    }
+
+    fn snapshot(&mut self, range: Range<u64>, part: &mut Part<'_, E>) -> Result<(), TrainError> {
+        let mut start = range.start;
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        while start < range.end {
+            self.meeting.check()?;
+            let end = (start + SNAPSHOT_KEYS).min(range.end);
+            keys.clear();
+            keys.extend((start..end).map(Key));
+            let layout = self.values.layout();
+            if let Some(key) = keys.iter().find(|key| !layout.contains(**key)) {
+                return Err(TrainError::NoSuchKey { key: *key, keys: layout.keys() });
+            }
+            values.resize(keys.iter().map(|k| layout.len(*k)).sum(), E::ZERO);
+            let mut rest = values.as_mut_slice();
+            for key in &keys {
+                let (value, after) = rest.split_at_mut(layout.len(*key));
+                self.values.read(*key, value);
+                rest = after;
+            }
+            part(&keys, &values);
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn advance_clock(&mut self) {}
+
+    fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError> {
+        self.sampler.draw(handle, samples, keys)
+    }
+
+    fn count_sampled(&mut self, keys: usize) {
+        self.accesses.sampled += keys as u64;
+    }
+
+    fn accesses(&self) -> Accesses {
+        self.accesses
+    }
+}
+
+/// A place where all workers of a process meet, again and again; ends early for all if one of them cannot come.
+struct Meeting {
+    state: Mutex<MeetingState>,
+    changed: Condvar,
+    /// Whether the run was aborted, for a look without the lock.
+    stopped: AtomicBool,
+}
+
+struct MeetingState {
+    /// Meetings that have ended.
+    ended: u64,
+    arrived: usize,
+    brought: Vec<Vec<u8>>,
+    /// What was brought to the last meeting that ended. Nobody can miss it: the next meeting cannot end before everybody
+    /// has left this one.
+    result: Arc<[Vec<u8>]>,
+    aborted: Option<String>,
+}
+
+impl Meeting {
+    fn new(workers: usize) -> Self {
+        let state = MeetingState {
+            ended: 0,
+            arrived: 0,
+            brought: vec![Vec::new(); workers],
+            result: Arc::from([]),
+            aborted: None,
+        };
+        Self { state: Mutex::new(state), changed: Condvar::new(), stopped: AtomicBool::new(false) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MeetingState> {
+        // Nothing panics while it holds the lock; a poisoned one is as good as any.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn abort(&self, reason: &str) {
+        self.lock().aborted.get_or_insert_with(|| reason.to_owned());
+        self.stopped.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    fn check(&self) -> Result<(), TrainError> {
+        // Relaxed: nothing is read that depends on it but the reason, which has a lock of its own.
+        if !self.stopped.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match &self.lock().aborted {
+            Some(reason) => Err(TrainError::Stopped(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn gather(&self, worker: usize, payload: Vec<u8>) -> Result<Arc<[Vec<u8>]>, TrainError> {
+        let mut state = self.lock();
+        state.brought[worker] = payload;
+        state.arrived += 1;
+        let meeting = state.ended;
+        if state.arrived == state.brought.len() && state.aborted.is_none() {
+            state.result = state.brought.iter_mut().map(std::mem::take).collect();
+            state.arrived = 0;
+            state.ended += 1;
+            self.changed.notify_all();
+        }
+        while state.ended == meeting && state.aborted.is_none() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        match &state.aborted {
+            // A meeting that ended before the abort counts; the next one will not.
+            Some(reason) if state.ended == meeting => Err(TrainError::Stopped(reason.clone())),
+            _ => Ok(Arc::clone(&state.result)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meet(meeting: &Meeting, worker: usize, rounds: u8) -> Result<(), TrainError> {
+        for round in 0..rounds {
+            let all = meeting.gather(worker, vec![worker as u8, round])?;
+            assert_eq!(*all, [[0, round].to_vec(), [1, round].to_vec(), [2, round].to_vec()]);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn every_meeting_returns_what_everybody_brought_in_order() {
+        let meeting = Meeting::new(3);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..3).map(|w| scope.spawn({ let meeting = &meeting; move || meet(meeting, w, 200) })).collect();
+            for thread in threads {
+                thread.join().expect("no panic").expect("no abort");
+            }
+        });
+    }
+
+    #[test]
+    fn an_abort_ends_a_meeting_that_one_worker_never_reaches() {
+        let meeting = Meeting::new(3);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| meet(&meeting, 0, 1));
+            let second = scope.spawn(|| meet(&meeting, 1, 1));
+            meeting.abort("worker 2 is gone");
+            for thread in [first, second] {
+                let error = thread.join().expect("no panic").expect_err("aborted");
+                assert!(error.to_string().contains("worker 2 is gone"), "{error}");
+            }
+        });
+        assert!(meeting.check().is_err());
+    }
+}

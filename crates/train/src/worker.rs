@@ -1,0 +1,144 @@
+//! The interpreters of the two programs of a worker: [`Driver`] on its training thread, [`Loader`] on its loader thread.
+
+use crate::error::TrainError;
+use crate::meter::{EpochSum, Meter, Totals};
+use crate::parameters::{Home, Parameters};
+use crate::progress::Progress;
+use crossbeam_channel::{Receiver, Sender};
+use intendant_sampling::Sampler;
+use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Prepared, Task};
+
+/// Prepares batches until none is left or nobody wants them any more.
+pub(crate) fn load<T: Task>(
+    mut loader: Loader<T>,
+    sampler: &Sampler,
+    worker: usize,
+    batches: &Sender<Prepared<T::Batch>>,
+) -> Result<(), TrainError> {
+    let mut event = LoaderEvent::Start;
+    loop {
+        event = match loader.step(event) {
+            LoaderOp::PrepareSample(request) => {
+                let handle = sampler
+                    .prepare(request.distribution, request.samples, request.stream)
+                    .map_err(|source| TrainError::Sample { worker, source })?;
+                LoaderEvent::Prepared(handle)
+            }
+            LoaderOp::Deliver => match batches.send(loader.take()) {
+                Ok(()) => LoaderEvent::Done,
+                // The training thread has ended early and says why.
+                Err(_) => return Ok(()),
+            },
+            LoaderOp::Done => return Ok(()),
+        };
+    }
+}
+
+/// What a training thread works with, apart from the program and the parameters.
+pub(crate) struct Station<'a, T: Task> {
+    /// Index within the node.
+    pub(crate) worker: usize,
+    pub(crate) epochs: u32,
+    pub(crate) batches: Receiver<Prepared<T::Batch>>,
+    pub(crate) home: &'a dyn Home,
+    pub(crate) progress: &'a Progress,
+}
+
+/// Trains to the end.
+pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
+    mut driver: Driver<T>,
+    parameters: &mut P,
+    station: &Station<'_, T>,
+) -> Result<Totals, TrainError> {
+    let worker = station.worker;
+    let mut meter = Meter::new(worker == 0, station.home);
+    let mut totals = Totals::default();
+    let mut event = Event::Start;
+    meter.begin(parameters.accesses());
+    loop {
+        event = match driver.step(event)? {
+            Op::NextBatch => {
+                meter.step(&driver.progress(), || parameters.accesses());
+                match station.batches.recv() {
+                    Ok(prepared) => Event::Batch(prepared),
+                    // The loader has ended early and says why.
+                    Err(_) => return Err(TrainError::Stopped("the loader ended early".to_owned())),
+                }
+            }
+            Op::PullSample => {
+                let parameters = &*parameters;
+                driver
+                    .draw(|handle, samples, keys| parameters.draw(handle, samples, keys))
+                    .map_err(|source| TrainError::Sample { worker, source })?;
+                Event::Done
+            }
+            Op::Pull => {
+                let sampled = driver.sampled_keys();
+                if sampled > 0 {
+                    parameters.count_sampled(sampled);
+                }
+                let (keys, values) = driver.pull_buffers();
+                parameters.pull(keys, values)?;
+                Event::Done
+            }
+            Op::Compute(_) => {
+                station.progress.update(worker, &driver.progress());
+                Event::Done
+            }
+            Op::Push => {
+                let (keys, values) = driver.push_buffers();
+                parameters.push(keys, values)?;
+                Event::Done
+            }
+            Op::AdvanceClock => {
+                parameters.advance_clock();
+                Event::Done
+            }
+            Op::Flush => {
+                parameters.flush()?;
+                meter.flushed(parameters.accesses());
+                Event::Done
+            }
+            Op::Quiesce => {
+                parameters.quiesce()?;
+                meter.quiesced();
+                Event::Done
+            }
+            Op::Snapshot(range) => {
+                parameters.snapshot(range, &mut |keys, values| driver.snapshot_part(keys, values))?;
+                Event::Done
+            }
+            Op::Reduce => {
+                let epoch = driver.combined().len();
+                let is_test = epoch >= station.epochs as usize;
+                let told = meter.tell(driver.reduction().clone());
+                let all = parameters.gather(if is_test { "test" } else { "epoch" }, told)?;
+                let sum = EpochSum::new(&all, meter.seconds())?;
+                let combined = sum.tally.reduction.clone();
+                if is_test {
+                    totals.test = Some(sum);
+                } else {
+                    station.progress.epoch_ended(worker, &sum);
+                    totals.epochs.push(sum);
+                }
+                meter.begin(parameters.accesses());
+                Event::Reduced(combined)
+            }
+            Op::Done => return Ok(totals),
+        };
+    }
+}
+
+/// Runs `act`, turning a panic into an error: a thread that vanished would leave the others waiting.
+pub(crate) fn guarded<R>(thread: &str, act: impl FnOnce() -> Result<R, TrainError>) -> Result<R, TrainError> {
+    // What `act` borrows is not used after a panic: the run ends.
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+    caught.unwrap_or_else(|payload| {
+        let message = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned());
+        Err(TrainError::Panicked { thread: thread.to_owned(), message })
+    })
+}

@@ -1,0 +1,153 @@
+//! One channel's way to its peers, whatever it is made of.
+
+use crate::{FabricEvent, Sent, local, tcp};
+use bytes::Bytes;
+use intendant_core::NodeId;
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, Waker};
+
+/// One channel's links to the same channel of all other nodes. It belongs to one thread; [`FabricBuilder`] is what travels
+/// between threads.
+///
+/// All flavours promise the same. Frames of one node to another arrive complete and in order. Sending never waits. Polling
+/// reads from all peers in turn *and* writes what is pending, so that a channel that keeps polling keeps reading even if no
+/// peer takes its frames. A peer that is gone is told as an event, never as an error of a call.
+#[derive(Debug)]
+pub enum Fabric {
+    /// Among the nodes of one process.
+    Local(local::Fabric),
+    /// Over TCP connections.
+    Tcp(tcp::Fabric),
+}
+
+/// A fabric on its way to the thread that will use it.
+#[derive(Debug)]
+pub enum FabricBuilder {
+    /// Among the nodes of one process.
+    Local(local::Builder),
+    /// Over TCP connections.
+    Tcp(tcp::Builder),
+}
+
+impl FabricBuilder {
+    /// Finishes the fabric on the thread, and within the tokio runtime, that will use it.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    ///
+    /// # Panics
+    /// A TCP fabric outside of a tokio runtime with I/O enabled.
+    pub fn finish(self) -> io::Result<Fabric> {
+        Ok(match self {
+            Self::Local(builder) => Fabric::Local(builder.finish()),
+            Self::Tcp(builder) => Fabric::Tcp(builder.finish()?),
+        })
+    }
+}
+
+impl From<local::Builder> for FabricBuilder {
+    fn from(builder: local::Builder) -> Self {
+        Self::Local(builder)
+    }
+}
+
+impl From<tcp::Builder> for FabricBuilder {
+    fn from(builder: tcp::Builder) -> Self {
+        Self::Tcp(builder)
+    }
+}
+
+impl Fabric {
+    /// This node.
+    pub fn rank(&self) -> NodeId {
+        match self {
+            Self::Local(fabric) => fabric.rank(),
+            Self::Tcp(fabric) => fabric.rank(),
+        }
+    }
+
+    /// Nodes of the cluster, this one included.
+    pub fn nodes(&self) -> usize {
+        match self {
+            Self::Local(fabric) => fabric.nodes(),
+            Self::Tcp(fabric) => fabric.nodes(),
+        }
+    }
+
+    /// Queues a frame. Its owner bounds what it queues ([`Fabric::backlog_bytes`]). A frame to a peer that is lost, or after
+    /// [`Fabric::close`], is dropped.
+    ///
+    /// # Panics
+    /// If `to` is this node itself or not part of the cluster, or the frame is longer than
+    /// [`intendant_core::limits::FRAME_BYTES_MAX`]: a message to oneself needs no fabric, and no peer would take the other.
+    pub fn send(&mut self, to: NodeId, frame: Bytes) {
+        assert!(to != self.rank() && to.index() < self.nodes(), "frame from {:?} to {to:?} of {}", self.rank(), self.nodes());
+        let bytes_max = intendant_core::limits::FRAME_BYTES_MAX;
+        assert!(frame.len() <= bytes_max, "a frame of {} bytes was to be sent, allowed are {bytes_max}", frame.len());
+        match self {
+            Self::Local(fabric) => fabric.send(to, frame),
+            Self::Tcp(fabric) => fabric.send(to, frame),
+        }
+    }
+
+    /// Writes what the sockets take right now, without waiting. Call it at the end of a turn: frames leave one poll earlier,
+    /// and everything that a turn produced leaves together.
+    pub fn try_flush(&mut self) {
+        match self {
+            Self::Local(_) => {}
+            Self::Tcp(fabric) => fabric.try_flush(),
+        }
+    }
+
+    /// Reads, writes, and yields the next event. Once it is pending, the waker is woken when there is more to do.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FabricEvent> {
+        match self {
+            Self::Local(fabric) => fabric.poll(cx),
+            Self::Tcp(fabric) => fabric.poll(cx),
+        }
+    }
+
+    /// The next event; [`Fabric::poll`] as a future. Nothing is lost if the future is dropped.
+    pub async fn next(&mut self) -> FabricEvent {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    /// The next event if there is one right now, e.g. to handle several in one turn. Only [`Fabric::next`] and
+    /// [`Fabric::poll`] arrange to be woken.
+    pub fn try_next(&mut self) -> Option<FabricEvent> {
+        match self.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(event) => Some(event),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Bytes queued for a peer that are not on their way yet.
+    ///
+    /// # Panics
+    /// If `to` is not part of the cluster.
+    pub fn backlog_bytes(&self, to: NodeId) -> usize {
+        match self {
+            Self::Local(fabric) => fabric.backlog_bytes(to),
+            Self::Tcp(fabric) => fabric.backlog_bytes(to),
+        }
+    }
+
+    /// What was sent so far.
+    pub fn sent(&self) -> Sent {
+        match self {
+            Self::Local(fabric) => fabric.sent(),
+            Self::Tcp(fabric) => fabric.sent(),
+        }
+    }
+
+    /// Starts to leave in order: a goodbye follows everything that was sent, then this side's half is shut. Go on polling
+    /// until [`FabricEvent::Finished`]: peers may still have frames for us. A fabric that is dropped before is a lost peer to
+    /// the others, or loses what it had not written.
+    pub fn close(&mut self) {
+        match self {
+            Self::Local(fabric) => fabric.close(),
+            Self::Tcp(fabric) => fabric.close(),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The TCP connections of one channel of one node.
+
+use super::incoming::Item;
+use super::link::{Link, Read, Wrote};
+use super::ready::Ready;
+use crate::{FabricEvent, LinkError, Sent};
+use bytes::Bytes;
+use intendant_core::NodeId;
+use std::collections::VecDeque;
+use std::io;
+use std::net;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use tokio::net::TcpStream;
+
+/// The connections of one channel on their way to the thread that will use them.
+#[derive(Debug)]
+pub struct Builder {
+    rank: NodeId,
+    links: Vec<Option<net::TcpStream>>,
+}
+
+impl Builder {
+    /// One established, nonblocking stream per peer; none for the node itself.
+    pub(crate) fn new(rank: NodeId, links: Vec<Option<net::TcpStream>>) -> Self {
+        Self { rank, links }
+    }
+
+    /// Registers the connections with the runtime that this is called in, which must be the one that uses them.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with I/O enabled.
+    pub fn finish(self) -> io::Result<Fabric> {
+        let (ready, wakers) = Ready::new(self.links.len());
+        let mut fabric = Fabric {
+            rank: self.rank,
+            links: Vec::with_capacity(self.links.len()),
+            wakers,
+            ready,
+            turn: VecDeque::new(),
+            dirty: Vec::new(),
+            events: VecDeque::new(),
+            sent: Sent::default(),
+            ending: Ending::Open,
+        };
+        for (index, stream) in self.links.into_iter().enumerate() {
+            fabric.links.push(stream.map(TcpStream::from_std).transpose()?.map(Link::new));
+            // The first look at a link registers its waker.
+            fabric.queue(index);
+        }
+        Ok(fabric)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Open,
+    Closing,
+    Finished,
+}
+
+/// The TCP connections of one channel of one node: see [`crate::Fabric`] for what its methods promise.
+#[derive(Debug)]
+pub struct Fabric {
+    rank: NodeId,
+    /// By rank; `None` is this node itself, or a peer whose link is over.
+    links: Vec<Option<Link>>,
+    wakers: Vec<Waker>,
+    ready: Arc<Ready>,
+    /// Links to look at, in order; each at most once.
+    turn: VecDeque<usize>,
+    /// Links with frames that no write has been tried for; each at most once.
+    dirty: Vec<usize>,
+    /// What one read brought. It bounds this queue.
+    events: VecDeque<FabricEvent>,
+    sent: Sent,
+    ending: Ending,
+}
+
+impl Fabric {
+    pub(crate) fn rank(&self) -> NodeId {
+        self.rank
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.links.len()
+    }
+
+    pub(crate) fn send(&mut self, to: NodeId, frame: Bytes) {
+        self.sent.messages += 1;
+        self.sent.bytes += frame.len() as u64;
+        if let Some(link) = &mut self.links[to.index()] {
+            link.push(frame);
+            if !link.dirty {
+                link.dirty = true;
+                self.dirty.push(to.index());
+            }
+        }
+    }
+
+    pub(crate) fn backlog_bytes(&self, to: NodeId) -> usize {
+        self.links[to.index()].as_ref().map_or(0, Link::backlog_bytes)
+    }
+
+    pub(crate) fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    pub(crate) fn close(&mut self) {
+        if self.ending != Ending::Open {
+            return;
+        }
+        self.ending = Ending::Closing;
+        for index in 0..self.links.len() {
+            if let Some(link) = &mut self.links[index] {
+                link.leave();
+                self.queue(index);
+            }
+        }
+    }
+
+    pub(crate) fn try_flush(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for index in dirty.drain(..) {
+            if let Some(link) = &mut self.links[index] {
+                link.dirty = false;
+                // What is left, or went wrong, is for `poll`: only that can wait for the socket, and tell.
+                if link.write(None) != Wrote::All || link.failure().is_some() {
+                    self.queue(index);
+                }
+            }
+        }
+        self.dirty = dirty;
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FabricEvent> {
+        if let Some(event) = self.events.pop_front() {
+            return Poll::Ready(event);
+        }
+        self.ready.register(cx.waker());
+        self.try_flush();
+        // Taken once: tokio's cooperative budget, when used up, lets a link note itself at once. What is noted from here on has
+        // woken the caller.
+        self.queue_noted();
+        while let Some(index) = self.turn.pop_front() {
+            self.look_at(index);
+            if let Some(event) = self.events.pop_front() {
+                return Poll::Ready(event);
+            }
+        }
+        if self.ending == Ending::Closing && self.links.iter().all(Option::is_none) {
+            self.ending = Ending::Finished;
+            return Poll::Ready(FabricEvent::Finished);
+        }
+        Poll::Pending
+    }
+
+    fn queue_noted(&mut self) {
+        let (links, turn) = (&mut self.links, &mut self.turn);
+        self.ready.take(|index| queue(links, turn, index));
+    }
+
+    fn queue(&mut self, index: usize) {
+        queue(&mut self.links, &mut self.turn, index);
+    }
+
+    /// Writes to and reads from one link until it would block, or others should have their turn.
+    fn look_at(&mut self, index: usize) {
+        let Some(link) = &mut self.links[index] else { return };
+        link.queued = false;
+        let (peer, cx) = (NodeId(index as u16), &mut Context::from_waker(&self.wakers[index]));
+        let mut again = link.write(Some(cx)) == Wrote::Some;
+        let mut lost = None;
+        if link.reads() {
+            match link.read(cx) {
+                Poll::Pending => lost = link.failure(),
+                Poll::Ready(Read::End(error)) => lost = Some(error),
+                Poll::Ready(Read::Some) => {
+                    again = true;
+                    lost = take_items(link, peer, &mut self.events).err();
+                }
+            }
+        }
+        if lost.is_none() && !link.reads() {
+            lost = link.failure();
+        }
+        let over = link.over();
+        if let Some(error) = lost {
+            self.events.push_back(FabricEvent::Lost { peer, error });
+            self.links[index] = None;
+        } else if over {
+            self.links[index] = None;
+        } else if again {
+            self.queue(index);
+        }
+    }
+}
+
+/// Hands on everything complete that has arrived on a link.
+fn take_items(link: &mut Link, peer: NodeId, events: &mut VecDeque<FabricEvent>) -> Result<(), LinkError> {
+    while let Some(item) = link.next_item()? {
+        events.push_back(match item {
+            Item::Frame(frame) => FabricEvent::Frame { from: peer, frame },
+            Item::Goodbye => FabricEvent::Closed { peer },
+        });
+    }
+    Ok(())
+}
+
+fn queue(links: &mut [Option<Link>], turn: &mut VecDeque<usize>, index: usize) {
+    if let Some(link) = &mut links[index]
+        && !link.queued
+    {
+        link.queued = true;
+        turn.push_back(index);
+    }
+}

@@ -1,0 +1,196 @@
+//! One connection of one channel to one peer: reading, writing, and how both end.
+
+use super::incoming::{Incoming, Item};
+use super::outgoing::{Outgoing, PREFIX_BYTES, SLICES_MAX};
+use crate::LinkError;
+use bytes::Bytes;
+use std::io::{self, IoSlice};
+use std::mem;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// Writes to one link before the other links have their turn. With full slices this is a few MiB, far beyond a socket's
+/// buffer: only a peer that reads as fast as we write gets here.
+const WRITES_PER_TURN_MAX: usize = 16;
+
+/// What the writing half is doing.
+#[derive(Debug)]
+enum Writing {
+    /// Frames may be added.
+    Open,
+    /// The goodbye is queued; after it the half is shut.
+    Leaving,
+    /// Shut in order.
+    Ended,
+    /// A write failed. What was queued is gone; `frames` tells whether there were frames among it.
+    Failed { error: io::Error, frames: bool },
+}
+
+/// How far a round of writing came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrote {
+    /// There is nothing left to write, or the half is over.
+    All,
+    /// The socket takes no more; the waker is registered if one was given.
+    Blocked,
+    /// There is more, but others have their turn first.
+    Some,
+}
+
+/// What came out of one read.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// Bytes arrived; take what is complete with [`Link::next_item`].
+    Some,
+    /// The stream is over.
+    End(LinkError),
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    stream: TcpStream,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    /// Until the peer's goodbye.
+    reading: bool,
+    writing: Writing,
+    /// In the fabric's list of links to look at.
+    pub(crate) queued: bool,
+    /// In the fabric's list of links with frames that no write has been tried for.
+    pub(crate) dirty: bool,
+}
+
+impl Link {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            incoming: Incoming::default(),
+            outgoing: Outgoing::default(),
+            reading: true,
+            writing: Writing::Open,
+            queued: false,
+            dirty: false,
+        }
+    }
+
+    /// Queues a frame, unless the writing half is over: then the fabric's events have told or will tell.
+    pub(crate) fn push(&mut self, frame: Bytes) {
+        if matches!(self.writing, Writing::Open) {
+            self.outgoing.push(frame);
+        }
+    }
+
+    /// Queues the goodbye.
+    pub(crate) fn leave(&mut self) {
+        if matches!(self.writing, Writing::Open) {
+            self.outgoing.push_goodbye();
+            self.writing = Writing::Leaving;
+        }
+    }
+
+    pub(crate) fn backlog_bytes(&self) -> usize {
+        self.outgoing.bytes()
+    }
+
+    /// Whether the peer may still send.
+    pub(crate) fn reads(&self) -> bool {
+        self.reading
+    }
+
+    /// Writes what is queued. Without a context it tries only.
+    pub(crate) fn write(&mut self, mut cx: Option<&mut Context<'_>>) -> Wrote {
+        if matches!(self.writing, Writing::Ended | Writing::Failed { .. }) {
+            return Wrote::All;
+        }
+        for _ in 0..WRITES_PER_TURN_MAX {
+            if self.outgoing.bytes() == 0 {
+                return self.after_last_write(cx);
+            }
+            match self.write_once(cx.as_deref_mut()) {
+                Poll::Pending => return Wrote::Blocked,
+                Poll::Ready(Ok(written)) => self.outgoing.advance(written),
+                Poll::Ready(Err(error)) => {
+                    self.fail(error);
+                    return Wrote::All;
+                }
+            }
+        }
+        Wrote::Some
+    }
+
+    fn write_once(&mut self, cx: Option<&mut Context<'_>>) -> Poll<io::Result<usize>> {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let used = self.outgoing.slices(&mut slices);
+        let written = match cx {
+            Some(cx) => ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..used])),
+            None => match self.stream.try_write_vectored(&slices[..used]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                other => other,
+            },
+        };
+        Poll::Ready(match written {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            other => other,
+        })
+    }
+
+    /// Shuts the writing half once the goodbye is out. Only a full turn does it: it needs a context.
+    fn after_last_write(&mut self, cx: Option<&mut Context<'_>>) -> Wrote {
+        match (&self.writing, cx) {
+            (Writing::Leaving, Some(cx)) => match Pin::new(&mut self.stream).poll_shutdown(cx) {
+                Poll::Pending => return Wrote::Blocked,
+                // An error here means that the peer is gone already; its goodbye or the end of its stream tells how.
+                Poll::Ready(_) => self.writing = Writing::Ended,
+            },
+            (Writing::Leaving, None) => return Wrote::Blocked,
+            (Writing::Open | Writing::Ended | Writing::Failed { .. }, _) => {}
+        }
+        Wrote::All
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        let goodbye = if matches!(self.writing, Writing::Leaving) { PREFIX_BYTES } else { 0 };
+        let frames = mem::take(&mut self.outgoing).bytes() > goodbye;
+        self.writing = Writing::Failed { error, frames };
+    }
+
+    /// Reads once. Afterwards, [`Link::next_item`] until it yields nothing.
+    pub(crate) fn read(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
+        // Asked first, so that a link that is silent has no buffer.
+        if let Err(error) = ready!(self.stream.poll_read_ready(cx)) {
+            return Poll::Ready(Read::End(error.into()));
+        }
+        Poll::Ready(match ready!(pin!(self.stream.read_buf(self.incoming.room())).poll(cx)) {
+            Ok(0) => Read::End(self.incoming.at_end()),
+            Ok(_) => Read::Some,
+            Err(error) => Read::End(error.into()),
+        })
+    }
+
+    /// Takes the next complete frame; after the goodbye the reading half is over.
+    pub(crate) fn next_item(&mut self) -> Result<Option<Item>, LinkError> {
+        let item = self.incoming.next()?;
+        if matches!(item, Some(Item::Goodbye)) {
+            self.reading = false;
+        }
+        Ok(item)
+    }
+
+    /// The reason of a failed write, once there is nothing more to read: what the peer sent before it failed still counts.
+    pub(crate) fn failure(&self) -> Option<LinkError> {
+        match &self.writing {
+            Writing::Failed { error, frames } if self.reading || *frames => {
+                Some(io::Error::new(error.kind(), error.to_string()).into())
+            }
+            Writing::Failed { .. } | Writing::Open | Writing::Leaving | Writing::Ended => None,
+        }
+    }
+
+    /// Whether both halves are over.
+    pub(crate) fn over(&self) -> bool {
+        !self.reading && matches!(self.writing, Writing::Ended | Writing::Failed { .. })
+    }
+}

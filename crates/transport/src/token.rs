@@ -1,0 +1,145 @@
+//! The secret that all nodes of a cluster share.
+
+use std::fmt;
+use subtle::ConstantTimeEq;
+
+/// Bytes of a token as it travels.
+pub const TOKEN_BYTES: usize = 32;
+
+/// Bytes that a token given as text must have at least: 128 bits cannot be guessed.
+pub const TOKEN_BYTES_MIN: usize = 16;
+
+/// The secret that all nodes of a cluster share. It is compared in constant time and never printed: [`fmt::Debug`] shows that
+/// there is a token, not which.
+#[derive(Clone)]
+pub struct Token([u8; TOKEN_BYTES]);
+
+/// Why a text is not a token. The text itself is never repeated: it may be a secret with a typing error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// A character that is not a hexadecimal digit.
+    #[error("the token has a character that is no hexadecimal digit at position {position} (from 1)")]
+    NotHexadecimal {
+        /// Position of the character, from 1.
+        position: usize,
+    },
+    /// Too few or too many digits, or half a byte.
+    #[error(
+        "the token has {digits} hexadecimal digits; it needs an even number from {} to {}",
+        2 * TOKEN_BYTES_MIN,
+        2 * TOKEN_BYTES
+    )]
+    Length {
+        /// Digits given.
+        digits: usize,
+    },
+    /// Only zeros, which stand for the absence of a token.
+    #[error("the token is all zeros; use random digits")]
+    Zero,
+}
+
+impl Token {
+    /// The token with these bytes. All zeros are the [open](Token::open) token.
+    pub const fn from_bytes(bytes: [u8; TOKEN_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The token of a cluster that has none. Whoever reaches the port may join, so that it serves on loopback addresses only.
+    pub const fn open() -> Self {
+        Self([0; TOKEN_BYTES])
+    }
+
+    /// Whether this is the token of a cluster that has none.
+    pub fn is_open(&self) -> bool {
+        self.matches(&Self::open())
+    }
+
+    /// Parses hexadecimal digits, from 128 to 256 bits; white space around them (a file's last line break) is ignored. Fewer
+    /// than 256 bits are filled up with zeros.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    pub fn from_hex(text: &str) -> Result<Self, TokenError> {
+        let text = text.trim();
+        let mut digits = Vec::with_capacity(2 * TOKEN_BYTES);
+        for (position, character) in text.chars().enumerate() {
+            let digit = character.to_digit(16).ok_or(TokenError::NotHexadecimal { position: position + 1 })?;
+            digits.push(digit as u8);
+        }
+        let allowed = 2 * TOKEN_BYTES_MIN..=2 * TOKEN_BYTES;
+        if !allowed.contains(&digits.len()) || digits.len() % 2 != 0 {
+            return Err(TokenError::Length { digits: digits.len() });
+        }
+        let mut bytes = [0; TOKEN_BYTES];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = pair[0] << 4 | pair[1];
+        }
+        let token = Self(bytes);
+        if token.is_open() { Err(TokenError::Zero) } else { Ok(token) }
+    }
+
+    /// The token as hexadecimal digits, for the environment of a child process. It is the secret itself: do not log it.
+    pub fn to_hex(&self) -> String {
+        self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|d| char::from(b"0123456789abcdef"[d as usize])).collect()
+    }
+
+    /// Whether both are the same, in a time that does not depend on where they differ.
+    pub fn matches(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+
+    /// The bytes, for the handshake.
+    pub(crate) const fn bytes(&self) -> &[u8; TOKEN_BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_open() { "Token(none)" } else { "Token(secret)" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "00112233445566778899AABBCCDDEEFF";
+
+    #[test]
+    fn text_and_token_round_trip() {
+        let token = Token::from_hex(&format!(" {TEXT}\n")).unwrap();
+        assert_eq!(token.to_hex(), format!("{}{}", TEXT.to_lowercase(), "0".repeat(32)));
+        assert!(Token::from_hex(&token.to_hex()).unwrap().matches(&token));
+    }
+
+    #[test]
+    fn every_bit_counts() {
+        let token = Token::from_hex(TEXT).unwrap();
+        for bit in 0..8 * TOKEN_BYTES {
+            let mut bytes = token.0;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(!Token::from_bytes(bytes).matches(&token), "bit {bit} is not compared");
+        }
+    }
+
+    #[test]
+    fn unusable_texts_are_refused_without_repeating_them() {
+        let refused = |text: &str| Token::from_hex(text).unwrap_err();
+        assert_eq!(refused(""), TokenError::Length { digits: 0 });
+        assert_eq!(refused(&TEXT[2..]), TokenError::Length { digits: 30 });
+        assert_eq!(refused(&format!("{TEXT}1")), TokenError::Length { digits: 33 });
+        assert_eq!(refused(&TEXT.repeat(3)), TokenError::Length { digits: 96 });
+        assert_eq!(refused(&TEXT.replace('A', "x")), TokenError::NotHexadecimal { position: 21 });
+        assert_eq!(refused(&"0".repeat(64)), TokenError::Zero);
+        assert!(!refused(&TEXT.replace("AA", "ä")).to_string().contains('ä'));
+    }
+
+    #[test]
+    fn a_token_is_never_shown() {
+        let shown = format!("{:?}", Token::from_hex(TEXT).unwrap());
+        assert_eq!(shown, "Token(secret)");
+        assert_eq!(format!("{:?}", Token::open()), "Token(none)");
+    }
+}
