@@ -48,18 +48,14 @@ pub(crate) fn gradients<E: Element>(
     let mut loss = 0.0;
     for (query, scores) in batch.queries.iter().zip(scratch.scores.chunks_exact_mut(candidates)) {
         let target_score = scores[query.target as usize];
-        let mut largest = target_score;
         for (score, offset) in scores.iter_mut().zip(&scratch.offsets) {
             *score += *offset;
-            if *score > largest {
-                largest = *score;
-            }
         }
-        let mut sum = E::ZERO;
+        let largest = in_lanes(scores, absent, |a, b| if a > b { a } else { b });
         for score in scores.iter_mut() {
             *score = (*score - largest).exp();
-            sum += *score;
         }
+        let sum = in_lanes(scores, E::ZERO, |a, b| a + b);
         loss += sum.to_f64().ln() + (largest - target_score).to_f64();
         let scale = E::ONE / sum;
         for score in scores.iter_mut() {
@@ -80,4 +76,19 @@ pub(crate) fn gradients<E: Element>(
         transposed_multiply(d_samples, sample_gradients, all_queries);
     }
     (loss, Cost((3 * queries * candidates * dim) as u64))
+}
+
+/// Combines all elements, starting from `neutral`, in independent lanes: a single chain of dependent operations would take
+/// longer than the exponentials.
+fn in_lanes<E: Element>(elements: &[E], neutral: E, combine: impl Fn(E, E) -> E) -> E {
+    const LANES: usize = 16;
+    let mut lanes = [neutral; LANES];
+    let chunks = elements.chunks_exact(LANES);
+    let rest = chunks.remainder().iter().fold(neutral, |a, b| combine(a, *b));
+    for chunk in chunks {
+        for (lane, element) in lanes.iter_mut().zip(chunk) {
+            *lane = combine(*lane, *element);
+        }
+    }
+    lanes.iter().fold(rest, |a, b| combine(a, *b))
 }

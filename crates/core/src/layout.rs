@@ -279,6 +279,11 @@ impl Layout {
         self.order
     }
 
+    /// Seed of [`KeyOrder::Random`].
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The distinct value lengths, ascending.
     pub fn lens(&self) -> &[usize] {
         &self.lens

@@ -150,6 +150,16 @@ impl<E: Element> Shared<E> {
         }
     }
 
+    /// What this node is to `key`, and whether it holds a value for it, without touching anything: a lazy store makes no value
+    /// of it, and a key that it never touched is `Absent` even at home. For invariant checks.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn inspect(&self, key: Key) -> (Role, bool) {
+        let entry = self.store.latch(key);
+        (entry.state().role, entry.value().is_some())
+    }
+
     /// Checks a call before anything is done for it.
     fn check(&self, keys: &[Key], elements: usize) -> Result<(), AccessError> {
         if keys.len() > limits::FRAME_KEYS_MAX {

@@ -1,1 +1,37 @@
-//! Placeholder.
+#![doc = include_str!("../README.md")]
+//!
+//! Start at [`Node`]: a node of the cluster, [alone](Node::start_alone), [several in one process](Node::start_local), or [one
+//! per process](Node::join). Its [`Worker`]s are the handles through which training threads pull, push and set parameters.
+//! [`control`] is how nodes meet and fail together.
+//!
+//! Inside: every channel has a thread with its own single-threaded runtime (`channel`), which owns the channel's engine and
+//! its links. Workers serve what is local by themselves and hand the rest to a channel's `inbox`; answers come back through a
+//! queue per worker. All state is in values: several clusters can live in one process.
+//!
+//! Absent on purpose: what is done to values, when to move them (`intendant-engine`, `intendant-techniques`), and training
+//! (`intendant-task`, `intendant-train`).
+#![deny(unsafe_code)]
+
+mod channel;
+mod config;
+pub mod control;
+mod error;
+mod health;
+mod inbox;
+mod meeting;
+mod node;
+mod plane;
+mod rendezvous;
+mod worker;
+
+pub use config::NodeConfig;
+pub use control::{Failure, FailureKind, JoinError};
+pub use error::Error;
+pub use intendant_core::{Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, NodeId, WorkerId};
+pub use intendant_engine::{AccessError, AccessStats, Storage};
+pub use intendant_sampling::{Conformity, Distribution, Handle, Sampler};
+pub use intendant_techniques::{Order, Technique};
+pub use intendant_transport::Token;
+pub use node::{Aborter, NetworkStats, Node};
+pub use rendezvous::{JOIN_DEADLINE_DEFAULT, Rendezvous, RendezvousError};
+pub use worker::{Ticket, Worker};

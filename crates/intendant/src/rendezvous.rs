@@ -27,7 +27,9 @@ pub const JOIN_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 /// Names of the environment variables.
 pub(crate) mod variable {
     pub(crate) const RANK: &str = "RANK";
+    pub(crate) const LOCAL_RANK: &str = "LOCAL_RANK";
     pub(crate) const NODES: &str = "WORLD_SIZE";
+    pub(crate) const LOCAL_NODES: &str = "LOCAL_WORLD_SIZE";
     pub(crate) const ADDRESS: &str = "MASTER_ADDR";
     pub(crate) const PORT: &str = "MASTER_PORT";
     pub(crate) const OWN_PORT: &str = "INTENDANT_MASTER_PORT";

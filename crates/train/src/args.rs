@@ -67,7 +67,7 @@ pub enum OrderKind {
 
 /// The flags that all applications share.
 #[derive(clap::Args, Clone, Debug)]
-pub struct CommonArgs {
+pub(crate) struct CommonArgs {
     /// Training data
     #[arg(long, value_name = "PATH|builtin:NAME", value_parser = parse::data, help_heading = DATA)]
     pub(crate) data: Option<DataSource>,

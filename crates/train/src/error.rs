@@ -53,7 +53,7 @@ pub enum TrainError {
     },
     /// The cluster failed.
     #[error(transparent)]
-    Cluster(#[from] intendant::Error),
+    Cluster(#[from] crate::facade::Error),
     /// Several threads share the model and one of them ended the run. Only the threads that merely followed see this.
     #[error("another worker ended the run: {0}")]
     Stopped(String),

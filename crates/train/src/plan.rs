@@ -4,7 +4,7 @@ use crate::args::{CommonArgs, DataSource, OrderKind, StorageKind, Technique, Tes
 use crate::error::TrainError;
 use crate::settings::Config;
 use crate::signals::Interrupt;
-use intendant::Rendezvous;
+use crate::facade::Rendezvous;
 use intendant_core::{ElementType, KeyOrder};
 use intendant_task::Schedule;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,9 @@ impl Plan {
                  or --nodes 1 with more --workers"
             )));
         }
-        if let Some(report) = &args.report {
+        // Other nodes may be on other machines and do not write.
+        let writes = rendezvous.as_ref().is_none_or(|r| r.rank().0 == 0);
+        if let Some(report) = args.report.as_ref().filter(|_| writes) {
             report_can_be_written(report)?;
         }
         let mut config = config;
@@ -123,6 +125,13 @@ impl Plan {
     #[must_use]
     pub fn rank(&self) -> u16 {
         self.rendezvous.as_ref().map_or(0, |r| r.rank().0)
+    }
+
+    /// Nodes on this machine, as far as a launcher says it.
+    pub(crate) fn local_nodes(&self) -> usize {
+        let told = || std::env::var("LOCAL_WORLD_SIZE").ok()?.parse().ok();
+        let told = if self.rendezvous.is_some() { told() } else { None };
+        told.filter(|nodes| (1..=self.nodes).contains(nodes)).unwrap_or(1)
     }
 
     /// Whether this process must start the nodes rather than be one.

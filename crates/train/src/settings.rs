@@ -321,3 +321,6 @@ fn typed(arg: &Arg, text: &str) -> toml::Value {
     };
     value.unwrap_or_else(|| toml::Value::String(text.to_owned()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,7 +118,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 if is_test {
                     totals.test = Some(sum);
                 } else {
-                    station.progress.epoch_ended(worker, &sum);
+                    station.progress.epoch_ended(worker, epoch + 1, &sum);
                     totals.epochs.push(sum);
                 }
                 meter.begin(parameters.accesses());

@@ -58,6 +58,18 @@ impl From<tcp::Builder> for FabricBuilder {
     }
 }
 
+impl From<local::Fabric> for Fabric {
+    fn from(fabric: local::Fabric) -> Self {
+        Self::Local(fabric)
+    }
+}
+
+impl From<tcp::Fabric> for Fabric {
+    fn from(fabric: tcp::Fabric) -> Self {
+        Self::Tcp(fabric)
+    }
+}
+
 impl Fabric {
     /// This node.
     pub fn rank(&self) -> NodeId {
@@ -82,9 +94,18 @@ impl Fabric {
     /// If `to` is this node itself or not part of the cluster, or the frame is longer than
     /// [`intendant_core::limits::FRAME_BYTES_MAX`]: a message to oneself needs no fabric, and no peer would take the other.
     pub fn send(&mut self, to: NodeId, frame: Bytes) {
-        assert!(to != self.rank() && to.index() < self.nodes(), "frame from {:?} to {to:?} of {}", self.rank(), self.nodes());
+        assert!(
+            to != self.rank() && to.index() < self.nodes(),
+            "frame from {:?} to {to:?} of {}",
+            self.rank(),
+            self.nodes()
+        );
         let bytes_max = intendant_core::limits::FRAME_BYTES_MAX;
-        assert!(frame.len() <= bytes_max, "a frame of {} bytes was to be sent, allowed are {bytes_max}", frame.len());
+        assert!(
+            frame.len() <= bytes_max,
+            "a frame of {} bytes was to be sent, allowed are {bytes_max}",
+            frame.len()
+        );
         match self {
             Self::Local(fabric) => fabric.send(to, frame),
             Self::Tcp(fabric) => fabric.send(to, frame),

@@ -79,8 +79,15 @@ pub fn mesh(nodes: usize, channels: usize) -> Vec<Vec<Builder>> {
             };
             let links = (0..nodes).map(|peer| (peer != node).then(|| link(peer))).collect();
             let rank = NodeId(node as u16);
-            let fabric =
-                Fabric { rank, links, inbox, lost: VecDeque::new(), sent: Sent::default(), closing: false, finished: false };
+            let fabric = Fabric {
+                rank,
+                links,
+                inbox,
+                lost: VecDeque::new(),
+                sent: Sent::default(),
+                closing: false,
+                finished: false,
+            };
             builders[node].push(Builder(fabric));
         }
     }
@@ -99,7 +106,8 @@ impl Fabric {
     pub(crate) fn send(&mut self, to: NodeId, frame: Bytes) {
         self.sent.messages += 1;
         self.sent.bytes += frame.len() as u64;
-        let Some(link) = self.links[to.index()].as_mut().filter(|link| !self.closing && !link.undelivered) else {
+        let Some(link) = self.links[to.index()].as_mut().filter(|link| !self.closing && !link.undelivered)
+        else {
             return;
         };
         let bytes = frame.len();

@@ -64,7 +64,8 @@ impl Token {
         let text = text.trim();
         let mut digits = Vec::with_capacity(2 * TOKEN_BYTES);
         for (position, character) in text.chars().enumerate() {
-            let digit = character.to_digit(16).ok_or(TokenError::NotHexadecimal { position: position + 1 })?;
+            let digit =
+                character.to_digit(16).ok_or(TokenError::NotHexadecimal { position: position + 1 })?;
             digits.push(digit as u8);
         }
         let allowed = 2 * TOKEN_BYTES_MIN..=2 * TOKEN_BYTES;
@@ -81,7 +82,11 @@ impl Token {
 
     /// The token as hexadecimal digits, for the environment of a child process. It is the secret itself: do not log it.
     pub fn to_hex(&self) -> String {
-        self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|d| char::from(b"0123456789abcdef"[d as usize])).collect()
+        self.0
+            .iter()
+            .flat_map(|byte| [byte >> 4, byte & 15])
+            .map(|d| char::from(b"0123456789abcdef"[d as usize]))
+            .collect()
     }
 
     /// Whether both are the same, in a time that does not depend on where they differ.

@@ -288,8 +288,9 @@ pub(super) struct Joining {
 impl JoinError {
     /// The error for the coordinator's refusal.
     pub(super) fn from_refusal(refused: Refused, joining: &Joining) -> Self {
+        let why = refused.why();
         let Refused { cluster, joining: ours, detail, .. } = refused;
-        match refused.why() {
+        match why {
             refused::Why::Protocol => {
                 let our_version = joining.version.clone();
                 Self::Protocol { cluster, cluster_version: detail, ours, our_version }

@@ -128,7 +128,7 @@ impl Fabric {
             if let Some(link) = &mut self.links[index] {
                 link.dirty = false;
                 // What is left, or went wrong, is for `poll`: only that can wait for the socket, and tell.
-                if link.write(None) != Wrote::All || link.failure().is_some() {
+                if link.write(None) != Wrote::All || link.write_failed() {
                     self.queue(index);
                 }
             }
@@ -177,7 +177,8 @@ impl Fabric {
         if link.reads() {
             match link.read(cx) {
                 Poll::Pending => lost = link.failure(),
-                Poll::Ready(Read::End(error)) => lost = Some(error),
+                // A reset is reported once, to whoever comes first: after a failed write the stream just seems to end.
+                Poll::Ready(Read::End(error)) => lost = Some(link.failure().unwrap_or(error)),
                 Poll::Ready(Read::Some) => {
                     again = true;
                     lost = take_items(link, peer, &mut self.events).err();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! dialler   hello    magic [8] · protocol u32 · token [32] · cluster u64 · layout u64 · element u8 · 0 u8 ·
-//!                    from u16 · to u16 · nodes u16 · channels u16 · channel u16                      (76 bytes)
+//!                    from u16 · to u16 · nodes u16 · channels u16 · channel u16                      (72 bytes)
 //! acceptor  verdict  magic [8] · code u8 · 0 [7] · what the acceptor has u64                         (24 bytes)
 //! dialler   confirm  magic [8]                                                                        (8 bytes)
 //! ```
@@ -56,7 +56,9 @@ pub enum HandshakeError {
     #[error("the other side does not speak this protocol; does another service use the address?")]
     NotIntendant,
     /// Protocol versions differ.
-    #[error("protocol versions differ: ours is {ours}, theirs is {theirs}; run the same release on every node")]
+    #[error(
+        "protocol versions differ: ours is {ours}, theirs is {theirs}; run the same release on every node"
+    )]
     Protocol {
         /// Here.
         ours: u32,
@@ -141,7 +143,7 @@ pub enum HandshakeError {
         channels: u16,
     },
     /// Somebody with this rank is connected already.
-    #[error("rank {rank} is taken: another process with this rank is connected (channel {channel}); give every process its own rank")]
+    #[error("rank {rank} is taken by another process (channel {channel}); give every process its own rank")]
     Duplicate {
         /// The rank.
         rank: NodeId,
@@ -157,7 +159,9 @@ pub enum HandshakeError {
         channel: ChannelId,
     },
     /// A verdict with a code that this version does not know.
-    #[error("refused for a reason that this version does not know (code {code}); run the same release on every node")]
+    #[error(
+        "refused for a reason that this version does not know (code {code}); run the same release on every node"
+    )]
     Unknown {
         /// The code.
         code: u8,
@@ -241,12 +245,26 @@ impl Hello {
         let mut word = || bytes.get_u16_le();
         let (from, to) = (NodeId(word()), NodeId(word()));
         let (nodes, channels, channel) = (word(), word(), ChannelId(word()));
-        Self { protocol, token: Token::from_bytes(token), cluster, layout, element, from, to, nodes, channels, channel }
+        Self {
+            protocol,
+            token: Token::from_bytes(token),
+            cluster,
+            layout,
+            element,
+            from,
+            to,
+            nodes,
+            channels,
+            channel,
+        }
     }
 }
 
 /// Checks the part that every version understands; yields the protocol version.
-pub(crate) fn check_preamble(identity: &Identity, preamble: &[u8; PREAMBLE_BYTES]) -> Result<u32, HandshakeError> {
+pub(crate) fn check_preamble(
+    identity: &Identity,
+    preamble: &[u8; PREAMBLE_BYTES],
+) -> Result<u32, HandshakeError> {
     let mut bytes = &preamble[..];
     let mut magic = [0; MAGIC.len()];
     bytes.copy_to_slice(&mut magic);
@@ -320,7 +338,11 @@ pub(crate) fn encode_verdict(refusal: Option<&HandshakeError>) -> Option<[u8; VE
 }
 
 /// What the verdict on `hello` means to the dialler with this identity.
-pub(crate) fn decode_verdict(identity: &Identity, hello: &Hello, verdict: &[u8; VERDICT_BYTES]) -> Result<(), HandshakeError> {
+pub(crate) fn decode_verdict(
+    identity: &Identity,
+    hello: &Hello,
+    verdict: &[u8; VERDICT_BYTES],
+) -> Result<(), HandshakeError> {
     use HandshakeError as E;
     let mut bytes = &verdict[..];
     let mut magic = [0; MAGIC.len()];
@@ -436,7 +458,10 @@ mod tests {
         let hello = Hello::new(&dialler, NodeId(2), ChannelId(0));
         let refusal = check_hello(&acceptor, &hello).unwrap_err();
         let told = decode_verdict(&dialler, &hello, &encode_verdict(Some(&refusal)).unwrap()).unwrap_err();
-        assert!(refusal.to_string().contains("ours is 0000000000000005, theirs is 0000000000000abc"), "{refusal}");
+        assert!(
+            refusal.to_string().contains("ours is 0000000000000005, theirs is 0000000000000abc"),
+            "{refusal}"
+        );
         assert!(told.to_string().contains("ours is 0000000000000abc, theirs is 0000000000000005"), "{told}");
     }
 
@@ -456,7 +481,8 @@ mod tests {
         let bytes = Hello::new(&identity(1), NodeId(2), ChannelId(1)).encode();
         let mut expected = b"INTENDNT\x01\0\0\0".to_vec();
         expected.extend_from_slice(&[9; 32]);
-        expected.extend_from_slice(b"\x07\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x04\0\x01\0\x02\0\x04\0\x02\0\x01\0");
+        expected
+            .extend_from_slice(b"\x07\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x04\0\x01\0\x02\0\x04\0\x02\0\x01\0");
         assert_eq!(bytes, expected);
         assert_eq!(bytes.len(), HELLO_BYTES);
     }

@@ -153,7 +153,9 @@ mod tests {
     fn a_frame_beyond_the_limit_is_refused() {
         let mut incoming = Incoming::default();
         incoming.room().extend_from_slice(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
-        assert!(matches!(incoming.next(), Err(LinkError::FrameTooLong { bytes, .. }) if bytes as usize == FRAME_BYTES_MAX + 1));
+        assert!(
+            matches!(incoming.next(), Err(LinkError::FrameTooLong { bytes, .. }) if bytes as usize == FRAME_BYTES_MAX + 1)
+        );
     }
 
     #[test]

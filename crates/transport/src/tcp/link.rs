@@ -179,6 +179,10 @@ impl Link {
         Ok(item)
     }
 
+    pub(crate) fn write_failed(&self) -> bool {
+        matches!(self.writing, Writing::Failed { .. })
+    }
+
     /// The reason of a failed write, once there is nothing more to read: what the peer sent before it failed still counts.
     pub(crate) fn failure(&self) -> Option<LinkError> {
         match &self.writing {

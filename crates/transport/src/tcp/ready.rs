@@ -24,7 +24,8 @@ impl Ready {
     pub(crate) fn new(links: usize) -> (Arc<Self>, Vec<Waker>) {
         let words = (0..links.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let ready = Arc::new(Self { words, fabric: Mutex::new(None) });
-        let wakers = (0..links).map(|link| Waker::from(Arc::new(Note { ready: ready.clone(), link }))).collect();
+        let wakers =
+            (0..links).map(|link| Waker::from(Arc::new(Note { ready: ready.clone(), link }))).collect();
         (ready, wakers)
     }
 

@@ -1,0 +1,167 @@
+//! Asking a coordinator from outside how its cluster is. Takes no seat and changes nothing.
+
+use super::gathers::MESSAGE_BYTES_MAX;
+use super::member::authorised;
+use super::proto::coordinator_client::CoordinatorClient;
+use super::proto::{HealthRequest, health_reply};
+use intendant_core::NodeId;
+use intendant_transport::Token;
+use std::time::Duration;
+use tonic::transport::Endpoint;
+
+/// How long to wait for the answer.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// How a cluster is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// What it is doing.
+    pub state: State,
+    /// Its random number.
+    pub cluster: u64,
+    /// Software version of the coordinator.
+    pub version: String,
+    /// All nodes, by rank.
+    pub members: Vec<MemberHealth>,
+    /// Gathers that wait for somebody.
+    pub gathers: Vec<GatherHealth>,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+}
+
+/// What a cluster is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// Waiting for nodes to join.
+    Joining,
+    /// Complete.
+    Running,
+    /// Everybody has left.
+    Closed,
+    /// It failed.
+    Failed,
+    /// Something that this version does not know.
+    Unknown,
+}
+
+/// One node, as the coordinator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberHealth {
+    /// The node.
+    pub node: NodeId,
+    /// Whether it is there.
+    pub presence: Presence,
+    /// Its data address; empty before it joins.
+    pub data_address: String,
+    /// Time since it was heard.
+    pub silent: Duration,
+}
+
+/// Whether a node is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It has not joined.
+    Absent,
+    /// It has joined.
+    Present,
+    /// It has said goodbye.
+    Left,
+    /// Its connection has ended.
+    Ended,
+}
+
+/// A gather that is not complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatherHealth {
+    /// Its name.
+    pub name: String,
+    /// Who is missing.
+    pub missing: Vec<NodeId>,
+    /// Since when it waits.
+    pub waiting: Duration,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HealthError {
+    /// The coordinator did not answer.
+    #[error("no coordinator answers at {address}: {detail}")]
+    Unreachable {
+        /// Where it should be.
+        address: String,
+        /// What happened.
+        detail: String,
+    },
+    /// The coordinator refused the token.
+    #[error("the coordinator at {address} refused the token; use the cluster's INTENDANT_TOKEN or INTENDANT_TOKEN_FILE")]
+    Token {
+        /// Where it is.
+        address: String,
+    },
+}
+
+/// Asks the coordinator at `address` ("host:port"). Blocks for a few seconds at most.
+///
+/// # Errors
+/// If nobody answers, or the token is refused.
+pub fn health(address: &str, token: Option<&Token>) -> Result<Health, HealthError> {
+    let unreachable = |detail: String| HealthError::Unreachable { address: address.to_owned(), detail };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| unreachable(error.to_string()))?;
+    let asked = runtime.block_on(async {
+        tokio::time::timeout(ANSWER, async {
+            let endpoint = Endpoint::from_shared(format!("http://{address}"));
+            let channel = match endpoint {
+                Ok(endpoint) => endpoint.connect().await,
+                Err(error) => Err(error),
+            };
+            let channel = channel.map_err(|error| unreachable(super::member::root_cause(&error)))?;
+            let mut client = CoordinatorClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+            client.health(authorised(HealthRequest {}, token)).await.map_err(|status| match status.code() {
+                tonic::Code::Unauthenticated => HealthError::Token { address: address.to_owned() },
+                _ => unreachable(super::member::root_cause(&status)),
+            })
+        })
+        .await
+    });
+    let reply = asked.map_err(|_| unreachable(format!("no answer within {} s", ANSWER.as_secs())))??.into_inner();
+    let node = |rank: u32| NodeId(rank as u16);
+    Ok(Health {
+        state: match reply.state() {
+            health_reply::State::Joining => State::Joining,
+            health_reply::State::Running => State::Running,
+            health_reply::State::Closed => State::Closed,
+            health_reply::State::Failed => State::Failed,
+            health_reply::State::Unknown => State::Unknown,
+        },
+        cluster: reply.cluster,
+        members: reply
+            .members
+            .iter()
+            .map(|member| MemberHealth {
+                node: node(member.rank),
+                presence: match member.state() {
+                    health_reply::member::State::Absent => Presence::Absent,
+                    health_reply::member::State::Present => Presence::Present,
+                    health_reply::member::State::Left => Presence::Left,
+                    health_reply::member::State::Ended => Presence::Ended,
+                },
+                data_address: member.data_address.clone(),
+                silent: Duration::from_millis(member.silent_ms),
+            })
+            .collect(),
+        gathers: reply
+            .gathers
+            .iter()
+            .map(|gather| GatherHealth {
+                name: gather.name.clone(),
+                missing: gather.missing.iter().copied().map(node).collect(),
+                waiting: Duration::from_millis(gather.waiting_ms),
+            })
+            .collect(),
+        failure: (!reply.failure.is_empty()).then_some(reply.failure),
+        version: reply.version,
+    })
+}

@@ -1,0 +1,87 @@
+//! The coordinator's listening socket: inherited from the launcher, given by the caller, or bound here.
+
+use super::failure::JoinError;
+use crate::rendezvous::{Listener, Rendezvous};
+use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::net::sockopt::socket_acceptconn;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::PoisonError;
+
+/// The socket for the coordinator of `rendezvous`.
+///
+/// # Errors
+/// If there is none, or if it would serve other machines without a token.
+pub(super) fn open(rendezvous: &Rendezvous) -> Result<TcpListener, JoinError> {
+    let listener = match &rendezvous.listener {
+        Some(Listener::Inherited(fd)) => inherit(*fd).map_err(|detail| JoinError::Inherited { fd: *fd, detail })?,
+        Some(Listener::Given(slot)) => match slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(listener) => listener,
+            None => bind(&rendezvous.host, rendezvous.port)?,
+        },
+        None => bind(&rendezvous.host, rendezvous.port)?,
+    };
+    let address = listener.local_addr().map_err(JoinError::Start)?;
+    if !address.ip().is_loopback() && rendezvous.token.is_none() {
+        return Err(JoinError::Open { address });
+    }
+    listener.set_nonblocking(true).map_err(JoinError::Start)?;
+    Ok(listener)
+}
+
+/// The address at which node 0 reaches its own coordinator.
+pub(super) fn own_address(listener: &TcpListener) -> io::Result<SocketAddr> {
+    let mut address = listener.local_addr()?;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    Ok(address)
+}
+
+fn bind(host: &str, port: u16) -> Result<TcpListener, JoinError> {
+    let place = || format!("{host}:{port}");
+    let addresses =
+        (host, port).to_socket_addrs().map_err(|source| JoinError::Listen { address: place(), source })?;
+    let mut error = None;
+    for address in addresses {
+        match TcpListener::bind(address) {
+            Ok(listener) => return Ok(listener),
+            Err(source) if source.kind() == io::ErrorKind::AddrInUse => {
+                return Err(JoinError::PortInUse { address });
+            }
+            Err(source) => error = Some(source),
+        }
+    }
+    let source = error.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    Err(JoinError::Listen { address: place(), source })
+}
+
+/// Takes the listening socket that the launcher left at `fd`. An inherited descriptor has its close-on-exec flag clear;
+/// taking it sets the flag, so that it is not passed on, and cannot be taken twice.
+fn inherit(fd: i32) -> Result<TcpListener, String> {
+    // SAFETY: the borrow is used for two fcntl calls only, which report a descriptor that is not open as an error.
+    #[expect(unsafe_code, reason = "a descriptor that arrives as a number")]
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    let flags = fcntl_getfd(borrowed).map_err(|errno| match errno {
+        Errno::BADF => "no such descriptor is open (a wrapper around the program may have closed it)".to_owned(),
+        other => other.to_string(),
+    })?;
+    if flags.contains(FdFlags::CLOEXEC) {
+        return Err("the descriptor is this process's own, not inherited".to_owned());
+    }
+    fcntl_setfd(borrowed, flags | FdFlags::CLOEXEC).map_err(|errno| errno.to_string())?;
+    match socket_acceptconn(borrowed) {
+        Ok(true) => {}
+        Ok(false) | Err(Errno::NOTSOCK) => return Err("the descriptor is not a listening socket".to_owned()),
+        Err(errno) => return Err(errno.to_string()),
+    }
+    // SAFETY: the descriptor is open, and came into this process through exec without an owner: every descriptor that the
+    // standard library opens has close-on-exec set, this one had not. The flag keeps a second call from getting here.
+    #[expect(unsafe_code, reason = "a descriptor that arrives as a number")]
+    let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+    Ok(TcpListener::from(owned))
+}

@@ -1,0 +1,219 @@
+//! The control plane: how the nodes of a cluster meet, agree on steps, and learn that one of them is gone.
+//!
+//! Start at [`Control::join`]. Node 0's process hosts the *coordinator*; every node keeps one stream to it (a gRPC stream over
+//! TCP). The parts: `coordinator` and `gathers` decide, as state machines that are told the time; `watch` judges silence;
+//! `server` and `member` are the two shells around them; `listen` opens the coordinator's socket; `failure` holds every way in
+//! which this ends badly; [`health`] asks a coordinator from outside.
+//!
+//! What is promised, in numbers: a node whose process ends is named at once; one that is stopped or unreachable after 5 s of
+//! silence; everybody else knows within one second more. A node that was itself stopped or starved blames nobody.
+//!
+//! Absent on purpose: parameters. Nothing here is on the path of a pull or a push.
+
+mod clock;
+mod coordinator;
+mod failure;
+mod gathers;
+mod health;
+mod listen;
+mod member;
+mod server;
+mod watch;
+
+/// Messages of the control plane, generated from `proto/control.proto`.
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::wildcard_enum_match_arm, clippy::disallowed_types)]
+mod proto {
+    tonic::include_proto!("intendant.control.v1");
+}
+
+pub use failure::{Failure, FailureKind, JoinError};
+pub use health::{GatherHealth, Health, HealthError, MemberHealth, Presence, State, health};
+
+use crate::rendezvous::Rendezvous;
+use coordinator::Expected;
+use intendant_core::{ElementType, NodeId};
+use member::Shared;
+use server::Hub;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// What a node says of itself when it joins. Everything but the addresses must be equal on all nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Introduction {
+    /// Version of the data-plane protocol.
+    pub protocol: u32,
+    /// Version of the software, for messages. Versions may differ as long as `protocol` does not.
+    pub version: String,
+    /// Digest of the layout and of everything else that must be equal.
+    pub layout: u64,
+    /// Element type of the values.
+    pub element: ElementType,
+    /// Number of channels per node.
+    pub channels: u16,
+    /// Where the other nodes reach this node's data plane.
+    pub data_address: SocketAddr,
+}
+
+/// Who is in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roster {
+    /// A random number that no other cluster has.
+    pub cluster: u64,
+    /// The data addresses of the nodes, by rank.
+    pub nodes: Vec<SocketAddr>,
+}
+
+/// A node's seat in a cluster. All calls may come from any thread; none of them hangs: when the cluster fails, every call
+/// that waits returns the [`Failure`].
+///
+/// Dropping it without [`Control::leave`] ends the cluster for everybody else.
+pub struct Control {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Control {
+    /// Takes this node's seat and waits until all nodes have theirs. Node 0 starts the coordinator.
+    ///
+    /// # Errors
+    /// See [`JoinError`]. A node that is refused does not disturb the cluster.
+    pub fn join(
+        rendezvous: Rendezvous,
+        introduction: Introduction,
+    ) -> Result<(Self, Roster), JoinError> {
+        let listener = if rendezvous.rank == NodeId(0) { Some(listen::open(&rendezvous)?) } else { None };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(JoinError::Start)?;
+        let clock = clock::ControlClock::start();
+        let shared = Arc::new(Shared::new(rendezvous.rank, rendezvous.nodes, clock));
+        let (answer, joined) = std::sync::mpsc::channel();
+        let on_thread = shared.clone();
+        let run = move || runtime.block_on(run(&on_thread, clock, &rendezvous, introduction, listener, answer));
+        let thread =
+            std::thread::Builder::new().name("intendant-control".into()).spawn(run).map_err(JoinError::Start)?;
+        // Dropping it on an error waits for the thread: node 0 must not be gone before the others know why.
+        let control = Self { shared, thread: Some(thread) };
+        let roster = joined.recv().unwrap_or_else(|_| Err(JoinError::Start(io::Error::other("its thread ended"))))?;
+        Ok((control, roster))
+    }
+
+    /// This node.
+    pub fn rank(&self) -> NodeId {
+        self.shared.rank
+    }
+
+    /// Waits until every node has called this with the same name; returns what they brought, by rank. Different names may be
+    /// waited for at the same time by different threads, and a name may be used again and again. At most 16 MiB per node,
+    /// 200 bytes of name; the coordinator holds all payloads of a round in memory.
+    ///
+    /// # Errors
+    /// The failure of the cluster; [`FailureKind::Misuse`] if the call itself is wrong, with no effect.
+    pub fn gather(&self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Failure> {
+        self.shared.gather(name, payload)
+    }
+
+    /// Why the cluster ended early, if it did.
+    pub fn failure(&self) -> Option<Failure> {
+        self.shared.failure()
+    }
+
+    /// Calls `callback` once if the cluster fails, or now if it has. It runs on the control thread and must not block.
+    pub fn on_failure(&self, callback: impl FnOnce(&Failure) + Send + 'static) {
+        self.shared.on_failure(Box::new(callback));
+    }
+
+    /// The data plane lost its connection to `node`. Returns at once. Within about two seconds the cluster fails, with the
+    /// coordinator's verdict if it has one (whoever died first breaks connections of nodes that are merely ending because of
+    /// it), else naming `node`. Has no effect once this node is leaving.
+    pub fn report_lost(&self, node: NodeId, reason: &str) {
+        self.shared.report_lost(node, reason);
+    }
+
+    /// Ends the whole cluster. Waits, 1.5 s at most, until the coordinator has passed it on. The failure names this node.
+    pub fn abort(&self, reason: &str) {
+        self.shared.abort(reason);
+    }
+
+    /// Leaves the cluster and waits until all others have left too.
+    ///
+    /// # Errors
+    /// The failure of the cluster, if somebody is lost before leaving.
+    pub fn leave(&self) -> Result<(), Failure> {
+        self.shared.leave()
+    }
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").field("rank", &self.shared.rank).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.shared.stop.notify_one();
+        // A failure callback may hold the last handle; its thread cannot wait for itself.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("the control thread panicked");
+        }
+    }
+}
+
+/// The control thread.
+async fn run(
+    shared: &Shared,
+    clock: clock::ControlClock,
+    rendezvous: &Rendezvous,
+    introduction: Introduction,
+    listener: Option<TcpListener>,
+    answer: std::sync::mpsc::Sender<Result<Roster, JoinError>>,
+) {
+    let hub = match listener.map(|listener| host(clock, rendezvous, &introduction, listener)).transpose() {
+        Ok(hub) => hub,
+        Err(error) => {
+            let _ = answer.send(Err(JoinError::Start(error)));
+            return;
+        }
+    };
+    let own = hub.as_ref().map(|(_, own)| *own);
+    match member::connect(shared, rendezvous, &introduction, own).await {
+        Ok(stream) => member::attend(shared, stream, answer).await,
+        Err(error) => {
+            let _ = answer.send(Err(error));
+        }
+    }
+    shared.hang_up();
+    if let Some((hub, _)) = hub {
+        hub.drain().await;
+    }
+}
+
+/// Starts the coordinator.
+fn host(
+    clock: clock::ControlClock,
+    rendezvous: &Rendezvous,
+    introduction: &Introduction,
+    listener: TcpListener,
+) -> io::Result<(Arc<Hub>, SocketAddr)> {
+    let own = listen::own_address(&listener)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let cluster = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+    let expected = Expected {
+        protocol: introduction.protocol,
+        version: introduction.version.clone(),
+        nodes: rendezvous.nodes,
+        layout: introduction.layout,
+        element: introduction.element,
+        channels: introduction.channels,
+        deadline_us: rendezvous.deadline.as_micros() as u64,
+    };
+    Ok((Hub::start(listener, clock, expected, cluster, rendezvous.token.clone()), own))
+}

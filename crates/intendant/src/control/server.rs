@@ -1,0 +1,211 @@
+//! The coordinator's shell: streams, the clock, and the token. It decides nothing; [`Coordinator`] does.
+
+use super::clock::ControlClock;
+use super::coordinator::{Action, Coordinator, Expected, Hangup};
+use super::gathers::MESSAGE_BYTES_MAX;
+use super::proto::coordinator_server::{Coordinator as Service, CoordinatorServer};
+use super::proto::{FromMember, HealthReply, HealthRequest, ToMember, from_member, to_member};
+use super::watch::TURN_US;
+use intendant_core::NodeId;
+use intendant_transport::Token;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+/// How long a stream may be open before it says who it is.
+const JOIN_MESSAGE: Duration = Duration::from_secs(3);
+
+/// How long the process of node 0 stays for others who have not taken note of the end yet.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Streams per connection. A node needs one, a tool one.
+const STREAMS_MAX: u32 = 8;
+
+/// Name of the metadata entry that carries the token.
+pub(super) const TOKEN_HEADER: &str = "authorization";
+
+/// What precedes the token's digits.
+pub(super) const TOKEN_PREFIX: &str = "Bearer ";
+
+/// A coordinator and the streams of its nodes.
+pub(super) struct Hub {
+    inner: Mutex<Inner>,
+    clock: ControlClock,
+    changed: Notify,
+}
+
+struct Inner {
+    coordinator: Coordinator,
+    lines: Vec<Option<Line>>,
+    actions: Vec<Action>,
+}
+
+type Line = mpsc::UnboundedSender<Result<ToMember, Status>>;
+
+impl Hub {
+    /// Serves on `listener`, on the runtime that calls.
+    pub(super) fn start(
+        listener: tokio::net::TcpListener,
+        clock: ControlClock,
+        expected: Expected,
+        cluster: u64,
+        token: Option<Token>,
+    ) -> Arc<Self> {
+        let lines = vec![None; expected.nodes];
+        let coordinator = Coordinator::new(clock.now(), expected, cluster);
+        let inner = Mutex::new(Inner { coordinator, lines, actions: Vec::new() });
+        let hub = Arc::new(Self { inner, clock, changed: Notify::new() });
+        let service = CoordinatorServer::new(Seats(hub.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let guarded = InterceptedService::new(service, move |request: Request<()>| authenticate(&token, request));
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        tokio::spawn(async move {
+            let server = tonic::transport::Server::builder().max_concurrent_streams(STREAMS_MAX);
+            if let Err(error) = server.serve_with_incoming(guarded, incoming).await {
+                tracing::error!("the coordinator's server ended: {error}");
+            }
+        });
+        tokio::spawn({
+            let hub = hub.clone();
+            async move {
+                let mut turns = tokio::time::interval(Duration::from_micros(TURN_US));
+                turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+                loop {
+                    turns.tick().await;
+                    hub.with(|now, coordinator, out| coordinator.turn(now, out));
+                }
+            }
+        });
+        hub
+    }
+
+    /// Waits until everybody knows how the cluster ended, but not for long.
+    pub(super) async fn drain(&self) {
+        let finished = async {
+            while !self.lock().coordinator.finished() {
+                self.changed.notified().await;
+            }
+        };
+        if tokio::time::timeout(DRAIN, finished).await.is_err() {
+            tracing::debug!("some nodes did not take note of the end of the cluster");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the coordinator act, and carries out what it wants.
+    fn with<R>(
+        &self,
+        act: impl FnOnce(intendant_core::Tick, &mut Coordinator, &mut Vec<Action>) -> R,
+    ) -> R {
+        let mut inner = self.lock();
+        let Inner { coordinator, lines, actions } = &mut *inner;
+        let result = act(self.clock.now(), coordinator, actions);
+        for action in actions.drain(..) {
+            match action {
+                Action::Send { to, message } => {
+                    if let Some(line) = &lines[to.index()] {
+                        // A line whose stream is gone is noticed by the task that reads it.
+                        let _ = line.send(Ok(ToMember { kind: Some(message) }));
+                    }
+                }
+                Action::HangUp { to } => lines[to.index()] = None,
+                Action::Note(sentence) => tracing::info!("coordinator: {sentence}"),
+            }
+        }
+        drop(inner);
+        self.changed.notify_one();
+        result
+    }
+
+    /// Serves one stream to its end.
+    async fn attend(&self, mut inbound: Streaming<FromMember>, line: Line) {
+        let first = tokio::time::timeout(JOIN_MESSAGE, inbound.message()).await;
+        let Ok(Ok(Some(FromMember { kind: Some(from_member::Kind::Join(join)) }))) = first else {
+            // Errors of a stream without a seat concern its other end only.
+            let _ = line.send(Err(Status::failed_precondition("the first message must be Join")));
+            return;
+        };
+        let joined = {
+            let mut inner = self.lock();
+            let now = self.clock.now();
+            let Inner { coordinator, lines, actions } = &mut *inner;
+            coordinator.join(now, join, actions).map(|rank| {
+                lines[rank.index()] = Some(line.clone());
+                rank
+            })
+        };
+        let rank = match joined {
+            Ok(rank) => rank,
+            Err(refused) => {
+                tracing::warn!("coordinator: refused a node: {:?} {}", refused.why(), refused.detail);
+                let _ = line.send(Ok(ToMember { kind: Some(to_member::Kind::Refused(*refused)) }));
+                drop(line);
+                // The other end closes once it has read the refusal; resetting the stream before could lose it.
+                let _ = tokio::time::timeout(JOIN_MESSAGE, inbound.message()).await;
+                return;
+            }
+        };
+        // From here on the seat's line is the only one: hanging up ends the stream.
+        drop(line);
+        self.with(|_, _, _| ());
+        let how = self.listen(rank, &mut inbound).await;
+        self.with(|now, coordinator, out| coordinator.hung_up(now, rank, how, out));
+        self.lock().lines[rank.index()] = None;
+    }
+
+    async fn listen(&self, rank: NodeId, inbound: &mut Streaming<FromMember>) -> Hangup {
+        loop {
+            match inbound.message().await {
+                Ok(Some(message)) => {
+                    self.with(|now, coordinator, out| coordinator.receive(now, rank, message, out));
+                }
+                Ok(None) => return Hangup::Gone,
+                Err(status) => {
+                    tracing::debug!("coordinator: the stream of node {rank} broke: {status}");
+                    // Too long, or not decodable; everything else is a connection that is gone.
+                    let garbage = matches!(status.code(), Code::OutOfRange | Code::Internal);
+                    return if garbage { Hangup::Garbage } else { Hangup::Gone };
+                }
+            }
+        }
+    }
+}
+
+/// Compares the token, before any message is read.
+fn authenticate(token: &Option<Token>, request: Request<()>) -> Result<Request<()>, Status> {
+    let Some(token) = token else { return Ok(request) };
+    let given = request.metadata().get(TOKEN_HEADER).and_then(|value| value.to_str().ok());
+    let given = given.and_then(|text| text.strip_prefix(TOKEN_PREFIX)).and_then(|hex| Token::from_hex(hex).ok());
+    match given {
+        Some(given) if given.matches(token) => Ok(request),
+        Some(_) => Err(Status::unauthenticated("another token")),
+        None => Err(Status::unauthenticated("no token")),
+    }
+}
+
+struct Seats(Arc<Hub>);
+
+#[tonic::async_trait]
+impl Service for Seats {
+    type MemberStream = UnboundedReceiverStream<Result<ToMember, Status>>;
+
+    async fn member(
+        &self,
+        request: Request<Streaming<FromMember>>,
+    ) -> Result<Response<Self::MemberStream>, Status> {
+        let (line, outbound) = mpsc::unbounded_channel();
+        let hub = self.0.clone();
+        tokio::spawn(async move { hub.attend(request.into_inner(), line).await });
+        Ok(Response::new(UnboundedReceiverStream::new(outbound)))
+    }
+
+    async fn health(&self, _: Request<HealthRequest>) -> Result<Response<HealthReply>, Status> {
+        Ok(Response::new(self.0.with(|now, coordinator, _| coordinator.health(now))))
+    }
+}

@@ -1,0 +1,73 @@
+//! What calls of the facade can fail with.
+
+use crate::control::{Failure, FailureKind, JoinError};
+use crate::rendezvous::RendezvousError;
+use intendant_core::{LayoutError, NodeId};
+use intendant_engine::AccessError;
+use intendant_transport::TransportError;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The call itself is wrong; nothing was done, and the cluster goes on.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The cluster has ended. Every call on every node fails from now on.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The configuration makes no sense.
+    #[error("{0}")]
+    Config(String),
+    /// The layout makes no sense.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The environment does not describe a cluster.
+    #[error(transparent)]
+    Rendezvous(#[from] RendezvousError),
+    /// The cluster did not let this node in, or did not come together.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The nodes met but could not connect.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The operating system refused a thread or a runtime.
+    #[error("cannot start {what}: {source}")]
+    Start {
+        /// What was to be started.
+        what: &'static str,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A ticket that is not outstanding, or of another kind.
+    #[error("ticket {ticket} {problem}")]
+    Ticket {
+        /// Its number.
+        ticket: u32,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+}
+
+impl Error {
+    /// The node that was lost, if that is what happened.
+    pub fn lost_node(&self) -> Option<NodeId> {
+        match self {
+            Self::Failed(Failure { kind: FailureKind::PeerLost, node, .. })
+            | Self::Join(JoinError::Failed(Failure { kind: FailureKind::PeerLost, node, .. })) => *node,
+            _ => None,
+        }
+    }
+
+    /// The exit code that programs end with: 4 if a peer was lost, 2 if the user has to change something, else 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(failure) | Self::Join(JoinError::Failed(failure)) => match failure.kind {
+                FailureKind::PeerLost => 4,
+                _ => 1,
+            },
+            Self::Access(_) | Self::Config(_) | Self::Layout(_) | Self::Rendezvous(_) | Self::Join(_) => 2,
+            Self::Transport(_) | Self::Start { .. } | Self::Ticket { .. } => 1,
+        }
+    }
+}

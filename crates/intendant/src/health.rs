@@ -1,0 +1,54 @@
+//! Whether the cluster still runs, as all threads of a node see it.
+
+use crate::control::Failure;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Locks a mutex whose data stays valid if a holder panics: here, all of them.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Alarm = Box<dyn Fn(&Failure) + Send + Sync>;
+
+/// The first failure, and who wants to be woken by it.
+#[derive(Default)]
+pub(crate) struct Health {
+    /// Looked at by every call; the rest only once it is set.
+    failed: AtomicBool,
+    failure: OnceLock<Failure>,
+    alarms: Mutex<Vec<Alarm>>,
+}
+
+impl Health {
+    /// The failure, if there was one.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        // Acquire: pairs with the Release in `fail`; the failure itself is visible.
+        if self.failed.load(Ordering::Acquire) {
+            return Err(self.failure.get().cloned().expect("set before the flag"));
+        }
+        Ok(())
+    }
+
+    /// Notes a failure and wakes everybody. Only the first one counts.
+    pub(crate) fn fail(&self, failure: Failure) {
+        if self.failure.set(failure.clone()).is_err() {
+            return;
+        }
+        // Release: pairs with the Acquire in `check`.
+        self.failed.store(true, Ordering::Release);
+        for alarm in lock(&self.alarms).iter() {
+            alarm(&failure);
+        }
+    }
+
+    /// Calls `alarm` at the first failure, or now if it has happened. Alarms must not block.
+    pub(crate) fn on_failure(&self, alarm: impl Fn(&Failure) + Send + Sync + 'static) {
+        let mut alarms = lock(&self.alarms);
+        match self.check() {
+            Err(failure) => alarm(&failure),
+            Ok(()) => alarms.push(Box::new(alarm)),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What reaches a channel's thread from other threads of its node.
+//!
+//! A queue and a bell. The bell rings only if the channel sleeps: the channel says that it is about to sleep, looks at the
+//! queue once more, then sleeps; a sender queues first and looks at the sleeper's flag then. With sequentially consistent
+//! fences between the two steps on both sides, at least one of them sees the other.
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use intendant_engine::{ChannelReport, Input};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use tokio::sync::Notify;
+
+/// A message to a channel's thread.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// For the engine.
+    Input(Input),
+    /// Wants the engine's report.
+    Report(Sender<ChannelReport>),
+    /// Leave in order: all workers are done, all nodes know.
+    Close,
+    /// The cluster has failed: leave at once.
+    Stop,
+}
+
+#[derive(Debug, Default)]
+struct Bell {
+    asleep: AtomicBool,
+    notify: Notify,
+}
+
+/// The senders' end.
+#[derive(Clone, Debug)]
+pub(crate) struct InboxSender {
+    queue: Sender<Command>,
+    bell: Arc<Bell>,
+}
+
+/// The channel thread's end.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    queue: Receiver<Command>,
+    bell: Arc<Bell>,
+}
+
+pub(crate) fn inbox() -> (InboxSender, Inbox) {
+    // Unbounded, because senders are: a worker's outstanding bytes bound what it can queue.
+    let (sender, receiver) = crossbeam_channel::unbounded();
+    let bell = Arc::new(Bell::default());
+    (InboxSender { queue: sender, bell: Arc::clone(&bell) }, Inbox { queue: receiver, bell })
+}
+
+impl InboxSender {
+    /// Queues a command; false if the channel's thread has ended.
+    pub(crate) fn send(&self, command: Command) -> bool {
+        if self.queue.send(command).is_err() {
+            return false;
+        }
+        // Pairs with the fence in `Inbox::sleep`.
+        fence(Ordering::SeqCst);
+        if self.bell.asleep.load(Ordering::Relaxed) && self.bell.asleep.swap(false, Ordering::Relaxed) {
+            self.bell.notify.notify_one();
+        }
+        true
+    }
+}
+
+impl Inbox {
+    /// The next command, if there is one.
+    pub(crate) fn try_next(&self) -> Option<Command> {
+        match self.queue.try_recv() {
+            Ok(command) => Some(command),
+            Err(TryRecvError::Empty) => None,
+            // Nobody is left who could send anything: the node was dropped.
+            Err(TryRecvError::Disconnected) => Some(Command::Stop),
+        }
+    }
+
+    /// Waits until there may be a command.
+    pub(crate) async fn sleep(&self) {
+        self.bell.asleep.store(true, Ordering::Relaxed);
+        // Pairs with the fence in `InboxSender::send`.
+        fence(Ordering::SeqCst);
+        if self.queue.is_empty() {
+            // A ring between the two steps is kept by `Notify`; dropping the future keeps it as well.
+            self.bell.notify.notified().await;
+        }
+        self.bell.asleep.store(false, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,123 @@
+//! One node's process: its environment, its process group, and its life being tied to the launcher's.
+
+use super::Launch;
+use crate::rendezvous::variable;
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus, Stdio};
+
+/// A node's process, the leader of a process group of its own.
+pub(super) struct Child {
+    pub(super) rank: usize,
+    pub(super) pid: Pid,
+    process: std::process::Child,
+}
+
+/// How a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Running,
+    /// By a signal such as SIGSTOP.
+    Stopped,
+    /// It has ended and waits for [`Child::bury`].
+    Ended,
+}
+
+impl Child {
+    /// Starts node `rank`; node 0 gets the coordinator's socket.
+    pub(super) fn start(
+        launch: &Launch,
+        rank: usize,
+        port: u16,
+        token: &str,
+        listener: Option<TcpListener>,
+    ) -> io::Result<Self> {
+        let nodes = launch.nodes.to_string();
+        let mut command = Command::new(&launch.program);
+        command
+            .args(&launch.args)
+            .envs(launch.env.iter().map(|(name, value)| (name, value)))
+            .env(variable::RANK, rank.to_string())
+            .env(variable::LOCAL_RANK, rank.to_string())
+            .env(variable::NODES, &nodes)
+            .env(variable::LOCAL_NODES, &nodes)
+            .env(variable::ADDRESS, "127.0.0.1")
+            .env(variable::PORT, port.to_string())
+            .env(variable::TOKEN, token)
+            .env(variable::LAUNCHED, "1")
+            .env_remove(variable::OWN_PORT)
+            .env_remove(variable::LISTEN_FD)
+            .stdin(Stdio::null())
+            .process_group(0);
+        let inherit = listener.as_ref().map(AsRawFd::as_raw_fd);
+        if let Some(fd) = inherit {
+            command.env(variable::LISTEN_FD, fd.to_string());
+        }
+        let launcher = rustix::process::getpid();
+        let before_exec = move || {
+            die_with_parent(launcher)?;
+            if let Some(fd) = inherit {
+                // SAFETY: `listener` lives until after the spawn, and a fork copies its descriptor.
+                #[expect(unsafe_code, reason = "a descriptor on the other side of a fork")]
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                fcntl_setfd(fd, FdFlags::empty())?;
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec only system calls are made (prctl, getppid, fcntl) and nothing is allocated: the
+        // errors are bare numbers, and the closure owns no memory.
+        #[expect(unsafe_code, reason = "the only way to reach the process between fork and exec")]
+        unsafe {
+            command.pre_exec(before_exec)
+        };
+        let process = command.spawn()?;
+        drop(listener);
+        let pid = Pid::from_child(&process);
+        Ok(Self { rank, pid, process })
+    }
+
+    /// How the process is, without waiting.
+    pub(super) fn life(&self) -> Life {
+        let look = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let is = |what| matches!(rustix::process::waitid(WaitId::Pid(self.pid), look | what), Ok(Some(_)));
+        if is(WaitIdOptions::EXITED) {
+            Life::Ended
+        } else if is(WaitIdOptions::STOPPED) {
+            Life::Stopped
+        } else {
+            Life::Running
+        }
+    }
+
+    /// Sends a signal to the process and its group. An empty group is no error.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Err(error) = rustix::process::kill_process_group(self.pid, signal) {
+            tracing::debug!("cannot signal the group of node {}: {error}", self.rank);
+        }
+    }
+
+    /// Takes the exit status of a process that has [ended](Life::Ended). What is left of its group is killed while the dead
+    /// leader still holds the number of the group: afterwards it could be somebody else's.
+    pub(super) fn bury(&mut self) -> io::Result<ExitStatus> {
+        self.signal(Signal::KILL);
+        self.process.wait()
+    }
+}
+
+/// Ties this process's life to its parent's, which should be `launcher`.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn die_with_parent(launcher: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The launcher may have died before the call above, in which case no signal will come.
+    if rustix::process::getppid() == Some(launcher) { Ok(()) } else { Err(rustix::io::Errno::SRCH.into()) }
+}
+
+/// Elsewhere the guardian alone watches.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn die_with_parent(_launcher: Pid) -> io::Result<()> {
+    Ok(())
+}

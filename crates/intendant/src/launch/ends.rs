@@ -1,0 +1,118 @@
+//! How nodes ended, in words and as one exit code.
+
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// How one node ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It returned this code.
+    Code(u8),
+    /// A signal killed it.
+    Signal(i32),
+    /// The launcher killed it, because it did not end by itself when it should have.
+    Killed,
+}
+
+impl End {
+    pub(super) fn new(status: ExitStatus, killed: bool) -> Self {
+        match (status.code(), status.signal()) {
+            (_, Some(9)) if killed => Self::Killed,
+            (_, Some(signal)) => Self::Signal(signal),
+            (Some(code), None) => Self::Code(code as u8),
+            (None, None) => Self::Code(1),
+        }
+    }
+
+    pub(super) fn failed(self) -> bool {
+        self != Self::Code(0)
+    }
+}
+
+/// The exit code for nodes that ended in this order.
+pub(super) fn exit_code(ends: &[End]) -> u8 {
+    let codes = |keep: fn(End) -> Option<u8>| ends.iter().copied().filter_map(keep).collect::<Vec<_>>();
+    if ends.contains(&End::Code(PEER_LOST)) {
+        return PEER_LOST;
+    }
+    let failures = codes(|end| match end {
+        End::Code(0) | End::Killed => None,
+        End::Code(code) => Some(code),
+        End::Signal(signal) => Some(128u8.saturating_add(signal as u8)),
+    });
+    // A node that ended because of another returns 1, and may be faster than the other, whose code says more.
+    let telling = failures.iter().copied().find(|&code| code != 1);
+    let killed = ends.contains(&End::Killed).then_some(128 + 9);
+    telling.or(failures.first().copied()).or(killed).unwrap_or(0)
+}
+
+const PEER_LOST: u8 = 4;
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Code(code) => {
+                let meaning = match code {
+                    2 => " (usage)",
+                    3 => " (diverged)",
+                    4 => " (a peer was lost)",
+                    5 => " (corrupt checkpoint or trace)",
+                    _ => "",
+                };
+                write!(f, "returned exit code {code}{meaning}")
+            }
+            Self::Signal(signal) => match signal_name(signal) {
+                Some(name) => write!(f, "was killed by signal {signal} ({name})"),
+                None => write!(f, "was killed by signal {signal}"),
+            },
+            Self::Killed => f.write_str("did not end by itself and was killed by the launcher"),
+        }
+    }
+}
+
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS: memory that is not there, such as a full /dev/shm",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGILL => "SIGILL: an instruction that this processor does not know",
+        libc::SIGINT => "SIGINT",
+        libc::SIGKILL => "SIGKILL: by somebody, or by the kernel when memory ran out",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGTERM => "SIGTERM",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::End::{Code, Killed, Signal};
+    use super::*;
+
+    #[test]
+    fn the_most_telling_end_gives_the_exit_code() {
+        let cases: [(&[End], u8); 9] = [
+            (&[Code(0), Code(0)], 0),
+            (&[Signal(9), Code(4), Code(4)], 4),
+            (&[Code(3), Code(1), Code(4)], 4),
+            (&[Code(1), Code(3), Code(2)], 3),
+            (&[Code(1), Code(1), Code(0)], 1),
+            (&[Code(0), Signal(11), Code(1)], 139),
+            (&[Code(1), Killed], 1),
+            (&[Code(7), Code(3)], 7),
+            (&[Killed, Code(0)], 137),
+        ];
+        for (ends, code) in cases {
+            assert_eq!(exit_code(ends), code, "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn a_kill_of_ours_is_told_from_a_kill_by_others() {
+        let killed = ExitStatus::from_raw(9);
+        assert_eq!(End::new(killed, true), Killed);
+        assert_eq!(End::new(killed, false), Signal(9));
+        assert_eq!(End::new(ExitStatus::from_raw(4 << 8), true), Code(4));
+    }
+}

@@ -1,0 +1,165 @@
+//! Starting the nodes of a cluster as processes of this machine, and ending them: all of them, always.
+//!
+//! Start at [`Launch`]. `child` starts one process, `supervise` watches them and decides when to end them, `ends` decides on
+//! the exit code, and `guardian` outlives the launcher by a moment, should the launcher be killed.
+//!
+//! The launcher binds the coordinator's port itself and hands the socket to node 0, so that no other process can take the
+//! port in between and two clusters never collide. A fresh token per launch keeps strangers out.
+//!
+//! Absent on purpose: other machines, restarts, and knowledge of what the processes do.
+
+mod child;
+mod ends;
+mod guardian;
+mod supervise;
+
+use crate::rendezvous::variable;
+use child::Child;
+use guardian::Guardian;
+use intendant_core::limits;
+use intendant_transport::Token;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+
+/// Starts a program several times, as the nodes of one cluster.
+///
+/// ```no_run
+/// # use intendant::launch::Launch;
+/// let code = Launch::new(4, "kge").args(["--epochs", "3"]).run()?;
+/// std::process::exit(code.into());
+/// # Ok::<(), intendant::launch::LaunchError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Launch {
+    nodes: usize,
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+}
+
+/// Why nothing was started, or everything that was is ended again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// Too few or too many nodes.
+    #[error("cannot launch {nodes} nodes; allowed are 1 to {}", limits::NODES_MAX)]
+    Nodes {
+        /// The number asked for.
+        nodes: usize,
+    },
+    /// This process was itself launched.
+    #[error("this process was started by a launcher (INTENDANT_LAUNCHED is set); a node cannot launch nodes")]
+    Nested,
+    /// The program cannot be started.
+    #[error("cannot start '{}' as node {rank}: {source}", program.display())]
+    Spawn {
+        /// The program.
+        program: OsString,
+        /// Which node.
+        rank: usize,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The operating system refused something else.
+    #[error("cannot launch: {what}: {source}")]
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl LaunchError {
+    /// The exit code for this error: 2 where the user has to change something, else 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Nodes { .. } | Self::Nested | Self::Spawn { .. } => 2,
+            Self::System { .. } => 1,
+        }
+    }
+
+    fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}
+
+impl Launch {
+    /// `program`, which is searched for like a shell does, as `nodes` nodes.
+    pub fn new(nodes: usize, program: impl AsRef<OsStr>) -> Self {
+        Self { nodes, program: program.as_ref().to_owned(), args: Vec::new(), env: Vec::new() }
+    }
+
+    /// The program that runs now, with the arguments it got. It finds its place in the environment
+    /// ([`crate::Rendezvous::from_env`]) and must not launch again then.
+    ///
+    /// # Errors
+    /// If the path of the running program is unknown.
+    pub fn this_program(nodes: usize) -> Result<Self, LaunchError> {
+        let program = std::env::current_exe().map_err(LaunchError::system("the path of this program"))?;
+        Ok(Self::new(nodes, program).args(std::env::args_os().skip(1)))
+    }
+
+    /// Appends arguments.
+    #[must_use]
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets an environment variable of all nodes; everything else is inherited.
+    #[must_use]
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Starts all nodes and waits until all have ended. Blocks; the calling thread must be the one that waits, because the
+    /// nodes die with it. Their standard input is empty, output and error are this process's.
+    ///
+    /// When a node fails, the others have 10 s to end by themselves, which is enough to notice and name it; then they are
+    /// killed. An interrupt (Ctrl-C), SIGTERM or hang-up ends all nodes: SIGTERM, and SIGKILL after 3 s or at the second
+    /// signal. What a node leaves behind in its process group ends with it. One line per failed node goes to standard error.
+    ///
+    /// Returns the exit code for this process: 0 if all nodes returned 0; 4 if a node returned 4 (a peer was lost); else that
+    /// of the first node that failed, where 1 counts only if there is nothing more telling, and 128 + n stands for signal n;
+    /// 130, 143 or 129 after an interrupt, SIGTERM or hang-up.
+    ///
+    /// # Errors
+    /// If a node cannot be started; nothing is left running then.
+    pub fn run(self) -> Result<u8, LaunchError> {
+        if !(1..=limits::NODES_MAX).contains(&self.nodes) {
+            return Err(LaunchError::Nodes { nodes: self.nodes });
+        }
+        if std::env::var_os(variable::LAUNCHED).is_some() {
+            return Err(LaunchError::Nested);
+        }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .map_err(LaunchError::system("a port on 127.0.0.1 for the coordinator"))?;
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret)
+            .map_err(|error| LaunchError::system("random bytes for the token")(io::Error::other(error.to_string())))?;
+        let token = Token::from_bytes(secret).to_hex();
+        let port = listener.local_addr().map_err(LaunchError::system("the coordinator's port"))?.port();
+
+        let guardian = Guardian::start().map_err(LaunchError::system("a process that guards the nodes"))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(LaunchError::system("a runtime for signals"))?;
+        runtime.block_on(async {
+            // Signals first: from the first child on, none may end this process before its children.
+            let signals = supervise::Signals::listen().map_err(LaunchError::system("signal handlers"))?;
+            let mut listener = Some(listener);
+            let mut children = supervise::Children::new(guardian);
+            for rank in 0..self.nodes {
+                // Node 0 gets the socket. This process drops its own copy: a dead node 0 must refuse connections.
+                let child = Child::start(&self, rank, port, &token, listener.take());
+                let child = child.map_err(|source| LaunchError::Spawn { program: self.program.clone(), rank, source });
+                children.add(child?);
+            }
+            Ok(supervise::run(children, signals).await)
+        })
+    }
+}

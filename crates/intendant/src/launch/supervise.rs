@@ -1,0 +1,159 @@
+//! Watching the nodes: who has ended, when patience ends, and what signals to the launcher mean.
+
+use super::child::{Child, Life};
+use super::ends::{End, exit_code};
+use super::guardian::Guardian;
+use rustix::process::Signal;
+use std::io;
+use std::time::Duration;
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+use tokio::time::Instant;
+
+/// Time for the other nodes to end by themselves when one has failed. The control plane needs less to notice and to say who.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Time for nodes to end after SIGTERM.
+const TERM: Duration = Duration::from_secs(3);
+
+/// Pause between two looks when no signal comes. A safety net: ends and stops of children are signals.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Signals to the launcher.
+pub(super) struct Signals {
+    interrupt: Stream,
+    terminate: Stream,
+    hang_up: Stream,
+    child: Stream,
+}
+
+impl Signals {
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+            child: signal(SignalKind::child())?,
+        })
+    }
+
+    /// Waits for something to happen to a child (`None`), or for a signal that ends the run: its exit code.
+    async fn next(&mut self, until: Instant) -> Option<u8> {
+        tokio::select! {
+            _ = self.interrupt.recv() => Some(130),
+            _ = self.terminate.recv() => Some(143),
+            _ = self.hang_up.recv() => Some(129),
+            _ = self.child.recv() => None,
+            () = tokio::time::sleep_until(until) => None,
+        }
+    }
+}
+
+/// The nodes that run. Dropping it kills them.
+pub(super) struct Children {
+    alive: Vec<Child>,
+    guardian: Guardian,
+}
+
+impl Children {
+    pub(super) fn new(guardian: Guardian) -> Self {
+        Self { alive: Vec::new(), guardian }
+    }
+
+    pub(super) fn add(&mut self, child: Child) {
+        self.guardian.watch(child.pid);
+        self.alive.push(child);
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.alive.iter().for_each(|child| child.signal(signal));
+    }
+
+    /// Takes those that have ended off the list.
+    fn bury_ended(&mut self, killing: bool) -> Vec<(usize, i32, End)> {
+        let mut ended = Vec::new();
+        let guardian = &mut self.guardian;
+        self.alive.retain_mut(|child| {
+            if child.life() != Life::Ended {
+                return true;
+            }
+            guardian.forget(child.pid);
+            let end = child.bury().map_or(End::Code(1), |status| End::new(status, killing));
+            ended.push((child.rank, child.pid.as_raw_pid().get(), end));
+            false
+        });
+        ended
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.alive {
+            child.signal(Signal::KILL);
+            self.guardian.forget(child.pid);
+            if let Err(error) = child.bury() {
+                tracing::debug!("node {} cannot be waited for: {error}", child.rank);
+            }
+        }
+    }
+}
+
+/// How far the run has come.
+#[derive(Clone, Copy)]
+enum Course {
+    Running,
+    /// A node has failed; the others have until then.
+    Failing(Instant),
+    /// A signal told us to end, with this exit code; nodes have until then.
+    Interrupted(u8, Instant),
+}
+
+/// Waits until all nodes have ended; the exit code.
+pub(super) async fn run(mut children: Children, mut signals: Signals) -> u8 {
+    let mut ends = Vec::new();
+    let mut course = Course::Running;
+    let mut killing = false;
+    loop {
+        for (rank, pid, end) in children.bury_ended(killing) {
+            if end.failed() && !matches!(course, Course::Interrupted(..)) {
+                eprintln!("launch: node {rank} (process {pid}) {end}");
+            }
+            if end.failed() && matches!(course, Course::Running) {
+                course = Course::Failing(Instant::now() + GRACE);
+            }
+            ends.push(end);
+        }
+        if children.alive.is_empty() {
+            break;
+        }
+        let now = Instant::now();
+        match course {
+            Course::Failing(until) | Course::Interrupted(_, until) if now >= until && !killing => {
+                killing = true;
+                children.signal(Signal::KILL);
+            }
+            // A stopped process will not end by itself, however long it is given.
+            Course::Failing(_) if !killing && children.alive.iter().all(|child| child.life() == Life::Stopped) => {
+                killing = true;
+                children.signal(Signal::KILL);
+            }
+            Course::Running | Course::Failing(_) | Course::Interrupted(..) => {}
+        }
+        let until = match course {
+            Course::Failing(until) | Course::Interrupted(_, until) if !killing => until.min(now + LOOK),
+            Course::Running | Course::Failing(_) | Course::Interrupted(..) => now + LOOK,
+        };
+        if let Some(code) = signals.next(until).await {
+            match course {
+                Course::Interrupted(first, _) => course = Course::Interrupted(first, Instant::now()),
+                Course::Running | Course::Failing(_) => {
+                    course = Course::Interrupted(code, Instant::now() + TERM);
+                    children.signal(Signal::TERM);
+                }
+            }
+        }
+    }
+    match course {
+        Course::Interrupted(code, _) => code,
+        Course::Running | Course::Failing(_) => exit_code(&ends),
+    }
+}

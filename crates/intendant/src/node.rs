@@ -1,0 +1,375 @@
+//! A node of the cluster: its store, its channels' threads, its place among the others.
+
+use crate::channel::{self, Post, Traffic};
+use crate::config::NodeConfig;
+use crate::control::{Failure, Control, Introduction};
+use crate::error::Error;
+use crate::health::{Health, lock};
+use crate::inbox::{Command, InboxSender, inbox};
+use crate::meeting::Meetings;
+use crate::plane::{Group, Plane};
+use crate::rendezvous::Rendezvous;
+use crate::worker::{Delivery, Worker};
+use crossbeam_channel::{Receiver, Sender};
+use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits};
+use intendant_engine::{Channel, ChannelReport, Shared, SharedConfig};
+use intendant_sampling::Sampler;
+use intendant_transport::{FabricBuilder, Token, local, tcp};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How long connecting may take once all nodes have been introduced to each other.
+const MESH_DEADLINE: Duration = Duration::from_secs(20);
+
+/// What a node has sent to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkStats {
+    /// Data-plane messages.
+    pub messages: u64,
+    /// Their bytes, without the transport's own.
+    pub bytes: u64,
+}
+
+/// What the threads of a node share.
+pub(crate) struct Inner<E> {
+    pub(crate) shared: Arc<Shared<E>>,
+    pub(crate) sampler: Sampler,
+    pub(crate) inboxes: Vec<InboxSender>,
+    pub(crate) plane: Arc<Plane>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) meetings: Meetings,
+    pub(crate) outstanding_bytes: usize,
+}
+
+impl<E: Element> Inner<E> {
+    /// The sum of the reports of all channels.
+    pub(crate) fn report(&self) -> Result<ChannelReport, Failure> {
+        let mut sum = ChannelReport::default();
+        for inbox in &self.inboxes {
+            let (reply, report) = crossbeam_channel::bounded(1);
+            inbox.send(Command::Report(reply));
+            match report.recv() {
+                Ok(report) => sum.merge(report),
+                // The channel's thread ends only when the cluster does.
+                Err(_) => {
+                    self.health.check()?;
+                    return Err(Failure::misuse("the node is shut down"));
+                }
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// A node of the cluster.
+///
+/// A node that is dropped without [`Node::shutdown`] is lost to the others: their calls fail.
+pub struct Node<E: Element> {
+    inner: Arc<Inner<E>>,
+    /// Taken by [`Node::workers`].
+    deliveries: Option<Vec<Receiver<Delivery>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    traffic: Arc<Traffic>,
+    /// Refuses latecomers as long as the node lives.
+    _mesh: Option<MeshGuard>,
+    left: bool,
+}
+
+/// Keeps the accepting side of the data plane alive.
+struct MeshGuard {
+    _mesh: tcp::Mesh,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Drop for MeshGuard {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// The address of this machine that the coordinator's machine reaches, with a port that the system chooses.
+fn data_address(rendezvous: &Rendezvous) -> Result<SocketAddr, Error> {
+    let (host, port) = rendezvous.coordinator();
+    let here = || {
+        let address = (host, port).to_socket_addrs()?.next().ok_or_else(|| io::Error::other("it has no address"))?;
+        if address.ip().is_loopback() {
+            return Ok(SocketAddr::new(address.ip(), 0));
+        }
+        // Connecting a datagram socket sends nothing: it only asks for the route.
+        let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect(address)?;
+        Ok(SocketAddr::new(socket.local_addr()?.ip(), 0))
+    };
+    here().map_err(|error: io::Error| {
+        Error::Config(format!("MASTER_ADDR {host}, MASTER_PORT {port}: no way to the coordinator's machine: {error}"))
+    })
+}
+
+fn distribute<E>(config: &NodeConfig<E>, nodes: usize) -> Result<Arc<Layout>, Error> {
+    if !(1..=limits::WORKERS_MAX).contains(&config.workers) {
+        let (workers, max) = (config.workers, limits::WORKERS_MAX);
+        return Err(Error::Config(format!("a node with {workers} workers; allowed are 1 to {max}")));
+    }
+    let layout = &config.layout;
+    let (channels, shards) = (layout.channels(), layout.shards());
+    Ok(Arc::new(layout.redistribute(nodes, channels, shards, layout.order(), layout.seed())?))
+}
+
+impl<E: Element> Node<E> {
+    /// A cluster of one node, without sockets.
+    ///
+    /// # Errors
+    /// If the configuration makes no sense or the operating system refuses a thread.
+    pub fn start_alone(config: NodeConfig<E>) -> Result<Self, Error> {
+        let mut nodes = Self::start_local(config, 1)?;
+        Ok(nodes.pop().expect("one node was asked for"))
+    }
+
+    /// A cluster of several nodes in this process, connected by queues. In rank order.
+    ///
+    /// # Errors
+    /// If the configuration makes no sense or the operating system refuses a thread.
+    pub fn start_local(config: NodeConfig<E>, nodes: usize) -> Result<Vec<Self>, Error> {
+        let layout = distribute(&config, nodes)?;
+        let group = Group::new(nodes);
+        let fabrics = local::mesh(nodes, layout.channels());
+        let ranks = (0..nodes).map(|rank| NodeId(rank as u16));
+        ranks
+            .zip(fabrics)
+            .map(|(rank, fabrics)| {
+                let plane = Plane::Group { rank, group: Arc::clone(&group) };
+                let fabrics = fabrics.into_iter().map(FabricBuilder::from).collect();
+                Self::start(config.clone(), Arc::clone(&layout), rank, plane, fabrics, None)
+            })
+            .collect()
+    }
+
+    /// One node of a cluster of processes: meets the others at `rendezvous`, then connects to them over TCP. Returns when
+    /// all nodes are ready.
+    ///
+    /// # Errors
+    /// If the cluster refuses this node or does not come together in time; see [`Error::Join`].
+    pub fn join(config: NodeConfig<E>, rendezvous: Rendezvous) -> Result<Self, Error> {
+        let layout = distribute(&config, rendezvous.nodes())?;
+        let rank = rendezvous.rank();
+        let token = rendezvous.cluster_token().cloned().unwrap_or_else(Token::open);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("intendant-accept")
+            .enable_all()
+            .build()
+            .map_err(|source| Error::Start { what: "the data plane's runtime", source })?;
+        let listener = tcp::Listener::bind(data_address(&rendezvous)?)?;
+        let introduction = Introduction {
+            protocol: intendant_wire::PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            layout: layout.digest(),
+            element: E::TYPE,
+            channels: layout.channels() as u16,
+            data_address: listener.local_addr(),
+        };
+        let (control, roster) = Control::join(rendezvous, introduction)?;
+        let identity = tcp::Identity {
+            protocol: intendant_wire::PROTOCOL,
+            cluster: roster.cluster,
+            token,
+            layout: layout.digest(),
+            element: E::TYPE,
+            rank,
+            nodes: layout.nodes() as u16,
+            channels: layout.channels() as u16,
+        };
+        let mut mesh = match runtime.block_on(listener.mesh(&identity, &roster.nodes, MESH_DEADLINE)) {
+            Ok(mesh) => mesh,
+            Err(error) => {
+                // Whoever is missing may be known to the coordinator by now; else this node ends the cluster.
+                if let Some(failure) = control.failure() {
+                    return Err(failure.into());
+                }
+                control.abort(&error.to_string());
+                return Err(error.into());
+            }
+        };
+        let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
+        let guard = MeshGuard { _mesh: mesh, runtime: Some(runtime) };
+        let node = Self::start(config, layout, rank, Plane::Control(control), fabrics, Some(guard))?;
+        node.inner.plane.gather("ready", Vec::new())?;
+        Ok(node)
+    }
+
+    fn start(
+        config: NodeConfig<E>,
+        layout: Arc<Layout>,
+        rank: NodeId,
+        plane: Plane,
+        fabrics: Vec<FabricBuilder>,
+        mesh: Option<MeshGuard>,
+    ) -> Result<Self, Error> {
+        let NodeConfig { init, sampler, technique, workers, storage, order, outstanding_bytes, .. } = config;
+        let shared = SharedConfig { node: rank, layout: Arc::clone(&layout), init, storage, technique, order };
+        let shared = Arc::new(Shared::new(shared));
+        let (plane, health) = (Arc::new(plane), Arc::new(Health::default()));
+        let traffic = Arc::new(Traffic::default());
+        let (senders, deliveries): (Vec<Sender<_>>, Vec<_>) =
+            (0..workers).map(|_| crossbeam_channel::unbounded()).unzip();
+        let mut inboxes = Vec::new();
+        let mut threads = Vec::new();
+        for (channel, fabric) in fabrics.into_iter().enumerate() {
+            let id = ChannelId(channel as u16);
+            let (sender, receiver) = inbox();
+            inboxes.push(sender);
+            let post = Post {
+                channel: Channel::new(id, Arc::clone(&shared)),
+                inbox: receiver,
+                workers: senders.clone(),
+                plane: Arc::clone(&plane),
+                health: Arc::clone(&health),
+                traffic: Arc::clone(&traffic),
+                counted: Default::default(),
+            };
+            let thread = thread::Builder::new()
+                .name(format!("channel-{rank}-{channel}"))
+                .spawn(move || channel::run(post, fabric))
+                .map_err(|source| Error::Start { what: "a channel's thread", source })?;
+            threads.push(thread);
+        }
+        let stopped = inboxes.clone();
+        health.on_failure(move |failure| {
+            for worker in &senders {
+                let _ = worker.send(Delivery::Failed(failure.clone()));
+            }
+            for inbox in &stopped {
+                inbox.send(Command::Stop);
+            }
+        });
+        plane.watch(&health);
+        let meetings = Meetings::new(workers, Arc::clone(&health));
+        let inner = Inner { shared, sampler, inboxes, plane, health, meetings, outstanding_bytes };
+        Ok(Self {
+            inner: Arc::new(inner),
+            deliveries: Some(deliveries),
+            threads: Mutex::new(threads),
+            traffic,
+            _mesh: mesh,
+            left: false,
+        })
+    }
+
+    /// This node.
+    pub fn rank(&self) -> NodeId {
+        self.inner.shared.node()
+    }
+
+    /// Number of nodes of the cluster.
+    pub fn nodes(&self) -> usize {
+        self.inner.shared.layout().nodes()
+    }
+
+    /// The keys, distributed over the cluster.
+    pub fn layout(&self) -> &Arc<Layout> {
+        self.inner.shared.layout()
+    }
+
+    /// The workers of this node, to be moved to their threads. The second call returns none.
+    pub fn workers(&mut self) -> Vec<Worker<E>> {
+        let deliveries = self.deliveries.take().unwrap_or_default();
+        let workers = deliveries.into_iter().enumerate();
+        workers.map(|(id, delivery)| Worker::new(WorkerId(id as u16), Arc::clone(&self.inner), delivery)).collect()
+    }
+
+    /// What loader threads prepare samples with.
+    pub fn preparer(&self) -> Sampler {
+        self.inner.sampler.clone()
+    }
+
+    /// What this node has sent so far.
+    pub fn network(&self) -> NetworkStats {
+        self.traffic.stats()
+    }
+
+    /// Number of values that this node holds.
+    pub fn held(&self) -> usize {
+        self.inner.shared.held()
+    }
+
+    /// Why the cluster ended, if it did.
+    pub fn failure(&self) -> Option<Failure> {
+        self.inner.health.check().err()
+    }
+
+    /// Something that ends the cluster from any thread, for as long as the node lives and after.
+    pub fn aborter(&self) -> Aborter {
+        Aborter { plane: Arc::clone(&self.inner.plane), health: Arc::clone(&self.inner.health) }
+    }
+
+    /// Ends the whole cluster: every call of every worker fails from now on, blocked ones at once.
+    pub fn abort(&self, reason: &str) {
+        self.aborter().abort(reason);
+    }
+
+    /// Leaves in order: waits until all nodes have come here. Workers must not be used any more.
+    ///
+    /// # Errors
+    /// If the cluster has failed or fails meanwhile.
+    pub fn shutdown(mut self) -> Result<(), Error> {
+        self.inner.health.check()?;
+        self.inner.plane.gather("shutdown", Vec::new())?;
+        // From here on nobody misses this node, and peers may close before us.
+        for inbox in &self.inner.inboxes {
+            inbox.send(Command::Close);
+        }
+        self.join_threads();
+        self.left = true;
+        self.inner.health.check()?;
+        Ok(self.inner.plane.leave()?)
+    }
+
+    fn join_threads(&self) {
+        for thread in lock(&self.threads).drain(..) {
+            // A panic has been turned into a failure of the cluster.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<E: Element> Drop for Node<E> {
+    fn drop(&mut self) {
+        if self.left {
+            return;
+        }
+        if self.inner.health.check().is_ok() {
+            self.abort("the node was dropped without a shutdown");
+        }
+        for inbox in &self.inner.inboxes {
+            inbox.send(Command::Stop);
+        }
+        self.join_threads();
+        // The cluster has failed, and it is known why.
+        let _ = self.inner.plane.leave();
+    }
+}
+
+/// Ends a cluster from any thread.
+#[derive(Clone)]
+pub struct Aborter {
+    plane: Arc<Plane>,
+    health: Arc<Health>,
+}
+
+impl Aborter {
+    /// Ends the whole cluster: every call of every worker fails from now on, blocked ones at once.
+    pub fn abort(&self, reason: &str) {
+        self.plane.abort(reason);
+    }
+
+    /// Why the cluster ended, if it did.
+    pub fn failure(&self) -> Option<Failure> {
+        self.health.check().err()
+    }
+}

@@ -1,0 +1,74 @@
+//! How the nodes of a cluster meet and fail together: alone, within one process, or through the control plane.
+
+use crate::control::{Control, Failure};
+use crate::health::Health;
+use crate::meeting::Meetings;
+use intendant_core::NodeId;
+use std::sync::Arc;
+
+/// The nodes of one process share this.
+pub(crate) struct Group {
+    health: Arc<Health>,
+    meetings: Meetings,
+}
+
+impl Group {
+    pub(crate) fn new(nodes: usize) -> Arc<Self> {
+        let health = Arc::new(Health::default());
+        let meetings = Meetings::new(nodes, Arc::clone(&health));
+        Arc::new(Self { health, meetings })
+    }
+}
+
+/// What connects a node with the others, apart from parameters.
+pub(crate) enum Plane {
+    /// All nodes are in this process.
+    Group { rank: NodeId, group: Arc<Group> },
+    /// One node per process.
+    Control(Control),
+}
+
+impl Plane {
+    /// Failures of the cluster become failures of this node.
+    pub(crate) fn watch(&self, health: &Arc<Health>) {
+        let health = Arc::clone(health);
+        match self {
+            Self::Group { group, .. } => group.health.on_failure(move |failure| health.fail(failure.clone())),
+            Self::Control(control) => control.on_failure(move |failure| health.fail(failure.clone())),
+        }
+    }
+
+    /// Meets all other nodes; payloads in rank order.
+    pub(crate) fn gather(&self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Failure> {
+        match self {
+            Self::Group { rank, group } => {
+                group.meetings.meet(name, rank.index(), payload, Ok).map(|all| all.as_ref().clone())
+            }
+            Self::Control(control) => control.gather(name, payload),
+        }
+    }
+
+    /// The data plane lost a peer.
+    pub(crate) fn lost(&self, peer: NodeId, reason: &str) {
+        match self {
+            Self::Group { group, .. } => group.health.fail(Failure::lost(peer, reason)),
+            Self::Control(control) => control.report_lost(peer, reason),
+        }
+    }
+
+    /// Ends the cluster deliberately.
+    pub(crate) fn abort(&self, reason: &str) {
+        match self {
+            Self::Group { rank, group } => group.health.fail(Failure::aborted(*rank, reason)),
+            Self::Control(control) => control.abort(reason),
+        }
+    }
+
+    /// Leaves in order: nobody misses this node from now on.
+    pub(crate) fn leave(&self) -> Result<(), Failure> {
+        match self {
+            Self::Group { .. } => Ok(()),
+            Self::Control(control) => control.leave(),
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! A worker: the handle through which one training thread uses the parameters.
+
+use crate::control::Failure;
+use crate::error::Error;
+use crate::inbox::Command;
+use crate::node::Inner;
+use bytes::Bytes;
+use crossbeam_channel::Receiver;
+use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from_bytes, limits};
+use intendant_engine::quiesce::{ChannelReport, Waves};
+use intendant_engine::{AccessStats, Completion, Input, Local, SnapshotAsk, Started};
+use intendant_sampling::{Handle, SampleError};
+use intendant_wire::{OpId, SnapshotPart};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What reaches a worker from other threads.
+#[derive(Debug)]
+pub(crate) enum Delivery {
+    /// A part of an operation is done.
+    Completion(Completion),
+    /// A part of a snapshot.
+    Snapshot(SnapshotPart),
+    /// The cluster has failed.
+    Failed(Failure),
+}
+
+/// An asynchronous operation. Waiting for it consumes it.
+#[must_use = "an error of the operation surfaces when it is waited for"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ticket(Option<OpId>);
+
+/// A worker of a node. It belongs to one thread at a time.
+///
+/// Keys may occur more than once in a call, in any order, with different owners and value lengths. Values of several keys are
+/// concatenated in the order of the keys. Operations of a worker on one key take effect in the order in which they were
+/// issued; each is atomic per key. A call with a key that does not exist or values of the wrong length is refused as a whole.
+pub struct Worker<E: Element> {
+    id: WorkerId,
+    inner: Arc<Inner<E>>,
+    deliveries: Receiver<Delivery>,
+    local: Local<E>,
+    clock: Clock,
+}
+
+impl<E: Element> Worker<E> {
+    pub(crate) fn new(id: WorkerId, inner: Arc<Inner<E>>, deliveries: Receiver<Delivery>) -> Self {
+        let local = Local::new(id, inner.shared.layout());
+        Self { id, inner, deliveries, local, clock: Clock(0) }
+    }
+
+    /// This worker.
+    pub fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// Its node.
+    pub fn rank(&self) -> NodeId {
+        self.inner.shared.node()
+    }
+
+    /// This worker's clock.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Advances this worker's clock by one.
+    pub fn advance_clock(&mut self) {
+        self.clock = Clock(self.clock.0 + 1);
+    }
+
+    /// What this worker accessed so far.
+    pub fn access(&self) -> AccessStats {
+        self.local.stats()
+    }
+
+    /// Counts that many of the next pull's keys as samples.
+    pub fn count_sampled(&mut self, keys: usize) {
+        self.local.count_sampled(keys);
+    }
+
+    /// Reads the values of `keys` into `values`.
+    ///
+    /// # Errors
+    /// [`Error::Access`] if the call is wrong, [`Error::Failed`] if the cluster has ended.
+    pub fn pull(&mut self, keys: &[Key], values: &mut [E]) -> Result<(), Error> {
+        self.admit(values.len())?;
+        let started = self.inner.shared.pull(&mut self.local, keys, values, false)?;
+        match self.submit(started)? {
+            Some(op) => self.wait_for(op, Some(values)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds `values` to the values of `keys`; returns when all owners have done so.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn push(&mut self, keys: &[Key], values: &[E]) -> Result<(), Error> {
+        let ticket = self.push_async(keys, values)?;
+        self.wait(ticket)
+    }
+
+    /// Overwrites the values of `keys`; returns when all owners have done so. Of a key that occurs twice, the later value
+    /// stays.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn set(&mut self, keys: &[Key], values: &[E]) -> Result<(), Error> {
+        let ticket = self.set_async(keys, values)?;
+        self.wait(ticket)
+    }
+
+    /// Starts to read the values of `keys`; [`Worker::wait_pull`] delivers them.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn pull_async(&mut self, keys: &[Key]) -> Result<Ticket, Error> {
+        let layout = self.inner.shared.layout();
+        let elements = keys.iter().map(|key| if layout.contains(*key) { layout.len(*key) } else { 0 }).sum();
+        self.admit(elements)?;
+        let mut values = vec![E::ZERO; elements];
+        let started = self.inner.shared.pull(&mut self.local, keys, &mut values, true)?;
+        self.submit(started).map(Ticket)
+    }
+
+    /// Starts to add `values` to the values of `keys`. Waits first if too many bytes are in flight.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn push_async(&mut self, keys: &[Key], values: &[E]) -> Result<Ticket, Error> {
+        self.admit(values.len())?;
+        let started = self.inner.shared.push(&mut self.local, keys, values)?;
+        self.submit(started).map(Ticket)
+    }
+
+    /// Starts to overwrite the values of `keys`. Waits first if too many bytes are in flight.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn set_async(&mut self, keys: &[Key], values: &[E]) -> Result<Ticket, Error> {
+        self.admit(values.len())?;
+        let started = self.inner.shared.set(&mut self.local, keys, values)?;
+        self.submit(started).map(Ticket)
+    }
+
+    /// Waits for an operation. The values of a pull are dropped.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn wait(&mut self, ticket: Ticket) -> Result<(), Error> {
+        let Ticket(Some(op)) = ticket else { return Ok(()) };
+        self.wait_for(op, None)?;
+        self.local.take(op);
+        Ok(())
+    }
+
+    /// Waits for a pull and copies what it read to `values`.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended; [`Error::Ticket`] if the ticket is not one of a pull, or `values` has not
+    /// the length of the values pulled.
+    pub fn wait_pull(&mut self, ticket: Ticket, values: &mut [E]) -> Result<(), Error> {
+        let Ticket(Some(op)) = ticket else {
+            return Err(Error::Ticket { ticket: 0, problem: "is not one of a pull" });
+        };
+        self.wait_for(op, None)?;
+        let Some(read) = self.local.take(op) else {
+            return Err(Error::Ticket { ticket: op.0, problem: "is not one of a pull" });
+        };
+        if read.len() != values.len() {
+            return Err(Error::Ticket { ticket: op.0, problem: "is of a pull of another length" });
+        }
+        values.copy_from_slice(&read);
+        Ok(())
+    }
+
+    /// Waits for all operations of this worker. What pulls read can still be taken with [`Worker::wait_pull`].
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn wait_all(&mut self) -> Result<(), Error> {
+        self.inner.health.check()?;
+        while !self.local.is_idle() {
+            self.receive(None)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that this worker pushed or set has been applied. The same as [`Worker::wait_all`] as long as
+    /// owners acknowledge every push.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.wait_all()
+    }
+
+    /// Appends the next `samples` keys of a prepared handle to `keys`.
+    ///
+    /// # Errors
+    /// If fewer are left.
+    pub fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError> {
+        self.inner.sampler.draw(handle, samples, keys)
+    }
+
+    /// Waits until all workers of all nodes have come to the barrier called `name`.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn barrier(&mut self, name: &str) -> Result<(), Error> {
+        self.gather(name, Vec::new()).map(drop)
+    }
+
+    /// Waits until all workers of all nodes have come, and returns what each brought, ordered by node and worker.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn gather(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
+        self.inner.health.check()?;
+        let plane = &self.inner.plane;
+        let all = self.inner.meetings.meet(name, self.id.index(), payload, |payloads| {
+            let mut nodes = Vec::new();
+            for node in plane.gather(&format!("workers:{name}"), pack(&payloads))? {
+                match unpack(&node) {
+                    Some(payloads) => nodes.extend(payloads),
+                    None => return Err(Failure::misuse(format!("a node brought malformed payloads to '{name}'"))),
+                }
+            }
+            Ok(nodes)
+        });
+        match all {
+            Ok(all) => Ok(all.as_ref().clone()),
+            Err(failure) => {
+                // Whatever it was, the other workers of this node must not wait for it.
+                self.inner.health.fail(failure.clone());
+                Err(failure.into())
+            }
+        }
+    }
+
+    /// Waits for all operations of this worker, for all other workers to do the same, and until nothing is in flight in the
+    /// cluster. Until a worker goes on to write, all see the same values.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn quiesce(&mut self) -> Result<(), Error> {
+        self.flush()?;
+        let mut waves = Waves::default();
+        loop {
+            let report = if self.id == WorkerId(0) { self.inner.report()? } else { ChannelReport::default() };
+            let mut sum = ChannelReport::default();
+            for payload in self.gather("quiesce", report.to_bytes().to_vec())? {
+                match ChannelReport::from_bytes(&payload) {
+                    Some(report) => sum.merge(report),
+                    None => return Err(Failure::misuse("a node brought a malformed report").into()),
+                }
+            }
+            if waves.judge(sum) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Calls `part` with every key of `range` and its value, in parts of bounded size, from all owners; each key once, in no
+    /// particular order. For a consistent picture the cluster must be quiescent: see [`Worker::quiesce`].
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn snapshot(&mut self, range: Range<u64>, part: &mut dyn FnMut(&[Key], &[E])) -> Result<(), Error> {
+        let layout = Arc::clone(self.inner.shared.layout());
+        let mut values = Vec::new();
+        for owner in (0..layout.nodes()).map(|node| NodeId(node as u16)) {
+            for channel in (0..layout.channels()).map(|channel| ChannelId(channel as u16)) {
+                let mut cursor = None;
+                loop {
+                    let ask = SnapshotAsk {
+                        worker: self.id,
+                        op: self.local.fresh_op(),
+                        owner,
+                        start: Key(range.start),
+                        end: Key(range.end.min(layout.keys())),
+                        cursor,
+                        bytes_max: limits::FRAME_PAYLOAD_BYTES_TARGET as u32,
+                    };
+                    self.send(channel, Input::Snapshot(ask))?;
+                    let SnapshotPart { keys, values: bytes, next, .. } = self.receive_snapshot()?;
+                    values.resize(bytes.len() / size_of::<E>(), E::ZERO);
+                    copy_from_bytes(&mut values, &bytes);
+                    if !keys.is_empty() {
+                        part(&keys, &values);
+                    }
+                    cursor = next;
+                    if cursor.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until `elements` more may be in flight. A single operation beyond the limit is admitted when nothing else is in
+    /// flight.
+    fn admit(&mut self, elements: usize) -> Result<(), Error> {
+        self.inner.health.check()?;
+        // What has arrived meanwhile is taken in: it keeps the worker's own queue short.
+        while let Ok(delivery) = self.deliveries.try_recv() {
+            self.take(delivery, None)?;
+        }
+        let bytes = elements * size_of::<E>();
+        while !self.local.is_idle() && self.local.outstanding_bytes() + bytes > self.inner.outstanding_bytes {
+            self.receive(None)?;
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, started: Started) -> Result<Option<OpId>, Error> {
+        let Started { op, submissions } = started;
+        for (channel, submission) in submissions {
+            self.send(channel, Input::Submit(submission))?;
+        }
+        Ok(op)
+    }
+
+    fn send(&self, channel: ChannelId, input: Input) -> Result<(), Error> {
+        if self.inner.inboxes[channel.index()].send(Command::Input(input)) {
+            return Ok(());
+        }
+        self.inner.health.check()?;
+        Err(Failure::misuse("the node is shut down").into())
+    }
+
+    fn wait_for(&mut self, op: OpId, mut values: Option<&mut [E]>) -> Result<(), Error> {
+        while !self.local.is_done(op) {
+            self.receive(values.as_deref_mut().map(|values| (op, values)))?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, sink: Option<(OpId, &mut [E])>) -> Result<(), Error> {
+        match self.deliveries.recv() {
+            Ok(delivery) => match self.take(delivery, sink)? {
+                None => Ok(()),
+                Some(_) => unreachable!("snapshot parts are waited for one by one"),
+            },
+            Err(_) => self.nobody_left(),
+        }
+    }
+
+    fn receive_snapshot(&mut self) -> Result<SnapshotPart, Error> {
+        loop {
+            match self.deliveries.recv() {
+                Ok(delivery) => {
+                    if let Some(part) = self.take(delivery, None)? {
+                        return Ok(part);
+                    }
+                }
+                Err(_) => self.nobody_left()?,
+            }
+        }
+    }
+
+    fn take(&mut self, delivery: Delivery, sink: Option<(OpId, &mut [E])>) -> Result<Option<SnapshotPart>, Error> {
+        match delivery {
+            Delivery::Completion(completion) => {
+                self.local.complete(&completion, self.inner.shared.layout(), sink);
+                Ok(None)
+            }
+            Delivery::Snapshot(part) => Ok(Some(part)),
+            Delivery::Failed(failure) => Err(failure.into()),
+        }
+    }
+
+    fn nobody_left(&self) -> Result<(), Error> {
+        self.inner.health.check()?;
+        Err(Failure::misuse("the node is shut down").into())
+    }
+}
+
+impl<E: Element> Drop for Worker<E> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.inner.plane.abort(&format!("worker {} panicked", self.id));
+        }
+    }
+}
+
+/// Payloads as one: each with its length before it.
+fn pack(payloads: &[Vec<u8>]) -> Vec<u8> {
+    let mut packed = Vec::new();
+    for payload in payloads {
+        packed.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        packed.extend_from_slice(payload);
+    }
+    packed
+}
+
+fn unpack(packed: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut rest = Bytes::copy_from_slice(packed);
+    let mut payloads = Vec::new();
+    while !rest.is_empty() {
+        let len = u32::from_le_bytes(rest.get(..4)?.try_into().ok()?) as usize;
+        payloads.push(rest.get(4..4 + len)?.to_vec());
+        rest = rest.slice(4 + len..);
+    }
+    Some(payloads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_are_packed_and_unpacked() {
+        for payloads in [vec![], vec![vec![]], vec![vec![1, 2], vec![], vec![3; 300]]] {
+            assert_eq!(unpack(&pack(&payloads)), Some(payloads));
+        }
+        assert_eq!(unpack(&[1, 0, 0]), None);
+        assert_eq!(unpack(&[2, 0, 0, 0, 9]), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! What must hold at every step of every run; one file each.
+//!
+//! | file | invariant |
+//! | --- | --- |
+//! | `owners` | a key has one owner, which alone holds its value and is known to its home |
+//! | `replies` | every deferred key of every operation is answered exactly once, to the worker that asked |
+//! | `hops` | a request is forwarded a bounded number of times |
+//! | `fifo` | a connection keeps order (a check of the simulator itself: everything else relies on it) |
+//! | `bounded` | channels hold what workers were admitted with, and nothing else |
+//! | `progress` | a run ends within a bounded number of events, and not before everybody is done |
+//! | `quiet` | when the cluster says that it is quiescent, nothing is in flight anywhere |
+//! | `cover` | a snapshot has every key of its range exactly once |
+//!
+//! What values say is checked elsewhere: [`crate::history`], [`crate::lanes`], [`crate::registers`].
+
+mod bounded;
+mod cover;
+mod fifo;
+mod hops;
+mod owners;
+mod progress;
+mod quiet;
+mod replies;
+
+pub(crate) use bounded::Bounded;
+pub(crate) use cover::Cover;
+pub(crate) use fifo::Fifo;
+pub(crate) use hops::Hops;
+pub(crate) use owners::Owners;
+pub(crate) use progress::Progress;
+pub(crate) use quiet::{InFlight, check as check_quiet};
+pub(crate) use replies::Replies;
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{check}: {what} (at {at_ns} ns, event {event})")]
+pub struct Violation {
+    /// Which check found it: the name of its file, or `protocol` if an engine refused what a peer sent.
+    pub check: &'static str,
+    /// Virtual time.
+    pub at_ns: u64,
+    /// Number of the event.
+    pub event: u64,
+    /// What was found.
+    pub what: String,
+}
+
+/// A check's name and finding, before time and event are known.
+pub(crate) type Finding = (&'static str, String);
+
+/// The state of all checks.
+pub(crate) struct Invariants {
+    pub(crate) owners: Owners,
+    pub(crate) replies: Replies,
+    pub(crate) hops: Hops,
+    pub(crate) fifo: Fifo,
+    pub(crate) bounded: Bounded,
+    pub(crate) progress: Progress,
+}

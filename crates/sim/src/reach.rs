@@ -1,0 +1,108 @@
+//! Reach markers: situations that a set of runs must have been in, or its success says nothing.
+
+use std::fmt;
+
+macro_rules! markers {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// A situation that a run can reach.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Marker {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Marker {
+            /// All markers.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The name in reports.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+markers! {
+    /// A whole call was served by the worker itself.
+    LocalServed = "local_served",
+    /// A part of a call was answered by another node.
+    RemoteServed = "remote_served",
+    /// One call had keys served here and keys served elsewhere.
+    MixedCall = "mixed_call",
+    /// One call was answered by several nodes.
+    SeveralOwners = "several_owners",
+    /// One call was split over several channels.
+    SeveralChannels = "several_channels",
+    /// One call had values of different lengths.
+    SeveralLengths = "several_lengths",
+    /// A key occurred twice in a call and was deferred.
+    DuplicateKey = "duplicate_key",
+    /// A request went where a stale hint pointed and was forwarded.
+    ForwardedOnce = "forwarded_once",
+    /// A request was forwarded more than once.
+    ForwardedAgain = "forwarded_again",
+    /// An operation waited in its channel for the worker's outstanding one on the key.
+    Chained = "chained",
+    /// A key was deferred by the worker and served by the channel without a message.
+    InboxRace = "inbox_race",
+    /// A request was split over several frames because of its length.
+    SplitFrame = "split_frame",
+    /// A worker had several operations outstanding.
+    AsyncOverlap = "async_overlap",
+    /// A worker had several operations on one key outstanding.
+    KeyOverlap = "key_overlap",
+    /// A call waited because too many bytes were outstanding.
+    AdmissionWaited = "admission_waited",
+    /// A sparse store made a value when it was first touched.
+    SparseMaterialised = "sparse_materialised",
+    /// A value was overwritten.
+    SetServed = "set_served",
+    /// Several frames were under way on one connection.
+    CrowdedConnection = "crowded_connection",
+    /// A channel had inputs of several sources to choose from.
+    CrowdedChannel = "crowded_channel",
+    /// Snapshot parts came from other nodes, and not all at once.
+    SnapshotParts = "snapshot_parts",
+    /// Elements were double precision.
+    DoublePrecision = "double_precision",
+}
+
+/// How often each marker was reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    counts: [u64; Marker::ALL.len()],
+}
+
+impl Reach {
+    /// Notes that `marker` was reached.
+    #[inline]
+    pub fn mark(&mut self, marker: Marker) {
+        self.counts[marker as usize] += 1;
+    }
+
+    /// How often `marker` was reached.
+    #[must_use]
+    pub fn count(&self, marker: Marker) -> u64 {
+        self.counts[marker as usize]
+    }
+
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
+    }
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, marker) in Marker::ALL.iter().enumerate() {
+            let space = if at == 0 { "" } else { " " };
+            write!(f, "{space}{}={}", marker.name(), self.count(*marker))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! Workers of a cluster: the facade crate behind the interface of [`crate::parameters`].
+
+use crate::args::{OrderKind, StorageKind};
+use crate::error::TrainError;
+use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
+use crate::plan::Plan;
+use crate::facade::{Node, NodeConfig, Order, Storage, Technique, Worker};
+use intendant_core::{Element, Key, Layout};
+use intendant_sampling::{Handle, SampleError, Sampler};
+use intendant_task::Model;
+use std::ops::Range;
+
+/// This process's node of the cluster.
+pub(crate) struct ClusterHome<E: Element> {
+    node: Node<E>,
+}
+
+/// Joins the cluster, or starts one of a single node.
+pub(crate) fn start<E: Element>(
+    layout: Layout,
+    model: &Model<E>,
+    plan: &Plan,
+) -> Result<ClusterHome<E>, TrainError> {
+    let mut config = NodeConfig::new(layout, model.init.clone());
+    config.sampler = model.sampler.clone();
+    config.technique = Technique::Classic;
+    config.workers = plan.workers;
+    config.storage = match plan.storage {
+        StorageKind::Dense => Storage::Dense,
+        StorageKind::Sparse => Storage::Sparse,
+    };
+    config.order = plan.order.map(|order| match order {
+        OrderKind::Fifo => Order::Fifo,
+        OrderKind::Chain => Order::Chain,
+    });
+    let node = match &plan.rendezvous {
+        Some(rendezvous) => Node::join(config, rendezvous.clone())?,
+        None => Node::start_alone(config)?,
+    };
+    Ok(ClusterHome { node })
+}
+
+impl<E: Element> ClusterHome<E> {
+    pub(crate) fn rank(&self) -> u16 {
+        self.node.rank().0
+    }
+
+    /// The workers; once.
+    pub(crate) fn workers(&mut self) -> Vec<ClusterWorker<E>> {
+        self.node.workers().into_iter().map(ClusterWorker).collect()
+    }
+
+    /// The sampler that loaders prepare samples with.
+    pub(crate) fn preparer(&self) -> Sampler {
+        self.node.preparer()
+    }
+
+    /// Leaves, together with the others.
+    pub(crate) fn shutdown(self) -> Result<(), TrainError> {
+        Ok(self.node.shutdown()?)
+    }
+}
+
+impl<E: Element> Home for ClusterHome<E> {
+    fn abort(&self, reason: &str) {
+        self.node.abort(reason);
+    }
+
+    fn traffic(&self) -> Traffic {
+        let sent = self.node.network();
+        Traffic { messages: sent.messages, bytes: sent.bytes }
+    }
+}
+
+/// A worker of this process's node.
+pub(crate) struct ClusterWorker<E: Element>(Worker<E>);
+
+impl<E: Element> Parameters<E> for ClusterWorker<E> {
+    fn pull(&mut self, keys: &[Key], values: &mut [E]) -> Result<(), TrainError> {
+        Ok(self.0.pull(keys, values)?)
+    }
+
+    fn push(&mut self, keys: &[Key], values: &[E]) -> Result<(), TrainError> {
+        // Nobody waits for this ticket; `flush` waits for all of them, and the facade bounds how many bytes are on their way.
+        let _ticket = self.0.push_async(keys, values)?;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), TrainError> {
+        Ok(self.0.flush()?)
+    }
+
+    fn gather(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, TrainError> {
+        Ok(self.0.gather(name, payload)?)
+    }
+
+    fn quiesce(&mut self) -> Result<(), TrainError> {
+        Ok(self.0.quiesce()?)
+    }
+
+    fn snapshot(&mut self, range: Range<u64>, part: &mut Part<'_, E>) -> Result<(), TrainError> {
+        Ok(self.0.snapshot(range, part)?)
+    }
+
+    fn advance_clock(&mut self) {
+        self.0.advance_clock();
+    }
+
+    fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError> {
+        self.0.draw(handle, samples, keys)
+    }
+
+    fn count_sampled(&mut self, keys: usize) {
+        self.0.count_sampled(keys);
+    }
+
+    fn accesses(&self) -> Accesses {
+        let so_far = self.0.access();
+        Accesses {
+            pull_keys: so_far.pull_keys,
+            push_keys: so_far.push_keys,
+            local: so_far.local,
+            remote: so_far.remote,
+            sampled: so_far.sampled,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a person at a terminal sees during training: a bar, and a line per epoch. On standard error, at rank 0 only.
+
+use crate::meter::EpochSum;
+use crate::report::{means, share};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How far a worker is; written by it, read by the one that draws. Relaxed throughout: numbers for the eye.
+#[derive(Default)]
+struct Share {
+    batches: AtomicU64,
+    batches_total: AtomicU64,
+    examples: AtomicU64,
+    loss_bits: AtomicU64,
+}
+
+/// The progress of a node.
+pub(crate) struct Progress {
+    shares: Vec<Share>,
+    epochs: u32,
+    lines: bool,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// `show` is false for all nodes but one, and if the user wants silence. The bar is for terminals only.
+    pub(crate) fn new(workers: usize, epochs: u32, show: bool) -> Self {
+        let bar = (show && epochs > 0 && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
+            // The template is a constant of ours; if it were wrong, the default style would do.
+            if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} % {msg}") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        let shares = (0..workers).map(|_| Share::default()).collect();
+        Self { shares, epochs, lines: show, bar }
+    }
+
+    /// A worker has computed another batch.
+    pub(crate) fn update(&self, worker: usize, progress: &intendant_task::Progress) {
+        let Some(bar) = &self.bar else { return };
+        let share = &self.shares[worker];
+        share.batches.store(progress.batches, Ordering::Relaxed);
+        share.batches_total.store(progress.batches_total, Ordering::Relaxed);
+        share.examples.store(progress.examples, Ordering::Relaxed);
+        share.loss_bits.store(progress.loss.to_bits(), Ordering::Relaxed);
+        if worker == 0 {
+            self.draw(bar, progress.epoch);
+        }
+    }
+
+    fn draw(&self, bar: &ProgressBar, epoch: u32) {
+        let sum = |of: fn(&Share) -> &AtomicU64| {
+            self.shares.iter().map(|s| of(s).load(Ordering::Relaxed)).sum::<u64>()
+        };
+        let (batches, total) = (sum(|s| &s.batches), sum(|s| &s.batches_total));
+        let examples = sum(|s| &s.examples).max(1);
+        let loss: f64 = self.shares.iter().map(|s| f64::from_bits(s.loss_bits.load(Ordering::Relaxed))).sum();
+        if batches <= self.shares.len() as u64 {
+            bar.set_prefix(format!("epoch {}/{}", epoch + 1, self.epochs));
+            bar.reset_eta();
+        }
+        bar.set_length(total.max(1));
+        bar.set_position(batches);
+        bar.set_message(format!("loss {}", number(loss / examples as f64)));
+    }
+
+    /// An epoch has ended, and its evaluation if there was one.
+    pub(crate) fn epoch_ended(&self, worker: usize, epoch: usize, sum: &EpochSum) {
+        if worker != 0 || !self.lines {
+            return;
+        }
+        let line = line(epoch, self.epochs, sum);
+        let print = || {
+            // Nobody is told if standard error is gone.
+            let _ = writeln!(std::io::stderr().lock(), "{line}");
+        };
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Four digits of a loss or a metric; small ones keep theirs.
+pub(crate) fn number(value: f64) -> String {
+    if value != 0.0 && value.abs() < 0.001 { format!("{value:.3e}") } else { format!("{value:.4}") }
+}
+
+fn line(epoch: usize, epochs: u32, sum: &EpochSum) -> String {
+    let tally = &sum.tally;
+    let examples = tally.reduction.get("examples");
+    let mut line = format!(
+        "epoch {epoch:>width$}/{epochs}  loss {}  {:.2} s  {} examples/s  remote {:.1} %",
+        number(tally.reduction.get("loss") / examples.max(1.0)),
+        sum.seconds,
+        HumanCount((examples / sum.seconds.max(1e-9)) as u64),
+        100.0 * share(tally.accesses),
+        width = epochs.to_string().len(),
+    );
+    let quality = means(&tally.reduction);
+    if !quality.is_empty() {
+        line.push_str("  valid");
+        for (name, value) in quality {
+            // Writing to a string does not fail.
+            let _ = write!(line, " {name} {}", number(value));
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::Accesses;
+    use crate::tally::Tally;
+    use intendant_task::Reduction;
+
+    #[test]
+    fn a_line_tells_loss_speed_remote_share_and_validation() {
+        let mut reduction = Reduction::default();
+        for (name, value) in
+            [("loss", 500.0), ("examples", 2000.0), ("quality.mrr", 30.0), ("quality.count", 100.0)]
+        {
+            reduction.add(name, value);
+        }
+        let accesses = Accesses { local: 3, remote: 1, ..Accesses::default() };
+        let tally = Tally { reduction, accesses, ..Tally::default() };
+        assert_eq!(
+            line(3, 20, &EpochSum { tally, seconds: 0.5 }),
+            "epoch  3/20  loss 0.2500  0.50 s  4,000 examples/s  remote 25.0 %  valid mrr 0.3000"
+        );
+    }
+}

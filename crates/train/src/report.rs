@@ -1,0 +1,288 @@
+//! The report: the contract between applications, benchmarks and plots. Its schema is documented in `docs/report.md`.
+
+use crate::error::{PathDisplay, TrainError};
+use crate::meter::Totals;
+use crate::parameters::{Accesses, Traffic};
+use crate::plan::Plan;
+use intendant_core::Element;
+use intendant_task::{Model, Reduction, Task};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The version of the schema.
+pub const SCHEMA: &str = "intendant.report/1";
+
+/// A run, as reported.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Name of the task.
+    pub task: String,
+    /// Name of the technique.
+    pub technique: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Nodes.
+    pub nodes: usize,
+    /// Workers per node.
+    pub workers_per_node: usize,
+    /// Whether time was virtual.
+    pub simulated: bool,
+    /// The effective configuration.
+    pub config: serde_json::Value,
+    /// Hash of everything that was trained on, 16 hexadecimal digits; equal for every technique and number of nodes.
+    pub data_digest: String,
+    /// Size of the model.
+    pub model: ModelSize,
+    /// The epochs, in order.
+    pub epochs: Vec<Epoch>,
+    /// Quality on the test data after the last epoch; empty if there is none.
+    pub test: BTreeMap<String, f64>,
+    /// Accesses of all epochs.
+    pub access: Access,
+    /// What parameter management did.
+    pub management: Management,
+    /// What the epochs sent.
+    pub network: Network,
+}
+
+/// Size of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelSize {
+    /// Keys.
+    pub keys: u64,
+    /// Elements of all values.
+    pub values: u64,
+    /// Bytes of all values.
+    pub bytes: u64,
+}
+
+/// One epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// From 1.
+    pub epoch: usize,
+    /// Time from the start of the epoch until all updates were applied, evaluation excluded.
+    pub seconds: f64,
+    /// CPU time of all processes in that time.
+    pub cpu_seconds: f64,
+    /// Examples trained.
+    pub examples: u64,
+    /// Mean loss per example, penalties excluded.
+    pub loss: f64,
+    /// Accesses of this epoch.
+    pub access: Access,
+    /// Quality on the validation data after this epoch; empty if there was no validation.
+    pub quality: BTreeMap<String, f64>,
+}
+
+/// Accesses, in keys, summed over all workers. `local + remote = pull_keys + push_keys`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Access {
+    /// Keys pulled.
+    pub pull_keys: u64,
+    /// Keys pushed.
+    pub push_keys: u64,
+    /// Accesses that waited for no message.
+    pub local: u64,
+    /// The others.
+    pub remote: u64,
+    /// Keys pulled that were samples.
+    pub sampled: u64,
+    /// `remote / (local + remote)`, 0 without accesses.
+    pub remote_share: f64,
+    /// The same without the accesses of the first 5 % of each worker's batches of each epoch.
+    pub remote_share_after_5_percent: f64,
+}
+
+/// What parameter management did. All zero for techniques that assign parameters statically.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Management {
+    /// Main copies moved.
+    pub relocations: u64,
+    /// Replicas created.
+    pub replica_setups: u64,
+    /// Replicas dropped.
+    pub replica_drops: u64,
+    /// Remote accesses to keys that had been localized.
+    pub localization_conflicts: u64,
+    /// Grouped exchanges with owners.
+    pub sync_rounds: u64,
+    /// Duration of relocations.
+    pub relocation_ms: Milliseconds,
+}
+
+/// A distribution of durations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Milliseconds {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+}
+
+/// What all nodes sent during the epochs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// The part of accesses that was remote.
+pub(crate) fn share(accesses: Accesses) -> f64 {
+    match accesses.local + accesses.remote {
+        0 => 0.0,
+        all => accesses.remote as f64 / all as f64,
+    }
+}
+
+/// The means of a [`Reduction`]: sums called `quality.NAME`, divided by `quality.count`.
+pub(crate) fn means(reduction: &Reduction) -> BTreeMap<String, f64> {
+    let count = reduction.get("quality.count");
+    let names = reduction.sums.iter().filter_map(|(name, sum)| Some((name.strip_prefix("quality.")?, sum)));
+    names
+        .filter(|(name, _)| *name != "count" && count > 0.0)
+        .map(|(name, sum)| (name.to_owned(), sum / count))
+        .collect()
+}
+
+fn access(all: Accesses, late: Accesses) -> Access {
+    Access {
+        pull_keys: all.pull_keys,
+        push_keys: all.push_keys,
+        local: all.local,
+        remote: all.remote,
+        sampled: all.sampled,
+        remote_share: share(all),
+        remote_share_after_5_percent: share(late),
+    }
+}
+
+impl ModelSize {
+    fn of<E: Element>(model: &Model<E>) -> Self {
+        let values = model.ranges.iter().map(|r| r.keys * r.len as u64).sum();
+        Self { keys: model.keys(), values, bytes: values * size_of::<E>() as u64 }
+    }
+}
+
+impl Report {
+    pub(crate) fn new<T: Task>(task: &T, plan: &Plan, totals: &Totals) -> Self {
+        let (mut all, mut late, mut traffic) = (Accesses::default(), Accesses::default(), Traffic::default());
+        let mut digest = 0u64;
+        let mut epochs = Vec::new();
+        for (index, sum) in totals.epochs.iter().enumerate() {
+            let tally = &sum.tally;
+            all = all.plus(tally.accesses);
+            late = late.plus(tally.late);
+            traffic.messages += tally.traffic.messages;
+            traffic.bytes += tally.traffic.bytes;
+            digest = digest.wrapping_add(tally.reduction.digest);
+            let examples = tally.reduction.get("examples");
+            epochs.push(Epoch {
+                epoch: index + 1,
+                seconds: sum.seconds,
+                cpu_seconds: tally.cpu_ns as f64 / 1e9,
+                examples: examples as u64,
+                loss: tally.reduction.get("loss") / examples.max(1.0),
+                access: access(tally.accesses, tally.late),
+                quality: means(&tally.reduction),
+            });
+        }
+        Self {
+            schema: SCHEMA.to_owned(),
+            task: task.name().to_owned(),
+            technique: plan.technique.name().to_owned(),
+            seed: plan.seed,
+            nodes: plan.nodes,
+            workers_per_node: plan.workers,
+            simulated: false,
+            config: plan.config.to_json(),
+            data_digest: format!("{digest:016x}"),
+            model: ModelSize::of(task.model()),
+            epochs,
+            test: totals.test.as_ref().map(|sum| means(&sum.tally.reduction)).unwrap_or_default(),
+            access: access(all, late),
+            management: Management::default(),
+            network: Network { messages: traffic.messages, bytes: traffic.bytes },
+        }
+    }
+
+    /// Writes the report, and the effective configuration beside it: `r.json` and `r.config.toml`. Each file appears whole or
+    /// not at all.
+    pub(crate) fn write(&self, plan: &Plan, path: &Path) -> Result<(), TrainError> {
+        let refused = |path: &Path| {
+            let path = PathDisplay::from(path);
+            move |source| TrainError::Write { path, source }
+        };
+        let mut json = serde_json::to_vec_pretty(self).map_err(io::Error::from).map_err(refused(path))?;
+        json.push(b'\n');
+        let config = config_path(path);
+        write_whole(&config, plan.config.to_toml().as_bytes()).map_err(refused(&config))?;
+        write_whole(path, &json).map_err(refused(path))
+    }
+}
+
+/// Where the effective configuration of a report is.
+pub(crate) fn config_path(report: &Path) -> PathBuf {
+    report.with_extension("config.toml")
+}
+
+/// Writes a file under another name, then renames it: a reader sees the old file or the new one, never a part.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?.to_owned();
+    name.push(format!(".{}.partial", std::process::id()));
+    let partial = path.with_file_name(name);
+    let written = File::create(&partial)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&partial, path));
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ = std::fs::remove_file(&partial);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("r.json");
+        write_whole(&path, b"old and longer").expect("written");
+        write_whole(&path, b"new").expect("replaced");
+        assert_eq!(std::fs::read(&path).expect("there"), b"new");
+        let blocked = folder.path().join("folder");
+        std::fs::create_dir(&blocked).expect("a folder in the way");
+        assert!(write_whole(&blocked, b"x").is_err());
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder.path()).expect("listed").map(|e| e.expect("entry").file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["folder", "r.json"]);
+    }
+
+    #[test]
+    fn the_configuration_lies_beside_the_report() {
+        assert_eq!(config_path(Path::new("out/r.json")), Path::new("out/r.config.toml"));
+        assert_eq!(config_path(Path::new("r")), Path::new("r.config.toml"));
+    }
+
+    #[test]
+    fn means_need_a_count() {
+        let mut reduction = Reduction::default();
+        reduction.add("quality.mrr", 3.0);
+        reduction.add("loss", 3.0);
+        assert!(means(&reduction).is_empty());
+        reduction.add("quality.count", 12.0);
+        assert_eq!(means(&reduction), BTreeMap::from([("mrr".to_owned(), 0.25)]));
+    }
+}

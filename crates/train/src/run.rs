@@ -1,0 +1,251 @@
+//! A run: the threads of one node, from the first batch to the report.
+//!
+//! Each worker has a training thread and a loader thread. Whatever goes wrong in one of them ends all of them: the first error
+//! is kept and told, the run is aborted in the whole cluster, and the errors that follow from the abort are dropped.
+
+use crate::agreement::Terms;
+use crate::args::Technique;
+use crate::cluster;
+use crate::error::TrainError;
+use crate::export::Exporter;
+use crate::meter::Totals;
+use crate::parameters::{Home, Parameters};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::single;
+use crate::worker::{Station, guarded, load, train};
+use crossbeam_channel::bounded;
+use intendant_core::{Element, KeyRange, Layout};
+use intendant_sampling::Sampler;
+use intendant_task::{Driver, Loader, Partition, Task};
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// This node.
+    pub rank: u16,
+    /// The report; the same on every node but for the seconds.
+    pub report: Report,
+}
+
+/// Trains `task` as `plan` says: on this node, together with the others if there are any. Rank 0 writes the report, and exports
+/// the model through `exporter` if the plan names a folder.
+///
+/// # Errors
+/// See [`TrainError`]. After an error the run has ended on all nodes.
+pub fn run<T: Task>(
+    task: &Arc<T>,
+    plan: &Plan,
+    exporter: Option<&mut dyn Exporter<T::Element>>,
+) -> Result<Outcome, TrainError> {
+    if T::Element::TYPE != plan.float {
+        let (has, wants) = (T::Element::TYPE, plan.float);
+        return Err(TrainError::usage(format!("--float is {wants}, but the task was built with {has}")));
+    }
+    if plan.export.is_some() && exporter.is_none() {
+        return Err(TrainError::usage("this application cannot export its model; leave --export out"));
+    }
+    let model = task.model();
+    let mut layout = Layout::builder()
+        .nodes(plan.nodes)
+        .channels(plan.channels)
+        .order(plan.key_order)
+        .seed(plan.seed);
+    for range in &model.ranges {
+        layout = layout.range(range.name, range.keys, range.len);
+    }
+    let layout = layout.build().map_err(TrainError::usage)?;
+    let ranges = layout.ranges().to_vec();
+    let crew = |rank| Crew { task, plan, rank, ranges: &ranges };
+    match plan.technique {
+        Technique::Single => {
+            let (home, workers) = single::start(layout, &model.init, &model.sampler, plan.workers);
+            crew(0).finish(&home, &model.sampler, workers, exporter)
+        }
+        Technique::Classic => {
+            let mut node = cluster::start(layout, model, plan)?;
+            let (rank, workers, sampler) = (node.rank(), node.workers(), node.preparer());
+            let outcome = crew(rank).finish(&node, &sampler, workers, exporter)?;
+            node.shutdown()?;
+            Ok(outcome)
+        }
+    }
+}
+
+/// The threads of one node.
+struct Crew<'a, T: Task> {
+    task: &'a Arc<T>,
+    plan: &'a Plan,
+    rank: u16,
+    ranges: &'a [KeyRange],
+}
+
+impl<T: Task> Crew<'_, T> {
+    /// Trains, exports, reports.
+    fn finish<P: Parameters<T::Element>>(
+        &self,
+        home: &dyn Home,
+        sampler: &Sampler,
+        workers: Vec<P>,
+        exporter: Option<&mut dyn Exporter<T::Element>>,
+    ) -> Result<Outcome, TrainError> {
+        let totals = self.work(home, sampler, workers, exporter)?;
+        let report = Report::new(self.task.as_ref(), self.plan, &totals);
+        if let (0, Some(path)) = (self.rank, &self.plan.report) {
+            report.write(self.plan, path)?;
+        }
+        Ok(Outcome { rank: self.rank, report })
+    }
+
+    fn work<P: Parameters<T::Element>>(
+        &self,
+        home: &dyn Home,
+        sampler: &Sampler,
+        workers: Vec<P>,
+        exporter: Option<&mut dyn Exporter<T::Element>>,
+    ) -> Result<Totals, TrainError> {
+        let verdict = Verdict { first: Mutex::new(None), home };
+        let result = Mutex::new(None);
+        let (verdict, result) = (&verdict, &result);
+        let progress = &Progress::new(workers.len(), self.plan.epochs, self.rank == 0 && self.plan.progress);
+        let claim = self.plan.interrupt.claim();
+        thread::scope(|scope| {
+            let (end, ended) = bounded::<()>(0);
+            let interrupt = &self.plan.interrupt;
+            let watch = move || {
+                if let Some(signal) = interrupt.wait(&ended) {
+                    verdict.fail(TrainError::Interrupted(signal));
+                }
+            };
+            let mut threads = Vec::new();
+            let watching = named("interrupt".to_owned()).spawn_scoped(scope, watch);
+            if let Err(source) = watching {
+                return verdict.fail(TrainError::System { what: "start a thread", source });
+            }
+            let mut exporter = exporter;
+            for (worker, mut parameters) in workers.into_iter().enumerate() {
+                let partition = self.partition(worker);
+                let (sender, batches) = bounded(self.plan.look_ahead);
+                let loader = Loader::new(Arc::clone(self.task), partition, &self.plan.schedule());
+                let name = format!("loader-{worker}");
+                let loading = named(name.clone()).spawn_scoped(scope, move || {
+                    // The sender outlives the verdict: the training thread must not be the first to say that batches end.
+                    if let Err(error) = guarded(&name, || load(loader, sampler, worker, &sender)) {
+                        verdict.fail(error);
+                    }
+                });
+                let exporter = exporter.take();
+                let name = format!("worker-{worker}");
+                let training = named(name.clone()).spawn_scoped(scope, move || {
+                    let driver = Driver::new(Arc::clone(self.task), partition, self.plan.schedule());
+                    let station = Station { worker, epochs: self.plan.epochs, batches, home, progress };
+                    let done = guarded(&name, || self.career(driver, &mut parameters, &station, exporter));
+                    match done {
+                        Ok(totals) if worker == 0 => *lock(result) = Some(totals),
+                        Ok(_) => {}
+                        Err(error) => verdict.fail(error),
+                    }
+                });
+                for spawned in [loading, training] {
+                    match spawned {
+                        Ok(thread) => threads.push(thread),
+                        Err(source) => verdict.fail(TrainError::System { what: "start a thread", source }),
+                    }
+                }
+            }
+            for thread in threads {
+                // Panics were caught and judged inside.
+                let _ = thread.join();
+            }
+            drop(end);
+        });
+        drop(claim);
+        if let Some(error) = lock(&verdict.first).take() {
+            return Err(error);
+        }
+        let totals = lock(result).take();
+        totals.ok_or_else(|| TrainError::Stopped("the first worker ended without a result".to_owned()))
+    }
+
+    /// The life of a training thread.
+    fn career<P: Parameters<T::Element>>(
+        &self,
+        driver: Driver<T>,
+        parameters: &mut P,
+        station: &Station<'_, T>,
+        exporter: Option<&mut dyn Exporter<T::Element>>,
+    ) -> Result<Totals, TrainError> {
+        let terms = Terms::new(self.task.as_ref(), self.plan);
+        let all = parameters.gather("start", terms.encode())?;
+        terms.check(&all, self.plan.workers)?;
+        let totals = train(driver, parameters, station)?;
+        if self.plan.export.is_some() {
+            parameters.quiesce()?;
+            if let (0, Some(exporter)) = (self.rank, exporter) {
+                export(parameters, self.ranges, exporter)?;
+            }
+            // Nobody leaves, and no run counts as successful, before the model is out.
+            parameters.gather("exported", Vec::new())?;
+        }
+        Ok(totals)
+    }
+
+    fn partition(&self, worker: usize) -> Partition {
+        let (workers, rank) = (self.plan.workers, usize::from(self.rank));
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = (cores / (self.plan.local_nodes() * workers)).max(1);
+        Partition { worker: (rank * workers + worker) as u32, workers: (self.plan.nodes * workers) as u32, threads }
+    }
+}
+
+fn export<E: Element, P: Parameters<E>>(
+    parameters: &mut P,
+    ranges: &[KeyRange],
+    exporter: &mut dyn Exporter<E>,
+) -> Result<(), TrainError> {
+    exporter.begin(ranges).map_err(TrainError::Export)?;
+    let mut state = Ok(());
+    let keys = 0..ranges.last().map_or(0, |r| r.keys.end);
+    parameters.snapshot(keys, &mut |keys, values| {
+        if state.is_ok() {
+            state = exporter.part(keys, values);
+        }
+    })?;
+    state.and_then(|()| exporter.end()).map_err(TrainError::Export)
+}
+
+/// Keeps the first error and ends the run for everybody.
+struct Verdict<'a> {
+    first: Mutex<Option<TrainError>>,
+    home: &'a dyn Home,
+}
+
+impl Verdict<'_> {
+    fn fail(&self, error: TrainError) {
+        let reason = error.to_string();
+        let is_first = {
+            let mut first = lock(&self.first);
+            let is_first = first.is_none();
+            first.get_or_insert(error);
+            is_first
+        };
+        // After the error is recorded: what the abort causes must not be taken for the cause.
+        if is_first {
+            self.home.abort(&reason);
+        }
+    }
+}
+
+fn named(name: String) -> thread::Builder {
+    thread::Builder::new().name(name)
+}
+
+/// A mutex whose holder panicked still holds a whole value: each is assigned in one step.
+fn lock<X>(mutex: &Mutex<X>) -> std::sync::MutexGuard<'_, X> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

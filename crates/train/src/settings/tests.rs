@@ -1,0 +1,235 @@
+//! Precedence, refusals and the effective configuration, through an application with flags of its own.
+
+use super::SettingsError;
+use crate::{App, DataSource, Plan, Technique, TrainError, exit};
+use std::ffi::OsString;
+use std::path::Path;
+
+#[derive(clap::Args, Debug, PartialEq)]
+struct Flags {
+    #[arg(long, default_value_t = 64)]
+    dim: usize,
+    #[arg(long, default_value_t = 0.1)]
+    rate: f64,
+    #[arg(long, default_value_t = true)]
+    reciprocal: bool,
+    #[arg(long)]
+    shuffle: bool,
+    #[arg(long)]
+    negatives: Option<u32>,
+    #[arg(long = "layer")]
+    layers: Vec<u32>,
+    #[arg(long, required = true)]
+    label: String,
+    #[arg(long, conflicts_with = "shuffle")]
+    sorted: bool,
+}
+
+fn app() -> App {
+    App::new(clap::Command::new("app")).default("epochs", 30).default("data", "builtin:tiny")
+}
+
+fn read(argv: &[&str], environment: &[(&str, &str)]) -> Result<(Flags, Plan), SettingsError> {
+    let argv: Vec<OsString> = ["app"].iter().chain(argv).map(OsString::from).collect();
+    let variable =
+        |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
+    app().plan(&argv, &variable, None)
+}
+
+fn good(argv: &[&str], environment: &[(&str, &str)]) -> (Flags, Plan) {
+    read(argv, environment).unwrap_or_else(|e| panic!("{argv:?} is refused: {e:?}"))
+}
+
+/// The error and its exit code.
+fn bad(argv: &[&str], environment: &[(&str, &str)]) -> String {
+    match read(argv, environment) {
+        Ok(read) => panic!("{argv:?} is accepted: {read:?}"),
+        Err(SettingsError::CommandLine(error)) => {
+            assert!(error.use_stderr());
+            error.to_string()
+        }
+        Err(SettingsError::Train(error)) => {
+            assert_eq!(error.exit_code(), exit::USAGE);
+            error.to_string()
+        }
+    }
+}
+
+struct File(tempfile::NamedTempFile);
+
+impl File {
+    fn with(text: &str) -> Self {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("written");
+        Self(file)
+    }
+
+    fn path(&self) -> &str {
+        self.0.path().to_str().expect("a plain name")
+    }
+}
+
+#[test]
+fn defaults_are_below_the_file_the_file_below_the_environment_and_flags_above_all() {
+    let file = File::with("label = 'f'\nepochs = 1\nseed = 1\ndim = 1\nworkers = 2\n");
+    let environment = [("INTENDANT_SEED", "2"), ("INTENDANT_DIM", "2"), ("INTENDANT_LABEL", "e")];
+    let (flags, plan) = good(&["--config", file.path(), "--dim", "3"], &environment);
+    assert_eq!((plan.valid_every, plan.epochs, plan.seed, flags.dim), (1, 1, 2, 3));
+    assert_eq!((flags.label.as_str(), plan.workers, flags.rate), ("e", 2, 0.1));
+    let (_, plan) = good(&["--label", "x"], &[]);
+    assert_eq!(plan.epochs, 30, "the application's default");
+    assert_eq!(plan.data, Some(DataSource::Builtin("tiny".to_owned())));
+}
+
+#[test]
+fn the_environment_can_name_the_file() {
+    let file = File::with("label = 'f'\nseed = 9\n");
+    let (_, plan) = good(&[], &[("INTENDANT_CONFIG", file.path())]);
+    assert_eq!(plan.seed, 9);
+    let other = File::with("label = 'o'\nseed = 8\n");
+    let (_, plan) = good(&["--config", other.path()], &[("INTENDANT_CONFIG", file.path())]);
+    assert_eq!(plan.seed, 8);
+}
+
+#[test]
+fn switches_can_be_overruled_in_both_directions() {
+    let file = File::with("label = 'f'\nreciprocal = false\nshuffle = true\n");
+    let (flags, _) = good(&["--config", file.path()], &[]);
+    assert_eq!((flags.reciprocal, flags.shuffle), (false, true));
+    let (flags, _) = good(&["--config", file.path(), "--reciprocal", "--shuffle=false"], &[]);
+    assert_eq!((flags.reciprocal, flags.shuffle), (true, false));
+    let (flags, _) = good(&["--config", file.path()], &[("INTENDANT_SHUFFLE", "0")]);
+    assert!(!flags.shuffle);
+    // A switch takes its value with '=' only, or it would swallow what follows.
+    assert!(bad(&["--label", "x", "--shuffle", "false"], &[]).contains("unexpected argument 'false'"));
+}
+
+#[test]
+fn the_effective_configuration_reproduces_the_run_and_is_typed() {
+    let file = File::with("label = '7'\nlayer = [1, 2]\nrate = 1e-3\n");
+    let argv = ["--config", file.path(), "--shuffle", "--seed", "18446744073709551615", "--report", "r.json", "-q"];
+    let (flags, plan) = good(&argv, &[]);
+    let config = plan.config.to_toml();
+    for line in [
+        "label = \"7\"",
+        "layer = [1, 2]",
+        "rate = 0.001",
+        "shuffle = true",
+        "reciprocal = true",
+        "dim = 64",
+        "epochs = 30",
+        "data = \"builtin:tiny\"",
+        "technique = \"classic\"",
+        "seed = \"18446744073709551615\"",
+    ] {
+        assert!(config.lines().any(|l| l == line), "{line} is not in\n{config}");
+    }
+    for absent in ["config", "report", "progress", "verbose", "negatives", "simulate", "resume"] {
+        assert!(!config.contains(absent), "{absent} is in\n{config}");
+    }
+    let again = File::with(&config);
+    let (flags_again, plan_again) = good(&["--config", again.path()], &[]);
+    assert_eq!(flags_again, flags);
+    assert_eq!(plan_again.config, plan.config);
+    assert_eq!(plan_again.config.to_json()["dim"], serde_json::json!(64));
+}
+
+#[test]
+fn what_the_application_decided_is_part_of_the_configuration() {
+    let (_, mut plan) = good(&["--label", "x"], &[]);
+    plan.config.set("negatives", 12);
+    let file = File::with(&plan.config.to_toml());
+    assert_eq!(good(&["--config", file.path()], &[]).0.negatives, Some(12));
+}
+
+#[test]
+fn a_wrong_key_or_value_is_told_with_file_and_line() {
+    for (text, line, message) in [
+        ("label = 'f'\n\nepoch = 3\n", 3, "unknown key 'epoch'; did you mean 'epochs'?"),
+        ("colour = 3\n", 1, "unknown key 'colour'; keys are the names of flags"),
+        ("config = 'other.toml'\n", 1, "'config' works on the command line only"),
+        ("label = 'f'\nepochs = 'many'\n", 2, "invalid value 'many' for '--epochs <"),
+        ("workers = 0\n", 1, "invalid value '0' for '--workers <"),
+        ("technique = 'lapse'\n", 1, "technique lapse is not built yet"),
+        ("epochs = [1, 2]\n", 1, "'epochs' takes one value, found 2"),
+        ("[training]\nepochs = 1\n", 1, "unknown key 'training'"),
+        ("epochs = { at = 1 }\n", 1, "expected a string, a number or true/false, found table"),
+        ("epochs = 1\nepochs = 2\n", 2, "duplicate key"),
+        ("epochs = 1\nseed = \n", 2, ""),
+    ] {
+        let file = File::with(text);
+        let error = bad(&["--config", file.path()], &[]);
+        let place = format!("{}:{line}: ", file.path());
+        assert!(error.starts_with(&place) && error.contains(message), "{text:?} gives {error}");
+    }
+    assert!(bad(&["--config", "/no/such/file.toml"], &[]).starts_with("/no/such/file.toml: cannot be read"));
+}
+
+#[test]
+fn a_wrong_environment_variable_is_named() {
+    let error = bad(&["--label", "x"], &[("INTENDANT_VALID_EVERY", "often")]);
+    assert!(error.starts_with("environment variable INTENDANT_VALID_EVERY: invalid value 'often'"), "{error}");
+}
+
+#[test]
+fn what_is_required_may_come_from_any_layer_but_must_come() {
+    assert!(bad(&[], &[]).contains("--label"));
+    assert_eq!(good(&[], &[("INTENDANT_LABEL", "e")]).0.label, "e");
+    assert!(bad(&["--label", "x", "--sorted", "--shuffle"], &[]).contains("cannot be used with"));
+}
+
+#[test]
+fn flags_of_what_is_not_built_are_refused() {
+    for flags in [
+        &["--simulate"][..],
+        &["--net", "10gbe"],
+        &["--trace", "dir"],
+        &["--checkpoint", "dir"],
+        &["--resume"],
+        &["--technique", "adaptive"],
+    ] {
+        let argv: Vec<&str> = ["--label", "x"].iter().chain(flags).copied().collect();
+        assert!(bad(&argv, &[]).contains("not built yet"), "{flags:?}");
+    }
+    let file = File::with("label = 'f'\nresume = true\n");
+    assert!(bad(&["--config", file.path()], &[]).contains("--resume is not built yet"));
+    assert!(bad(&["--label", "x"], &[("INTENDANT_TRACE", "dir")]).contains("--trace is not built yet"));
+}
+
+#[test]
+fn single_means_one_process() {
+    let error = bad(&["--label", "x", "--technique", "single", "--nodes", "2"], &[]);
+    assert!(error.contains("single") && error.contains("2 nodes"), "{error}");
+    let (_, plan) = good(&["--label", "x", "--technique", "single", "--workers", "2"], &[]);
+    assert_eq!((plan.technique, plan.nodes, plan.workers), (Technique::Single, 1, 2));
+    assert!(!plan.must_launch());
+    assert!(good(&["--label", "x", "--nodes", "2"], &[]).1.must_launch());
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_training() {
+    assert!(bad(&["--label", "x", "--report", "/no/such/folder/r.json"], &[]).contains("no folder /no/such/folder"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder: &Path = folder.path();
+    let error = bad(&["--label", "x", "--report", folder.to_str().expect("a plain name")], &[]);
+    assert!(error.contains("this is a folder"), "{error}");
+}
+
+#[test]
+fn help_is_not_an_error() {
+    match read(&["--help"], &[]) {
+        Err(SettingsError::CommandLine(error)) => {
+            assert!(!error.use_stderr());
+            let text = error.to_string();
+            assert!(text.contains("--technique") && text.contains("--dim") && text.contains("INTENDANT_"), "{text}");
+            assert!(!text.contains("--simulate"), "what is not built is not offered");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn errors_of_usage_have_their_exit_code() {
+    assert_eq!(TrainError::usage("x").exit_code(), exit::USAGE);
+    assert_eq!(TrainError::Interrupted(15).exit_code(), 143);
+}

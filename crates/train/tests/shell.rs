@@ -1,0 +1,280 @@
+//! Runs of a real task with technique `single`: what is trained, what is reported, and how a run ends that goes wrong.
+
+#[path = "../examples/regression/task.rs"]
+mod task;
+
+use intendant_core::{Element, Key, KeyRange};
+use intendant_task::{BatchAt, Evaluation, Model, Partition, Prepared, Pulled, Split, StepReport, Task, Update};
+use intendant_train::{App, AppError, Exporter, Outcome, Plan, TrainError, exit, run};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use task::{Batch, Regression, Settings};
+
+const SETTINGS: Settings = Settings { seed: 5, features: 300, examples: 6_000, batch: 16, rate: 0.1 };
+
+#[derive(clap::Args)]
+struct NoFlags {}
+
+fn plan(flags: &str) -> Plan {
+    let app = App::new(clap::Command::new("regression"));
+    let flags = format!("--technique single --seed 5 --no-progress {flags}");
+    app.parse::<NoFlags>(flags.split(' ').filter(|f| !f.is_empty())).expect("valid flags").1
+}
+
+fn regression<E: Element>(settings: Settings) -> Arc<Regression<E>> {
+    Arc::new(Regression::new(settings).expect("features to sample from"))
+}
+
+fn trained<E: Element>(flags: &str) -> Outcome {
+    run(&regression::<E>(SETTINGS), &plan(flags), None).expect("a good run")
+}
+
+#[test]
+fn it_learns_with_one_worker_and_with_several_in_both_precisions() {
+    for outcome in [
+        trained::<f32>("--epochs 6"),
+        trained::<f32>("--epochs 6 --workers 2"),
+        trained::<f64>("--epochs 6 --workers 3 --float f64 --look-ahead 1"),
+    ] {
+        let report = outcome.report;
+        let (first, last) = (&report.epochs[0], &report.epochs[5]);
+        assert!(last.loss < first.loss / 100.0, "loss fell from {} to {} only", first.loss, last.loss);
+        assert!(last.quality["squared_error"] < 1e-4, "validation: {:?}", last.quality);
+        assert!(report.test["squared_error"] < 1e-4, "test: {:?}", report.test);
+    }
+}
+
+#[test]
+fn every_example_is_trained_exactly_once_per_epoch_whoever_trains_it() {
+    let mut expected = 0u64;
+    for epoch in 0..2 {
+        for index in 0..SETTINGS.examples {
+            expected = expected.wrapping_add(task::digest(SETTINGS.seed, epoch, index));
+        }
+    }
+    for workers in [1, 2, 3, 7] {
+        let report = trained::<f32>(&format!("--epochs 2 --workers {workers}")).report;
+        assert_eq!(report.data_digest, format!("{expected:016x}"), "{workers} workers");
+        assert!(report.epochs.iter().all(|e| e.examples == SETTINGS.examples));
+    }
+}
+
+#[test]
+fn accesses_are_those_of_training() {
+    let report = trained::<f32>("--epochs 2 --workers 2").report;
+    let batches = SETTINGS.examples / SETTINGS.batch;
+    // The constant, four features per example, and the samples; pulled and pushed.
+    let keys = 2 * batches * (1 + 4 * SETTINGS.batch + 8);
+    let access = report.access;
+    assert_eq!((access.pull_keys, access.push_keys, access.sampled), (keys, keys, 2 * batches * 8));
+    assert_eq!((access.local, access.remote), (2 * keys, 0));
+    assert_eq!(report.epochs[0].access.local + report.epochs[1].access.local, access.local);
+}
+
+#[test]
+fn more_workers_than_batches_is_fine() {
+    let settings = Settings { examples: 40, ..SETTINGS };
+    let report = run(&regression::<f32>(settings), &plan("--epochs 1 --workers 5"), None).expect("a good run").report;
+    assert_eq!(report.epochs[0].examples, 40);
+}
+
+#[test]
+fn no_epochs_evaluate_the_initial_model() {
+    let report = trained::<f32>("--epochs 0").report;
+    assert!(report.epochs.is_empty());
+    assert!(report.test["squared_error"] > 0.1, "{:?}", report.test);
+}
+
+#[test]
+fn validation_follows_its_schedule() {
+    let report = trained::<f32>("--epochs 5 --valid-every 2").report;
+    let validated: Vec<bool> = report.epochs.iter().map(|e| !e.quality.is_empty()).collect();
+    assert_eq!(validated, [false, true, false, true, false]);
+    assert!(trained::<f32>("--epochs 1 --valid-every 0").report.epochs[0].quality.is_empty());
+}
+
+#[test]
+fn one_worker_repeats_itself_bit_by_bit() {
+    let losses = || trained::<f32>("--epochs 3").report.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+    assert_eq!(losses(), losses());
+}
+
+#[test]
+fn divergence_is_told_with_epoch_step_and_key() {
+    for workers in [1, 3] {
+        let task = regression::<f32>(Settings { rate: 1e30, ..SETTINGS });
+        let error = run(&task, &plan(&format!("--epochs 3 --workers {workers}")), None).expect_err("it diverges");
+        assert_eq!(error.exit_code(), exit::DIVERGED);
+        let text = error.to_string();
+        assert!(text.starts_with("diverged in epoch 1, step ") && text.contains("key "), "{text}");
+    }
+}
+
+/// Keeps everything it is given.
+#[derive(Default)]
+struct Keep {
+    ranges: Vec<KeyRange>,
+    values: BTreeMap<u64, usize>,
+    ended: bool,
+}
+
+impl<E: Element> Exporter<E> for Keep {
+    fn begin(&mut self, ranges: &[KeyRange]) -> Result<(), AppError> {
+        self.ranges = ranges.to_vec();
+        Ok(())
+    }
+
+    fn part(&mut self, keys: &[Key], values: &[E]) -> Result<(), AppError> {
+        let mut elements = 0;
+        for key in keys {
+            let len = self.ranges.iter().find(|r| r.keys.contains(&key.0)).ok_or("a key outside of all ranges")?.len;
+            elements += len;
+            if self.values.insert(key.0, len).is_some() {
+                return Err(format!("{key} came twice").into());
+            }
+        }
+        if elements == values.len() { Ok(()) } else { Err("values and keys differ".into()) }
+    }
+
+    fn end(&mut self) -> Result<(), AppError> {
+        self.ended = true;
+        Ok(())
+    }
+}
+
+#[test]
+fn an_export_sees_every_key_once() {
+    let mut keep = Keep::default();
+    let settings = Settings { features: 5_000, ..SETTINGS };
+    let plan = plan("--epochs 1 --workers 2 --export somewhere");
+    run(&regression::<f32>(settings), &plan, Some(&mut keep)).expect("a good run");
+    assert!(keep.ended);
+    assert!(keep.values.keys().copied().eq(0..5_001));
+    assert!(run(&regression::<f32>(settings), &plan, None).is_err_and(|e| e.exit_code() == exit::USAGE));
+}
+
+#[test]
+fn an_export_that_fails_ends_the_run() {
+    struct Full;
+    impl Exporter<f32> for Full {
+        fn begin(&mut self, _ranges: &[KeyRange]) -> Result<(), AppError> {
+            Ok(())
+        }
+
+        fn part(&mut self, _keys: &[Key], _values: &[f32]) -> Result<(), AppError> {
+            Err("the disk is full".into())
+        }
+
+        fn end(&mut self) -> Result<(), AppError> {
+            panic!("the end of a failed export")
+        }
+    }
+    let error = run(
+        &regression::<f32>(SETTINGS),
+        &plan("--epochs 1 --workers 3 --export x"),
+        Some(&mut Full),
+    );
+    assert_eq!(error.expect_err("no space").to_string(), "export failed: the disk is full");
+}
+
+#[test]
+fn the_element_type_must_be_the_one_asked_for() {
+    let error = run(&regression::<f64>(SETTINGS), &plan(""), None).expect_err("f32 was asked for");
+    assert_eq!(error.exit_code(), exit::USAGE);
+}
+
+/// Where a sabotaged task fails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Where {
+    Prepare,
+    Compute,
+    /// It pulls a key that does not exist.
+    Key,
+    /// It samples from a distribution of another task.
+    Sample,
+    Evaluation,
+}
+
+/// The regression, but for a fault in one batch of the second epoch.
+struct Sabotaged {
+    inner: Regression<f32>,
+    at: Where,
+}
+
+impl Task for Sabotaged {
+    type Element = f32;
+    type Batch = (Batch, bool);
+    type Scratch = ();
+
+    fn name(&self) -> &'static str {
+        "sabotaged"
+    }
+
+    fn model(&self) -> &Model<f32> {
+        self.inner.model()
+    }
+
+    fn batches(&self, epoch: u32) -> u64 {
+        self.inner.batches(epoch)
+    }
+
+    fn prepare(&self, at: BatchAt) -> Prepared<(Batch, bool)> {
+        let here = at.epoch == 1 && at.index == 100;
+        assert!(!(here && self.at == Where::Prepare), "sabotage");
+        let Prepared { batch, mut keys, mut samples, handles, digest } = self.inner.prepare(at);
+        if here && self.at == Where::Key {
+            keys[0] = Key(1 << 40);
+        }
+        if here && self.at == Where::Sample {
+            let mut other = intendant_sampling::Sampler::builder();
+            for _ in 0..2 {
+                let uniform = intendant_sampling::Distribution::uniform(0..9).expect("not empty");
+                samples[0].distribution = other.register(uniform, intendant_sampling::Conformity::Conform);
+            }
+        }
+        Prepared { batch: (batch, here), keys, samples, handles, digest }
+    }
+
+    fn scratch(&self) {}
+
+    fn compute(
+        &self,
+        (): &mut (),
+        (batch, here): &(Batch, bool),
+        pulled: Pulled<'_, f32>,
+        update: &mut Update<'_, f32>,
+    ) -> StepReport {
+        assert!(!(*here && self.at == Where::Compute), "sabotage");
+        self.inner.compute(&mut (), batch, pulled, update)
+    }
+
+    fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<f32>>> {
+        assert!(self.at != Where::Evaluation || partition.worker != 1, "sabotage");
+        self.inner.evaluation(split, partition)
+    }
+}
+
+#[test]
+fn whatever_fails_in_one_thread_ends_all_of_them_and_is_named() {
+    let cases = [
+        (Where::Prepare, "loader-1 panicked: sabotage"),
+        (Where::Compute, "worker-1 panicked: sabotage"),
+        (Where::Sample, "worker 1: distribution 1 is not registered; 1 are"),
+        (Where::Key, ""),
+        (Where::Evaluation, "worker-1 panicked: sabotage"),
+    ];
+    for (at, message) in cases {
+        let inner = Regression::new(SETTINGS).expect("features to sample from");
+        let task = Arc::new(Sabotaged { inner, at });
+        // Batch 100 is the second worker's; the others wait for it at the end of the epoch.
+        let error = run(&task, &plan("--epochs 3 --workers 3"), None).expect_err("sabotage");
+        assert_eq!(error.exit_code(), exit::OTHER, "{error}");
+        match at {
+            // The driver looks up the length of a value before anybody is asked for it.
+            Where::Key => assert!(matches!(error, TrainError::Panicked { .. }), "{error}"),
+            Where::Prepare | Where::Compute | Where::Sample | Where::Evaluation => {
+                assert_eq!(error.to_string(), message);
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The round trip of a small frame over a TCP fabric beside one over bare sockets, between two threads of this process.
+//!
+//! `cargo run --release -p intendant-transport --example pingpong -- [ROUNDS] [BYTES]`
+#![allow(clippy::print_stdout, reason = "its output is what this program is for")]
+
+use bytes::Bytes;
+use intendant_core::{ElementType, NodeId};
+use intendant_transport::tcp::{Builder, Identity, Listener};
+use intendant_transport::{Fabric, FabricEvent, Token};
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> Outcome<()> {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());
+    let rounds = numbers.next().transpose()?.unwrap_or(20_000).max(1);
+    let bytes = numbers.next().transpose()?.unwrap_or(64);
+    report("bare sockets", bare(rounds, bytes)?);
+    report("fabric", fabric(rounds, bytes)?);
+    report("bare sockets", bare(rounds, bytes)?);
+    report("fabric", fabric(rounds, bytes)?);
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "measuring is what this program is for")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn report(what: &str, mut times: Vec<Duration>) {
+    times.sort();
+    let micros = |share: f64| times[(share * (times.len() - 1) as f64) as usize].as_nanos() as f64 / 1e3;
+    println!(
+        "{what:>12}: p50 {:6.1} us, p90 {:6.1} us, p99 {:6.1} us",
+        micros(0.5),
+        micros(0.9),
+        micros(0.99)
+    );
+}
+
+fn in_runtime<F: Future>(future: F) -> Outcome<F::Output> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future))
+}
+
+/// Runs `echo` on a thread and `ask` here.
+fn beside<T: Send>(
+    echo: impl FnOnce() -> Outcome<()> + Send,
+    ask: impl FnOnce() -> Outcome<T>,
+) -> Outcome<T> {
+    thread::scope(|scope| {
+        let echo = scope.spawn(echo);
+        let answer = ask()?;
+        echo.join().map_err(|_| "the other side panicked")??;
+        Ok(answer)
+    })
+}
+
+fn bare(rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let echo = move || {
+        in_runtime(async {
+            let (mut stream, _) = TcpListener::from_std(listener)?.accept().await?;
+            stream.set_nodelay(true)?;
+            let mut buffer = vec![0; bytes + 4];
+            for _ in 0..rounds {
+                stream.read_exact(&mut buffer).await?;
+                stream.write_all(&buffer).await?;
+            }
+            Ok(())
+        })?
+    };
+    let ask = || {
+        in_runtime(async {
+            let mut stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            let (mut buffer, mut times) = (vec![0; bytes + 4], Vec::with_capacity(rounds));
+            for _ in 0..rounds {
+                let start = now();
+                stream.write_all(&buffer).await?;
+                stream.read_exact(&mut buffer).await?;
+                times.push(now() - start);
+            }
+            Ok(times)
+        })?
+    };
+    beside(echo, ask)
+}
+
+fn identity(rank: u16) -> Identity {
+    let (protocol, cluster, token, layout) = (1, 1, Token::open(), 1);
+    Identity {
+        protocol,
+        cluster,
+        token,
+        layout,
+        element: ElementType::F32,
+        rank: NodeId(rank),
+        nodes: 2,
+        channels: 1,
+    }
+}
+
+fn fabric(rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
+    let (mut asker, mut echoer) = in_runtime(connect())??;
+    let echo = move || {
+        in_runtime(async {
+            let mut fabric: Fabric = echoer.remove(0).finish()?.into();
+            loop {
+                match fabric.next().await {
+                    FabricEvent::Frame { from, frame } => {
+                        fabric.send(from, frame);
+                        fabric.try_flush();
+                    }
+                    FabricEvent::Closed { .. } => fabric.close(),
+                    FabricEvent::Lost { error, .. } => return Err(error.into()),
+                    FabricEvent::Finished => return Ok(()),
+                }
+            }
+        })?
+    };
+    let ask = || {
+        in_runtime(async {
+            let mut fabric: Fabric = asker.remove(0).finish()?.into();
+            let (frame, mut times) = (Bytes::from(vec![0; bytes]), Vec::with_capacity(rounds));
+            while times.len() < rounds {
+                let start = now();
+                fabric.send(NodeId(1), frame.clone());
+                fabric.try_flush();
+                match fabric.next().await {
+                    FabricEvent::Frame { .. } => times.push(now() - start),
+                    other => return Err(format!("{other:?} in place of an answer").into()),
+                }
+            }
+            fabric.close();
+            while !matches!(fabric.next().await, FabricEvent::Finished) {}
+            Ok(times)
+        })?
+    };
+    beside(echo, ask)
+}
+
+async fn connect() -> Outcome<(Vec<Builder>, Vec<Builder>)> {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let (a, b) = (Listener::bind(any)?, Listener::bind(any)?);
+    let (roster, within) = ([a.local_addr(), b.local_addr()], Duration::from_secs(10));
+    let (first, second) = (identity(0), identity(1));
+    let (a, b) = tokio::join!(a.mesh(&first, &roster, within), b.mesh(&second, &roster, within));
+    Ok((a?.take_builders(), b?.take_builders()))
+}

@@ -1,0 +1,201 @@
+//! The gate: who may connect to this node.
+//!
+//! Every connection is examined in a task of its own, so that one that is slow or silent delays nobody. The gate stays open
+//! for the life of the mesh: whoever comes late learns why it is refused, and the links in use never notice.
+
+use super::hello::{
+    HELLO_BYTES, Hello, Identity, MAGIC, PREAMBLE_BYTES, check_hello, check_preamble, encode_verdict,
+};
+use crate::HandshakeError;
+use intendant_core::{ChannelId, NodeId};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// From the connection to the confirmation. A healthy dialler needs two round trips.
+pub(crate) const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(3);
+
+/// Connections that have not shown the token yet. Each costs a file descriptor and some hundred bytes; more wait in the
+/// operating system's queue.
+const UNKNOWN_MAX: usize = 128;
+
+/// With this many of them, new ones get [`CROWDED_DEADLINE`] to say who they are, so that thousands of silent connections
+/// cannot keep good ones out for long.
+const CROWD: usize = UNKNOWN_MAX / 2;
+
+/// Time for a hello in a crowd.
+const CROWDED_DEADLINE: Duration = Duration::from_millis(250);
+
+/// After an error of accept itself, mostly for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a refused dialler may still send before the connection is cut. Closing with bytes unread would make the operating
+/// system discard the verdict.
+const LEFTOVER_BYTES_MAX: u64 = 64 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Free,
+    /// A handshake is under way.
+    Reserved,
+    Taken,
+}
+
+/// An accepted link.
+pub(crate) type Arrival = (NodeId, ChannelId, TcpStream);
+
+/// What every examination needs.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    identity: Identity,
+    /// By rank of the dialler, then channel.
+    places: Mutex<Vec<Place>>,
+    arrivals: UnboundedSender<Arrival>,
+}
+
+/// A reserved place; it is freed unless the link comes to be.
+struct Reservation<'a> {
+    gate: &'a Gate,
+    rank: NodeId,
+    channel: ChannelId,
+    kept: bool,
+}
+
+impl Gate {
+    pub(crate) fn new(identity: Identity, arrivals: UnboundedSender<Arrival>) -> Self {
+        let places = vec![Place::Free; identity.rank.index() * usize::from(identity.channels)];
+        Self { identity, places: Mutex::new(places), arrivals }
+    }
+
+    fn with_place<T>(&self, rank: NodeId, channel: ChannelId, use_it: impl FnOnce(&mut Place) -> T) -> T {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        use_it(&mut places[rank.index() * usize::from(self.identity.channels) + channel.index()])
+    }
+
+    fn reserve(&self, rank: NodeId, channel: ChannelId) -> Result<Reservation<'_>, HandshakeError> {
+        self.with_place(rank, channel, |place| match place {
+            Place::Free => {
+                *place = Place::Reserved;
+                Ok(Reservation { gate: self, rank, channel, kept: false })
+            }
+            Place::Reserved => Err(HandshakeError::Busy { rank, channel }),
+            Place::Taken => Err(HandshakeError::Duplicate { rank, channel }),
+        })
+    }
+
+    /// Accepts connections for ever.
+    pub(crate) async fn run(self: Arc<Self>, listener: TcpListener) {
+        let permits = Arc::new(Semaphore::new(UNKNOWN_MAX));
+        let mut visits = JoinSet::new();
+        loop {
+            let Ok(permit) = permits.clone().acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, address)) => {
+                    let crowded = UNKNOWN_MAX - permits.available_permits() > CROWD;
+                    let patience = if crowded { CROWDED_DEADLINE } else { HANDSHAKE_DEADLINE };
+                    visits.spawn(self.clone().receive(stream, address, permit, patience));
+                }
+                Err(error) => {
+                    tracing::warn!("cannot accept connections at the moment: {error}");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+            while visits.try_join_next().is_some() {}
+        }
+    }
+
+    /// Examines one connection and answers it.
+    async fn receive(
+        self: Arc<Self>,
+        mut stream: TcpStream,
+        address: SocketAddr,
+        permit: OwnedSemaphorePermit,
+        patience: Duration,
+    ) {
+        let deadline = Instant::now() + HANDSHAKE_DEADLINE;
+        let hello =
+            match timeout(patience, self.hear(&mut stream)).await.unwrap_or(Err(HandshakeError::Timeout)) {
+                Ok(hello) => hello,
+                Err(refusal) => return refuse(stream, address, &refusal, patience).await,
+            };
+        let (rank, channel) = (hello.from, hello.channel);
+        let reservation = match self.reserve(rank, channel) {
+            Ok(reservation) => reservation,
+            Err(refusal) => return refuse(stream, address, &refusal, patience).await,
+        };
+        // Whoever knows the token is no stranger any more.
+        drop(permit);
+        match timeout_at(deadline, welcome(&mut stream)).await.unwrap_or(Err(HandshakeError::Timeout)) {
+            Ok(()) => {
+                reservation.keep();
+                // Nobody receives any more only when the mesh has failed or is dropped, and then so is this task.
+                let _ = self.arrivals.send((rank, channel, stream));
+            }
+            Err(error) => tracing::warn!("node {rank} at {address} did not finish its handshake: {error}"),
+        }
+    }
+
+    async fn hear(&self, stream: &mut TcpStream) -> Result<Hello, HandshakeError> {
+        let mut preamble = [0; PREAMBLE_BYTES];
+        read_all(stream, &mut preamble).await?;
+        let protocol = check_preamble(&self.identity, &preamble)?;
+        let mut rest = [0; HELLO_BYTES - PREAMBLE_BYTES];
+        read_all(stream, &mut rest).await?;
+        let hello = Hello::decode(protocol, &rest);
+        check_hello(&self.identity, &hello)?;
+        Ok(hello)
+    }
+}
+
+impl Reservation<'_> {
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        let place = if self.kept { Place::Taken } else { Place::Free };
+        self.gate.with_place(self.rank, self.channel, |now| *now = place);
+    }
+}
+
+/// Tells the dialler that it is welcome and waits for its confirmation.
+async fn welcome(stream: &mut TcpStream) -> Result<(), HandshakeError> {
+    stream.set_nodelay(true)?;
+    if let Some(verdict) = encode_verdict(None) {
+        stream.write_all(&verdict).await?;
+    }
+    let mut confirmation = [0; MAGIC.len()];
+    read_all(stream, &mut confirmation).await?;
+    if confirmation == MAGIC { Ok(()) } else { Err(HandshakeError::NotIntendant) }
+}
+
+/// Tells the dialler why it is not welcome, and leaves a line about it.
+async fn refuse(mut stream: TcpStream, address: SocketAddr, refusal: &HandshakeError, patience: Duration) {
+    tracing::warn!("refused a connection from {address}: {refusal}");
+    let Some(verdict) = encode_verdict(Some(refusal)) else { return };
+    let farewell = async {
+        stream.write_all(&verdict).await?;
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(LEFTOVER_BYTES_MAX), &mut tokio::io::sink()).await
+    };
+    // However it ends, the connection is cut afterwards.
+    let _ = timeout(patience, farewell).await;
+}
+
+/// Fills `bytes`, and tells an end of the stream from other errors.
+pub(crate) async fn read_all(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<(), HandshakeError> {
+    match stream.read_exact(bytes).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(HandshakeError::Closed),
+        Err(error) => Err(error.into()),
+    }
+}

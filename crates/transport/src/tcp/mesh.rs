@@ -1,0 +1,182 @@
+//! From a listening socket to a connection per channel and peer.
+
+use super::accept::{Arrival, Gate};
+use super::dial::{Trouble, reach};
+use super::hello::{Identity, check_identity};
+use crate::error::Missing;
+use crate::tcp::Builder;
+use crate::{HandshakeError, TransportError};
+use intendant_core::{ChannelId, NodeId};
+use std::net::{self, SocketAddr};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, timeout_at};
+
+/// Attempts to connect at the same time: enough to hide round trips, few enough for any acceptor.
+const ATTEMPTS_MAX: usize = 64;
+
+/// A socket that peers can dial already, before this node knows who they are.
+#[derive(Debug)]
+pub struct Listener {
+    socket: net::TcpListener,
+    address: SocketAddr,
+}
+
+/// The connections of one node. The gate for late comers stays open as long as it lives; dropping it does not touch the
+/// connections.
+#[derive(Debug)]
+pub struct Mesh {
+    builders: Vec<Builder>,
+    gate: AbortHandle,
+}
+
+impl Listener {
+    /// Listens on `address`; port 0 lets the system choose.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on; the error names it.
+    pub fn bind(address: SocketAddr) -> Result<Self, TransportError> {
+        let bind = || {
+            let socket = net::TcpListener::bind(address)?;
+            socket.set_nonblocking(true)?;
+            let address = socket.local_addr()?;
+            Ok(Self { socket, address })
+        };
+        bind().map_err(|error| TransportError::Bind { address, error })
+    }
+
+    /// The address that is listened on, with the port that the system chose.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connects to every other node of `roster` (addresses by rank) once per channel: higher ranks are dialled, lower ranks
+    /// are waited for. Peers that are not there yet are tried again until the time `within` is over.
+    ///
+    /// The gate runs as a task of the runtime that this is called in; drive that runtime for as long as late comers shall be
+    /// answered. The connections do not depend on it.
+    ///
+    /// # Errors
+    /// If `identity` or `roster` contradict themselves, the cluster has no token and the address is not a loopback one, a
+    /// peer refuses this node, or somebody is missing when time is over.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with I/O and time enabled.
+    pub async fn mesh(
+        self,
+        identity: &Identity,
+        roster: &[SocketAddr],
+        within: Duration,
+    ) -> Result<Mesh, TransportError> {
+        let deadline = Instant::now() + within;
+        check_identity(identity).map_err(|reason| TransportError::Identity { reason })?;
+        if roster.len() != usize::from(identity.nodes) {
+            return Err(TransportError::Roster { addresses: roster.len(), nodes: identity.nodes });
+        }
+        if identity.token.is_open() && !self.address.ip().is_loopback() {
+            return Err(TransportError::OpenBeyondLoopback { address: self.address });
+        }
+        let (arrived, arrivals) = unbounded_channel();
+        let gate = Arc::new(Gate::new(identity.clone(), arrived));
+        let task = tokio::spawn(gate.run(TcpListener::from_std(self.socket)?));
+        let mut mesh = Mesh { builders: Vec::new(), gate: task.abort_handle() };
+
+        let mut setup = Setup::new(identity, roster);
+        match timeout_at(deadline, setup.complete(arrivals)).await {
+            Ok(done) => done?,
+            Err(_) => return Err(TransportError::Incomplete { within, missing: setup.missing() }),
+        }
+        for links in setup.links {
+            let streams = links.into_iter().map(|link| link.map(TcpStream::into_std).transpose());
+            mesh.builders.push(Builder::new(identity.rank, streams.collect::<Result<_, _>>()?));
+        }
+        Ok(mesh)
+    }
+}
+
+impl Mesh {
+    /// The fabrics to be, one per channel and in their order. A second call yields none.
+    pub fn take_builders(&mut self) -> Vec<Builder> {
+        std::mem::take(&mut self.builders)
+    }
+}
+
+impl Drop for Mesh {
+    fn drop(&mut self) {
+        self.gate.abort();
+    }
+}
+
+/// A mesh that is not complete yet.
+struct Setup<'a> {
+    identity: &'a Identity,
+    roster: &'a [SocketAddr],
+    /// By channel, then rank.
+    links: Vec<Vec<Option<TcpStream>>>,
+    /// By rank.
+    troubles: Vec<Trouble>,
+}
+
+type Dialled = (NodeId, ChannelId, Result<TcpStream, HandshakeError>);
+
+impl<'a> Setup<'a> {
+    fn new(identity: &'a Identity, roster: &'a [SocketAddr]) -> Self {
+        let links = (0..identity.channels).map(|_| roster.iter().map(|_| None).collect()).collect();
+        Self { identity, roster, links, troubles: roster.iter().map(|_| Trouble::default()).collect() }
+    }
+
+    /// Peers whose links are not complete, with the number of links that each has.
+    fn incomplete(&self) -> impl Iterator<Item = (usize, usize)> {
+        let count = |rank: usize| self.links.iter().filter(|links| links[rank].is_some()).count();
+        let (own, channels) = (self.identity.rank.index(), self.links.len());
+        (0..self.roster.len())
+            .map(move |rank| (rank, count(rank)))
+            .filter(move |(rank, n)| *rank != own && *n < channels)
+    }
+
+    fn missing(&self) -> Vec<Missing> {
+        let missing = |(rank, links): (usize, usize)| {
+            let trouble = self.troubles[rank].lock().unwrap_or_else(PoisonError::into_inner);
+            let reason = match &*trouble {
+                Some(trouble) => trouble.clone(),
+                None if rank > self.identity.rank.index() => "no answer yet".to_owned(),
+                None => format!("it has dialled for {links} of {} channels", self.links.len()),
+            };
+            Missing { peer: NodeId(rank as u16), address: self.roster[rank], reason }
+        };
+        self.incomplete().map(missing).collect()
+    }
+
+    /// Dials and waits until every link is there.
+    async fn complete(&mut self, mut arrivals: UnboundedReceiver<Arrival>) -> Result<(), TransportError> {
+        let mut diallers = self.dial_all();
+        while self.incomplete().next().is_some() {
+            let (peer, channel, stream) = tokio::select! {
+                Some((peer, channel, stream)) = arrivals.recv() => (peer, channel, Ok(stream)),
+                Some(Ok(dialled)) = diallers.join_next() => dialled,
+            };
+            let address = self.roster[peer.index()];
+            let stream = stream.map_err(|error| TransportError::Refused { peer, address, error })?;
+            self.links[channel.index()][peer.index()] = Some(stream);
+        }
+        Ok(())
+    }
+
+    fn dial_all(&self) -> JoinSet<Dialled> {
+        let (identity, attempts) = (Arc::new(self.identity.clone()), Arc::new(Semaphore::new(ATTEMPTS_MAX)));
+        let mut diallers = JoinSet::new();
+        for (rank, address) in self.roster.iter().enumerate().skip(self.identity.rank.index() + 1) {
+            let peer = NodeId(rank as u16);
+            for channel in (0..self.identity.channels).map(ChannelId) {
+                let (identity, trouble) = (identity.clone(), self.troubles[rank].clone());
+                let link = reach(identity, peer, channel, *address, attempts.clone(), trouble);
+                diallers.spawn(async move { (peer, channel, link.await) });
+            }
+        }
+        diallers
+    }
+}
