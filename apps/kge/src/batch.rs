@@ -7,7 +7,7 @@ use intendant_task::{Pulled, Update};
 
 /// One question with its answer: which entity completes anchor and relation? Positions are those of the batch's direct keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Query {
+pub(crate) struct Query {
     /// The entity that is given.
     pub(crate) anchor: u32,
     /// The relation, or its reciprocal.

@@ -5,7 +5,7 @@ use intendant_core::Element;
 
 /// A matrix in a slice, row by row. Rows may lie apart: values carry optimiser state behind the embedding.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a, E> {
+pub(crate) struct Rows<'a, E> {
     data: &'a [E],
     rows: usize,
     columns: usize,
@@ -14,7 +14,7 @@ pub struct Rows<'a, E> {
 
 /// A matrix that can be written; see [`Rows`].
 #[derive(Debug)]
-pub struct RowsMut<'a, E> {
+pub(crate) struct RowsMut<'a, E> {
     data: &'a mut [E],
     rows: usize,
     columns: usize,
@@ -38,7 +38,7 @@ impl<'a, E> Rows<'a, E> {
     ///
     /// # Panics
     /// If it does not fit into the slice or rows overlap.
-    pub fn new(data: &'a [E], rows: usize, columns: usize, stride: usize) -> Self {
+    pub(crate) fn new(data: &'a [E], rows: usize, columns: usize, stride: usize) -> Self {
         check(data.len(), rows, columns, stride);
         Self { data, rows, columns, stride }
     }
@@ -49,7 +49,7 @@ impl<'a, E> RowsMut<'a, E> {
     ///
     /// # Panics
     /// If it does not fit into the slice or rows overlap.
-    pub fn new(data: &'a mut [E], rows: usize, columns: usize, stride: usize) -> Self {
+    pub(crate) fn new(data: &'a mut [E], rows: usize, columns: usize, stride: usize) -> Self {
         check(data.len(), rows, columns, stride);
         Self { data, rows, columns, stride }
     }
@@ -57,7 +57,7 @@ impl<'a, E> RowsMut<'a, E> {
 
 /// Whether a product replaces what was in the output or is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Into {
+pub(crate) enum Into {
     /// Replaces it.
     Set,
     /// Is added to it.
@@ -68,7 +68,7 @@ pub enum Into {
 ///
 /// # Panics
 /// If the shapes do not match.
-pub fn multiply_transposed<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
+pub(crate) fn multiply_transposed<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
     assert_eq!((out.rows, out.columns, a.columns), (a.rows, b.rows, b.columns), "shapes of out = a · bᵀ");
     // `b` is read column by column.
     product(Into::Set, out, a.columns, (a.data, 1, a.stride), (b.data, b.stride, 1));
@@ -78,7 +78,7 @@ pub fn multiply_transposed<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E>, b: R
 ///
 /// # Panics
 /// If the shapes do not match.
-pub fn multiply<E: Element>(into: Into, out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
+pub(crate) fn multiply<E: Element>(into: Into, out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
     assert_eq!((out.rows, out.columns, a.columns), (a.rows, b.columns, b.rows), "shapes of out = a · b");
     product(into, out, a.columns, (a.data, 1, a.stride), (b.data, 1, b.stride));
 }
@@ -87,7 +87,7 @@ pub fn multiply<E: Element>(into: Into, out: RowsMut<'_, E>, a: Rows<'_, E>, b: 
 ///
 /// # Panics
 /// If the shapes do not match.
-pub fn transposed_multiply<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
+pub(crate) fn transposed_multiply<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E>, b: Rows<'_, E>) {
     assert_eq!((out.rows, out.columns, a.rows), (a.columns, b.columns, b.rows), "shapes of out = aᵀ · b");
     // `a` is read column by column.
     product(Into::Set, out, a.rows, (a.data, a.stride, 1), (b.data, 1, b.stride));

@@ -14,11 +14,11 @@ use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
 
 /// Added to the AdaGrad accumulator below the root, so that a gradient of zero gives a step of zero.
-pub const ADAGRAD_EPSILON: f64 = 1e-10;
+pub(crate) const ADAGRAD_EPSILON: f64 = 1e-10;
 
 /// Fills the value of `key`: a normally distributed embedding with standard deviation `scale`, a zero accumulator. Depends on
 /// its arguments only; the values of both element types agree up to rounding.
-pub fn initialise<E: Element>(seed: u64, key: Key, scale: f64, value: &mut [E]) {
+pub(crate) fn initialise<E: Element>(seed: u64, key: Key, scale: f64, value: &mut [E]) {
     let mut rng = Pcg64Mcg::seed_from_u64(stream(seed, &[key.0]));
     let (embedding, accumulator) = value.split_at_mut(value.len() / 2);
     for x in embedding {
@@ -44,7 +44,7 @@ fn parts_mut<E>(embedding: &mut [E]) -> (&mut [E], &mut [E]) {
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn compose<E: Element>(anchor: &[E], relation: &[E], inverse: bool, query: &mut [E]) {
+pub(crate) fn compose<E: Element>(anchor: &[E], relation: &[E], inverse: bool, query: &mut [E]) {
     assert!(anchor.len() == query.len() && relation.len() == query.len(), "embeddings differ in length");
     let sign = if inverse { -E::ONE } else { E::ONE };
     let ((a_re, a_im), (r_re, r_im), (q_re, q_im)) = (parts(anchor), parts(relation), parts_mut(query));
@@ -61,7 +61,7 @@ pub fn compose<E: Element>(anchor: &[E], relation: &[E], inverse: bool, query: &
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn compose_backward<E: Element>(
+pub(crate) fn compose_backward<E: Element>(
     anchor: &[E],
     relation: &[E],
     inverse: bool,
@@ -94,7 +94,7 @@ const LANES: usize = 16;
 
 /// The inner product of two vectors; of the shorter length if they differ.
 #[inline]
-pub fn dot<E: Element>(a: &[E], b: &[E]) -> E {
+pub(crate) fn dot<E: Element>(a: &[E], b: &[E]) -> E {
     let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
     let rest: E =
         a_chunks.remainder().iter().zip(b_chunks.remainder()).fold(E::ZERO, |s, (x, y)| s + *x * *y);
@@ -109,7 +109,7 @@ pub fn dot<E: Element>(a: &[E], b: &[E]) -> E {
 
 /// `y += factor · x`.
 #[inline]
-pub fn add_scaled<E: Element>(y: &mut [E], factor: E, x: &[E]) {
+pub(crate) fn add_scaled<E: Element>(y: &mut [E], factor: E, x: &[E]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += factor * *x;
     }
@@ -152,7 +152,7 @@ impl Penalties {
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn adagrad<E: Element>(learning_rate: f64, value: &[E], update: &mut [E]) {
+pub(crate) fn adagrad<E: Element>(learning_rate: f64, value: &[E], update: &mut [E]) {
     assert_eq!(value.len(), update.len(), "value and update differ in length");
     let (rate, epsilon) = (E::from_f64(learning_rate), E::from_f64(ADAGRAD_EPSILON));
     let accumulator = &value[value.len() / 2..];

@@ -51,7 +51,7 @@ pub struct Config {
 
 /// A hyperparameter that makes no sense.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{name} is {value}; allowed is {allowed}")]
+#[error("{name} is {value}; it must be {allowed}")]
 pub struct ConfigError {
     /// Name of the hyperparameter.
     pub name: &'static str,
@@ -62,7 +62,11 @@ pub struct ConfigError {
 }
 
 impl Config {
-    fn check(&self) -> Result<(), ConfigError> {
+    /// Tells whether this can be trained.
+    ///
+    /// # Errors
+    /// Names the first hyperparameter that makes no sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
         let wrong = |name, value: String, allowed: &str| {
             Err(ConfigError { name, value, allowed: allowed.to_owned() })
         };

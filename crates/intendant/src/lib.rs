@@ -18,6 +18,7 @@ pub mod control;
 mod error;
 mod health;
 mod inbox;
+pub mod launch;
 mod meeting;
 mod node;
 mod plane;

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a node waits for the others unless told otherwise.
-pub const JOIN_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
+pub(crate) const JOIN_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 
 /// Names of the environment variables.
 pub(crate) mod variable {
@@ -180,6 +180,15 @@ impl Rendezvous {
     /// If the environment is there in part only, or has values that make no sense; see [`RendezvousError`].
     pub fn from_env() -> Result<Option<Self>, RendezvousError> {
         Self::from_lookup(|name| std::env::var_os(name))
+    }
+
+    /// Reads only the cluster's token from the environment of this process, for tools that join no cluster.
+    ///
+    /// # Errors
+    /// If there is one that cannot be read.
+    pub fn token_from_env() -> Result<Option<Token>, RendezvousError> {
+        let hex = std::env::var_os(variable::TOKEN).map(|hex| hex.to_string_lossy().into_owned());
+        token(hex, std::env::var_os(variable::TOKEN_FILE).map(PathBuf::from))
     }
 
     fn from_lookup(

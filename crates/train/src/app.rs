@@ -7,7 +7,7 @@ use crate::run::Outcome;
 use crate::settings::{self, SettingsError};
 use crate::{launching, logging, signals, table};
 use clap::{Args, Command, FromArgMatches};
-use crate::facade::Rendezvous;
+use intendant::Rendezvous;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -134,7 +134,7 @@ impl App {
             Err(error) => return tell(None, &error),
         };
         if plan.must_launch() {
-            return launching::launch(plan.nodes, &argv).unwrap_or_else(|error| tell(None, &error));
+            return launching::launch(plan.nodes).unwrap_or_else(|error| tell(None, &error));
         }
         let rank = plan.rendezvous.is_some().then(|| plan.rank());
         logging::start(plan.rank(), plan.verbose);

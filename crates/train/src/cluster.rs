@@ -4,7 +4,7 @@ use crate::args::{OrderKind, StorageKind};
 use crate::error::TrainError;
 use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
 use crate::plan::Plan;
-use crate::facade::{Node, NodeConfig, Order, Storage, Technique, Worker};
+use intendant::{Node, NodeConfig, Order, Storage, Technique, Worker};
 use intendant_core::{Element, Key, Layout};
 use intendant_sampling::{Handle, SampleError, Sampler};
 use intendant_task::Model;

@@ -1,5 +1,7 @@
 //! What ends a run early, and the exit code it is told with.
 
+use intendant::launch::LaunchError;
+use intendant::{Failure, FailureKind};
 use intendant_core::Key;
 use intendant_sampling::SampleError;
 use intendant_task::Diverged;
@@ -19,6 +21,9 @@ pub mod exit {
     /// Added to the number of the signal that ended the run.
     pub const SIGNAL: u8 = 128;
 }
+
+/// How the text of [`Diverged`] starts.
+const DIVERGED: &str = "diverged in epoch ";
 
 /// An error of the application: its data, its export.
 pub type AppError = Box<dyn std::error::Error + Send + Sync>;
@@ -53,7 +58,10 @@ pub enum TrainError {
     },
     /// The cluster failed.
     #[error(transparent)]
-    Cluster(#[from] crate::facade::Error),
+    Cluster(intendant::Error),
+    /// The nodes could not be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
     /// Several threads share the model and one of them ended the run. Only the threads that merely followed see this.
     #[error("another worker ended the run: {0}")]
     Stopped(String),
@@ -141,6 +149,20 @@ impl From<&std::path::Path> for PathDisplay {
     }
 }
 
+impl From<intendant::Error> for TrainError {
+    fn from(error: intendant::Error) -> Self {
+        match error {
+            // The node that diverged aborts the cluster with the text of its error, so that all of them end alike.
+            intendant::Error::Failed(Failure { kind: FailureKind::Aborted, node: Some(by), reason })
+                if reason.starts_with(DIVERGED) =>
+            {
+                Self::DivergedElsewhere { by: by.0, reason }
+            }
+            error => Self::Cluster(error),
+        }
+    }
+}
+
 impl TrainError {
     /// An error of usage, from a message or any other error.
     pub fn usage(error: impl Into<AppError>) -> Self {
@@ -154,6 +176,7 @@ impl TrainError {
             Self::Usage(_) | Self::Config { .. } | Self::Disagreement { .. } => exit::USAGE,
             Self::Diverged(_) | Self::DivergedElsewhere { .. } => exit::DIVERGED,
             Self::Cluster(error) => error.exit_code(),
+            Self::Launch(error) => error.exit_code(),
             Self::Interrupted(signal) => exit::SIGNAL.saturating_add(u8::try_from(*signal).unwrap_or(0)),
             Self::Stopped(_)
             | Self::Sample { .. }
@@ -164,5 +187,24 @@ impl TrainError {
             | Self::Export(_)
             | Self::System { .. } => exit::OTHER,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use intendant_core::NodeId;
+
+    #[test]
+    fn divergence_elsewhere_ends_this_node_alike() {
+        let here = Diverged { epoch: 2, step: 3, key: Some(Key(4)), what: "an update", value: f64::NAN };
+        let aborted = |reason: String| {
+            let failure = Failure { kind: FailureKind::Aborted, node: Some(NodeId(1)), reason };
+            TrainError::from(intendant::Error::from(failure))
+        };
+        let there = aborted(here.to_string());
+        assert_eq!(there.exit_code(), exit::DIVERGED);
+        assert!(there.to_string().starts_with("node 1 diverged in epoch 2, step 3, key 4: an update is NaN"), "{there}");
+        assert_eq!(aborted("worker 0 panicked".to_owned()).exit_code(), exit::OTHER);
     }
 }

@@ -16,7 +16,6 @@ mod args;
 mod cluster;
 mod error;
 mod export;
-mod facade;
 mod launching;
 mod logging;
 mod meter;

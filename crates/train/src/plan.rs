@@ -4,7 +4,7 @@ use crate::args::{CommonArgs, DataSource, OrderKind, StorageKind, Technique, Tes
 use crate::error::TrainError;
 use crate::settings::Config;
 use crate::signals::Interrupt;
-use crate::facade::Rendezvous;
+use intendant::Rendezvous;
 use intendant_core::{ElementType, KeyOrder};
 use intendant_task::Schedule;
 use std::path::{Path, PathBuf};

@@ -34,7 +34,7 @@ pub struct Outcome {
 }
 
 /// Trains `task` as `plan` says: on this node, together with the others if there are any. Rank 0 writes the report, and exports
-/// the model through `exporter` if the plan names a folder.
+/// the model through `exporter` if the plan names a folder; other nodes need no exporter.
 ///
 /// # Errors
 /// See [`TrainError`]. After an error the run has ended on all nodes.
@@ -47,7 +47,7 @@ pub fn run<T: Task>(
         let (has, wants) = (T::Element::TYPE, plan.float);
         return Err(TrainError::usage(format!("--float is {wants}, but the task was built with {has}")));
     }
-    if plan.export.is_some() && exporter.is_none() {
+    if plan.export.is_some() && plan.rank() == 0 && exporter.is_none() {
         return Err(TrainError::usage("this application cannot export its model; leave --export out"));
     }
     let model = task.model();

@@ -133,9 +133,10 @@ fn fabric(rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
                 let start = now();
                 fabric.send(NodeId(1), frame.clone());
                 fabric.try_flush();
-                match fabric.next().await {
-                    FabricEvent::Frame { .. } => times.push(now() - start),
-                    other => return Err(format!("{other:?} in place of an answer").into()),
+                let event = fabric.next().await;
+                times.push(now() - start);
+                if !matches!(event, FabricEvent::Frame { .. }) {
+                    return Err(format!("{event:?} in place of an answer").into());
                 }
             }
             fabric.close();

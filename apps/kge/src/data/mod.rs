@@ -1,8 +1,12 @@
 //! Knowledge graphs: triples of numbered entities and relations, split into train, valid and test.
 //!
-//! [`Dataset::open`] reads the built-in graph, a LibKGE folder or a folder of tab-separated files ([`read`]); [`Known`] tells
-//! which triples are true, so that the evaluation does not count a true answer as an error. Numbers are given by first
-//! appearance in train, valid, test, and so every process that reads the same files uses the same keys.
+//! [`Dataset::builtin`] is the graph inside of this crate, [`Dataset::read`] reads a LibKGE folder, a folder of tab-separated
+//! files or a single such file; [`Known`] tells which triples are true, so that the evaluation does not count a true answer as
+//! an error. Numbers are given by first appearance in train, valid, test (LibKGE gives them itself), and so every process that
+//! reads the same files uses the same keys.
+//!
+//! A held-out triple may name an entity or relation that does not occur in training ([`Dataset::unseen`]). It is part of the
+//! model like any other, with its initial embedding, unless [`Dataset::skip_unseen`] removes the triple.
 //!
 //! Absent on purpose: keys and values. What a number means to the parameter server is the task's business.
 
@@ -16,6 +20,7 @@ pub use names::Names;
 pub use read::DataError;
 
 use intendant_core::random::{Permutation, stream};
+use std::path::Path;
 
 /// One fact: `subject` stands in `relation` to `object`. All three are numbers of [`Names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,15 +68,21 @@ pub struct Unseen {
 }
 
 impl Dataset {
-    /// Opens `builtin:codex-s`, a folder (see [`read`]) or a single file of tab-separated training triples.
+    /// The data set inside of this crate that is called `name`: `codex-s`.
+    ///
+    /// # Errors
+    /// If there is none with this name.
+    pub fn builtin(name: &str) -> Result<Self, DataError> {
+        read::builtin(name)
+    }
+
+    /// Reads a folder of one of the formats that [`DataError::NoTraining`] names, or a single file of tab-separated
+    /// training triples.
     ///
     /// # Errors
     /// If something cannot be read or is not in the format; the message names file and line.
-    pub fn open(source: &str) -> Result<Self, DataError> {
-        match source.strip_prefix("builtin:") {
-            Some(name) => read::builtin(name),
-            None => read::path(source.as_ref()),
-        }
+    pub fn read(path: &Path) -> Result<Self, DataError> {
+        read::path(path)
     }
 
     /// Replaces the test triples by those of a file, which names entities and relations as the data set does. Entities
@@ -79,7 +90,7 @@ impl Dataset {
     ///
     /// # Errors
     /// If the file cannot be read or is not in the format.
-    pub fn test_from(&mut self, file: &std::path::Path) -> Result<(), DataError> {
+    pub fn test_from(&mut self, file: &Path) -> Result<(), DataError> {
         self.test = read::more(self, file)?;
         Ok(())
     }

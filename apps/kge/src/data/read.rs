@@ -279,7 +279,8 @@ impl TripleReader {
             triples.push(match self.naming {
                 Naming::Names => {
                     let entity = |names: &mut Names, index: &mut NameIndex, name: &str| {
- index.intern(names, name).ok_or_else(|| "more names than 32 bits number".to_owned()) };
+                        index.intern(names, name).ok_or_else(|| "more names than 32 bits number".to_owned())
+                    };
                     Triple {
                         subject: entity(&mut self.entities, &mut self.entity_index, subject)?,
                         relation: entity(&mut self.relations, &mut self.relation_index, relation)?,

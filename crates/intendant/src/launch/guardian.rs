@@ -29,22 +29,21 @@ impl Guardian {
         #[expect(unsafe_code, reason = "the guardian is this program's own code in another process")]
         let pid = match unsafe { libc::fork() } {
             0 => unsafe { guard(fd) },
+            -1 => return Err(io::Error::last_os_error()),
             pid => pid,
         };
-        match Pid::from_raw(pid) {
-            Some(pid) if pid.as_raw_pid() > 0 => Ok(Self { pipe: Some(writer), pid }),
-            Some(_) | None => Err(io::Error::last_os_error()),
-        }
+        let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { pipe: Some(writer), pid })
     }
 
     /// The process group `leader` is to end with the launcher.
     pub(super) fn watch(&mut self, leader: Pid) {
-        self.tell(leader.as_raw_pid().get());
+        self.tell(leader.as_raw_pid());
     }
 
     /// The process group `leader` has ended; its number may soon be another's.
     pub(super) fn forget(&mut self, leader: Pid) {
-        self.tell(-leader.as_raw_pid().get());
+        self.tell(-leader.as_raw_pid());
     }
 
     fn tell(&mut self, number: i32) {

@@ -78,7 +78,7 @@ impl Children {
             }
             guardian.forget(child.pid);
             let end = child.bury().map_or(End::Code(1), |status| End::new(status, killing));
-            ended.push((child.rank, child.pid.as_raw_pid().get(), end));
+            ended.push((child.rank, child.pid.as_raw_pid(), end));
             false
         });
         ended

@@ -17,6 +17,11 @@ impl Owners {
         Self { lazy: storage == Storage::Sparse, next: 0 }
     }
 
+    /// Whether stores make values only when they are touched.
+    pub(crate) fn lazy(&self) -> bool {
+        self.lazy
+    }
+
     /// Looks at the next key.
     pub(crate) fn step<E: Element>(&mut self, layout: &Layout, nodes: &[Arc<Shared<E>>]) -> Result<(), Finding> {
         let key = Key(self.next);

@@ -1,0 +1,79 @@
+//! What the user typed.
+
+use clap::{Args as Group, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Starts clusters of the Intendant parameter server, and looks at machines and clusters.
+#[derive(Debug, Parser)]
+#[command(name = "intendant", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 diverged, 4 a peer was lost, 5 corrupt checkpoint or trace, \
+                          128 + n ended by signal n.\nLogs go to standard error; RUST_LOG=debug shows more of them.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Launch(LaunchArgs),
+    Doctor(DoctorArgs),
+}
+
+/// Start a program as the nodes of one cluster on this machine.
+///
+/// Every process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and a fresh INTENDANT_TOKEN.
+/// Clusters on one machine do not collide: the launcher chooses a free port. When a node fails, the others have 10 s to end by
+/// themselves, then they are killed; Ctrl-C and SIGTERM end all; no process outlives the launcher.
+#[derive(Debug, Group)]
+#[command(after_help = "Example:\n  intendant launch -n 4 -- kge --epochs 20\n\nThe exit code is 0 if all nodes returned 0, 4 if \
+                        a node was lost, else that of the first node to fail (128 + n for signal n).")]
+pub(crate) struct LaunchArgs {
+    /// Number of processes, 1 to 1024
+    #[arg(short, long, value_name = "N", value_parser = nodes)]
+    pub(crate) nodes: usize,
+
+    /// Machines to launch on; not part of this version
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) hosts: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Check whether this machine can run a cluster; with --coordinator, also how a running one is.
+///
+/// Returns 0 if nothing is in the way, else 1.
+#[derive(Debug, Group)]
+pub(crate) struct DoctorArgs {
+    /// Coordinator of a running cluster; the token is taken from INTENDANT_TOKEN or INTENDANT_TOKEN_FILE
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) coordinator: Option<String>,
+}
+
+fn nodes(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|nodes| (1..=1024).contains(nodes)).ok_or_else(|| "allowed are 1 to 1024".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_after_the_dashes_belongs_to_the_program() {
+        let args = Args::try_parse_from(["intendant", "launch", "-n", "3", "--", "kge", "-n", "--help"]);
+        let Ok(Args { command: Command::Launch(launch) }) = args else { panic!("{args:?}") };
+        assert_eq!((launch.nodes, launch.command), (3, ["kge", "-n", "--help"].map(OsString::from).to_vec()));
+        for wrong in [&["launch", "-n", "0", "--", "x"][..], &["launch", "-n", "2"], &["launch", "--", "x"], &["cure"]] {
+            assert!(Args::try_parse_from(std::iter::once(&"intendant").chain(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Whether this machine can run a cluster, as a table: what was looked at, what was found, and what to do about it.
+
+use intendant::control::{Health, Presence, State, health};
+use intendant::Rendezvous;
+use rustix::process::{Resource, getrlimit};
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Open files of a node with 1,024 peers on a few channels, and some to spare; below it a warning tells how far one gets.
+const FILES_ADVISED: u64 = 4096;
+
+/// Memory below which even a small model beside its data is tight.
+const MEMORY_ADVISED_MIB: u64 = 512;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Ok,
+    Warning,
+    Failure,
+}
+
+struct Finding {
+    subject: &'static str,
+    verdict: Verdict,
+    text: String,
+}
+
+impl Finding {
+    fn new(subject: &'static str, verdict: Verdict, text: impl Into<String>) -> Self {
+        Self { subject, verdict, text: text.into() }
+    }
+}
+
+/// Prints the table. With a coordinator's address, asks it too.
+pub(crate) fn run(coordinator: Option<&str>) -> ExitCode {
+    let mut findings = vec![versions(), processors(), memory(), loopback(), files(), environment()];
+    if let Some(address) = coordinator {
+        findings.extend(cluster(address));
+    }
+    let failed = findings.iter().any(|finding| finding.verdict == Verdict::Failure);
+    let mut table = String::new();
+    for finding in &findings {
+        let verdict = match finding.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Warning => "warning",
+            Verdict::Failure => "FAILURE",
+        };
+        let _ = writeln!(table, "{:<12} {verdict:<8} {}", finding.subject, finding.text);
+    }
+    // Whoever closed the pipe does not want to read more; the exit code still says what was found.
+    let _ = std::io::stdout().write_all(table.as_bytes());
+    ExitCode::from(u8::from(failed))
+}
+
+fn versions() -> Finding {
+    let system = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+    let text = format!("intendant {version}, {os} {} on {arch}", system.trim());
+    Finding::new("versions", Verdict::Ok, text)
+}
+
+fn processors() -> Finding {
+    match std::thread::available_parallelism() {
+        Ok(count) => Finding::new("processors", Verdict::Ok, format!("{count} for this process")),
+        Err(error) => Finding::new("processors", Verdict::Warning, format!("number unknown: {error}")),
+    }
+}
+
+fn memory() -> Finding {
+    let subject = "memory";
+    let Ok(table) = std::fs::read_to_string("/proc/meminfo") else {
+        return Finding::new(subject, Verdict::Warning, "unknown: this system has no /proc/meminfo");
+    };
+    match (meminfo_mib(&table, "MemAvailable"), meminfo_mib(&table, "MemTotal")) {
+        (Some(free), Some(total)) if free < MEMORY_ADVISED_MIB => {
+            let text = format!("{free} MiB of {total} MiB are free; end other programs, or the kernel may kill nodes");
+            Finding::new(subject, Verdict::Warning, text)
+        }
+        (Some(free), Some(total)) => {
+            Finding::new(subject, Verdict::Ok, format!("{free} MiB of {total} MiB are free"))
+        }
+        _ => Finding::new(subject, Verdict::Warning, "unknown: /proc/meminfo cannot be read"),
+    }
+}
+
+/// A line of /proc/meminfo, which counts in KiB.
+fn meminfo_mib(table: &str, name: &str) -> Option<u64> {
+    let line = table.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? / 1024)
+}
+
+fn loopback() -> Finding {
+    let subject = "loopback";
+    match greet_over_loopback() {
+        Ok(port) => Finding::new(subject, Verdict::Ok, format!("127.0.0.1 carries bytes (tried on port {port})")),
+        Err(error) => {
+            let text = format!("nodes on this machine cannot talk over 127.0.0.1: {error}; check `ip link show lo`");
+            Finding::new(subject, Verdict::Failure, text)
+        }
+    }
+}
+
+fn greet_over_loopback() -> std::io::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let mut dialled = TcpStream::connect_timeout(&address, Duration::from_secs(3))?;
+    let (mut accepted, _) = listener.accept()?;
+    accepted.set_read_timeout(Some(Duration::from_secs(3)))?;
+    dialled.write_all(b"intendant")?;
+    let mut heard = [0; 9];
+    accepted.read_exact(&mut heard)?;
+    if &heard == b"intendant" { Ok(address.port()) } else { Err(std::io::ErrorKind::InvalidData.into()) }
+}
+
+fn files() -> Finding {
+    let limit = getrlimit(Resource::Nofile);
+    match limit.current {
+        Some(files) if files < FILES_ADVISED => {
+            let hard = limit.maximum.map_or("unlimited".to_owned(), |files| files.to_string());
+            let text = format!(
+                "{files} per process; every other node takes one per channel, so that many nodes may need more: `ulimit -n \
+                 {FILES_ADVISED}` (hard limit: {hard})"
+            );
+            Finding::new("open files", Verdict::Warning, text)
+        }
+        Some(files) => Finding::new("open files", Verdict::Ok, format!("{files} per process")),
+        None => Finding::new("open files", Verdict::Ok, "unlimited"),
+    }
+}
+
+fn environment() -> Finding {
+    let subject = "environment";
+    match Rendezvous::from_env() {
+        Ok(None) => Finding::new(subject, Verdict::Ok, "no RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: programs run alone"),
+        Ok(Some(rendezvous)) => {
+            let (host, port) = rendezvous.coordinator();
+            let token = if rendezvous.cluster_token().is_some() { "with a token" } else { "without a token" };
+            let (rank, nodes) = (rendezvous.rank(), rendezvous.nodes());
+            let text = format!("programs join as node {rank} of {nodes}; coordinator at {host}:{port}, {token}");
+            Finding::new(subject, Verdict::Ok, text)
+        }
+        Err(error) => Finding::new(subject, Verdict::Failure, error.to_string()),
+    }
+}
+
+fn cluster(address: &str) -> Vec<Finding> {
+    let subject = "cluster";
+    let token = match Rendezvous::token_from_env() {
+        Ok(token) => token,
+        Err(error) => return vec![Finding::new(subject, Verdict::Failure, error.to_string())],
+    };
+    match health(address, token.as_ref()) {
+        Ok(health) => describe(&health),
+        Err(error) => vec![Finding::new(subject, Verdict::Failure, error.to_string())],
+    }
+}
+
+fn describe(health: &Health) -> Vec<Finding> {
+    let state = match health.state {
+        State::Joining => "is waiting for nodes",
+        State::Running => "is running",
+        State::Closed => "has ended",
+        State::Failed => "has failed",
+        _ => "is in a state that this version does not know",
+    };
+    let verdict = if health.state == State::Failed { Verdict::Failure } else { Verdict::Ok };
+    let mut text = format!("{:016x} {state}; coordinator runs version {}", health.cluster, health.version);
+    if let Some(failure) = &health.failure {
+        let _ = write!(text, ": {failure}");
+    }
+    let mut findings = vec![Finding::new("cluster", verdict, text)];
+    for member in &health.members {
+        let node = member.node;
+        let text = match member.presence {
+            Presence::Absent => format!("node {node} has not joined"),
+            Presence::Present => {
+                format!("node {node} at {}, heard {:.1} s ago", member.data_address, member.silent.as_secs_f64())
+            }
+            Presence::Left => format!("node {node} has left"),
+            Presence::Ended => format!("node {node} has ended"),
+        };
+        findings.push(Finding::new("node", Verdict::Ok, text));
+    }
+    for gather in &health.gathers {
+        let text =
+            format!("'{}' has waited {:.1} s for {:?}", gather.name, gather.waiting.as_secs_f64(), gather.missing);
+        findings.push(Finding::new("waiting", Verdict::Ok, text));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_lines_are_found_by_their_whole_name() {
+        let table = "MemTotal:       16384000 kB\nMemAvailableX: 1 kB\nMemAvailable:    2048000 kB\n";
+        assert_eq!(meminfo_mib(table, "MemAvailable"), Some(2000));
+        assert_eq!(meminfo_mib(table, "MemTotal"), Some(16000));
+        assert_eq!(meminfo_mib(table, "Mem"), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! The flags of this application, as the user typed them. The common ones are `intendant-train`'s.
+
+use clap::ValueEnum;
+
+/// `--loss`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LossName {
+    /// Cross-entropy over candidates that a batch shares
+    Softmax,
+    /// Logistic loss, negatives of its own for each triple (the parameter server papers' setting; they use --batch 1)
+    Logistic,
+}
+
+/// `--unseen`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UnseenPolicy {
+    /// Evaluate them with their initial embeddings
+    Rank,
+    /// Leave them out
+    Skip,
+}
+
+/// Model, loss and optimiser.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Flags {
+    /// Real numbers per embedding: the real and the imaginary parts of D/2 complex numbers
+    #[arg(long, value_name = "D", default_value_t = 256)]
+    pub(crate) dim: usize,
+
+    /// What is minimised
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = LossName::Softmax)]
+    pub(crate) loss: LossName,
+
+    /// Triples per batch [default: 256; logistic: 1]
+    #[arg(long, value_name = "B")]
+    pub(crate) batch: Option<usize>,
+
+    /// Sampled entities: shared by a batch (softmax), or for each subject and each object (logistic) [default: 256;
+    /// logistic: 50]
+    #[arg(long, value_name = "N")]
+    pub(crate) negatives: Option<usize>,
+
+    /// Predict subjects through a reciprocal of each relation [default: true; logistic: false]
+    #[arg(long, value_name = "true|false")]
+    pub(crate) reciprocal: Option<bool>,
+
+    /// Weight of the N3 penalty, the sum of cubed moduli, on the three embeddings of every prediction [default: 0.007;
+    /// logistic: 0]
+    #[arg(long, value_name = "WEIGHT")]
+    pub(crate) n3: Option<f64>,
+
+    /// Weight of the L2 penalty, the sum of squares, on the same [default: 0; logistic: 0.001]
+    #[arg(long, value_name = "WEIGHT")]
+    pub(crate) l2: Option<f64>,
+
+    /// Learning rate of AdaGrad
+    #[arg(long, value_name = "RATE", default_value_t = 0.1)]
+    pub(crate) lr: f64,
+
+    /// Standard deviation of the initial embeddings
+    #[arg(long, value_name = "SCALE", default_value_t = 0.1)]
+    pub(crate) init_scale: f64,
+
+    /// What to do with held-out triples whose entities or relation do not occur in training
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = UnseenPolicy::Rank)]
+    pub(crate) unseen: UnseenPolicy,
+}

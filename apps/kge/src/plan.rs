@@ -1,0 +1,84 @@
+//! What will be done: the flags, checked and complete.
+
+use crate::args::{Flags, LossName, UnseenPolicy};
+use intendant_train::{DataSource, Plan, TestSource, TrainError};
+use kge::data::{Dataset, Unseen};
+use kge::{Config, Loss, Penalties};
+
+/// What this application's flags say.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Resolved {
+    /// Hyperparameters.
+    pub(crate) config: Config,
+    /// Whether triples with unseen entities or relations are left out of the evaluation.
+    pub(crate) skip_unseen: bool,
+}
+
+/// Fills in the defaults, which depend on the loss; records them, so that the effective configuration is complete.
+pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
+    let softmax = flags.loss == LossName::Softmax;
+    let config = Config {
+        dim: flags.dim,
+        batch: flags.batch.unwrap_or(if softmax { 256 } else { 1 }),
+        loss: if softmax { Loss::Softmax } else { Loss::Logistic },
+        negatives: flags.negatives.unwrap_or(if softmax { 256 } else { 50 }),
+        reciprocal: flags.reciprocal.unwrap_or(softmax),
+        penalties: Penalties {
+            n3: flags.n3.unwrap_or(if softmax { 0.007 } else { 0.0 }),
+            l2: flags.l2.unwrap_or(if softmax { 0.0 } else { 0.001 }),
+        },
+        learning_rate: flags.lr,
+        init_scale: flags.init_scale,
+        seed: plan.seed,
+    };
+    config.check().map_err(|error| TrainError::usage(format!("--{error}")))?;
+    plan.config.set("batch", config.batch as i64);
+    plan.config.set("negatives", config.negatives as i64);
+    plan.config.set("reciprocal", config.reciprocal);
+    plan.config.set("n3", config.penalties.n3);
+    plan.config.set("l2", config.penalties.l2);
+    Ok(Resolved { config, skip_unseen: flags.unseen == UnseenPolicy::Skip })
+}
+
+/// Reads the data that the common flags name.
+pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainError> {
+    let data = match &plan.data {
+        None => Dataset::builtin("codex-s"),
+        Some(DataSource::Builtin(name)) => Dataset::builtin(name),
+        Some(DataSource::Path(path)) => Dataset::read(path),
+    };
+    let mut data = data.map_err(TrainError::usage)?;
+    match &plan.test {
+        None => {}
+        Some(TestSource::File(file)) => data.test_from(file).map_err(TrainError::usage)?,
+        Some(TestSource::Fraction(fraction)) => {
+            data.hold_out(*fraction, plan.seed).map_err(TrainError::usage)?;
+        }
+    }
+    let Unseen { valid, test } = data.unseen();
+    if resolved.skip_unseen {
+        data.skip_unseen();
+    }
+    if plan.rank() == 0 {
+        tracing::info!(
+            entities = data.entities.len(),
+            relations = data.relations.len(),
+            train = data.train.len(),
+            valid = data.valid.len(),
+            test = data.test.len(),
+            "data"
+        );
+        if valid + test > 0 {
+            let what = if resolved.skip_unseen {
+                "are left out of the evaluation"
+            } else {
+                "are evaluated with initial embeddings; --unseen skip leaves them out"
+            };
+            tracing::warn!(
+                "{valid} validation and {test} test triples with an entity or relation that does not occur in training \
+                 {what}"
+            );
+        }
+    }
+    Ok(data)
+}

@@ -1,0 +1,32 @@
+//! The limit: a plain gather or add over one flat array, without latch, role or bookkeeping.
+
+use crate::args::Op;
+use intendant::{Element, Key};
+use std::hint::black_box;
+
+/// A flat array of rows.
+pub(crate) struct Plain<E> {
+    rows: Vec<E>,
+    len: usize,
+}
+
+impl<E: Element> Plain<E> {
+    pub(crate) fn new(keys: u64, len: usize) -> Self {
+        Self { rows: vec![E::ONE; keys as usize * len], len }
+    }
+
+    /// One call: copies the rows of `keys` to `values`, or adds `values` to them.
+    #[inline(never)]
+    pub(crate) fn call(&mut self, op: Op, keys: &[Key], values: &mut [E]) {
+        let len = self.len;
+        for (key, value) in keys.iter().zip(values.chunks_exact_mut(len)) {
+            let row = &mut self.rows[key.index() * len..][..len];
+            match op {
+                Op::Pull => value.copy_from_slice(row),
+                Op::Push => row.iter_mut().zip(value).for_each(|(row, value)| *row += *value),
+            }
+        }
+        black_box(&mut self.rows);
+        black_box(values);
+    }
+}

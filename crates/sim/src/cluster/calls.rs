@@ -1,0 +1,205 @@
+//! What programs do on behalf of workers.
+
+use super::{Cluster, Errand, Event};
+use crate::invariants::Violation;
+use crate::reach::Marker;
+use intendant_core::{Element, Key};
+use intendant_engine::{AccessError, SnapshotAsk, Started};
+use intendant_wire::OpId;
+
+/// Whether a worker does something else until its pull is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It blocks: values are copied to where it waits for them.
+    Blocking,
+    /// It goes on: the operation keeps the values until it asks for them.
+    Later,
+}
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Called<E> {
+    /// The operation, if there is something to wait for. Its values come from [`Cluster::take_pulled`].
+    pub op: Option<OpId>,
+    /// The values of a pull that is complete. Empty if there is an operation, or nothing was pulled.
+    pub values: Vec<E>,
+}
+
+impl<E: Element> Cluster<E> {
+    /// Bytes of the values of `keys`.
+    pub fn value_bytes(&self, keys: &[Key]) -> usize {
+        self.elements(keys) * size_of::<E>()
+    }
+
+    /// Elements of the values of `keys`.
+    pub fn elements(&self, keys: &[Key]) -> usize {
+        keys.iter().map(|key| self.layout.len(*key)).sum()
+    }
+
+    /// Whether a worker may start a call for `keys` now. If not, it must wait until one of its operations is done.
+    pub fn admits(&self, worker: usize, keys: &[Key]) -> bool {
+        let outstanding = self.posts[worker].local.outstanding_bytes();
+        self.invariants.bounded.admits(outstanding, self.value_bytes(keys))
+    }
+
+    /// Starts a pull. At most one [`Wait::Blocking`] pull of a worker may be outstanding.
+    ///
+    /// # Errors
+    /// If the engine refuses the call, or it breaks an invariant.
+    pub fn pull(&mut self, worker: usize, keys: &[Key], wait: Wait) -> Result<Called<E>, Violation> {
+        let mut values = vec![E::ZERO; self.elements(keys)];
+        let node = self.node_of(worker);
+        let post = &mut self.posts[worker];
+        let started = self.nodes[node].pull(&mut post.local, keys, &mut values, wait == Wait::Later);
+        let op = self.started(worker, "pull", keys, started)?;
+        if wait == Wait::Blocking
+            && let Some(op) = op
+        {
+            self.posts[worker].sink = Some((op, std::mem::take(&mut values)));
+        }
+        if op.is_some() {
+            values = Vec::new();
+        }
+        Ok(Called { op, values })
+    }
+
+    /// Starts a push.
+    ///
+    /// # Errors
+    /// If the engine refuses the call, or it breaks an invariant.
+    pub fn push(&mut self, worker: usize, keys: &[Key], values: &[E]) -> Result<Called<E>, Violation> {
+        let node = self.node_of(worker);
+        let started = self.nodes[node].push(&mut self.posts[worker].local, keys, values);
+        let op = self.started(worker, "push", keys, started)?;
+        Ok(Called { op, values: Vec::new() })
+    }
+
+    /// Starts a set.
+    ///
+    /// # Errors
+    /// If the engine refuses the call, or it breaks an invariant.
+    pub fn set(&mut self, worker: usize, keys: &[Key], values: &[E]) -> Result<Called<E>, Violation> {
+        let node = self.node_of(worker);
+        let started = self.nodes[node].set(&mut self.posts[worker].local, keys, values);
+        let op = self.started(worker, "set", keys, started)?;
+        self.reach.mark(Marker::SetServed);
+        Ok(Called { op, values: Vec::new() })
+    }
+
+    /// Whether an operation of a worker is done.
+    pub fn is_done(&self, worker: usize, op: OpId) -> bool {
+        self.posts[worker].local.is_done(op)
+    }
+
+    /// Whether all operations of a worker are done.
+    pub fn is_idle(&self, worker: usize) -> bool {
+        self.posts[worker].local.is_idle()
+    }
+
+    /// The values of a pull that is done; once.
+    pub fn take_pulled(&mut self, worker: usize, op: OpId) -> Option<Vec<E>> {
+        let post = &mut self.posts[worker];
+        if !post.local.is_done(op) {
+            return None;
+        }
+        match post.sink.take_if(|(waiting, _)| *waiting == op) {
+            Some((_, values)) => Some(values),
+            None => post.local.take(op),
+        }
+    }
+
+    /// Counts keys of a worker's pulls as samples.
+    pub fn count_sampled(&mut self, worker: usize, keys: usize) {
+        self.posts[worker].local.count_sampled(keys);
+    }
+
+    /// Asks a channel of a worker's node for a part of a snapshot; it comes as [`super::Happened::Part`].
+    pub fn ask_snapshot(&mut self, worker: usize, channel: usize, mut ask: SnapshotAsk) {
+        ask.worker = self.posts[worker].local.worker();
+        ask.op = self.posts[worker].local.fresh_op();
+        self.run_errand(worker, channel, Errand::Snapshot(ask));
+    }
+
+    /// Asks every channel of every node to report; the reports come one by one, each at its own time.
+    pub fn ask_reports(&mut self) -> usize {
+        for station in 0..self.stations.len() {
+            let after_ns = self.delays.network.draw(&mut self.dice);
+            self.schedule(after_ns, Event::Report { station: station as u32 });
+        }
+        self.stations.len()
+    }
+
+    /// Wakes a worker's program when it is done with its call and `after_ns` have passed.
+    pub fn wake(&mut self, worker: usize, after_ns: u64) {
+        // A call ends when its submissions are in the inboxes.
+        let handed_ns = self.posts[worker].errands.iter().map(|lane| lane.last_due_ns()).max().unwrap_or(0);
+        let pause_ns = self.delays.worker.draw(&mut self.dice) + after_ns;
+        let at_ns = self.now_ns().max(handed_ns) + pause_ns;
+        self.queue.schedule(at_ns, Event::Awake { worker: worker as u32 }, &mut self.dice);
+    }
+
+    /// Wakes a worker's loader after `after_ns`.
+    pub fn wake_loader(&mut self, worker: usize, after_ns: u64) {
+        let pause_ns = self.delays.worker.draw(&mut self.dice) + after_ns;
+        self.schedule(pause_ns, Event::Loaded { worker: worker as u32 });
+    }
+
+    pub(super) fn schedule(&mut self, after_ns: u64, event: Event) {
+        self.queue.schedule(self.queue.now_ns() + after_ns, event, &mut self.dice);
+    }
+
+    fn run_errand(&mut self, worker: usize, channel: usize, errand: Errand) {
+        let at_ns = self.now_ns() + self.delays.enqueue.draw(&mut self.dice);
+        let due_ns = self.posts[worker].errands[channel].send(errand, at_ns);
+        let event = Event::Enqueue { worker: worker as u32, channel: channel as u32 };
+        self.queue.schedule(due_ns, event, &mut self.dice);
+    }
+
+    /// Sends what a call left over to the channels.
+    fn started(
+        &mut self,
+        worker: usize,
+        what: &'static str,
+        keys: &[Key],
+        started: Result<Started, AccessError>,
+    ) -> Result<Option<OpId>, Violation> {
+        let Started { op, submissions } = match started {
+            Ok(started) => started,
+            Err(error) => return Err(self.violation(("access", error.to_string()))),
+        };
+        self.trace.line(self.queue.now_ns(), || {
+            let deferred: Vec<_> = submissions.iter().flat_map(|(_, s)| &s.keys).collect();
+            format!("worker {worker} {what} {keys:?}: {op:?}, deferred {deferred:?}")
+        });
+        let node = self.node_of(worker);
+        let mut deferred = 0;
+        let mut owners = 0u64;
+        for (channel, submission) in &submissions {
+            let station = self.station(node, channel.index());
+            self.invariants.replies.submitted(station, worker, submission.op, &submission.positions);
+            deferred += submission.keys.len();
+            let short = &submission.keys[..submission.keys.len().min(16)];
+            for (at, key) in short.iter().enumerate() {
+                owners |= 1 << (self.layout.home(*key).index() % 64);
+                if short[..at].contains(key) {
+                    self.reach.mark(Marker::DuplicateKey);
+                }
+            }
+        }
+        let call = self.value_bytes(keys);
+        let after = self.posts[worker].local.outstanding_bytes();
+        self.invariants.bounded.called(after, call).map_err(|finding| self.violation(finding))?;
+        let marks = [
+            (deferred == 0, Marker::LocalServed),
+            (deferred > 0 && deferred < keys.len(), Marker::MixedCall),
+            (owners.count_ones() > 1, Marker::SeveralOwners),
+            (submissions.len() > 1, Marker::SeveralChannels),
+            (keys.windows(2).any(|pair| self.layout.len(pair[0]) != self.layout.len(pair[1])), Marker::SeveralLengths),
+        ];
+        marks.into_iter().filter(|(reached, _)| *reached).for_each(|(_, marker)| self.reach.mark(marker));
+        for (channel, submission) in submissions {
+            self.run_errand(worker, channel.index(), Errand::Access(submission));
+        }
+        Ok(op)
+    }
+}

@@ -1,0 +1,346 @@
+//! A whole cluster in one thread: the engines of all nodes, the queues between their threads, and the network.
+//!
+//! [`Cluster`] knows engines and messages, and nothing of what workers want: programs ([`crate::workload`], [`crate::shell`])
+//! call [`Cluster::pull`] and its siblings on behalf of workers and then [`Cluster::next`], event by event. What threads do in
+//! one go is cut at every point where another thread could come between:
+//!
+//! ```text
+//! call (fast path) → submission reaches the inbox → channel takes it → frame arrives → channel takes it →
+//! … frame arrives → channel takes it → completion reaches the worker's queue → worker takes it
+//! ```
+
+mod calls;
+mod events;
+
+use crate::delays::Delays;
+use crate::dice::Dice;
+use crate::invariants::{
+    Bounded, Fifo, Finding, Hops, InFlight, Invariants, Owners, Progress, Replies, Violation, check_quiet,
+};
+use crate::lane::Lane;
+use crate::queue::Queue;
+use crate::reach::{Marker, Reach};
+use crate::trace::Trace;
+use bytes::Bytes;
+use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, WorkerId, random};
+use intendant_engine::{
+    AccessStats, Action, Channel, ChannelReport, Completion, Local, Shared, SharedConfig, SnapshotAsk, Storage,
+    Submission,
+};
+use intendant_techniques::{Order, Technique};
+use intendant_wire::{OpId, SnapshotPart};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What a cluster is made from. The layout says how many nodes and channels there are.
+#[derive(Clone)]
+pub struct ClusterConfig<E> {
+    /// Keys, nodes, channels.
+    pub layout: Arc<Layout>,
+    /// Initial values.
+    pub init: Initialiser<E>,
+    /// Dense or sparse stores.
+    pub storage: Storage,
+    /// The technique.
+    pub technique: Technique,
+    /// Order of a worker's operations on a key; `None` for the technique's own.
+    pub order: Option<Order>,
+    /// Workers per node.
+    pub workers: usize,
+    /// Bytes of values that a worker may have outstanding.
+    pub outstanding_bytes_max: usize,
+    /// Whether nodes start with stale ideas of where keys are.
+    pub stale_hints: bool,
+    /// How long things take.
+    pub delays: Delays,
+    /// Events after which a run counts as one that never ends.
+    pub events_max: u64,
+    /// Decides everything that is random.
+    pub seed: u64,
+    /// Whether to keep a readable trace.
+    pub trace: bool,
+}
+
+/// An event, as the queue knows it. Contents wait in lanes, so that order within a lane is kept by construction.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A worker's program goes on.
+    Awake { worker: u32 },
+    /// A worker's loader goes on.
+    Loaded { worker: u32 },
+    /// A submission reaches the inbox of a channel.
+    Enqueue { worker: u32, channel: u32 },
+    /// A frame arrives.
+    Arrive { link: u32 },
+    /// A channel takes an input.
+    Turn { station: u32 },
+    /// A completion reaches the queue of a worker.
+    Deliver { worker: u32, channel: u32 },
+    /// A worker takes a completion from its queue.
+    Intake { worker: u32 },
+    /// A channel reports what it has outstanding.
+    Report { station: u32 },
+}
+
+/// What an event means to programs.
+#[derive(Debug)]
+pub enum Happened {
+    /// Nothing: the cluster was busy with itself.
+    Internal,
+    /// The time for which a worker asked to be woken.
+    Awake(usize),
+    /// The time for which a worker's loader asked to be woken.
+    Loaded(usize),
+    /// A worker learnt that a part of an operation is done.
+    Answered {
+        /// The worker.
+        worker: usize,
+        /// Its operation.
+        op: OpId,
+        /// Whether all of the operation is done.
+        done: bool,
+    },
+    /// A worker got a part of a snapshot.
+    Part {
+        /// The worker.
+        worker: usize,
+        /// The part.
+        part: SnapshotPart,
+    },
+    /// A channel answered [`Cluster::ask_reports`].
+    Reported(ChannelReport),
+}
+
+enum Errand {
+    Access(Submission),
+    Snapshot(SnapshotAsk),
+}
+
+enum Delivery {
+    Access(Completion),
+    Part(SnapshotPart),
+}
+
+/// A worker and what lies between it and the channels of its node.
+struct Post<E> {
+    local: Local<E>,
+    /// To each channel.
+    errands: Vec<Lane<Errand>>,
+    /// From each channel.
+    results: Vec<Lane<Delivery>>,
+    queue: VecDeque<Delivery>,
+    /// Where the values of the pull go that the worker blocks on.
+    sink: Option<(OpId, Vec<E>)>,
+}
+
+/// A channel of a node and what waits for it.
+struct Station<E> {
+    engine: Channel<E>,
+    inbox: VecDeque<(usize, Errand)>,
+    /// Frames that arrived, per node they came from.
+    received: Vec<VecDeque<Bytes>>,
+}
+
+/// A connection: one direction, one channel.
+struct Link {
+    /// Frames under way, with their numbers.
+    frames: Lane<(u64, Bytes)>,
+    busy_until_ns: u64,
+}
+
+/// A cluster in virtual time.
+pub struct Cluster<E> {
+    layout: Arc<Layout>,
+    workers_per_node: usize,
+    delays: Delays,
+    nodes: Vec<Arc<Shared<E>>>,
+    /// By node, then channel.
+    stations: Vec<Station<E>>,
+    /// By node, then worker.
+    posts: Vec<Post<E>>,
+    /// By sender, then receiver, then channel.
+    links: Vec<Link>,
+    queue: Queue<Event>,
+    dice: Dice,
+    trace: Trace,
+    reach: Reach,
+    invariants: Invariants,
+    actions: Vec<Action>,
+    messages: u64,
+    bytes: u64,
+}
+
+impl<E: Element> Cluster<E> {
+    /// A cluster at the start.
+    #[must_use]
+    pub fn new(config: ClusterConfig<E>) -> Self {
+        let ClusterConfig { layout, init, storage, technique, order, workers, .. } = config;
+        let mut dice = Dice::new(random::stream(config.seed, &[1]));
+        let (nodes, channels) = (layout.nodes(), layout.channels());
+        let shared: Vec<Arc<Shared<E>>> = (0..nodes)
+            .map(|node| {
+                let (layout, init) = (Arc::clone(&layout), Arc::clone(&init));
+                let node = NodeId(node as u16);
+                Arc::new(Shared::new(SharedConfig { node, layout, init, storage, technique, order }))
+            })
+            .collect();
+        if config.stale_hints && nodes > 1 {
+            plant_hints(&layout, &shared, &mut dice);
+        }
+        let mut stations = Vec::with_capacity(nodes * channels);
+        let mut posts = Vec::with_capacity(nodes * workers);
+        for node in &shared {
+            stations.extend((0..channels).map(|channel| Station {
+                engine: Channel::new(ChannelId(channel as u16), Arc::clone(node)),
+                inbox: VecDeque::new(),
+                received: (0..nodes).map(|_| VecDeque::new()).collect(),
+            }));
+            posts.extend((0..workers).map(|worker| Post {
+                local: Local::new(WorkerId(worker as u16), &layout),
+                errands: (0..channels).map(|_| Lane::default()).collect(),
+                results: (0..channels).map(|_| Lane::default()).collect(),
+                queue: VecDeque::new(),
+                sink: None,
+            }));
+        }
+        let links = nodes * nodes * channels;
+        Self {
+            workers_per_node: workers,
+            delays: config.delays,
+            nodes: shared,
+            posts,
+            links: (0..links).map(|_| Link { frames: Lane::default(), busy_until_ns: 0 }).collect(),
+            queue: Queue::new(),
+            dice,
+            trace: Trace::new(config.trace),
+            reach: Reach::default(),
+            invariants: Invariants {
+                owners: Owners::new(storage),
+                replies: Replies::new(stations.len()),
+                hops: Hops::new(config.stale_hints),
+                fifo: Fifo::new(links),
+                bounded: Bounded::new(stations.len(), config.outstanding_bytes_max),
+                progress: Progress::new(config.events_max),
+            },
+            stations,
+            layout,
+            actions: Vec::new(),
+            messages: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Keys, nodes, channels.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Workers of all nodes. They are numbered node by node.
+    pub fn workers(&self) -> usize {
+        self.posts.len()
+    }
+
+    /// Virtual time since the start.
+    pub fn now_ns(&self) -> u64 {
+        self.queue.now_ns()
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.trace.events()
+    }
+
+    /// A hash over everything that happened. Runs with the same seed have the same hash.
+    pub fn hash(&self) -> u64 {
+        self.trace.hash()
+    }
+
+    /// The readable trace so far, if there is one.
+    pub fn take_trace(&mut self) -> Vec<String> {
+        self.trace.take_lines()
+    }
+
+    /// Messages and their bytes that nodes sent so far.
+    pub fn traffic(&self) -> (u64, u64) {
+        (self.messages, self.bytes)
+    }
+
+    /// Accesses of all workers so far.
+    pub fn accesses(&self) -> AccessStats {
+        let mut sum = AccessStats::default();
+        self.posts.iter().for_each(|post| sum.merge(&post.local.stats()));
+        sum
+    }
+
+    /// What was reached so far.
+    pub fn reach(&mut self) -> &mut Reach {
+        &mut self.reach
+    }
+
+    /// Adds a line to the readable trace.
+    pub fn note(&mut self, text: impl FnOnce() -> String) {
+        self.trace.line(self.queue.now_ns(), text);
+    }
+
+    /// A finding as an error that says when it was found.
+    pub(crate) fn violation(&self, (check, what): Finding) -> Violation {
+        Violation { check, at_ns: self.queue.now_ns(), event: self.trace.events(), what }
+    }
+
+    /// The finding that nothing is left to happen although `who` waits.
+    pub(crate) fn stuck(&self, who: &str) -> Violation {
+        self.violation(Progress::stuck(who))
+    }
+
+    /// Checks that nothing is in flight, and the invariants that are too expensive for every step.
+    ///
+    /// # Errors
+    /// If something is.
+    pub fn check_quiescent(&mut self) -> Result<(), Violation> {
+        let mut report = ChannelReport::default();
+        self.stations.iter().for_each(|station| report.merge(station.engine.report()));
+        let lanes = |post: &Post<E>| {
+            let errands: usize = post.errands.iter().map(Lane::len).sum();
+            errands + post.results.iter().map(Lane::len).sum::<usize>() + post.queue.len()
+        };
+        let received = self.stations.iter().flat_map(|s| &s.received).map(VecDeque::len).sum::<usize>();
+        let inboxes = self.stations.iter().map(|s| s.inbox.len()).sum::<usize>();
+        let found = InFlight {
+            report,
+            frames: self.links.iter().map(|link| link.frames.len()).sum::<usize>() + received,
+            handed: self.posts.iter().map(lanes).sum::<usize>() + inboxes,
+            busy_workers: self.posts.iter().filter(|p| !p.local.is_idle() || p.local.outstanding_bytes() > 0).count(),
+            debt: self.invariants.replies.open(),
+        };
+        check_quiet(&found).map_err(|finding| self.violation(finding))?;
+        self.invariants.owners.all(&self.layout, &self.nodes).map_err(|finding| self.violation(finding))?;
+        if self.invariants.owners.lazy() && self.nodes.iter().any(|node| node.held() > 0) {
+            self.reach.mark(Marker::SparseMaterialised);
+        }
+        Ok(())
+    }
+
+    fn node_of(&self, worker: usize) -> usize {
+        worker / self.workers_per_node
+    }
+
+    fn station(&self, node: usize, channel: usize) -> usize {
+        node * self.layout.channels() + channel
+    }
+
+    fn link(&self, from: usize, to: usize, channel: usize) -> usize {
+        (from * self.nodes.len() + to) * self.layout.channels() + channel
+    }
+}
+
+/// Gives nodes an idea of where half of the other nodes' keys are. It is wrong more often than not, and does not change: the
+/// way of a node's requests for a key stays the same.
+fn plant_hints<E: Element>(layout: &Layout, nodes: &[Arc<Shared<E>>], dice: &mut Dice) {
+    for node in nodes {
+        for key in (0..layout.keys()).map(Key) {
+            if dice.once_in(2) {
+                node.learn(key, NodeId(dice.below(nodes.len() as u64) as u16), 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! The example application as a process: settings, output, exit codes, signals, and several processes together.
+
+use intendant_train::{Report, SCHEMA};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+/// Nothing here takes this long; a run that does would hang forever.
+const SAFETY_NET: Duration = Duration::from_secs(120);
+
+/// The example, which `cargo test` builds, with an environment that says nothing about clusters.
+fn regression(flags: &str) -> Command {
+    let mut path = std::env::current_exe().expect("this test");
+    path.pop();
+    path.set_file_name("examples");
+    let mut command = Command::new(path.join("regression"));
+    for name in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "RUST_LOG"] {
+        command.env_remove(name);
+    }
+    command.args(flags.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+fn start(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the example is built")
+}
+
+/// Waits for the end, which the safety net brings about if nothing else does.
+fn finish(child: Child) -> Output {
+    let pid = pid(&child);
+    let (done, waiting) = std::sync::mpsc::channel::<()>();
+    let net = std::thread::spawn(move || {
+        let hung = waiting.recv_timeout(SAFETY_NET) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+        if hung {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        hung
+    });
+    let output = child.wait_with_output().expect("its output");
+    drop(done);
+    assert!(!net.join().expect("no panic"), "it hung");
+    output
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+fn output(flags: &str) -> Output {
+    finish(start(regression(flags)))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// The exit code and what was said on standard error.
+fn end(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), text(&output.stderr))
+}
+
+#[track_caller]
+fn succeeded(output: &Output) {
+    assert!(output.status.success(), "{:?}", end(output));
+}
+
+fn report(path: &Path) -> Report {
+    serde_json::from_slice(&std::fs::read(path).expect("a report")).expect("the schema")
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+/// Every path of an object, with `[]` for the elements of arrays.
+fn paths(value: &serde_json::Value, at: &str, all: &mut BTreeSet<String>) {
+    use serde_json::Value::{Array, Bool, Null, Number, Object, String};
+    match value {
+        Object(members) if !members.is_empty() => {
+            members.iter().for_each(|(name, value)| paths(value, &format!("{at}.{name}"), all));
+        }
+        Array(items) if !items.is_empty() => items.iter().for_each(|item| paths(item, &format!("{at}[]"), all)),
+        Object(_) | Array(_) | Null | Bool(_) | Number(_) | String(_) => {
+            all.insert(at.to_owned());
+        }
+    }
+}
+
+#[test]
+fn the_report_has_the_documented_members_and_no_others() {
+    let folder = Folder::new();
+    let path = folder.path("r.json");
+    succeeded(&output(&format!("--technique single --epochs 2 --report {}", path.display())));
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).expect("written")).expect("JSON");
+    assert_eq!(report["schema"], SCHEMA);
+    let mut found = BTreeSet::new();
+    paths(&report, "", &mut found);
+    found.retain(|path| !path.starts_with(".config."));
+    let access = [
+        "pull_keys",
+        "push_keys",
+        "local",
+        "remote",
+        "sampled",
+        "remote_share",
+        "remote_share_after_5_percent",
+    ];
+    let mut documented: BTreeSet<String> = [
+        "schema", "task", "technique", "seed", "nodes", "workers_per_node", "simulated", "data_digest", "model.keys",
+        "model.values", "model.bytes", "epochs[].epoch", "epochs[].seconds", "epochs[].cpu_seconds",
+        "epochs[].examples", "epochs[].loss", "epochs[].quality.squared_error", "test.squared_error",
+        "management.relocations", "management.replica_setups", "management.replica_drops",
+        "management.localization_conflicts", "management.sync_rounds", "management.relocation_ms.mean",
+        "management.relocation_ms.p50", "management.relocation_ms.p99", "network.messages", "network.bytes",
+    ]
+    .iter()
+    .map(|name| format!(".{name}"))
+    .collect();
+    documented.extend(access.iter().flat_map(|name| [format!(".access.{name}"), format!(".epochs[].access.{name}")]));
+    assert_eq!(found, documented);
+    let pages = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md")).expect("the page");
+    for name in documented.iter().filter_map(|path| path.rsplit('.').next()) {
+        assert!(name == "squared_error" || pages.contains(&format!("`{name}`")), "docs/report.md lacks {name}");
+    }
+}
+
+#[test]
+fn the_effective_configuration_repeats_the_run() {
+    let folder = Folder::new();
+    let (first, second) = (folder.path("a.json"), folder.path("b.json"));
+    let mut command =
+        regression(&format!("--technique single --epochs 3 --rate 0.05 --report {}", first.display()));
+    command.env("INTENDANT_BATCH", "10");
+    succeeded(&finish(start(command)));
+    let config = folder.path("a.config.toml");
+    succeeded(&output(&format!("--config {} --report {}", config.display(), second.display())));
+    let (first, second) = (report(&first), report(&second));
+    assert_eq!(first.config["batch"], 10);
+    assert_eq!((&first.config, &first.data_digest), (&second.config, &second.data_digest));
+    let losses = |report: &Report| report.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+    assert_eq!(losses(&first), losses(&second));
+    assert_eq!(std::fs::read(config).expect("first"), std::fs::read(folder.path("b.config.toml")).expect("second"));
+}
+
+#[test]
+fn results_go_to_standard_output_and_progress_to_standard_error_unless_silenced() {
+    let loud = output("--technique single --epochs 2");
+    succeeded(&loud);
+    let (result, progress) = (text(&loud.stdout), text(&loud.stderr));
+    assert!(result.contains("test squared_error") && !result.contains("epoch 1/2"), "{result}");
+    let lines: Vec<&str> = progress.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("epoch 1/2") && lines[1].starts_with("epoch 2/2"), "{progress}");
+    assert!(!progress.contains('\u{1b}'), "no bar without a terminal");
+    let quiet = output("--technique single --epochs 2 -q");
+    succeeded(&quiet);
+    assert_eq!(text(&quiet.stderr), "");
+}
+
+#[test]
+fn exit_codes_tell_what_happened() {
+    for (flags, code, message) in [
+        ("--technique lapse", 2, "technique lapse is not built yet"),
+        ("--technique single --nodes 2", 2, "regression: error: technique single is plain memory"),
+        ("--rate 0", 2, "regression: error: --rate is 0; it must be greater than 0"),
+        ("--config /no/such.toml", 2, "regression: error: /no/such.toml: cannot be read"),
+        ("--nodes 0", 2, "invalid value '0' for '--nodes <N>'"),
+        ("--resume", 2, "regression: error: --resume is not built yet"),
+        ("--nodes 2 --rate -1", 2, ""),
+        ("--technique single --rate 1e30", 3, "regression: error: diverged in epoch 1, step 1, key "),
+        ("--technique classic --rate 1e30", 3, "regression: error: diverged in epoch 1, step 1, key "),
+        ("--technique single --export /proc/no/such", 1, "regression: error: export failed"),
+    ] {
+        let (found, said) = end(&output(flags));
+        assert_eq!(found, Some(code), "{flags}: {said}");
+        assert!(said.contains(message), "{flags}: {said}");
+    }
+    assert!(output("--help").status.success());
+    assert!(output("--version").status.success());
+}
+
+/// Starts a run without an end and waits until it trains.
+fn endless(command: Command) -> (Child, BufReader<std::process::ChildStderr>) {
+    let mut child = start(command);
+    let mut said = BufReader::new(child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    assert!(line.starts_with("epoch "), "{line}");
+    (child, said)
+}
+
+#[test]
+fn a_signal_ends_the_run_with_its_exit_code() {
+    for technique in ["single", "classic"] {
+        for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+            let flags = format!("--technique {technique} --workers 2 --epochs 1000000000");
+            let (child, _said) = endless(regression(&flags));
+            kill_process(pid(&child), signal).expect("it runs");
+            assert_eq!(finish(child).status.code(), Some(code), "{technique}");
+        }
+    }
+}
+
+/// Processes as torchrun would start them, each with its own flags.
+fn ranks(flags: &[&str]) -> Vec<Command> {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let nodes = flags.len().to_string();
+    let place = |(rank, flags): (usize, &&str)| {
+        let mut command = regression(flags);
+        command.env("RANK", rank.to_string()).env("WORLD_SIZE", &nodes);
+        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+        command
+    };
+    flags.iter().enumerate().map(place).collect()
+}
+
+#[test]
+fn processes_of_a_launcher_train_together() {
+    let folder = Folder::new();
+    let path = folder.path("r.json");
+    let flags = format!("--workers 2 --epochs 2 --float f64 --report {}", path.display());
+    let children: Vec<Child> = ranks(&[&flags, &flags, &flags]).into_iter().map(start).collect();
+    let outputs: Vec<Output> = children.into_iter().map(finish).collect();
+    outputs.iter().for_each(succeeded);
+    assert!(text(&outputs[0].stdout).contains("3 nodes of 2 workers"));
+    assert_eq!(text(&outputs[1].stdout) + &text(&outputs[2].stderr), "", "only rank 0 speaks");
+    let together = report(&path);
+    let access = together.access;
+    assert_eq!(access.local + access.remote, access.pull_keys + access.push_keys);
+    assert!((0.5..0.8).contains(&access.remote_share), "two thirds of the keys are elsewhere: {access:?}");
+    assert!(together.network.messages > 0 && together.network.bytes > access.remote);
+    assert_eq!(together.nodes, 3);
+    assert!(together.test["squared_error"] < 1e-3, "{:?}", together.test);
+
+    succeeded(&output(&format!("--technique single --epochs 2 --float f64 -q --report {}", path.display())));
+    let alone = report(&path);
+    assert_eq!(alone.data_digest, together.data_digest);
+    assert_eq!(alone.model, together.model);
+    assert_eq!((alone.access.pull_keys, alone.access.sampled), (access.pull_keys, access.sampled));
+}
+
+#[test]
+fn nodes_that_were_started_differently_end_and_say_how() {
+    let children: Vec<Child> = ranks(&["--epochs 2", "--epochs 3"]).into_iter().map(start).collect();
+    let ends: Vec<_> = children.into_iter().map(finish).map(|output| end(&output)).collect();
+    assert!(ends.iter().any(|(code, said)| *code == Some(2) && said.contains("started differently: epochs is")), "{ends:?}");
+    assert!(ends.iter().all(|(code, _)| *code != Some(0)), "{ends:?}");
+}
+
+#[test]
+fn the_number_of_nodes_must_be_the_launchers() {
+    let mut commands = ranks(&["--nodes 3", ""]);
+    let (code, said) = end(&finish(start(commands.remove(0))));
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--nodes is 3, but WORLD_SIZE says that this process is one of 2"), "{said}");
+    commands[0].env("INTENDANT_NODES", "4");
+    let (code, said) = end(&finish(start(commands.remove(0))));
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--nodes is 4"), "{said}");
+}
+
+#[test]
+fn a_signal_to_one_node_ends_all() {
+    let mut commands = ranks(&["--epochs 1000000000", "--epochs 1000000000"]).into_iter();
+    let other = start(commands.next_back().expect("two"));
+    let (first, _said) = endless(commands.next().expect("two"));
+    kill_process(pid(&other), Signal::TERM).expect("it runs");
+    assert_eq!(finish(other).status.code(), Some(143));
+    let code = finish(first).status.code();
+    assert_eq!(code, Some(1), "ended by another node's wish, not lost");
+}
