@@ -5,11 +5,11 @@
 //! known number of values: then it is never replaced, and an address computed from a stale place is good enough to prefetch.
 
 use crate::prefetch::prefetch_run;
+use crate::sync::{AtomicPtr, Ordering};
 use std::alloc;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Chunks are about this large: big enough to make the table short, small enough to follow what a shard holds.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -111,11 +111,12 @@ impl<E: bytemuck::Pod> Slab<E> {
             let chunks = unsafe { &*self.table.get() }.len();
             if chunk >= chunks {
                 assert!(!self.fixed, "a dense shard hands out at most one value per key");
-                let mut longer = table::<E>((chunk + 1).next_power_of_two());
+                let longer = table::<E>((chunk + 1).next_power_of_two());
                 // SAFETY: as above; the slab is not fixed, so `prefetch` does not read the table.
                 let old = unsafe { &mut *self.table.get() };
-                for (to, from) in longer.iter_mut().zip(old.iter_mut()) {
-                    *to.get_mut() = *from.get_mut();
+                for (to, from) in longer.iter().zip(old.iter()) {
+                    // Relaxed: all under the latch.
+                    to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
                 *old = longer;
             }
@@ -159,8 +160,9 @@ impl<E> Drop for Slab<E> {
     fn drop(&mut self) {
         let bytes = (self.len << self.chunk_bits) * size_of::<E>();
         let Ok(layout) = alloc::Layout::from_size_align(bytes, CHUNK_ALIGN) else { return };
-        for chunk in self.table.get_mut().iter_mut() {
-            let chunk = *chunk.get_mut();
+        for chunk in self.table.get_mut().iter() {
+            // Relaxed: nobody else has the slab any more.
+            let chunk = chunk.load(Ordering::Relaxed);
             if !chunk.is_null() {
                 // SAFETY: allocated in `take` with this layout, and freed only here.
                 unsafe { alloc::dealloc(chunk.cast(), layout) };

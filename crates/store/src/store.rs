@@ -3,12 +3,12 @@
 use crate::latch::{Latch, LatchGuard};
 use crate::prefetch::prefetch;
 use crate::slab::Slab;
+use crate::sync::{AtomicU32, Ordering};
 use hashbrown::HashMap;
 use intendant_core::{Element, Key, Layout};
 use std::cell::UnsafeCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A key's place in a shard: the state that the user of the store keeps, and where the value is.
 #[derive(Debug, Default)]

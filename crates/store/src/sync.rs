@@ -1,6 +1,6 @@
-//! The primitives that the latch is built from. Model checking compiles `latch.rs` against another file of this shape.
+//! The primitives that latch, slab and shards are built from. Model checking compiles them against another file of this shape.
 
-pub(crate) use std::sync::atomic::{AtomicU8, Ordering};
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 /// Attempts that only tell the processor to relax: as long as copying a value of a few kilobytes takes.
 const SPINS: u32 = 100;

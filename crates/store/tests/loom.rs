@@ -1,0 +1,157 @@
+//! The latch and the shards under loom: every interleaving of a few threads. The sources are compiled a second time, against
+//! loom's primitives, so that neither a feature nor a flag of the build can leave the real ones instrumented.
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+
+    pub(crate) fn relax(_attempt: u32) {
+        loom::thread::yield_now();
+    }
+}
+
+#[expect(unreachable_pub, reason = "the modules are public in their crate, but not here")]
+#[path = "../src/latch.rs"]
+mod latch;
+#[path = "../src/prefetch.rs"]
+mod prefetch;
+#[path = "../src/slab.rs"]
+mod slab;
+#[allow(dead_code, unreachable_pub, reason = "the test uses a part of what the crate offers")]
+#[path = "../src/store.rs"]
+mod store;
+
+use intendant_core::{Key, Layout};
+use latch::Latch;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use std::ops::ControlFlow;
+use store::Store;
+
+struct Shared {
+    latch: Latch,
+    value: UnsafeCell<u32>,
+}
+
+// SAFETY: `value` is only accessed with the latch held; loom reports it if that is not so.
+unsafe impl Sync for Shared {}
+// SAFETY: nothing in it belongs to a thread.
+unsafe impl Send for Shared {}
+
+fn add(shared: &Shared, times: u32) {
+    for _ in 0..times {
+        let _guard = shared.latch.lock();
+        // SAFETY: the latch is held.
+        shared.value.with_mut(|value| unsafe { *value += 1 });
+    }
+}
+
+#[test]
+fn holders_exclude_each_other_and_see_each_others_writes() {
+    bounded(|| {
+        let shared = Arc::new(Shared { latch: Latch::new(), value: UnsafeCell::new(0) });
+        let other = Arc::clone(&shared);
+        let thread = thread::spawn(move || add(&other, 2));
+        add(&shared, 2);
+        thread.join().expect("the thread ends");
+        let _guard = shared.latch.lock();
+        // SAFETY: the latch is held.
+        shared.value.with(|value| assert_eq!(unsafe { *value }, 4));
+    });
+}
+
+#[test]
+fn try_lock_takes_only_a_free_latch() {
+    loom::model(|| {
+        let shared = Arc::new(Shared { latch: Latch::new(), value: UnsafeCell::new(0) });
+        let other = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            let Some(_guard) = other.latch.try_lock() else { return 0 };
+            // SAFETY: the latch is held.
+            other.value.with_mut(|value| unsafe { *value += 1 });
+            1
+        });
+        let here = shared.latch.try_lock().map_or(0, |_guard| {
+            // SAFETY: the latch is held.
+            shared.value.with_mut(|value| unsafe { *value += 1 });
+            1
+        });
+        let there: u32 = thread.join().expect("the thread ends");
+        let _guard = shared.latch.lock();
+        // SAFETY: the latch is held.
+        shared.value.with(|value| assert_eq!(unsafe { *value }, here + there));
+        assert!(here + there >= 1, "the first attempt finds the latch free");
+    });
+}
+
+/// A thread that spins while the holder is preempted makes unbounded schedules; three preemptions find all that two
+/// compare-and-swaps and a store can do wrong.
+fn bounded(check: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(check);
+}
+
+/// One shard with two keys, whose values have two elements.
+fn one_shard(sparse: bool) -> Arc<Store<u32, f32>> {
+    let layout = std::sync::Arc::new(Layout::builder().range("k", 2, 2).shards(1).build().expect("a valid layout"));
+    Arc::new(if sparse { Store::sparse(layout) } else { Store::dense(layout) })
+}
+
+/// Adds one to state and value; makes the value if it is not there.
+fn count(store: &Store<u32, f32>, key: Key) {
+    store.prefetch_slot(key);
+    store.prefetch_value(key);
+    let mut entry = store.latch(key);
+    let state = entry.state() + 1;
+    match entry.value_mut() {
+        Some(value) => value.iter_mut().for_each(|v| *v += 1.0),
+        None => entry.allocate().fill(state as f32),
+    }
+    *entry.state_mut() = state;
+}
+
+#[test]
+fn accesses_to_a_key_are_atomic_while_its_value_comes_and_goes() {
+    for sparse in [false, true] {
+        bounded(move || {
+            let store = one_shard(sparse);
+            let other = Arc::clone(&store);
+            let thread = thread::spawn(move || {
+                count(&other, Key(0));
+                other.latch(Key(0)).release();
+                count(&other, Key(1));
+            });
+            count(&store, Key(0));
+            let value = store.latch(Key(0)).value().map(<[f32]>::to_vec);
+            if let Some(value) = value {
+                assert_eq!(value[0], value[1], "a torn value");
+            }
+            thread.join().expect("the thread ends");
+            let entry = store.latch(Key(0));
+            assert_eq!(entry.state(), 2, "an access was lost");
+            // The value is gone if the release came last, else it was made with, or counted up to, the last state.
+            assert!(entry.value().is_none_or(|v| v == [2.0, 2.0]), "{:?}", entry.value());
+            drop(entry);
+            assert_eq!(store.latch(Key(1)).value(), Some(&[1.0, 1.0][..]));
+        });
+    }
+}
+
+#[test]
+fn a_scan_sees_whole_values() {
+    for sparse in [false, true] {
+        bounded(move || {
+            let store = one_shard(sparse);
+            let other = Arc::clone(&store);
+            let thread = thread::spawn(move || (0..2).for_each(|key| count(&other, Key(key))));
+            let resume = store.scan(0, 0, |_, state, value| {
+                assert_eq!(value, [*state as f32; 2]);
+                ControlFlow::Continue(())
+            });
+            assert_eq!(resume, None);
+            thread.join().expect("the thread ends");
+            assert_eq!(store.held(), 2);
+        });
+    }
+}
