@@ -1,7 +1,5 @@
 //! Compiles the control plane's protocol. `protox` parses it, so that no `protoc` has to be installed.
 
-#![expect(clippy::print_stdout, reason = "a build script speaks to Cargo through its output")]
-
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -27,8 +27,10 @@ pub(crate) enum Command {
 /// Clusters on one machine do not collide: the launcher chooses a free port. When a node fails, the others have 10 s to end by
 /// themselves, then they are killed; Ctrl-C and SIGTERM end all; no process outlives the launcher.
 #[derive(Debug, Group)]
-#[command(after_help = "Example:\n  intendant launch -n 4 -- kge --epochs 20\n\nThe exit code is 0 if all nodes returned 0, 4 if \
-                        a node was lost, else that of the first node to fail (128 + n for signal n).")]
+#[command(
+    after_help = "Example:\n  intendant launch -n 4 -- kge --epochs 20\n\nThe exit code is 0 if all nodes returned 0, 4 if \
+                        a node was lost, else that of the first node to fail (128 + n for signal n)."
+)]
 pub(crate) struct LaunchArgs {
     /// Number of processes, 1 to 1024
     #[arg(short, long, value_name = "N", value_parser = nodes)]
@@ -54,7 +56,10 @@ pub(crate) struct DoctorArgs {
 }
 
 fn nodes(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|nodes| (1..=1024).contains(nodes)).ok_or_else(|| "allowed are 1 to 1024".to_owned())
+    text.parse()
+        .ok()
+        .filter(|nodes| (1..=1024).contains(nodes))
+        .ok_or_else(|| "allowed are 1 to 1024".to_owned())
 }
 
 #[cfg(test)]
@@ -72,7 +77,9 @@ mod tests {
         let args = Args::try_parse_from(["intendant", "launch", "-n", "3", "--", "kge", "-n", "--help"]);
         let Ok(Args { command: Command::Launch(launch) }) = args else { panic!("{args:?}") };
         assert_eq!((launch.nodes, launch.command), (3, ["kge", "-n", "--help"].map(OsString::from).to_vec()));
-        for wrong in [&["launch", "-n", "0", "--", "x"][..], &["launch", "-n", "2"], &["launch", "--", "x"], &["cure"]] {
+        for wrong in
+            [&["launch", "-n", "0", "--", "x"][..], &["launch", "-n", "2"], &["launch", "--", "x"], &["cure"]]
+        {
             assert!(Args::try_parse_from(std::iter::once(&"intendant").chain(wrong)).is_err(), "{wrong:?}");
         }
     }

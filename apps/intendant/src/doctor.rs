@@ -1,7 +1,7 @@
 //! Whether this machine can run a cluster, as a table: what was looked at, what was found, and what to do about it.
 
-use intendant::control::{Health, Presence, State, health};
 use intendant::Rendezvous;
+use intendant::control::{Health, Presence, State, health};
 use rustix::process::{Resource, getrlimit};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -76,7 +76,9 @@ fn memory() -> Finding {
     };
     match (meminfo_mib(&table, "MemAvailable"), meminfo_mib(&table, "MemTotal")) {
         (Some(free), Some(total)) if free < MEMORY_ADVISED_MIB => {
-            let text = format!("{free} MiB of {total} MiB are free; end other programs, or the kernel may kill nodes");
+            let text = format!(
+                "{free} MiB of {total} MiB are free; end other programs, or the kernel may kill nodes"
+            );
             Finding::new(subject, Verdict::Warning, text)
         }
         (Some(free), Some(total)) => {
@@ -95,9 +97,12 @@ fn meminfo_mib(table: &str, name: &str) -> Option<u64> {
 fn loopback() -> Finding {
     let subject = "loopback";
     match greet_over_loopback() {
-        Ok(port) => Finding::new(subject, Verdict::Ok, format!("127.0.0.1 carries bytes (tried on port {port})")),
+        Ok(port) => {
+            Finding::new(subject, Verdict::Ok, format!("127.0.0.1 carries bytes (tried on port {port})"))
+        }
         Err(error) => {
-            let text = format!("nodes on this machine cannot talk over 127.0.0.1: {error}; check `ip link show lo`");
+            let text =
+                format!("nodes on this machine cannot talk over 127.0.0.1: {error}; check `ip link show lo`");
             Finding::new(subject, Verdict::Failure, text)
         }
     }
@@ -134,12 +139,17 @@ fn files() -> Finding {
 fn environment() -> Finding {
     let subject = "environment";
     match Rendezvous::from_env() {
-        Ok(None) => Finding::new(subject, Verdict::Ok, "no RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: programs run alone"),
+        Ok(None) => Finding::new(
+            subject,
+            Verdict::Ok,
+            "no RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: programs run alone",
+        ),
         Ok(Some(rendezvous)) => {
             let (host, port) = rendezvous.coordinator();
             let token = if rendezvous.cluster_token().is_some() { "with a token" } else { "without a token" };
             let (rank, nodes) = (rendezvous.rank(), rendezvous.nodes());
-            let text = format!("programs join as node {rank} of {nodes}; coordinator at {host}:{port}, {token}");
+            let text =
+                format!("programs join as node {rank} of {nodes}; coordinator at {host}:{port}, {token}");
             Finding::new(subject, Verdict::Ok, text)
         }
         Err(error) => Finding::new(subject, Verdict::Failure, error.to_string()),
@@ -164,7 +174,7 @@ fn describe(health: &Health) -> Vec<Finding> {
         State::Running => "is running",
         State::Closed => "has ended",
         State::Failed => "has failed",
-        _ => "is in a state that this version does not know",
+        State::Unknown | _ => "is in a state that this version does not know",
     };
     let verdict = if health.state == State::Failed { Verdict::Failure } else { Verdict::Ok };
     let mut text = format!("{:016x} {state}; coordinator runs version {}", health.cluster, health.version);
@@ -177,7 +187,11 @@ fn describe(health: &Health) -> Vec<Finding> {
         let text = match member.presence {
             Presence::Absent => format!("node {node} has not joined"),
             Presence::Present => {
-                format!("node {node} at {}, heard {:.1} s ago", member.data_address, member.silent.as_secs_f64())
+                format!(
+                    "node {node} at {}, heard {:.1} s ago",
+                    member.data_address,
+                    member.silent.as_secs_f64()
+                )
             }
             Presence::Left => format!("node {node} has left"),
             Presence::Ended => format!("node {node} has ended"),
@@ -185,8 +199,12 @@ fn describe(health: &Health) -> Vec<Finding> {
         findings.push(Finding::new("node", Verdict::Ok, text));
     }
     for gather in &health.gathers {
-        let text =
-            format!("'{}' has waited {:.1} s for {:?}", gather.name, gather.waiting.as_secs_f64(), gather.missing);
+        let text = format!(
+            "'{}' has waited {:.1} s for {:?}",
+            gather.name,
+            gather.waiting.as_secs_f64(),
+            gather.missing
+        );
         findings.push(Finding::new("waiting", Verdict::Ok, text));
     }
     findings

@@ -20,7 +20,7 @@ pub(crate) enum UnseenPolicy {
     Skip,
 }
 
-/// Model, loss and optimiser.
+// Model, loss and optimiser. (Not a documentation comment: it would become the description of the program.)
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Flags {
     /// Real numbers per embedding: the real and the imaginary parts of D/2 complex numbers

@@ -246,3 +246,7 @@ fn score<E: Element>(query: &[E], embedding: &[E]) -> f64 {
 fn norm<E: Element>(vector: &[E]) -> f64 {
     score(vector, vector).sqrt()
 }
+
+#[cfg(test)]
+#[path = "evaluate_tests.rs"]
+mod tests;

@@ -254,3 +254,7 @@ impl<E: Element> Task for Kge<E> {
         )))
     }
 }
+
+#[cfg(test)]
+#[path = "task_tests.rs"]
+mod tests;

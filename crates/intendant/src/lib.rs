@@ -34,5 +34,5 @@ pub use intendant_sampling::{Conformity, Distribution, Handle, Sampler};
 pub use intendant_techniques::{Order, Technique};
 pub use intendant_transport::Token;
 pub use node::{Aborter, NetworkStats, Node};
-pub use rendezvous::{JOIN_DEADLINE_DEFAULT, Rendezvous, RendezvousError};
+pub use rendezvous::{Rendezvous, RendezvousError};
 pub use worker::{Ticket, Worker};

@@ -179,7 +179,7 @@ impl Rendezvous {
     /// # Errors
     /// If the environment is there in part only, or has values that make no sense; see [`RendezvousError`].
     pub fn from_env() -> Result<Option<Self>, RendezvousError> {
-        Self::from_lookup(|name| std::env::var_os(name))
+        Self::from_lookup(std::env::var_os)
     }
 
     /// Reads only the cluster's token from the environment of this process, for tools that join no cluster.
@@ -289,7 +289,8 @@ mod tests {
     #[test]
     fn a_whole_environment_is_read() -> Result<(), Box<dyn std::error::Error>> {
         let hex = "ab".repeat(32);
-        let extras = [("INTENDANT_TOKEN", hex.as_str()), ("INTENDANT_LAUNCHED", "1"), ("INTENDANT_JOIN_SECONDS", "7")];
+        let extras =
+            [("INTENDANT_TOKEN", hex.as_str()), ("INTENDANT_LAUNCHED", "1"), ("INTENDANT_JOIN_SECONDS", "7")];
         let found = read(&[&WHOLE[..], &extras].concat())?.ok_or("no rendezvous")?;
         assert_eq!((found.rank(), found.nodes(), found.coordinator()), (NodeId(1), 4, ("127.0.0.1", 29500)));
         assert!(found.cluster_token().is_some_and(|token| token.matches(&Token::from_bytes([0xab; 32]))));
@@ -331,8 +332,10 @@ mod tests {
     }
 
     #[test]
-    fn our_own_port_stands_in_for_a_port_that_the_launcher_uses_itself() -> Result<(), Box<dyn std::error::Error>> {
-        let found = read(&[&WHOLE[..], &[("INTENDANT_MASTER_PORT", "4711")]].concat())?.ok_or("no rendezvous")?;
+    fn our_own_port_stands_in_for_a_port_that_the_launcher_uses_itself()
+    -> Result<(), Box<dyn std::error::Error>> {
+        let found =
+            read(&[&WHOLE[..], &[("INTENDANT_MASTER_PORT", "4711")]].concat())?.ok_or("no rendezvous")?;
         assert_eq!(found.coordinator(), ("127.0.0.1", 4711));
         Ok(())
     }
@@ -352,7 +355,8 @@ mod tests {
         let path = directory.path().join("token");
         std::fs::write(&path, format!("{}\n", "5c".repeat(32)))?;
         let name = path.to_string_lossy().into_owned();
-        let found = read(&[&WHOLE[..], &[("INTENDANT_TOKEN_FILE", &name)]].concat())?.ok_or("no rendezvous")?;
+        let found =
+            read(&[&WHOLE[..], &[("INTENDANT_TOKEN_FILE", &name)]].concat())?.ok_or("no rendezvous")?;
         assert!(found.cluster_token().is_some_and(|token| token.matches(&Token::from_bytes([0x5c; 32]))));
         std::fs::remove_file(&path)?;
         assert!(matches!(

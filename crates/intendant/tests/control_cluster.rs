@@ -158,7 +158,8 @@ fn every_difference_is_refused_by_name_while_the_cluster_runs_on() {
     let places = meeting(3, Some(&token));
     let nodes: Vec<_> = join_all(&places).into_iter().map(|(control, _)| control).collect();
     let (host, port) = places[0].coordinator();
-    let place = |rank: u16, nodes: usize| Rendezvous::new(NodeId(rank), nodes, host, port).token(token.clone());
+    let place =
+        |rank: u16, nodes: usize| Rendezvous::new(NodeId(rank), nodes, host, port).token(token.clone());
     let refused = |place: Rendezvous, introduction: Introduction| match Control::join(place, introduction) {
         Ok(_) => panic!("a stranger was let in"),
         Err(error) => error,
@@ -181,8 +182,14 @@ fn every_difference_is_refused_by_name_while_the_cluster_runs_on() {
             rounds
         });
 
-        let wrong = refused(Rendezvous::new(NodeId(1), 3, host, port).token(Token::from_bytes([2; 32])), introduction(1));
-        assert!(matches!(wrong, JoinError::Token { ours: "another token than the cluster's", .. }), "{wrong}");
+        let wrong = refused(
+            Rendezvous::new(NodeId(1), 3, host, port).token(Token::from_bytes([2; 32])),
+            introduction(1),
+        );
+        assert!(
+            matches!(wrong, JoinError::Token { ours: "another token than the cluster's", .. }),
+            "{wrong}"
+        );
         let none = refused(Rendezvous::new(NodeId(1), 3, host, port), introduction(1));
         assert!(matches!(none, JoinError::Token { ours: "none is set", .. }), "{none}");
         // The token comes first: a stranger does not learn what else would be wrong.
@@ -190,7 +197,8 @@ fn every_difference_is_refused_by_name_while_the_cluster_runs_on() {
         let first = refused(Rendezvous::new(NodeId(1), 3, host, port), both);
         assert!(matches!(first, JoinError::Token { .. }), "{first}");
 
-        let error = refused(place(1, 3), Introduction { protocol: 2, version: "9".into(), ..introduction(1) });
+        let error =
+            refused(place(1, 3), Introduction { protocol: 2, version: "9".into(), ..introduction(1) });
         assert!(matches!(&error, JoinError::Protocol { cluster: 1, ours: 2, .. }), "{error}");
         assert!(error.to_string().contains("0.1.0") && error.to_string().contains("intendant 9"), "{error}");
         let error = refused(place(1, 3), Introduction { layout: 0xbeef, ..introduction(1) });
@@ -205,7 +213,10 @@ fn every_difference_is_refused_by_name_while_the_cluster_runs_on() {
         let error = refused(place(3, 3), introduction(3));
         assert!(matches!(error, JoinError::Rank { rank: 3, nodes: 3 }), "{error}");
         let error = refused(place(2, 3), introduction(9));
-        assert!(matches!(&error, JoinError::DuplicateRank { rank: 2, detail } if detail == "127.0.0.1:10002"), "{error}");
+        assert!(
+            matches!(&error, JoinError::DuplicateRank { rank: 2, detail } if detail == "127.0.0.1:10002"),
+            "{error}"
+        );
 
         stop.send(()).unwrap();
         let rounds = steps.join().unwrap();
@@ -286,7 +297,8 @@ fn node_0_names_a_port_that_is_in_use_and_stays_on_loopback_without_a_token() {
     assert!(matches!(error, JoinError::Open { .. }), "{error}");
     let listener = wide();
     let port = listener.local_addr().unwrap().port();
-    let guarded = Rendezvous::new(NodeId(0), 1, "127.0.0.1", port).listener(listener).token(Token::from_bytes([3; 32]));
+    let guarded =
+        Rendezvous::new(NodeId(0), 1, "127.0.0.1", port).listener(listener).token(Token::from_bytes([3; 32]));
     let (node, _) = Control::join(guarded, introduction(0)).unwrap();
     leave_all(&[node]);
 }
@@ -296,8 +308,10 @@ fn while_all_wait(nodes: Vec<Control>, who: usize, act: impl FnOnce(Control)) ->
     let mut nodes = nodes;
     let actor = nodes.remove(who);
     thread::scope(|scope| {
-        let waits: Vec<_> =
-            nodes.iter().map(|control| scope.spawn(move || control.gather("never", vec![]).unwrap_err())).collect();
+        let waits: Vec<_> = nodes
+            .iter()
+            .map(|control| scope.spawn(move || control.gather("never", vec![]).unwrap_err()))
+            .collect();
         act(actor);
         waits.into_iter().map(|wait| wait.join().unwrap()).collect()
     })
@@ -329,7 +343,11 @@ fn a_node_that_is_dropped_without_leaving_is_lost() {
     for who in [0, 3] {
         let got = while_all_wait(cluster(4), who, drop);
         for failure in got {
-            assert_eq!((failure.kind, failure.node), (FailureKind::PeerLost, Some(NodeId(who as u16))), "{failure}");
+            assert_eq!(
+                (failure.kind, failure.node),
+                (FailureKind::PeerLost, Some(NodeId(who as u16))),
+                "{failure}"
+            );
             assert_eq!(failure.reason, "closed its connection without leaving");
         }
     }
@@ -404,7 +422,10 @@ fn health_is_told_to_tools_that_have_the_token() {
         };
         assert_eq!((seen.state, seen.failure), (State::Running, None));
         assert!(seen.members.iter().all(|member| member.presence == Presence::Present));
-        assert_eq!((seen.gathers[0].name.as_str(), seen.gathers[0].missing.as_slice()), ("epoch", &[NodeId(0)][..]));
+        assert_eq!(
+            (seen.gathers[0].name.as_str(), seen.gathers[0].missing.as_slice()),
+            ("epoch", &[NodeId(0)][..])
+        );
         nodes[0].gather("epoch", vec![]).unwrap();
         wait.join().unwrap().unwrap();
     });

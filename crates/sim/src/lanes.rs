@@ -85,7 +85,7 @@ mod tests {
         let mut value = vec![0.0f32; 8];
         initial(Key(5), &mut value);
         for worker in [0, 1, 1] {
-            let mut update = Vec::new();
+            let mut update = Vec::<f32>::new();
             push(worker, 3, 8, &mut update);
             value.iter_mut().zip(update).for_each(|(v, u)| *v += u);
         }

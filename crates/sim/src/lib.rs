@@ -1,1 +1,29 @@
-//! Placeholder.
+#![doc = include_str!("../README.md")]
+//!
+//! Start at [`workload::run`] (one seed of a random workload) or [`run_task`] (a training task in virtual time). Both are
+//! programs on top of a [`Cluster`](cluster::Cluster): the engines of all nodes and what lies between them, event by event.
+//! `invariants/` has what must hold at every step, [`history`] decides whether what workers saw is sequentially consistent,
+//! [`reach`] counts the situations that runs must have been in.
+//!
+//! Absent on purpose: threads, clocks, randomness other than the seed's, printing, and the protocol: engines, codec and
+//! technique are those that ship.
+#![forbid(unsafe_code)]
+
+pub mod cluster;
+mod delays;
+mod dice;
+pub mod history;
+mod invariants;
+mod lane;
+pub mod lanes;
+mod meeting;
+mod queue;
+pub mod reach;
+pub mod registers;
+mod shell;
+mod trace;
+pub mod workload;
+
+pub use delays::{Delays, Spread};
+pub use invariants::Violation;
+pub use shell::{TaskConfig, TaskFailure, TaskOutcome, run_task};

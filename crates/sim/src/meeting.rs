@@ -62,7 +62,8 @@ impl Stream {
         range: Range<u64>,
         bytes_max: u32,
     ) -> Self {
-        let stream = Self { worker, bytes_max, owner: 0, channel: 0, cover: Cover::new(range.clone()), range };
+        let stream =
+            Self { worker, bytes_max, owner: 0, channel: 0, cover: Cover::new(range.clone()), range };
         stream.ask(cluster, None);
         stream
     }

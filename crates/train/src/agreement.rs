@@ -59,7 +59,8 @@ mod tests {
         let terms = |epochs: &str| {
             Terms(["t", "classic", epochs, "1", "7", "2", "10", "100", "absent"].map(str::to_owned).to_vec())
         };
-        let all = |last: &Terms| vec![terms("3").encode(), terms("3").encode(), terms("3").encode(), last.encode()];
+        let all =
+            |last: &Terms| vec![terms("3").encode(), terms("3").encode(), terms("3").encode(), last.encode()];
         terms("3").check(&all(&terms("3")), 2).expect("they agree");
         let error = terms("3").check(&all(&terms("4")), 2).expect_err("they do not");
         assert_eq!(

@@ -6,6 +6,7 @@ use crate::plan::Plan;
 use crate::run::Outcome;
 use crate::settings::{self, SettingsError};
 use crate::{launching, logging, signals, table};
+use clap::builder::Resettable;
 use clap::{Args, Command, FromArgMatches};
 use intendant::Rendezvous;
 use std::ffi::OsString;
@@ -61,8 +62,12 @@ impl App {
 
     /// The command with the application's flags and the common ones.
     fn command<A: Args>(&self) -> Command {
+        // Flags bring the description of their struct along; the application's is the one to show.
+        let about = Resettable::from(self.command.get_about().cloned());
+        let long_about = Resettable::from(self.command.get_long_about().cloned());
         let command = A::augment_args(self.command.clone().next_help_heading("Task"));
-        CommonArgs::augment_args(command.next_help_heading(None::<&'static str>)).after_help(
+        let command = CommonArgs::augment_args(command.next_help_heading(None::<&'static str>));
+        command.about(about).long_about(long_about).after_help(
             "Each flag can also be given as an environment variable (--valid-every as INTENDANT_VALID_EVERY) or in the \
              --config file. Flags win over the environment, the environment over the file.\n\
              Exit codes: 0 ok, 2 wrong usage, configuration or data, 3 training diverged, 4 another node was lost, \

@@ -151,15 +151,14 @@ impl From<&std::path::Path> for PathDisplay {
 
 impl From<intendant::Error> for TrainError {
     fn from(error: intendant::Error) -> Self {
-        match error {
-            // The node that diverged aborts the cluster with the text of its error, so that all of them end alike.
-            intendant::Error::Failed(Failure { kind: FailureKind::Aborted, node: Some(by), reason })
-                if reason.starts_with(DIVERGED) =>
-            {
-                Self::DivergedElsewhere { by: by.0, reason }
-            }
-            error => Self::Cluster(error),
+        // The node that diverged aborts the cluster with the text of its error, so that all of them end alike.
+        if let intendant::Error::Failed(Failure { kind: FailureKind::Aborted, node: Some(by), reason }) =
+            &error
+            && reason.starts_with(DIVERGED)
+        {
+            return Self::DivergedElsewhere { by: by.0, reason: reason.clone() };
         }
+        Self::Cluster(error)
     }
 }
 
@@ -204,7 +203,10 @@ mod tests {
         };
         let there = aborted(here.to_string());
         assert_eq!(there.exit_code(), exit::DIVERGED);
-        assert!(there.to_string().starts_with("node 1 diverged in epoch 2, step 3, key 4: an update is NaN"), "{there}");
+        assert!(
+            there.to_string().starts_with("node 1 diverged in epoch 2, step 3, key 4: an update is NaN"),
+            "{there}"
+        );
         assert_eq!(aborted("worker 0 panicked".to_owned()).exit_code(), exit::OTHER);
     }
 }

@@ -1,6 +1,7 @@
 //! Logs: one line per event on standard error, each with the rank of the node that writes it.
 
 use std::fmt;
+use std::io::IsTerminal;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{Compact, Format, Writer};
@@ -25,6 +26,7 @@ pub(crate) fn start(rank: u16, verbose: u8) {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .event_format(format)
         .finish();
     // A program that has installed a logger of its own keeps it.
@@ -41,7 +43,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, ctx: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        ctx: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         write!(writer, "[rank {}] ", self.rank)?;
         self.format.format_event(ctx, writer, event)
     }

@@ -162,11 +162,17 @@ fn report_can_be_written(path: &Path) -> Result<(), TrainError> {
         _ => Path::new("."),
     };
     if path.is_dir() {
-        return Err(TrainError::usage(format!("--report {}: this is a folder; name a file in it", path.display())));
+        return Err(TrainError::usage(format!(
+            "--report {}: this is a folder; name a file in it",
+            path.display()
+        )));
     }
     if !folder.is_dir() {
         let folder = folder.display();
-        return Err(TrainError::usage(format!("--report {}: there is no folder {folder}; create it", path.display())));
+        return Err(TrainError::usage(format!(
+            "--report {}: there is no folder {folder}; create it",
+            path.display()
+        )));
     }
     Ok(())
 }

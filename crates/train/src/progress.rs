@@ -7,6 +7,9 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// More would cost the first worker time that nobody can see.
+const DRAWS_PER_EPOCH: u64 = 200;
+
 /// How far a worker is; written by it, read by the one that draws. Relaxed throughout: numbers for the eye.
 #[derive(Default)]
 struct Share {
@@ -30,7 +33,7 @@ impl Progress {
         let bar = (show && epochs > 0 && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
             // The template is a constant of ours; if it were wrong, the default style would do.
-            if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} % {msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:30} {percent:>3} % {msg}") {
                 bar.set_style(style);
             }
             bar
@@ -47,7 +50,8 @@ impl Progress {
         share.batches_total.store(progress.batches_total, Ordering::Relaxed);
         share.examples.store(progress.examples, Ordering::Relaxed);
         share.loss_bits.store(progress.loss.to_bits(), Ordering::Relaxed);
-        if worker == 0 {
+        let every = (progress.batches_total / DRAWS_PER_EPOCH).max(1);
+        if worker == 0 && progress.batches.is_multiple_of(every) {
             self.draw(bar, progress.epoch);
         }
     }
@@ -59,10 +63,7 @@ impl Progress {
         let (batches, total) = (sum(|s| &s.batches), sum(|s| &s.batches_total));
         let examples = sum(|s| &s.examples).max(1);
         let loss: f64 = self.shares.iter().map(|s| f64::from_bits(s.loss_bits.load(Ordering::Relaxed))).sum();
-        if batches <= self.shares.len() as u64 {
-            bar.set_prefix(format!("epoch {}/{}", epoch + 1, self.epochs));
-            bar.reset_eta();
-        }
+        bar.set_prefix(format!("epoch {}/{}", epoch + 1, self.epochs));
         bar.set_length(total.max(1));
         bar.set_position(batches);
         bar.set_message(format!("loss {}", number(loss / examples as f64)));

@@ -264,8 +264,10 @@ mod tests {
         let blocked = folder.path().join("folder");
         std::fs::create_dir(&blocked).expect("a folder in the way");
         assert!(write_whole(&blocked, b"x").is_err());
-        let mut names: Vec<_> =
-            std::fs::read_dir(folder.path()).expect("listed").map(|e| e.expect("entry").file_name()).collect();
+        let mut names: Vec<_> = std::fs::read_dir(folder.path())
+            .expect("listed")
+            .map(|e| e.expect("entry").file_name())
+            .collect();
         names.sort();
         assert_eq!(names, ["folder", "r.json"]);
     }

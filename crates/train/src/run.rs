@@ -51,11 +51,8 @@ pub fn run<T: Task>(
         return Err(TrainError::usage("this application cannot export its model; leave --export out"));
     }
     let model = task.model();
-    let mut layout = Layout::builder()
-        .nodes(plan.nodes)
-        .channels(plan.channels)
-        .order(plan.key_order)
-        .seed(plan.seed);
+    let mut layout =
+        Layout::builder().nodes(plan.nodes).channels(plan.channels).order(plan.key_order).seed(plan.seed);
     for range in &model.ranges {
         layout = layout.range(range.name, range.keys, range.len);
     }
@@ -199,7 +196,11 @@ impl<T: Task> Crew<'_, T> {
         let (workers, rank) = (self.plan.workers, usize::from(self.rank));
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let threads = (cores / (self.plan.local_nodes() * workers)).max(1);
-        Partition { worker: (rank * workers + worker) as u32, workers: (self.plan.nodes * workers) as u32, threads }
+        Partition {
+            worker: (rank * workers + worker) as u32,
+            workers: (self.plan.nodes * workers) as u32,
+            threads,
+        }
     }
 }
 

@@ -173,9 +173,9 @@ fn environment_layer(
     for (name, arg) in settings(command) {
         let variable = variable(name);
         let Some(value) = environment(&variable) else { continue };
-        let value = value
-            .into_string()
-            .map_err(|_| TrainError::usage(format!("the environment variable {variable} is not valid UTF-8")))?;
+        let value = value.into_string().map_err(|_| {
+            TrainError::usage(format!("the environment variable {variable} is not valid UTF-8"))
+        })?;
         let values = vec![value];
         check(name, arg, &values)
             .map_err(|reason| TrainError::usage(format!("environment variable {variable}: {reason}")))?;
@@ -315,7 +315,10 @@ fn typed(arg: &Arg, text: &str) -> toml::Value {
     } else if is(&[TypeId::of::<f32>(), TypeId::of::<f64>()]) {
         text.parse().ok().map(toml::Value::Float)
     } else if is(&[TypeId::of::<bool>()]) {
-        Some(toml::Value::Boolean(matches!(text.to_lowercase().as_str(), "true" | "yes" | "y" | "on" | "1" | "t")))
+        Some(toml::Value::Boolean(matches!(
+            text.to_lowercase().as_str(),
+            "true" | "yes" | "y" | "on" | "1" | "t"
+        )))
     } else {
         None
     };

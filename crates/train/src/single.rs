@@ -65,7 +65,11 @@ impl<E: Element> SingleWorker<E> {
         if let Some(key) = keys.iter().find(|key| !layout.contains(**key)) {
             return Err(TrainError::NoSuchKey { key: *key, keys: layout.keys() });
         }
-        assert_eq!(values, keys.iter().map(|k| layout.len(*k)).sum::<usize>(), "values as long as their keys say");
+        assert_eq!(
+            values,
+            keys.iter().map(|k| layout.len(*k)).sum::<usize>(),
+            "values as long as their keys say"
+        );
         self.accesses.local += keys.len() as u64;
         Ok(())
     }
@@ -240,7 +244,14 @@ mod tests {
     fn every_meeting_returns_what_everybody_brought_in_order() {
         let meeting = Meeting::new(3);
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..3).map(|w| scope.spawn({ let meeting = &meeting; move || meet(meeting, w, 200) })).collect();
+            let threads: Vec<_> = (0..3)
+                .map(|w| {
+                    scope.spawn({
+                        let meeting = &meeting;
+                        move || meet(meeting, w, 200)
+                    })
+                })
+                .collect();
             for thread in threads {
                 thread.join().expect("no panic").expect("no abort");
             }

@@ -145,7 +145,10 @@ mod tests {
         let sum = Tally::combine(&told).expect("well-formed");
         assert_eq!(sum.reduction.get("loss").to_bits(), (0.1f64 + 1.1 + 2.1 + 3.1 + 4.1).to_bits());
         assert_eq!(sum.reduction.digest, 0u64.wrapping_sub(5 + 10));
-        assert_eq!(sum.accesses, Accesses { pull_keys: 10, push_keys: 10, local: 15, remote: 20, sampled: 25 });
+        assert_eq!(
+            sum.accesses,
+            Accesses { pull_keys: 10, push_keys: 10, local: 15, remote: 20, sampled: 25 }
+        );
         assert_eq!((sum.cpu_ns, sum.traffic), (35, Traffic { messages: 40, bytes: 45 }));
     }
 

@@ -21,12 +21,20 @@ fn regression(flags: &str) -> Command {
     for name in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "RUST_LOG"] {
         command.env_remove(name);
     }
+    let ours = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("INTENDANT_");
+    std::env::vars_os().map(|(name, _)| name).filter(ours).for_each(|name| {
+        command.env_remove(name);
+    });
     command.args(flags.split_whitespace()).stdin(Stdio::null());
     command
 }
 
 fn start(mut command: Command) -> Child {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the example is built")
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("cargo build -p intendant-train --examples")
 }
 
 /// Waits for the end, which the safety net brings about if nothing else does.
@@ -91,7 +99,9 @@ fn paths(value: &serde_json::Value, at: &str, all: &mut BTreeSet<String>) {
         Object(members) if !members.is_empty() => {
             members.iter().for_each(|(name, value)| paths(value, &format!("{at}.{name}"), all));
         }
-        Array(items) if !items.is_empty() => items.iter().for_each(|item| paths(item, &format!("{at}[]"), all)),
+        Array(items) if !items.is_empty() => {
+            items.iter().for_each(|item| paths(item, &format!("{at}[]"), all))
+        }
         Object(_) | Array(_) | Null | Bool(_) | Number(_) | String(_) => {
             all.insert(at.to_owned());
         }
@@ -103,7 +113,8 @@ fn the_report_has_the_documented_members_and_no_others() {
     let folder = Folder::new();
     let path = folder.path("r.json");
     succeeded(&output(&format!("--technique single --epochs 2 --report {}", path.display())));
-    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).expect("written")).expect("JSON");
+    let report: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).expect("written")).expect("JSON");
     assert_eq!(report["schema"], SCHEMA);
     let mut found = BTreeSet::new();
     paths(&report, "", &mut found);
@@ -118,21 +129,49 @@ fn the_report_has_the_documented_members_and_no_others() {
         "remote_share_after_5_percent",
     ];
     let mut documented: BTreeSet<String> = [
-        "schema", "task", "technique", "seed", "nodes", "workers_per_node", "simulated", "data_digest", "model.keys",
-        "model.values", "model.bytes", "epochs[].epoch", "epochs[].seconds", "epochs[].cpu_seconds",
-        "epochs[].examples", "epochs[].loss", "epochs[].quality.squared_error", "test.squared_error",
-        "management.relocations", "management.replica_setups", "management.replica_drops",
-        "management.localization_conflicts", "management.sync_rounds", "management.relocation_ms.mean",
-        "management.relocation_ms.p50", "management.relocation_ms.p99", "network.messages", "network.bytes",
+        "schema",
+        "task",
+        "technique",
+        "seed",
+        "nodes",
+        "workers_per_node",
+        "simulated",
+        "data_digest",
+        "model.keys",
+        "model.values",
+        "model.bytes",
+        "epochs[].epoch",
+        "epochs[].seconds",
+        "epochs[].cpu_seconds",
+        "epochs[].examples",
+        "epochs[].loss",
+        "epochs[].quality.squared_error",
+        "test.squared_error",
+        "management.relocations",
+        "management.replica_setups",
+        "management.replica_drops",
+        "management.localization_conflicts",
+        "management.sync_rounds",
+        "management.relocation_ms.mean",
+        "management.relocation_ms.p50",
+        "management.relocation_ms.p99",
+        "network.messages",
+        "network.bytes",
     ]
     .iter()
     .map(|name| format!(".{name}"))
     .collect();
-    documented.extend(access.iter().flat_map(|name| [format!(".access.{name}"), format!(".epochs[].access.{name}")]));
+    documented.extend(
+        access.iter().flat_map(|name| [format!(".access.{name}"), format!(".epochs[].access.{name}")]),
+    );
     assert_eq!(found, documented);
-    let pages = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md")).expect("the page");
+    let pages = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md"))
+        .expect("the page");
     for name in documented.iter().filter_map(|path| path.rsplit('.').next()) {
-        assert!(name == "squared_error" || pages.contains(&format!("`{name}`")), "docs/report.md lacks {name}");
+        assert!(
+            name == "squared_error" || pages.contains(&format!("`{name}`")),
+            "docs/report.md lacks {name}"
+        );
     }
 }
 
@@ -151,7 +190,10 @@ fn the_effective_configuration_repeats_the_run() {
     assert_eq!((&first.config, &first.data_digest), (&second.config, &second.data_digest));
     let losses = |report: &Report| report.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
     assert_eq!(losses(&first), losses(&second));
-    assert_eq!(std::fs::read(config).expect("first"), std::fs::read(folder.path("b.config.toml")).expect("second"));
+    assert_eq!(
+        std::fs::read(config).expect("first"),
+        std::fs::read(folder.path("b.config.toml")).expect("second")
+    );
 }
 
 #[test]
@@ -161,7 +203,10 @@ fn results_go_to_standard_output_and_progress_to_standard_error_unless_silenced(
     let (result, progress) = (text(&loud.stdout), text(&loud.stderr));
     assert!(result.contains("test squared_error") && !result.contains("epoch 1/2"), "{result}");
     let lines: Vec<&str> = progress.lines().collect();
-    assert!(lines.len() == 2 && lines[0].starts_with("epoch 1/2") && lines[1].starts_with("epoch 2/2"), "{progress}");
+    assert!(
+        lines.len() == 2 && lines[0].starts_with("epoch 1/2") && lines[1].starts_with("epoch 2/2"),
+        "{progress}"
+    );
     assert!(!progress.contains('\u{1b}'), "no bar without a terminal");
     let quiet = output("--technique single --epochs 2 -q");
     succeeded(&quiet);
@@ -178,8 +223,10 @@ fn exit_codes_tell_what_happened() {
         ("--nodes 0", 2, "invalid value '0' for '--nodes <N>'"),
         ("--resume", 2, "regression: error: --resume is not built yet"),
         ("--nodes 2 --rate -1", 2, ""),
-        ("--technique single --rate 1e30", 3, "regression: error: diverged in epoch 1, step 1, key "),
-        ("--technique classic --rate 1e30", 3, "regression: error: diverged in epoch 1, step 1, key "),
+        ("--technique single --rate 1e30", 3, "regression: error: diverged in epoch 1, step 2, key 1000: "),
+        ("--technique classic --rate 1e30", 3, "regression: error: diverged in epoch 1, step 2, key 1000: "),
+        // All nodes agree on the reason, whichever of them meets it first.
+        ("--nodes 2 --rate 1e30", 3, "diverged in epoch 1, step "),
         ("--technique single --export /proc/no/such", 1, "regression: error: export failed"),
     ] {
         let (found, said) = end(&output(flags));
@@ -251,10 +298,44 @@ fn processes_of_a_launcher_train_together() {
 }
 
 #[test]
+fn nodes_start_by_themselves_on_this_machine() {
+    let folder = Folder::new();
+    let path = folder.path("r.json");
+    let run = |flags: &str| {
+        let output = output(&format!(
+            "--epochs 1 --export {} --report {} {flags}",
+            folder.path("model").display(),
+            path.display()
+        ));
+        succeeded(&output);
+        assert_eq!(text(&output.stderr).lines().count(), 1, "only rank 0 speaks: {:?}", end(&output));
+        let lines = std::fs::read_to_string(folder.path("model").join("model.txt"))
+            .expect("exported")
+            .lines()
+            .count();
+        assert_eq!(lines, 1001);
+        report(&path)
+    };
+    let one = run("");
+    for flags in
+        ["--nodes 2 --workers 2 --key-order hash --channels 2", "--nodes 4 --storage sparse --order chain"]
+    {
+        let many = run(flags);
+        assert_eq!(many.data_digest, one.data_digest, "{flags}");
+        let access = many.access;
+        assert_eq!(access.local + access.remote, access.pull_keys + access.push_keys, "{flags}");
+        assert!(access.remote > 0 && many.test["squared_error"] < 0.01, "{flags}: {many:?}");
+    }
+}
+
+#[test]
 fn nodes_that_were_started_differently_end_and_say_how() {
     let children: Vec<Child> = ranks(&["--epochs 2", "--epochs 3"]).into_iter().map(start).collect();
     let ends: Vec<_> = children.into_iter().map(finish).map(|output| end(&output)).collect();
-    assert!(ends.iter().any(|(code, said)| *code == Some(2) && said.contains("started differently: epochs is")), "{ends:?}");
+    assert!(
+        ends.iter().any(|(code, said)| *code == Some(2) && said.contains("started differently: epochs is")),
+        "{ends:?}"
+    );
     assert!(ends.iter().all(|(code, _)| *code != Some(0)), "{ends:?}");
 }
 

@@ -1,11 +1,13 @@
-//! Runs of a real task with technique `single`: what is trained, what is reported, and how a run ends that goes wrong.
+//! Runs of a real task in this process: what is trained, what is reported, and how a run ends that goes wrong.
 
 #[path = "../examples/regression/task.rs"]
 mod task;
 
 use intendant_core::{Element, Key, KeyRange};
-use intendant_task::{BatchAt, Evaluation, Model, Partition, Prepared, Pulled, Split, StepReport, Task, Update};
-use intendant_train::{App, AppError, Exporter, Outcome, Plan, TrainError, exit, run};
+use intendant_task::{
+    BatchAt, Evaluation, Model, Partition, Prepared, Pulled, Split, StepReport, Task, Update,
+};
+use intendant_train::{App, AppError, Exporter, Outcome, Plan, Report, TrainError, exit, run};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use task::{Batch, Regression, Settings};
@@ -17,12 +19,23 @@ struct NoFlags {}
 
 fn plan(flags: &str) -> Plan {
     let app = App::new(clap::Command::new("regression"));
-    let flags = format!("--technique single --seed 5 --no-progress {flags}");
+    let technique = if flags.contains("--technique") { "" } else { "--technique single" };
+    let flags = format!("{technique} --seed 5 --no-progress {flags}");
     app.parse::<NoFlags>(flags.split(' ').filter(|f| !f.is_empty())).expect("valid flags").1
 }
 
 fn regression<E: Element>(settings: Settings) -> Arc<Regression<E>> {
     Arc::new(Regression::new(settings).expect("features to sample from"))
+}
+
+/// Runs a task whose run must end by itself, and fails if it does not.
+fn ends<T: Task>(task: Arc<T>, plan: Plan) -> Result<Outcome, TrainError> {
+    let (done, waiting) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Nobody waits any more if it took too long.
+        let _ = done.send(run(&task, &plan, None));
+    });
+    waiting.recv_timeout(std::time::Duration::from_secs(120)).expect("it hangs")
 }
 
 fn trained<E: Element>(flags: &str) -> Outcome {
@@ -35,6 +48,8 @@ fn it_learns_with_one_worker_and_with_several_in_both_precisions() {
         trained::<f32>("--epochs 6"),
         trained::<f32>("--epochs 6 --workers 2"),
         trained::<f64>("--epochs 6 --workers 3 --float f64 --look-ahead 1"),
+        trained::<f32>("--epochs 6 --technique classic"),
+        trained::<f64>("--epochs 6 --workers 3 --float f64 --technique classic --channels 2"),
     ] {
         let report = outcome.report;
         let (first, last) = (&report.epochs[0], &report.epochs[5]);
@@ -52,16 +67,22 @@ fn every_example_is_trained_exactly_once_per_epoch_whoever_trains_it() {
             expected = expected.wrapping_add(task::digest(SETTINGS.seed, epoch, index));
         }
     }
-    for workers in [1, 2, 3, 7] {
-        let report = trained::<f32>(&format!("--epochs 2 --workers {workers}")).report;
-        assert_eq!(report.data_digest, format!("{expected:016x}"), "{workers} workers");
+    for flags in ["--workers 1", "--workers 2", "--workers 7", "--workers 3 --technique classic"] {
+        let report = trained::<f32>(&format!("--epochs 2 {flags}")).report;
+        assert_eq!(report.data_digest, format!("{expected:016x}"), "{flags}");
         assert!(report.epochs.iter().all(|e| e.examples == SETTINGS.examples));
     }
 }
 
 #[test]
 fn accesses_are_those_of_training() {
-    let report = trained::<f32>("--epochs 2 --workers 2").report;
+    let (single, classic) = ("--epochs 2 --workers 2", "--epochs 2 --workers 2 --technique classic");
+    for flags in [single, classic] {
+        check_accesses(&trained::<f32>(flags).report);
+    }
+}
+
+fn check_accesses(report: &Report) {
     let batches = SETTINGS.examples / SETTINGS.batch;
     // The constant, four features per example, and the samples; pulled and pushed.
     let keys = 2 * batches * (1 + 4 * SETTINGS.batch + 8);
@@ -74,7 +95,8 @@ fn accesses_are_those_of_training() {
 #[test]
 fn more_workers_than_batches_is_fine() {
     let settings = Settings { examples: 40, ..SETTINGS };
-    let report = run(&regression::<f32>(settings), &plan("--epochs 1 --workers 5"), None).expect("a good run").report;
+    let report =
+        run(&regression::<f32>(settings), &plan("--epochs 1 --workers 5"), None).expect("a good run").report;
     assert_eq!(report.epochs[0].examples, 40);
 }
 
@@ -94,16 +116,19 @@ fn validation_follows_its_schedule() {
 }
 
 #[test]
-fn one_worker_repeats_itself_bit_by_bit() {
-    let losses = || trained::<f32>("--epochs 3").report.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
-    assert_eq!(losses(), losses());
+fn one_worker_repeats_itself_bit_by_bit_with_every_technique() {
+    let losses =
+        |flags| trained::<f32>(flags).report.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+    let single = losses("--epochs 3");
+    assert_eq!(losses("--epochs 3"), single);
+    assert_eq!(losses("--epochs 3 --technique classic"), single);
 }
 
 #[test]
 fn divergence_is_told_with_epoch_step_and_key() {
-    for workers in [1, 3] {
+    for flags in ["--workers 1", "--workers 3", "--workers 3 --technique classic"] {
         let task = regression::<f32>(Settings { rate: 1e30, ..SETTINGS });
-        let error = run(&task, &plan(&format!("--epochs 3 --workers {workers}")), None).expect_err("it diverges");
+        let error = ends(task, plan(&format!("--epochs 3 {flags}"))).expect_err("it diverges");
         assert_eq!(error.exit_code(), exit::DIVERGED);
         let text = error.to_string();
         assert!(text.starts_with("diverged in epoch 1, step ") && text.contains("key "), "{text}");
@@ -127,7 +152,12 @@ impl<E: Element> Exporter<E> for Keep {
     fn part(&mut self, keys: &[Key], values: &[E]) -> Result<(), AppError> {
         let mut elements = 0;
         for key in keys {
-            let len = self.ranges.iter().find(|r| r.keys.contains(&key.0)).ok_or("a key outside of all ranges")?.len;
+            let len = self
+                .ranges
+                .iter()
+                .find(|r| r.keys.contains(&key.0))
+                .ok_or("a key outside of all ranges")?
+                .len;
             elements += len;
             if self.values.insert(key.0, len).is_some() {
                 return Err(format!("{key} came twice").into());
@@ -144,12 +174,15 @@ impl<E: Element> Exporter<E> for Keep {
 
 #[test]
 fn an_export_sees_every_key_once() {
-    let mut keep = Keep::default();
     let settings = Settings { features: 5_000, ..SETTINGS };
-    let plan = plan("--epochs 1 --workers 2 --export somewhere");
-    run(&regression::<f32>(settings), &plan, Some(&mut keep)).expect("a good run");
-    assert!(keep.ended);
-    assert!(keep.values.keys().copied().eq(0..5_001));
+    for technique in ["single", "classic"] {
+        let plan = plan(&format!("--epochs 1 --workers 2 --export somewhere --technique {technique}"));
+        let mut keep = Keep::default();
+        run(&regression::<f32>(settings), &plan, Some(&mut keep)).expect("a good run");
+        assert!(keep.ended);
+        assert!(keep.values.keys().copied().eq(0..5_001));
+    }
+    let plan = plan("--epochs 1 --export somewhere");
     assert!(run(&regression::<f32>(settings), &plan, None).is_err_and(|e| e.exit_code() == exit::USAGE));
 }
 
@@ -169,11 +202,8 @@ fn an_export_that_fails_ends_the_run() {
             panic!("the end of a failed export")
         }
     }
-    let error = run(
-        &regression::<f32>(SETTINGS),
-        &plan("--epochs 1 --workers 3 --export x"),
-        Some(&mut Full),
-    );
+    let error =
+        run(&regression::<f32>(SETTINGS), &plan("--epochs 1 --workers 3 --export x"), Some(&mut Full));
     assert_eq!(error.expect_err("no space").to_string(), "export failed: the disk is full");
 }
 
@@ -263,11 +293,13 @@ fn whatever_fails_in_one_thread_ends_all_of_them_and_is_named() {
         (Where::Key, ""),
         (Where::Evaluation, "worker-1 panicked: sabotage"),
     ];
-    for (at, message) in cases {
+    let cases = cases.iter().flat_map(|case| [("single", case), ("classic", case)]);
+    for (technique, &(at, message)) in cases {
         let inner = Regression::new(SETTINGS).expect("features to sample from");
         let task = Arc::new(Sabotaged { inner, at });
         // Batch 100 is the second worker's; the others wait for it at the end of the epoch.
-        let error = run(&task, &plan("--epochs 3 --workers 3"), None).expect_err("sabotage");
+        let error = ends(task, plan(&format!("--epochs 3 --workers 3 --technique {technique}")))
+            .expect_err("sabotage");
         assert_eq!(error.exit_code(), exit::OTHER, "{error}");
         match at {
             // The driver looks up the length of a value before anybody is asked for it.

@@ -275,6 +275,20 @@ async fn frames_that_a_leaving_peer_does_not_wait_for_are_told() {
 }
 
 #[tokio::test]
+async fn frames_to_a_peer_that_left_unnoticed_are_told() {
+    let (mut fabrics, _) = fabrics(Flavour::Local, 2).await;
+    let mut b = fabrics.pop().expect("two nodes");
+    let a = &mut fabrics[0];
+    b.close();
+    drop(b);
+    a.send(NodeId(1), Bytes::from_static(b"hello?"));
+    assert!(matches!(next(a).await, FabricEvent::Closed { peer: NodeId(1) }));
+    assert!(matches!(next(a).await, FabricEvent::Lost { peer: NodeId(1), error: LinkError::Vanished }));
+    a.send(NodeId(1), Bytes::from_static(b"hello?"));
+    assert!(a.try_next().is_none(), "a loss is told once");
+}
+
+#[tokio::test]
 async fn a_node_alone_finishes_at_once() {
     for flavour in BOTH {
         let (mut fabrics, _meshes) = fabrics(flavour, 1).await;

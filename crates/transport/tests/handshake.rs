@@ -126,14 +126,14 @@ async fn strangers_learn_why_and_the_cluster_works_on() {
     drop(idle);
 }
 
-/// The verdict's code on raw bytes, and whether the connection was closed after it.
-async fn verdict(address: SocketAddr, says: &[u8]) -> (Vec<u8>, bool) {
+/// The answer to raw bytes, up to the end of the connection.
+async fn verdict(address: SocketAddr, says: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.expect("somebody listens");
     stream.write_all(says).await.expect("the socket takes this much");
     let mut answer = Vec::new();
-    let end =
-        tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the gate must hang up");
-    (answer, end.is_ok())
+    let end = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    end.expect("the gate must hang up").expect("in order");
+    answer
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn raw_bytes_are_answered_in_words_that_every_version_knows() {
         raw_hello(&identity, to, channel)
     };
     let code = async |says: Vec<u8>| {
-        let (answer, _) = verdict(roster[1], &says).await;
+        let answer = verdict(roster[1], &says).await;
         assert_eq!((answer.len(), &answer[..8]), (24, &b"INTENDNT"[..]));
         (answer[8], u64::from_le_bytes(answer[16..].try_into().expect("eight bytes")))
     };
@@ -218,6 +218,49 @@ async fn a_dialler_that_gives_up_leaves_its_place_to_the_next() {
         event = b.next() => panic!("nobody sent to b: {event:?}"),
     };
     assert_eq!(arrived.1, "it is me");
+}
+
+#[tokio::test]
+async fn a_handshake_under_way_makes_the_next_wait_and_not_fail() {
+    let listener = Listener::bind(LOOPBACK).expect("a free port");
+    let good = Listener::bind(LOOPBACK).expect("a free port");
+    let roster = [good.local_addr(), listener.local_addr()];
+    let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
+    let accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await });
+    let hello = raw_hello(&theirs, 1, 0);
+    // This one is welcome, but does not confirm.
+    let mut undecided = TcpStream::connect(roster[1]).await.expect("somebody listens");
+    undecided.write_all(&hello).await.expect("a hello");
+    let mut welcome = [0; 24];
+    undecided.read_exact(&mut welcome).await.expect("a verdict");
+    assert_eq!(welcome[8], 0);
+    let second = verdict(roster[1], &hello).await;
+    assert_eq!(second[8], 14);
+    let leave = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(undecided);
+    };
+    let (joined, ()) = tokio::join!(good.mesh(&theirs, &roster, PATIENCE), leave);
+    assert!(joined.is_ok(), "{joined:?}");
+    assert!(accepting.await.expect("no panic").is_ok());
+}
+
+#[tokio::test]
+async fn a_mesh_that_is_dropped_or_fails_frees_its_port() {
+    let (meshes, mut roster) = cluster(2, 1).await;
+    drop(meshes);
+    let failed = Listener::bind(LOOPBACK).expect("a free port");
+    roster.push(failed.local_addr());
+    let error = failed.mesh(&identity(2, 3, 1), &roster, Duration::from_millis(10)).await;
+    assert!(matches!(error, Err(TransportError::Incomplete { .. })), "{error:?}");
+    for address in roster {
+        let freed = async {
+            while TcpStream::connect(address).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, freed).await.expect("the gate must close");
+    }
 }
 
 #[tokio::test]

@@ -1,2 +1,48 @@
-//! Placeholder.
-fn main() {}
+//! Project automation: everything that CI checks, simulation, planted bugs.
+//!
+//! `cargo xtask verify` is what a change must pass; `cargo xtask sim` runs and replays seeds of the simulator;
+//! `cargo xtask plant` shows that the checks can fail.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, reason = "a command line tool prints")]
+
+mod bug;
+mod clock;
+mod plant;
+mod process;
+mod sim;
+mod verify;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Project automation", disable_help_subcommand = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check everything that CI checks, what fails fastest first
+    Verify(verify::Args),
+    /// Run random workloads in the simulator and check every one
+    Sim(sim::Args),
+    /// Plant known bugs in a scratch copy, one after the other, and see them caught
+    Plant(plant::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Args::parse().command {
+        Command::Verify(args) => verify::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Plant(args) => plant::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

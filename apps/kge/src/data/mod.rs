@@ -35,7 +35,7 @@ pub struct Triple {
 
 /// How the triples of a data set name entities and relations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Naming {
+enum Naming {
     /// By name.
     Names,
     /// By number, as in LibKGE's `.del` files.
@@ -68,6 +68,29 @@ pub struct Unseen {
 }
 
 impl Dataset {
+    /// A graph from numbered triples.
+    ///
+    /// # Panics
+    /// If a triple has a number without a name.
+    pub fn new(
+        entities: Names,
+        relations: Names,
+        train: Vec<Triple>,
+        valid: Vec<Triple>,
+        test: Vec<Triple>,
+    ) -> Self {
+        for triple in train.iter().chain(&valid).chain(&test) {
+            let entity = triple.subject.max(triple.object) as usize;
+            assert!(
+                entity < entities.len() && (triple.relation as usize) < relations.len(),
+                "{triple:?} is not within {} entities and {} relations",
+                entities.len(),
+                relations.len()
+            );
+        }
+        Self { entities, relations, train, valid, test, naming: Naming::Names }
+    }
+
     /// The data set inside of this crate that is called `name`: `codex-s`.
     ///
     /// # Errors

@@ -157,8 +157,12 @@ impl Coordinator {
         let missing = self.missing();
         if missing.is_empty() {
             self.phase = Phase::Running;
-            let data_addresses =
-                self.seats.iter().filter_map(|seat| seat.address).map(|address| address.to_string()).collect();
+            let data_addresses = self
+                .seats
+                .iter()
+                .filter_map(|seat| seat.address)
+                .map(|address| address.to_string())
+                .collect();
             let complete = Complete { cluster: self.cluster, data_addresses };
             self.to_all(to_member::Kind::Complete(complete), out);
         } else {
@@ -229,15 +233,17 @@ impl Coordinator {
             Some(from_member::Kind::Abort(abort)) => {
                 self.fail(now, Failure::aborted(from, shorten(abort.reason)), out);
             }
-            Some(from_member::Kind::Contribution(part)) if running => match self.gathers.contribute(now, from, part) {
-                Ok(Some(messages)) => {
-                    for message in messages {
-                        self.to_all(to_member::Kind::Gathered(message), out);
+            Some(from_member::Kind::Contribution(part)) if running => {
+                match self.gathers.contribute(now, from, part) {
+                    Ok(Some(messages)) => {
+                        for message in messages {
+                            self.to_all(to_member::Kind::Gathered(message), out);
+                        }
                     }
+                    Ok(None) => self.check_leavers(now, out),
+                    Err(reason) => self.fail(now, Failure::disagreement(from, reason), out),
                 }
-                Ok(None) => self.check_leavers(now, out),
-                Err(reason) => self.fail(now, Failure::disagreement(from, reason), out),
-            },
+            }
             Some(from_member::Kind::Leave(_)) if running => {
                 self.seats[from.index()].presence = Presence::Left;
                 if self.seats.iter().all(|seat| seat.presence != Presence::Present) {
@@ -247,7 +253,8 @@ impl Coordinator {
                 }
             }
             Some(from_member::Kind::Lost(lost)) if running => {
-                let accused = u16::try_from(lost.rank).ok().map(NodeId).filter(|n| n.index() < self.seats.len());
+                let accused =
+                    u16::try_from(lost.rank).ok().map(NodeId).filter(|n| n.index() < self.seats.len());
                 match accused {
                     Some(accused) => self.report(now, from, accused, shorten(lost.reason)),
                     None => {
@@ -369,10 +376,11 @@ impl Coordinator {
     /// A gather that waits for a node that has left can never complete.
     fn check_leavers(&mut self, now: Tick, out: &mut Vec<Action>) {
         let gone = |seat: &Seat| matches!(seat.presence, Presence::Left | Presence::Ended);
-        let stuck = (0..).map(NodeId).zip(&self.seats).filter(|(_, seat)| gone(seat)).find_map(|(node, _)| {
-            let (name, waits) = self.gathers.waiting_for(node)?;
-            Some((node, format!("left the cluster while node {waits} waits for it in '{name}'")))
-        });
+        let stuck =
+            (0..).map(NodeId).zip(&self.seats).filter(|(_, seat)| gone(seat)).find_map(|(node, _)| {
+                let (name, waits) = self.gathers.waiting_for(node)?;
+                Some((node, format!("left the cluster while node {waits} waits for it in '{name}'")))
+            });
         if let Some((node, reason)) = stuck {
             self.fail(now, Failure::disagreement(node, reason), out);
         }

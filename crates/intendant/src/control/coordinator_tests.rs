@@ -162,7 +162,9 @@ fn those_who_do_not_come_are_named() {
     let missing: Vec<_> = after
         .iter()
         .filter_map(|action| match action {
-            Action::Send { to, message: to_member::Kind::Failed(failed) } => Some((to.0, failed.missing.clone())),
+            Action::Send { to, message: to_member::Kind::Failed(failed) } => {
+                Some((to.0, failed.missing.clone()))
+            }
             Action::Send { .. } | Action::HangUp { .. } | Action::Note(_) => None,
         })
         .collect();
@@ -179,7 +181,10 @@ fn a_broken_stream_ends_the_cluster_at_once_and_node_0_is_told_last() {
     assert_eq!(failures(&cluster.hung_up(3)), told(&[0], &failure));
     assert!(cluster.coordinator.finished());
     let late = cluster.refusal(join(1, 4));
-    assert_eq!((late.0, late.3.as_str()), (refused::Why::Over, "node 2 closed its connection without leaving"));
+    assert_eq!(
+        (late.0, late.3.as_str()),
+        (refused::Why::Over, "node 2 closed its connection without leaving")
+    );
 }
 
 #[test]
@@ -205,7 +210,11 @@ fn a_coordinator_that_was_stopped_blames_nobody() {
 fn gathers_complete_in_order_of_ranks() {
     let mut cluster = Cluster::running(2);
     let part = |byte: u8| {
-        from_member::Kind::Contribution(Contribution { name: "x".into(), payload: vec![byte].into(), last: true })
+        from_member::Kind::Contribution(Contribution {
+            name: "x".into(),
+            payload: vec![byte].into(),
+            last: true,
+        })
     };
     assert_eq!(cluster.receive(1, part(11)), []);
     let sent = cluster.receive(0, part(10));
@@ -217,8 +226,9 @@ fn gathers_complete_in_order_of_ranks() {
 
 #[test]
 fn a_node_that_left_is_not_missed_unless_somebody_waits_for_it() {
-    let part =
-        || from_member::Kind::Contribution(Contribution { name: "x".into(), payload: vec![].into(), last: true });
+    let part = || {
+        from_member::Kind::Contribution(Contribution { name: "x".into(), payload: vec![].into(), last: true })
+    };
     let leave = || from_member::Kind::Leave(Leave {});
     let mut cluster = Cluster::running(3);
     assert_eq!(cluster.receive(1, leave()), []);
@@ -308,7 +318,11 @@ fn health_tells_who_is_there_and_what_is_awaited() {
     let mut cluster = Cluster::running(2);
     cluster.receive(
         1,
-        from_member::Kind::Contribution(Contribution { name: "x".into(), payload: vec![].into(), last: true }),
+        from_member::Kind::Contribution(Contribution {
+            name: "x".into(),
+            payload: vec![].into(),
+            last: true,
+        }),
     );
     cluster.now = Tick(1500 * MS);
     let health = cluster.coordinator.health(cluster.now);
@@ -316,5 +330,8 @@ fn health_tells_who_is_there_and_what_is_awaited() {
     assert_eq!(health.members.iter().map(|member| member.silent_ms).collect::<Vec<_>>(), [1500, 1500]);
     assert_eq!((health.gathers[0].missing.clone(), health.gathers[0].waiting_ms), (vec![0], 1500));
     cluster.hung_up(1);
-    assert_eq!(cluster.coordinator.health(cluster.now).failure, "node 1 closed its connection without leaving");
+    assert_eq!(
+        cluster.coordinator.health(cluster.now).failure,
+        "node 1 closed its connection without leaving"
+    );
 }

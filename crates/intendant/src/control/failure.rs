@@ -127,7 +127,9 @@ pub enum JoinError {
         our_version: String,
     },
     /// Another number of nodes.
-    #[error("the cluster has {cluster} nodes, this node was started for {ours}; start all with the same WORLD_SIZE")]
+    #[error(
+        "the cluster has {cluster} nodes, this node was started for {ours}; start all with the same WORLD_SIZE"
+    )]
     WorldSize {
         /// Nodes of the cluster.
         cluster: u64,
@@ -162,7 +164,9 @@ pub enum JoinError {
         ours: ElementType,
     },
     /// Another number of channels.
-    #[error("the cluster has {cluster} channels per node, this node {ours}; start all nodes with the same number")]
+    #[error(
+        "the cluster has {cluster} channels per node, this node {ours}; start all nodes with the same number"
+    )]
     Channels {
         /// Channels of the cluster.
         cluster: u64,
@@ -237,7 +241,9 @@ pub enum JoinError {
         address: SocketAddr,
     },
     /// The coordinator's address cannot be listened on.
-    #[error("node 0 cannot listen on {address}: {source}; MASTER_ADDR must be an address of the machine of node 0")]
+    #[error(
+        "node 0 cannot listen on {address}: {source}; MASTER_ADDR must be an address of the machine of node 0"
+    )]
     Listen {
         /// The address.
         address: String,
@@ -254,7 +260,9 @@ pub enum JoinError {
         address: SocketAddr,
     },
     /// The socket that the launcher left is not one.
-    #[error("INTENDANT_LISTEN_FD={fd}: {detail}; it is set by the launcher for node 0 only, do not set it by hand")]
+    #[error(
+        "INTENDANT_LISTEN_FD={fd}: {detail}; it is set by the launcher for node 0 only, do not set it by hand"
+    )]
     Inherited {
         /// The descriptor.
         fd: i32,
@@ -311,7 +319,9 @@ impl JoinError {
             refused::Why::Address => Self::Address { address: joining.address, detail },
             refused::Why::Unknown => Self::NotACoordinator {
                 coordinator: joining.coordinator.clone(),
-                detail: format!("it refused this node for a reason that this version does not know: {detail}"),
+                detail: format!(
+                    "it refused this node for a reason that this version does not know: {detail}"
+                ),
             },
         }
     }
@@ -326,7 +336,10 @@ mod tests {
         let lost = |node| Failure::lost(NodeId(node), "stopped answering for 5.0 s").to_string();
         assert_eq!(lost(2), "node 2 stopped answering for 5.0 s");
         assert_eq!(lost(0), "the coordinator (node 0) stopped answering for 5.0 s");
-        assert_eq!(Failure::aborted(NodeId(1), "loss is NaN").to_string(), "node 1 ended the run: loss is NaN");
+        assert_eq!(
+            Failure::aborted(NodeId(1), "loss is NaN").to_string(),
+            "node 1 ended the run: loss is NaN"
+        );
     }
 
     #[test]

@@ -75,7 +75,10 @@ impl Gathers {
     ) -> Result<Option<Vec<Gathered>>, String> {
         let Contribution { name, payload, last } = part;
         if name.len() > NAME_BYTES_MAX {
-            return Err(format!("gathers under a name of {} bytes; {NAME_BYTES_MAX} are allowed", name.len()));
+            return Err(format!(
+                "gathers under a name of {} bytes; {NAME_BYTES_MAX} are allowed",
+                name.len()
+            ));
         }
         if !self.open.contains_key(&name) && self.open.len() == OPEN_MAX {
             return Err(format!("opens '{name}' while {OPEN_MAX} gathers are open"));
@@ -108,10 +111,12 @@ impl Gathers {
 
     /// A round that cannot complete without `node`, which has not contributed: its name and one who waits in it.
     pub(super) fn waiting_for(&self, node: NodeId) -> Option<(&str, NodeId)> {
-        self.open.iter().filter(|(_, round)| !round.payloads[node.index()].complete).find_map(|(name, round)| {
-            let waits = round.payloads.iter().position(|payload| payload.complete)?;
-            Some((name.as_str(), NodeId(waits as u16)))
-        })
+        self.open.iter().filter(|(_, round)| !round.payloads[node.index()].complete).find_map(
+            |(name, round)| {
+                let waits = round.payloads.iter().position(|payload| payload.complete)?;
+                Some((name.as_str(), NodeId(waits as u16)))
+            },
+        )
     }
 
     /// Forgets all rounds.
@@ -134,7 +139,8 @@ impl Gathers {
                 round.mention_us *= 2;
                 let missing = round.missing();
                 let seconds = waited / 1_000_000;
-                sentences.push(format!("'{name}' has been waiting for {seconds} s; not there yet: {missing:?}"));
+                sentences
+                    .push(format!("'{name}' has been waiting for {seconds} s; not there yet: {missing:?}"));
             }
         }
         sentences
@@ -170,7 +176,10 @@ fn pack(name: &str, payloads: Vec<Payload>) -> Vec<Gathered> {
             bytes += piece.len();
             message.pieces.push(Piece { rank, payload: piece, last: index == last });
             if bytes >= PIECE_BYTES {
-                messages.push(std::mem::replace(&mut message, Gathered { name: name.to_owned(), pieces: Vec::new() }));
+                messages.push(std::mem::replace(
+                    &mut message,
+                    Gathered { name: name.to_owned(), pieces: Vec::new() },
+                ));
                 bytes = 0;
             }
         }
@@ -299,6 +308,9 @@ mod tests {
         let mentions: Vec<u64> =
             (0..300).filter(|&second| !gathers.mentions(Tick(second * 1_000_000)).is_empty()).collect();
         assert_eq!(mentions, [30, 60, 120, 240]);
-        assert_eq!(gathers.mentions(Tick(500_000_000)), ["'epoch' has been waiting for 500 s; not there yet: [n0, n2]"]);
+        assert_eq!(
+            gathers.mentions(Tick(500_000_000)),
+            ["'epoch' has been waiting for 500 s; not there yet: [n0, n2]"]
+        );
     }
 }

@@ -95,7 +95,9 @@ pub enum HealthError {
         detail: String,
     },
     /// The coordinator refused the token.
-    #[error("the coordinator at {address} refused the token; use the cluster's INTENDANT_TOKEN or INTENDANT_TOKEN_FILE")]
+    #[error(
+        "the coordinator at {address} refused the token; use the cluster's INTENDANT_TOKEN or INTENDANT_TOKEN_FILE"
+    )]
     Token {
         /// Where it is.
         address: String,
@@ -119,14 +121,18 @@ pub fn health(address: &str, token: Option<&Token>) -> Result<Health, HealthErro
             };
             let channel = channel.map_err(|error| unreachable(super::member::root_cause(&error)))?;
             let mut client = CoordinatorClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
-            client.health(authorised(HealthRequest {}, token)).await.map_err(|status| match status.code() {
-                tonic::Code::Unauthenticated => HealthError::Token { address: address.to_owned() },
-                _ => unreachable(super::member::root_cause(&status)),
+            client.health(authorised(HealthRequest {}, token)).await.map_err(|status| {
+                if status.code() == tonic::Code::Unauthenticated {
+                    HealthError::Token { address: address.to_owned() }
+                } else {
+                    unreachable(super::member::root_cause(&status))
+                }
             })
         })
         .await
     });
-    let reply = asked.map_err(|_| unreachable(format!("no answer within {} s", ANSWER.as_secs())))??.into_inner();
+    let reply =
+        asked.map_err(|_| unreachable(format!("no answer within {} s", ANSWER.as_secs())))??.into_inner();
     let node = |rank: u32| NodeId(rank as u16);
     Ok(Health {
         state: match reply.state() {

@@ -15,7 +15,9 @@ use std::sync::PoisonError;
 /// If there is none, or if it would serve other machines without a token.
 pub(super) fn open(rendezvous: &Rendezvous) -> Result<TcpListener, JoinError> {
     let listener = match &rendezvous.listener {
-        Some(Listener::Inherited(fd)) => inherit(*fd).map_err(|detail| JoinError::Inherited { fd: *fd, detail })?,
+        Some(Listener::Inherited(fd)) => {
+            inherit(*fd).map_err(|detail| JoinError::Inherited { fd: *fd, detail })?
+        }
         Some(Listener::Given(slot)) => match slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(listener) => listener,
             None => bind(&rendezvous.host, rendezvous.port)?,
@@ -67,7 +69,9 @@ fn inherit(fd: i32) -> Result<TcpListener, String> {
     #[expect(unsafe_code, reason = "a descriptor that arrives as a number")]
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let flags = fcntl_getfd(borrowed).map_err(|errno| match errno {
-        Errno::BADF => "no such descriptor is open (a wrapper around the program may have closed it)".to_owned(),
+        Errno::BADF => {
+            "no such descriptor is open (a wrapper around the program may have closed it)".to_owned()
+        }
         other => other.to_string(),
     })?;
     if flags.contains(FdFlags::CLOEXEC) {

@@ -117,7 +117,10 @@ impl Shared {
             return misuse(format!("a name has at most {NAME_BYTES_MAX} bytes, this one {}", name.len()));
         }
         if payload.len() > PAYLOAD_BYTES_MAX {
-            return misuse(format!("a payload has at most {PAYLOAD_BYTES_MAX} bytes, this one {}", payload.len()));
+            return misuse(format!(
+                "a payload has at most {PAYLOAD_BYTES_MAX} bytes, this one {}",
+                payload.len()
+            ));
         }
         let mut state = self.lock();
         if let Some(failure) = state.failure() {
@@ -251,7 +254,11 @@ pub(super) async fn connect(
             }
         }
         if tokio::time::Instant::now() + RETRY >= deadline {
-            return Err(JoinError::Unreachable { coordinator, seconds: rendezvous.deadline.as_secs(), detail });
+            return Err(JoinError::Unreachable {
+                coordinator,
+                seconds: rendezvous.deadline.as_secs(),
+                detail,
+            });
         }
         if !mentioned && shared.clock.now() >= started.after(PATIENCE_US) {
             mentioned = true;
@@ -286,7 +293,8 @@ pub(super) async fn connect(
             Ok(Stream { inbound: response.into_inner(), joining })
         }
         Ok(Err(status)) if status.code() == Code::Unauthenticated => {
-            let ours = if rendezvous.token.is_some() { "another token than the cluster's" } else { "none is set" };
+            let ours =
+                if rendezvous.token.is_some() { "another token than the cluster's" } else { "none is set" };
             Err(JoinError::Token { coordinator, ours })
         }
         Ok(Err(status)) => Err(JoinError::NotACoordinator { coordinator, detail: root_cause(&status) }),
@@ -309,7 +317,8 @@ pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
 /// A request with the cluster's token.
 pub(super) fn authorised<T>(message: T, token: Option<&Token>) -> Request<T> {
     let mut request = Request::new(message);
-    let value = token.map(|token| format!("{TOKEN_PREFIX}{}", token.to_hex()).parse::<MetadataValue<Ascii>>());
+    let value =
+        token.map(|token| format!("{TOKEN_PREFIX}{}", token.to_hex()).parse::<MetadataValue<Ascii>>());
     if let Some(Ok(mut value)) = value {
         value.set_sensitive(true);
         request.metadata_mut().insert(TOKEN_HEADER, value);
@@ -425,7 +434,9 @@ impl Member<'_> {
     fn gathered(&self, name: &str, pieces: Vec<super::proto::gathered::Piece>) -> Option<End> {
         let mut state = self.shared.lock();
         let Some(Slot::Open(assembly)) = state.gathers.get_mut(name) else {
-            return Some(lost_coordinator(format!("sent contributions to '{name}', for which nobody waits here")));
+            return Some(lost_coordinator(format!(
+                "sent contributions to '{name}', for which nobody waits here"
+            )));
         };
         match assembly.take(pieces) {
             Ok(false) => None,

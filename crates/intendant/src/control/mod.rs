@@ -21,7 +21,13 @@ mod server;
 mod watch;
 
 /// Messages of the control plane, generated from `proto/control.proto`.
-#[allow(missing_docs, unreachable_pub, clippy::all, clippy::wildcard_enum_match_arm, clippy::disallowed_types)]
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::wildcard_enum_match_arm,
+    clippy::disallowed_types
+)]
 mod proto {
     tonic::include_proto!("intendant.control.v1");
 }
@@ -79,10 +85,7 @@ impl Control {
     ///
     /// # Errors
     /// See [`JoinError`]. A node that is refused does not disturb the cluster.
-    pub fn join(
-        rendezvous: Rendezvous,
-        introduction: Introduction,
-    ) -> Result<(Self, Roster), JoinError> {
+    pub fn join(rendezvous: Rendezvous, introduction: Introduction) -> Result<(Self, Roster), JoinError> {
         let listener = if rendezvous.rank == NodeId(0) { Some(listen::open(&rendezvous)?) } else { None };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -93,12 +96,16 @@ impl Control {
         let shared = Arc::new(Shared::new(rendezvous.rank, rendezvous.nodes, clock));
         let (answer, joined) = std::sync::mpsc::channel();
         let on_thread = shared.clone();
-        let run = move || runtime.block_on(run(&on_thread, clock, &rendezvous, introduction, listener, answer));
-        let thread =
-            std::thread::Builder::new().name("intendant-control".into()).spawn(run).map_err(JoinError::Start)?;
+        let run =
+            move || runtime.block_on(run(&on_thread, clock, &rendezvous, introduction, listener, answer));
+        let thread = std::thread::Builder::new()
+            .name("intendant-control".into())
+            .spawn(run)
+            .map_err(JoinError::Start)?;
         // Dropping it on an error waits for the thread: node 0 must not be gone before the others know why.
         let control = Self { shared, thread: Some(thread) };
-        let roster = joined.recv().unwrap_or_else(|_| Err(JoinError::Start(io::Error::other("its thread ended"))))?;
+        let roster =
+            joined.recv().unwrap_or_else(|_| Err(JoinError::Start(io::Error::other("its thread ended"))))?;
         Ok((control, roster))
     }
 

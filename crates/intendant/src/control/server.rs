@@ -60,7 +60,8 @@ impl Hub {
         let inner = Mutex::new(Inner { coordinator, lines, actions: Vec::new() });
         let hub = Arc::new(Self { inner, clock, changed: Notify::new() });
         let service = CoordinatorServer::new(Seats(hub.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let guarded = InterceptedService::new(service, move |request: Request<()>| authenticate(&token, request));
+        let guarded =
+            InterceptedService::new(service, move |request: Request<()>| authenticate(&token, request));
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         tokio::spawn(async move {
             let server = tonic::transport::Server::builder().max_concurrent_streams(STREAMS_MAX);
@@ -99,10 +100,7 @@ impl Hub {
     }
 
     /// Lets the coordinator act, and carries out what it wants.
-    fn with<R>(
-        &self,
-        act: impl FnOnce(intendant_core::Tick, &mut Coordinator, &mut Vec<Action>) -> R,
-    ) -> R {
+    fn with<R>(&self, act: impl FnOnce(intendant_core::Tick, &mut Coordinator, &mut Vec<Action>) -> R) -> R {
         let mut inner = self.lock();
         let Inner { coordinator, lines, actions } = &mut *inner;
         let result = act(self.clock.now(), coordinator, actions);
@@ -135,10 +133,7 @@ impl Hub {
             let mut inner = self.lock();
             let now = self.clock.now();
             let Inner { coordinator, lines, actions } = &mut *inner;
-            coordinator.join(now, join, actions).map(|rank| {
-                lines[rank.index()] = Some(line.clone());
-                rank
-            })
+            coordinator.join(now, join, actions).inspect(|rank| lines[rank.index()] = Some(line.clone()))
         };
         let rank = match joined {
             Ok(rank) => rank,
@@ -181,7 +176,8 @@ impl Hub {
 fn authenticate(token: &Option<Token>, request: Request<()>) -> Result<Request<()>, Status> {
     let Some(token) = token else { return Ok(request) };
     let given = request.metadata().get(TOKEN_HEADER).and_then(|value| value.to_str().ok());
-    let given = given.and_then(|text| text.strip_prefix(TOKEN_PREFIX)).and_then(|hex| Token::from_hex(hex).ok());
+    let given =
+        given.and_then(|text| text.strip_prefix(TOKEN_PREFIX)).and_then(|hex| Token::from_hex(hex).ok());
     match given {
         Some(given) if given.matches(token) => Ok(request),
         Some(_) => Err(Status::unauthenticated("another token")),

@@ -27,11 +27,17 @@ impl Guardian {
         // SAFETY: the child calls `guard` only, which makes system calls that are allowed after a fork of a process with
         // threads, uses no memory but its stack, and never returns.
         #[expect(unsafe_code, reason = "the guardian is this program's own code in another process")]
-        let pid = match unsafe { libc::fork() } {
-            0 => unsafe { guard(fd) },
-            -1 => return Err(io::Error::last_os_error()),
-            pid => pid,
-        };
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: this is the fresh fork, and `reader` is open in it.
+            #[expect(unsafe_code, reason = "as above")]
+            unsafe {
+                guard(fd)
+            }
+        }
+        if pid < 0 {
+            return Err(io::Error::last_os_error());
+        }
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self { pipe: Some(writer), pid })
     }

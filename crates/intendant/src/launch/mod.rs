@@ -138,8 +138,9 @@ impl Launch {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .map_err(LaunchError::system("a port on 127.0.0.1 for the coordinator"))?;
         let mut secret = [0; 32];
-        getrandom::fill(&mut secret)
-            .map_err(|error| LaunchError::system("random bytes for the token")(io::Error::other(error.to_string())))?;
+        getrandom::fill(&mut secret).map_err(|error| {
+            LaunchError::system("random bytes for the token")(io::Error::other(error.to_string()))
+        })?;
         let token = Token::from_bytes(secret).to_hex();
         let port = listener.local_addr().map_err(LaunchError::system("the coordinator's port"))?.port();
 
@@ -156,7 +157,11 @@ impl Launch {
             for rank in 0..self.nodes {
                 // Node 0 gets the socket. This process drops its own copy: a dead node 0 must refuse connections.
                 let child = Child::start(&self, rank, port, &token, listener.take());
-                let child = child.map_err(|source| LaunchError::Spawn { program: self.program.clone(), rank, source });
+                let child = child.map_err(|source| LaunchError::Spawn {
+                    program: self.program.clone(),
+                    rank,
+                    source,
+                });
                 children.add(child?);
             }
             Ok(supervise::run(children, signals).await)

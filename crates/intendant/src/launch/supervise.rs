@@ -132,7 +132,9 @@ pub(super) async fn run(mut children: Children, mut signals: Signals) -> u8 {
                 children.signal(Signal::KILL);
             }
             // A stopped process will not end by itself, however long it is given.
-            Course::Failing(_) if !killing && children.alive.iter().all(|child| child.life() == Life::Stopped) => {
+            Course::Failing(_)
+                if !killing && children.alive.iter().all(|child| child.life() == Life::Stopped) =>
+            {
                 killing = true;
                 children.signal(Signal::KILL);
             }

@@ -194,7 +194,10 @@ impl<E: Element> Cluster<E> {
             (deferred > 0 && deferred < keys.len(), Marker::MixedCall),
             (owners.count_ones() > 1, Marker::SeveralOwners),
             (submissions.len() > 1, Marker::SeveralChannels),
-            (keys.windows(2).any(|pair| self.layout.len(pair[0]) != self.layout.len(pair[1])), Marker::SeveralLengths),
+            (
+                keys.windows(2).any(|pair| self.layout.len(pair[0]) != self.layout.len(pair[1])),
+                Marker::SeveralLengths,
+            ),
         ];
         marks.into_iter().filter(|(reached, _)| *reached).for_each(|(_, marker)| self.reach.mark(marker));
         for (channel, submission) in submissions {

@@ -33,7 +33,7 @@ impl<E: Element> Cluster<E> {
         };
         self.trace.event(self.queue.now_ns(), kind, who, what);
         let checked = self.invariants.progress.step(self.trace.events());
-        let checked = checked.and_then(|()| self.invariants.owners.step(&self.layout, &self.nodes));
+        let checked = checked.and_then(|()| self.invariants.owners.step(&self.nodes));
         checked.map_err(|finding| self.violation(finding))?;
         let happened = match event {
             Event::Awake { worker } => Happened::Awake(worker as usize),
@@ -76,7 +76,9 @@ impl<E: Element> Cluster<E> {
     fn choose(&mut self, station: usize) -> Source {
         let Self { stations, dice, reach, .. } = self;
         let station = &stations[station];
-        let ready = |at: usize| if at == 0 { !station.inbox.is_empty() } else { !station.received[at - 1].is_empty() };
+        let ready = |at: usize| {
+            if at == 0 { !station.inbox.is_empty() } else { !station.received[at - 1].is_empty() }
+        };
         let sources = station.received.len() + 1;
         let count = (0..sources).filter(|at| ready(*at)).count();
         if count > 1 {
@@ -97,7 +99,8 @@ impl<E: Element> Cluster<E> {
         let mut submitted = None;
         let input = match self.choose(station) {
             Source::Inbox => {
-                let (worker, errand) = self.stations[station].inbox.pop_front().expect("the inbox has something");
+                let (worker, errand) =
+                    self.stations[station].inbox.pop_front().expect("the inbox has something");
                 match errand {
                     Errand::Access(submission) => {
                         self.invariants.replies.handled(station, worker, submission.op);
@@ -113,14 +116,19 @@ impl<E: Element> Cluster<E> {
                 }
             }
             Source::Node(from) => {
-                let frame = self.stations[station].received[from].pop_front().expect("something was received");
+                let frame =
+                    self.stations[station].received[from].pop_front().expect("something was received");
                 let from = NodeId(from as u16);
                 match Message::decode(frame) {
                     Ok(message) => {
                         self.received(station, &message);
                         Input::Message { from, message }
                     }
-                    Err(error) => return Err(self.violation(("protocol", format!("{from:?} sent a bad frame: {error}")))),
+                    Err(error) => {
+                        return Err(
+                            self.violation(("protocol", format!("{from:?} sent a bad frame: {error}")))
+                        );
+                    }
                 }
             }
         };
@@ -135,7 +143,10 @@ impl<E: Element> Cluster<E> {
         self.actions = actions;
         let report = self.stations[station].engine.report();
         let waiting = self.invariants.replies.waiting(station);
-        self.invariants.bounded.handled(station, report, waiting).map_err(|finding| self.violation(finding))?;
+        self.invariants
+            .bounded
+            .handled(station, report, waiting)
+            .map_err(|finding| self.violation(finding))?;
         Ok(Happened::Internal)
     }
 
@@ -218,7 +229,9 @@ impl<E: Element> Cluster<E> {
         }
         let frame = message.encode();
         self.trace.bytes(&frame);
-        self.trace.line(self.queue.now_ns(), || format!("n{from}/c{channel} sends to n{to}: {}", describe_message(message)));
+        self.trace.line(self.queue.now_ns(), || {
+            format!("n{from}/c{channel} sends to n{to}: {}", describe_message(message))
+        });
         self.messages += 1;
         self.bytes += frame.len() as u64;
         let link = self.link(from, to, channel);
@@ -286,7 +299,9 @@ fn describe_message(message: &Message) -> String {
             format!("{:?} {:?} for {node:?} {worker:?} {op:?}, {} hops", r.kind, r.keys, r.hops)
         }
         Message::Response(r) => format!("answer to {:?} {:?}, positions {:?}", r.worker, r.op, r.positions),
-        Message::SnapshotRequest(r) => format!("snapshot of {:?}..{:?} for {:?}", r.start, r.end, r.origin.node),
+        Message::SnapshotRequest(r) => {
+            format!("snapshot of {:?}..{:?} for {:?}", r.start, r.end, r.origin.node)
+        }
         Message::SnapshotPart(p) => format!("snapshot part of {} keys for {:?}", p.keys.len(), p.worker),
     }
 }

@@ -12,6 +12,8 @@
 mod calls;
 mod events;
 
+pub use calls::{Called, Wait};
+
 use crate::delays::Delays;
 use crate::dice::Dice;
 use crate::invariants::{
@@ -24,8 +26,8 @@ use crate::trace::Trace;
 use bytes::Bytes;
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, WorkerId, random};
 use intendant_engine::{
-    AccessStats, Action, Channel, ChannelReport, Completion, Local, Shared, SharedConfig, SnapshotAsk, Storage,
-    Submission,
+    AccessStats, Action, Channel, ChannelReport, Completion, Local, Shared, SharedConfig, SnapshotAsk,
+    Storage, Submission,
 };
 use intendant_techniques::{Order, Technique};
 use intendant_wire::{OpId, SnapshotPart};
@@ -215,7 +217,7 @@ impl<E: Element> Cluster<E> {
             trace: Trace::new(config.trace),
             reach: Reach::default(),
             invariants: Invariants {
-                owners: Owners::new(storage),
+                owners: Owners::new(&layout, storage),
                 replies: Replies::new(stations.len()),
                 hops: Hops::new(config.stale_hints),
                 fifo: Fifo::new(links),
@@ -272,6 +274,15 @@ impl<E: Element> Cluster<E> {
         sum
     }
 
+    /// The values of all keys, concatenated, as their owners hold them.
+    ///
+    /// # Panics
+    /// If a key has no owner, which the invariants exclude.
+    pub fn values(&self) -> Vec<E> {
+        let owned = |key| self.nodes.iter().find_map(|node| node.peek(key)).expect("every key has an owner");
+        (0..self.layout.keys()).map(Key).flat_map(owned).collect()
+    }
+
     /// What was reached so far.
     pub fn reach(&mut self) -> &mut Reach {
         &mut self.reach
@@ -309,11 +320,15 @@ impl<E: Element> Cluster<E> {
             report,
             frames: self.links.iter().map(|link| link.frames.len()).sum::<usize>() + received,
             handed: self.posts.iter().map(lanes).sum::<usize>() + inboxes,
-            busy_workers: self.posts.iter().filter(|p| !p.local.is_idle() || p.local.outstanding_bytes() > 0).count(),
+            busy_workers: self
+                .posts
+                .iter()
+                .filter(|p| !p.local.is_idle() || p.local.outstanding_bytes() > 0)
+                .count(),
             debt: self.invariants.replies.open(),
         };
         check_quiet(&found).map_err(|finding| self.violation(finding))?;
-        self.invariants.owners.all(&self.layout, &self.nodes).map_err(|finding| self.violation(finding))?;
+        self.invariants.owners.all(&self.nodes).map_err(|finding| self.violation(finding))?;
         if self.invariants.owners.lazy() && self.nodes.iter().any(|node| node.held() > 0) {
             self.reach.mark(Marker::SparseMaterialised);
         }

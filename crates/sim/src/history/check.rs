@@ -50,7 +50,9 @@ pub enum Inconsistency {
         pushed: u32,
     },
     /// A pull sees less than an earlier one of the same worker.
-    #[error("{pull} sees {seen} pushes of worker {lane}, but an earlier pull of the same worker saw {before}")]
+    #[error(
+        "{pull} sees {seen} pushes of worker {lane}, but an earlier pull of the same worker saw {before}"
+    )]
     Backwards {
         /// The pull.
         pull: String,
@@ -106,7 +108,9 @@ impl History {
         finals.sort_unstable();
         let mut summary = Summary::default();
         let mut check = KeyCheck::new(self);
-        for operations in order.chunk_by(|a, b| self.records[*a as usize].key == self.records[*b as usize].key) {
+        for operations in
+            order.chunk_by(|a, b| self.records[*a as usize].key == self.records[*b as usize].key)
+        {
             let key = self.records[operations[0] as usize].key;
             let first = finals.partition_point(|(k, _)| *k < key);
             let last = finals.get(first).filter(|(k, _)| *k == key).map(|(_, at)| self.lanes_at(*at));
@@ -250,7 +254,11 @@ impl<'a> KeyCheck<'a> {
             }
             let own = lanes[record.worker as usize];
             if own != issued {
-                return Err(Inconsistency::OwnPushes { pull: history.describe(*at), seen: own, pushed: issued });
+                return Err(Inconsistency::OwnPushes {
+                    pull: history.describe(*at),
+                    seen: own,
+                    pushed: issued,
+                });
             }
             if let Some(before) = before {
                 let earlier = history.lanes_at(before);
@@ -376,11 +384,15 @@ impl<'a> KeyCheck<'a> {
         for (waiting, reason, next) in &path[start..] {
             let operation = self.history.describe(self.operations[self.heads[*waiting]]);
             let why = match reason {
-                Reason::Push { lane, number } => format!("must come after push {number} of worker {lane}, which it sees"),
+                Reason::Push { lane, number } => {
+                    format!("must come after push {number} of worker {lane}, which it sees")
+                }
                 Reason::Readers { seen, .. } => {
                     format!("must come after a pull of worker {next} that sees {seen} pushes before it")
                 }
-                Reason::Ended { other } => format!("must come after an operation of worker {other} that had ended"),
+                Reason::Ended { other } => {
+                    format!("must come after an operation of worker {other} that had ended")
+                }
             };
             let _ = writeln!(text, "  {operation} {why}");
         }
@@ -390,9 +402,11 @@ impl<'a> KeyCheck<'a> {
     /// A worker with a pull ahead that sees exactly `seen` pushes of `lane`.
     fn reader(&self, lane: usize, seen: u32) -> Option<usize> {
         (0..self.ends.len()).find(|worker| {
-            self.operations[self.heads[*worker]..self.ends[*worker]].iter().any(|at| match self.record(*at).what {
-                What::Pull(Some(lanes)) => self.history.lanes_at(lanes)[lane] == seen,
-                What::Pull(None) | What::Push => false,
+            self.operations[self.heads[*worker]..self.ends[*worker]].iter().any(|at| {
+                match self.record(*at).what {
+                    What::Pull(Some(lanes)) => self.history.lanes_at(lanes)[lane] == seen,
+                    What::Pull(None) | What::Push => false,
+                }
             })
         })
     }

@@ -38,7 +38,7 @@ impl History {
     /// Whatever `out` returns.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "lanes-history 1 workers {}", self.workers)?;
-        let start = |start| if start == EARLIEST { "-".to_owned() } else { start.to_string() };
+        let start = |start: u64| if start == EARLIEST { "-".to_owned() } else { start.to_string() };
         for Record { key, worker, what, done, start: from, end } in &self.records {
             let end = match (done, *end) {
                 (false, _) => "?".to_owned(),
@@ -76,7 +76,10 @@ impl History {
             (true, ["lanes-history", "1", "workers", workers]) => {
                 let workers: u32 = number("number of workers", workers)?;
                 if workers != self.workers {
-                    return Err(format!("a history of {workers} workers is read into one of {}", self.workers));
+                    return Err(format!(
+                        "a history of {workers} workers is read into one of {}",
+                        self.workers
+                    ));
                 }
                 Ok(())
             }

@@ -24,7 +24,10 @@ impl Bounded {
         if after <= self.outstanding_bytes_max.max(call) {
             return Ok(());
         }
-        Err(("bounded", format!("{after} bytes are outstanding; the limit is {}", self.outstanding_bytes_max)))
+        Err((
+            "bounded",
+            format!("{after} bytes are outstanding; the limit is {}", self.outstanding_bytes_max),
+        ))
     }
 
     /// A channel asks another node for a snapshot part (`true`) or got it.
@@ -37,12 +40,20 @@ impl Bounded {
     }
 
     /// A channel has handled an input; `waiting` operations were taken and not answered.
-    pub(crate) fn handled(&self, station: usize, report: ChannelReport, waiting: usize) -> Result<(), Finding> {
+    pub(crate) fn handled(
+        &self,
+        station: usize,
+        report: ChannelReport,
+        waiting: usize,
+    ) -> Result<(), Finding> {
         let admitted = waiting + self.snapshots[station];
         if report.outstanding == admitted as u64 {
             return Ok(());
         }
         let outstanding = report.outstanding;
-        Err(("bounded", format!("channel {station} remembers {outstanding} operations; {admitted} are outstanding")))
+        Err((
+            "bounded",
+            format!("channel {station} remembers {outstanding} operations; {admitted} are outstanding"),
+        ))
     }
 }

@@ -22,6 +22,12 @@ impl Hops {
         if *hops <= self.max {
             return Ok(());
         }
-        Err(("hops", format!("a request of {:?} for {keys:?} is forwarded {hops} times; the bound is {}", origin.node, self.max)))
+        Err((
+            "hops",
+            format!(
+                "a request of {:?} for {keys:?} is forwarded {hops} times; the bound is {}",
+                origin.node, self.max
+            ),
+        ))
     }
 }

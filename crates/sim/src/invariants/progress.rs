@@ -17,7 +17,10 @@ impl Progress {
         if events <= self.events_max {
             return Ok(());
         }
-        Err(("progress", format!("still running after {} events: something goes in circles", self.events_max)))
+        Err((
+            "progress",
+            format!("still running after {} events: something goes in circles", self.events_max),
+        ))
     }
 
     /// Nothing is left to happen, but `who` waits.

@@ -30,7 +30,10 @@ struct Flags {
     rate: f64,
 }
 
-fn check(flags: Flags, _plan: &mut Plan) -> Result<Flags, TrainError> {
+fn check(flags: Flags, plan: &mut Plan) -> Result<Flags, TrainError> {
+    if plan.data.is_some() || plan.test.is_some() {
+        return Err(TrainError::usage("the data is generated; leave --data and --test out"));
+    }
     if flags.rate > 0.0 {
         Ok(flags)
     } else {
@@ -74,7 +77,8 @@ impl<E: Element> Exporter<E> for Text {
     fn part(&mut self, keys: &[Key], values: &[E]) -> Result<(), AppError> {
         let mut rest = values;
         for key in keys {
-            let range = self.ranges.iter().find(|r| r.keys.contains(&key.0)).ok_or("a key outside of all ranges")?;
+            let range =
+                self.ranges.iter().find(|r| r.keys.contains(&key.0)).ok_or("a key outside of all ranges")?;
             let (value, after) = rest.split_at_checked(range.len).ok_or("a value is missing")?;
             writeln!(self.file, "{} {key} {value:?}", range.name)?;
             rest = after;

@@ -5,8 +5,8 @@
 use intendant_core::{Element, Key, random};
 use intendant_sampling::{Conformity, Distribution, DistributionError, DistributionId, Sampler};
 use intendant_task::{
-    BatchAt, Cost, EpochOrder, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, Reduction, SampleRequest,
-    Split, StepReport, Task, Update,
+    BatchAt, Cost, EpochOrder, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, Reduction,
+    SampleRequest, Split, StepReport, Task, Update,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -132,12 +132,15 @@ impl<E: Element> Task for Regression<E> {
         let per_example = FEATURES_PER_EXAMPLE * WEIGHT_LEN;
         let rate = E::from_f64(self.settings.rate);
         let mean_rate = E::from_f64(self.settings.rate / batch.0.len() as f64);
-        let each =
-            batch.0.iter().zip(weights.chunks_exact(per_example)).zip(weight_updates.chunks_exact_mut(per_example));
+        let each = batch
+            .0
+            .iter()
+            .zip(weights.chunks_exact(per_example))
+            .zip(weight_updates.chunks_exact_mut(per_example));
         for ((example, values), updates) in each {
             let terms = example.features.iter().zip(values.chunks_exact(WEIGHT_LEN));
-            let predicted =
-                terms.fold(constant[0], |sum, ((_, strength), value)| sum + value[0] * E::from_f64(*strength));
+            let predicted = terms
+                .fold(constant[0], |sum, ((_, strength), value)| sum + value[0] * E::from_f64(*strength));
             let error = predicted - E::from_f64(example.target);
             loss += (error * error).to_f64();
             constant_update[0] -= mean_rate * error;
@@ -148,8 +151,10 @@ impl<E: Element> Task for Regression<E> {
                 update[0] = -rate * gradient / (value[1] + update[1] + E::from_f64(1e-8)).sqrt();
             }
         }
-        let each =
-            pulled.sample_values.chunks_exact(WEIGHT_LEN).zip(update.sample_values.chunks_exact_mut(WEIGHT_LEN));
+        let each = pulled
+            .sample_values
+            .chunks_exact(WEIGHT_LEN)
+            .zip(update.sample_values.chunks_exact_mut(WEIGHT_LEN));
         for (value, update) in each {
             update[0] = -E::from_f64(DECAY) * value[0];
         }
@@ -206,7 +211,8 @@ impl<E: Element> Evaluation<E> for HeldOut<E> {
         assert_eq!(self.seen, self.weights.len(), "every weight streams by once");
         let mut sums = Reduction::default();
         for example in &self.held_out {
-            let terms = example.features.iter().map(|(f, strength)| self.weights[*f as usize].to_f64() * strength);
+            let terms =
+                example.features.iter().map(|(f, strength)| self.weights[*f as usize].to_f64() * strength);
             let error = self.constant.to_f64() + terms.sum::<f64>() - example.target;
             sums.add("quality.squared_error", error * error);
             sums.add("quality.count", 1.0);

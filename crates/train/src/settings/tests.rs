@@ -5,6 +5,7 @@ use crate::{App, DataSource, Plan, Technique, TrainError, exit};
 use std::ffi::OsString;
 use std::path::Path;
 
+/// Not what it is about.
 #[derive(clap::Args, Debug, PartialEq)]
 struct Flags {
     #[arg(long, default_value_t = 64)]
@@ -26,13 +27,16 @@ struct Flags {
 }
 
 fn app() -> App {
-    App::new(clap::Command::new("app")).default("epochs", 30).default("data", "builtin:tiny")
+    App::new(clap::Command::new("app").about("What it is about"))
+        .default("epochs", 30)
+        .default("data", "builtin:tiny")
 }
 
 fn read(argv: &[&str], environment: &[(&str, &str)]) -> Result<(Flags, Plan), SettingsError> {
     let argv: Vec<OsString> = ["app"].iter().chain(argv).map(OsString::from).collect();
-    let variable =
-        |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
+    let variable = |name: &str| {
+        environment.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+    };
     app().plan(&argv, &variable, None)
 }
 
@@ -107,7 +111,8 @@ fn switches_can_be_overruled_in_both_directions() {
 #[test]
 fn the_effective_configuration_reproduces_the_run_and_is_typed() {
     let file = File::with("label = '7'\nlayer = [1, 2]\nrate = 1e-3\n");
-    let argv = ["--config", file.path(), "--shuffle", "--seed", "18446744073709551615", "--report", "r.json", "-q"];
+    let argv =
+        ["--config", file.path(), "--shuffle", "--seed", "18446744073709551615", "--report", "r.json", "-q"];
     let (flags, plan) = good(&argv, &[]);
     let config = plan.config.to_toml();
     for line in [
@@ -168,7 +173,10 @@ fn a_wrong_key_or_value_is_told_with_file_and_line() {
 #[test]
 fn a_wrong_environment_variable_is_named() {
     let error = bad(&["--label", "x"], &[("INTENDANT_VALID_EVERY", "often")]);
-    assert!(error.starts_with("environment variable INTENDANT_VALID_EVERY: invalid value 'often'"), "{error}");
+    assert!(
+        error.starts_with("environment variable INTENDANT_VALID_EVERY: invalid value 'often'"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -208,7 +216,10 @@ fn single_means_one_process() {
 
 #[test]
 fn a_report_that_cannot_be_written_is_refused_before_training() {
-    assert!(bad(&["--label", "x", "--report", "/no/such/folder/r.json"], &[]).contains("no folder /no/such/folder"));
+    assert!(
+        bad(&["--label", "x", "--report", "/no/such/folder/r.json"], &[])
+            .contains("no folder /no/such/folder")
+    );
     let folder = tempfile::tempdir().expect("a folder");
     let folder: &Path = folder.path();
     let error = bad(&["--label", "x", "--report", folder.to_str().expect("a plain name")], &[]);
@@ -221,7 +232,10 @@ fn help_is_not_an_error() {
         Err(SettingsError::CommandLine(error)) => {
             assert!(!error.use_stderr());
             let text = error.to_string();
-            assert!(text.contains("--technique") && text.contains("--dim") && text.contains("INTENDANT_"), "{text}");
+            assert!(
+                text.contains("--technique") && text.contains("--dim") && text.contains("INTENDANT_"),
+                "{text}"
+            );
             assert!(!text.contains("--simulate"), "what is not built is not offered");
         }
         other => panic!("{other:?}"),

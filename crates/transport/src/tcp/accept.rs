@@ -36,8 +36,8 @@ const CROWDED_DEADLINE: Duration = Duration::from_millis(250);
 /// After an error of accept itself, mostly for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a refused dialler may still send before the connection is cut. Closing with bytes unread would make the operating
-/// system discard the verdict.
+/// What a refused dialler may still send before the connection is cut. Closing with bytes unread resets the connection, and
+/// some operating systems then discard what the dialler has not read: the verdict.
 const LEFTOVER_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

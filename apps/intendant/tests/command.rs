@@ -1,0 +1,192 @@
+//! The `intendant` command as its users meet it: real processes, exit codes, what is printed.
+#![cfg(target_os = "linux")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Longest wait for anything, in steps of 10 ms; a safety net.
+const STEPS_MAX: u32 = 6000;
+
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let (_keep, nothing) = mpsc::channel::<()>();
+    for _ in 0..STEPS_MAX {
+        if let Some(found) = look() {
+            return found;
+        }
+        let _ = nothing.recv_timeout(Duration::from_millis(10));
+    }
+    panic!("waited in vain for {what}");
+}
+
+fn intendant() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_intendant"));
+    for name in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "INTENDANT_LAUNCHED", "INTENDANT_TOKEN"]
+    {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// `intendant launch -n NODES -- sh -c SCRIPT`.
+fn launch(nodes: u32, script: &str) -> Command {
+    let mut command = intendant();
+    command.args(["launch", "-n", &nodes.to_string(), "--", "sh", "-c", script]);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn sorted_lines(output: &Output) -> Vec<String> {
+    let mut lines: Vec<_> = text(&output.stdout).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn every_node_finds_its_place_in_the_environment() {
+    let script = "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $INTENDANT_LAUNCHED ${#INTENDANT_TOKEN}";
+    let output = launch(3, script).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let expected = [0, 1, 2].map(|rank| format!("{rank} {rank} 3 3 127.0.0.1 1 64"));
+    assert_eq!(sorted_lines(&output), expected);
+
+    let output = launch(3, "echo $MASTER_PORT $INTENDANT_TOKEN").output().unwrap();
+    let lines = sorted_lines(&output);
+    assert_eq!(lines.len(), 3);
+    assert!(lines.iter().all(|line| *line == lines[0]), "all nodes meet at one place: {lines:?}");
+    let other = launch(1, "echo $MASTER_PORT $INTENDANT_TOKEN").output().unwrap();
+    assert_ne!(sorted_lines(&other)[0], lines[0], "the next cluster has a token of its own");
+}
+
+#[test]
+fn only_node_0_has_the_coordinators_socket() {
+    let script = "if [ -n \"$INTENDANT_LISTEN_FD\" ]; then readlink /proc/self/fd/$INTENDANT_LISTEN_FD | cut -d: -f1; fi; \
+                  for fd in /proc/self/fd/*; do readlink $fd; done | grep -c '^socket'";
+    let output = launch(3, script).output().unwrap();
+    assert_eq!(sorted_lines(&output), ["0", "0", "1", "socket"], "{output:?}");
+}
+
+#[test]
+fn the_standard_input_of_nodes_is_empty() {
+    let mut launcher = launch(2, "cat").stdin(Stdio::piped()).spawn().unwrap();
+    let status = wait_for("the launcher to end", || launcher.try_wait().unwrap());
+    assert!(status.success());
+}
+
+#[test]
+fn exit_codes_of_nodes_become_the_launchers() {
+    let cases = [
+        ("exit $((RANK == 1 ? 7 : 0))", 7, "node 1 (process "),
+        ("exit $((RANK == 1 ? 4 : 1))", 4, "exit code 4 (a peer was lost)"),
+        ("[ $RANK = 0 ] && kill -SEGV $$; exit 0", 139, "was killed by signal 11 (SIGSEGV)"),
+        ("[ $RANK = 0 ] && exit 1; [ $RANK = 1 ] && exit 3", 3, "exit code 3 (diverged)"),
+    ];
+    for (script, code, said) in cases {
+        let output = launch(2, script).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{script}: {output:?}");
+        assert!(text(&output.stderr).contains(said), "{script}: {output:?}");
+    }
+}
+
+#[test]
+fn nodes_that_do_not_end_after_a_failure_are_killed() {
+    let output = launch(3, "[ $RANK = 2 ] && exit 5; [ $RANK = 1 ] && kill -STOP $$; exec sleep 1000")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("did not end by itself and was killed by the launcher").count(), 2, "{said}");
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2_with_the_reason() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["launch", "-n", "0", "--", "true"], "allowed are 1 to 1024"),
+        (&["launch", "-n", "2"], "<CMD>"),
+        (&["launch", "--", "true"], "--nodes"),
+        (
+            &["launch", "-n", "2", "--hosts", "h.txt", "--", "true"],
+            "--hosts h.txt: launching on other machines is not part",
+        ),
+        (&["launch", "-n", "2", "--", "/no/such/program"], "cannot start '/no/such/program' as node 0"),
+        (&["heal"], "unrecognized subcommand 'heal'"),
+    ];
+    for (args, reason) in cases {
+        let output = intendant().args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
+        assert!(text(&output.stderr).contains(reason), "{args:?}: {output:?}");
+    }
+    let nested =
+        launch(1, &format!("'{}' launch -n 1 -- true", env!("CARGO_BIN_EXE_intendant"))).output().unwrap();
+    assert_eq!(nested.status.code(), Some(2), "{nested:?}");
+    assert!(text(&nested.stderr).contains("a node cannot launch nodes"), "{nested:?}");
+}
+
+#[test]
+fn help_says_what_the_exit_codes_mean() {
+    for (args, expected) in
+        [(&["--help"][..], "4 a peer was lost"), (&["launch", "--help"], "intendant launch -n 4 -- kge")]
+    {
+        let output = intendant().args(args).output().unwrap();
+        assert!(output.status.success());
+        assert!(text(&output.stdout).contains(expected), "{output:?}");
+    }
+}
+
+#[test]
+fn the_doctor_looks_at_everything() {
+    let output = intendant().arg("doctor").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let table = text(&output.stdout);
+    for subject in ["versions", "processors", "memory", "loopback", "open files", "environment"] {
+        assert!(table.lines().any(|line| line.starts_with(subject)), "no line about {subject}: {table}");
+    }
+    let partial = intendant().arg("doctor").env("RANK", "0").output().unwrap();
+    assert_eq!(partial.status.code(), Some(1));
+    assert!(text(&partial.stdout).contains("WORLD_SIZE is not set although RANK is"), "{partial:?}");
+    let nobody = intendant().args(["doctor", "--coordinator", "127.0.0.1:1"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(text(&nobody.stdout).contains("no coordinator answers at 127.0.0.1:1"), "{nobody:?}");
+}
+
+/// Shells that ignore SIGTERM and have a child each; returns once all have said their process ids.
+fn stubborn(dir: &Path) -> (Child, Vec<i32>) {
+    let script = format!(
+        "trap '' TERM; sleep 1000 & echo $$ $! > {0}/draft.$RANK; mv {0}/draft.$RANK {0}/$RANK; wait",
+        dir.display()
+    );
+    let launcher = launch(3, &script).stderr(Stdio::null()).spawn().unwrap();
+    let mut pids = Vec::new();
+    for rank in 0..3 {
+        let line = wait_for("a node to start", || fs::read_to_string(dir.join(rank.to_string())).ok());
+        pids.extend(line.split_whitespace().map(|pid| pid.parse::<i32>().unwrap()));
+    }
+    assert_eq!(pids.len(), 6);
+    (launcher, pids)
+}
+
+fn gone(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with(['Z', 'X']))
+}
+
+#[test]
+fn nobody_survives_the_launcher_however_it_ends() {
+    for (signal, code) in [(Signal::INT, Some(130)), (Signal::HUP, Some(129)), (Signal::KILL, None)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut launcher, pids) = stubborn(dir.path());
+        assert!(pids.iter().all(|&pid| !gone(pid)));
+        kill_process(Pid::from_child(&launcher), signal).unwrap();
+        let status = wait_for("the launcher to end", || launcher.try_wait().unwrap());
+        assert_eq!(status.code(), code);
+        wait_for("all nodes and their children to be gone", || {
+            pids.iter().all(|&pid| gone(pid)).then_some(())
+        });
+    }
+}

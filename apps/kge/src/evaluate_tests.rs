@@ -1,0 +1,187 @@
+//! Ranks against their definition.
+
+use super::*;
+use crate::data::{Dataset, Names};
+use intendant_core::random::stream;
+
+const RELATIONS: u32 = 4;
+
+fn graph(entities: u32) -> Dataset {
+    let names = |count: u32| {
+        let mut names = Names::default();
+        (0..count).for_each(|i| names.push(&i.to_string()));
+        names
+    };
+    let word = |i: u64, part: u64, below: u32| (stream(11, &[i, part]) % u64::from(below)) as u32;
+    let triple = |i| Triple {
+        subject: word(i, 0, entities),
+        relation: word(i, 1, RELATIONS),
+        object: word(i, 2, entities),
+    };
+    let all: Vec<Triple> = (0..u64::from(entities) * 8).map(triple).collect();
+    let (train, held) = all.split_at(all.len() * 3 / 4);
+    let (valid, test) = held.split_at(held.len() / 2);
+    Dataset::new(names(entities), names(RELATIONS), train.to_vec(), valid.to_vec(), test.to_vec())
+}
+
+/// A model whose embeddings come from `number`; the accumulators are NaN, as nobody may read them.
+fn model<E: Element>(keys: u64, dim: usize, number: impl Fn(u64) -> f64) -> Vec<Vec<E>> {
+    let value = |key: u64| {
+        let embedding = (0..dim as u64).map(|i| E::from_f64(number(stream(key, &[i]))));
+        embedding.chain(std::iter::repeat_n(E::from_f64(f64::NAN), dim)).collect()
+    };
+    (0..keys).map(value).collect()
+}
+
+/// Re⟨s, r, ō⟩ in double precision.
+fn naive_score<E: Element>(s: &[E], r: &[E], o: &[E], dim: usize) -> f64 {
+    let at = |x: &[E], i: usize| x[i].to_f64();
+    let half = dim / 2;
+    (0..half)
+        .map(|i| {
+            let re = at(s, i) * at(r, i) - at(s, i + half) * at(r, i + half);
+            let im = at(s, i) * at(r, i + half) + at(s, i + half) * at(r, i);
+            re * at(o, i) + im * at(o, i + half)
+        })
+        .sum()
+}
+
+/// Sums of the metrics, by the definition.
+fn naive<E: Element>(data: &Dataset, model: &[Vec<E>], reciprocal: bool, dim: usize) -> Reduction {
+    let entities = data.entities.len() as u32;
+    let known: Vec<Triple> = data.train.iter().chain(&data.valid).chain(&data.test).copied().collect();
+    let mut sums = Reduction::default();
+    for triple in &data.test {
+        for subject_side in [false, true] {
+            let replaced = |entity: u32| {
+                if subject_side {
+                    Triple { subject: entity, ..*triple }
+                } else {
+                    Triple { object: entity, ..*triple }
+                }
+            };
+            let score_of = |t: Triple| {
+                let inverse = subject_side && reciprocal;
+                let relation = entities + t.relation + if inverse { RELATIONS } else { 0 };
+                let (s, o) = if inverse { (t.object, t.subject) } else { (t.subject, t.object) };
+                naive_score(&model[s as usize], &model[relation as usize], &model[o as usize], dim)
+            };
+            let answer = score_of(*triple);
+            let mut rank = 1.0;
+            for entity in 0..entities {
+                let other = replaced(entity);
+                if !known.contains(&other) {
+                    let score = score_of(other);
+                    rank += if score > answer {
+                        1.0
+                    } else if score == answer {
+                        0.5
+                    } else {
+                        0.0
+                    };
+                }
+            }
+            sums.add("quality.mrr_filtered", 1.0 / rank);
+            for (name, last) in [("hits_at_1", 1.0), ("hits_at_3", 3.0), ("hits_at_10", 10.0)] {
+                sums.add(&format!("quality.{name}"), if rank <= last { 1.0 } else { 0.0 });
+            }
+            sums.add("quality.count", 1.0);
+        }
+    }
+    sums
+}
+
+/// Evaluates the test triples with `workers` workers; values stream in parts of `part` keys, in a permuted order.
+fn evaluate<E: Element>(
+    data: &Dataset,
+    model: &[Vec<E>],
+    reciprocal: bool,
+    dim: usize,
+    (workers, threads, part): (usize, usize, usize),
+) -> Reduction {
+    let entities = data.entities.len() as u64;
+    let relations = (entities, reciprocal.then_some(entities + u64::from(RELATIONS)));
+    let known = Arc::new(Known::new(data));
+    let mut sums = Reduction::default();
+    for worker in 0..workers {
+        let share: Vec<Triple> = data.test.iter().skip(worker).step_by(workers).copied().collect();
+        let mut ranking =
+            Box::new(Ranking::<E>::new(known.clone(), &share, entities, relations, dim, threads));
+        let values: Vec<E> = ranking.keys().iter().flat_map(|k| model[k.index()].clone()).collect();
+        ranking.take(&values);
+        let order = intendant_core::random::Permutation::new(entities, worker as u64);
+        let keys: Vec<Key> = ranking.range().map(|k| Key(order.apply(k))).collect();
+        for keys in keys.chunks(part) {
+            let values: Vec<E> = keys.iter().flat_map(|k| model[k.index()].clone()).collect();
+            ranking.part(keys, &values);
+        }
+        sums.merge(&ranking.finish());
+    }
+    sums
+}
+
+/// The metrics are sums of a few numbers, so that another order of summation hardly matters.
+fn assert_equal(a: &Reduction, b: &Reduction, what: &str) {
+    assert_eq!(a.sums.keys().collect::<Vec<_>>(), b.sums.keys().collect::<Vec<_>>());
+    for (name, value) in &a.sums {
+        assert!((value - b.get(name)).abs() < 1e-9, "{what}, {name}: {value} instead of {}", b.get(name));
+    }
+}
+
+/// Small whole numbers make exact scores with very many ties.
+#[test]
+fn ranks_equal_the_definition_with_ties() {
+    let data = graph(97);
+    for (dim, reciprocal) in [(2, true), (4, false), (20, true)] {
+        let model = model::<f32>(97 + 2 * u64::from(RELATIONS), dim, |word| (word % 3) as f64 - 1.0);
+        let expected = naive(&data, &model, reciprocal, dim);
+        for split in [(1, 1, 1000), (1, 2, 10), (3, 2, 7), (200, 1, 97)] {
+            let sums = evaluate(&data, &model, reciprocal, dim, split);
+            assert_equal(&sums, &expected, &format!("{dim} numbers, split {split:?}"));
+        }
+    }
+}
+
+#[test]
+fn ranks_equal_the_definition_without_ties() {
+    let data = graph(150);
+    let number = |word: u64| intendant_core::random::unit(word) - 0.5;
+    let model = model::<f64>(150 + 2 * u64::from(RELATIONS), 34, number);
+    for reciprocal in [false, true] {
+        let expected = naive(&data, &model, reciprocal, 34);
+        assert_equal(&evaluate(&data, &model, reciprocal, 34, (2, 2, 40)), &expected, "random");
+    }
+}
+
+/// Entities that differ only in the last bits: single precision products cannot tell them apart, ranks must.
+#[test]
+fn ranks_of_near_ties_do_not_depend_on_blocks() {
+    let data = graph(200);
+    let number = |word: u64| 1.0 + (word % 5) as f64 * f64::from(f32::EPSILON);
+    let model = model::<f32>(200 + 2 * u64::from(RELATIONS), 66, number);
+    let once = evaluate(&data, &model, true, 66, (1, 1, 1000));
+    for split in [(1, 1, 1), (1, 2, 13), (4, 1, 64)] {
+        assert_equal(&evaluate(&data, &model, true, 66, split), &once, &format!("split {split:?}"));
+    }
+}
+
+/// A model that says nothing must look like one.
+#[test]
+fn equal_scores_give_the_mean_rank() {
+    let data = graph(60);
+    let model = model::<f32>(60 + 2 * u64::from(RELATIONS), 8, |_| 0.0);
+    let sums = evaluate(&data, &model, true, 8, (1, 1, 60));
+    assert_equal(&sums, &naive(&data, &model, true, 8), "zeros");
+    assert!(sums.get("quality.mrr_filtered") / sums.get("quality.count") < 0.05);
+}
+
+/// A broken embedding must not improve the ranks of others.
+#[test]
+fn scores_that_are_no_numbers_count_as_higher() {
+    let data = graph(60);
+    let mut model = model::<f32>(60 + 2 * u64::from(RELATIONS), 8, |word| (word % 3) as f64);
+    let before = evaluate(&data, &model, true, 8, (1, 1, 60));
+    model[0][0] = f32::NAN;
+    let after = evaluate(&data, &model, true, 8, (1, 1, 60));
+    assert!(after.get("quality.mrr_filtered") < before.get("quality.mrr_filtered"));
+}

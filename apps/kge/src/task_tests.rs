@@ -1,0 +1,300 @@
+//! The gradients by finite differences, and what batches depend on.
+
+use super::*;
+use crate::data::Names;
+use crate::model::adagrad;
+use intendant_core::Key;
+
+/// A graph of `entities` entities and 3 relations with pseudorandom triples.
+fn graph(entities: u32, triples: u64) -> Dataset {
+    let names = |count: u32| {
+        let mut names = Names::default();
+        (0..count).for_each(|i| names.push(&format!("n{i}")));
+        names
+    };
+    let word = |i: u64, part: u64, below: u32| (stream(7, &[i, part]) % u64::from(below)) as u32;
+    let triple =
+        |i| Triple { subject: word(i, 0, entities), relation: word(i, 1, 3), object: word(i, 2, entities) };
+    let train = (0..triples).map(triple).collect();
+    Dataset::new(names(entities), names(3), train, Vec::new(), Vec::new())
+}
+
+fn config(loss: Loss, reciprocal: bool) -> Config {
+    Config {
+        dim: 6,
+        batch: 5,
+        loss,
+        negatives: 9,
+        reciprocal,
+        penalties: Penalties { n3: 0.03, l2: 0.02 },
+        learning_rate: 0.1,
+        init_scale: 0.7,
+        seed: 3,
+    }
+}
+
+/// A batch with its pulled values.
+struct Step {
+    task: Kge<f64>,
+    prepared: Prepared<Batch>,
+    sample_keys: Vec<Key>,
+}
+
+impl Step {
+    fn new(task: Kge<f64>, at: BatchAt) -> Self {
+        let prepared = task.prepare(at);
+        let mut sample_keys = Vec::new();
+        for request in &prepared.samples {
+            let sampler = &task.model().sampler;
+            let mut handle = sampler.prepare(request.distribution, request.samples, request.stream).unwrap();
+            sampler.draw(&mut handle, request.samples, &mut sample_keys).unwrap();
+        }
+        Self { task, prepared, sample_keys }
+    }
+
+    /// The loss with penalties, and the updates of direct and sampled values, if the model is `model`.
+    fn compute(&self, model: &[Vec<f64>]) -> (f64, Vec<f64>, Vec<f64>) {
+        let gather = |keys: &[Key]| keys.iter().flat_map(|k| model[k.index()].clone()).collect::<Vec<_>>();
+        let (values, sample_values) = (gather(&self.prepared.keys), gather(&self.sample_keys));
+        let (mut update, mut sample_update) = (vec![0.0; values.len()], vec![0.0; sample_values.len()]);
+        let report = self.task.compute(
+            &mut self.task.scratch(),
+            &self.prepared.batch,
+            Pulled {
+                keys: &self.prepared.keys,
+                values: &values,
+                sample_keys: &self.sample_keys,
+                sample_values: &sample_values,
+            },
+            &mut Update { values: &mut update, sample_values: &mut sample_update },
+        );
+        assert_eq!(report.examples, 5);
+        let dim = self.task.config.dim;
+        let penalty = self.prepared.batch.uses.iter().zip(values.chunks_exact(2 * dim));
+        let penalty: f64 =
+            penalty.map(|(n, v)| f64::from(*n) * self.task.config.penalties.value(&v[..dim])).sum();
+        (report.loss + penalty, update, sample_update)
+    }
+}
+
+/// AdaGrad's update tells the gradient: its square is added to the accumulator, and the step has its opposite sign.
+fn gradient(update: &[f64], dim: usize) -> Vec<f64> {
+    (0..dim).map(|i| -update[i].signum() * update[dim + i].sqrt()).collect()
+}
+
+fn check_gradients(loss: Loss, reciprocal: bool) {
+    // Few entities: samples meet entities of the batch and each other.
+    let task = Kge::<f64>::new(Arc::new(graph(12, 40)), config(loss, reciprocal)).unwrap();
+    let (dim, keys) = (task.config.dim, task.model().keys());
+    let mut model: Vec<Vec<f64>> = (0..keys)
+        .map(|key| {
+            let mut value = vec![0.0; 2 * dim];
+            (task.model().init)(Key(key), &mut value);
+            value
+        })
+        .collect();
+    let step = Step::new(task, BatchAt { epoch: 1, index: 2 });
+    let (_, update, sample_update) = step.compute(&model);
+    let all_keys: Vec<Key> = step.prepared.keys.iter().chain(&step.sample_keys).copied().collect();
+    let mut distinct = all_keys.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert!(distinct.len() < all_keys.len(), "the batch exercises samples that occur more than once");
+    let rows: Vec<&[f64]> = update.chunks_exact(2 * dim).chain(sample_update.chunks_exact(2 * dim)).collect();
+    for key in distinct {
+        let of_key: Vec<&&[f64]> =
+            rows.iter().zip(&all_keys).filter(|(_, k)| **k == key).map(|(r, _)| r).collect();
+        assert!(of_key[1..].iter().all(|row| row.iter().all(|x| *x == 0.0)), "one update per key");
+        let analytic = gradient(of_key[0], dim);
+        for at in 0..dim {
+            let (h, original) = (1e-5, model[key.index()][at]);
+            let mut loss_at = |x: f64| {
+                model[key.index()][at] = x;
+                step.compute(&model).0
+            };
+            let numeric = (loss_at(original + h) - loss_at(original - h)) / (2.0 * h);
+            model[key.index()][at] = original;
+            assert!(
+                (numeric - analytic[at]).abs() < 1e-6 * (1.0 + numeric.abs()),
+                "{loss:?} {key:?}[{at}]: finite difference {numeric}, gradient {}",
+                analytic[at]
+            );
+        }
+    }
+}
+
+#[test]
+fn softmax_gradients_equal_finite_differences() {
+    check_gradients(Loss::Softmax, true);
+    check_gradients(Loss::Softmax, false);
+}
+
+#[test]
+fn logistic_gradients_equal_finite_differences() {
+    check_gradients(Loss::Logistic, true);
+    check_gradients(Loss::Logistic, false);
+}
+
+/// The loss of a batch by its definition, without penalties.
+fn naive_loss(step: &Step, model: &[Vec<f64>]) -> f64 {
+    let (task, half) = (&step.task, step.task.config.dim / 2);
+    let key = |place: u32| step.prepared.keys[place as usize];
+    // Re⟨s, r, ō⟩.
+    let score = |s: Key, r: Key, o: Key| -> f64 {
+        let (s, r, o) = (&model[s.index()], &model[r.index()], &model[o.index()]);
+        let term = |i: usize| {
+            let re = s[i] * r[i] - s[i + half] * r[i + half];
+            let im = s[i] * r[i + half] + s[i + half] * r[i];
+            re * o[i] + im * o[i + half]
+        };
+        (0..half).map(term).sum()
+    };
+    let near = &step.prepared.keys[..step.prepared.batch.entities];
+    let far: Vec<Key> = step.sample_keys.iter().copied().filter(|k| !near.contains(k)).collect();
+    let (mut loss, per_query) = (0.0, step.sample_keys.len() / step.prepared.batch.queries.len());
+    for (at, query) in step.prepared.batch.queries.iter().enumerate() {
+        let (anchor, relation, target) = (key(query.anchor), key(query.relation), key(query.target));
+        let of = |entity| {
+            if query.inverse { score(entity, relation, anchor) } else { score(anchor, relation, entity) }
+        };
+        match task.config.loss {
+            Loss::Softmax => {
+                let near_sum: f64 = near.iter().map(|e| of(*e).exp()).sum();
+                let far_mean = far.iter().map(|e| of(*e).exp()).sum::<f64>() / far.len().max(1) as f64;
+                let outside = task.data.entities.len() - near.len();
+                loss += (near_sum + outside as f64 * far_mean).ln() - of(target);
+            }
+            Loss::Logistic => {
+                let negatives = &step.sample_keys[at * per_query..][..per_query];
+                let negatives = negatives.iter().filter(|k| **k != target);
+                loss += negatives.map(|k| of(*k).exp().ln_1p()).sum::<f64>();
+                // Without reciprocal relations both queries of a triple are the same statement.
+                if at % 2 == 0 || task.config.reciprocal {
+                    loss += (-of(target)).exp().ln_1p();
+                }
+            }
+        }
+    }
+    loss
+}
+
+#[test]
+fn losses_equal_their_definitions() {
+    let (mut all_entities, mut sample_in_batch, mut sample_is_target) = (false, false, false);
+    for (loss, reciprocal) in
+        [(Loss::Softmax, true), (Loss::Softmax, false), (Loss::Logistic, true), (Loss::Logistic, false)]
+    {
+        for entities in [4, 30] {
+            let config = Config { penalties: Penalties::default(), ..config(loss, reciprocal) };
+            let data = Arc::new(graph(entities, 40));
+            for index in 0..8 {
+                let task = Kge::<f64>::new(Arc::clone(&data), config.clone()).unwrap();
+                let model: Vec<Vec<f64>> = (0..task.model().keys())
+                    .map(|key| {
+                        let mut value = vec![0.0; 2 * config.dim];
+                        (task.model().init)(Key(key), &mut value);
+                        value
+                    })
+                    .collect();
+                let step = Step::new(task, BatchAt { epoch: 0, index });
+                let (batch, keys) = (&step.prepared.batch, &step.prepared.keys);
+                all_entities |= batch.entities == entities as usize;
+                sample_in_batch |= step.sample_keys.iter().any(|k| keys.contains(k));
+                sample_is_target |=
+                    batch.queries.iter().zip(step.sample_keys.chunks(9)).any(|(query, samples)| {
+                        loss == Loss::Logistic && samples.contains(&keys[query.target as usize])
+                    });
+                let (computed, expected) = (step.compute(&model).0, naive_loss(&step, &model));
+                assert!(
+                    (computed - expected).abs() < 1e-9 * expected,
+                    "{loss:?}: {computed}, not {expected}"
+                );
+            }
+        }
+    }
+    assert!(all_entities && sample_in_batch && sample_is_target, "the special cases occur");
+}
+
+#[test]
+fn adagrad_divides_by_the_root_of_all_squares() {
+    let (value, mut update) = ([5.0, 7.0, 9.0, 16.0], [4.0, -3.0, 0.0, 0.0]);
+    adagrad(0.5, &value, &mut update);
+    assert_eq!(update[2..], [16.0, 9.0]);
+    assert!((update[0] + 0.5 * 4.0 / 5.0).abs() < 1e-9 && (update[1] - 0.5 * 3.0 / 5.0).abs() < 1e-9);
+    let mut still = [0.0; 4];
+    adagrad(0.5, &[1.0, 1.0, 0.0, 0.0], &mut still);
+    assert_eq!(still, [0.0; 4]);
+}
+
+#[test]
+fn a_batch_depends_on_seed_epoch_and_index_only() {
+    let data = Arc::new(graph(30, 57));
+    for loss in [Loss::Softmax, Loss::Logistic] {
+        let task = |seed| Kge::<f32>::new(Arc::clone(&data), Config { seed, ..config(loss, true) }).unwrap();
+        let (a, b, other) = (task(3), task(3), task(4));
+        let at = |epoch, index| BatchAt { epoch, index };
+        // Another order of requests, as on another number of workers.
+        let later: Vec<_> = (0..12).rev().map(|i| b.prepare(at(2, i))).collect();
+        for (index, later) in (0..12).zip(later.iter().rev()) {
+            let now = a.prepare(at(2, index));
+            assert_eq!((&now.batch, &now.keys, &now.samples), (&later.batch, &later.keys, &later.samples));
+            assert_eq!(now.digest, later.digest);
+        }
+        let of = |task: &Kge<f32>, epoch| task.prepare(at(epoch, 0)).digest;
+        assert_ne!(of(&a, 2), of(&other, 2));
+        assert_ne!(of(&a, 2), of(&a, 3));
+        assert_ne!(a.prepare(at(2, 0)).keys, a.prepare(at(3, 0)).keys, "every epoch has an order of its own");
+        assert_ne!(a.prepare(at(2, 0)).samples, a.prepare(at(3, 0)).samples, "and samples of its own");
+    }
+}
+
+#[test]
+fn an_epoch_has_every_triple_once() {
+    let data = Arc::new(graph(30, 57));
+    let task = Kge::<f32>::new(Arc::clone(&data), config(Loss::Softmax, true)).unwrap();
+    assert_eq!(task.batches(0), 12);
+    let mut seen = Vec::new();
+    for index in 0..task.batches(0) {
+        let prepared = task.prepare(BatchAt { epoch: 0, index });
+        let key = |place: u32| prepared.keys[place as usize].0 as u32;
+        for pair in prepared.batch.queries.chunks_exact(2) {
+            let [object, subject] = pair else { unreachable!("chunks of two") };
+            assert_eq!((object.anchor, object.target), (subject.target, subject.anchor));
+            assert_eq!(key(subject.relation), key(object.relation) + 3);
+            let (subject, relation) = (key(object.anchor), key(object.relation) - 30);
+            seen.push(Triple { subject, relation, object: key(object.target) });
+        }
+    }
+    let mut expected = data.train.clone();
+    expected.sort_unstable();
+    seen.sort_unstable();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn hyperparameters_without_sense_are_refused() {
+    let refused = |change: fn(&mut Config)| {
+        let mut config = config(Loss::Softmax, true);
+        change(&mut config);
+        config.check().unwrap_err().to_string()
+    };
+    assert_eq!(refused(|c| c.dim = 7), "dim is 7; it must be an even number from 2 to 262144");
+    assert!(refused(|c| c.batch = 0).starts_with("batch is 0; "));
+    assert!(refused(|c| c.negatives = usize::MAX).starts_with("negatives is "));
+    assert_eq!(refused(|c| c.learning_rate = 0.0), "lr is 0; it must be a number above 0");
+    assert!(refused(|c| c.penalties.n3 = f64::NAN).starts_with("n3 is NaN; "));
+}
+
+#[test]
+fn initial_values_of_both_element_types_agree_and_have_the_scale() {
+    let mut values = (vec![0.0f32; 4000], vec![0.0f64; 4000]);
+    initialise(5, Key(9), 0.25, &mut values.0);
+    initialise(5, Key(9), 0.25, &mut values.1);
+    assert!(values.0.iter().zip(&values.1).all(|(a, b)| *a == *b as f32));
+    let deviation = (values.1.iter().map(|x| x * x).sum::<f64>() / 2000.0).sqrt();
+    assert!((deviation - 0.25).abs() < 0.02, "{deviation}");
+    assert!(values.1[2000..].iter().all(|x| *x == 0.0));
+    let mut other = vec![0.0f64; 4000];
+    initialise(5, Key(10), 0.25, &mut other);
+    assert!(other.iter().zip(&values.1).take(2000).all(|(a, b)| a != b));
+}

@@ -1,0 +1,227 @@
+//! File formats: what loads, and what is refused with which message.
+
+use kge::data::{Dataset, Triple, Unseen};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    folder
+}
+
+fn triple(subject: u32, relation: u32, object: u32) -> Triple {
+    Triple { subject, relation, object }
+}
+
+/// The message, without the path of the temporary folder.
+fn refused(files: &[(&str, &str)]) -> String {
+    let folder = folder(files);
+    let error = Dataset::read(folder.path()).unwrap_err().to_string();
+    error
+        .replace(&format!("{}/", folder.path().display()), "")
+        .replace(&folder.path().display().to_string(), ".")
+}
+
+#[test]
+fn the_builtin_graph_is_codex_s() {
+    let data = Dataset::builtin("codex-s").unwrap();
+    assert_eq!((data.entities.len(), data.relations.len()), (2034, 42));
+    assert_eq!((data.train.len(), data.valid.len(), data.test.len()), (32_888, 1_827, 1_828));
+    assert_eq!(data.entities.get(0), Some("Q7604"));
+    assert_eq!(data.relations.get(0), Some("P1412"));
+    assert_eq!(data.train[0], triple(0, 0, 1));
+    assert_eq!(data.unseen(), Unseen::default());
+    let error = Dataset::builtin("codex-x").unwrap_err().to_string();
+    assert_eq!(error, "there is no data set builtin:codex-x; the only one is builtin:codex-s");
+}
+
+#[test]
+fn a_folder_of_tab_separated_files_loads() {
+    let folder = folder(&[
+        // A byte order mark, Windows line ends, no end of the last line.
+        ("train.tsv", "\u{feff}ann\tknows\tbob\r\nbob\tlikes\tann lee"),
+        ("valid.txt", "bob\tknows\tann\n"),
+        ("test.txt", "carl\tknows\tann\nann\tlikes\tbob\nann\thates\tbob\n"),
+    ]);
+    let mut data = Dataset::read(folder.path()).unwrap();
+    assert_eq!(data.entities.iter().collect::<Vec<_>>(), ["ann", "bob", "ann lee", "carl"]);
+    assert_eq!(data.relations.iter().collect::<Vec<_>>(), ["knows", "likes", "hates"]);
+    assert_eq!(data.train, [triple(0, 0, 1), triple(1, 1, 2)]);
+    assert_eq!(data.valid, [triple(1, 0, 0)]);
+    assert_eq!(data.test, [triple(3, 0, 0), triple(0, 1, 1), triple(0, 2, 1)]);
+    assert_eq!(data.unseen(), Unseen { valid: 0, test: 2 });
+    data.skip_unseen();
+    assert_eq!(data.test, [triple(0, 1, 1)]);
+    assert_eq!(data.entities.len(), 4, "keys stay as they are");
+}
+
+#[test]
+fn a_libkge_folder_loads() {
+    let folder = folder(&[
+        ("entity_ids.del", "1\tbob\n0\tann\n2\tcarl\n"),
+        ("relation_ids.del", "0\tknows\n"),
+        ("train.del", "0\t0\t1\n1\t0\t2\n"),
+        ("valid.del", "2\t0\t1\n"),
+        ("test.del", "0\t0\t2\n"),
+    ]);
+    let mut data = Dataset::read(folder.path()).unwrap();
+    assert_eq!(data.entities.iter().collect::<Vec<_>>(), ["ann", "bob", "carl"]);
+    assert_eq!(
+        (&data.train[..], &data.test[..]),
+        (&[triple(0, 0, 1), triple(1, 0, 2)][..], &[triple(0, 0, 2)][..])
+    );
+    let other = folder.path().join("other.del");
+    fs::write(&other, "2\t0\t0\n").unwrap();
+    data.test_from(&other).unwrap();
+    assert_eq!(data.test, [triple(2, 0, 0)]);
+}
+
+#[test]
+fn a_single_file_is_training_data_from_which_a_part_can_be_held_out() {
+    let text: String = (0..40).map(|i| format!("e{i}\tr\te{}\n", i + 1)).collect();
+    let folder = folder(&[("graph.tsv", &text), ("test.tsv", "e1\tr\tnew\n")]);
+    let mut data = Dataset::read(&folder.path().join("graph.tsv")).unwrap();
+    assert_eq!((data.train.len(), data.valid.len(), data.test.len()), (40, 0, 0));
+    data.test_from(&folder.path().join("test.tsv")).unwrap();
+    assert_eq!(data.test, [triple(1, 0, 41)]);
+    assert_eq!(data.entities.get(41), Some("new"));
+
+    let hold_out = |seed| {
+        let mut data = Dataset::read(&folder.path().join("graph.tsv")).unwrap();
+        data.hold_out(0.25, seed).unwrap();
+        data
+    };
+    let (a, b, c) = (hold_out(1), hold_out(1), hold_out(2));
+    assert_eq!((a.train.len(), a.test.len()), (30, 10));
+    assert_eq!(a.test, b.test);
+    assert_ne!(a.test, c.test);
+    let mut all = [a.train, a.test].concat();
+    all.sort_unstable();
+    assert_eq!(all, data.train);
+    assert!(data.hold_out(0.001, 1).unwrap_err().to_string().contains("leaves nothing"));
+}
+
+#[test]
+fn lines_that_are_not_in_the_format_are_refused_with_file_and_line() {
+    let expected = "expected 3 separated by tabs: subject, relation, object";
+    let train = |text| refused(&[("train.txt", text)]);
+    assert_eq!(train("a\tr\tb\na\tr\n"), format!("train.txt, line 2: found 2 columns, {expected}"));
+    assert_eq!(train("a r b\n"), format!("train.txt, line 1: found 1 column, {expected}"));
+    assert_eq!(train("a\tr\tb\tc\n"), format!("train.txt, line 1: found 4 columns, {expected}"));
+    assert_eq!(train("a\tr\tb\n\nb\tr\ta\n"), format!("train.txt, line 2: the line is empty, {expected}"));
+    assert_eq!(train("a\t\tb\n"), "train.txt, line 1: column 2 is empty, expected subject, relation, object");
+    assert_eq!(train(""), "train.txt holds no triples; remove it if there are none, or copy it again");
+    let long = "a".repeat(70_000);
+    assert_eq!(train(&long), "train.txt, line 1: the line is longer than 65536 bytes");
+    let good = ("train.txt", "a\tr\tb\n");
+    assert!(refused(&[good, ("test.txt", "")]).starts_with("test.txt holds no triples"));
+    assert!(refused(&[good, ("valid.txt", "a\tr\tb\nr")]).starts_with("valid.txt, line 2: found 1 column"));
+    assert_eq!(refused(&[good, ("train.tsv", "")]), "both train.txt and train.tsv exist; remove one of them");
+    assert!(refused(&[]).starts_with(". holds neither train.del (LibKGE) nor train.txt"));
+    let missing = Dataset::read(Path::new("does-not-exist")).unwrap_err().to_string();
+    assert!(missing.starts_with("cannot read does-not-exist: "), "{missing}");
+
+    let binary = folder(&[]);
+    fs::write(binary.path().join("train.txt"), b"a\tr\tb\na\xff\tr\tb\n").unwrap();
+    let error = Dataset::read(binary.path()).unwrap_err().to_string();
+    assert!(error.ends_with("train.txt, line 2: the line is not UTF-8 text"), "{error}");
+}
+
+#[test]
+fn numbers_that_do_not_exist_are_refused() {
+    let with = |entities, train| {
+        refused(&[("entity_ids.del", entities), ("relation_ids.del", "0\tr\n"), ("train.del", train)])
+    };
+    let ids = "0\ta\n1\tb\n";
+    let error = with(ids, "0\t0\t1\n0\t0\t2\n");
+    assert_eq!(error, "train.del, line 2: entity 2 does not exist: entity_ids.del lists 2");
+    assert_eq!(
+        with(ids, "0\t1\t1\n"),
+        "train.del, line 1: relation 1 does not exist: relation_ids.del lists 1"
+    );
+    assert_eq!(with(ids, "0\tr\t1\n"), "train.del, line 1: 'r' is not the number of a relation");
+    assert_eq!(with(ids, "-1\t0\t1\n"), "train.del, line 1: '-1' is not the number of an entity");
+    assert_eq!(with("0\ta\n0\tb\n", "0\t0\t1\n"), "entity_ids.del, line 2: number 0 is given twice");
+    assert!(
+        with("0\ta\n2\tb\n", "0\t0\t1\n")
+            .starts_with("entity_ids.del, line 2: number 2 is given, but 1 is not")
+    );
+    assert!(with("0 a\n", "0\t0\t1\n").starts_with("entity_ids.del, line 1: found 1 column, expected 2"));
+    let missing = refused(&[("train.del", "0\t0\t1\n")]);
+    assert!(missing.starts_with("cannot read entity_ids.del: "), "{missing}");
+}
+
+fn builtin_file(name: &str) -> Vec<u8> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("data/codex-s").join(name)).unwrap()
+}
+
+/// Tools that compress in parallel write several frames; none may be lost.
+#[test]
+fn compressed_files_of_several_frames_load_completely() {
+    let folder = folder(&[]);
+    let skippable = [&0x184D_2A50u32.to_le_bytes()[..], &3u32.to_le_bytes(), b"abc"].concat();
+    let frames = [builtin_file("valid.txt.zst"), skippable, builtin_file("test.txt.zst")].concat();
+    fs::write(folder.path().join("train.txt.zst"), frames).unwrap();
+    assert_eq!(Dataset::read(folder.path()).unwrap().train.len(), 1_827 + 1_828);
+}
+
+#[test]
+fn damaged_compressed_files_are_refused() {
+    let folder = folder(&[]);
+    let file = folder.path().join("train.txt.zst");
+    let good = builtin_file("test.txt.zst");
+    let mut damaged =
+        vec![good[..good.len() / 2].to_vec(), good[..good.len() - 2].to_vec(), b"no frame".to_vec()];
+    for at in [good.len() / 3, good.len() - 1] {
+        let mut flipped = good.clone();
+        flipped[at] ^= 0x10;
+        damaged.push(flipped);
+    }
+    for bytes in damaged {
+        fs::write(&file, bytes).unwrap();
+        let error = Dataset::read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("train.txt.zst"), "{error}");
+    }
+}
+
+/// Real data sets that are not part of the project: in a folder that the environment names, or beside the checkout.
+fn shared(name: &str) -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let root = std::env::var_os("INTENDANT_TEST_DATA").map_or_else(beside, PathBuf::from);
+    let folder = root.join("kg").join(name);
+    if !folder.is_dir() {
+        eprintln!(
+            "skipped: there is no {}; set INTENDANT_TEST_DATA to the folder with the data sets",
+            folder.display()
+        );
+        return None;
+    }
+    Some(folder)
+}
+
+#[test]
+fn published_graphs_have_their_sizes() {
+    for (name, entities, relations, train, valid, test) in [
+        ("nations", 14, 55, 1_592, 199, 201),
+        ("kinship", 104, 25, 8_544, 1_068, 1_074),
+        ("fb15k-237", 14_541, 237, 272_115, 17_535, 20_466),
+        ("wn18rr", 40_943, 11, 86_835, 3_034, 3_134),
+    ] {
+        let Some(folder) = shared(name) else { continue };
+        let data = Dataset::read(&folder).unwrap();
+        let sizes = (data.train.len(), data.valid.len(), data.test.len());
+        assert_eq!(
+            (data.entities.len(), data.relations.len(), sizes),
+            (entities, relations, (train, valid, test))
+        );
+    }
+    // Another tool's format, with the number of triples in the first line.
+    if let Some(folder) = shared("wn18") {
+        let error = Dataset::read(&folder).unwrap_err().to_string();
+        assert!(error.contains("line 1: found 1 column"), "{error}");
+    }
+}

@@ -1,0 +1,219 @@
+//! The program as a user runs it.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs `kge` with `flags` and nothing from the environment that configures it.
+fn kge(flags: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kge"));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("INTENDANT_")
+            || ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"].contains(&&*text)
+        {
+            command.env_remove(&name);
+        }
+    }
+    command.args(flags).output().unwrap()
+}
+
+/// Runs `kge`, which must succeed, and returns its report.
+fn report(flags: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let output = kge(&[flags, &["--report", file.to_str().unwrap(), "-q"]].concat());
+    assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+fn mrr(report: &Value) -> f64 {
+    report["test"]["mrr_filtered"].as_f64().unwrap()
+}
+
+/// A small graph with a rule to learn: `next` is a cycle, `two` is two steps of it, `back` is its inverse.
+fn cycle(folder: &Path) -> &str {
+    const N: usize = 40;
+    let line = |(s, r, o): (usize, &str, usize)| format!("node {s}\t{r}\tnode {o}\n");
+    let all = (0..N)
+        .flat_map(|i| [(i, "next", (i + 1) % N), (i, "two", (i + 2) % N), (i, "back", (i + N - 1) % N)]);
+    let (mut train, mut test) = (String::new(), String::new());
+    for triple in all {
+        let split = if triple.1 != "next" && triple.0 % 5 == 3 { &mut test } else { &mut train };
+        split.push_str(&line(triple));
+    }
+    fs::write(folder.join("train.txt"), train).unwrap();
+    fs::write(folder.join("test.txt"), test).unwrap();
+    folder.to_str().unwrap()
+}
+
+/// An untrained model has a mean reciprocal rank of about .004 on this graph; the full training reaches above .45.
+#[test]
+fn a_few_epochs_on_codex_s_learn() {
+    for flags in [
+        &["--technique", "single", "--workers", "2"][..],
+        &["--technique", "single", "--float", "f64"],
+        &["--technique", "classic", "--workers", "2"],
+    ] {
+        let report = report(&[flags, &["--epochs", "4", "--dim", "64"]].concat());
+        assert!(mrr(&report) > 0.3, "{flags:?}: {}", report["test"]);
+        let access = |name: &str| report["access"][name].as_u64().unwrap();
+        assert_eq!(access("local") + access("remote"), access("pull_keys") + access("push_keys"));
+        assert_eq!(access("sampled"), 4 * 129 * 256, "samples of all batches of all epochs");
+        assert_eq!(report["epochs"][3]["examples"], 32_888);
+    }
+}
+
+#[test]
+fn the_papers_setting_learns() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = cycle(folder.path());
+    let flags =
+        ["--data", data, "--technique", "single", "--loss", "logistic", "--negatives", "10", "--dim", "64"];
+    let untrained = mrr(&report(&[&flags[..], &["--epochs", "0"]].concat()));
+    let trained = report(&[&flags[..], &["--epochs", "60"]].concat());
+    assert!(mrr(&trained) > 0.5 && untrained < 0.2, "{untrained} before training, then {}", trained["test"]);
+    assert_eq!((&trained["config"]["batch"], &trained["config"]["reciprocal"]), (&1.into(), &false.into()));
+}
+
+#[test]
+fn what_is_trained_does_not_depend_on_who_trains_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = cycle(folder.path());
+    let digest = |flags: &[&str]| {
+        let report =
+            report(&[&["--data", data, "--epochs", "3", "--dim", "16", "--batch", "8"], flags].concat());
+        report["data_digest"].as_str().unwrap().to_owned()
+    };
+    let one = digest(&["--technique", "single"]);
+    assert_eq!(one, digest(&["--technique", "single", "--workers", "3"]));
+    assert_eq!(one, digest(&["--technique", "classic", "--workers", "2", "--float", "f64"]));
+    assert_ne!(one, digest(&["--technique", "single", "--seed", "2"]));
+}
+
+#[test]
+fn one_worker_gives_the_same_model_every_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = cycle(folder.path());
+    let flags = ["--data", data, "--epochs", "5", "--dim", "16", "--batch", "8", "--technique"];
+    let run = |technique| {
+        let report = report(&[&flags[..], &[technique]].concat());
+        (report["epochs"][4]["loss"].as_f64().unwrap().to_bits(), mrr(&report).to_bits())
+    };
+    assert_eq!(run("single"), run("single"));
+    assert_eq!(run("single"), run("classic"), "with one worker, the server is exactly a shared array");
+}
+
+#[test]
+fn an_export_can_be_read_by_others() {
+    for (float, bytes) in [("f32", 4), ("f64", 8)] {
+        let folder = tempfile::tempdir().unwrap();
+        let data = cycle(folder.path());
+        let export = folder.path().join("model");
+        let export_flag = export.to_str().unwrap();
+        let flags =
+            ["--data", data, "--epochs", "2", "--dim", "10", "--technique", "single", "--float", float];
+        report(&[&flags[..], &["--export", export_flag]].concat());
+
+        let mut files: Vec<String> =
+            fs::read_dir(&export).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
+        files.sort();
+        let expected = [
+            "entities.w2v.txt",
+            "entity.npy",
+            "entity_ids.txt",
+            "reciprocal.npy",
+            "relation.npy",
+            "relation_ids.txt",
+        ];
+        assert_eq!(files, expected);
+        assert_eq!(fs::read_to_string(export.join("relation_ids.txt")).unwrap(), "next\ntwo\nback\n");
+
+        let matrix = |name: &str| -> (Vec<u64>, Vec<f64>) {
+            let bytes_read = fs::read(export.join(name)).unwrap();
+            let npy = npyz::NpyFile::new(&bytes_read[..]).unwrap();
+            assert_eq!(npy.order(), npyz::Order::C);
+            let shape = npy.shape().to_vec();
+            let numbers: Vec<f64> = if bytes == 4 {
+                npy.into_vec::<f32>().unwrap().into_iter().map(f64::from).collect()
+            } else {
+                npy.into_vec::<f64>().unwrap()
+            };
+            (shape, numbers)
+        };
+        assert_eq!(matrix("relation.npy").0, [3, 10]);
+        assert_eq!(matrix("reciprocal.npy").0, [3, 10]);
+        let (shape, entities) = matrix("entity.npy");
+        assert_eq!(shape, [40, 10]);
+        // Accumulators are sums of squares; embeddings have both signs in every row.
+        assert!(entities.chunks(10).all(|row| row.iter().any(|x| *x < 0.0) && row.iter().any(|x| *x > 0.0)));
+
+        let names = fs::read_to_string(export.join("entity_ids.txt")).unwrap();
+        let text = fs::read_to_string(export.join("entities.w2v.txt")).unwrap();
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("40 10"));
+        for ((line, name), row) in lines.zip(names.lines()).zip(entities.chunks(10)) {
+            let mut words = line.split(' ');
+            assert_eq!(words.next(), Some(&*name.replace(' ', "_")));
+            let numbers: Vec<f64> = words
+                .map(|w| if bytes == 4 { f64::from(w.parse::<f32>().unwrap()) } else { w.parse().unwrap() })
+                .collect();
+            assert_eq!(numbers, row);
+        }
+        assert_eq!(text.lines().count(), 41);
+    }
+}
+
+#[test]
+fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("train.txt"), "a\tr\tb\na\tr\n").unwrap();
+    let broken = folder.path().to_str().unwrap();
+    for (flags, message) in [
+        (&["--data", broken][..], "train.txt, line 2: found 2 columns, expected 3"),
+        (&["--data", "does/not/exist"], "cannot read does/not/exist: "),
+        (&["--data", "builtin:other"], "the only one is builtin:codex-s"),
+        (&["--dim", "7"], "--dim is 7; it must be an even number"),
+        (&["--lr", "0"], "--lr is 0; it must be a number above 0"),
+        (&["--test", "0.00001"], "leaves nothing to train on or to test"),
+        (&["--loss", "hinge"], "[possible values: softmax, logistic]"),
+    ] {
+        let output = kge(&[flags, &["--technique", "single"]].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {error}");
+        assert!(error.contains(message), "{flags:?}: {error}");
+    }
+}
+
+#[test]
+fn an_absurd_learning_rate_ends_with_exit_code_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--data", cycle(folder.path()), "--lr", "1e30", "--technique", "single", "-q"];
+    let output = kge(&flags);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("diverged in epoch "), "{error}");
+}
+
+/// Held-out triples about entities that do not occur in training are counted, unless they are left out.
+#[test]
+fn unseen_entities_are_ranked_or_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = cycle(folder.path());
+    let test = folder.path().join("test.txt");
+    let known = fs::read_to_string(&test).unwrap();
+    fs::write(&test, format!("{known}stranger\tnext\tnode 1\n")).unwrap();
+    let run = |policy| {
+        let output =
+            kge(&["--data", data, "--epochs", "1", "--technique", "single", "--unseen", policy, "-q"]);
+        assert!(output.status.success());
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (ranked, skipped) = (run("rank"), run("skip"));
+    assert!(
+        ranked.1.contains("1 test triples") && skipped.1.contains("are left out"),
+        "{ranked:?} {skipped:?}"
+    );
+    assert_ne!(ranked.0, skipped.0);
+}

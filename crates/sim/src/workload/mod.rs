@@ -1,0 +1,192 @@
+//! Random workloads: every worker pulls and pushes random keys, every value is checked, every seed is a cluster of its own.
+//!
+//! A [`Mode`] says what all runs of a set have in common, [`Scenario::draw`] derives the rest from a seed, [`run`] runs it:
+//! workers call ([`program`](self)), come to rest, one of them reads a snapshot, and the history is checked.
+
+mod program;
+mod scenario;
+
+pub use scenario::{Mode, Scenario};
+
+use crate::cluster::{Cluster, ClusterConfig, Happened};
+use crate::history::{Inconsistency, Summary};
+use crate::invariants::Violation;
+use crate::lanes::{self, BadValue};
+use crate::meeting::{Quiescence, Stream};
+use crate::reach::{Marker, Reach};
+use crate::registers::{BadRegister, Registers};
+use intendant_core::{Element, copy_from_bytes};
+use intendant_wire::SnapshotPart;
+use program::Programs;
+use std::sync::Arc;
+
+/// Events per call after which a run counts as endless; the busiest runs need a twentieth of it.
+const EVENTS_PER_CALL_MAX: u64 = 2_000;
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// An invariant was broken at some step.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    /// What workers saw has no explanation.
+    #[error("history: {0}")]
+    Inconsistency(#[from] Inconsistency),
+    /// A value that no sequence of pushes makes.
+    #[error("values: {0}")]
+    Value(#[from] BadValue),
+    /// A value that no sequence of sets makes.
+    #[error("registers: {0}")]
+    Register(#[from] BadRegister),
+}
+
+impl Failure {
+    /// Name of the check that found it.
+    #[must_use]
+    pub const fn check(&self) -> &'static str {
+        match self {
+            Self::Violation(violation) => violation.check,
+            Self::Inconsistency(_) => "history",
+            Self::Value(_) => "values",
+            Self::Register(_) => "registers",
+        }
+    }
+}
+
+/// What became of one seed.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What was checked, or what was found.
+    pub result: Result<Summary, Failure>,
+    /// Hash over everything that happened.
+    pub hash: u64,
+    /// Events.
+    pub events: u64,
+    /// Calls of workers.
+    pub calls: u64,
+    /// Virtual time.
+    pub virtual_ns: u64,
+    /// What was reached.
+    pub reach: Reach,
+    /// What happened, line by line, if that was asked for.
+    pub trace: Vec<String>,
+}
+
+/// Runs one seed.
+#[must_use]
+pub fn run(mode: &Mode, seed: u64, trace: bool) -> Run {
+    let scenario = Scenario::draw(mode, seed);
+    if scenario.double { run_typed::<f64>(&scenario, trace) } else { run_typed::<f32>(&scenario, trace) }
+}
+
+fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
+    let layout = scenario.layout();
+    let registers = scenario.registers();
+    let config = ClusterConfig::<E> {
+        layout: Arc::new(layout),
+        init: Arc::new(move |key, value| {
+            if registers.contains(&key.0) { Registers::initial(value) } else { lanes::initial(key, value) }
+        }),
+        storage: scenario.storage,
+        technique: scenario.technique,
+        order: Some(scenario.order),
+        workers: scenario.workers,
+        outstanding_bytes_max: scenario.outstanding_bytes_max,
+        stale_hints: scenario.caches,
+        delays: scenario.delays,
+        events_max: 10_000 + scenario.calls * EVENTS_PER_CALL_MAX,
+        seed: scenario.seed,
+        trace,
+    };
+    let mut cluster = Cluster::new(config);
+    cluster.note(|| format!("{scenario:?}"));
+    let result = drive(&mut cluster, scenario);
+    if scenario.double {
+        cluster.reach().mark(Marker::DoublePrecision);
+    }
+    let trace = cluster.take_trace();
+    Run {
+        result,
+        hash: cluster.hash(),
+        events: cluster.events(),
+        calls: scenario.calls,
+        virtual_ns: cluster.now_ns(),
+        reach: *cluster.reach(),
+        trace,
+    }
+}
+
+/// Where a run is.
+enum Phase {
+    /// Workers call.
+    Working,
+    /// All have waited for their operations; reports are collected.
+    Resting(Quiescence),
+    /// Worker 0 reads everything.
+    Reading(Stream),
+    Over,
+}
+
+fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Summary, Failure> {
+    let mut programs = Programs::<E>::new(scenario, cluster);
+    let mut phase = Phase::Working;
+    while let Some(happened) = cluster.next()? {
+        match happened {
+            Happened::Internal | Happened::Loaded(_) => {}
+            Happened::Awake(worker) => programs.step(cluster, worker)?,
+            Happened::Answered { worker, op, done } => {
+                if done {
+                    programs.answered(cluster, worker, op)?;
+                }
+            }
+            Happened::Reported(report) => {
+                if let Phase::Resting(quiescence) = &mut phase
+                    && quiescence.reported(cluster, report)?
+                {
+                    let keys = 0..cluster.layout().keys();
+                    phase = Phase::Reading(Stream::begin(cluster, 0, keys, scenario.snapshot_bytes_max));
+                }
+            }
+            Happened::Part { part, .. } => {
+                take_part(cluster, &mut programs, &part)?;
+                if let Phase::Reading(stream) = &mut phase
+                    && stream.part(cluster, &part)?
+                {
+                    phase = Phase::Over;
+                }
+            }
+        }
+        if matches!(phase, Phase::Working) && programs.all_done() {
+            let mut quiescence = Quiescence::default();
+            quiescence.begin(cluster);
+            phase = Phase::Resting(quiescence);
+        }
+    }
+    match phase {
+        Phase::Over => {}
+        Phase::Working => return Err(cluster.stuck(&programs.waiting()).into()),
+        Phase::Resting(_) => return Err(cluster.stuck("the cluster did not come to rest").into()),
+        Phase::Reading(_) => return Err(cluster.stuck("a part of the snapshot did not come").into()),
+    }
+    cluster.check_quiescent()?;
+    programs.registers.check()?;
+    Ok(programs.history.check()?)
+}
+
+/// The values of a snapshot are the final ones.
+fn take_part<E: Element>(
+    cluster: &Cluster<E>,
+    programs: &mut Programs<E>,
+    part: &SnapshotPart,
+) -> Result<(), Failure> {
+    let mut value = Vec::new();
+    let mut at = 0;
+    for key in &part.keys {
+        value.resize(cluster.layout().len(*key), E::ZERO);
+        let end = at + size_of_val(&value[..]);
+        copy_from_bytes(&mut value, &part.values[at..end]);
+        at = end;
+        programs.ended(*key, &value)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! A seed is a run: the same events in the same order, whenever and wherever it runs.
+
+use intendant_sim::workload::{self, Mode};
+use intendant_techniques::Technique;
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let mode = Mode::new(Technique::Classic);
+    for seed in 0..50 {
+        let (a, b) = (workload::run(&mode, seed, false), workload::run(&mode, seed, true));
+        assert_eq!((a.hash, a.events, a.virtual_ns), (b.hash, b.events, b.virtual_ns), "seed {seed}");
+        assert!(
+            a.trace.is_empty() && b.trace.len() > 100,
+            "a trace is only kept on demand, and changes nothing"
+        );
+    }
+}
+
+#[test]
+fn different_seeds_are_different_runs() {
+    let mode = Mode::new(Technique::Classic);
+    let mut hashes: Vec<u64> = (0..200).map(|seed| workload::run(&mode, seed, false).hash).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), 200);
+}

@@ -1,0 +1,155 @@
+//! A real task in virtual time: it learns, on every number of nodes, with either element type, and is trained on the same
+//! examples as without any server.
+
+mod likes;
+
+use intendant_core::{Element, Key};
+use intendant_sim::{Spread, TaskConfig, TaskOutcome, run_task};
+use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Prepared, Schedule, Task};
+use intendant_techniques::Order;
+use likes::Likes;
+use std::sync::Arc;
+
+const SCHEDULE: Schedule = Schedule { epochs: 6, valid_every: 3, test: true };
+
+fn train<E: Element>(config: &TaskConfig) -> TaskOutcome<E> {
+    run_task(&Arc::new(Likes::<E>::new(5)), config).unwrap()
+}
+
+/// The next batch of a loader.
+fn next<T: Task>(task: &T, loader: &mut Loader<T>, mut event: LoaderEvent) -> Prepared<T::Batch> {
+    loop {
+        match loader.step(event) {
+            LoaderOp::PrepareSample(request) => {
+                let sampler = &task.model().sampler;
+                let handle = sampler.prepare(request.distribution, request.samples, request.stream).unwrap();
+                event = LoaderEvent::Prepared(handle);
+            }
+            LoaderOp::Deliver => return loader.take(),
+            LoaderOp::Done => panic!("no batch is left"),
+        }
+    }
+}
+
+/// One worker on a plain array: what the shells must amount to.
+fn plain<E: Element>() -> (Vec<E>, u64) {
+    let task = Arc::new(Likes::<E>::new(5));
+    let model = task.model().clone();
+    let mut at = vec![0];
+    let mut values = Vec::new();
+    for key in (0..model.keys()).map(Key) {
+        let start = values.len();
+        values.resize(start + model.len(key), E::ZERO);
+        (model.init)(key, &mut values[start..]);
+        at.push(values.len());
+    }
+    let row = |key: &Key| at[key.index()]..at[key.index() + 1];
+    let partition = Partition { worker: 0, workers: 1, threads: 1 };
+    let mut driver = Driver::new(Arc::clone(&task), partition, SCHEDULE);
+    let mut loader = Loader::new(Arc::clone(&task), partition, &SCHEDULE);
+    let mut event = Event::Start;
+    let mut heard = Some(LoaderEvent::Start);
+    loop {
+        event = match driver.step(event).unwrap() {
+            Op::NextBatch => {
+                Event::Batch(next(&*task, &mut loader, heard.take().unwrap_or(LoaderEvent::Done)))
+            }
+            Op::PullSample => {
+                driver.draw(|handle, samples, keys| model.sampler.draw(handle, samples, keys)).unwrap();
+                Event::Done
+            }
+            Op::Pull => {
+                let (keys, into) = driver.pull_buffers();
+                let pulled: Vec<E> = keys.iter().flat_map(|key| values[row(key)].to_vec()).collect();
+                into.copy_from_slice(&pulled);
+                Event::Done
+            }
+            Op::Push => {
+                let (keys, update) = driver.push_buffers();
+                let places = keys.iter().flat_map(&row);
+                places.zip(update).for_each(|(place, update)| values[place] += *update);
+                Event::Done
+            }
+            Op::Snapshot(range) => {
+                let keys: Vec<Key> = range.map(Key).collect();
+                let part: Vec<E> = keys.iter().flat_map(|key| values[row(key)].to_vec()).collect();
+                driver.snapshot_part(&keys, &part);
+                Event::Done
+            }
+            Op::Reduce => Event::Reduced(driver.reduction().clone()),
+            Op::Compute(_) | Op::AdvanceClock | Op::Flush | Op::Quiesce => Event::Done,
+            Op::Done => break,
+        };
+    }
+    let digest = driver.combined().iter().fold(0u64, |sum, r| sum.wrapping_add(r.digest));
+    (values, digest)
+}
+
+fn digest<E>(outcome: &TaskOutcome<E>) -> u64 {
+    outcome.combined.iter().fold(0, |sum, reduction| sum.wrapping_add(reduction.digest))
+}
+
+fn one_worker_equals_a_plain_array<E: Element>() {
+    let (values, expected) = plain::<E>();
+    let outcome = train::<E>(&TaskConfig::new(1, 1, SCHEDULE));
+    assert_eq!(outcome.values, values, "bit by bit");
+    assert_eq!(digest(&outcome), expected);
+    assert_eq!((outcome.messages, outcome.accesses.remote), (0, 0));
+}
+
+#[test]
+fn one_worker_on_one_node_equals_a_plain_array() {
+    one_worker_equals_a_plain_array::<f32>();
+    one_worker_equals_a_plain_array::<f64>();
+}
+
+fn it_learns<E: Element>() {
+    let (_, expected) = plain::<E>();
+    for (nodes, workers, channels) in [(1, 3, 1), (2, 1, 2), (3, 2, 1), (4, 2, 3), (7, 1, 1)] {
+        let outcome = train::<E>(&TaskConfig { channels, ..TaskConfig::new(nodes, workers, SCHEDULE) });
+        let at = format!("{nodes} nodes with {workers} workers");
+        assert_eq!(digest(&outcome), expected, "{at}: the same examples");
+        let [first, .., last, test] = &outcome.combined[..] else { panic!("{at}: too few epochs") };
+        let loss = |r: &intendant_task::Reduction| r.get("loss") / r.get("examples");
+        assert!(loss(last) < 0.7 * loss(first), "{at}: loss {} to {}", loss(first), loss(last));
+        let right = test.get("quality.ranked_right") / test.get("quality.count");
+        assert!(right > 0.9, "{at}: {right} of the held-out pairs are ranked right");
+        let accesses = outcome.accesses;
+        assert_eq!(accesses.local + accesses.remote, accesses.pull_keys + accesses.push_keys, "{at}");
+        assert!(accesses.sampled > 0, "{at}");
+        assert_eq!(outcome.messages > 0, nodes > 1, "{at}");
+    }
+}
+
+#[test]
+fn it_learns_on_any_number_of_nodes() {
+    it_learns::<f32>();
+    it_learns::<f64>();
+}
+
+#[test]
+fn a_seed_is_a_run_and_time_is_virtual() {
+    let config = TaskConfig::new(3, 2, SCHEDULE);
+    let (a, b) = (train::<f32>(&config), train::<f32>(&config));
+    assert_eq!((a.hash, a.virtual_ns, &a.values), (b.hash, b.virtual_ns, &b.values));
+    let other = train::<f32>(&TaskConfig { seed: 1, ..config.clone() });
+    assert_ne!(a.hash, other.hash);
+    assert_eq!(digest(&a), digest(&other));
+    // A network that is a hundred times slower makes the run longer, and nothing else is waited for as much.
+    let mut slow = config;
+    slow.delays.network = Spread::even(1_500_000, 2_500_000);
+    assert!(train::<f32>(&slow).virtual_ns > 10 * a.virtual_ns);
+}
+
+#[test]
+fn little_room_and_late_loaders_only_cost_time() {
+    let config = TaskConfig {
+        outstanding_bytes_max: 1,
+        look_ahead: 1,
+        prepare_ns: 300_000,
+        order: Some(Order::Chain),
+        ..TaskConfig::new(4, 1, SCHEDULE)
+    };
+    let outcome = train::<f32>(&config);
+    assert_eq!(digest(&outcome), plain::<f32>().1);
+}

@@ -1,0 +1,37 @@
+//! Other programs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The cargo that started us.
+pub(crate) fn cargo(directory: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(directory);
+    command
+}
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).unwrap_or(package).to_owned()
+}
+
+/// Runs `command` with the terminal as it is.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed: {status}")) }
+}
+
+/// Runs `command` and keeps what it says.
+pub(crate) fn output(command: &mut Command) -> Result<Output, String> {
+    command.output().map_err(|error| format!("cannot start {command:?}: {error}"))
+}
+
+/// What `command` prints, if it succeeds.
+pub(crate) fn text(command: &mut Command) -> Result<String, String> {
+    let output = output(command)?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{command:?} failed: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
+}

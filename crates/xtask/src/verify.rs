@@ -1,0 +1,107 @@
+//! `cargo xtask verify`: everything that CI checks, in the order that fails fastest.
+
+use crate::process::{self, cargo};
+use crate::{clock, plant, sim};
+use std::time::Duration;
+
+/// Crates that the simulator runs on: whatever needs threads, sockets or clocks must not creep in.
+const PURE: [&str; 8] = [
+    "intendant-core",
+    "intendant-wire",
+    "intendant-store",
+    "intendant-techniques",
+    "intendant-engine",
+    "intendant-sampling",
+    "intendant-task",
+    "intendant-sim",
+];
+/// What may not be below them.
+const BANNED: [&str; 5] = ["tokio", "tonic", "mio", "socket2", "intendant-transport"];
+
+/// How much to verify.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// 10,000 seeds per mode instead of 500, and planted bugs
+    #[arg(long)]
+    full: bool,
+    /// Run the tests as well
+    #[arg(long)]
+    tests: bool,
+}
+
+type Step = (&'static str, Box<dyn Fn() -> Result<(), String>>);
+
+/// Runs the steps up to the first that fails.
+pub(crate) fn run(args: &Args) -> Result<(), String> {
+    let mut lines = Vec::new();
+    let mut failure = None;
+    for (name, act) in steps(args) {
+        if failure.is_some() {
+            lines.push(format!("{name:<24} not run"));
+            continue;
+        }
+        println!("== {name}");
+        let (result, took): (_, Duration) = clock::timed(act);
+        let status = if result.is_ok() { "ok" } else { "FAILED" };
+        lines.push(format!("{name:<24} {status:<8} {:>7.1} s", took.as_secs_f64()));
+        failure = result.err();
+    }
+    println!("\n{}", lines.join("\n"));
+    failure.map_or(Ok(()), Err)
+}
+
+fn steps(args: &Args) -> Vec<Step> {
+    let mut steps: Vec<Step> = vec![
+        ("formatting", Box::new(|| run_cargo(&["fmt", "--all", "--check"], &[]))),
+        ("dependency rule", Box::new(dependencies)),
+        (
+            "clippy",
+            Box::new(|| {
+                run_cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])
+            }),
+        ),
+        (
+            "documentation",
+            Box::new(|| {
+                run_cargo(&["doc", "--workspace", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "-D warnings")])
+            }),
+        ),
+    ];
+    if args.tests {
+        steps.push(("tests", Box::new(|| run_cargo(&["test", "--workspace", "--quiet"], &[]))));
+    }
+    let seeds = if args.full { 10_000 } else { 500 };
+    let modes = [
+        ("simulation sync fifo", ["--mode", "sync", "--order", "fifo"]),
+        ("simulation sync chain", ["--mode", "sync", "--order", "chain"]),
+        ("simulation async fifo", ["--mode", "async", "--order", "fifo"]),
+        ("simulation async chain", ["--mode", "async", "--order", "chain"]),
+    ];
+    for (name, options) in modes {
+        steps.push((name, Box::new(move || sim::run(&sim::Args::of(&options, seeds)?))));
+    }
+    if args.full {
+        steps.push(("planted bugs", Box::new(|| plant::run(&plant::Args::all()))));
+    }
+    steps
+}
+
+fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String> {
+    process::run(cargo(&process::root()).args(arguments).envs(environment.iter().copied()))
+}
+
+/// No crate that the simulator runs on may depend, over however many others, on what it must not know.
+fn dependencies() -> Result<(), String> {
+    for package in PURE {
+        let mut tree = cargo(&process::root());
+        tree.args(["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
+        let listed = process::text(&mut tree)?;
+        let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+        if let Some(banned) = names.into_iter().find(|name| BANNED.contains(name)) {
+            return Err(format!(
+                "{package} depends on {banned}: cargo tree -p {package} -e normal -i {banned}"
+            ));
+        }
+    }
+    Ok(())
+}
