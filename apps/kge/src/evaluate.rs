@@ -4,7 +4,7 @@
 //! answers (of train, valid and test) are left out, and the rank of the answer is 1 + the number of entities with a higher
 //! score + half the number of others with the same score (the mean of the ranks that ties allow; a model that gives every
 //! entity the same score gains nothing). A score that is not a number counts as higher. Reported are the mean reciprocal rank
-//! and the shares of answers at rank 1, up to 3, up to 10. Entities that do not occur in training are ranked like any other, with their initial embeddings.
+//! and the shares of answers at rank 1, up to 3, up to 10.
 //!
 //! The score that decides is the inner product in double precision, in a fixed order of summation, and so ranks depend on
 //! neither blocks, threads nor processor. Most scores need not be known that well: a matrix product in the element type tells
@@ -12,7 +12,7 @@
 //!
 //! Entities stream by in parts ([`Evaluation::part`]); memory is proportional to the number of held-out triples.
 
-use crate::data::{Known, Triple};
+use crate::data::{Answers, Known, Triple};
 use crate::matrix::{Rows, RowsMut, multiply_transposed};
 use crate::model::compose;
 use intendant_core::{Element, ElementType, Key};
@@ -20,9 +20,9 @@ use intendant_task::{Evaluation, Reduction};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Queries and entities of one matrix product: scores of this many by this many stay in the cache.
+/// Queries of one matrix product. The other side is a part of the stream, whose size its sender bounds; the scores of this
+/// many by a thousand entities fit into the cache.
 const QUERIES_PER_BLOCK: usize = 64;
-const ENTITIES_PER_BLOCK: usize = 512;
 
 /// One worker's share of a link prediction.
 pub struct Ranking<E> {
@@ -38,9 +38,8 @@ pub struct Ranking<E> {
 
 /// A prediction and what is known about its rank so far.
 struct Ranked {
-    triple: Triple,
-    /// Whether the subject is predicted.
-    subject: bool,
+    /// Entities that are not counted.
+    answers: Answers,
     /// Keys of the entity that is given, of the relation and of the answer.
     anchor: u64,
     relation: u64,
@@ -69,9 +68,8 @@ impl<E: Element> Ranking<E> {
         for triple in triples {
             let (subject, object) = (u64::from(triple.subject), u64::from(triple.object));
             let relation = relations.0 + u64::from(triple.relation);
-            let ask = |subject, anchor, relation, answer, inverse| Ranked {
-                triple: *triple,
-                subject,
+            let ask = |answers, anchor, relation, answer, inverse| Ranked {
+                answers,
                 anchor,
                 relation,
                 answer,
@@ -81,9 +79,11 @@ impl<E: Element> Ranking<E> {
                 higher: 0,
                 equal: 0,
             };
-            ranked.push(ask(false, subject, relation, object, false));
+            let answers = known.objects(triple.subject, triple.relation);
+            ranked.push(ask(answers, subject, relation, object, false));
             let reciprocal = relations.1.map(|first| first + u64::from(triple.relation));
-            ranked.push(ask(true, object, reciprocal.unwrap_or(relation), subject, reciprocal.is_none()));
+            let answers = known.subjects(triple.relation, triple.object);
+            ranked.push(ask(answers, object, reciprocal.unwrap_or(relation), subject, reciprocal.is_none()));
         }
         let mut keys: Vec<Key> =
             ranked.iter().flat_map(|r| [r.anchor, r.relation, r.answer]).map(Key).collect();
@@ -117,9 +117,15 @@ impl<E: Element> Evaluation<E> for Ranking<E> {
     }
 
     fn part(&mut self, keys: &[Key], values: &[E]) {
+        if keys.is_empty() {
+            return;
+        }
         let dim = self.dim;
         let norms: Vec<f64> = values.chunks_exact(2 * dim).map(|value| norm(&value[..dim])).collect();
-        let block = &Block { keys, values, norms: &norms, known: &self.known, dim };
+        let mut positions: Vec<(u32, usize)> =
+            keys.iter().enumerate().filter_map(|(at, key)| Some((u32::try_from(key.0).ok()?, at))).collect();
+        positions.sort_unstable();
+        let part = &Part { positions: &positions, values, norms: &norms, known: &self.known, dim };
         let per_thread = self.ranked.len().div_ceil(self.threads);
         let mut shares =
             self.ranked.chunks_mut(per_thread.max(1)).zip(self.queries.chunks(per_thread.max(1) * dim));
@@ -127,10 +133,10 @@ impl<E: Element> Evaluation<E> for Ranking<E> {
         let own = shares.next_back();
         std::thread::scope(|scope| {
             for (ranked, queries) in shares {
-                scope.spawn(move || block.rank(ranked, queries));
+                scope.spawn(move || part.rank(ranked, queries));
             }
             if let Some((ranked, queries)) = own {
-                block.rank(ranked, queries);
+                part.rank(ranked, queries);
             }
         });
     }
@@ -152,73 +158,111 @@ impl<E: Element> Evaluation<E> for Ranking<E> {
 }
 
 /// A part of the entities.
-struct Block<'a, E> {
-    keys: &'a [Key],
+struct Part<'a, E> {
+    /// Entities and their positions in the part, sorted.
+    positions: &'a [(u32, usize)],
     values: &'a [E],
+    /// Lengths of the embeddings.
     norms: &'a [f64],
     known: &'a Known,
     dim: usize,
 }
 
-impl<E: Element> Block<'_, E> {
+/// What the matrix product tells about an entity's score, compared with that of the answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rough {
+    Lower,
+    /// Too close to call, or not a number.
+    Near,
+    Higher,
+}
+
+impl<E: Element> Part<'_, E> {
     /// Ranks the entities of this part for some predictions.
     fn rank(&self, ranked: &mut [Ranked], queries: &[E]) {
-        let (dim, stride) = (self.dim, 2 * self.dim);
-        let mut scores = vec![E::ZERO; QUERIES_PER_BLOCK * ENTITIES_PER_BLOCK.min(self.keys.len())];
+        let (dim, stride, entities) = (self.dim, 2 * self.dim, self.norms.len());
+        let mut scores = vec![E::ZERO; QUERIES_PER_BLOCK * entities];
+        let mut left_out = Vec::new();
         let blocks = ranked.chunks_mut(QUERIES_PER_BLOCK).zip(queries.chunks(QUERIES_PER_BLOCK * dim));
         for (ranked, queries) in blocks {
-            for start in (0..self.keys.len()).step_by(ENTITIES_PER_BLOCK) {
-                let entities = start..(start + ENTITIES_PER_BLOCK).min(self.keys.len());
-                multiply_transposed(
-                    RowsMut::new(&mut scores, ranked.len(), entities.len(), entities.len()),
-                    Rows::new(queries, ranked.len(), dim, dim),
-                    Rows::new(&self.values[start * stride..], entities.len(), dim, stride),
-                );
-                let rows = ranked.iter_mut().zip(queries.chunks_exact(dim));
-                for ((ranked, query), scores) in rows.zip(scores.chunks_exact(entities.len())) {
-                    self.count(ranked, query, entities.clone(), scores);
+            multiply_transposed(
+                RowsMut::new(&mut scores, ranked.len(), entities, entities),
+                Rows::new(queries, ranked.len(), dim, dim),
+                Rows::new(self.values, entities, dim, stride),
+            );
+            let rows = ranked.iter_mut().zip(queries.chunks_exact(dim));
+            for ((ranked, query), scores) in rows.zip(scores.chunks_exact(entities)) {
+                self.leave_out(ranked, &mut left_out);
+                self.count(ranked, query, scores, &left_out);
+            }
+        }
+    }
+
+    /// The positions of the answer and of all other true answers, sorted.
+    fn leave_out(&self, ranked: &Ranked, left_out: &mut Vec<usize>) {
+        left_out.clear();
+        let (Some((first, _)), Some((last, _))) = (self.positions.first(), self.positions.last()) else {
+            return;
+        };
+        let answers =
+            self.known.entities(&ranked.answers, *first..=*last).chain(u32::try_from(ranked.answer).ok());
+        left_out.extend(answers.filter_map(|entity| {
+            let place = self.positions.binary_search_by_key(&entity, |p| p.0).ok()?;
+            Some(self.positions[place].1)
+        }));
+        left_out.sort_unstable();
+        left_out.dedup();
+    }
+
+    /// Counts the entities that score at least as high as the answer.
+    fn count(&self, ranked: &mut Ranked, query: &[E], scores: &[E], left_out: &[usize]) {
+        // No rounding error is larger than this times the length of the entity's embedding.
+        let error = ranked.norm * rounding_bound::<E>(self.dim);
+        let answer = ranked.score;
+        let compare = |rough: E, norm: f64| {
+            let difference = rough.to_f64() - answer;
+            let within = error * norm;
+            // What overflows the element type is not infinite in double precision.
+            if difference > within && difference < f64::INFINITY {
+                Rough::Higher
+            } else if difference < -within && difference > f64::NEG_INFINITY {
+                Rough::Lower
+            } else {
+                Rough::Near
+            }
+        };
+        let (mut higher, mut near) = (0u64, 0u64);
+        for (rough, norm) in scores.iter().zip(self.norms) {
+            let rough = compare(*rough, *norm);
+            higher += u64::from(rough == Rough::Higher);
+            near += u64::from(rough == Rough::Near);
+        }
+        for at in left_out {
+            let rough = compare(scores[*at], self.norms[*at]);
+            higher -= u64::from(rough == Rough::Higher);
+            near -= u64::from(rough == Rough::Near);
+        }
+        ranked.higher += higher;
+        if near == 0 {
+            return;
+        }
+        for (at, (rough, norm)) in scores.iter().zip(self.norms).enumerate() {
+            if compare(*rough, *norm) == Rough::Near && left_out.binary_search(&at).is_err() {
+                let exact = score(query, &self.values[at * 2 * self.dim..][..self.dim]);
+                if exact == answer {
+                    ranked.equal += 1;
+                } else if exact < answer {
+                    // Only the rounding made it look as high.
+                } else {
+                    ranked.higher += 1;
                 }
             }
         }
     }
-
-    /// Counts the entities that score at least as high as the answer.
-    fn count(&self, ranked: &mut Ranked, query: &[E], entities: Range<usize>, scores: &[E]) {
-        // No rounding error is larger than this times the length of the entity's embedding.
-        let error = ranked.norm * rounding_bound::<E>(self.dim);
-        for (at, rough) in entities.zip(scores) {
-            let rough = rough.to_f64();
-            if rough < ranked.score - error * self.norms[at] {
-                continue;
-            }
-            let key = self.keys[at];
-            if key.0 == ranked.answer || self.is_true(ranked, key) {
-                continue;
-            }
-            let exact = score(query, &self.values[at * 2 * self.dim..][..self.dim]);
-            if exact == ranked.score {
-                ranked.equal += 1;
-            } else if exact < ranked.score {
-                // Only the rounding made it look as high.
-            } else {
-                ranked.higher += 1;
-            }
-        }
-    }
-
-    fn is_true(&self, ranked: &Ranked, key: Key) -> bool {
-        // Keys of the range are numbers of entities, which have 32 bits.
-        let Ok(entity) = u32::try_from(key.0) else { return false };
-        let triple = ranked.triple;
-        if ranked.subject {
-            self.known.subjects(triple.relation, triple.object).contains(entity)
-        } else {
-            self.known.objects(triple.subject, triple.relation).contains(entity)
-        }
-    }
 }
 
-/// Twice the bound on the relative error of an inner product of `dim` terms in any order of summation, which leaves room for the rounding of the double precision scores.
+/// Twice the bound on the relative error of an inner product of `dim` terms in any order of summation, which leaves room for the
+/// rounding of the double precision scores.
 fn rounding_bound<E: Element>(dim: usize) -> f64 {
     let epsilon = match E::TYPE {
         ElementType::F32 => f64::from(f32::EPSILON),

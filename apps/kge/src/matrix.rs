@@ -95,7 +95,7 @@ pub(crate) fn transposed_multiply<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E
 
 /// `out = left · right` over `depth`; both sides come as (elements, distance of columns, distance of rows). The callers have
 /// compared the shapes, and [`check`] has compared shapes and slices.
-#[allow(unsafe_code)]
+#[expect(unsafe_code, reason = "the interface of the matrix library")]
 fn product<E: Element>(
     into: Into,
     out: RowsMut<'_, E>,

@@ -54,7 +54,7 @@ fn a_few_epochs_on_codex_s_learn() {
     for flags in [
         &["--technique", "single", "--workers", "2"][..],
         &["--technique", "single", "--float", "f64"],
-        &["--technique", "classic", "--workers", "2"],
+        &["--technique", "classic", "--nodes", "2"],
     ] {
         let report = report(&[flags, &["--epochs", "4", "--dim", "64"]].concat());
         assert!(mrr(&report) > 0.3, "{flags:?}: {}", report["test"]);
@@ -89,6 +89,7 @@ fn what_is_trained_does_not_depend_on_who_trains_it() {
     let one = digest(&["--technique", "single"]);
     assert_eq!(one, digest(&["--technique", "single", "--workers", "3"]));
     assert_eq!(one, digest(&["--technique", "classic", "--workers", "2", "--float", "f64"]));
+    assert_eq!(one, digest(&["--nodes", "2", "--workers", "2"]));
     assert_ne!(one, digest(&["--technique", "single", "--seed", "2"]));
 }
 

@@ -48,7 +48,10 @@ fn row<E: Element>(args: &Args, op: Op) -> Result<Row, Error> {
                 scope.spawn(move || thread(args, op, worker, barrier))
             })
             .collect();
-        running.into_iter().map(|thread| thread.join().expect("a measuring thread panicked")).collect::<Result<_, _>>()
+        running
+            .into_iter()
+            .map(|thread| thread.join().expect("a measuring thread panicked"))
+            .collect::<Result<_, _>>()
     })?;
     node.shutdown()?;
 
@@ -88,7 +91,12 @@ fn row<E: Element>(args: &Args, op: Op) -> Result<Row, Error> {
 }
 
 /// Each thread has a plain array of its own: the limit knows no sharing.
-fn thread<E: Element>(args: &Args, op: Op, mut worker: Worker<E>, barrier: &Barrier) -> Result<Thread, Error> {
+fn thread<E: Element>(
+    args: &Args,
+    op: Op,
+    mut worker: Worker<E>,
+    barrier: &Barrier,
+) -> Result<Thread, Error> {
     let (batch, len) = (args.batch as usize, args.len as usize);
     let calls = (KEYS_DRAWN / batch).max(64);
     let keys = keys::draw(args.dist, args.keys, calls, batch, 11 + u64::from(worker.id().0));

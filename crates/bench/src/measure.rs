@@ -31,7 +31,10 @@ pub(crate) fn per_call(time: Duration, stride: usize, mut work: impl FnMut(usize
         let elapsed = wall.elapsed();
         if elapsed >= time {
             let calls = calls as f64;
-            return Spent { wall_ns: elapsed.as_nanos() as f64 / calls, cpu_ns: (thread_cpu_ns() - cpu) / calls };
+            return Spent {
+                wall_ns: elapsed.as_nanos() as f64 / calls,
+                cpu_ns: (thread_cpu_ns() - cpu) / calls,
+            };
         }
     }
 }

@@ -69,7 +69,8 @@ pub(crate) fn write(args: &Args, rows: &[Row]) -> Result<(), String> {
     }
     if let Some(path) = &args.json {
         let file = File::create(path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        serde_json::to_writer_pretty(file, rows).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        serde_json::to_writer_pretty(file, rows)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     Ok(())
 }

@@ -192,7 +192,10 @@ impl LayoutBuilder {
         let permutations = ranges
             .iter()
             .map(|r| {
-                random::Permutation::new(r.keys.end - r.keys.start, random::stream(self.seed, &[r.keys.start]))
+                random::Permutation::new(
+                    r.keys.end - r.keys.start,
+                    random::stream(self.seed, &[r.keys.start]),
+                )
             })
             .collect();
         Ok(Layout {
@@ -358,7 +361,8 @@ impl Layout {
         }
         let at = self.range_index(key);
         let (range, nodes) = (&self.ranges[at].keys, self.nodes as u64);
-        let part = |rank: u64, len: u64| NodeId((u128::from(rank) * u128::from(nodes) / u128::from(len)) as u16);
+        let part =
+            |rank: u64, len: u64| NodeId((u128::from(rank) * u128::from(nodes) / u128::from(len)) as u16);
         let len = range.end - range.start;
         match self.order {
             KeyOrder::Range => part(key.0 - range.start, len),
@@ -455,10 +459,16 @@ mod tests {
     #[test]
     fn a_node_uses_all_of_its_latches() {
         for order in [KeyOrder::Range, KeyOrder::Hash, KeyOrder::Random] {
-            let layout =
-                Layout::builder().range("k", 100_000, 4).nodes(4).shards(64).channels(4).order(order).build().unwrap();
+            let layout = Layout::builder()
+                .range("k", 100_000, 4)
+                .nodes(4)
+                .shards(64)
+                .channels(4)
+                .order(order)
+                .build()
+                .unwrap();
             for node in 0..4 {
-                let mut used = vec![false; 64];
+                let mut used = [false; 64];
                 for key in (0..layout.keys()).map(Key).filter(|k| layout.home(*k) == NodeId(node)) {
                     used[layout.shard(key)] = true;
                 }
@@ -477,7 +487,10 @@ mod tests {
         assert!(refused(Layout::builder().range("a", u64::MAX, 1)).contains("beyond the largest key"));
         assert!(refused(Layout::builder().range("a", 1, 1).nodes(0)).contains("number of nodes is 0"));
         assert!(refused(Layout::builder().range("a", 1, 1).shards(3)).contains("power of two"));
-        assert!(refused(Layout::builder().range("a", 1, 1).shards(2).channels(3)).contains("number of channels is 3"));
+        assert!(
+            refused(Layout::builder().range("a", 1, 1).shards(2).channels(3))
+                .contains("number of channels is 3")
+        );
     }
 
     #[test]

@@ -21,7 +21,10 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// Adds a key to the request to `to`. `value_bytes` is the size of its value, whichever way it travels.
-    #[expect(clippy::too_many_arguments, reason = "a request has that many parts, and a struct would only rename them")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a request has that many parts, and a struct would only rename them"
+    )]
     pub(crate) fn add(
         &mut self,
         to: NodeId,

@@ -254,9 +254,8 @@ impl<E: Element> Channel<E> {
                 }
                 self.chains.insert((worker, key), VecDeque::new());
             }
-            self.access(origin, kind, key, position, &values[operand], &mut answers, actions).map_err(|what| {
-                Violation { from: self.shared.node(), what }
-            })?;
+            self.access(origin, kind, key, position, &values[operand], &mut answers, actions)
+                .map_err(|what| Violation { from: self.shared.node(), what })?;
         }
         let released = self.complete_here(worker, answers, actions);
         self.release(released, actions).map_err(|what| Violation { from: self.shared.node(), what })
@@ -310,7 +309,9 @@ impl<E: Element> Channel<E> {
         let mut released = Vec::new();
         for (op, Answer { positions, values }) in answers {
             let settled = self.settle(worker, op, &positions);
-            released.extend(settled.expect("served for an outstanding operation").into_iter().map(|key| (worker, key)));
+            released.extend(
+                settled.expect("served for an outstanding operation").into_iter().map(|key| (worker, key)),
+            );
             let completion = Completion { op, positions, values: values.into() };
             actions.push(Action::Complete { worker, completion });
         }
@@ -329,8 +330,14 @@ impl<E: Element> Channel<E> {
                     pending.answered[at] = true;
                     keys.push(pending.keys[at]);
                 }
-                Ok(_) => return Err(format!("it answered position {position} of {op:?} of {worker:?} twice")),
-                Err(_) => return Err(format!("it answered position {position} of {op:?} of {worker:?}, not asked for")),
+                Ok(_) => {
+                    return Err(format!("it answered position {position} of {op:?} of {worker:?} twice"));
+                }
+                Err(_) => {
+                    return Err(format!(
+                        "it answered position {position} of {op:?} of {worker:?}, not asked for"
+                    ));
+                }
             }
         }
         pending.left -= keys.len();
@@ -341,7 +348,11 @@ impl<E: Element> Channel<E> {
     }
 
     /// Goes on with the next operation of each chain, as long as operations complete here.
-    fn release(&mut self, mut released: Vec<(WorkerId, Key)>, actions: &mut Vec<Action>) -> Result<(), String> {
+    fn release(
+        &mut self,
+        mut released: Vec<(WorkerId, Key)>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
         if self.shared.order() != Order::Chain {
             return Ok(());
         }
@@ -411,9 +422,21 @@ impl<E: Element> Channel<E> {
                         NextHop::To(to) => {
                             let bytes = self.value_bytes(*key);
                             let send = &mut |to, message| actions.push(Action::Send { to, message });
-                            self.batch.add(to, *origin, *kind, hops + 1, *key, *position, operand, bytes, send);
+                            self.batch.add(
+                                to,
+                                *origin,
+                                *kind,
+                                hops + 1,
+                                *key,
+                                *position,
+                                operand,
+                                bytes,
+                                send,
+                            );
                         }
-                        NextHop::Lost => return Err(format!("it asks for {key:?}, whose owner nobody knows")),
+                        NextHop::Lost => {
+                            return Err(format!("it asks for {key:?}, whose owner nobody knows"));
+                        }
                     }
                 }
             }
@@ -448,7 +471,10 @@ impl<E: Element> Channel<E> {
         let expected = if request.kind == AccessKind::Pull { 0 } else { bytes };
         if request.values.len() != expected {
             let found = request.values.len();
-            return Err(format!("its {:?} carries {found} bytes of values instead of {expected}", request.kind));
+            return Err(format!(
+                "its {:?} carries {found} bytes of values instead of {expected}",
+                request.kind
+            ));
         }
         Ok(())
     }
@@ -491,7 +517,11 @@ impl<E: Element> Channel<E> {
         }
     }
 
-    fn on_snapshot_request(&mut self, request: &SnapshotRequest, actions: &mut Vec<Action>) -> Result<(), String> {
+    fn on_snapshot_request(
+        &mut self,
+        request: &SnapshotRequest,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
         let node = request.origin.node;
         if node.index() >= self.shared.layout().nodes() {
             return Err(format!("a snapshot request of node {node}, which does not exist"));
@@ -506,15 +536,23 @@ impl<E: Element> Channel<E> {
 
     fn on_snapshot_part(&mut self, part: SnapshotPart, actions: &mut Vec<Action>) -> Result<(), String> {
         let Some(ask) = self.snapshots.remove(&(part.worker, part.op)) else {
-            return Err(format!("it sent a snapshot part for {:?} of {:?}, not asked for", part.op, part.worker));
+            return Err(format!(
+                "it sent a snapshot part for {:?} of {:?}, not asked for",
+                part.op, part.worker
+            ));
         };
         let layout = self.shared.layout();
-        if let Some(key) = part.keys.iter().find(|k| !layout.contains(**k) || !(ask.start..ask.end).contains(*k)) {
+        if let Some(key) =
+            part.keys.iter().find(|k| !layout.contains(**k) || !(ask.start..ask.end).contains(*k))
+        {
             return Err(format!("its snapshot part has {key:?}, not asked for"));
         }
         let expected: usize = part.keys.iter().map(|key| self.value_bytes(*key)).sum();
         if part.values.len() != expected {
-            return Err(format!("its snapshot part has {} bytes of values instead of {expected}", part.values.len()));
+            return Err(format!(
+                "its snapshot part has {} bytes of values instead of {expected}",
+                part.values.len()
+            ));
         }
         actions.push(Action::CompleteSnapshot { worker: part.worker, part });
         Ok(())

@@ -209,7 +209,8 @@ impl<E: Element> Local<E> {
         };
         let mut values = &completion.values[..];
         for position in &completion.positions {
-            let at = op.deferrals.binary_search_by_key(position, |d| d.position).expect("a deferred position");
+            let at =
+                op.deferrals.binary_search_by_key(position, |d| d.position).expect("a deferred position");
             let Deferral { key, offset, .. } = op.deferrals[at];
             if op.kind == AccessKind::Pull {
                 let len = layout.len(key);

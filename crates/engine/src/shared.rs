@@ -269,21 +269,26 @@ impl<E: Element> Shared<E> {
     /// Turns the deferred keys of a call into an operation.
     fn start(&self, local: &mut Local<E>, kind: AccessKind, values: &[E], kept: Option<Vec<E>>) -> Started {
         let layout = &*self.layout;
-        local.start(kind, kept, layout, |op, worker, deferred, submissions: &mut Vec<(ChannelId, Submission)>| {
-            let mut per_channel: Vec<Option<Submission>> = (0..layout.channels()).map(|_| None).collect();
-            for deferral in deferred {
-                let submission = per_channel[layout.channel(deferral.key).index()]
-                    .get_or_insert_with(|| Submission::new(worker, op, kind));
-                let operand = match kind {
-                    AccessKind::Pull => &[][..],
-                    AccessKind::Push | AccessKind::Set => {
-                        &values[deferral.offset..deferral.offset + layout.len(deferral.key)]
-                    }
-                };
-                submission.add(deferral.key, deferral.position, operand);
-            }
-            let parts = per_channel.into_iter().enumerate();
-            submissions.extend(parts.filter_map(|(c, s)| Some((ChannelId(c as u16), s?))));
-        })
+        local.start(
+            kind,
+            kept,
+            layout,
+            |op, worker, deferred, submissions: &mut Vec<(ChannelId, Submission)>| {
+                let mut per_channel: Vec<Option<Submission>> = (0..layout.channels()).map(|_| None).collect();
+                for deferral in deferred {
+                    let submission = per_channel[layout.channel(deferral.key).index()]
+                        .get_or_insert_with(|| Submission::new(worker, op, kind));
+                    let operand = match kind {
+                        AccessKind::Pull => &[][..],
+                        AccessKind::Push | AccessKind::Set => {
+                            &values[deferral.offset..deferral.offset + layout.len(deferral.key)]
+                        }
+                    };
+                    submission.add(deferral.key, deferral.position, operand);
+                }
+                let parts = per_channel.into_iter().enumerate();
+                submissions.extend(parts.filter_map(|(c, s)| Some((ChannelId(c as u16), s?))));
+            },
+        )
     }
 }

@@ -7,7 +7,11 @@ use intendant_wire::{Cursor, SnapshotPart, SnapshotRequest};
 use std::ops::ControlFlow;
 
 /// The next part of what `request` asks for, from the shards of `channel`.
-pub(crate) fn serve<E: Element>(shared: &Shared<E>, channel: ChannelId, request: &SnapshotRequest) -> SnapshotPart {
+pub(crate) fn serve<E: Element>(
+    shared: &Shared<E>,
+    channel: ChannelId,
+    request: &SnapshotRequest,
+) -> SnapshotPart {
     let layout = shared.layout();
     let wanted = request.start..request.end;
     let (mut keys, mut values) = (Vec::new(), Vec::new());
@@ -38,13 +42,7 @@ pub(crate) fn serve<E: Element>(shared: &Shared<E>, channel: ChannelId, request:
         }
         (shard, position) = (shard + 1, 0);
     }
-    SnapshotPart {
-        worker: request.origin.worker,
-        op: request.origin.op,
-        next,
-        keys,
-        values: values.into(),
-    }
+    SnapshotPart { worker: request.origin.worker, op: request.origin.op, next, keys, values: values.into() }
 }
 
 /// Makes the values of a lazy store that nobody has touched yet: a snapshot has every key of the range.

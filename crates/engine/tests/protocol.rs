@@ -21,7 +21,8 @@ const AWAY_TOO: Key = Key(8);
 const PEER: NodeId = NodeId(1);
 
 fn node(order: Order, storage: Storage) -> Node {
-    let layout = Layout::builder().range("k", 10, 2).nodes(3).shards(4).order(KeyOrder::Range).build().unwrap();
+    let layout =
+        Layout::builder().range("k", 10, 2).nodes(3).shards(4).order(KeyOrder::Range).build().unwrap();
     let layout = Arc::new(layout);
     let shared = Arc::new(Shared::new(SharedConfig {
         node: NodeId(0),
@@ -63,7 +64,8 @@ impl Node {
     }
 
     fn refuse(&mut self, message: Message) -> String {
-        let violation = self.channel.handle(Input::Message { from: PEER, message }, &mut Vec::new()).unwrap_err();
+        let violation =
+            self.channel.handle(Input::Message { from: PEER, message }, &mut Vec::new()).unwrap_err();
         assert_eq!(violation.from, PEER);
         violation.what
     }
@@ -89,6 +91,16 @@ impl Node {
 
 fn both() -> [Node; 2] {
     [node(Order::Fifo, Storage::Dense), node(Order::Chain, Storage::Sparse)]
+}
+
+/// The actions, all of which send requests.
+fn requests(actions: &[Action]) -> Vec<(NodeId, &Request)> {
+    let mut requests = Vec::new();
+    for action in actions {
+        let Action::Send { to, message: Message::Request(request) } = action else { panic!("{action:?}") };
+        requests.push((*to, request));
+    }
+    requests
 }
 
 #[test]
@@ -124,7 +136,8 @@ fn a_push_adds_and_a_set_overwrites_and_both_are_acknowledged_without_values() {
 #[test]
 fn a_request_that_came_by_a_stale_hint_is_forwarded_home_with_its_origin() {
     for mut node in both() {
-        let actions = node.hear(request(AccessKind::Push, &[HERE, AWAY, AWAY_TOO], &[1., 1., 2., 2., 3., 3.], 0));
+        let actions =
+            node.hear(request(AccessKind::Push, &[HERE, AWAY, AWAY_TOO], &[1., 1., 2., 2., 3., 3.], 0));
         let forwarded = Request {
             origin: Origin { node: PEER, worker: WorkerId(4), op: OpId(11) },
             kind: AccessKind::Push,
@@ -133,7 +146,10 @@ fn a_request_that_came_by_a_stale_hint_is_forwarded_home_with_its_origin() {
             positions: vec![11, 12],
             values: bytes(&[2., 2., 3., 3.]),
         };
-        assert!(actions.contains(&Action::Send { to: NodeId(2), message: Message::Request(forwarded) }), "{actions:?}");
+        assert!(
+            actions.contains(&Action::Send { to: NodeId(2), message: Message::Request(forwarded) }),
+            "{actions:?}"
+        );
         assert_eq!(actions.len(), 2, "an answer for the key that is here, a forward for those that are not");
         assert_eq!(node.shared.peek(HERE), Some(vec![2.0, 2.0]));
         assert_eq!(node.channel.forwarded_keys(), 2);
@@ -145,20 +161,15 @@ fn own_requests_try_the_hint_first() {
     for mut node in both() {
         node.shared.learn(AWAY, PEER, 1);
         let actions = node.push(&[AWAY, AWAY_TOO], &[1., 1., 2., 2.]);
-        let to: Vec<NodeId> = actions
-            .iter()
-            .map(|action| match action {
-                Action::Send { to, .. } => *to,
-                other => panic!("{other:?}"),
-            })
-            .collect();
+        let to: Vec<NodeId> = requests(&actions).into_iter().map(|(to, _)| to).collect();
         assert_eq!(to, [PEER, NodeId(2)]);
     }
 }
 
 #[test]
 fn one_frame_per_destination_and_parts_of_huge_calls() {
-    let layout = Layout::builder().range("k", 100, 65_536).nodes(2).shards(4).order(KeyOrder::Range).build().unwrap();
+    let layout =
+        Layout::builder().range("k", 100, 65_536).nodes(2).shards(4).order(KeyOrder::Range).build().unwrap();
     let layout = Arc::new(layout);
     let shared = Arc::new(Shared::new(SharedConfig {
         node: NodeId(0),
@@ -177,13 +188,7 @@ fn one_frame_per_destination_and_parts_of_huge_calls() {
         channel.handle(Input::Submit(submission), &mut actions).unwrap();
     }
     // 10 values of 256 KiB with a target of 1 MiB per frame.
-    let sizes: Vec<usize> = actions
-        .iter()
-        .map(|action| match action {
-            Action::Send { message: Message::Request(request), .. } => request.keys.len(),
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let sizes: Vec<usize> = requests(&actions).into_iter().map(|(_, request)| request.keys.len()).collect();
     assert_eq!(sizes, [4, 4, 2]);
 }
 
@@ -287,5 +292,7 @@ fn an_answer_that_is_too_short_is_refused() {
     let mut values = [0.0; 2];
     let started = node.shared.pull(&mut node.worker, &[AWAY], &mut values, false).unwrap();
     node.submit(started);
-    assert!(node.refuse(response(0, AccessKind::Pull, &[0], &[1.0])).contains("4 bytes of values instead of 8"));
+    assert!(
+        node.refuse(response(0, AccessKind::Pull, &[0], &[1.0])).contains("4 bytes of values instead of 8")
+    );
 }

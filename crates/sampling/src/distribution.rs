@@ -65,8 +65,8 @@ impl Distribution {
         // The table refuses weights whose sum overflows; scaled by the largest they sum to at most their number.
         let largest = weights.iter().fold(0.0f64, |a, b| a.max(*b));
         let scaled = weights.iter().map(|w| w / largest).collect();
-        let table =
-            WeightedAliasIndex::new(scaled).map_err(|_| DistributionError::AllZero { keys: weights.len() })?;
+        let table = WeightedAliasIndex::new(scaled)
+            .map_err(|_| DistributionError::AllZero { keys: weights.len() })?;
         Ok(Self(Kind::Weighted { first: first.0, table }))
     }
 

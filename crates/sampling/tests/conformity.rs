@@ -28,7 +28,8 @@ fn chi_square(counts: &[u64], probabilities: &[f64]) -> f64 {
 #[test]
 fn equal_streams_replay_exactly_and_portions_do_not_matter() {
     let mut builder = Sampler::builder();
-    let id = builder.register(Distribution::weighted(Key(10), &[1.0, 2.0, 3.0]).unwrap(), Conformity::Conform);
+    let id =
+        builder.register(Distribution::weighted(Key(10), &[1.0, 2.0, 3.0]).unwrap(), Conformity::Conform);
     let sampler = builder.build();
     let whole = keys(&sampler, id, 100, 7);
     assert_eq!(whole, keys(&sampler, id, 100, 7));
@@ -47,7 +48,8 @@ fn equal_streams_replay_exactly_and_portions_do_not_matter() {
 
 #[test]
 fn frequencies_follow_the_distribution() {
-    let weights: Vec<f64> = (0..200).map(|i| if i % 17 == 0 { 0.0 } else { 1.0 / f64::from(i + 1) }).collect();
+    let weights: Vec<f64> =
+        (0..200).map(|i| if i % 17 == 0 { 0.0 } else { 1.0 / f64::from(i + 1) }).collect();
     let total: f64 = weights.iter().sum();
     let weighted: Vec<f64> = weights.iter().map(|w| w / total).collect();
     let mut builder = Sampler::builder();
@@ -67,7 +69,10 @@ fn frequencies_follow_the_distribution() {
         let freedom = probabilities.iter().filter(|p| **p > 0.0).count() as f64 - 1.0;
         let (chi, limit) = (chi_square(&counts, &probabilities), chi_square_limit(freedom));
         assert!(chi < limit, "χ² = {chi:.1} exceeds {limit:.1}");
-        assert!(counts.iter().zip(&probabilities).all(|(c, p)| *p > 0.0 || *c == 0), "a key of weight 0 was drawn");
+        assert!(
+            counts.iter().zip(&probabilities).all(|(c, p)| *p > 0.0 || *c == 0),
+            "a key of weight 0 was drawn"
+        );
         // The check can fail: uniform counts against shifted probabilities do.
         let mut shifted = probabilities.clone();
         shifted.rotate_right(1);

@@ -204,22 +204,24 @@ fn explained(programs: &[Vec<Do>]) -> bool {
     search(programs, &mut vec![0; programs.len()], &mut vec![0; programs.len()])
 }
 
+/// A push, or a pull of these lanes except the worker's own.
+type Sketch = Option<[u32; 3]>;
+
 /// Programs of three workers. Pulls see their own pushes, so that most histories get past the simple checks.
 fn programs() -> impl Strategy<Value = Vec<Vec<Do>>> {
-    let operation = prop_oneof![Just(None), (0u32..3, 0u32..3, 0u32..3).prop_map(Some)];
+    let operation = proptest::option::of([0u32..3, 0u32..3, 0u32..3]);
     let program = proptest::collection::vec(operation, 0..5);
     proptest::collection::vec(program, 3).prop_map(|programs| {
-        let one = |(worker, program): (usize, Vec<Option<(u32, u32, u32)>>)| {
+        let one = |(worker, program): (usize, Vec<Sketch>)| {
             let mut own = 0;
-            let step = |operation: Option<(u32, u32, u32)>| match operation {
+            let step = |operation: Sketch| match operation {
                 None => {
                     own += 1;
                     Do::Push
                 }
-                Some((a, b, c)) => {
-                    let mut lanes = vec![a, b, c];
+                Some(mut lanes) => {
                     lanes[worker] = own;
-                    Do::Pull(lanes)
+                    Do::Pull(lanes.to_vec())
                 }
             };
             program.into_iter().map(step).collect()

@@ -55,7 +55,8 @@ impl<E: bytemuck::Pod> Slab<E> {
 
     fn chunk_layout(&self) -> alloc::Layout {
         let bytes = (self.len << self.chunk_bits) * size_of::<E>();
-        alloc::Layout::from_size_align(bytes, CHUNK_ALIGN).expect("a chunk is at most one value of bounded length")
+        alloc::Layout::from_size_align(bytes, CHUNK_ALIGN)
+            .expect("a chunk is at most one value of bounded length")
     }
 
     /// Address of the value at `place`.
@@ -104,7 +105,10 @@ impl<E: bytemuck::Pod> Slab<E> {
             return place;
         }
         let index = book.used;
-        book.used = index.checked_add(1).filter(|used| *used < u32::MAX).expect("a shard holds fewer than 2^32 values");
+        book.used = index
+            .checked_add(1)
+            .filter(|used| *used < u32::MAX)
+            .expect("a shard holds fewer than 2^32 values");
         let chunk = (index >> self.chunk_bits) as usize;
         if index & ((1 << self.chunk_bits) - 1) == 0 {
             // SAFETY: only the latch holder replaces the table.

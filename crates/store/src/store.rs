@@ -68,7 +68,12 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
                 Shard {
                     latch: Latch::new(),
                     slots: Slots::Dense((0..keys).map(|_| Slot::default()).collect()),
-                    slabs: layout.lens().iter().zip(&per_class).map(|(l, n)| Slab::new(*l, Some(*n))).collect(),
+                    slabs: layout
+                        .lens()
+                        .iter()
+                        .zip(&per_class)
+                        .map(|(l, n)| Slab::new(*l, Some(*n)))
+                        .collect(),
                 }
             })
             .collect();
@@ -173,8 +178,12 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
             Slots::Sparse(map) => {
                 // SAFETY: the latch is held and `visit` cannot reach the map.
                 let map = unsafe { &*map.get() };
-                let mut positions: Vec<usize> =
-                    map.iter().map(|(key, _)| self.layout.position(Key(*key))).filter(|p| *p >= from).collect();
+                #[expect(clippy::disallowed_methods, reason = "sorted right below")]
+                let mut positions: Vec<usize> = map
+                    .iter()
+                    .map(|(key, _)| self.layout.position(Key(*key)))
+                    .filter(|p| *p >= from)
+                    .collect();
                 positions.sort_unstable();
                 for position in positions {
                     let key = self.layout.key_at(shard, position);

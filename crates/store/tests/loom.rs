@@ -94,7 +94,8 @@ fn bounded(check: impl Fn() + Sync + Send + 'static) {
 
 /// One shard with two keys, whose values have two elements.
 fn one_shard(sparse: bool) -> Arc<Store<u32, f32>> {
-    let layout = std::sync::Arc::new(Layout::builder().range("k", 2, 2).shards(1).build().expect("a valid layout"));
+    let layout =
+        std::sync::Arc::new(Layout::builder().range("k", 2, 2).shards(1).build().expect("a valid layout"));
     Arc::new(if sparse { Store::sparse(layout) } else { Store::dense(layout) })
 }
 

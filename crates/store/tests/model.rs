@@ -34,7 +34,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn layout(shards: usize) -> Arc<Layout> {
     // Lengths of which one fills many values per chunk, one few, and one exactly a value per chunk.
-    let builder = Layout::builder().range("a", 100, 3).range("b", 150, 700).range("c", 50, 2048).shards(shards);
+    let builder =
+        Layout::builder().range("a", 100, 3).range("b", 150, 700).range("c", 50, 2048).shards(shards);
     Arc::new(builder.build().expect("a valid layout"))
 }
 

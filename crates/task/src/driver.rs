@@ -258,7 +258,11 @@ impl<T: Task> Driver<T> {
                 self.combined.push(combined);
                 self.reduction = Reduction::default();
                 self.progress.epoch += 1;
-                if self.progress.epoch < self.schedule.epochs { Ok(self.start_epoch()) } else { Ok(self.finish()) }
+                if self.progress.epoch < self.schedule.epochs {
+                    Ok(self.start_epoch())
+                } else {
+                    Ok(self.finish())
+                }
             }
             (State::TestReduce, Event::Reduced(combined)) => {
                 self.combined.push(combined);

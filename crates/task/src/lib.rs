@@ -18,4 +18,6 @@ pub use driver::{Diverged, Driver, Event, Op, Progress, Schedule};
 pub use evaluation::{Evaluation, Reduction, Split};
 pub use loader::{Loader, LoaderEvent, LoaderOp};
 pub use order::EpochOrder;
-pub use task::{BatchAt, Cost, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, StepReport, Task, Update};
+pub use task::{
+    BatchAt, Cost, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, StepReport, Task, Update,
+};

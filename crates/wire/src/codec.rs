@@ -4,7 +4,9 @@
 //! (u32), count (u32). Then follow, depending on the kind, fixed fields, `count` keys (u64), `count` positions (u32), and the
 //! elements up to the end of the frame.
 
-use crate::message::{AccessKind, Cursor, Message, OpId, Origin, Request, Response, SnapshotPart, SnapshotRequest};
+use crate::message::{
+    AccessKind, Cursor, Message, OpId, Origin, Request, Response, SnapshotPart, SnapshotRequest,
+};
 use bytes::{Buf, BufMut, Bytes};
 use intendant_core::{Key, NodeId, WorkerId, limits};
 
@@ -200,7 +202,8 @@ impl Message {
                 frame.put_u32_le(*bytes_max);
             }
             Self::SnapshotPart(SnapshotPart { worker, op, next, keys, values }) => {
-                frame = Vec::with_capacity(HEADER_BYTES + CURSOR_BYTES + keys.len() * KEY_BYTES + values.len());
+                frame =
+                    Vec::with_capacity(HEADER_BYTES + CURSOR_BYTES + keys.len() * KEY_BYTES + values.len());
                 Header {
                     kind: SNAPSHOT_PART,
                     access: u8::from(next.is_some()),
@@ -219,7 +222,11 @@ impl Message {
                 frame.extend_from_slice(values);
             }
         }
-        intendant_core::strict_assert!(frame.len() <= limits::FRAME_BYTES_MAX, "a frame of {} bytes", frame.len());
+        intendant_core::strict_assert!(
+            frame.len() <= limits::FRAME_BYTES_MAX,
+            "a frame of {} bytes",
+            frame.len()
+        );
         Bytes::from(frame)
     }
 
@@ -238,8 +245,14 @@ impl Message {
                 let kind = AccessKind::from_tag(header.access)?;
                 let keys = keys(&mut frame, total, header.count)?;
                 let positions = positions(&mut frame, total, header.count)?;
-                let request =
-                    Request { origin: header.origin(), kind, hops: header.hops, keys, positions, values: frame };
+                let request = Request {
+                    origin: header.origin(),
+                    kind,
+                    hops: header.hops,
+                    keys,
+                    positions,
+                    values: frame,
+                };
                 Ok(Self::Request(request))
             }
             RESPONSE => {
@@ -259,7 +272,8 @@ impl Message {
                 let cursor = Cursor { shard: frame.get_u32_le(), position: frame.get_u64_le() };
                 let bytes_max = frame.get_u32_le();
                 end(&frame)?;
-                let request = SnapshotRequest { origin: header.origin(), start, end: stop, cursor, bytes_max };
+                let request =
+                    SnapshotRequest { origin: header.origin(), start, end: stop, cursor, bytes_max };
                 Ok(Self::SnapshotRequest(request))
             }
             SNAPSHOT_PART => {
@@ -271,7 +285,12 @@ impl Message {
                         need(&frame, total, CURSOR_BYTES)?;
                         Some(Cursor { shard: frame.get_u32_le(), position: frame.get_u64_le() })
                     }
-                    value => return Err(WireError::UnknownTag { field: "continuation of a snapshot part", value }),
+                    value => {
+                        return Err(WireError::UnknownTag {
+                            field: "continuation of a snapshot part",
+                            value,
+                        });
+                    }
                 };
                 let keys = keys(&mut frame, total, header.count)?;
                 let Origin { worker, op, .. } = header.origin();

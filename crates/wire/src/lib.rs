@@ -12,7 +12,9 @@ mod codec;
 mod message;
 
 pub use codec::WireError;
-pub use message::{AccessKind, Cursor, Message, OpId, Origin, Request, Response, SnapshotPart, SnapshotRequest};
+pub use message::{
+    AccessKind, Cursor, Message, OpId, Origin, Request, Response, SnapshotPart, SnapshotRequest,
+};
 
 /// Version of the data-plane protocol; nodes of different versions refuse each other in the handshake.
 pub const PROTOCOL: u32 = 1;

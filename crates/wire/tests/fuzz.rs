@@ -53,7 +53,8 @@ fn check(frame: Bytes) -> bool {
 }
 
 fn random(rng: &mut Pcg64Mcg) -> Message {
-    let origin = Origin { node: NodeId(rng.random()), worker: WorkerId(rng.random()), op: OpId(rng.random()) };
+    let origin =
+        Origin { node: NodeId(rng.random()), worker: WorkerId(rng.random()), op: OpId(rng.random()) };
     let kind = [AccessKind::Pull, AccessKind::Push, AccessKind::Set][rng.random_range(0..3)];
     let count = rng.random_range(0..6);
     let keys: Vec<Key> = (0..count).map(|_| Key(rng.random())).collect();

@@ -7,7 +7,11 @@ use intendant_wire::{
 };
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.chunks(4).map(|c| c.iter().map(|b| format!("{b:02x}")).collect::<String>()).collect::<Vec<_>>().join(" ")
+    bytes
+        .chunks(4)
+        .map(|c| c.iter().map(|b| format!("{b:02x}")).collect::<String>())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 const ORIGIN: Origin = Origin { node: NodeId(0x0102), worker: WorkerId(3), op: OpId(0x0405_0607) };

@@ -7,7 +7,7 @@
 //! seeds: 500                     how many seeds that may take
 //! file: crates/engine/src/x.rs
 //! <<<<
-//! text that occurs exactly once
+//! text that occurs exactly once, however it is formatted
 //! ====
 //! text that replaces it
 //! >>>>
@@ -25,16 +25,35 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// The changed text.
+    /// The changed text. How the text is formatted makes no difference.
     pub(crate) fn apply(&self, text: &str) -> Result<String, String> {
-        match text.matches(&self.find).count() {
-            1 => Ok(text.replacen(&self.find, &self.replace, 1)),
-            times => Err(format!(
-                "{} has the text to replace {times} times; it must have it once:\n{}",
-                self.file, self.find
-            )),
-        }
+        let (squeezed, places) = squeeze(text);
+        let (wanted, _) = squeeze(&self.find);
+        let found: Vec<usize> = squeezed.match_indices(&wanted).map(|(at, _)| at).collect();
+        let [start] = found[..] else {
+            let (file, times, find) = (&self.file, found.len(), &self.find);
+            return Err(format!(
+                "{file} has the text to replace {times} times; it must have it once:\n{find}"
+            ));
+        };
+        let (first, last) = (places[start], places[start + wanted.len() - 1]);
+        Ok(format!("{}{}{}", &text[..first], self.replace.trim_start(), &text[last + 1..]))
     }
+}
+
+/// The text without what a formatter may change: white space, and commas before closing brackets. With the place of each of
+/// its bytes in the text.
+fn squeeze(text: &str) -> (String, Vec<usize>) {
+    let (mut squeezed, mut places) = (String::new(), Vec::new());
+    for (at, character) in text.char_indices().filter(|(_, c)| !c.is_whitespace()) {
+        if matches!(character, ')' | ']' | '}') && squeezed.ends_with(',') {
+            squeezed.pop();
+            places.pop();
+        }
+        squeezed.push(character);
+        places.extend(at..at + character.len_utf8());
+    }
+    (squeezed, places)
 }
 
 /// A bug.
@@ -127,9 +146,15 @@ mod tests {
             (bug.caught_by.len(), bug.seeds, &bug.runs[0][..]),
             (2, 7, &["--mode".into(), "async".into()][..])
         );
-        assert_eq!(bug.edits[0].apply("0\na\n1\n").unwrap(), "0\nb\nc\n1\n");
+        assert_eq!(bug.edits[0].apply("0\n a\n1\n").unwrap(), "0\n b\nc\n\n1\n");
         assert!(bug.edits[0].apply("0\n1\n").is_err(), "nothing to replace");
         assert!(bug.edits[0].apply("a\na\n").is_err(), "which one?");
+        let edit = Edit { file: String::new(), find: "f(x, y);\n".to_owned(), replace: "g();\n".to_owned() };
+        assert_eq!(
+            edit.apply("é;\n  f(\n    x,\n    y,\n  );\n").unwrap(),
+            "é;\n  g();\n\n",
+            "formatted differently"
+        );
         assert!(parse("n", "seeds: 7\nrun: x\n").is_err(), "no edit");
     }
 

@@ -1,6 +1,7 @@
 //! Which triples are true.
 
 use super::{Dataset, Triple};
+use std::ops::{Range, RangeInclusive};
 
 /// All triples of a data set, findable from either end.
 #[derive(Clone, Debug)]
@@ -11,16 +12,11 @@ pub struct Known {
     subjects: Vec<(u32, u32, u32)>,
 }
 
-/// The true answers to one question.
-#[derive(Clone, Copy, Debug)]
-pub struct Answers<'a>(&'a [(u32, u32, u32)]);
-
-impl Answers<'_> {
-    /// Whether `entity` is one of the answers.
-    #[inline]
-    pub fn contains(&self, entity: u32) -> bool {
-        self.0.binary_search_by_key(&entity, |t| t.2).is_ok()
-    }
+/// Names the true answers to one question; see [`Known::entities`].
+#[derive(Clone, Debug)]
+pub struct Answers {
+    subjects: bool,
+    range: Range<usize>,
 }
 
 impl Known {
@@ -40,18 +36,29 @@ impl Known {
     }
 
     /// The objects to which `subject` stands in `relation`.
-    pub fn objects(&self, subject: u32, relation: u32) -> Answers<'_> {
-        Self::find(&self.objects, subject, relation)
+    pub fn objects(&self, subject: u32, relation: u32) -> Answers {
+        Answers { subjects: false, range: Self::find(&self.objects, subject, relation) }
     }
 
     /// The subjects that stand in `relation` to `object`.
-    pub fn subjects(&self, relation: u32, object: u32) -> Answers<'_> {
-        Self::find(&self.subjects, object, relation)
+    pub fn subjects(&self, relation: u32, object: u32) -> Answers {
+        Answers { subjects: true, range: Self::find(&self.subjects, object, relation) }
     }
 
-    fn find(triples: &[(u32, u32, u32)], entity: u32, relation: u32) -> Answers<'_> {
+    /// The entities that are answers, ascending, as far as they are in `within`.
+    ///
+    /// # Panics
+    /// If the answers are those of another graph.
+    pub fn entities(&self, answers: &Answers, within: RangeInclusive<u32>) -> impl Iterator<Item = u32> {
+        let triples = if answers.subjects { &self.subjects } else { &self.objects };
+        let triples = &triples[answers.range.clone()];
+        let start = triples.partition_point(|t| t.2 < *within.start());
+        triples[start..].iter().map(|t| t.2).take_while(move |entity| entity <= within.end())
+    }
+
+    fn find(triples: &[(u32, u32, u32)], entity: u32, relation: u32) -> Range<usize> {
         let start = triples.partition_point(|t| (t.0, t.1) < (entity, relation));
         let len = triples[start..].partition_point(|t| (t.0, t.1) == (entity, relation));
-        Answers(&triples[start..start + len])
+        start..start + len
     }
 }

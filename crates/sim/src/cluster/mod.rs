@@ -1,6 +1,6 @@
 //! A whole cluster in one thread: the engines of all nodes, the queues between their threads, and the network.
 //!
-//! [`Cluster`] knows engines and messages, and nothing of what workers want: programs ([`crate::workload`], [`crate::shell`])
+//! [`Cluster`] knows engines and messages, and nothing of what workers want: programs ([`crate::workload`], [`crate::run_task`])
 //! call [`Cluster::pull`] and its siblings on behalf of workers and then [`Cluster::next`], event by event. What threads do in
 //! one go is cut at every point where another thread could come between:
 //!
