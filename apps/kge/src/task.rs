@@ -20,9 +20,9 @@ use std::sync::{Arc, OnceLock};
 /// What is minimised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// See [`crate::softmax`]: `negatives` samples are shared by the batch.
+    /// Cross-entropy over candidates that a batch shares: its entities and `negatives` samples.
     Softmax,
-    /// See [`crate::logistic`]: every query has `negatives` samples of its own.
+    /// Logistic loss of every triple and of `negatives` corrupted ones of its own per side.
     Logistic,
 }
 

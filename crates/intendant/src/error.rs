@@ -50,22 +50,30 @@ pub enum Error {
 }
 
 impl Error {
+    /// The failure of the cluster, if this is one.
+    fn failure(&self) -> Option<&Failure> {
+        if let Self::Failed(failure) | Self::Join(JoinError::Failed(failure)) = self {
+            Some(failure)
+        } else {
+            None
+        }
+    }
+
     /// The node that was lost, if that is what happened.
     pub fn lost_node(&self) -> Option<NodeId> {
-        match self {
-            Self::Failed(Failure { kind: FailureKind::PeerLost, node, .. })
-            | Self::Join(JoinError::Failed(Failure { kind: FailureKind::PeerLost, node, .. })) => *node,
-            _ => None,
-        }
+        self.failure().filter(|failure| failure.kind == FailureKind::PeerLost)?.node
     }
 
     /// The exit code that programs end with: 4 if a peer was lost, 2 if the user has to change something, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed(failure) | Self::Join(JoinError::Failed(failure)) => match failure.kind {
-                FailureKind::PeerLost => 4,
-                _ => 1,
-            },
+            Self::Failed(_) | Self::Join(JoinError::Failed(_)) => {
+                if self.failure().is_some_and(|failure| failure.kind == FailureKind::PeerLost) {
+                    4
+                } else {
+                    1
+                }
+            }
             Self::Access(_) | Self::Config(_) | Self::Layout(_) | Self::Rendezvous(_) | Self::Join(_) => 2,
             Self::Transport(_) | Self::Start { .. } | Self::Ticket { .. } => 1,
         }

@@ -28,7 +28,9 @@ mod worker;
 pub use config::NodeConfig;
 pub use control::{Failure, FailureKind, JoinError};
 pub use error::Error;
-pub use intendant_core::{Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, NodeId, WorkerId};
+pub use intendant_core::{
+    Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, NodeId, WorkerId,
+};
 pub use intendant_engine::{AccessError, AccessStats, Storage};
 pub use intendant_sampling::{Conformity, Distribution, Handle, Sampler};
 pub use intendant_techniques::{Order, Technique};

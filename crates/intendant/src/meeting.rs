@@ -62,7 +62,10 @@ impl Meetings {
         self.health.check()?;
         let meeting = meetings.entry(name.to_owned()).or_default();
         meeting.payloads.resize(self.participants, None);
-        intendant_core::strict_assert!(meeting.payloads[index].is_none(), "participant {index} comes to '{name}' twice");
+        intendant_core::strict_assert!(
+            meeting.payloads[index].is_none(),
+            "participant {index} comes to '{name}' twice"
+        );
         meeting.payloads[index] = Some(payload);
         meeting.arrived += 1;
         if meeting.arrived == self.participants {

@@ -2,7 +2,7 @@
 
 use crate::channel::{self, Post, Traffic};
 use crate::config::NodeConfig;
-use crate::control::{Failure, Control, Introduction};
+use crate::control::{Control, Failure, Introduction};
 use crate::error::Error;
 use crate::health::{Health, lock};
 use crate::inbox::{Command, InboxSender, inbox};
@@ -96,18 +96,22 @@ impl Drop for MeshGuard {
 fn data_address(rendezvous: &Rendezvous) -> Result<SocketAddr, Error> {
     let (host, port) = rendezvous.coordinator();
     let here = || {
-        let address = (host, port).to_socket_addrs()?.next().ok_or_else(|| io::Error::other("it has no address"))?;
+        let address =
+            (host, port).to_socket_addrs()?.next().ok_or_else(|| io::Error::other("it has no address"))?;
         if address.ip().is_loopback() {
             return Ok(SocketAddr::new(address.ip(), 0));
         }
         // Connecting a datagram socket sends nothing: it only asks for the route.
-        let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let any: IpAddr =
+            if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect(address)?;
         Ok(SocketAddr::new(socket.local_addr()?.ip(), 0))
     };
     here().map_err(|error: io::Error| {
-        Error::Config(format!("MASTER_ADDR {host}, MASTER_PORT {port}: no way to the coordinator's machine: {error}"))
+        Error::Config(format!(
+            "MASTER_ADDR {host}, MASTER_PORT {port}: no way to the coordinator's machine: {error}"
+        ))
     })
 }
 
@@ -212,7 +216,8 @@ impl<E: Element> Node<E> {
         mesh: Option<MeshGuard>,
     ) -> Result<Self, Error> {
         let NodeConfig { init, sampler, technique, workers, storage, order, outstanding_bytes, .. } = config;
-        let shared = SharedConfig { node: rank, layout: Arc::clone(&layout), init, storage, technique, order };
+        let shared =
+            SharedConfig { node: rank, layout: Arc::clone(&layout), init, storage, technique, order };
         let shared = Arc::new(Shared::new(shared));
         let (plane, health) = (Arc::new(plane), Arc::new(Health::default()));
         let traffic = Arc::new(Traffic::default());
@@ -280,7 +285,9 @@ impl<E: Element> Node<E> {
     pub fn workers(&mut self) -> Vec<Worker<E>> {
         let deliveries = self.deliveries.take().unwrap_or_default();
         let workers = deliveries.into_iter().enumerate();
-        workers.map(|(id, delivery)| Worker::new(WorkerId(id as u16), Arc::clone(&self.inner), delivery)).collect()
+        workers
+            .map(|(id, delivery)| Worker::new(WorkerId(id as u16), Arc::clone(&self.inner), delivery))
+            .collect()
     }
 
     /// What loader threads prepare samples with.

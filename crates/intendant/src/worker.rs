@@ -224,7 +224,11 @@ impl<E: Element> Worker<E> {
             for node in plane.gather(&format!("workers:{name}"), pack(&payloads))? {
                 match unpack(&node) {
                     Some(payloads) => nodes.extend(payloads),
-                    None => return Err(Failure::misuse(format!("a node brought malformed payloads to '{name}'"))),
+                    None => {
+                        return Err(Failure::misuse(format!(
+                            "a node brought malformed payloads to '{name}'"
+                        )));
+                    }
                 }
             }
             Ok(nodes)
@@ -361,7 +365,11 @@ impl<E: Element> Worker<E> {
         }
     }
 
-    fn take(&mut self, delivery: Delivery, sink: Option<(OpId, &mut [E])>) -> Result<Option<SnapshotPart>, Error> {
+    fn take(
+        &mut self,
+        delivery: Delivery,
+        sink: Option<(OpId, &mut [E])>,
+    ) -> Result<Option<SnapshotPart>, Error> {
         match delivery {
             Delivery::Completion(completion) => {
                 self.local.complete(&completion, self.inner.shared.layout(), sink);

@@ -124,7 +124,7 @@ fn role_launcher() {
     let this = std::env::current_exe().unwrap();
     let args = role("role_node");
     let launch = if std::env::var_os(WRAPPED).is_some() {
-        let script = format!("sleep 1000 & '{}' {}; exit $?", this.display(), args.join(" "));
+        let script = format!("sleep 1000 >/dev/null 2>&1 & '{}' {}; exit $?", this.display(), args.join(" "));
         Launch::new(nodes, "sh").args(["-c", &script])
     } else {
         Launch::new(nodes, this).args(args)

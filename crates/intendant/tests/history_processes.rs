@@ -38,9 +38,15 @@ struct Mode {
 impl Mode {
     const ALL: [(&str, Self); 4] = [
         ("sync", Self { asynchronous: false, order: Order::Fifo, storage: Storage::Dense, channels: 1 }),
-        ("sync-chain", Self { asynchronous: false, order: Order::Chain, storage: Storage::Sparse, channels: 2 }),
+        (
+            "sync-chain",
+            Self { asynchronous: false, order: Order::Chain, storage: Storage::Sparse, channels: 2 },
+        ),
         ("async", Self { asynchronous: true, order: Order::Fifo, storage: Storage::Sparse, channels: 2 }),
-        ("async-chain", Self { asynchronous: true, order: Order::Chain, storage: Storage::Dense, channels: 1 }),
+        (
+            "async-chain",
+            Self { asynchronous: true, order: Order::Chain, storage: Storage::Dense, channels: 1 },
+        ),
     ];
 }
 
@@ -94,7 +100,7 @@ impl Recorder {
             let keys: Vec<Key> = (0..count)
                 .map(|i| {
                     let word = mix(word ^ mix(i));
-                    Key(if word % 3 == 0 { word / 3 % KEYS } else { word / 3 % 3 * 7 })
+                    Key(if word.is_multiple_of(3) { word / 3 % KEYS } else { word / 3 % 3 * 7 })
                 })
                 .collect();
             let records: Vec<RecordId>;

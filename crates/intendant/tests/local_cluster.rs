@@ -8,7 +8,8 @@ use std::sync::Arc;
 const KEYS: u64 = 200;
 
 fn layout(channels: usize, order: KeyOrder) -> Layout {
-    let builder = Layout::builder().range("short", 120, 3).range("long", 80, 17).shards(16).channels(channels);
+    let builder =
+        Layout::builder().range("short", 120, 3).range("long", 80, 17).shards(16).channels(channels);
     builder.order(order).seed(5).build().unwrap()
 }
 
