@@ -6,7 +6,7 @@
 //!
 //! Absent on purpose: streams, tokens (checked before anything gets here), the clock.
 
-use super::failure::Failure;
+use super::failure::{Failure, shorten};
 use super::gathers::Gathers;
 use super::proto::{
     self, Closed, Complete, Failed, FromMember, HealthReply, Join, Refused, Waiting, failed, from_member,
@@ -23,9 +23,6 @@ pub(super) const REPORT_US: u64 = 1_500_000;
 
 /// How long node 0's own seat waits for the others to take note of the end. A stopped process never does.
 pub(super) const FAREWELL_US: u64 = 500_000;
-
-/// Bytes of a reason that a node gives for ending the cluster.
-const REASON_BYTES_MAX: usize = 4096;
 
 /// What joining nodes are compared with: node 0's own introduction.
 #[derive(Clone, Debug)]
@@ -492,12 +489,6 @@ fn ranks(nodes: &[NodeId]) -> Vec<u32> {
 
 fn waiting(missing: &[NodeId]) -> to_member::Kind {
     to_member::Kind::Waiting(Waiting { missing: ranks(missing) })
-}
-
-/// Cuts a text of a peer to a length that fits into a message and a line of a log.
-fn shorten(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
-    text
 }
 
 #[cfg(test)]

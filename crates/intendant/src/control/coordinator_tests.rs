@@ -1,6 +1,6 @@
 //! The coordinator in virtual time: every test says what it is told and compares everything that it wants sent.
 
-use super::super::failure::FailureKind;
+use super::super::failure::{FailureKind, REASON_BYTES_MAX};
 use super::super::proto::{Abort, Beat, Contribution, Leave, Lost, gathered};
 use super::*;
 

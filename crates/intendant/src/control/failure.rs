@@ -83,6 +83,15 @@ impl Failure {
     }
 }
 
+/// Bytes of a reason that a node gives for ending the cluster.
+pub(super) const REASON_BYTES_MAX: usize = 4096;
+
+/// Cuts a reason to a length that fits into a message and into a line of a log.
+pub(super) fn shorten(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
+    text
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.node, self.kind) {

@@ -1,7 +1,7 @@
 //! A node's side of the control plane: the state that blocking calls share with the one task that reads the stream.
 
 use super::clock::ControlClock;
-use super::failure::{Failure, FailureKind, JoinError, Joining};
+use super::failure::{Failure, FailureKind, JoinError, Joining, shorten};
 use super::gathers::{Assembly, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, cut};
 use super::proto::coordinator_client::CoordinatorClient;
 use super::proto::{Abort, Beat, FromMember, Join, Leave, Lost, ToMember, failed, from_member, to_member};
@@ -159,7 +159,7 @@ impl Shared {
         if state.leaving || state.end.is_some() {
             return;
         }
-        state.send(from_member::Kind::Lost(Lost { rank: node.0.into(), reason: reason.to_owned() }));
+        state.send(from_member::Kind::Lost(Lost { rank: node.0.into(), reason: shorten(reason.to_owned()) }));
         let failure = Failure::lost(node, format!("is lost to node {}: {reason}", self.rank));
         state.suspicion.get_or_insert((self.clock.now().after(VERDICT_US), failure));
     }
@@ -169,7 +169,7 @@ impl Shared {
         if state.end.is_some() {
             return;
         }
-        state.send(from_member::Kind::Abort(Abort { reason: reason.to_owned() }));
+        state.send(from_member::Kind::Abort(Abort { reason: shorten(reason.to_owned()) }));
         let waiting = self.changed.wait_timeout_while(state, ABORT, |state| state.end.is_none());
         let (state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
         drop(state);

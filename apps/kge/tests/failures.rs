@@ -1,0 +1,153 @@
+//! Four processes train; one of them is killed or stopped in the middle of an epoch, or nobody's launcher is left.
+#![cfg(target_os = "linux")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Looks for anything, this often at most: two minutes. What is promised is far less; the launcher itself kills and reports
+/// nodes that do not end within ten seconds of the first failure, and the tests look at that report.
+const LOOKS_MAX: usize = 12_000;
+
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let (_keep, never) = mpsc::channel::<()>();
+    for _ in 0..LOOKS_MAX {
+        if let Some(found) = look() {
+            return found;
+        }
+        let _ = never.recv_timeout(Duration::from_millis(10));
+    }
+    panic!("waited in vain for {what}");
+}
+
+/// A `kge` with four node processes that trains until something happens to it.
+struct Run {
+    launcher: Child,
+    nodes: Vec<Pid>,
+    /// Distinguishes this run's processes from all others.
+    mark: String,
+    report: tempfile::TempDir,
+}
+
+impl Run {
+    fn start() -> Self {
+        let report = tempfile::tempdir().unwrap();
+        let mark = format!("KGE_TEST_RUN={}", report.path().display());
+        let (name, value) = mark.split_once('=').unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kge"));
+        command.args(["--nodes", "4", "--workers", "1", "--epochs", "100000", "--valid-every", "0", "--dim", "16"]);
+        command.args(["-v", "--report"]).arg(report.path().join("report.json")).env(name, value);
+        let launcher = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut run = Self { launcher, nodes: Vec::new(), mark, report };
+        run.nodes = wait_for("four nodes", || {
+            let nodes: Vec<Pid> = (0..4).filter_map(|rank| run.node(rank)).collect();
+            (nodes.len() == 4).then_some(nodes)
+        });
+        // All are in the middle of training once the first epochs are over.
+        let mut said = Vec::new();
+        let stderr = run.launcher.stderr.as_mut().unwrap();
+        while !String::from_utf8_lossy(&said).contains("epoch 2/") {
+            let mut byte = [0];
+            assert_eq!(stderr.read(&mut byte).unwrap(), 1, "ended early: {}", String::from_utf8_lossy(&said));
+            said.push(byte[0]);
+        }
+        run
+    }
+
+    /// Processes of this run, with their environments, that are not dead.
+    fn processes(&self) -> Vec<(Pid, Vec<String>)> {
+        let mut processes = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
+            else {
+                continue;
+            };
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            let environment = String::from_utf8_lossy(&environment);
+            let variables: Vec<String> = environment.split('\0').map(str::to_owned).collect();
+            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let dead = stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with(['Z', 'X']));
+            if !dead && variables.contains(&self.mark) {
+                processes.push((pid, variables));
+            }
+        }
+        processes
+    }
+
+    fn node(&self, rank: usize) -> Option<Pid> {
+        let rank = format!("RANK={rank}");
+        self.processes().into_iter().find(|(_, variables)| variables.contains(&rank)).map(|(pid, _)| pid)
+    }
+
+    fn end(&mut self) -> (ExitStatus, String) {
+        let mut text = Vec::new();
+        // Ends when the last process that could write has ended.
+        self.launcher.stderr.take().unwrap().read_to_end(&mut text).unwrap();
+        let status = wait_for("the launcher", || self.launcher.try_wait().unwrap());
+        wait_for("all processes to be gone", || self.processes().is_empty().then_some(()));
+        (status, String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // Only after a failed test is anything left to kill.
+        let _ = self.launcher.kill();
+        let _ = self.launcher.wait();
+    }
+}
+
+/// All other nodes end by themselves, with exit code 4, naming the victim.
+fn the_others_end(victim: usize, signal: Signal, name: &str) {
+    let mut run = Run::start();
+    kill_process(run.nodes[victim], signal).unwrap();
+    let (status, text) = run.end();
+    assert_eq!(status.code(), Some(4), "{text}");
+    for rank in (0..4).filter(|rank| *rank != victim) {
+        let ended = format!("node {rank} ");
+        let own = |line: &str| line.contains(&ended) && line.contains("exit code 4 (a peer was lost)");
+        assert!(text.lines().any(own), "node {rank} did not end with code 4:\n{text}");
+    }
+    let says = |line: &&str| line.starts_with("kge: error: ") && line.contains(name);
+    assert_eq!(text.lines().filter(says).count(), 3, "three errors that name {name}:\n{text}");
+    assert!(fs::read_dir(run.report.path()).unwrap().next().is_none(), "no report of a run that failed");
+}
+
+#[test]
+fn a_killed_node_ends_the_run_by_name() {
+    the_others_end(2, Signal::KILL, "node 2 ");
+}
+
+#[test]
+fn a_stopped_node_ends_the_run_by_name() {
+    the_others_end(3, Signal::STOP, "node 3 ");
+}
+
+#[test]
+fn a_killed_coordinator_ends_the_run_by_name() {
+    the_others_end(0, Signal::KILL, "the coordinator (node 0) ");
+}
+
+#[test]
+fn a_stopped_coordinator_ends_the_run_by_name() {
+    the_others_end(0, Signal::STOP, "the coordinator (node 0) ");
+}
+
+#[test]
+fn an_interrupt_ends_everything() {
+    let mut run = Run::start();
+    kill_process(Pid::from_child(&run.launcher), Signal::INT).unwrap();
+    let (status, text) = run.end();
+    assert_eq!(status.code(), Some(130), "{text}");
+}
+
+#[test]
+fn nothing_survives_a_killed_launcher() {
+    let mut run = Run::start();
+    run.launcher.kill().unwrap();
+    let (status, _) = run.end();
+    assert_eq!(status.code(), None, "killed");
+}
