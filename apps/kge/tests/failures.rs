@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 /// Looks for anything, this often at most: two minutes. What is promised is far less; the launcher itself kills and reports
@@ -23,6 +23,9 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     panic!("waited in vain for {what}");
 }
 
+/// Runs take turns: each has four processes that compute.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// A `kge` with four node processes that trains until something happens to it.
 struct Run {
     launcher: Child,
@@ -30,18 +33,31 @@ struct Run {
     /// Distinguishes this run's processes from all others.
     mark: String,
     report: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Run {
     fn start() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let report = tempfile::tempdir().unwrap();
         let mark = format!("KGE_TEST_RUN={}", report.path().display());
         let (name, value) = mark.split_once('=').unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_kge"));
-        command.args(["--nodes", "4", "--workers", "1", "--epochs", "100000", "--valid-every", "0", "--dim", "16"]);
+        command.args([
+            "--nodes",
+            "4",
+            "--workers",
+            "1",
+            "--epochs",
+            "100000",
+            "--valid-every",
+            "0",
+            "--dim",
+            "16",
+        ]);
         command.args(["-v", "--report"]).arg(report.path().join("report.json")).env(name, value);
         let launcher = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut run = Self { launcher, nodes: Vec::new(), mark, report };
+        let mut run = Self { launcher, nodes: Vec::new(), mark, report, _turn: turn };
         run.nodes = wait_for("four nodes", || {
             let nodes: Vec<Pid> = (0..4).filter_map(|rank| run.node(rank)).collect();
             (nodes.len() == 4).then_some(nodes)
@@ -49,7 +65,7 @@ impl Run {
         // All are in the middle of training once the first epochs are over.
         let mut said = Vec::new();
         let stderr = run.launcher.stderr.as_mut().unwrap();
-        while !String::from_utf8_lossy(&said).contains("epoch 2/") {
+        while !String::from_utf8_lossy(&said).contains(" 2/100000 ") {
             let mut byte = [0];
             assert_eq!(stderr.read(&mut byte).unwrap(), 1, "ended early: {}", String::from_utf8_lossy(&said));
             said.push(byte[0]);
@@ -61,7 +77,8 @@ impl Run {
     fn processes(&self) -> Vec<(Pid, Vec<String>)> {
         let mut processes = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
+            let Some(pid) =
+                entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
             else {
                 continue;
             };

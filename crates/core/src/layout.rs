@@ -168,6 +168,7 @@ impl LayoutBuilder {
         if self.ranges.is_empty() {
             return Err(LayoutError::NoRanges);
         }
+        count("number of key ranges", self.ranges.len(), limits::RANGES_MAX)?;
         // Limits are the same for both element types, so that `--float` never decides whether a layout is valid.
         let len_max = limits::VALUE_BYTES_MAX / ElementType::F64.bytes();
         let (mut ranges, mut start) = (Vec::with_capacity(self.ranges.len()), 0u64);

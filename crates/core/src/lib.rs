@@ -21,7 +21,8 @@ pub use ids::{ChannelId, Clock, Key, NodeId, Tick, WorkerId};
 pub use layout::{KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError};
 
 /// Fills the value of a key on its first ownership. It must depend on the key (and seeds captured in it) only, so that the
-/// model is the same for every technique and number of nodes. The slice is zeroed before the call.
+/// model is the same for every technique and number of nodes. The slice is zeroed before the call. It runs under
+/// a latch: it must not use the parameter server itself.
 pub type Initialiser<E> = std::sync::Arc<dyn Fn(Key, &mut [E]) + Send + Sync>;
 
 /// An assertion about our own state: active in debug builds, in tests and in the simulator (feature-free: it follows

@@ -27,5 +27,12 @@ pub const FRAME_PAYLOAD_BYTES_TARGET: usize = 1 << 20;
 /// Keys of one frame; with this many, positions and counts fit into 32 bits by far.
 pub const FRAME_KEYS_MAX: usize = 1 << 20;
 
+/// Bytes that an outstanding key costs besides its value: bookkeeping at the worker, its channel and the owner, and the key's
+/// share of frames. Counted with the values, or calls with tiny values would not be bounded.
+pub const OUTSTANDING_KEY_BYTES: usize = 64;
+
+/// Key ranges of a layout; models have a handful.
+pub const RANGES_MAX: usize = 1024;
+
 /// Bytes of values that one worker may have outstanding before its next operation waits.
 pub const OUTSTANDING_BYTES_DEFAULT: usize = 64 << 20;

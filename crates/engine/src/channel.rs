@@ -211,7 +211,7 @@ impl<E: Element> Channel<E> {
                 let result = match message {
                     Message::Request(request) => self.on_request(&request, actions),
                     Message::Response(response) => self.on_response(response, actions),
-                    Message::SnapshotRequest(request) => self.on_snapshot_request(&request, actions),
+                    Message::SnapshotRequest(request) => self.on_snapshot_request(from, &request, actions),
                     Message::SnapshotPart(part) => self.on_snapshot_part(part, actions),
                 };
                 result.map_err(|what| Violation { from, what })
@@ -519,12 +519,14 @@ impl<E: Element> Channel<E> {
 
     fn on_snapshot_request(
         &mut self,
+        from: NodeId,
         request: &SnapshotRequest,
         actions: &mut Vec<Action>,
     ) -> Result<(), String> {
         let node = request.origin.node;
-        if node.index() >= self.shared.layout().nodes() {
-            return Err(format!("a snapshot request of node {node}, which does not exist"));
+        // Snapshot requests are never forwarded.
+        if node != from {
+            return Err(format!("it asks for a snapshot in the name of node {node}"));
         }
         if request.bytes_max as usize > limits::FRAME_PAYLOAD_BYTES_TARGET {
             return Err(format!("it asks for parts of {} bytes", request.bytes_max));

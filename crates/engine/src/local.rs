@@ -2,7 +2,7 @@
 
 use crate::channel::{Completion, Submission};
 use hashbrown::HashMap;
-use intendant_core::{ChannelId, Element, Key, Layout, WorkerId, copy_from_bytes};
+use intendant_core::{ChannelId, Element, Key, Layout, WorkerId, copy_from_bytes, limits};
 use intendant_wire::{AccessKind, OpId};
 
 type Hash = foldhash::fast::FixedState;
@@ -57,8 +57,17 @@ struct Op<E> {
     deferrals: Vec<Deferral>,
     left: usize,
     bytes: usize,
-    /// All values of the call, for a pull that nobody waits for yet.
-    kept: Option<Vec<E>>,
+    values: Values<E>,
+}
+
+/// Where the values of an operation go.
+enum Values<E> {
+    /// To whoever waits for the operation; or it has none.
+    Waiter,
+    /// Here, all values of the call: a pull that nobody waits for yet.
+    Kept(Vec<E>),
+    /// Nowhere: a pull whose ticket was dropped.
+    Abandoned,
 }
 
 /// The outstanding operations of one worker. Used by the worker's thread only.
@@ -122,7 +131,8 @@ impl<E: Element> Local<E> {
         self.stats.local += keys as u64 - remote;
     }
 
-    /// Bytes of values in flight: pushed ones that are not acknowledged, pulled ones that have not arrived.
+    /// Bytes in flight: pushed values that are not acknowledged, pulled ones that have not arrived, and
+    /// [`limits::OUTSTANDING_KEY_BYTES`] for each key.
     pub fn outstanding_bytes(&self) -> usize {
         self.bytes
     }
@@ -138,8 +148,12 @@ impl<E: Element> Local<E> {
         self.per_shard[shard] != 0 && self.keys.contains_key(&key)
     }
 
+    /// Notes a key that could not be served. From here on the key counts as outstanding, also for later positions of the
+    /// same call.
     #[inline]
-    pub(crate) fn defer(&mut self, position: usize, key: Key, offset: usize) {
+    pub(crate) fn defer(&mut self, shard: usize, position: usize, key: Key, offset: usize) {
+        self.per_shard[shard] += 1;
+        *self.keys.entry(key).or_insert(0) += 1;
         self.deferred.push(Deferral { position: position as u32, key, offset });
     }
 
@@ -158,15 +172,14 @@ impl<E: Element> Local<E> {
         let deferrals = std::mem::take(&mut self.deferred);
         let mut bytes = 0;
         for deferral in &deferrals {
-            bytes += layout.len(deferral.key) * size_of::<E>();
-            self.per_shard[layout.shard(deferral.key)] += 1;
-            *self.keys.entry(deferral.key).or_insert(0) += 1;
+            bytes += layout.len(deferral.key) * size_of::<E>() + limits::OUTSTANDING_KEY_BYTES;
         }
         if !deferrals.is_empty() {
             submit(op, self.worker, &deferrals, &mut submissions);
         }
         self.bytes += bytes;
-        self.ops.insert(op, Op { kind, left: deferrals.len(), deferrals, bytes, kept });
+        let values = kept.map_or(Values::Waiter, Values::Kept);
+        self.ops.insert(op, Op { kind, left: deferrals.len(), deferrals, bytes, values });
         Started { op: Some(op), submissions }
     }
 
@@ -202,10 +215,11 @@ impl<E: Element> Local<E> {
     /// peers say.
     pub fn complete(&mut self, completion: &Completion, layout: &Layout, sink: Option<(OpId, &mut [E])>) {
         let op = self.ops.get_mut(&completion.op).expect("completions are for outstanding operations");
-        let mut target = match (&mut op.kept, sink) {
-            (Some(kept), _) => Some(&mut kept[..]),
-            (None, Some((id, values))) if id == completion.op => Some(values),
-            (None, _) => None,
+        let mut target = match (&mut op.values, sink) {
+            (Values::Kept(kept), _) => Some(&mut kept[..]),
+            (Values::Waiter, Some((id, values))) if id == completion.op => Some(values),
+            // The waiter has given up, or the ticket was dropped.
+            (Values::Waiter | Values::Abandoned, _) => None,
         };
         let mut values = &completion.values[..];
         for position in &completion.positions {
@@ -216,8 +230,9 @@ impl<E: Element> Local<E> {
                 let len = layout.len(key);
                 let (value, rest) = values.split_at(len * size_of::<E>());
                 values = rest;
-                let target = target.as_mut().expect("a pull has somewhere to put its values");
-                copy_from_bytes(&mut target[offset..offset + len], value);
+                if let Some(target) = &mut target {
+                    copy_from_bytes(&mut target[offset..offset + len], value);
+                }
             }
             self.per_shard[layout.shard(key)] -= 1;
             match self.keys.get_mut(&key) {
@@ -232,7 +247,7 @@ impl<E: Element> Local<E> {
         if op.left == 0 {
             self.bytes -= op.bytes;
             op.bytes = 0;
-            if op.kept.is_none() {
+            if !matches!(op.values, Values::Kept(_)) {
                 self.ops.remove(&completion.op);
             }
         }
@@ -241,6 +256,18 @@ impl<E: Element> Local<E> {
     /// Takes the values of a pull that was started with `keep`, if it is done; afterwards the operation is forgotten.
     pub fn take(&mut self, op: OpId) -> Option<Vec<E>> {
         let done = self.ops.get(&op).is_some_and(|op| op.left == 0);
-        if done { self.ops.remove(&op)?.kept } else { None }
+        match if done { self.ops.remove(&op)?.values } else { return None } {
+            Values::Kept(values) => Some(values),
+            Values::Waiter | Values::Abandoned => None,
+        }
+    }
+
+    /// Nobody will take the values of this operation.
+    pub fn abandon(&mut self, op: OpId) {
+        let Some(found) = self.ops.get_mut(&op) else { return };
+        found.values = Values::Abandoned;
+        if found.left == 0 {
+            self.ops.remove(&op);
+        }
     }
 }

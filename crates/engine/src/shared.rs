@@ -3,7 +3,7 @@
 use crate::channel::Submission;
 use crate::error::AccessError;
 use crate::local::{Local, Started};
-use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, limits};
+use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, copy_to_bytes, limits};
 use intendant_store::{Entry, Store};
 use intendant_techniques::{Directory, Order, Role, SlotState, Technique, access};
 use intendant_wire::AccessKind;
@@ -105,8 +105,9 @@ impl<E: Element> Shared<E> {
 
     fn materialise(&self, entry: &mut Entry<'_, SlotState, E>) {
         let key = entry.key();
-        *entry.state_mut() = SlotState::owner();
+        // The state last: if the application's function panics, nobody mistakes zeros for the value.
         (self.init)(key, entry.allocate());
+        *entry.state_mut() = SlotState::owner();
     }
 
     /// Latches `key` and tells this node's role for it. A key of a lazy store that is touched at home for the first time
@@ -120,6 +121,24 @@ impl<E: Element> Shared<E> {
             return (entry, Role::Owner);
         }
         (entry, state.role)
+    }
+
+    /// Appends the value of `key` to `values` if this node owns it. A value that nobody has touched yet is made for this
+    /// purpose only: reading all of a huge sparse model must not fill the memory with it.
+    pub(crate) fn read_or_make(&self, key: Key, values: &mut Vec<u8>) -> bool {
+        let entry = self.store.latch(key);
+        if entry.state() == SlotState::default() && self.directory.home(key) == self.node {
+            drop(entry);
+            let mut value = vec![E::ZERO; self.layout.len(key)];
+            (self.init)(key, &mut value);
+            copy_to_bytes(&value, values);
+            return true;
+        }
+        match (entry.state().role, entry.value()) {
+            (Role::Owner, Some(value)) => copy_to_bytes(value, values),
+            (Role::Owner | Role::Absent, _) => return false,
+        }
+        true
     }
 
     /// Gives this node a (possibly stale) idea of where a key is. Requests try there first.
@@ -253,13 +272,14 @@ impl<E: Element> Shared<E> {
             }
             let len = self.layout.len(*key);
             // An own operation on the key may be under way: this one must not overtake it, even if the key is here by now.
-            if local.has_outstanding(self.layout.shard(*key), *key) {
-                local.defer(position, *key, offset);
+            let shard = self.layout.shard(*key);
+            if local.has_outstanding(shard, *key) {
+                local.defer(shard, position, *key, offset);
             } else {
                 let (mut entry, role) = self.latch(*key);
                 match role {
                     Role::Owner => serve(&mut entry, offset..offset + len),
-                    Role::Absent => local.defer(position, *key, offset),
+                    Role::Absent => local.defer(shard, position, *key, offset),
                 }
             }
             offset += len;

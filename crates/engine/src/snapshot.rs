@@ -1,10 +1,13 @@
 //! The owner's side of a snapshot: the values that a node owns, shard by shard, in bounded parts.
 
 use crate::shared::Shared;
-use intendant_core::{ChannelId, Element, Key, copy_to_bytes};
+use intendant_core::{ChannelId, Element, Key, Layout, copy_to_bytes};
 use intendant_techniques::Role;
 use intendant_wire::{Cursor, SnapshotPart, SnapshotRequest};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
+
+/// Positions that are looked at for one part: a range of which little is owned here must not keep the channel from others.
+const POSITIONS_PER_PART_MAX: usize = 1 << 14;
 
 /// The next part of what `request` asks for, from the shards of `channel`.
 pub(crate) fn serve<E: Element>(
@@ -13,48 +16,72 @@ pub(crate) fn serve<E: Element>(
     request: &SnapshotRequest,
 ) -> SnapshotPart {
     let layout = shared.layout();
-    let wanted = request.start..request.end;
     let (mut keys, mut values) = (Vec::new(), Vec::new());
     let mut next = None;
-    let (mut shard, mut position) = (request.cursor.shard as usize, request.cursor.position as usize);
-    // Shards of this channel are those that equal it modulo the number of channels.
-    let first = channel.index();
-    if shard < first {
-        (shard, position) = (first, 0);
-    }
+    let mut budget = POSITIONS_PER_PART_MAX;
+    let (mut shard, mut from) = (request.cursor.shard as usize, request.cursor.position as usize);
     while shard < layout.shards() {
-        if shard % layout.channels() == first {
-            materialise(shared, shard, position, &wanted);
-            let resume = shared.store().scan(shard, position, |key, state, value| {
-                if wanted.contains(&key) && state.role == Role::Owner {
-                    keys.push(key);
-                    copy_to_bytes(value, &mut values);
-                    if values.len() >= request.bytes_max as usize {
-                        return ControlFlow::Break(());
+        // Shards of this channel are those that equal it modulo the number of channels.
+        if shard % layout.channels() == channel.index() {
+            let all = positions(layout, shard, request.start, request.end);
+            let start = all.start.max(from);
+            let end = all.end.min(start.saturating_add(budget));
+            let full = |values: &Vec<u8>| values.len() >= request.bytes_max.max(1) as usize;
+            let stopped = if shared.is_lazy() {
+                let mut at = start;
+                while at < end && !full(&values) {
+                    let key = layout.key_at(shard, at);
+                    if shared.read_or_make(key, &mut values) {
+                        keys.push(key);
                     }
+                    at += 1;
                 }
-                ControlFlow::Continue(())
-            });
-            if let Some(position) = resume {
-                next = Some(Cursor { shard: shard as u32, position: position as u64 });
+                at
+            } else {
+                let resume = shared.store().scan(shard, start..end.max(start), |key, state, value| {
+                    if state.role == Role::Owner {
+                        keys.push(key);
+                        copy_to_bytes(value, &mut values);
+                    }
+                    if full(&values) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+                resume.unwrap_or(end)
+            };
+            if stopped < all.end {
+                next = Some(Cursor { shard: shard as u32, position: stopped as u64 });
                 break;
             }
+            budget -= end.saturating_sub(start);
         }
-        (shard, position) = (shard + 1, 0);
+        (shard, from) = (shard + 1, 0);
     }
     SnapshotPart { worker: request.origin.worker, op: request.origin.op, next, keys, values: values.into() }
 }
 
-/// Makes the values of a lazy store that nobody has touched yet: a snapshot has every key of the range.
-fn materialise<E: Element>(shared: &Shared<E>, shard: usize, position: usize, wanted: &std::ops::Range<Key>) {
-    if !shared.is_lazy() {
-        return;
-    }
-    let layout = shared.layout();
-    for position in position..layout.shard_keys(shard) {
-        let key = layout.key_at(shard, position);
-        if wanted.contains(&key) && layout.home(key) == shared.node() {
-            drop(shared.latch(key));
+/// The positions of `shard` whose keys lie in `start..end`.
+fn positions(layout: &Layout, shard: usize, start: Key, end: Key) -> Range<usize> {
+    let (shards, shard) = (layout.shards() as u64, shard as u64);
+    let below = |key: Key| (key.0.min(layout.keys()).saturating_sub(shard).div_ceil(shards)) as usize;
+    below(start)..below(end).max(below(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_those_of_the_range() {
+        let layout = Layout::builder().range("k", 37, 1).shards(8).build().unwrap();
+        for (start, end) in [(0, 37), (5, 6), (7, 9), (0, 0), (20, 10), (30, 99)] {
+            for shard in 0..8 {
+                let expected: Vec<usize> = (start..end.min(37))
+                    .map(Key)
+                    .filter(|key| layout.shard(*key) == shard)
+                    .map(|key| layout.position(key))
+                    .collect();
+                let found: Vec<usize> = positions(&layout, shard, Key(start), Key(end)).collect();
+                assert_eq!(found, expected, "shard {shard} of {start}..{end}");
+            }
         }
     }
 }

@@ -13,10 +13,15 @@ use intendant_transport::{Fabric, FabricBuilder, FabricEvent, Sent};
 use intendant_wire::Message;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Inputs of one kind that are handled before the other kind gets its turn and what they caused is written. Enough to share
 /// the cost of a system call, few enough to keep answers moving.
 const INPUTS_PER_TURN_MAX: usize = 64;
+
+/// How long to wait for the goodbyes of peers that have agreed to leave.
+const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a channel's thread works with.
 pub(crate) struct Post<E> {
@@ -62,10 +67,12 @@ enum Turn {
 pub(crate) fn run<E: Element>(post: Post<E>, fabric: FabricBuilder) {
     let (plane, health) = (Arc::clone(&post.plane), Arc::clone(&post.health));
     let name = format!("channel {}", post.channel.id());
+    // Outlives a panic: peers hear the reason before they see the links break.
+    let mut links = None;
     let body = std::panic::AssertUnwindSafe(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         runtime.block_on(async {
-            post.run(fabric.finish()?).await;
+            post.run(links.insert(fabric.finish()?)).await;
             Ok::<(), std::io::Error>(())
         })
     });
@@ -81,21 +88,29 @@ pub(crate) fn run<E: Element>(post: Post<E>, fabric: FabricBuilder) {
 }
 
 impl<E: Element> Post<E> {
-    async fn run(mut self, mut fabric: Fabric) {
+    async fn run(mut self, fabric: &mut Fabric) {
         let mut actions = Vec::new();
-        let mut closing = false;
+        let mut closing = None;
         loop {
-            match self.turn(&mut fabric, &mut actions, &mut closing) {
+            match self.turn(fabric, &mut actions, &mut closing) {
                 Turn::Over => return,
                 // Lets the runtime look at the sockets; readiness is noticed nowhere else.
                 Turn::Busy => tokio::task::yield_now().await,
                 Turn::Idle => {
+                    let patience = async {
+                        match closing {
+                            Some(deadline) => tokio::time::sleep_until(deadline).await,
+                            None => std::future::pending().await,
+                        }
+                    };
                     let event = tokio::select! {
                         biased;
                         event = fabric.next() => event,
                         () = self.inbox.sleep() => continue,
+                        // All have agreed to leave: whoever does not say goodbye now is not worth waiting for.
+                        () = patience => return,
                     };
-                    if matches!(self.on_event(event, &mut fabric, &mut actions), Turn::Over) {
+                    if matches!(self.on_event(event, fabric, &mut actions, closing.is_some()), Turn::Over) {
                         return;
                     }
                     fabric.try_flush();
@@ -104,7 +119,12 @@ impl<E: Element> Post<E> {
         }
     }
 
-    fn turn(&mut self, fabric: &mut Fabric, actions: &mut Vec<Action>, closing: &mut bool) -> Turn {
+    fn turn(
+        &mut self,
+        fabric: &mut Fabric,
+        actions: &mut Vec<Action>,
+        closing: &mut Option<Instant>,
+    ) -> Turn {
         let mut turn = Turn::Idle;
         for _ in 0..INPUTS_PER_TURN_MAX {
             match self.inbox.try_next() {
@@ -114,19 +134,17 @@ impl<E: Element> Post<E> {
                     // Whoever asked may have given up.
                     let _ = reply.send(self.channel.report());
                 }
-                Some(Command::Close) if !*closing => {
-                    *closing = true;
+                Some(Command::Close) => {
+                    *closing = Some(Instant::now() + GOODBYE_WITHIN);
                     fabric.close();
                 }
-                Some(Command::Close) => {}
-                Some(Command::Stop) if *closing && fabric.nodes() > 1 && self.health.check().is_ok() => {}
                 Some(Command::Stop) => return Turn::Over,
             }
             turn = Turn::Busy;
         }
         for _ in 0..INPUTS_PER_TURN_MAX {
             let Some(event) = fabric.try_next() else { break };
-            turn = self.on_event(event, fabric, actions);
+            turn = self.on_event(event, fabric, actions, closing.is_some());
             if matches!(turn, Turn::Over) {
                 return turn;
             }
@@ -143,7 +161,13 @@ impl<E: Element> Post<E> {
         self.traffic.bytes.fetch_add(sent.bytes - before.bytes, Ordering::Relaxed);
     }
 
-    fn on_event(&mut self, event: FabricEvent, fabric: &mut Fabric, actions: &mut Vec<Action>) -> Turn {
+    fn on_event(
+        &mut self,
+        event: FabricEvent,
+        fabric: &mut Fabric,
+        actions: &mut Vec<Action>,
+        closing: bool,
+    ) -> Turn {
         match event {
             FabricEvent::Frame { from, frame } => match Message::decode(frame) {
                 Ok(message) => self.handle(Input::Message { from, message }, fabric, actions),
@@ -151,7 +175,9 @@ impl<E: Element> Post<E> {
             },
             // A peer leaves after everybody has agreed to; what it asked for has been answered.
             FabricEvent::Closed { .. } => {}
-            FabricEvent::Lost { peer, error } => self.plane.lost(peer, &error.to_string()),
+            FabricEvent::Lost { peer, error } if !closing => self.plane.lost(peer, &error.to_string()),
+            // It left a little faster than it should have.
+            FabricEvent::Lost { .. } => {}
             FabricEvent::Finished => return Turn::Over,
         }
         Turn::Busy

@@ -22,8 +22,12 @@ pub struct NodeConfig<E> {
     pub storage: Storage,
     /// Order of a worker's operations on a key; `None` for the technique's own.
     pub order: Option<Order>,
-    /// Bytes of values that a worker may have in flight before its next operation waits.
+    /// Bytes that a worker may have in flight before its next operation waits: values, and
+    /// [`limits::OUTSTANDING_KEY_BYTES`] for each key.
     pub outstanding_bytes: usize,
+    /// Stands for whatever else must be equal on all nodes, e.g. seed and kind of the initial values: nodes with different
+    /// tags refuse each other.
+    pub tag: u64,
 }
 
 impl<E: Element> NodeConfig<E> {
@@ -38,6 +42,7 @@ impl<E: Element> NodeConfig<E> {
             storage: Storage::default(),
             order: None,
             outstanding_bytes: limits::OUTSTANDING_BYTES_DEFAULT,
+            tag: 0,
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::control::{Failure, FailureKind, JoinError};
 use crate::rendezvous::RendezvousError;
 use intendant_core::{LayoutError, NodeId};
 use intendant_engine::AccessError;
+use intendant_sampling::SampleError;
 use intendant_transport::TransportError;
 
 /// What went wrong.
@@ -39,7 +40,25 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
-    /// A ticket that is not outstanding, or of another kind.
+    /// A meeting's name or payload is too long; nothing was done.
+    #[error(
+        "a meeting with a name of {name_bytes} bytes and a payload of {bytes}; at most {name_bytes_max} and {bytes_max} are \
+         allowed"
+    )]
+    Meeting {
+        /// Length of the name.
+        name_bytes: usize,
+        /// The longest allowed name.
+        name_bytes_max: usize,
+        /// Length of the payload.
+        bytes: usize,
+        /// The longest allowed payload, given this node's number of workers.
+        bytes_max: usize,
+    },
+    /// More samples were drawn than prepared.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// A ticket of another worker or of another kind.
     #[error("ticket {ticket} {problem}")]
     Ticket {
         /// Its number.
@@ -75,7 +94,11 @@ impl Error {
                 }
             }
             Self::Access(_) | Self::Config(_) | Self::Layout(_) | Self::Rendezvous(_) | Self::Join(_) => 2,
-            Self::Transport(_) | Self::Start { .. } | Self::Ticket { .. } => 1,
+            Self::Transport(_)
+            | Self::Start { .. }
+            | Self::Ticket { .. }
+            | Self::Meeting { .. }
+            | Self::Sample(_) => 1,
         }
     }
 }

@@ -25,14 +25,21 @@ mod plane;
 mod rendezvous;
 mod worker;
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeOfTheProject;
+
 pub use config::NodeConfig;
 pub use control::{Failure, FailureKind, JoinError};
 pub use error::Error;
 pub use intendant_core::{
-    Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, NodeId, WorkerId,
+    Clock, Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError,
+    NodeId, WorkerId,
 };
 pub use intendant_engine::{AccessError, AccessStats, Storage};
-pub use intendant_sampling::{Conformity, Distribution, Handle, Sampler};
+pub use intendant_sampling::{
+    Conformity, Distribution, DistributionError, DistributionId, Handle, SampleError, Sampler, SamplerBuilder,
+};
 pub use intendant_techniques::{Order, Technique};
 pub use intendant_transport::Token;
 pub use node::{Aborter, NetworkStats, Node};

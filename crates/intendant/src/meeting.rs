@@ -5,11 +5,18 @@
 
 use crate::control::Failure;
 use crate::health::{Health, lock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Names of our own meetings start like this; applications' must not.
+pub(crate) const OWN: &str = "intendant:";
 
 /// Payloads of all participants, in order.
 pub(crate) type Payloads = Arc<Vec<Vec<u8>>>;
+
+/// A meeting that stays open this long is worth a line in the log, then twice as long, and so on.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 struct Meeting {
@@ -20,23 +27,46 @@ struct Meeting {
     left: usize,
 }
 
+#[derive(Default)]
+struct State {
+    meetings: BTreeMap<String, Meeting>,
+    /// Participants that will not come to any meeting again.
+    departed: BTreeSet<usize>,
+}
+
 /// Meetings among a fixed number of participants, each a thread.
 pub(crate) struct Meetings {
     participants: usize,
+    /// The failure of a meeting of this name to which this participant will not come.
+    missed: fn(usize, &str) -> Failure,
     health: Arc<Health>,
-    state: Arc<(Mutex<BTreeMap<String, Meeting>>, Condvar)>,
+    state: Arc<(Mutex<State>, Condvar)>,
 }
 
 impl Meetings {
-    pub(crate) fn new(participants: usize, health: Arc<Health>) -> Self {
-        let state = Arc::new((Mutex::new(BTreeMap::new()), Condvar::new()));
+    pub(crate) fn new(participants: usize, missed: fn(usize, &str) -> Failure, health: Arc<Health>) -> Self {
+        let state = Arc::new((Mutex::new(State::default()), Condvar::new()));
         let woken = Arc::clone(&state);
         health.on_failure(move |_| {
             // The lock orders this wake-up after the check of whoever is about to wait.
             drop(lock(&woken.0));
             woken.1.notify_all();
         });
-        Self { participants, health, state }
+        Self { participants, missed, health, state }
+    }
+
+    pub(crate) fn participants(&self) -> usize {
+        self.participants
+    }
+
+    /// Participant `index` will not come to any meeting again. Returns the name of a meeting that waits for it, if one does.
+    pub(crate) fn depart(&self, index: usize) -> Option<String> {
+        let mut state = lock(&self.state.0);
+        state.departed.insert(index);
+        let waits = |meeting: &Meeting| {
+            meeting.result.is_none() && meeting.payloads.get(index).is_some_and(Option::is_none)
+        };
+        state.meetings.iter().find(|(_, meeting)| waits(meeting)).map(|(name, _)| name.clone())
     }
 
     /// Comes to the meeting called `name` as participant `index` and waits for all others. The last one to come runs `close`
@@ -52,15 +82,30 @@ impl Meetings {
         close: impl FnOnce(Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure>,
     ) -> Result<Payloads, Failure> {
         let (mutex, condvar) = &*self.state;
-        let mut meetings = lock(mutex);
-        let wait = |meetings| condvar.wait(meetings).unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(mutex);
+        let mut patience = PATIENCE;
+        let mut wait = |state| {
+            let (state, timeout) =
+                condvar.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() {
+                tracing::info!(
+                    "'{name}' has been waiting for {} s for the others to come",
+                    patience.as_secs()
+                );
+                patience *= 2;
+            }
+            state
+        };
         // A previous meeting of this name may not have been left by all.
-        while meetings.get(name).is_some_and(|m| m.result.is_some()) {
+        while state.meetings.get(name).is_some_and(|m| m.result.is_some()) {
             self.health.check()?;
-            meetings = wait(meetings);
+            state = wait(state);
         }
         self.health.check()?;
-        let meeting = meetings.entry(name.to_owned()).or_default();
+        if let Some(gone) = state.departed.first() {
+            return Err((self.missed)(*gone, name));
+        }
+        let meeting = state.meetings.entry(name.to_owned()).or_default();
         meeting.payloads.resize(self.participants, None);
         intendant_core::strict_assert!(
             meeting.payloads[index].is_none(),
@@ -70,29 +115,29 @@ impl Meetings {
         meeting.arrived += 1;
         if meeting.arrived == self.participants {
             let payloads = std::mem::take(&mut meeting.payloads).into_iter().flatten().collect();
-            drop(meetings);
+            drop(state);
             // If this fails, the cluster has failed: the others are woken by that.
             let result = Arc::new(close(payloads)?);
-            meetings = lock(mutex);
-            if let Some(meeting) = meetings.get_mut(name) {
+            state = lock(mutex);
+            if let Some(meeting) = state.meetings.get_mut(name) {
                 meeting.result = Some(result);
             }
             condvar.notify_all();
         }
         loop {
-            if let Some(meeting) = meetings.get_mut(name)
+            if let Some(meeting) = state.meetings.get_mut(name)
                 && let Some(result) = &meeting.result
             {
                 let result = Arc::clone(result);
                 meeting.left += 1;
                 if meeting.left == self.participants {
-                    meetings.remove(name);
+                    state.meetings.remove(name);
                     condvar.notify_all();
                 }
                 return Ok(result);
             }
             self.health.check()?;
-            meetings = wait(meetings);
+            state = wait(state);
         }
     }
 }
@@ -102,9 +147,13 @@ mod tests {
     use super::*;
     use intendant_core::NodeId;
 
+    fn missed(index: usize, name: &str) -> Failure {
+        Failure::misuse(format!("{index} will not come to '{name}'"))
+    }
+
     #[test]
     fn everybody_gets_all_payloads_in_order_again_and_again() {
-        let meetings = Meetings::new(3, Arc::new(Health::default()));
+        let meetings = Meetings::new(3, missed, Arc::new(Health::default()));
         std::thread::scope(|scope| {
             for index in 0..3u8 {
                 let meetings = &meetings;
@@ -125,12 +174,27 @@ mod tests {
     #[test]
     fn a_failure_ends_the_waiting() {
         let health = Arc::new(Health::default());
-        let meetings = Meetings::new(2, Arc::clone(&health));
+        let meetings = Meetings::new(2, missed, Arc::clone(&health));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| meetings.meet("never", 0, vec![], Ok));
             health.fail(Failure::lost(NodeId(1), "is gone"));
             assert_eq!(waiting.join().unwrap().unwrap_err().node, Some(NodeId(1)));
         });
         assert!(meetings.meet("later", 0, vec![], Ok).is_err());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_participant_that_is_gone() {
+        let health = Arc::new(Health::default());
+        let meetings = Meetings::new(2, missed, Arc::clone(&health));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| meetings.meet("open", 0, vec![], Ok));
+            // Departing before or after the other has come: either way somebody is told.
+            if let Some(name) = meetings.depart(1) {
+                assert_eq!(name, "open");
+                health.fail(Failure::aborted(NodeId(0), "somebody left"));
+            }
+            assert!(waiting.join().unwrap().is_err());
+        });
     }
 }

@@ -2,18 +2,19 @@
 
 use crate::channel::{self, Post, Traffic};
 use crate::config::NodeConfig;
-use crate::control::{Control, Failure, Introduction};
+use crate::control::{Control, Failure, FailureKind, Introduction};
 use crate::error::Error;
 use crate::health::{Health, lock};
 use crate::inbox::{Command, InboxSender, inbox};
-use crate::meeting::Meetings;
+use crate::meeting::{Meetings, OWN};
 use crate::plane::{Group, Plane};
 use crate::rendezvous::Rendezvous;
 use crate::worker::{Delivery, Worker};
 use crossbeam_channel::{Receiver, Sender};
-use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits};
+use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, random};
 use intendant_engine::{Channel, ChannelReport, Shared, SharedConfig};
 use intendant_sampling::Sampler;
+use intendant_techniques::Order;
 use intendant_transport::{FabricBuilder, Token, local, tcp};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -23,6 +24,9 @@ use std::time::Duration;
 
 /// How long connecting may take once all nodes have been introduced to each other.
 const MESH_DEADLINE: Duration = Duration::from_secs(20);
+
+/// What calls say after the end.
+pub(crate) const DOWN: &str = "the node is shut down";
 
 /// What a node has sent to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +60,7 @@ impl<E: Element> Inner<E> {
                 // The channel's thread ends only when the cluster does.
                 Err(_) => {
                     self.health.check()?;
-                    return Err(Failure::misuse("the node is shut down"));
+                    return Err(Failure::misuse(DOWN));
                 }
             }
         }
@@ -125,6 +129,16 @@ fn distribute<E>(config: &NodeConfig<E>, nodes: usize) -> Result<Arc<Layout>, Er
     Ok(Arc::new(layout.redistribute(nodes, channels, shards, layout.order(), layout.seed())?))
 }
 
+/// A number for everything that must be equal on all nodes.
+fn digest<E>(config: &NodeConfig<E>, layout: &Layout) -> u64 {
+    let order = match config.order.unwrap_or(config.technique.policy().order) {
+        Order::Fifo => 0,
+        Order::Chain => 1,
+    };
+    let name: Vec<u64> = config.technique.policy().name.bytes().map(u64::from).collect();
+    random::stream(layout.digest(), &[random::stream(order, &name), config.tag])
+}
+
 impl<E: Element> Node<E> {
     /// A cluster of one node, without sockets.
     ///
@@ -170,10 +184,11 @@ impl<E: Element> Node<E> {
             .build()
             .map_err(|source| Error::Start { what: "the data plane's runtime", source })?;
         let listener = tcp::Listener::bind(data_address(&rendezvous)?)?;
+        let digest = digest(&config, &layout);
         let introduction = Introduction {
             protocol: intendant_wire::PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            layout: layout.digest(),
+            layout: digest,
             element: E::TYPE,
             channels: layout.channels() as u16,
             data_address: listener.local_addr(),
@@ -183,27 +198,37 @@ impl<E: Element> Node<E> {
             protocol: intendant_wire::PROTOCOL,
             cluster: roster.cluster,
             token,
-            layout: layout.digest(),
+            layout: digest,
             element: E::TYPE,
             rank,
             nodes: layout.nodes() as u16,
             channels: layout.channels() as u16,
         };
-        let mut mesh = match runtime.block_on(listener.mesh(&identity, &roster.nodes, MESH_DEADLINE)) {
+        let (fail, failed) = tokio::sync::oneshot::channel();
+        control.on_failure(move |failure| {
+            // Nobody listens any more once the mesh is complete.
+            let _ = fail.send(failure.clone());
+        });
+        let meshed = runtime.block_on(async {
+            tokio::select! {
+                meshed = listener.mesh(&identity, &roster.nodes, MESH_DEADLINE) => meshed.map_err(Error::from),
+                // Somebody who is gone by now would be dialled in vain until the deadline.
+                Ok(failure) = failed => Err(failure.into()),
+            }
+        });
+        let mut mesh = match meshed {
             Ok(mesh) => mesh,
             Err(error) => {
-                // Whoever is missing may be known to the coordinator by now; else this node ends the cluster.
-                if let Some(failure) = control.failure() {
-                    return Err(failure.into());
-                }
                 control.abort(&error.to_string());
-                return Err(error.into());
+                // The coordinator may know better why somebody could not be reached.
+                let lost = control.failure().filter(|failure| failure.kind == FailureKind::PeerLost);
+                return Err(lost.map_or(error, Error::from));
             }
         };
         let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
         let guard = MeshGuard { _mesh: mesh, runtime: Some(runtime) };
         let node = Self::start(config, layout, rank, Plane::Control(control), fabrics, Some(guard))?;
-        node.inner.plane.gather("ready", Vec::new())?;
+        node.inner.plane.gather(&format!("{OWN}ready"), Vec::new())?;
         Ok(node)
     }
 
@@ -223,12 +248,21 @@ impl<E: Element> Node<E> {
         let traffic = Arc::new(Traffic::default());
         let (senders, deliveries): (Vec<Sender<_>>, Vec<_>) =
             (0..workers).map(|_| crossbeam_channel::unbounded()).unzip();
-        let mut inboxes = Vec::new();
+        let (inboxes, receivers): (Vec<_>, Vec<_>) = fabrics.iter().map(|_| inbox()).unzip();
+        // Before the first thread starts: whatever goes wrong from here on ends those that have.
+        let (woken, stopped) = (senders.clone(), inboxes.clone());
+        health.on_failure(move |failure| {
+            for worker in &woken {
+                let _ = worker.send(Delivery::Failed(failure.clone()));
+            }
+            for inbox in &stopped {
+                inbox.send(Command::Stop);
+            }
+        });
+        plane.watch(&health);
         let mut threads = Vec::new();
-        for (channel, fabric) in fabrics.into_iter().enumerate() {
+        for (channel, (fabric, receiver)) in fabrics.into_iter().zip(receivers).enumerate() {
             let id = ChannelId(channel as u16);
-            let (sender, receiver) = inbox();
-            inboxes.push(sender);
             let post = Post {
                 channel: Channel::new(id, Arc::clone(&shared)),
                 inbox: receiver,
@@ -241,20 +275,17 @@ impl<E: Element> Node<E> {
             let thread = thread::Builder::new()
                 .name(format!("channel-{rank}-{channel}"))
                 .spawn(move || channel::run(post, fabric))
-                .map_err(|source| Error::Start { what: "a channel's thread", source })?;
+                .map_err(|source| {
+                    plane.abort("the operating system refused a channel's thread");
+                    health.fail(Failure::misuse("the node could not start"));
+                    Error::Start { what: "a channel's thread", source }
+                })?;
             threads.push(thread);
         }
-        let stopped = inboxes.clone();
-        health.on_failure(move |failure| {
-            for worker in &senders {
-                let _ = worker.send(Delivery::Failed(failure.clone()));
-            }
-            for inbox in &stopped {
-                inbox.send(Command::Stop);
-            }
-        });
-        plane.watch(&health);
-        let meetings = Meetings::new(workers, Arc::clone(&health));
+        let missed = |worker: usize, name: &str| {
+            Failure::misuse(format!("worker {worker} was dropped and will not come to '{name}'"))
+        };
+        let meetings = Meetings::new(workers, missed, Arc::clone(&health));
         let inner = Inner { shared, sampler, inboxes, plane, health, meetings, outstanding_bytes };
         Ok(Self {
             inner: Arc::new(inner),
@@ -320,21 +351,36 @@ impl<E: Element> Node<E> {
         self.aborter().abort(reason);
     }
 
-    /// Leaves in order: waits until all nodes have come here. Workers must not be used any more.
+    /// Leaves in order: waits until all nodes have come here (several nodes of one process: see [`Node::shutdown_all`]).
+    /// Workers cannot be used any more.
     ///
     /// # Errors
-    /// If the cluster has failed or fails meanwhile.
+    /// If the cluster has failed or fails meanwhile; also if others still wait for workers of this node.
     pub fn shutdown(mut self) -> Result<(), Error> {
         self.inner.health.check()?;
-        self.inner.plane.gather("shutdown", Vec::new())?;
+        self.inner.plane.leave()?;
         // From here on nobody misses this node, and peers may close before us.
+        self.left = true;
         for inbox in &self.inner.inboxes {
             inbox.send(Command::Close);
         }
         self.join_threads();
-        self.left = true;
-        self.inner.health.check()?;
-        Ok(self.inner.plane.leave()?)
+        // Workers that are still there get an error instead of waiting for channels that are gone.
+        self.inner.health.fail(Failure { kind: FailureKind::Left, node: None, reason: DOWN.to_owned() });
+        Ok(())
+    }
+
+    /// Shuts down all nodes of a cluster in this process, which must happen at the same time: each waits for the others.
+    ///
+    /// # Errors
+    /// The first error, if the cluster has failed or fails meanwhile.
+    pub fn shutdown_all(nodes: Vec<Self>) -> Result<(), Error> {
+        thread::scope(|scope| {
+            let leaving: Vec<_> = nodes.into_iter().map(|node| scope.spawn(|| node.shutdown())).collect();
+            let results: Vec<_> =
+                leaving.into_iter().map(|node| node.join().expect("shutting down does not panic")).collect();
+            results.into_iter().collect()
+        })
     }
 
     fn join_threads(&self) {

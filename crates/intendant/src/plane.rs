@@ -10,13 +10,19 @@ use std::sync::Arc;
 pub(crate) struct Group {
     health: Arc<Health>,
     meetings: Meetings,
+    /// Apart from the others: who leaves does not come to those any more.
+    leaving: Meetings,
 }
 
 impl Group {
     pub(crate) fn new(nodes: usize) -> Arc<Self> {
         let health = Arc::new(Health::default());
-        let meetings = Meetings::new(nodes, Arc::clone(&health));
-        Arc::new(Self { health, meetings })
+        let missed = |rank: usize, name: &str| {
+            Failure::disagreement(NodeId(rank as u16), format!("left and will not come to '{name}'"))
+        };
+        let meetings = Meetings::new(nodes, missed, Arc::clone(&health));
+        let leaving = Meetings::new(nodes, missed, Arc::clone(&health));
+        Arc::new(Self { health, meetings, leaving })
     }
 }
 
@@ -64,10 +70,17 @@ impl Plane {
         }
     }
 
-    /// Leaves in order: nobody misses this node from now on.
+    /// Leaves in order and waits until all others have left too. Nobody misses this node from now on, unless they wait for it
+    /// in a gather: then the cluster fails.
     pub(crate) fn leave(&self) -> Result<(), Failure> {
         match self {
-            Self::Group { .. } => Ok(()),
+            Self::Group { rank, group } => {
+                if let Some(name) = group.meetings.depart(rank.index()) {
+                    let reason = format!("left while others wait for it in '{name}'");
+                    group.health.fail(Failure::disagreement(*rank, reason));
+                }
+                group.leaving.meet("leave", rank.index(), Vec::new(), Ok).map(drop)
+            }
             Self::Control(control) => control.leave(),
         }
     }

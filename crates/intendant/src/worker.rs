@@ -3,16 +3,22 @@
 use crate::control::Failure;
 use crate::error::Error;
 use crate::inbox::Command;
-use crate::node::Inner;
+use crate::meeting::OWN;
+use crate::node::{DOWN, Inner};
 use bytes::Bytes;
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender};
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from_bytes, limits};
 use intendant_engine::quiesce::{ChannelReport, Waves};
-use intendant_engine::{AccessStats, Completion, Input, Local, SnapshotAsk, Started};
+use intendant_engine::{AccessError, AccessStats, Completion, Input, Local, SnapshotAsk, Started};
 use intendant_sampling::{Handle, SampleError};
 use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// What the workers of a node may bring to a meeting together: the control plane's own limit, less than a frame.
+const NODE_PAYLOAD_BYTES_MAX: usize = 8 << 20;
+/// Length of a meeting's name.
+const NAME_BYTES_MAX: usize = 150;
 
 /// What reaches a worker from other threads.
 #[derive(Debug)]
@@ -26,9 +32,34 @@ pub(crate) enum Delivery {
 }
 
 /// An asynchronous operation. Waiting for it consumes it.
+///
+/// A ticket may be dropped instead: the operation goes on, and what a pull reads is thrown away.
 #[must_use = "an error of the operation surfaces when it is waited for"]
-#[derive(Debug, PartialEq, Eq)]
-pub struct Ticket(Option<OpId>);
+#[derive(Debug)]
+pub struct Ticket {
+    /// `None` if there is nothing to wait for.
+    op: Option<OpId>,
+    owner: (NodeId, WorkerId),
+    /// Tells the worker when the ticket is dropped before its values are taken.
+    dropped: Option<Sender<OpId>>,
+}
+
+impl Ticket {
+    /// The operation; the ticket is used up.
+    fn redeem(mut self) -> Option<OpId> {
+        self.dropped = None;
+        self.op
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let (Some(op), Some(dropped)) = (self.op, &self.dropped) {
+            // A worker that is gone keeps nothing.
+            let _ = dropped.send(op);
+        }
+    }
+}
 
 /// A worker of a node. It belongs to one thread at a time.
 ///
@@ -41,12 +72,14 @@ pub struct Worker<E: Element> {
     deliveries: Receiver<Delivery>,
     local: Local<E>,
     clock: Clock,
+    /// Pulls whose tickets were dropped.
+    dropped: (Sender<OpId>, Receiver<OpId>),
 }
 
 impl<E: Element> Worker<E> {
     pub(crate) fn new(id: WorkerId, inner: Arc<Inner<E>>, deliveries: Receiver<Delivery>) -> Self {
         let local = Local::new(id, inner.shared.layout());
-        Self { id, inner, deliveries, local, clock: Clock(0) }
+        Self { id, inner, deliveries, local, clock: Clock(0), dropped: crossbeam_channel::unbounded() }
     }
 
     /// This worker.
@@ -84,7 +117,7 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// [`Error::Access`] if the call is wrong, [`Error::Failed`] if the cluster has ended.
     pub fn pull(&mut self, keys: &[Key], values: &mut [E]) -> Result<(), Error> {
-        self.admit(values.len())?;
+        self.admit(keys.len(), values.len())?;
         let started = self.inner.shared.pull(&mut self.local, keys, values, false)?;
         match self.submit(started)? {
             Some(op) => self.wait_for(op, Some(values)),
@@ -118,10 +151,11 @@ impl<E: Element> Worker<E> {
     pub fn pull_async(&mut self, keys: &[Key]) -> Result<Ticket, Error> {
         let layout = self.inner.shared.layout();
         let elements = keys.iter().map(|key| if layout.contains(*key) { layout.len(*key) } else { 0 }).sum();
-        self.admit(elements)?;
+        self.admit(keys.len(), elements)?;
         let mut values = vec![E::ZERO; elements];
         let started = self.inner.shared.pull(&mut self.local, keys, &mut values, true)?;
-        self.submit(started).map(Ticket)
+        let op = self.submit(started)?;
+        Ok(Ticket { op, owner: self.owner(), dropped: Some(self.dropped.0.clone()) })
     }
 
     /// Starts to add `values` to the values of `keys`. Waits first if too many bytes are in flight.
@@ -129,9 +163,9 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// As [`Worker::pull`].
     pub fn push_async(&mut self, keys: &[Key], values: &[E]) -> Result<Ticket, Error> {
-        self.admit(values.len())?;
+        self.admit(keys.len(), values.len())?;
         let started = self.inner.shared.push(&mut self.local, keys, values)?;
-        self.submit(started).map(Ticket)
+        Ok(Ticket { op: self.submit(started)?, owner: self.owner(), dropped: None })
     }
 
     /// Starts to overwrite the values of `keys`. Waits first if too many bytes are in flight.
@@ -139,17 +173,17 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// As [`Worker::pull`].
     pub fn set_async(&mut self, keys: &[Key], values: &[E]) -> Result<Ticket, Error> {
-        self.admit(values.len())?;
+        self.admit(keys.len(), values.len())?;
         let started = self.inner.shared.set(&mut self.local, keys, values)?;
-        self.submit(started).map(Ticket)
+        Ok(Ticket { op: self.submit(started)?, owner: self.owner(), dropped: None })
     }
 
     /// Waits for an operation. The values of a pull are dropped.
     ///
     /// # Errors
-    /// [`Error::Failed`] if the cluster has ended.
+    /// [`Error::Failed`] if the cluster has ended; [`Error::Ticket`] if the ticket is another worker's.
     pub fn wait(&mut self, ticket: Ticket) -> Result<(), Error> {
-        let Ticket(Some(op)) = ticket else { return Ok(()) };
+        let Some(op) = self.redeem(ticket)? else { return Ok(()) };
         self.wait_for(op, None)?;
         self.local.take(op);
         Ok(())
@@ -158,10 +192,10 @@ impl<E: Element> Worker<E> {
     /// Waits for a pull and copies what it read to `values`.
     ///
     /// # Errors
-    /// [`Error::Failed`] if the cluster has ended; [`Error::Ticket`] if the ticket is not one of a pull, or `values` has not
-    /// the length of the values pulled.
+    /// [`Error::Failed`] if the cluster has ended; [`Error::Ticket`] if the ticket is another worker's or not one of a pull, or
+    /// `values` has not the length of the values pulled.
     pub fn wait_pull(&mut self, ticket: Ticket, values: &mut [E]) -> Result<(), Error> {
-        let Ticket(Some(op)) = ticket else {
+        let Some(op) = self.redeem(ticket)? else {
             return Err(Error::Ticket { ticket: 0, problem: "is not one of a pull" });
         };
         self.wait_for(op, None)?;
@@ -173,6 +207,18 @@ impl<E: Element> Worker<E> {
         }
         values.copy_from_slice(&read);
         Ok(())
+    }
+
+    fn owner(&self) -> (NodeId, WorkerId) {
+        (self.rank(), self.id)
+    }
+
+    fn redeem(&self, ticket: Ticket) -> Result<Option<OpId>, Error> {
+        if ticket.owner != self.owner() {
+            let number = ticket.op.map_or(0, |op| op.0);
+            return Err(Error::Ticket { ticket: number, problem: "belongs to another worker" });
+        }
+        Ok(ticket.redeem())
     }
 
     /// Waits for all operations of this worker. What pulls read can still be taken with [`Worker::wait_pull`].
@@ -215,13 +261,27 @@ impl<E: Element> Worker<E> {
     /// Waits until all workers of all nodes have come, and returns what each brought, ordered by node and worker.
     ///
     /// # Errors
-    /// [`Error::Failed`] if the cluster has ended.
+    /// [`Error::Failed`] if the cluster has ended; [`Error::Meeting`] if name or payload are too long, with no effect.
     pub fn gather(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
+        let bytes_max = NODE_PAYLOAD_BYTES_MAX / self.inner.meetings.participants() - 4;
+        if name.len() > NAME_BYTES_MAX || payload.len() > bytes_max {
+            let (name_bytes, bytes) = (name.len(), payload.len());
+            return Err(Error::Meeting { name_bytes, name_bytes_max: NAME_BYTES_MAX, bytes, bytes_max });
+        }
+        if name.starts_with(OWN) {
+            return Err(Error::Config(format!(
+                "a meeting called '{name}': names that start with '{OWN}' are reserved"
+            )));
+        }
+        self.meet(name, payload)
+    }
+
+    fn meet(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
         self.inner.health.check()?;
         let plane = &self.inner.plane;
         let all = self.inner.meetings.meet(name, self.id.index(), payload, |payloads| {
             let mut nodes = Vec::new();
-            for node in plane.gather(&format!("workers:{name}"), pack(&payloads))? {
+            for node in plane.gather(name, pack(&payloads))? {
                 match unpack(&node) {
                     Some(payloads) => nodes.extend(payloads),
                     None => {
@@ -236,7 +296,8 @@ impl<E: Element> Worker<E> {
         match all {
             Ok(all) => Ok(all.as_ref().clone()),
             Err(failure) => {
-                // Whatever it was, the other workers of this node must not wait for it.
+                // Whatever it was, nobody must wait for this node. If the cluster has failed, this has no effect.
+                plane.abort(&format!("worker {} could not meet the others: {failure}", self.id));
                 self.inner.health.fail(failure.clone());
                 Err(failure.into())
             }
@@ -254,7 +315,7 @@ impl<E: Element> Worker<E> {
         loop {
             let report = if self.id == WorkerId(0) { self.inner.report()? } else { ChannelReport::default() };
             let mut sum = ChannelReport::default();
-            for payload in self.gather("quiesce", report.to_bytes().to_vec())? {
+            for payload in self.meet(&format!("{OWN}quiesce"), report.to_bytes().to_vec())? {
                 match ChannelReport::from_bytes(&payload) {
                     Some(report) => sum.merge(report),
                     None => return Err(Failure::misuse("a node brought a malformed report").into()),
@@ -270,9 +331,13 @@ impl<E: Element> Worker<E> {
     /// particular order. For a consistent picture the cluster must be quiescent: see [`Worker::quiesce`].
     ///
     /// # Errors
-    /// [`Error::Failed`] if the cluster has ended.
+    /// [`Error::Failed`] if the cluster has ended; [`Error::Access`] if the range reaches beyond the last key.
     pub fn snapshot(&mut self, range: Range<u64>, part: &mut dyn FnMut(&[Key], &[E])) -> Result<(), Error> {
         let layout = Arc::clone(self.inner.shared.layout());
+        if range.end > layout.keys() {
+            let last = Key(layout.keys() - 1);
+            return Err(AccessError::KeyOutOfRange { key: Key(range.end - 1), position: 0, last }.into());
+        }
         let mut values = Vec::new();
         for owner in (0..layout.nodes()).map(|node| NodeId(node as u16)) {
             for channel in (0..layout.channels()).map(|channel| ChannelId(channel as u16)) {
@@ -283,7 +348,7 @@ impl<E: Element> Worker<E> {
                         op: self.local.fresh_op(),
                         owner,
                         start: Key(range.start),
-                        end: Key(range.end.min(layout.keys())),
+                        end: Key(range.end),
                         cursor,
                         bytes_max: limits::FRAME_PAYLOAD_BYTES_TARGET as u32,
                     };
@@ -304,15 +369,18 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Waits until `elements` more may be in flight. A single operation beyond the limit is admitted when nothing else is in
-    /// flight.
-    fn admit(&mut self, elements: usize) -> Result<(), Error> {
+    /// Waits until `keys` with `elements` together may be in flight as well. A single operation beyond the limit is admitted
+    /// when nothing else is in flight.
+    fn admit(&mut self, keys: usize, elements: usize) -> Result<(), Error> {
         self.inner.health.check()?;
+        while let Ok(op) = self.dropped.1.try_recv() {
+            self.local.abandon(op);
+        }
         // What has arrived meanwhile is taken in: it keeps the worker's own queue short.
         while let Ok(delivery) = self.deliveries.try_recv() {
             self.take(delivery, None)?;
         }
-        let bytes = elements * size_of::<E>();
+        let bytes = elements * size_of::<E>() + keys * limits::OUTSTANDING_KEY_BYTES;
         while !self.local.is_idle() && self.local.outstanding_bytes() + bytes > self.inner.outstanding_bytes {
             self.receive(None)?;
         }
@@ -332,7 +400,7 @@ impl<E: Element> Worker<E> {
             return Ok(());
         }
         self.inner.health.check()?;
-        Err(Failure::misuse("the node is shut down").into())
+        Err(Failure::misuse(DOWN).into())
     }
 
     fn wait_for(&mut self, op: OpId, mut values: Option<&mut [E]>) -> Result<(), Error> {
@@ -343,6 +411,8 @@ impl<E: Element> Worker<E> {
     }
 
     fn receive(&mut self, sink: Option<(OpId, &mut [E])>) -> Result<(), Error> {
+        // A failure is delivered once, so that it wakes who waits; whoever comes later sees the flag, which is set before.
+        self.inner.health.check()?;
         match self.deliveries.recv() {
             Ok(delivery) => match self.take(delivery, sink)? {
                 None => Ok(()),
@@ -354,6 +424,8 @@ impl<E: Element> Worker<E> {
 
     fn receive_snapshot(&mut self) -> Result<SnapshotPart, Error> {
         loop {
+            // As in `receive`.
+            self.inner.health.check()?;
             match self.deliveries.recv() {
                 Ok(delivery) => {
                     if let Some(part) = self.take(delivery, None)? {
@@ -382,7 +454,7 @@ impl<E: Element> Worker<E> {
 
     fn nobody_left(&self) -> Result<(), Error> {
         self.inner.health.check()?;
-        Err(Failure::misuse("the node is shut down").into())
+        Err(Failure::misuse(DOWN).into())
     }
 }
 
@@ -390,6 +462,12 @@ impl<E: Element> Drop for Worker<E> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.inner.plane.abort(&format!("worker {} panicked", self.id));
+        }
+        // Whoever waits for this worker, or will, must not wait for ever.
+        if let Some(meeting) = self.inner.meetings.depart(self.id.index()) {
+            self.inner
+                .plane
+                .abort(&format!("worker {} was dropped while others wait for it in '{meeting}'", self.id));
         }
     }
 }

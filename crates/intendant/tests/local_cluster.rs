@@ -41,11 +41,7 @@ fn run<E: Element>(
 }
 
 fn shut_down<E: Element>(nodes: Vec<Node<E>>) {
-    std::thread::scope(|scope| {
-        for node in nodes {
-            scope.spawn(move || node.shutdown().unwrap());
-        }
-    });
+    Node::shutdown_all(nodes).unwrap();
 }
 
 fn elements(layout: &Layout, keys: &[Key]) -> usize {
@@ -295,6 +291,149 @@ fn a_panicking_worker_ends_the_run_of_the_others() {
         assert!(panicking.join().is_err());
         assert_eq!(waiting.join().unwrap().to_string(), "node 1 ended the run: worker 0 panicked");
     });
+}
+
+/// Keys of the first range that the node is home to.
+fn home_of(node: &Node<f32>, rank: u16) -> Vec<Key> {
+    (0..120).map(Key).filter(|key| node.layout().home(*key).0 == rank).collect()
+}
+
+#[test]
+fn every_call_after_a_failure_fails_not_only_the_first() {
+    let mut nodes = Node::start_local(config::<f32>(1), 2).unwrap();
+    let away = home_of(&nodes[0], 1);
+    let mut worker = nodes[0].workers().pop().unwrap();
+    nodes[1].abort("enough");
+    // The tickets may have been answered or not; waiting for them must end either way.
+    let tickets: Vec<_> = (0..3).map_while(|_| worker.pull_async(&away).ok()).collect();
+    for ticket in tickets {
+        let _ = worker.wait(ticket);
+    }
+    for _ in 0..3 {
+        assert_eq!(worker.pull(&away, &mut vec![0.0; 3 * away.len()]).unwrap_err().exit_code(), 1);
+        assert!(worker.barrier("b").is_err());
+        assert!(worker.quiesce().is_err());
+        assert!(worker.snapshot(0..KEYS, &mut |_, _| {}).is_err());
+        assert!(worker.wait_all().is_err());
+    }
+}
+
+#[test]
+fn workers_that_outlive_their_node_get_errors() {
+    let mut nodes = Node::start_local(config::<f32>(1), 2).unwrap();
+    let away = home_of(&nodes[0], 1);
+    let mut workers: Vec<_> = nodes.iter_mut().flat_map(Node::workers).collect();
+    let ticket = workers[0].pull_async(&away).unwrap();
+    Node::shutdown_all(nodes).unwrap();
+    let error = workers[0].barrier("b").unwrap_err();
+    assert_eq!(error.to_string(), "the node is shut down");
+    // Answered before the end or not: it does not hang.
+    let _ = workers[0].wait(ticket);
+    assert!(workers[0].pull(&away, &mut vec![0.0; 3 * away.len()]).is_err());
+}
+
+#[test]
+fn nobody_waits_for_a_worker_that_ended_early() {
+    let mut config = config::<f32>(1);
+    config.workers = 2;
+    let mut nodes = Node::start_local(config, 2).unwrap();
+    std::thread::scope(|scope| {
+        let mut workers: Vec<_> = nodes.iter_mut().flat_map(Node::workers).collect();
+        // The second worker of node 1 returns without a word.
+        drop(workers.pop());
+        let waiting: Vec<_> = workers
+            .into_iter()
+            .map(|mut w| scope.spawn(move || w.barrier("end").unwrap_err().to_string()))
+            .collect();
+        for thread in waiting {
+            let message = thread.join().unwrap();
+            assert!(message.contains("'end'"), "{message}");
+        }
+    });
+}
+
+#[test]
+fn a_node_that_leaves_while_others_wait_for_it_ends_the_run() {
+    let mut nodes = Node::start_local(config::<f32>(1), 2).unwrap();
+    let mut workers: Vec<_> = nodes.iter_mut().flat_map(Node::workers).collect();
+    std::thread::scope(|scope| {
+        let mut first = workers.remove(0);
+        let waiting = scope.spawn(move || first.barrier("end").unwrap_err().to_string());
+        drop(workers);
+        let leaving = nodes.pop().unwrap();
+        assert!(leaving.shutdown().is_err());
+        let message = waiting.join().unwrap();
+        assert!(message.contains("node 1 left"), "{message}");
+    });
+}
+
+#[test]
+fn tickets_belong_to_their_worker_and_may_be_dropped() {
+    let mut config = config::<f32>(1);
+    config.workers = 2;
+    let mut nodes = Node::start_local(config, 2).unwrap();
+    let away = home_of(&nodes[0], 1);
+    let mut workers: Vec<_> = nodes.iter_mut().flat_map(Node::workers).collect();
+    let mut values = vec![0.0; 3 * away.len()];
+    let ticket = workers[0].pull_async(&away).unwrap();
+    let message = workers[1].wait_pull(ticket, &mut values).unwrap_err().to_string();
+    assert!(message.contains("belongs to another worker"), "{message}");
+    for _ in 0..100 {
+        drop(workers[0].pull_async(&away).unwrap());
+        drop(workers[0].pull_async(&[]).unwrap());
+    }
+    workers[0].wait_all().unwrap();
+    workers[0].pull(&away, &mut values).unwrap();
+    assert!(away.iter().zip(values.chunks(3)).all(|(key, value)| value == [key.0 as f32; 3]));
+    drop(workers);
+    Node::shutdown_all(nodes).unwrap();
+}
+
+#[test]
+fn snapshots_of_parts_of_a_sparse_model_take_no_memory() {
+    let mut config = config::<f32>(2);
+    config.storage = Storage::Sparse;
+    let nodes = run(config, 2, |_, worker| {
+        let mut seen = BTreeMap::new();
+        worker.snapshot(110..130, &mut |keys, values| {
+            let mut values = values.iter();
+            for key in keys {
+                let len = if key.0 < 120 { 3 } else { 17 };
+                assert!(values.by_ref().take(len).all(|v| *v == key.0 as f32));
+                assert!(seen.insert(key.0, ()).is_none());
+            }
+            assert_eq!(values.next(), None);
+        })?;
+        assert!(seen.into_keys().eq(110..130));
+        let message = worker.snapshot(0..KEYS + 1, &mut |_, _| {}).unwrap_err().to_string();
+        assert!(message.starts_with("key 200 "), "{message}");
+        worker.quiesce()
+    });
+    assert_eq!(nodes.iter().map(Node::held).sum::<usize>(), 0, "nobody has touched a key");
+    shut_down(nodes);
+}
+
+#[test]
+fn what_is_too_long_for_a_meeting_is_refused_and_the_run_goes_on() {
+    let nodes = run(config::<f32>(1), 2, |_, worker| {
+        assert!(matches!(worker.gather("x", vec![0; 9 << 20]), Err(Error::Meeting { .. })));
+        assert!(matches!(worker.gather(&"x".repeat(500), vec![]), Err(Error::Meeting { .. })));
+        assert_eq!(worker.gather("quiesce", vec![7])?, [[7], [7]], "a name of ours is free for others");
+        worker.quiesce()
+    });
+    shut_down(nodes);
+}
+
+#[test]
+fn a_panicking_initialiser_ends_the_run_and_leaves_no_zeros_behind() {
+    let mut config = config::<f32>(1);
+    config.storage = Storage::Sparse;
+    config.init = Arc::new(|_, _| panic!("a bug in somebody's initialiser"));
+    let mut nodes = Node::start_local(config, 2).unwrap();
+    let away = home_of(&nodes[0], 1);
+    let mut worker = nodes[0].workers().pop().unwrap();
+    let message = worker.pull(&away[..1], &mut [0.0; 3]).unwrap_err().to_string();
+    assert!(message.contains("channel 0 of this node panicked"), "{message}");
 }
 
 #[test]

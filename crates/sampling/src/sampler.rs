@@ -28,7 +28,7 @@ pub enum Scheme {
 
 /// Names a registered distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DistributionId(u16);
+pub struct DistributionId(u32);
 
 /// What goes wrong when sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,7 +91,7 @@ impl SamplerBuilder {
             }
         };
         self.registered.push((distribution, level, scheme));
-        DistributionId((self.registered.len() - 1) as u16)
+        DistributionId((self.registered.len() - 1) as u32)
     }
 
     /// Finishes the registration.

@@ -1,6 +1,6 @@
 //! A latch of one byte: spin briefly, then park for a bounded time.
 //!
-//! A shard is latched for one copy of a value, well under a microsecond. A waiter that has spun longer than that waits for a
+//! A shard is latched for one copy of a value, well under a microsecond (a snapshot holds it longer, but then nobody trains). A waiter that has spun longer than that waits for a
 //! holder that lost its core, and the holder's time slice decides how long. So nobody is woken: waiters look again at growing
 //! intervals (bounded by a millisecond), a lost wake-up cannot exist, and releasing is a plain store. One locked instruction
 //! per latched section is what remains.

@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, Ordering};
 use hashbrown::HashMap;
 use intendant_core::{Element, Key, Layout};
 use std::cell::UnsafeCell;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// A key's place in a shard: the state that the user of the store keeps, and where the value is.
@@ -142,12 +142,12 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         }
     }
 
-    /// Visits, under the latch, the keys of `shard` from position `from` on that hold a value, in ascending order, until
-    /// `visit` breaks. Returns the position after the last visited key, or `None` at the end of the shard.
+    /// Visits, under the latch, the keys of `shard` at `positions` that hold a value, in ascending order, until `visit` breaks.
+    /// Returns the position after the last visited key, or `None` at the end of the positions.
     pub fn scan(
         &self,
         shard: usize,
-        from: usize,
+        positions: Range<usize>,
         mut visit: impl FnMut(Key, &S, &[E]) -> ControlFlow<()>,
     ) -> Option<usize> {
         let latched = &self.shards[shard];
@@ -169,7 +169,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         };
         match &latched.slots {
             Slots::Dense(slots) => {
-                for (position, slot) in slots.iter().enumerate().skip(from) {
+                for (position, slot) in slots.iter().enumerate().take(positions.end).skip(positions.start) {
                     if one(position, slot).is_break() {
                         return Some(position + 1);
                     }
@@ -179,13 +179,13 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
                 // SAFETY: the latch is held and `visit` cannot reach the map.
                 let map = unsafe { &*map.get() };
                 #[expect(clippy::disallowed_methods, reason = "sorted right below")]
-                let mut positions: Vec<usize> = map
+                let mut held: Vec<usize> = map
                     .iter()
                     .map(|(key, _)| self.layout.position(Key(*key)))
-                    .filter(|p| *p >= from)
+                    .filter(|p| positions.contains(p))
                     .collect();
-                positions.sort_unstable();
-                for position in positions {
+                held.sort_unstable();
+                for position in held {
                     let key = self.layout.key_at(shard, position);
                     if let Some(slot) = map.get(&key.0)
                         && one(position, slot).is_break()

@@ -146,7 +146,7 @@ fn a_scan_sees_whole_values() {
             let store = one_shard(sparse);
             let other = Arc::clone(&store);
             let thread = thread::spawn(move || (0..2).for_each(|key| count(&other, Key(key))));
-            let resume = store.scan(0, 0, |_, state, value| {
+            let resume = store.scan(0, 0..2, |_, state, value| {
                 assert_eq!(value, [*state as f32; 2]);
                 ControlFlow::Continue(())
             });

@@ -93,7 +93,7 @@ fn run(store: &Store<u32, f64>, steps: &[Step]) -> Result<(), TestCaseError> {
             let mut from = Some(0);
             while let Some(at) = from {
                 let mut left = portion;
-                from = store.scan(shard, at, |key, state, value| {
+                from = store.scan(shard, at..usize::MAX, |key, state, value| {
                     assert!(seen.insert(key.0, (*state, value.to_vec())).is_none(), "{key:?} seen twice");
                     left -= 1;
                     if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

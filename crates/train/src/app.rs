@@ -119,8 +119,7 @@ impl App {
         let environment = |name: &str| std::env::var_os(name);
         let tell = |rank: Option<u16>, error: &TrainError| {
             let rank = rank.map_or(String::new(), |rank| format!("[rank {rank}] "));
-            // Nobody is told if standard error is gone; the exit code still says it.
-            let _ = writeln!(io::stderr().lock(), "{name}: error: {rank}{error}");
+            crate::logging::say(&format!("{name}: error: {rank}{error}"));
             ExitCode::from(error.exit_code())
         };
         let planned = Rendezvous::from_env()

@@ -65,7 +65,7 @@ pub enum OrderKind {
     Chain,
 }
 
-/// The flags that all applications share.
+// The flags that all applications share. (Not a documentation comment: it would become the description of the program.)
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CommonArgs {
     /// Training data

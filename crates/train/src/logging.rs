@@ -1,7 +1,7 @@
 //! Logs: one line per event on standard error, each with the rank of the node that writes it.
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{Compact, Format, Writer};
@@ -31,6 +31,12 @@ pub(crate) fn start(rank: u16, verbose: u8) {
         .finish();
     // A program that has installed a logger of its own keeps it.
     let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Writes a line to standard error, in one piece: the nodes of a cluster share it.
+pub(crate) fn say(line: &str) {
+    // Nobody is told if standard error is gone; the exit code still says how a run ended.
+    let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 struct Ranked {

@@ -1,10 +1,10 @@
 //! What a person at a terminal sees during training: a bar, and a line per epoch. On standard error, at rank 0 only.
 
 use crate::meter::EpochSum;
-use crate::report::{means, share};
+use crate::report::{in_reading_order, means, share};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// More would cost the first worker time that nobody can see.
@@ -75,10 +75,7 @@ impl Progress {
             return;
         }
         let line = line(epoch, self.epochs, sum);
-        let print = || {
-            // Nobody is told if standard error is gone.
-            let _ = writeln!(std::io::stderr().lock(), "{line}");
-        };
+        let print = || crate::logging::say(&line);
         match &self.bar {
             Some(bar) => bar.suspend(print),
             None => print(),
@@ -113,7 +110,7 @@ fn line(epoch: usize, epochs: u32, sum: &EpochSum) -> String {
     let quality = means(&tally.reduction);
     if !quality.is_empty() {
         line.push_str("  valid");
-        for (name, value) in quality {
+        for (name, value) in in_reading_order(&quality) {
             // Writing to a string does not fail.
             let _ = write!(line, " {name} {}", number(value));
         }

@@ -154,6 +154,16 @@ pub(crate) fn means(reduction: &Reduction) -> BTreeMap<String, f64> {
         .collect()
 }
 
+/// Metrics as people read them: `hits_at_3` before `hits_at_10`.
+pub(crate) fn in_reading_order(means: &BTreeMap<String, f64>) -> Vec<(&str, f64)> {
+    let mut metrics: Vec<_> = means.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    metrics.sort_by_key(|(name, _)| {
+        let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        (words, name[words.len()..].parse::<u64>().unwrap_or(0))
+    });
+    metrics
+}
+
 fn access(all: Accesses, late: Accesses) -> Access {
     Access {
         pull_keys: all.pull_keys,
@@ -276,6 +286,14 @@ mod tests {
     fn the_configuration_lies_beside_the_report() {
         assert_eq!(config_path(Path::new("out/r.json")), Path::new("out/r.config.toml"));
         assert_eq!(config_path(Path::new("r")), Path::new("r.config.toml"));
+    }
+
+    #[test]
+    fn metrics_are_in_reading_order() {
+        let names = ["mrr", "hits_at_10", "hits_at_1", "hits_at_3"];
+        let means = BTreeMap::from(names.map(|name| (name.to_owned(), 0.5)));
+        let names: Vec<&str> = in_reading_order(&means).into_iter().map(|metric| metric.0).collect();
+        assert_eq!(names, ["hits_at_1", "hits_at_3", "hits_at_10", "mrr"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use crate::progress::number;
-use crate::report::Report;
+use crate::report::{Report, in_reading_order};
 use indicatif::{HumanBytes, HumanCount};
 
 /// The table that ends a run.
@@ -42,8 +42,11 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
             format!("{} messages, {}", HumanCount(report.network.messages), HumanBytes(report.network.bytes)),
         ));
     }
-    let quality: Vec<_> = report.test.iter().map(|(name, value)| (format!("test {name}"), value)).collect();
-    rows.extend(quality.iter().map(|(name, value)| (name.as_str(), number(**value))));
+    let quality: Vec<_> = in_reading_order(&report.test)
+        .into_iter()
+        .map(|(name, value)| (format!("test {name}"), value))
+        .collect();
+    rows.extend(quality.iter().map(|(name, value)| (name.as_str(), number(*value))));
     if let Some(path) = &plan.report {
         rows.push(("report", path.display().to_string()));
     }

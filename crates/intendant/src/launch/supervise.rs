@@ -5,6 +5,7 @@ use super::ends::{End, exit_code};
 use super::guardian::Guardian;
 use rustix::process::Signal;
 use std::io;
+use std::io::Write;
 use std::time::Duration;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio::time::Instant;
@@ -115,7 +116,9 @@ pub(super) async fn run(mut children: Children, mut signals: Signals) -> u8 {
     loop {
         for (rank, pid, end) in children.bury_ended(killing) {
             if end.failed() && !matches!(course, Course::Interrupted(..)) {
-                eprintln!("launch: node {rank} (process {pid}) {end}");
+                // In one piece: nodes write to the same place.
+                let line = format!("launch: node {rank} (process {pid}) {end}\n");
+                let _ = std::io::stderr().write_all(line.as_bytes());
             }
             if end.failed() && matches!(course, Course::Running) {
                 course = Course::Failing(Instant::now() + GRACE);

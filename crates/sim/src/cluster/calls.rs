@@ -26,9 +26,9 @@ pub struct Called<E> {
 }
 
 impl<E: Element> Cluster<E> {
-    /// Bytes of the values of `keys`.
+    /// Bytes that a call for `keys` counts as outstanding: values, and a part per key.
     pub fn value_bytes(&self, keys: &[Key]) -> usize {
-        self.elements(keys) * size_of::<E>()
+        self.elements(keys) * size_of::<E>() + keys.len() * intendant_core::limits::OUTSTANDING_KEY_BYTES
     }
 
     /// Elements of the values of `keys`.

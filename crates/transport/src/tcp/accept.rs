@@ -169,7 +169,7 @@ impl Drop for Reservation<'_> {
 
 /// Tells the dialler that it is welcome and waits for its confirmation.
 async fn welcome(stream: &mut TcpStream) -> Result<(), HandshakeError> {
-    stream.set_nodelay(true)?;
+    super::link::tune(stream)?;
     if let Some(verdict) = encode_verdict(None) {
         stream.write_all(&verdict).await?;
     }

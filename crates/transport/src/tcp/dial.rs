@@ -63,7 +63,7 @@ async fn introduce(
     address: SocketAddr,
 ) -> Result<TcpStream, HandshakeError> {
     let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
+    super::link::tune(&stream)?;
     let hello = Hello::new(identity, to, channel);
     stream.write_all(&hello.encode()).await?;
     let mut verdict = [0; VERDICT_BYTES];
