@@ -148,8 +148,7 @@ impl Cluster {
         loop {
             let mut reductions = Vec::new();
             let mut done = 0;
-            for at in 0..self.workers.len() {
-                let (driver, loader) = &mut self.workers[at];
+            for (at, (driver, loader)) in self.workers.iter_mut().enumerate() {
                 let mut event = events[at].take().unwrap();
                 loop {
                     let op = driver.step(event)?;
