@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
 fn steps(args: &Args) -> Vec<Step> {
     let mut steps: Vec<Step> = vec![
         ("formatting", Box::new(|| run_cargo(&["fmt", "--all", "--check"], &[]))),
-        ("dependency rule", Box::new(dependencies)),
+        ("dependency rule", Box::new(|| dependencies().and_then(|()| layers()))),
         (
             "clippy",
             Box::new(|| {
@@ -90,14 +90,47 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
     process::run(cargo(&process::root()).args(arguments).envs(environment.iter().copied()))
 }
 
+/// What each crate may depend on within the workspace, over however many others (`docs/architecture.md`): everything to its
+/// left, and nothing to its right.
+const LAYERS: [(&str, &[&str]); 9] = [
+    ("intendant-core", &[]),
+    ("intendant-wire", &["core"]),
+    ("intendant-store", &["core"]),
+    ("intendant-sampling", &["core"]),
+    ("intendant-techniques", &["core", "wire"]),
+    ("intendant-engine", &["core", "wire", "store", "sampling", "techniques"]),
+    ("intendant-task", &["core", "sampling"]),
+    ("intendant-transport", &["core"]),
+    ("intendant-sim", &["core", "wire", "store", "sampling", "techniques", "engine", "task"]),
+];
+
+fn layers() -> Result<(), String> {
+    for (package, allowed) in LAYERS {
+        for name in depends_on(package)? {
+            let Some(other) = name.strip_prefix("intendant").filter(|_| name != package) else { continue };
+            // The facade is called `intendant`.
+            let layer = other.strip_prefix('-').unwrap_or("intendant");
+            if !allowed.contains(&layer) {
+                return Err(format!("{package} depends on {name}, which is to the right of it"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The packages that `package` depends on, itself included.
+fn depends_on(package: &str) -> Result<Vec<String>, String> {
+    let mut tree = cargo(&process::root());
+    tree.args(["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
+    let listed = process::text(&mut tree)?;
+    Ok(listed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+}
+
 /// No crate that the simulator runs on may depend, over however many others, on what it must not know.
 fn dependencies() -> Result<(), String> {
     for package in PURE {
-        let mut tree = cargo(&process::root());
-        tree.args(["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
-        let listed = process::text(&mut tree)?;
-        let names = listed.lines().filter_map(|line| line.split_whitespace().next());
-        if let Some(banned) = names.into_iter().find(|name| BANNED.contains(name)) {
+        let names = depends_on(package)?;
+        if let Some(banned) = names.iter().find(|name| BANNED.contains(&name.as_str())) {
             return Err(format!(
                 "{package} depends on {banned}: cargo tree -p {package} -e normal -i {banned}"
             ));
