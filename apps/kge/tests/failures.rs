@@ -3,7 +3,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Looks for anything, this often at most: two minutes. What is promised is far less; the launcher itself kills and reports
 /// nodes that do not end within ten seconds of the first failure, and the tests look at that report.
 const LOOKS_MAX: usize = 12_000;
+
+/// For a line of output: far more than is promised, so that a survivor fails the test instead of stopping it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let (_keep, never) = mpsc::channel::<()>();
@@ -29,6 +32,8 @@ static TURN: Mutex<()> = Mutex::new(());
 /// A `kge` with four node processes that trains until something happens to it.
 struct Run {
     launcher: Child,
+    /// What launcher and nodes write to standard error, line by line; ends when the last of them has ended.
+    lines: mpsc::Receiver<String>,
     nodes: Vec<Pid>,
     /// Distinguishes this run's processes from all others.
     mark: String,
@@ -56,20 +61,25 @@ impl Run {
             "16",
         ]);
         command.args(["-v", "--report"]).arg(report.path().join("report.json")).env(name, value);
-        let launcher = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut run = Self { launcher, nodes: Vec::new(), mark, report, _turn: turn };
+        for (inherited, _) in std::env::vars_os() {
+            let text = inherited.to_string_lossy();
+            let ours = text.starts_with("INTENDANT_")
+                || ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"].contains(&&*text);
+            if ours {
+                command.env_remove(&inherited);
+            }
+        }
+        let mut launcher = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(launcher.stderr.take().unwrap());
+        let (say, lines) = mpsc::channel();
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
+        let mut run = Self { launcher, lines, nodes: Vec::new(), mark, report, _turn: turn };
         run.nodes = wait_for("four nodes", || {
             let nodes: Vec<Pid> = (0..4).filter_map(|rank| run.node(rank)).collect();
             (nodes.len() == 4).then_some(nodes)
         });
         // All are in the middle of training once the first epochs are over.
-        let mut said = Vec::new();
-        let stderr = run.launcher.stderr.as_mut().unwrap();
-        while !String::from_utf8_lossy(&said).contains(" 2/100000 ") {
-            let mut byte = [0];
-            assert_eq!(stderr.read(&mut byte).unwrap(), 1, "ended early: {}", String::from_utf8_lossy(&said));
-            said.push(byte[0]);
-        }
+        while !run.line("an epoch").expect("it trains on until something happens").contains(" 2/100000 ") {}
         run
     }
 
@@ -99,13 +109,24 @@ impl Run {
         self.processes().into_iter().find(|(_, variables)| variables.contains(&rank)).map(|(pid, _)| pid)
     }
 
+    /// The next line, or `None` at the end.
+    fn line(&self, what: &str) -> Option<String> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(mpsc::RecvTimeoutError::Disconnected) => None,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("waited in vain for {what}"),
+        }
+    }
+
     fn end(&mut self) -> (ExitStatus, String) {
-        let mut text = Vec::new();
-        // Ends when the last process that could write has ended.
-        self.launcher.stderr.take().unwrap().read_to_end(&mut text).unwrap();
+        let mut text = String::new();
+        while let Some(line) = self.line("the end of all processes") {
+            text.push_str(&line);
+            text.push('\n');
+        }
         let status = wait_for("the launcher", || self.launcher.try_wait().unwrap());
         wait_for("all processes to be gone", || self.processes().is_empty().then_some(()));
-        (status, String::from_utf8_lossy(&text).into_owned())
+        (status, text)
     }
 }
 
