@@ -26,7 +26,8 @@ pub(crate) struct Export {
 /// A matrix that is being written, one row per key of a range.
 struct Matrix {
     range: KeyRange,
-    file: File,
+    /// Gathers neighbouring rows.
+    file: BufWriter<File>,
     /// Where the rows begin.
     header_bytes: u64,
     /// Where the next byte would go.
@@ -71,6 +72,10 @@ impl Export {
             file.flush()?;
             fs::rename(&partial, &path)
         });
+        if result.is_err() {
+            // The first error is the one to tell.
+            let _ = fs::remove_file(&partial);
+        }
         result.map_err(|source| ExportError::Write { file: path, source })
     }
 
@@ -127,9 +132,10 @@ impl<E: Element> Exporter<E> for Export {
         for range in ranges {
             let header = npy_header(E::TYPE, range.keys.end - range.keys.start, range.len / 2);
             let path = self.path(&format!("{}.npy.partial", range.name));
-            let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
-            let file = file.and_then(|mut file| file.write_all(&header).map(|()| file));
-            let file = file.map_err(|source| ExportError::Write { file: path, source })?;
+            let file =
+                File::create(&path).map_err(|source| ExportError::Write { file: path.clone(), source })?;
+            let mut file = BufWriter::new(file);
+            let written = file.write_all(&header);
             let header_bytes = header.len() as u64;
             self.matrices.push(Matrix {
                 range: range.clone(),
@@ -138,6 +144,7 @@ impl<E: Element> Exporter<E> for Export {
                 at: header_bytes,
                 rows: 0,
             });
+            written.map_err(|source| ExportError::Write { file: path, source })?;
         }
         Ok(())
     }
@@ -161,22 +168,33 @@ impl<E: Element> Exporter<E> for Export {
     }
 
     fn end(&mut self) -> Result<(), AppError> {
-        let matrices = std::mem::take(&mut self.matrices);
-        for matrix in &matrices {
+        let folder = &self.folder;
+        for matrix in &mut self.matrices {
             let (name, rows, expected) = (&matrix.range.name, matrix.rows, matrix.keys());
             if rows != expected {
                 return Err(ExportError::Incomplete { name: name.clone(), rows, expected }.into());
             }
-            let path = self.path(&format!("{name}.npy"));
-            fs::rename(self.path(&format!("{name}.npy.partial")), &path)
-                .map_err(|source| ExportError::Write { file: path, source })?;
+            let path = folder.join(format!("{name}.npy"));
+            let partial = folder.join(format!("{name}.npy.partial"));
+            let done = matrix.file.flush().and_then(|()| fs::rename(partial, &path));
+            done.map_err(|source| ExportError::Write { file: path, source })?;
         }
         self.ids("entity_ids.txt", &self.data.entities)?;
         self.ids("relation_ids.txt", &self.data.relations)?;
-        for matrix in matrices.iter().filter(|m| m.range.name == "entity") {
+        for matrix in self.matrices.iter().filter(|m| m.range.name == "entity") {
             self.word2vec::<E>(matrix)?;
         }
         Ok(())
+    }
+}
+
+impl Drop for Export {
+    /// Removes what an export that failed leaves behind.
+    fn drop(&mut self) {
+        for matrix in &self.matrices {
+            // Files that are complete have another name by now.
+            let _ = fs::remove_file(self.path(&format!("{}.npy.partial", matrix.range.name)));
+        }
     }
 }
 
@@ -197,4 +215,53 @@ fn npy_header(element: ElementType, rows: u64, columns: usize) -> Vec<u8> {
     header.extend_from_slice(&(text.len() as u16).to_le_bytes());
     header.extend_from_slice(text.as_bytes());
     header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kge::data::Triple;
+
+    fn files(folder: &Path) -> Vec<String> {
+        let mut files: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
+        files.sort();
+        files
+    }
+
+    /// An export of two entities and a relation of which only the first `keys` values come.
+    fn export(folder: &Path, keys: u64) -> Result<(), AppError> {
+        let (mut entities, mut relations) = (Names::default(), Names::default());
+        ["a", "b"].iter().for_each(|name| entities.push(name));
+        relations.push("r");
+        let train = vec![Triple { subject: 0, relation: 0, object: 1 }];
+        let data = Dataset::new(entities, relations, train, Vec::new(), Vec::new());
+        let mut export = Export::create(folder, Arc::new(data))?;
+        let range = |name: &str, keys| KeyRange { name: name.to_owned(), keys, len: 4 };
+        let exporter: &mut dyn Exporter<f32> = &mut export;
+        exporter.begin(&[range("entity", 0..2), range("relation", 2..3)])?;
+        assert_eq!(files(folder), ["entity.npy.partial", "relation.npy.partial"]);
+        // Backwards: every row has to find its place.
+        for key in (0..keys).rev() {
+            exporter.part(&[Key(key)], &[key as f32, 0.5, 9.0, 9.0])?;
+        }
+        exporter.end()
+    }
+
+    #[test]
+    fn an_export_that_fails_leaves_no_parts() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = export(folder.path(), 1).unwrap_err().to_string();
+        assert_eq!(error, "the stream of values ended after 1 of 2 rows of entity");
+        assert_eq!(files(folder.path()), [""; 0]);
+    }
+
+    #[test]
+    fn rows_find_their_places_in_any_order() {
+        let folder = tempfile::tempdir().unwrap();
+        export(folder.path(), 3).unwrap();
+        let text = fs::read_to_string(folder.path().join("entities.w2v.txt")).unwrap();
+        assert_eq!(text, "2 2\na 0 0.5\nb 1 0.5\n");
+        assert!(files(folder.path()).iter().all(|name| !name.ends_with(".partial")));
+    }
 }

@@ -78,6 +78,15 @@ impl Config {
                 return wrong(name, count.to_string(), &format!("a number from 1 to {COUNT_MAX}"));
             }
         }
+        if self.elements() > ELEMENTS_MAX {
+            let value = format!("{} with {} negatives and dim {}", self.batch, self.negatives, self.dim);
+            let allowed = format!(
+                "so small that the values and the scores of a batch are at most {ELEMENTS_MAX} numbers each; here \
+                 they may be {}",
+                self.elements()
+            );
+            return wrong("batch", value, &allowed);
+        }
         for (name, number) in [("lr", self.learning_rate), ("init-scale", self.init_scale)] {
             if !(number > 0.0 && number.is_finite()) {
                 return wrong(name, number.to_string(), "a number above 0");
@@ -90,13 +99,30 @@ impl Config {
         }
         Ok(())
     }
+
+    /// Elements of the larger of a batch's two large arrays, in the worst case: the values that it pulls, or its scores. None
+    /// of the factors is above its own maximum, so that nothing overflows.
+    fn elements(&self) -> u64 {
+        let (batch, negatives, dim) = (self.batch as u64, self.negatives as u64, self.dim as u64);
+        let (entities, queries) = (2 * batch, 2 * batch);
+        let (samples, scores) = match self.loss {
+            Loss::Softmax => (negatives, queries * (entities + negatives)),
+            Loss::Logistic => (queries * negatives, queries * negatives),
+        };
+        // Relations and their reciprocals besides.
+        let keys = entities + 2 * batch + samples;
+        scores.max(keys * 2 * dim)
+    }
 }
 
 /// Half of the elements that the largest value may have, in double precision.
 const DIM_MAX: usize = intendant_core::limits::VALUE_BYTES_MAX / 16;
 
-/// Triples or samples of a batch at most: their values must fit into memory several times.
+/// Triples or samples of a batch at most.
 const COUNT_MAX: usize = 1 << 20;
+
+/// Elements of a batch's values or scores at most: they must fit into memory several times, for each worker.
+const ELEMENTS_MAX: u64 = 1 << 28;
 
 /// Knowledge graph embeddings.
 pub struct Kge<E> {
@@ -174,6 +200,10 @@ impl<E: Element> Task for Kge<E> {
 
     fn model(&self) -> &Model<E> {
         &self.model
+    }
+
+    fn digest(&self) -> u64 {
+        self.data.digest()
     }
 
     fn batches(&self, epoch: u32) -> u64 {

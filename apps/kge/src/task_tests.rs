@@ -281,6 +281,20 @@ fn hyperparameters_without_sense_are_refused() {
     assert_eq!(refused(|c| c.dim = 7), "dim is 7; it must be an even number from 2 to 262144");
     assert!(refused(|c| c.batch = 0).starts_with("batch is 0; "));
     assert!(refused(|c| c.negatives = usize::MAX).starts_with("negatives is "));
+    let at_once = "batch is 16384 with 9 negatives and dim 6; it must be so small that the values and the scores of a \
+                   batch are at most 268435456 numbers each; here they may be 1074036736";
+    assert_eq!(refused(|c| c.batch = 1 << 14), at_once);
+    assert!(
+        refused(|c| (c.batch, c.negatives, c.dim) = (1 << 20, 1 << 20, 1 << 18))
+            .starts_with("batch is 1048576 ")
+    );
+    assert!(
+        refused(|c| (c.negatives, c.dim) = (1 << 20, 256)).contains(" with 1048576 negatives and dim 256;")
+    );
+    assert!(
+        refused(|c| (c.loss, c.batch, c.negatives) = (Loss::Logistic, 1 << 14, 1 << 14))
+            .starts_with("batch is ")
+    );
     assert_eq!(refused(|c| c.learning_rate = 0.0), "lr is 0; it must be a number above 0");
     assert!(refused(|c| c.penalties.n3 = f64::NAN).starts_with("n3 is NaN; "));
 }

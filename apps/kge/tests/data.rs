@@ -102,7 +102,36 @@ fn a_single_file_is_training_data_from_which_a_part_can_be_held_out() {
     let mut all = [a.train, a.test].concat();
     all.sort_unstable();
     assert_eq!(all, data.train);
+
+    // Every line twice: whichever triples are held out, both of their lines leave training.
+    let twice = [data.train.clone(), data.train.clone()].concat();
+    let mut twice =
+        Dataset::new(data.entities.clone(), data.relations.clone(), twice, Vec::new(), Vec::new());
+    twice.hold_out(0.25, 1).unwrap();
+    assert_eq!((twice.train.len(), twice.test.len()), (60, 10));
+    assert!(twice.test.iter().all(|triple| !twice.train.contains(triple)), "tested triples are not trained");
     assert!(data.hold_out(0.001, 1).unwrap_err().to_string().contains("leaves nothing"));
+}
+
+#[test]
+fn the_digest_tells_data_sets_apart() {
+    let digest = |files: &[(&str, &str)]| Dataset::read(folder(files).path()).unwrap().digest();
+    let (train, valid, test) =
+        (("train.txt", "a\tr\tb\nb\tr\ta\n"), ("valid.txt", "a\tr\ta\n"), ("test.txt", "b\tr\tb\n"));
+    let all = digest(&[train, valid, test]);
+    assert_eq!(all, digest(&[train, valid, test]));
+    let others = [
+        vec![train, test],
+        vec![train, valid],
+        vec![train, ("valid.txt", test.1), ("test.txt", valid.1)],
+        vec![train, valid, ("test.txt", "b\tr\ta\n")],
+        vec![("train.txt", "a\tr\tc\nc\tr\ta\n"), valid, ("test.txt", "c\tr\tc\n")],
+        vec![("train.txt", "a\tr\tb\na\tr\tb\n"), valid, test],
+    ];
+    let mut digests: Vec<u64> = others.iter().map(|files| digest(files)).chain([all]).collect();
+    digests.sort_unstable();
+    digests.dedup();
+    assert_eq!(digests.len(), 7);
 }
 
 #[test]
@@ -188,19 +217,19 @@ fn damaged_compressed_files_are_refused() {
     }
 }
 
-/// Real data sets that are not part of the project: in a folder that the environment names, or beside the checkout.
+/// Real data sets that are not part of the project: in a folder that the environment names, or beside the checkout in one
+/// that says what it holds.
 fn shared(name: &str) -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let root = std::env::var_os("INTENDANT_TEST_DATA").map_or_else(beside, PathBuf::from);
-    let folder = root.join("kg").join(name);
-    if !folder.is_dir() {
-        eprintln!(
-            "skipped: there is no {}; set INTENDANT_TEST_DATA to the folder with the data sets",
-            folder.display()
-        );
-        return None;
+    let beside = || {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+        folder.join("MANIFEST.md").is_file().then_some(folder)
+    };
+    let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from).or_else(beside);
+    let folder = root.map(|root| root.join("kg").join(name)).filter(|folder| folder.is_dir());
+    if folder.is_none() {
+        eprintln!("skipped: no kg/{name}; set INTENDANT_TEST_DATA to the folder with the data sets");
     }
-    Some(folder)
+    folder
 }
 
 #[test]

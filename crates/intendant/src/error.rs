@@ -6,9 +6,13 @@ use intendant_core::{LayoutError, NodeId};
 use intendant_engine::AccessError;
 use intendant_sampling::SampleError;
 use intendant_transport::TransportError;
+use std::fmt;
+use std::io::Write;
+use std::process::ExitCode;
 
-/// What went wrong.
-#[derive(Debug, thiserror::Error)]
+/// What went wrong. `Debug` writes what `Display` does, so that `fn main() -> Result<(), Error>` tells it readably;
+/// [`crate::exit`] also ends with the right exit code.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The call itself is wrong; nothing was done, and the cluster goes on.
@@ -71,7 +75,10 @@ pub enum Error {
 impl Error {
     /// The failure of the cluster, if this is one.
     fn failure(&self) -> Option<&Failure> {
-        if let Self::Failed(failure) | Self::Join(JoinError::Failed(failure)) = self {
+        use JoinError::{Failed, Over};
+        if let Self::Failed(failure) | Self::Join(Failed(failure) | Over { failure: Some(failure), .. }) =
+            self
+        {
             Some(failure)
         } else {
             None
@@ -85,20 +92,63 @@ impl Error {
 
     /// The exit code that programs end with: 4 if a peer was lost, 2 if the user has to change something, else 1.
     pub fn exit_code(&self) -> u8 {
+        if let Some(failure) = self.failure() {
+            return if failure.kind == FailureKind::PeerLost { 4 } else { 1 };
+        }
         match self {
-            Self::Failed(_) | Self::Join(JoinError::Failed(_)) => {
-                if self.failure().is_some_and(|failure| failure.kind == FailureKind::PeerLost) {
-                    4
-                } else {
-                    1
-                }
-            }
+            // Somebody is missing.
+            Self::Join(JoinError::Unreachable { .. } | JoinError::Incomplete { .. }) => 4,
+            Self::Join(JoinError::Start(_)) => 1,
             Self::Access(_) | Self::Config(_) | Self::Layout(_) | Self::Rendezvous(_) | Self::Join(_) => 2,
-            Self::Transport(_)
+            Self::Failed(_)
+            | Self::Transport(_)
             | Self::Start { .. }
             | Self::Ticket { .. }
             | Self::Meeting { .. }
             | Self::Sample(_) => 1,
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Ends a program: tells an error on standard error and turns it into the exit code that launchers understand
+/// ([`Error::exit_code`]). For `fn main() -> ExitCode { intendant::exit(run()) }`.
+pub fn exit(result: Result<(), Error>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    // In one piece: the nodes of a run share standard error. Nobody is told if it is gone; the exit code still says it.
+    let _ = std::io::stderr().write_all(format!("error: {error}\n").as_bytes());
+    ExitCode::from(error.exit_code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_peer_is_told_from_a_mistake_of_the_user_also_while_joining() {
+        let lost = || Failure::lost(NodeId(2), "closed its connection without leaving");
+        let aborted = Failure::aborted(NodeId(1), "interrupted");
+        let over = |failure| JoinError::Over { reason: "it ended".into(), failure };
+        let nobody =
+            JoinError::Unreachable { coordinator: "h:1".into(), seconds: 60, detail: "refused".into() };
+        let cases = [
+            (JoinError::Failed(lost()), 4, Some(NodeId(2))),
+            (over(Some(lost())), 4, Some(NodeId(2))),
+            (over(Some(aborted)), 1, None),
+            (over(None), 2, None),
+            (nobody, 4, None),
+            (JoinError::Incomplete { missing: vec![NodeId(1)], nodes: 2, seconds: 60 }, 4, None),
+            (JoinError::Start(std::io::ErrorKind::OutOfMemory.into()), 1, None),
+            (JoinError::Rank { rank: 2, nodes: 2 }, 2, None),
+        ];
+        for (error, code, node) in cases {
+            let error = Error::from(error);
+            assert_eq!((error.exit_code(), error.lost_node()), (code, node), "{error}");
         }
     }
 }

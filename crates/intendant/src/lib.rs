@@ -31,7 +31,7 @@ struct ReadmeOfTheProject;
 
 pub use config::NodeConfig;
 pub use control::{Failure, FailureKind, JoinError};
-pub use error::Error;
+pub use error::{Error, exit};
 pub use intendant_core::{
     Clock, Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError,
     NodeId, WorkerId,

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 struct Meeting {
+    /// What the first who came calls it.
+    label: String,
     payloads: Vec<Option<Vec<u8>>>,
     arrived: usize,
     /// Set when all have come and, for a meeting with a closing act, that is over.
@@ -66,10 +68,10 @@ impl Meetings {
         let waits = |meeting: &Meeting| {
             meeting.result.is_none() && meeting.payloads.get(index).is_some_and(Option::is_none)
         };
-        state.meetings.iter().find(|(_, meeting)| waits(meeting)).map(|(name, _)| name.clone())
+        state.meetings.values().find(|meeting| waits(meeting)).map(|meeting| meeting.label.clone())
     }
 
-    /// Comes to the meeting called `name` as participant `index` and waits for all others. The last one to come runs `close`
+    /// Comes to the meeting called `name` (`label` in messages) as participant `index` and waits for all others. The last one to come runs `close`
     /// on all payloads, without any lock, and everybody gets what it returns.
     ///
     /// # Errors
@@ -77,6 +79,7 @@ impl Meetings {
     pub(crate) fn meet(
         &self,
         name: &str,
+        label: &str,
         index: usize,
         payload: Vec<u8>,
         close: impl FnOnce(Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure>,
@@ -88,8 +91,8 @@ impl Meetings {
             let (state, timeout) =
                 condvar.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() {
-                tracing::info!(
-                    "'{name}' has been waiting for {} s for the others to come",
+                tracing::warn!(
+                    "'{label}' has been waiting for {} s for the others to come",
                     patience.as_secs()
                 );
                 patience *= 2;
@@ -103,9 +106,12 @@ impl Meetings {
         }
         self.health.check()?;
         if let Some(gone) = state.departed.first() {
-            return Err((self.missed)(*gone, name));
+            return Err((self.missed)(*gone, label));
         }
         let meeting = state.meetings.entry(name.to_owned()).or_default();
+        if meeting.arrived == 0 {
+            meeting.label = label.to_owned();
+        }
         meeting.payloads.resize(self.participants, None);
         intendant_core::strict_assert!(
             meeting.payloads[index].is_none(),
@@ -161,7 +167,7 @@ mod tests {
                     for round in 0..500u32 {
                         let mut payload = vec![index];
                         payload.extend(round.to_le_bytes());
-                        let all = meetings.meet("round", index.into(), payload, Ok).unwrap();
+                        let all = meetings.meet("round", "round", index.into(), payload, Ok).unwrap();
                         let expected: Vec<Vec<u8>> =
                             (0..3).map(|i| [&[i][..], &round.to_le_bytes()].concat()).collect();
                         assert_eq!(*all, expected);
@@ -176,11 +182,11 @@ mod tests {
         let health = Arc::new(Health::default());
         let meetings = Meetings::new(2, missed, Arc::clone(&health));
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| meetings.meet("never", 0, vec![], Ok));
+            let waiting = scope.spawn(|| meetings.meet("never", "never", 0, vec![], Ok));
             health.fail(Failure::lost(NodeId(1), "is gone"));
             assert_eq!(waiting.join().unwrap().unwrap_err().node, Some(NodeId(1)));
         });
-        assert!(meetings.meet("later", 0, vec![], Ok).is_err());
+        assert!(meetings.meet("later", "later", 0, vec![], Ok).is_err());
     }
 
     #[test]
@@ -188,7 +194,7 @@ mod tests {
         let health = Arc::new(Health::default());
         let meetings = Meetings::new(2, missed, Arc::clone(&health));
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| meetings.meet("open", 0, vec![], Ok));
+            let waiting = scope.spawn(|| meetings.meet("open", "open", 0, vec![], Ok));
             // Departing before or after the other has come: either way somebody is told.
             if let Some(name) = meetings.depart(1) {
                 assert_eq!(name, "open");

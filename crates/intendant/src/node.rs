@@ -228,7 +228,7 @@ impl<E: Element> Node<E> {
         let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
         let guard = MeshGuard { _mesh: mesh, runtime: Some(runtime) };
         let node = Self::start(config, layout, rank, Plane::Control(control), fabrics, Some(guard))?;
-        node.inner.plane.gather(&format!("{OWN}ready"), Vec::new())?;
+        node.inner.plane.gather(&format!("{OWN}ready"), "ready", Vec::new())?;
         Ok(node)
     }
 

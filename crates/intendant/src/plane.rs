@@ -45,10 +45,10 @@ impl Plane {
     }
 
     /// Meets all other nodes; payloads in rank order.
-    pub(crate) fn gather(&self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Failure> {
+    pub(crate) fn gather(&self, name: &str, label: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Failure> {
         match self {
             Self::Group { rank, group } => {
-                group.meetings.meet(name, rank.index(), payload, Ok).map(|all| all.as_ref().clone())
+                group.meetings.meet(name, label, rank.index(), payload, Ok).map(|all| all.as_ref().clone())
             }
             Self::Control(control) => control.gather(name, payload),
         }
@@ -79,7 +79,7 @@ impl Plane {
                     let reason = format!("left while others wait for it in '{name}'");
                     group.health.fail(Failure::disagreement(*rank, reason));
                 }
-                group.leaving.meet("leave", rank.index(), Vec::new(), Ok).map(drop)
+                group.leaving.meet("leave", "leave", rank.index(), Vec::new(), Ok).map(drop)
             }
             Self::Control(control) => control.leave(),
         }

@@ -15,6 +15,8 @@ use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Where all workers meet.
+const WORKERS: &str = "intendant:workers";
 /// What the workers of a node may bring to a meeting together: the control plane's own limit, less than a frame.
 const NODE_PAYLOAD_BYTES_MAX: usize = 8 << 20;
 /// Length of a meeting's name.
@@ -263,7 +265,7 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended; [`Error::Meeting`] if name or payload are too long, with no effect.
     pub fn gather(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
-        let bytes_max = NODE_PAYLOAD_BYTES_MAX / self.inner.meetings.participants() - 4;
+        let bytes_max = NODE_PAYLOAD_BYTES_MAX / self.inner.meetings.participants();
         if name.len() > NAME_BYTES_MAX || payload.len() > bytes_max {
             let (name_bytes, bytes) = (name.len(), payload.len());
             return Err(Error::Meeting { name_bytes, name_bytes_max: NAME_BYTES_MAX, bytes, bytes_max });
@@ -276,22 +278,38 @@ impl<E: Element> Worker<E> {
         self.meet(name, payload)
     }
 
+    /// All workers meet in the same place, whatever they call it: so those who mean different meetings are told, instead of
+    /// waiting for each other.
     fn meet(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
         self.inner.health.check()?;
-        let plane = &self.inner.plane;
-        let all = self.inner.meetings.meet(name, self.id.index(), payload, |payloads| {
-            let mut nodes = Vec::new();
-            for node in plane.gather(name, pack(&payloads))? {
-                match unpack(&node) {
-                    Some(payloads) => nodes.extend(payloads),
-                    None => {
-                        return Err(Failure::misuse(format!(
-                            "a node brought malformed payloads to '{name}'"
-                        )));
-                    }
+        let (plane, rank) = (&self.inner.plane, self.rank());
+        let brought = pack(&[name.as_bytes().to_vec(), payload]);
+        let all = self.inner.meetings.meet(WORKERS, name, self.id.index(), brought, |payloads| {
+            let mut here = vec![name.as_bytes().to_vec()];
+            for (worker, brought) in payloads.iter().enumerate() {
+                let (theirs, payload) = named(brought).ok_or_else(|| malformed(rank))?;
+                if theirs != name {
+                    return Err(Failure::disagreement(
+                        rank,
+                        format!(
+                            "has worker {worker} waiting in '{theirs}' and worker {} in '{name}'",
+                            self.id
+                        ),
+                    ));
                 }
+                here.extend(payload);
             }
-            Ok(nodes)
+            let mut everywhere = Vec::new();
+            for (node, brought) in plane.gather(WORKERS, name, pack(&here))?.into_iter().enumerate() {
+                let node = NodeId(node as u16);
+                let (theirs, payloads) = named(&brought).ok_or_else(|| malformed(node))?;
+                if theirs != name {
+                    let reason = format!("waits in '{theirs}' while node {rank} waits in '{name}'");
+                    return Err(Failure::disagreement(node, reason));
+                }
+                everywhere.extend(payloads);
+            }
+            Ok(everywhere)
         });
         match all {
             Ok(all) => Ok(all.as_ref().clone()),
@@ -470,6 +488,17 @@ impl<E: Element> Drop for Worker<E> {
                 .abort(&format!("worker {} was dropped while others wait for it in '{meeting}'", self.id));
         }
     }
+}
+
+/// The name of a meeting and what somebody brought to it.
+fn named(packed: &[u8]) -> Option<(String, Vec<Vec<u8>>)> {
+    let mut parts = unpack(packed)?.into_iter();
+    let name = String::from_utf8(parts.next()?).ok()?;
+    Some((name, parts.collect()))
+}
+
+fn malformed(node: NodeId) -> Failure {
+    Failure::disagreement(node, "brought something malformed to a meeting of the workers")
 }
 
 /// Payloads as one: each with its length before it.

@@ -4,7 +4,10 @@ use intendant::control::{
     Control, Failure, FailureKind, HealthError, Introduction, JoinError, Presence, Roster, State, health,
 };
 use intendant::{ElementType, NodeId, Rendezvous, Token};
-use std::net::{SocketAddr, TcpListener};
+use rustix::net::{AddressFamily, SocketType};
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -242,7 +245,7 @@ fn a_refusal_before_the_cluster_is_complete_leaves_the_seat_free() {
 #[test]
 fn those_who_do_not_come_are_named_to_everybody() {
     let places: Vec<_> =
-        meeting(4, None).into_iter().map(|place| place.deadline(Duration::from_secs(1))).collect();
+        meeting(4, None).into_iter().map(|place| place.deadline(Duration::from_secs(5))).collect();
     thread::scope(|scope| {
         for rank in [0, 2] {
             let place = places[rank].clone();
@@ -256,13 +259,21 @@ fn those_who_do_not_come_are_named_to_everybody() {
     });
 }
 
+/// A port that stays taken as long as the socket lives, and on which nobody listens.
+fn port_without_listener() -> (OwnedFd, u16) {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+    (socket, address.port())
+}
+
 #[test]
 fn a_node_that_finds_no_coordinator_says_where_it_looked() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let nobody = Rendezvous::new(NodeId(1), 2, "127.0.0.1", free).deadline(Duration::from_secs(1));
+    let (_held, silent) = port_without_listener();
+    let nobody = Rendezvous::new(NodeId(1), 2, "127.0.0.1", silent).deadline(Duration::from_secs(1));
     let error = Control::join(nobody, introduction(1)).unwrap_err();
     assert!(matches!(error, JoinError::Unreachable { .. }), "{error}");
-    assert!(error.to_string().contains(&format!("127.0.0.1:{free}")), "{error}");
+    assert!(error.to_string().contains(&format!("127.0.0.1:{silent}")), "{error}");
 
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Rendezvous::new(NodeId(1), 2, "127.0.0.1", mute.local_addr().unwrap().port());
@@ -272,14 +283,73 @@ fn a_node_that_finds_no_coordinator_says_where_it_looked() {
     let web = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Rendezvous::new(NodeId(1), 2, "127.0.0.1", web.local_addr().unwrap().port());
     thread::spawn(move || {
-        use std::io::{Read, Write};
+        use std::io::Write;
         let (mut stream, _) = web.accept().unwrap();
-        let _ = stream.read(&mut [0; 1024]);
+        // The whole request first: one that is cut short counts as a broken connection, not as an answer.
+        stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        while stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) {}
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
         let _ = stream.read(&mut [0; 1024]);
     });
     let error = Control::join(place, introduction(1)).unwrap_err();
     assert!(matches!(error, JoinError::NotACoordinator { .. }), "{error}");
+}
+
+/// Something between the nodes, such as a coordinator that has too many connections, may end one: a node asks again.
+#[test]
+fn a_connection_that_breaks_before_the_answer_is_replaced() {
+    let mut places = meeting(2, None).into_iter();
+    let (zero, one) = (places.next().unwrap(), places.next().unwrap());
+    let zero_address = zero.coordinator().1;
+    let middle = TcpListener::bind("127.0.0.1:0").unwrap();
+    let detour = Rendezvous::new(NodeId(1), 2, "127.0.0.1", middle.local_addr().unwrap().port());
+    drop(one);
+    // Not waited for: a test that fails must not hang.
+    thread::spawn(move || {
+        let (mut first, _) = middle.accept().unwrap();
+        let _ = first.read(&mut [0; 16]).unwrap();
+        drop(first);
+        let (near, _) = middle.accept().unwrap();
+        let far = TcpStream::connect(("127.0.0.1", zero_address)).unwrap();
+        let (mut near_in, mut far_out) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+        thread::spawn(move || {
+            let _ = std::io::copy(&mut near_in, &mut far_out);
+            let _ = far_out.shutdown(std::net::Shutdown::Write);
+        });
+        let (mut near_out, mut far_in) = (near, far);
+        let _ = std::io::copy(&mut far_in, &mut near_out);
+        let _ = near_out.shutdown(std::net::Shutdown::Write);
+    });
+    thread::scope(|scope| {
+        let zero = scope.spawn(|| Control::join(zero, introduction(0)).unwrap().0);
+        let (one, _) = Control::join(detour, introduction(1)).unwrap();
+        leave_all(&[zero.join().unwrap(), one]);
+    });
+}
+
+#[test]
+fn silent_connections_are_closed_and_keep_no_node_out() {
+    let token = Token::from_bytes([9; 32]);
+    let places = meeting(3, Some(&token));
+    let join = |rank: usize| {
+        let place = places[rank].clone();
+        thread::spawn(move || Control::join(place, introduction(rank as u16)).unwrap().0)
+    };
+    let address = ("127.0.0.1", places[0].coordinator().1);
+    let (zero, one) = (join(0), join(1));
+    let flood: Vec<_> = (0..400).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let nodes = [zero, one, join(2)].map(|join| join.join().unwrap());
+    for mut silent in flood {
+        // A safety net: the coordinator is far quicker. Whatever it says before it hangs up does not matter.
+        silent.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        match silent.read_to_end(&mut Vec::new()) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+        }
+    }
+    // The nodes' own connections are as old.
+    assert_eq!(on_all(&nodes, |_, control| control.gather("x", vec![]).is_ok()), [true; 3]);
+    leave_all(&nodes);
 }
 
 #[test]

@@ -5,9 +5,9 @@
 //! says so when a node does not end by itself within 10 s of the first failure; the tests have safety nets only.
 #![cfg(target_os = "linux")]
 
-use intendant::control::{Control, FailureKind, Introduction, JoinError};
+use intendant::control::{Control, FailureKind, Introduction};
 use intendant::launch::Launch;
-use intendant::{ElementType, NodeId, Rendezvous};
+use intendant::{ElementType, Error, NodeId, Rendezvous};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,6 +22,7 @@ const DIR: &str = "CONTROL_TEST_DIR";
 const NODES: &str = "CONTROL_TEST_NODES";
 const WRAPPED: &str = "CONTROL_TEST_WRAPPED";
 const WRONG: &str = "CONTROL_TEST_WRONG";
+const HELD: &str = "CONTROL_TEST_HELD";
 
 /// Longest wait for anything; far beyond what is promised.
 const SAFETY_NET: u32 = 6000;
@@ -82,11 +83,18 @@ fn node(dir: &Path) -> Result<(), (i32, String)> {
         Ok("element") => introduction.element = ElementType::F64,
         Ok(_) | Err(_) => {}
     }
-    let (control, _) = Control::join(place, introduction).map_err(|error| {
-        let lost = matches!(&error, JoinError::Failed(failure) if failure.kind == FailureKind::PeerLost);
-        (if lost { 4 } else { 2 }, error.to_string())
-    })?;
     let file = |kind: &str| dir.join(format!("{kind}.{rank}"));
+    if std::env::var_os(HELD).is_some() {
+        leave_note(file("port"), &place.coordinator().1.to_string());
+        leave_note(file("pid"), &std::process::id().to_string());
+        while rank == NodeId(0) {
+            pause(1000);
+        }
+    }
+    let (control, _) = Control::join(place, introduction).map_err(|error| {
+        let text = error.to_string();
+        (Error::from(error).exit_code().into(), text)
+    })?;
     let mut rounds = 0;
     loop {
         if file("abort").exists() {
@@ -147,12 +155,14 @@ struct Cluster {
 impl Cluster {
     /// Starts a cluster and waits until it runs.
     fn start(nodes: u16, wrapped: bool) -> Self {
+        Self::start_with(nodes, if wrapped { &[WRAPPED] } else { &[] })
+    }
+
+    fn start_with(nodes: u16, switches: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(role("role_launcher")).env(DIR, dir.path()).env(NODES, nodes.to_string());
-        if wrapped {
-            command.env(WRAPPED, "1");
-        }
+        command.envs(switches.iter().map(|switch| (switch, "1")));
         let launcher = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let cluster = Self { dir, launcher, nodes };
         for rank in 0..nodes {
@@ -224,8 +234,8 @@ impl Drop for Cluster {
     }
 }
 
-/// One of four nodes gets a signal; all others must end by themselves, with code 4, saying who it was and `what` happened.
-fn others_end_naming(victim: u16, signal: Signal, what: &str) {
+/// One of four nodes gets a signal; all others must end by themselves, with code 4, saying who it was and what happened.
+fn others_end_saying(victim: u16, signal: Signal, is_expected: impl Fn(&str) -> bool) {
     let mut cluster = Cluster::start(4, false);
     cluster.signal(victim, signal);
     let (status, text) = cluster.end();
@@ -234,7 +244,7 @@ fn others_end_naming(victim: u16, signal: Signal, what: &str) {
     let others: Vec<u16> = (0..4).filter(|&rank| rank != victim).collect();
     assert_eq!(ends.keys().copied().collect::<Vec<_>>(), others, "{text}");
     for (rank, end) in &ends {
-        assert!(end.starts_with(what), "node {rank} said '{end}'");
+        assert!(is_expected(end), "node {rank} said '{end}'");
         let returned = |line: &str| {
             line.starts_with(&format!("launch: node {rank} "))
                 && line.ends_with("returned exit code 4 (a peer was lost)")
@@ -244,24 +254,62 @@ fn others_end_naming(victim: u16, signal: Signal, what: &str) {
     cluster.wait_until_nobody_is_left();
 }
 
+/// Whether `end` says that `who` was silent for too long; how much too long depends on how busy the machine is.
+fn stopped(end: &str, who: &str) -> bool {
+    let seconds = end.strip_prefix(who).and_then(|end| end.strip_prefix(" stopped answering for "));
+    let seconds = seconds.and_then(|end| end.strip_suffix(" s")?.parse::<f64>().ok());
+    seconds.is_some_and(|seconds| seconds >= 5.0)
+}
+
 #[test]
 fn a_killed_node_is_named_by_all_others() {
-    others_end_naming(2, Signal::KILL, "node 2 closed its connection without leaving");
+    others_end_saying(2, Signal::KILL, |end| end == "node 2 closed its connection without leaving");
 }
 
 #[test]
 fn a_stopped_node_is_named_by_all_others() {
-    others_end_naming(1, Signal::STOP, "node 1 stopped answering for 5.");
+    others_end_saying(1, Signal::STOP, |end| stopped(end, "node 1"));
 }
 
 #[test]
 fn a_killed_coordinator_is_named_by_all_others() {
-    others_end_naming(0, Signal::KILL, "the coordinator (node 0) closed its connection without leaving");
+    let gone = "the coordinator (node 0) closed its connection without leaving";
+    others_end_saying(0, Signal::KILL, |end| end == gone);
+}
+
+/// The launcher's socket accepts for node 0 while that reads its data: the others are connected before it joins.
+#[test]
+fn a_coordinator_killed_before_it_joins_is_named_by_all_others() {
+    let mut cluster = Cluster::start_with(4, &[HELD]);
+    let port: u16 = fs::read_to_string(cluster.dir.path().join("port.0")).unwrap().parse().unwrap();
+    wait_for("the others to have sent something", || (waiting_at(port) == 3).then_some(()));
+    cluster.signal(0, Signal::KILL);
+    let (status, text) = cluster.end();
+    assert_eq!(status.code(), Some(4), "{text}");
+    let said =
+        "node: the cluster ended before it was complete: the coordinator (node 0) closed its connection";
+    assert_eq!(text.matches(said).count(), 3, "{text}");
+    assert_eq!(text.matches("returned exit code 4 (a peer was lost)").count(), 3, "{text}");
+    cluster.wait_until_nobody_is_left();
+}
+
+/// Connections to a port of this machine that stand and on which the other end has sent what nobody has read.
+fn waiting_at(port: u16) -> usize {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let waits = |line: &&str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, state) = (fields.next(), fields.nth(1));
+        let unread = fields.next().and_then(|queues| queues.split_once(':')).map(|(_, unread)| unread);
+        local == Some(&format!("0100007F:{port:04X}"))
+            && state == Some("01")
+            && unread.is_some_and(|unread| unread != "00000000")
+    };
+    table.lines().filter(waits).count()
 }
 
 #[test]
 fn a_stopped_coordinator_is_named_by_all_others() {
-    others_end_naming(0, Signal::STOP, "the coordinator (node 0) stopped answering for 5.");
+    others_end_saying(0, Signal::STOP, |end| stopped(end, "the coordinator (node 0)"));
 }
 
 #[test]

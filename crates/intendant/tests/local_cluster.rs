@@ -353,6 +353,27 @@ fn nobody_waits_for_a_worker_that_ended_early() {
 }
 
 #[test]
+fn workers_that_mean_different_meetings_are_told() {
+    for workers in [1, 2] {
+        let mut config = config::<f32>(1);
+        config.workers = workers;
+        let mut nodes = Node::start_local(config, if workers == 1 { 2 } else { 1 }).unwrap();
+        let messages: Vec<String> = std::thread::scope(|scope| {
+            let threads: Vec<_> = nodes
+                .iter_mut()
+                .flat_map(Node::workers)
+                .zip(["here", "there"])
+                .map(|(mut worker, name)| scope.spawn(move || worker.barrier(name).unwrap_err().to_string()))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for message in messages {
+            assert!(message.contains("'here'") && message.contains("'there'"), "{message}");
+        }
+    }
+}
+
+#[test]
 fn a_node_that_leaves_while_others_wait_for_it_ends_the_run() {
     let mut nodes = Node::start_local(config::<f32>(1), 2).unwrap();
     let mut workers: Vec<_> = nodes.iter_mut().flat_map(Node::workers).collect();

@@ -152,6 +152,11 @@ pub trait Task: Send + Sync + 'static {
     /// The parameters.
     fn model(&self) -> &Model<Self::Element>;
 
+    /// A hash of the data, and of whatever else of the task must be equal on all nodes but is not one of its settings.
+    fn digest(&self) -> u64 {
+        0
+    }
+
     /// Number of batches of an epoch. Worker `w` of `W` trains the batches `w`, `w + W`, …
     fn batches(&self, epoch: u32) -> u64;
 

@@ -1,6 +1,6 @@
 //! The `main` of an application: command line, launching, logs, signals, the result, the exit code.
 
-use crate::args::CommonArgs;
+use crate::args::{CommonArgs, Technique};
 use crate::error::{TrainError, exit};
 use crate::plan::Plan;
 use crate::run::Outcome;
@@ -8,7 +8,7 @@ use crate::settings::{self, SettingsError};
 use crate::{launching, logging, signals, table};
 use clap::builder::Resettable;
 use clap::{Args, Command, FromArgMatches};
-use intendant::Rendezvous;
+use intendant::{Rendezvous, RendezvousError};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -80,11 +80,16 @@ impl App {
         &self,
         argv: &[OsString],
         environment: &dyn Fn(&str) -> Option<OsString>,
-        rendezvous: Option<Rendezvous>,
+        rendezvous: impl FnOnce() -> Result<Option<Rendezvous>, RendezvousError>,
     ) -> Result<(A, Plan), SettingsError> {
         let settings = settings::read(self.command::<A>(), &self.defaults, argv, environment)?;
         let flags = A::from_arg_matches(&settings.matches)?;
         let common = CommonArgs::from_arg_matches(&settings.matches)?;
+        let rendezvous = match rendezvous() {
+            // Half a rendezvous is none of the business of a run that meets nobody.
+            Err(_) if common.technique == Technique::Single => None,
+            found => found.map_err(TrainError::usage)?,
+        };
         let plan = Plan::new(common, settings.chosen("nodes"), settings.config, rendezvous)?;
         Ok((flags, plan))
     }
@@ -99,7 +104,7 @@ impl App {
     ) -> Result<(A, Plan), TrainError> {
         let name = OsString::from(self.command.get_name());
         let argv: Vec<OsString> = std::iter::once(name).chain(argv.into_iter().map(Into::into)).collect();
-        self.plan(&argv, &|_| None, None).map_err(|error| match error {
+        self.plan(&argv, &|_| None, || Ok(None)).map_err(|error| match error {
             SettingsError::CommandLine(error) => TrainError::usage(error.to_string()),
             SettingsError::Train(error) => error,
         })
@@ -122,10 +127,7 @@ impl App {
             crate::logging::say(&format!("{name}: error: {rank}{error}"));
             ExitCode::from(error.exit_code())
         };
-        let planned = Rendezvous::from_env()
-            .map_err(|error| SettingsError::Train(TrainError::usage(error)))
-            .and_then(|rendezvous| self.plan::<A>(&argv, &environment, rendezvous));
-        let (flags, mut plan) = match planned {
+        let (flags, mut plan) = match self.plan::<A>(&argv, &environment, Rendezvous::from_env) {
             Ok(planned) => planned,
             Err(SettingsError::CommandLine(error)) => {
                 let _ = error.print();

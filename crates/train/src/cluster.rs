@@ -25,6 +25,7 @@ pub(crate) fn start<E: Element>(
     config.sampler = model.sampler.clone();
     config.technique = Technique::Classic;
     config.workers = plan.workers;
+    // No tag: `crate::agreement` compares everything by name before the first batch, and says what differs.
     config.storage = match plan.storage {
         StorageKind::Dense => Storage::Dense,
         StorageKind::Sparse => Storage::Sparse,

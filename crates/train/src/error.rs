@@ -89,13 +89,13 @@ pub enum TrainError {
         /// What it said.
         message: String,
     },
-    /// The nodes were started with settings that cannot train together.
+    /// The nodes were started with settings or data that cannot train together.
     #[error("this node and node {node} were started differently: {what} is {here} here and {there} there")]
     Disagreement {
         /// The other node.
         node: usize,
         /// Name of the setting.
-        what: &'static str,
+        what: String,
         /// Its value on this node.
         here: String,
         /// Its value on the other node.

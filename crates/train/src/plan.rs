@@ -174,5 +174,31 @@ fn report_can_be_written(path: &Path) -> Result<(), TrainError> {
             path.display()
         )));
     }
-    Ok(())
+    let probe = folder.join(format!(".intendant.{}.probe", std::process::id()));
+    let probed = std::fs::File::create(&probe).and_then(|_| std::fs::remove_file(&probe));
+    probed.map_err(|error| {
+        TrainError::usage(format!(
+            "--report {}: cannot write in {}: {error}",
+            path.display(),
+            folder.display()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_that_cannot_be_written_is_known_before_training() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(report_can_be_written(&folder.path().join("r.json")).is_ok());
+        assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0, "the probe is gone");
+        let refused = |path: &Path| report_can_be_written(path).expect_err("refused").to_string();
+        assert!(refused(folder.path()).contains("this is a folder"));
+        assert!(refused(&folder.path().join("no/r.json")).contains("there is no folder"));
+        // Nobody can create files there, not even root.
+        #[cfg(target_os = "linux")]
+        assert!(refused(Path::new("/proc/r.json")).contains("cannot write in /proc"));
+    }
 }

@@ -62,14 +62,16 @@ pub fn run<T: Task>(
     match plan.technique {
         Technique::Single => {
             let (home, workers) = single::start(layout, &model.init, &model.sampler, plan.workers);
-            crew(0).finish(&home, &model.sampler, workers, exporter)
+            let totals = crew(0).work(&home, &model.sampler, workers, exporter)?;
+            crew(0).report(&totals)
         }
         Technique::Classic => {
             let mut node = cluster::start(layout, model, plan)?;
             let (rank, workers, sampler) = (node.rank(), node.workers(), node.preparer());
-            let outcome = crew(rank).finish(&node, &sampler, workers, exporter)?;
+            let totals = crew(rank).work(&node, &sampler, workers, exporter)?;
+            // A run that loses a node while it ends has failed, and what failed has no report.
             node.shutdown()?;
-            Ok(outcome)
+            crew(rank).report(&totals)
         }
     }
 }
@@ -83,22 +85,16 @@ struct Crew<'a, T: Task> {
 }
 
 impl<T: Task> Crew<'_, T> {
-    /// Trains, exports, reports.
-    fn finish<P: Parameters<T::Element>>(
-        &self,
-        home: &dyn Home,
-        sampler: &Sampler,
-        workers: Vec<P>,
-        exporter: Option<&mut dyn Exporter<T::Element>>,
-    ) -> Result<Outcome, TrainError> {
-        let totals = self.work(home, sampler, workers, exporter)?;
-        let report = Report::new(self.task.as_ref(), self.plan, &totals);
+    /// The outcome of a run that ended well.
+    fn report(&self, totals: &Totals) -> Result<Outcome, TrainError> {
+        let report = Report::new(self.task.as_ref(), self.plan, totals);
         if let (0, Some(path)) = (self.rank, &self.plan.report) {
             report.write(self.plan, path)?;
         }
         Ok(Outcome { rank: self.rank, report })
     }
 
+    /// Trains and exports.
     fn work<P: Parameters<T::Element>>(
         &self,
         home: &dyn Home,
@@ -179,7 +175,11 @@ impl<T: Task> Crew<'_, T> {
     ) -> Result<Totals, TrainError> {
         let terms = Terms::new(self.task.as_ref(), self.plan);
         let all = parameters.gather("start", terms.encode())?;
-        terms.check(&all, self.plan.workers)?;
+        if let Err(error) = terms.check(&all, self.plan.workers) {
+            // Then all workers see a difference. They meet once more, or the first abort would keep the others from telling it.
+            let _ = parameters.gather("disagreed", Vec::new());
+            return Err(error);
+        }
         let totals = train(driver, parameters, station)?;
         if self.plan.export.is_some() {
             parameters.quiesce()?;
@@ -250,3 +250,7 @@ fn named(name: String) -> thread::Builder {
 fn lock<X>(mutex: &Mutex<X>) -> std::sync::MutexGuard<'_, X> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -38,6 +38,11 @@ impl Config {
         self.0.get(name)
     }
 
+    /// All settings, by name.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = (&str, &toml::Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
     /// The text of a file that `--config` accepts.
     #[must_use]
     pub fn to_toml(&self) -> String {

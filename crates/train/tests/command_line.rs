@@ -330,13 +330,40 @@ fn nodes_start_by_themselves_on_this_machine() {
 
 #[test]
 fn nodes_that_were_started_differently_end_and_say_how() {
-    let children: Vec<Child> = ranks(&["--epochs 2", "--epochs 3"]).into_iter().map(start).collect();
-    let ends: Vec<_> = children.into_iter().map(finish).map(|output| end(&output)).collect();
-    assert!(
-        ends.iter().any(|(code, said)| *code == Some(2) && said.contains("started differently: epochs is")),
-        "{ends:?}"
-    );
-    assert!(ends.iter().all(|(code, _)| *code != Some(0)), "{ends:?}");
+    for (flags, message) in [
+        (["--epochs 2", "--epochs 3"], "epochs is 2 here and 3 there"),
+        (["--rate 0.1", "--rate 0.2"], "rate is 0.1 here and 0.2 there"),
+        (["", "--export model"], "export is absent here and given there"),
+    ] {
+        let children: Vec<Child> = ranks(&flags).into_iter().map(start).collect();
+        let ends: Vec<_> = children.into_iter().map(finish).map(|output| end(&output)).collect();
+        assert!(ends[0].1.contains(message), "{ends:?}");
+        for (code, said) in &ends {
+            assert_eq!(*code, Some(2), "{ends:?}");
+            assert!(said.contains("were started differently: "), "{ends:?}");
+        }
+    }
+}
+
+#[test]
+fn nodes_may_look_ahead_differently() {
+    let children: Vec<Child> =
+        ranks(&["--epochs 1 --look-ahead 1", "--epochs 1 -q"]).into_iter().map(start).collect();
+    children.into_iter().map(finish).for_each(|output| succeeded(&output));
+}
+
+#[test]
+fn half_a_rendezvous_only_hinders_who_needs_one() {
+    let stray = |flags: &str| {
+        let mut command = regression(flags);
+        command.env("MASTER_ADDR", "localhost");
+        finish(start(command))
+    };
+    for flags in ["--help", "--version", "--technique single --epochs 1"] {
+        succeeded(&stray(flags));
+    }
+    let (code, said) = end(&stray("--technique classic --epochs 1"));
+    assert_eq!(code, Some(2), "{said}");
 }
 
 #[test]

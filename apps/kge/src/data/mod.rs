@@ -55,6 +55,8 @@ pub struct Dataset {
     pub valid: Vec<Triple>,
     /// Triples for the evaluation after training; may be empty.
     pub test: Vec<Triple>,
+    /// Held-out triples that were replaced or skipped. They stay true.
+    removed: Vec<Triple>,
     naming: Naming,
 }
 
@@ -88,7 +90,7 @@ impl Dataset {
                 relations.len()
             );
         }
-        Self { entities, relations, train, valid, test, naming: Naming::Names }
+        Self { entities, relations, train, valid, test, removed: Vec::new(), naming: Naming::Names }
     }
 
     /// The data set inside of this crate that is called `name`: `codex-s`.
@@ -114,27 +116,29 @@ impl Dataset {
     /// # Errors
     /// If the file cannot be read or is not in the format.
     pub fn test_from(&mut self, file: &Path) -> Result<(), DataError> {
-        self.test = read::more(self, file)?;
+        let test = read::more(self, file)?;
+        self.removed.extend(std::mem::replace(&mut self.test, test));
         Ok(())
     }
 
-    /// Moves a seeded choice of the training triples to the test triples, in place of those.
+    /// Moves a seeded choice of the training triples to the test triples, in place of those. What is chosen are distinct
+    /// triples, so that none that occurs twice is both trained and tested.
     ///
     /// # Errors
-    /// If `fraction` leaves nothing to train on or nothing to test.
+    /// If `fraction` of the distinct triples leaves nothing to train on or nothing to test.
     pub fn hold_out(&mut self, fraction: f64, seed: u64) -> Result<(), DataError> {
-        let (triples, held) = (self.train.len(), (self.train.len() as f64 * fraction).round());
+        let mut distinct = self.train.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let (triples, held) = (distinct.len(), (distinct.len() as f64 * fraction).round());
         if !(held >= 1.0 && held < triples as f64) {
             return Err(DataError::HoldOut { fraction, triples });
         }
         let order = Permutation::new(triples as u64, stream(seed, &[HOLD_OUT]));
-        let train = std::mem::take(&mut self.train);
-        self.test.clear();
-        for (index, triple) in train.into_iter().enumerate() {
-            let split =
-                if order.apply(index as u64) < held as u64 { &mut self.test } else { &mut self.train };
-            split.push(triple);
-        }
+        let mut index = 0..triples as u64;
+        distinct.retain(|_| index.next().is_some_and(|index| order.apply(index) < held as u64));
+        self.train.retain(|triple| distinct.binary_search(triple).is_err());
+        self.removed.extend(std::mem::replace(&mut self.test, distinct));
         Ok(())
     }
 
@@ -145,11 +149,36 @@ impl Dataset {
         Unseen { valid: count(&self.valid), test: count(&self.test) }
     }
 
-    /// Removes those triples from the held-out ones.
+    /// Removes those triples from the held-out ones. [`Known`] still knows them: they are no wrong answers to other questions.
     pub fn skip_unseen(&mut self) {
         let seen = self.seen();
-        self.valid.retain(|t| seen.has(t));
-        self.test.retain(|t| seen.has(t));
+        for split in [&mut self.valid, &mut self.test] {
+            self.removed.extend(split.extract_if(.., |t| !seen.has(t)));
+        }
+    }
+
+    /// A hash of everything: names and triples, their order, and which split each is in.
+    pub fn digest(&self) -> u64 {
+        let mut digest = DIGEST;
+        for names in [&self.entities, &self.relations] {
+            digest = stream(digest, &[names.len() as u64]);
+            for name in names.iter() {
+                digest = stream(digest, &[name.len() as u64]);
+                for part in name.as_bytes().chunks(8) {
+                    let mut word = [0; 8];
+                    word[..part.len()].copy_from_slice(part);
+                    digest = stream(digest, &[u64::from_le_bytes(word)]);
+                }
+            }
+        }
+        for split in [&self.train, &self.valid, &self.test, &self.removed] {
+            digest = stream(digest, &[split.len() as u64]);
+            for triple in split {
+                digest =
+                    stream(digest, &[triple.subject.into(), triple.relation.into(), triple.object.into()]);
+            }
+        }
+        digest
     }
 
     fn seen(&self) -> Seen {
@@ -166,6 +195,9 @@ impl Dataset {
 
 /// Names the randomness of [`Dataset::hold_out`].
 const HOLD_OUT: u64 = 0x7465_7374;
+
+/// Where [`Dataset::digest`] starts.
+const DIGEST: u64 = 0x6b67_6520_6461_7461;
 
 struct Seen {
     entities: Vec<bool>,

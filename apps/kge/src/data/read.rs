@@ -303,7 +303,7 @@ impl TripleReader {
 
     fn dataset(self, train: Vec<Triple>, valid: Vec<Triple>, test: Vec<Triple>) -> Dataset {
         let Self { naming, entities, relations, .. } = self;
-        Dataset { entities, relations, train, valid, test, naming }
+        Dataset { entities, relations, train, valid, test, removed: Vec::new(), naming }
     }
 }
 

@@ -54,6 +54,8 @@ pub(super) enum Action {
     },
     /// A sentence for the log.
     Note(String),
+    /// A sentence for the log that its reader may have to act on.
+    Warning(String),
 }
 
 /// How a stream ended.
@@ -172,7 +174,7 @@ impl Coordinator {
     fn admit(&self, join: &Join) -> Result<(NodeId, SocketAddr), Box<Refused>> {
         use refused::Why;
         let refuse = |why: Why, cluster: u64, joining: u64, detail: String| {
-            Err(Box::new(Refused { why: why.into(), cluster, joining, detail }))
+            Err(Box::new(Refused { why: why.into(), cluster, joining, detail, failure: None }))
         };
         let Expected { protocol, version, nodes, layout, element, channels, .. } = &self.expected;
         if join.protocol != *protocol {
@@ -194,7 +196,11 @@ impl Coordinator {
             return refuse(Why::Channels, (*channels).into(), join.channels.into(), String::new());
         }
         if let Phase::Over { verdict, .. } = &self.phase {
-            return refuse(Why::Over, 0, 0, verdict.text(&self.expected));
+            let mut over = refuse(Why::Over, 0, 0, verdict.text(&self.expected));
+            if let (Err(refused), Verdict::Failed(failure)) = (&mut over, verdict) {
+                refused.failure = Some(failure.to_wire());
+            }
+            return over;
         }
         let seat = &self.seats[join.rank as usize];
         match seat.presence {
@@ -319,7 +325,7 @@ impl Coordinator {
                 Phase::Running | Phase::Over { .. } => to_member::Kind::Beat(proto::Beat {}),
             };
             self.to_all(message, out);
-            out.extend(self.gathers.mentions(now).into_iter().map(Action::Note));
+            out.extend(self.gathers.mentions(now).into_iter().map(Action::Warning));
         }
     }
 

@@ -97,7 +97,7 @@ fn failures(actions: &[Action]) -> Vec<(u16, Failure)> {
             Action::Send { to, message: to_member::Kind::Failed(failed) } => {
                 Some((to.0, Failure::from_wire(failed)))
             }
-            Action::Send { .. } | Action::HangUp { .. } | Action::Note(_) => None,
+            Action::Send { .. } | Action::HangUp { .. } | Action::Note(_) | Action::Warning(_) => None,
         })
         .collect()
 }
@@ -165,7 +165,7 @@ fn those_who_do_not_come_are_named() {
             Action::Send { to, message: to_member::Kind::Failed(failed) } => {
                 Some((to.0, failed.missing.clone()))
             }
-            Action::Send { .. } | Action::HangUp { .. } | Action::Note(_) => None,
+            Action::Send { .. } | Action::HangUp { .. } | Action::Note(_) | Action::Warning(_) => None,
         })
         .collect();
     assert_eq!(missing, [(2, vec![1, 3]), (0, vec![1, 3])]);
@@ -334,4 +334,25 @@ fn health_tells_who_is_there_and_what_is_awaited() {
         cluster.coordinator.health(cluster.now).failure,
         "node 1 closed its connection without leaving"
     );
+}
+
+#[test]
+fn a_gather_that_stays_open_is_a_warning() {
+    let mut cluster = Cluster::running(2);
+    let part = Contribution { name: "epoch".into(), payload: Default::default(), last: true };
+    assert_eq!(cluster.receive(1, from_member::Kind::Contribution(part)), []);
+    let warning = Action::Warning("'epoch' has been waiting for 30 s; not there yet: [n0]".to_owned());
+    assert_eq!(cluster.pass(31 * SECOND, &[0, 1]), [warning]);
+}
+
+#[test]
+fn who_comes_after_a_failure_learns_of_it() {
+    let mut cluster = Cluster::joining(3);
+    let mut out = Vec::new();
+    cluster.coordinator.join(Tick(0), join(0, 3), &mut out).unwrap();
+    cluster.coordinator.join(Tick(0), join(1, 3), &mut out).unwrap();
+    cluster.hung_up(1);
+    let refused = cluster.coordinator.join(Tick(0), join(2, 3), &mut out).unwrap_err();
+    let failure = Failure::lost(NodeId(1), "closed its connection without leaving");
+    assert_eq!((refused.why(), refused.failure), (refused::Why::Over, Some(failure.to_wire())));
 }

@@ -195,6 +195,8 @@ pub enum JoinError {
     Over {
         /// How it ended.
         reason: String,
+        /// The failure, if it ended by one.
+        failure: Option<Failure>,
     },
     /// The advertised data address is unusable.
     #[error("the data address '{address}' of this node cannot be reached by others: {detail}")]
@@ -306,7 +308,7 @@ impl JoinError {
     /// The error for the coordinator's refusal.
     pub(super) fn from_refusal(refused: Refused, joining: &Joining) -> Self {
         let why = refused.why();
-        let Refused { cluster, joining: ours, detail, .. } = refused;
+        let Refused { cluster, joining: ours, detail, failure, .. } = refused;
         match why {
             refused::Why::Protocol => {
                 let our_version = joining.version.clone();
@@ -324,7 +326,9 @@ impl JoinError {
             },
             refused::Why::Channels => Self::Channels { cluster, ours },
             refused::Why::DuplicateRank => Self::DuplicateRank { rank: ours, detail },
-            refused::Why::Over => Self::Over { reason: detail },
+            refused::Why::Over => {
+                Self::Over { reason: detail, failure: failure.as_ref().map(Failure::from_wire) }
+            }
             refused::Why::Address => Self::Address { address: joining.address, detail },
             refused::Why::Unknown => Self::NotACoordinator {
                 coordinator: joining.coordinator.clone(),

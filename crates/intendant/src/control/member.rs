@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Streaming};
 
 /// How long the coordinator has to pass its verdict on a lost connection.
@@ -32,6 +32,9 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// Time for one attempt to connect.
 const CONNECT: Duration = Duration::from_secs(3);
+
+/// What a coordinator does that dies.
+const GONE: &str = "closed its connection without leaving";
 
 /// Waiting that is worth a line in the log.
 const PATIENCE_US: u64 = 2_000_000;
@@ -221,6 +224,10 @@ pub(super) struct Stream {
 }
 
 /// Reaches the coordinator, which may not be up yet, and sends `introduction`. Node 0 knows its `own` coordinator's address.
+///
+/// A connection that stands is not given up for a new one: node 0 may still be reading its data while the launcher's socket
+/// already accepts for it, and a `Join` left behind in an abandoned connection would take this node's seat. One that breaks is
+/// replaced, unless nobody listens any more: then node 0 was there and has died.
 pub(super) async fn connect(
     shared: &Shared,
     rendezvous: &Rendezvous,
@@ -228,46 +235,109 @@ pub(super) async fn connect(
     own: Option<SocketAddr>,
 ) -> Result<Stream, JoinError> {
     let coordinator = format!("{}:{}", rendezvous.host, rendezvous.port);
+    let seconds = rendezvous.deadline.as_secs();
     let deadline = tokio::time::Instant::now() + rendezvous.deadline;
-    let mut detail = "no attempt was made".to_owned();
     let started = shared.clock.now();
     let mut mentioned = false;
-    let channel = 'reached: loop {
-        let addresses = match own {
-            Some(own) => vec![own],
-            None => match tokio::net::lookup_host((rendezvous.host.as_str(), rendezvous.port)).await {
-                Ok(addresses) => addresses.collect(),
-                Err(error) => {
-                    detail = format!("its name cannot be resolved: {error}");
-                    Vec::new()
+    let mut was_there = false;
+    loop {
+        let detail = match dial(rendezvous, own).await {
+            Ok(channel) => {
+                was_there = true;
+                let asked = ask(shared, rendezvous, introduction, channel, &coordinator);
+                match tokio::time::timeout_at(deadline, asked).await {
+                    Ok(Asked::Stream(inbound)) => {
+                        let joining = Joining {
+                            version: introduction.version.clone(),
+                            element: introduction.element,
+                            address: introduction.data_address,
+                            coordinator,
+                        };
+                        return Ok(Stream { inbound, joining });
+                    }
+                    Ok(Asked::TurnedAway(error)) => return Err(error),
+                    Ok(Asked::Broken(detail)) => format!("the connection broke: {detail}"),
+                    Err(_) => {
+                        let detail = "something accepts connections there, but says nothing".to_owned();
+                        return Err(JoinError::Unreachable { coordinator, seconds, detail });
+                    }
                 }
-            },
-        };
-        for address in addresses {
-            // An address is always a valid authority; a failure here would show as an unreachable coordinator.
-            match Endpoint::from_shared(format!("http://{address}")) {
-                Ok(endpoint) => match endpoint.connect_timeout(CONNECT).tcp_nodelay(true).connect().await {
-                    Ok(channel) => break 'reached channel,
-                    Err(error) => detail = root_cause(&error),
-                },
-                Err(error) => detail = error.to_string(),
             }
-        }
+            Err(Undialled { refused: true, .. }) if was_there => {
+                return Err(JoinError::Failed(Failure::lost(NodeId(0), GONE)));
+            }
+            Err(Undialled { detail, .. }) => detail,
+        };
         if tokio::time::Instant::now() + RETRY >= deadline {
-            return Err(JoinError::Unreachable {
-                coordinator,
-                seconds: rendezvous.deadline.as_secs(),
-                detail,
-            });
+            return Err(JoinError::Unreachable { coordinator, seconds, detail });
         }
         if !mentioned && shared.clock.now() >= started.after(PATIENCE_US) {
             mentioned = true;
             tracing::info!("waiting for the coordinator at {coordinator} ({detail})");
         }
         tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// No connection stands.
+struct Undialled {
+    /// What the last attempt met.
+    detail: String,
+    /// Whether there is an address, and the machine of every address says that nobody listens.
+    refused: bool,
+}
+
+/// One attempt at every address of the coordinator.
+async fn dial(rendezvous: &Rendezvous, own: Option<SocketAddr>) -> Result<Channel, Undialled> {
+    let addresses: Vec<SocketAddr> = match own {
+        Some(own) => vec![own],
+        None => match tokio::net::lookup_host((rendezvous.host.as_str(), rendezvous.port)).await {
+            Ok(addresses) => addresses.collect(),
+            Err(error) => {
+                let detail = format!("its name cannot be resolved: {error}");
+                return Err(Undialled { detail, refused: false });
+            }
+        },
     };
-    // A connection that stands is not given up for a new one: node 0 may still be reading its data while the launcher's
-    // socket already accepts for it, and a `Join` left behind in an abandoned connection would take this node's seat.
+    let mut undialled =
+        Undialled { detail: "its name has no address".into(), refused: !addresses.is_empty() };
+    for address in addresses {
+        // An address is always a valid authority; a failure here would show as an unreachable coordinator.
+        let dialled = match Endpoint::from_shared(format!("http://{address}")) {
+            Ok(endpoint) => endpoint.connect_timeout(CONNECT).tcp_nodelay(true).connect().await,
+            Err(error) => Err(error),
+        };
+        match dialled {
+            Ok(channel) => return Ok(channel),
+            Err(error) => {
+                let cause = innermost(&error);
+                let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+                undialled.refused &= kind == Some(std::io::ErrorKind::ConnectionRefused);
+                undialled.detail = cause.to_string();
+            }
+        }
+    }
+    Err(undialled)
+}
+
+/// What asking for a seat came to.
+enum Asked {
+    /// A stream; the verdict comes on it.
+    Stream(Streaming<ToMember>),
+    /// Somebody answered that this node does not get in.
+    TurnedAway(JoinError),
+    /// The connection ended before there was an answer.
+    Broken(String),
+}
+
+/// Asks for this node's seat on a connection that stands.
+async fn ask(
+    shared: &Shared,
+    rendezvous: &Rendezvous,
+    introduction: &Introduction,
+    channel: Channel,
+    coordinator: &str,
+) -> Asked {
     let mut client = CoordinatorClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let (line, outbound) = mpsc::unbounded_channel();
     shared.lock().line = Some(line);
@@ -282,36 +352,36 @@ pub(super) async fn connect(
         data_address: introduction.data_address.to_string(),
     }));
     let request = authorised(UnboundedReceiverStream::new(outbound), rendezvous.token.as_ref());
-    match tokio::time::timeout_at(deadline, client.member(request)).await {
-        Ok(Ok(response)) => {
-            let joining = Joining {
-                version: introduction.version.clone(),
-                element: introduction.element,
-                address: introduction.data_address,
-                coordinator,
-            };
-            Ok(Stream { inbound: response.into_inner(), joining })
-        }
-        Ok(Err(status)) if status.code() == Code::Unauthenticated => {
-            let ours =
-                if rendezvous.token.is_some() { "another token than the cluster's" } else { "none is set" };
-            Err(JoinError::Token { coordinator, ours })
-        }
-        Ok(Err(status)) => Err(JoinError::NotACoordinator { coordinator, detail: root_cause(&status) }),
-        Err(_) => {
-            let detail = "something accepts connections there, but says nothing".to_owned();
-            Err(JoinError::Unreachable { coordinator, seconds: rendezvous.deadline.as_secs(), detail })
-        }
+    let status = match client.member(request).await {
+        Ok(response) => return Asked::Stream(response.into_inner()),
+        Err(status) => status,
+    };
+    // An answer, of whatever kind, arrives as a status without a source; a violation of HTTP/2 has a code of its own.
+    let broken = std::error::Error::source(&status).is_some()
+        && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled);
+    let coordinator = coordinator.to_owned();
+    if broken {
+        Asked::Broken(root_cause(&status))
+    } else if status.code() == Code::Unauthenticated {
+        let ours =
+            if rendezvous.token.is_some() { "another token than the cluster's" } else { "none is set" };
+        Asked::TurnedAway(JoinError::Token { coordinator, ours })
+    } else {
+        Asked::TurnedAway(JoinError::NotACoordinator { coordinator, detail: root_cause(&status) })
     }
 }
 
 /// The innermost source of an error; the outer ones say "transport error".
-pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
+pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    innermost(error).to_string()
+}
+
+fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    cause.to_string()
+    cause
 }
 
 /// A request with the cluster's token.
@@ -348,10 +418,10 @@ pub(super) async fn attend(shared: &Shared, stream: Stream, answer: Answer) {
             message = inbound.message() => match message {
                 Ok(Some(ToMember { kind: Some(kind) })) => member.receive(kind),
                 Ok(Some(ToMember { kind: None })) => None,
-                Ok(None) => Some(lost_coordinator("closed its connection without leaving")),
+                Ok(None) => Some(lost_coordinator(GONE)),
                 Err(status) => {
                     tracing::debug!("the stream to the coordinator broke: {status}");
-                    Some(lost_coordinator("closed its connection without leaving"))
+                    Some(lost_coordinator(GONE))
                 }
             },
             _ = turns.tick() => member.turn(),

@@ -2,7 +2,7 @@
 //!
 //! Start at [`Control::join`]. Node 0's process hosts the *coordinator*; every node keeps one stream to it (a gRPC stream over
 //! TCP). The parts: `coordinator` and `gathers` decide, as state machines that are told the time; `watch` judges silence;
-//! `server` and `member` are the two shells around them; `listen` opens the coordinator's socket; `failure` holds every way in
+//! `server` and `member` are the two shells around them; `listen` opens the coordinator's socket, `door` accepts on it; `failure` holds every way in
 //! which this ends badly; [`health`] asks a coordinator from outside.
 //!
 //! What is promised, in numbers: a node whose process ends is named at once; one that is stopped or unreachable after 5 s of
@@ -12,6 +12,7 @@
 
 mod clock;
 mod coordinator;
+mod door;
 mod failure;
 mod gathers;
 mod health;

@@ -2,6 +2,7 @@
 
 use super::clock::ControlClock;
 use super::coordinator::{Action, Coordinator, Expected, Hangup};
+use super::door::{self, Pass};
 use super::gathers::MESSAGE_BYTES_MAX;
 use super::proto::coordinator_server::{Coordinator as Service, CoordinatorServer};
 use super::proto::{FromMember, HealthReply, HealthRequest, ToMember, from_member, to_member};
@@ -13,7 +14,6 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 /// How long a stream may be open before it says who it is.
@@ -24,6 +24,18 @@ const DRAIN: Duration = Duration::from_secs(1);
 
 /// Streams per connection. A node needs one, a tool one.
 const STREAMS_MAX: u32 = 8;
+
+/// Bytes of a request's headers; the longest that a node sends, with a token, take a few hundred.
+const HEADERS_BYTES_MAX: u32 = 8 << 10;
+
+/// How often a connection is asked whether its other end is still there. For tools only: nodes beat.
+const PING: Duration = Duration::from_secs(30);
+
+/// How long it may take to answer.
+const PONG: Duration = Duration::from_secs(20);
+
+/// Connections that have not shown the token yet, beyond one per node.
+const STRANGERS_MAX: usize = 128;
 
 /// Name of the metadata entry that carries the token.
 pub(super) const TOKEN_HEADER: &str = "authorization";
@@ -56,15 +68,24 @@ impl Hub {
         token: Option<Token>,
     ) -> Arc<Self> {
         let lines = vec![None; expected.nodes];
+        let incoming = door::open(listener, STRANGERS_MAX + expected.nodes);
         let coordinator = Coordinator::new(clock.now(), expected, cluster);
         let inner = Mutex::new(Inner { coordinator, lines, actions: Vec::new() });
         let hub = Arc::new(Self { inner, clock, changed: Notify::new() });
         let service = CoordinatorServer::new(Seats(hub.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let guarded =
-            InterceptedService::new(service, move |request: Request<()>| authenticate(&token, request));
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let guarded = InterceptedService::new(service, move |request: Request<()>| {
+            let request = authenticate(&token, request)?;
+            if let Some(pass) = request.extensions().get::<Pass>() {
+                pass.stamp();
+            }
+            Ok(request)
+        });
         tokio::spawn(async move {
-            let server = tonic::transport::Server::builder().max_concurrent_streams(STREAMS_MAX);
+            let server = tonic::transport::Server::builder()
+                .max_concurrent_streams(STREAMS_MAX)
+                .http2_max_header_list_size(HEADERS_BYTES_MAX)
+                .http2_keepalive_interval(Some(PING))
+                .http2_keepalive_timeout(Some(PONG));
             if let Err(error) = server.serve_with_incoming(guarded, incoming).await {
                 tracing::error!("the coordinator's server ended: {error}");
             }
@@ -114,6 +135,7 @@ impl Hub {
                 }
                 Action::HangUp { to } => lines[to.index()] = None,
                 Action::Note(sentence) => tracing::info!("coordinator: {sentence}"),
+                Action::Warning(sentence) => tracing::warn!("coordinator: {sentence}"),
             }
         }
         drop(inner);

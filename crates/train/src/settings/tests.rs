@@ -37,7 +37,7 @@ fn read(argv: &[&str], environment: &[(&str, &str)]) -> Result<(Flags, Plan), Se
     let variable = |name: &str| {
         environment.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
     };
-    app().plan(&argv, &variable, None)
+    app().plan(&argv, &variable, || Ok(None))
 }
 
 fn good(argv: &[&str], environment: &[(&str, &str)]) -> (Flags, Plan) {

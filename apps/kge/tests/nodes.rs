@@ -1,0 +1,196 @@
+//! Several node processes: what they report together, and what happens if they were started differently.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Nothing here takes this long; a run that does would hang forever.
+const SAFETY_NET: Duration = Duration::from_secs(120);
+
+/// `kge` with `flags` and nothing from the environment that configures it.
+fn kge(flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kge"));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("INTENDANT_")
+            || ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"].contains(&&*text)
+        {
+            command.env_remove(&name);
+        }
+    }
+    command.args(flags).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs one process per list of flags as the nodes of one cluster, to the end.
+fn nodes(flags: &[Vec<&str>]) -> Vec<Output> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let start = |(rank, flags): (usize, &Vec<&str>)| -> Child {
+        let mut command = kge(flags);
+        command.env("RANK", rank.to_string()).env("WORLD_SIZE", "2");
+        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string()).spawn().unwrap()
+    };
+    let mut children: Vec<Child> = flags.iter().enumerate().map(start).collect();
+    let (_keep, never) = mpsc::channel::<()>();
+    let mut waited = Duration::ZERO;
+    while !children.iter_mut().all(|child| child.try_wait().unwrap().is_some()) {
+        let look = Duration::from_millis(10);
+        let _ = never.recv_timeout(look);
+        waited += look;
+        if waited > SAFETY_NET {
+            children.iter_mut().for_each(|child| child.kill().unwrap());
+            panic!("{flags:?}: it hung");
+        }
+    }
+    children.into_iter().map(|child| child.wait_with_output().unwrap()).collect()
+}
+
+fn report(flags: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let output = kge(&[flags, &["--report", file.to_str().unwrap(), "-q"]].concat()).output().unwrap();
+    assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+/// The members of an object; for an array, those of its first element.
+fn members(value: &Value) -> BTreeSet<&str> {
+    let value = value.get(0).unwrap_or(value);
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+#[test]
+fn four_nodes_report_what_one_process_does() {
+    let access = [
+        "pull_keys",
+        "push_keys",
+        "local",
+        "remote",
+        "sampled",
+        "remote_share",
+        "remote_share_after_5_percent",
+    ];
+    let schema: [(&str, &[&str]); 9] = [
+        (
+            "",
+            &[
+                "schema",
+                "task",
+                "technique",
+                "seed",
+                "nodes",
+                "workers_per_node",
+                "simulated",
+                "config",
+                "data_digest",
+                "model",
+                "epochs",
+                "test",
+                "access",
+                "management",
+                "network",
+            ],
+        ),
+        ("/model", &["keys", "values", "bytes"]),
+        ("/epochs", &["epoch", "seconds", "cpu_seconds", "examples", "loss", "access", "quality"]),
+        ("/epochs/0/access", &access),
+        ("/epochs/0/quality", &["mrr_filtered", "hits_at_1", "hits_at_3", "hits_at_10"]),
+        ("/test", &["mrr_filtered", "hits_at_1", "hits_at_3", "hits_at_10"]),
+        ("/access", &access),
+        (
+            "/management",
+            &[
+                "relocations",
+                "replica_setups",
+                "replica_drops",
+                "localization_conflicts",
+                "sync_rounds",
+                "relocation_ms",
+            ],
+        ),
+        ("/network", &["messages", "bytes"]),
+    ];
+    for (float, bytes) in [("f32", 4), ("f64", 8)] {
+        let same = ["--epochs", "1", "--valid-every", "1", "--dim", "8", "--float", float];
+        let cluster = ["--nodes", "4", "--workers", "1", "--technique", "classic"];
+        let four = report(&[&cluster[..], &same].concat());
+        for (place, documented) in &schema {
+            let found = four.pointer(place).unwrap();
+            let documented = documented.iter().copied().collect::<BTreeSet<_>>();
+            assert_eq!(members(found), documented, "{place}");
+        }
+        assert_eq!(four["schema"], "intendant.report/1");
+        assert_eq!((&four["nodes"], &four["workers_per_node"]), (&4.into(), &1.into()));
+        assert_eq!(four["model"]["bytes"], (2034 + 2 * 42) * 16 * bytes);
+        let access = |name: &str| four["access"][name].as_u64().unwrap();
+        assert_eq!(access("local") + access("remote"), access("pull_keys") + access("push_keys"));
+        assert!(access("local") > 0 && access("remote") > access("local"), "{}", four["access"]);
+        assert!(four["network"]["bytes"].as_u64() > four["access"]["remote"].as_u64());
+        assert_eq!(four["epochs"][0]["examples"], 32_888);
+
+        let single = report(&[&["--technique", "single"], &same[..]].concat());
+        for place in ["/data_digest", "/model", "/access/pull_keys", "/access/push_keys", "/access/sampled"] {
+            assert_eq!(four.pointer(place), single.pointer(place), "{place}");
+        }
+    }
+}
+
+/// A graph whose held-out triples name nothing new, so that the model is the same with and without them.
+fn graph(folder: &Path, splits: &[&str]) -> String {
+    fs::create_dir_all(folder).unwrap();
+    let line = |i: usize, step: usize| format!("n{i}\tr\tn{}\n", (i + step) % 30);
+    for split in splits {
+        let text: String = match *split {
+            "train" => (0..30).map(|i| line(i, 1)).collect(),
+            _ => line(3, 2) + &line(8, 2),
+        };
+        fs::write(folder.join(format!("{split}.txt")), text).unwrap();
+    }
+    folder.to_str().unwrap().to_owned()
+}
+
+/// Each ends by itself, with exit code 2 and a message that has `what`.
+#[track_caller]
+fn disagree(first: &[&str], second: &[&str], what: &str) {
+    let common = ["--epochs", "3", "--valid-every", "1", "--dim", "8", "--batch", "4"];
+    let flags = [[&common[..], first].concat(), [&common[..], second].concat()];
+    for output in nodes(&flags) {
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("were started differently") && said.contains(what), "{said}");
+    }
+}
+
+#[test]
+fn nodes_with_different_hyperparameters_refuse_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = graph(folder.path(), &["train", "valid"]);
+    let data = ["--data", &data];
+    let with = |flags: &[&'static str]| [&data[..], flags].concat();
+    disagree(&with(&[]), &with(&["--lr", "0.2"]), ": lr is 0.");
+    disagree(&with(&["--n3", "0"]), &with(&[]), ": n3 is 0.");
+    disagree(&with(&[]), &with(&["--unseen", "skip"]), ": unseen is ");
+}
+
+#[test]
+fn nodes_with_different_data_refuse_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = graph(&folder.path().join("whole"), &["train", "valid", "test"]);
+    let without_valid = graph(&folder.path().join("without"), &["train", "test"]);
+    disagree(&["--data", &whole], &["--data", &without_valid], ": digest of the data is ");
+}
+
+#[test]
+fn nodes_may_keep_the_same_data_in_different_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = ["one", "two"].map(|place| graph(&folder.path().join(place), &["train", "valid", "test"]));
+    let flags = data.each_ref().map(|data| vec!["--data", data, "--epochs", "1", "--dim", "8", "-q"]);
+    for output in nodes(&flags) {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -1,0 +1,178 @@
+//! Accepting connections for the coordinator, and parting with those that do not show the token.
+//!
+//! A connection costs a descriptor, and anybody who reaches the port can open one. So it has a few seconds to send a request
+//! that passes the token's check ([`Pass::stamp`]), and of those that have not yet, only so many are kept: a new one replaces
+//! the oldest, because a node shows its token at once. Running out of descriptors all the same delays newcomers only.
+//!
+//! Absent on purpose: the token itself, which the server checks.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Sleep;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::Connected;
+
+/// How long a connection may take to show the token.
+const PROBATION: Duration = Duration::from_secs(3);
+
+/// Pause after the system refused to accept: descriptors do not come back any faster by asking.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Accepts on `listener`, on the runtime that calls, for as long as the stream is read. At most `strangers_max` of the
+/// connections are unstamped.
+pub(super) fn open(
+    listener: TcpListener,
+    strangers_max: usize,
+) -> ReceiverStream<Result<Connection, io::Error>> {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(accept(listener, strangers_max, sender));
+    ReceiverStream::new(receiver)
+}
+
+async fn accept(
+    listener: TcpListener,
+    strangers_max: usize,
+    sender: mpsc::Sender<Result<Connection, io::Error>>,
+) {
+    let mut strangers: VecDeque<Stranger> = VecDeque::new();
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!("coordinator: cannot accept a connection: {error}");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!("coordinator: a connection ended at once: {error}");
+            continue;
+        }
+        strangers.retain(|stranger| !stranger.pass.stamped() && !stranger.keep.is_closed());
+        if strangers.len() >= strangers_max {
+            tracing::debug!(
+                "coordinator: {strangers_max} connections have not shown a token; closing the oldest"
+            );
+            strangers.pop_front();
+        }
+        let (keep, expelled) = oneshot::channel();
+        let pass = Pass(Arc::default());
+        strangers.push_back(Stranger { pass: pass.clone(), keep });
+        let probation = Probation { over: Box::pin(tokio::time::sleep(PROBATION)), expelled };
+        if sender.send(Ok(Connection { stream, pass, probation: Some(probation) })).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A connection's mark that it has shown the token.
+#[derive(Clone, Debug)]
+pub(super) struct Pass(Arc<AtomicBool>);
+
+impl Pass {
+    /// The connection may stay.
+    pub(super) fn stamp(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn stamped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The acceptor's side of a connection without a stamp.
+struct Stranger {
+    pass: Pass,
+    /// Dropped to close the connection.
+    keep: oneshot::Sender<()>,
+}
+
+/// What may close a connection without a stamp.
+struct Probation {
+    over: Pin<Box<Sleep>>,
+    expelled: oneshot::Receiver<()>,
+}
+
+/// A connection, which breaks when its time is over and it has no stamp.
+pub(super) struct Connection {
+    stream: TcpStream,
+    pass: Pass,
+    probation: Option<Probation>,
+}
+
+impl Connection {
+    /// Fails once the connection has to go. Looked at before everything that waits, so that the server notices.
+    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let Some(probation) = &mut self.probation else { return Ok(()) };
+        if self.pass.stamped() {
+            self.probation = None;
+            return Ok(());
+        }
+        let Probation { over, expelled } = probation;
+        // Both may be asked again after the first error; a channel that has spoken must not be polled again.
+        let expelled = expelled.is_terminated() || Pin::new(expelled).poll(context).is_ready();
+        if expelled || over.as_mut().poll(context).is_ready() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the connection did not show a token"));
+        }
+        Ok(())
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Pass;
+
+    fn connect_info(&self) -> Pass {
+        self.pass.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
