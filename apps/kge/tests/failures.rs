@@ -1,10 +1,12 @@
 //! Four processes train; one of them is killed or stopped in the middle of an epoch, or nobody's launcher is left.
 #![cfg(target_os = "linux")]
 
+mod program;
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -47,7 +49,7 @@ impl Run {
         let report = tempfile::tempdir().unwrap();
         let mark = format!("KGE_TEST_RUN={}", report.path().display());
         let (name, value) = mark.split_once('=').unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kge"));
+        let mut command = program::kge();
         command.args([
             "--nodes",
             "4",
@@ -61,14 +63,6 @@ impl Run {
             "16",
         ]);
         command.args(["-v", "--report"]).arg(report.path().join("report.json")).env(name, value);
-        for (inherited, _) in std::env::vars_os() {
-            let text = inherited.to_string_lossy();
-            let ours = text.starts_with("INTENDANT_")
-                || ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"].contains(&&*text);
-            if ours {
-                command.env_remove(&inherited);
-            }
-        }
         let mut launcher = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(launcher.stderr.take().unwrap());
         let (say, lines) = mpsc::channel();

@@ -1,5 +1,7 @@
 //! Several node processes: what they report together, and what happens if they were started differently.
 
+mod program;
+
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,15 +16,7 @@ const SAFETY_NET: Duration = Duration::from_secs(120);
 
 /// `kge` with `flags` and nothing from the environment that configures it.
 fn kge(flags: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kge"));
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("INTENDANT_")
-            || ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"].contains(&&*text)
-        {
-            command.env_remove(&name);
-        }
-    }
+    let mut command = program::kge();
     command.args(flags).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

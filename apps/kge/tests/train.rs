@@ -1,22 +1,15 @@
 //! The program as a user runs it.
 
+mod program;
+
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// Runs `kge` with `flags` and nothing from the environment that configures it.
 fn kge(flags: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kge"));
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("INTENDANT_")
-            || ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"].contains(&&*text)
-        {
-            command.env_remove(&name);
-        }
-    }
-    command.args(flags).output().unwrap()
+    program::kge().args(flags).output().unwrap()
 }
 
 /// Runs `kge`, which must succeed, and returns its report.
