@@ -13,7 +13,7 @@ use intendant_core::random::stream;
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
     BatchAt, EpochOrder, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, Split,
-    StepReport, Task, Update,
+    StepReport, Subepoch, Task, Update,
 };
 use std::sync::{Arc, OnceLock};
 
@@ -206,13 +206,13 @@ impl<E: Element> Task for Kge<E> {
         self.data.digest()
     }
 
-    fn batches(&self, epoch: u32) -> u64 {
-        self.order(epoch).batches()
+    fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
+        partition.share(self.order(subepoch.epoch).batches())
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
-        let epoch = u64::from(at.epoch);
-        let examples: Vec<u64> = self.order(at.epoch).batch(at.index).collect();
+        let epoch = u64::from(at.subepoch.epoch);
+        let examples: Vec<u64> = self.order(at.subepoch.epoch).batch(at.global()).collect();
         let triples: Vec<Triple> = examples.iter().map(|e| self.data.train[*e as usize]).collect();
         let (batch, keys) = Batch::new(&triples, self.relations);
         let request = |samples, name| SampleRequest {
@@ -221,7 +221,7 @@ impl<E: Element> Task for Kge<E> {
             stream: stream(self.config.seed, &[NEGATIVES, epoch, name]),
         };
         let samples: Vec<SampleRequest> = match self.config.loss {
-            Loss::Softmax => vec![request(self.config.negatives, at.index)],
+            Loss::Softmax => vec![request(self.config.negatives, at.global())],
             // The first half is for the object's query, the second half for the subject's.
             Loss::Logistic => examples.iter().map(|e| request(2 * self.config.negatives, *e)).collect(),
         };
@@ -229,7 +229,7 @@ impl<E: Element> Task for Kge<E> {
         let of_examples = triples.iter().map(hash);
         let of_samples = samples.iter().map(|s| stream(s.stream, &[s.samples as u64]));
         let digest = of_examples.chain(of_samples).fold(0u64, u64::wrapping_add);
-        Prepared { batch, keys, samples, handles: Vec::new(), digest }
+        Prepared { batch, near: keys.clone(), keys, samples, handles: Vec::new(), digest }
     }
 
     fn scratch(&self) -> Scratch<E> {

@@ -93,7 +93,7 @@ fn check_gradients(loss: Loss, reciprocal: bool) {
             value
         })
         .collect();
-    let step = Step::new(task, BatchAt { epoch: 1, index: 2 });
+    let step = Step::new(task, BatchAt::alone(1, 2));
     let (_, update, sample_update) = step.compute(&model);
     let all_keys: Vec<Key> = step.prepared.keys.iter().chain(&step.sample_keys).copied().collect();
     let mut distinct = all_keys.clone();
@@ -196,7 +196,7 @@ fn losses_equal_their_definitions() {
                         value
                     })
                     .collect();
-                let step = Step::new(task, BatchAt { epoch: 0, index });
+                let step = Step::new(task, BatchAt::alone(0, index));
                 let (batch, keys) = (&step.prepared.batch, &step.prepared.keys);
                 all_entities |= batch.entities == entities as usize;
                 sample_in_batch |= step.sample_keys.iter().any(|k| keys.contains(k));
@@ -232,7 +232,7 @@ fn a_batch_depends_on_seed_epoch_and_index_only() {
     for loss in [Loss::Softmax, Loss::Logistic] {
         let task = |seed| Kge::<f32>::new(Arc::clone(&data), Config { seed, ..config(loss, true) }).unwrap();
         let (a, b, other) = (task(3), task(3), task(4));
-        let at = |epoch, index| BatchAt { epoch, index };
+        let at = BatchAt::alone;
         // Another order of requests, as on another number of workers.
         let later: Vec<_> = (0..12).rev().map(|i| b.prepare(at(2, i))).collect();
         for (index, later) in (0..12).zip(later.iter().rev()) {
@@ -248,14 +248,16 @@ fn a_batch_depends_on_seed_epoch_and_index_only() {
     }
 }
 
+const FIRST: Subepoch = Subepoch { epoch: 0, index: 0 };
+
 #[test]
 fn an_epoch_has_every_triple_once() {
     let data = Arc::new(graph(30, 57));
     let task = Kge::<f32>::new(Arc::clone(&data), config(Loss::Softmax, true)).unwrap();
-    assert_eq!(task.batches(0), 12);
+    assert_eq!(task.batches(FIRST, Partition::alone()), 12);
     let mut seen = Vec::new();
-    for index in 0..task.batches(0) {
-        let prepared = task.prepare(BatchAt { epoch: 0, index });
+    for index in 0..task.batches(FIRST, Partition::alone()) {
+        let prepared = task.prepare(BatchAt::alone(0, index));
         let key = |place: u32| prepared.keys[place as usize].0 as u32;
         for pair in prepared.batch.queries.chunks_exact(2) {
             let [object, subject] = pair else { unreachable!("chunks of two") };

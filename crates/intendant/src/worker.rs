@@ -180,6 +180,24 @@ impl<E: Element> Worker<E> {
         Ok(Ticket { op: self.submit(started)?, owner: self.owner(), dropped: None })
     }
 
+    /// Moves `keys` to this node; returns when they are here. Techniques that do not move keys ignore it.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn localize(&mut self, keys: &[Key]) -> Result<(), Error> {
+        let ticket = self.localize_async(keys)?;
+        self.wait(ticket)
+    }
+
+    /// Starts to move `keys` to this node.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn localize_async(&mut self, _keys: &[Key]) -> Result<Ticket, Error> {
+        self.inner.health.check()?;
+        Ok(Ticket { op: None, owner: self.owner(), dropped: None })
+    }
+
     /// Waits for an operation. The values of a pull are dropped.
     ///
     /// # Errors

@@ -144,6 +144,7 @@ enum Waiting {
     /// For room for its next call.
     Room,
     Flush,
+    Barrier,
     Quiesce,
     Snapshot,
     Reduce,
@@ -194,7 +195,7 @@ pub fn run_task<T: Task>(task: &Arc<T>, config: &TaskConfig) -> Result<TaskOutco
     let workers = cluster.workers() as u32;
     let seats = (0..workers)
         .map(|worker| {
-            let partition = Partition { worker, workers, threads: 1 };
+            let partition = Partition { worker, workers, nodes: config.nodes as u32, threads: 1 };
             Seat {
                 driver: Driver::new(Arc::clone(task), partition, config.schedule),
                 loader: Loader::new(Arc::clone(task), partition, &config.schedule),
@@ -378,6 +379,14 @@ impl<T: Task> TaskRun<'_, T> {
             Op::AdvanceClock => self.go_on(worker, 0, Event::Done),
             Op::Flush if self.cluster.is_idle(worker) => self.go_on(worker, 0, Event::Done),
             Op::Flush => seat.waiting = Waiting::Flush,
+            Op::Barrier => {
+                seat.waiting = Waiting::Barrier;
+                if self.all_wait(Waiting::Barrier) {
+                    self.all_go_on(Waiting::Barrier, |_| Event::Done);
+                }
+            }
+            // Nothing moves yet.
+            Op::Localize { .. } => self.go_on(worker, 0, Event::Done),
             Op::Quiesce => {
                 seat.waiting = Waiting::Quiesce;
                 if self.all_wait(Waiting::Quiesce) {
@@ -420,6 +429,7 @@ impl<T: Task> TaskRun<'_, T> {
             | Waiting::Flush
             | Waiting::No
             | Waiting::Batch
+            | Waiting::Barrier
             | Waiting::Quiesce
             | Waiting::Snapshot
             | Waiting::Reduce

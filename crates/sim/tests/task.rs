@@ -10,7 +10,7 @@ use intendant_techniques::Order;
 use likes::Likes;
 use std::sync::Arc;
 
-const SCHEDULE: Schedule = Schedule { epochs: 6, valid_every: 3, test: true };
+const SCHEDULE: Schedule = Schedule { valid_every: 3, ..Schedule::epochs(6) };
 
 fn train<E: Element>(config: &TaskConfig) -> TaskOutcome<E> {
     run_task(&Arc::new(Likes::<E>::new(5)), config).unwrap()
@@ -44,7 +44,7 @@ fn plain<E: Element>() -> (Vec<E>, u64) {
         at.push(values.len());
     }
     let row = |key: &Key| at[key.index()]..at[key.index() + 1];
-    let partition = Partition { worker: 0, workers: 1, threads: 1 };
+    let partition = Partition::alone();
     let mut driver = Driver::new(Arc::clone(&task), partition, SCHEDULE);
     let mut loader = Loader::new(Arc::clone(&task), partition, &SCHEDULE);
     let mut event = Event::Start;
@@ -77,7 +77,12 @@ fn plain<E: Element>() -> (Vec<E>, u64) {
                 Event::Done
             }
             Op::Reduce => Event::Reduced(driver.reduction().clone()),
-            Op::Compute(_) | Op::AdvanceClock | Op::Flush | Op::Quiesce => Event::Done,
+            Op::Compute(_)
+            | Op::Localize { .. }
+            | Op::AdvanceClock
+            | Op::Flush
+            | Op::Barrier
+            | Op::Quiesce => Event::Done,
             Op::Done => break,
         };
     }

@@ -1,8 +1,9 @@
 //! The training loop of one worker as a program without I/O.
 
-use crate::{Cost, Evaluation, Loader, Partition, Prepared, Pulled, Reduction, Split, Task, Update};
+use crate::{Cost, Evaluation, Partition, Prepared, Pulled, Reduction, Split, Subepoch, Task, Update};
 use intendant_core::{Element, Key};
 use intendant_sampling::Handle;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,6 +16,18 @@ pub struct Schedule {
     pub valid_every: u32,
     /// Evaluate on the test data after the last epoch.
     pub test: bool,
+    /// Latency hiding: localize the keys of a batch so many batches before it is trained; 0 means not at all.
+    pub localize_ahead: u32,
+    /// Wait for the push of a batch before going on.
+    pub synchronous: bool,
+}
+
+impl Schedule {
+    /// So many passes over the data, then the evaluation on the test data; nothing else.
+    #[must_use]
+    pub const fn epochs(epochs: u32) -> Self {
+        Self { epochs, valid_every: 0, test: true, localize_ahead: 0, synchronous: false }
+    }
 }
 
 /// What a [`Driver`] wants done. The interpreter does it, then calls [`Driver::step`] with the [`Event`] named here.
@@ -22,6 +35,13 @@ pub struct Schedule {
 pub enum Op {
     /// Receive the next batch from the loader → [`Event::Batch`].
     NextBatch,
+    /// Move the keys of [`Driver::localize_keys`] to this node, if the technique moves keys at all → [`Event::Done`].
+    Localize {
+        /// Whether to go on only when they are here.
+        wait: bool,
+    },
+    /// Wait until all workers have come here → [`Event::Done`].
+    Barrier,
     /// Choose the keys of prepared samples: call [`Driver::draw`] → [`Event::Done`].
     PullSample,
     /// Read the values of [`Driver::pull_buffers`] → [`Event::Done`].
@@ -94,12 +114,19 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Start,
+    Residents,
+    StartBarrier,
+    Block,
     Next,
+    Near,
     Sample,
     Pull,
     Compute,
     Push,
+    PushFlush,
     Clock,
+    SubepochFlush,
+    SubepochBarrier,
     EpochFlush,
     EpochQuiesce,
     Evaluate(Split),
@@ -117,8 +144,17 @@ pub struct Driver<T: Task> {
     schedule: Schedule,
     state: State,
     progress: Progress,
+    /// Index of the current subepoch, how many there are, and the batches of the current one: received, to be trained.
+    subepoch: u32,
+    subepochs: u32,
+    received: u64,
+    batches: u64,
     scratch: T::Scratch,
+    /// Batches that were received and wait for their turn.
+    queue: VecDeque<Prepared<T::Batch>>,
     current: Option<Prepared<T::Batch>>,
+    /// Keys to be localized.
+    near: Vec<Key>,
     /// Keys of the current batch: direct ones, then sampled ones.
     keys: Vec<Key>,
     direct_keys: usize,
@@ -140,8 +176,14 @@ impl<T: Task> Driver<T> {
             schedule,
             state: State::Start,
             progress: Progress::default(),
+            subepoch: 0,
+            subepochs: 0,
+            received: 0,
+            batches: 0,
             scratch,
+            queue: VecDeque::new(),
             current: None,
+            near: Vec::new(),
             keys: Vec::new(),
             direct_keys: 0,
             direct_elements: 0,
@@ -156,6 +198,16 @@ impl<T: Task> Driver<T> {
     /// How far this worker is.
     pub fn progress(&self) -> Progress {
         self.progress
+    }
+
+    /// Whether no batch has been asked for yet: what happened so far was preparation.
+    pub fn is_starting(&self) -> bool {
+        matches!(self.state, State::Start | State::Residents | State::StartBarrier)
+    }
+
+    /// The keys to localize, for [`Op::Localize`].
+    pub fn localize_keys(&self) -> &[Key] {
+        &self.near
     }
 
     /// The keys to pull and where their values go, concatenated.
@@ -219,15 +271,31 @@ impl<T: Task> Driver<T> {
     /// If the event does not answer the last operation.
     pub fn step(&mut self, event: Event<T::Batch>) -> Result<Op, Diverged> {
         match (self.state, event) {
-            (State::Start, Event::Start) => Ok(self.start_epoch()),
-            (State::Next, Event::Batch(prepared)) => Ok(self.start_batch(prepared)),
+            (State::Start, Event::Start) => {
+                self.near = self.task.residents(self.partition);
+                if self.near.is_empty() {
+                    self.go(State::StartBarrier, Op::Barrier)
+                } else {
+                    self.go(State::Residents, Op::Localize { wait: true })
+                }
+            }
+            (State::Residents, Event::Done) => self.go(State::StartBarrier, Op::Barrier),
+            (State::StartBarrier, Event::Done) => Ok(self.start_epoch()),
+            (State::Block | State::Near, Event::Done) => Ok(self.next_batch()),
+            (State::Next, Event::Batch(prepared)) => Ok(self.receive(prepared)),
             (State::Sample, Event::Done) => Ok(self.start_pull()),
             (State::Pull, Event::Done) => self.compute(),
             (State::Compute, Event::Done) => self.go(State::Push, Op::Push),
-            (State::Push, Event::Done) => self.go(State::Clock, Op::AdvanceClock),
+            (State::Push, Event::Done) if self.schedule.synchronous => self.go(State::PushFlush, Op::Flush),
+            (State::Push | State::PushFlush, Event::Done) => self.go(State::Clock, Op::AdvanceClock),
             (State::Clock, Event::Done) => {
                 self.current = None;
                 Ok(self.next_batch())
+            }
+            (State::SubepochFlush, Event::Done) => self.go(State::SubepochBarrier, Op::Barrier),
+            (State::SubepochBarrier, Event::Done) => {
+                self.subepoch += 1;
+                Ok(self.start_subepoch())
             }
             (State::EpochFlush, Event::Done) => self.go(State::EpochQuiesce, Op::Quiesce),
             (State::EpochQuiesce, Event::Done) => {
@@ -255,6 +323,7 @@ impl<T: Task> Driver<T> {
             (State::EvaluateEnd(Split::Valid), Event::Done) => Ok(self.reduce_epoch()),
             (State::EvaluateEnd(Split::Test), Event::Done) => self.go(State::TestReduce, Op::Reduce),
             (State::Reduce, Event::Reduced(combined)) => {
+                self.task.epoch_ended(&mut self.scratch, &combined);
                 self.combined.push(combined);
                 self.reduction = Reduction::default();
                 self.progress.epoch += 1;
@@ -291,18 +360,65 @@ impl<T: Task> Driver<T> {
             return Op::Quiesce;
         }
         let epoch = self.progress.epoch;
-        let batches_total = Loader::<T>::share(self.partition, self.task.batches(epoch));
+        self.subepochs = self.task.subepochs(epoch, self.partition);
+        let batches = |index| self.task.batches(Subepoch { epoch, index }, self.partition);
+        let batches_total = (0..self.subepochs).map(batches).sum();
         self.progress = Progress { epoch, batches_total, ..Progress::default() };
-        self.next_batch()
+        self.subepoch = 0;
+        self.start_subepoch()
     }
 
-    fn next_batch(&mut self) -> Op {
-        if self.progress.batches < self.progress.batches_total {
-            self.state = State::Next;
-            Op::NextBatch
-        } else {
+    fn start_subepoch(&mut self) -> Op {
+        if self.subepoch >= self.subepochs {
             self.state = State::EpochFlush;
-            Op::Flush
+            return Op::Flush;
+        }
+        let subepoch = Subepoch { epoch: self.progress.epoch, index: self.subepoch };
+        self.batches = self.task.batches(subepoch, self.partition);
+        self.received = 0;
+        self.near = self.task.block(subepoch, self.partition);
+        if self.near.is_empty() {
+            self.next_batch()
+        } else {
+            self.state = State::Block;
+            Op::Localize { wait: true }
+        }
+    }
+
+    /// Receives batches until as many are queued as should be localized ahead, then trains the oldest.
+    fn next_batch(&mut self) -> Op {
+        if self.received < self.batches && self.queue.len() <= self.schedule.localize_ahead as usize {
+            self.state = State::Next;
+            return Op::NextBatch;
+        }
+        match self.queue.pop_front() {
+            Some(prepared) => self.start_batch(prepared),
+            None if self.subepoch + 1 < self.subepochs => {
+                self.state = State::SubepochFlush;
+                Op::Flush
+            }
+            None => {
+                self.state = State::EpochFlush;
+                Op::Flush
+            }
+        }
+    }
+
+    fn receive(&mut self, prepared: Prepared<T::Batch>) -> Op {
+        self.received += 1;
+        self.near.clear();
+        if self.schedule.localize_ahead > 0 {
+            self.near.extend_from_slice(&prepared.near);
+            self.near.extend(prepared.handles.iter().flat_map(Handle::ahead));
+            self.near.sort_unstable();
+            self.near.dedup();
+        }
+        self.queue.push_back(prepared);
+        if self.near.is_empty() {
+            self.next_batch()
+        } else {
+            self.state = State::Near;
+            Op::Localize { wait: false }
         }
     }
 

@@ -19,5 +19,6 @@ pub use evaluation::{Evaluation, Reduction, Split};
 pub use loader::{Loader, LoaderEvent, LoaderOp};
 pub use order::EpochOrder;
 pub use task::{
-    BatchAt, Cost, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, StepReport, Task, Update,
+    BatchAt, Cost, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, StepReport, Subepoch, Task,
+    Update,
 };

@@ -1,6 +1,6 @@
 //! The look-ahead: prepares the batches of one worker before it needs them.
 
-use crate::{BatchAt, Partition, Prepared, SampleRequest, Schedule, Task};
+use crate::{BatchAt, Partition, Prepared, SampleRequest, Schedule, Subepoch, Task};
 use intendant_sampling::Handle;
 use std::sync::Arc;
 
@@ -29,9 +29,11 @@ pub enum LoaderEvent {
 /// Prepares the batches of one worker, epoch after epoch, as a program without I/O.
 pub struct Loader<T: Task> {
     task: Arc<T>,
-    partition: Partition,
     at: BatchAt,
     epochs: u32,
+    /// Of the current epoch.
+    subepochs: u32,
+    /// Of the current subepoch.
     batches: u64,
     current: Option<Prepared<T::Batch>>,
 }
@@ -39,14 +41,32 @@ pub struct Loader<T: Task> {
 impl<T: Task> Loader<T> {
     /// A loader for one worker.
     pub fn new(task: Arc<T>, partition: Partition, schedule: &Schedule) -> Self {
-        let batches = if schedule.epochs > 0 { task.batches(0) } else { 0 };
-        let at = BatchAt { epoch: 0, index: u64::from(partition.worker) };
-        Self { task, partition, at, epochs: schedule.epochs, batches, current: None }
+        let subepoch = Subepoch { epoch: 0, index: 0 };
+        let (mut subepochs, mut batches) = (0, 0);
+        if schedule.epochs > 0 {
+            subepochs = task.subepochs(0, partition);
+            batches = if subepochs > 0 { task.batches(subepoch, partition) } else { 0 };
+        }
+        let at = BatchAt { subepoch, partition, index: 0 };
+        Self { task, at, epochs: schedule.epochs, subepochs, batches, current: None }
     }
 
-    /// Batches that `partition` trains in an epoch of `batches`.
-    pub fn share(partition: Partition, batches: u64) -> u64 {
-        batches.saturating_sub(u64::from(partition.worker)).div_ceil(u64::from(partition.workers))
+    /// Goes to the next batch; false if none is left.
+    fn advance(&mut self) -> bool {
+        while self.at.index >= self.batches {
+            let BatchAt { subepoch, partition, index } = &mut self.at;
+            subepoch.index += 1;
+            *index = 0;
+            if subepoch.index >= self.subepochs {
+                *subepoch = Subepoch { epoch: subepoch.epoch + 1, index: 0 };
+                if subepoch.epoch >= self.epochs {
+                    return false;
+                }
+                self.subepochs = self.task.subepochs(subepoch.epoch, *partition);
+            }
+            self.batches = if self.subepochs > 0 { self.task.batches(*subepoch, *partition) } else { 0 };
+        }
+        true
     }
 
     /// The batch to deliver.
@@ -65,15 +85,11 @@ impl<T: Task> Loader<T> {
                 prepared.handles.push(handle);
             }
             LoaderEvent::Start | LoaderEvent::Done => {
-                while self.at.index >= self.batches {
-                    self.at = BatchAt { epoch: self.at.epoch + 1, index: u64::from(self.partition.worker) };
-                    if self.at.epoch >= self.epochs {
-                        return LoaderOp::Done;
-                    }
-                    self.batches = self.task.batches(self.at.epoch);
+                if !self.advance() {
+                    return LoaderOp::Done;
                 }
                 self.current = Some(self.task.prepare(self.at));
-                self.at.index += u64::from(self.partition.workers);
+                self.at.index += 1;
             }
         }
         let prepared = self.current.as_ref().expect("a batch is being prepared");

@@ -1,6 +1,6 @@
 //! What an application supplies.
 
-use crate::{Evaluation, Split};
+use crate::{Evaluation, Reduction, Split};
 use intendant_core::{Element, Initialiser, Key};
 use intendant_sampling::{DistributionId, Handle, Sampler};
 
@@ -53,24 +53,83 @@ impl<E> Model<E> {
     }
 }
 
-/// A worker among all workers of all nodes.
+/// A worker among all workers of all nodes. Workers are numbered node by node; all nodes have as many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// This worker, from 0.
     pub worker: u32,
     /// All workers.
     pub workers: u32,
+    /// All nodes.
+    pub nodes: u32,
     /// Threads that this worker may use while nothing else runs (evaluation).
     pub threads: usize,
 }
 
-/// Names a batch of a run. What is in it depends on the seed, `epoch` and `index` only, never on who trains it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchAt {
+impl Partition {
+    /// The only worker of the only node.
+    #[must_use]
+    pub const fn alone() -> Self {
+        Self { worker: 0, workers: 1, nodes: 1, threads: 1 }
+    }
+
+    /// Workers on each node.
+    #[must_use]
+    pub const fn workers_per_node(&self) -> u32 {
+        self.workers / self.nodes
+    }
+
+    /// The node of this worker.
+    #[must_use]
+    pub const fn node(&self) -> u32 {
+        self.worker / self.workers_per_node()
+    }
+
+    /// Of `total` things that are dealt out one by one, how many this worker gets.
+    #[must_use]
+    pub const fn share(&self, total: u64) -> u64 {
+        total.saturating_sub(self.worker as u64).div_ceil(self.workers as u64)
+    }
+
+    /// Which of the things that are dealt out one by one is the `index`-th of this worker.
+    #[must_use]
+    pub const fn nth(&self, index: u64) -> u64 {
+        self.worker as u64 + index * self.workers as u64
+    }
+}
+
+/// A part of an epoch: all workers meet before and after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Subepoch {
     /// Epoch, from 0.
     pub epoch: u32,
-    /// Index among all batches of the epoch, from 0.
+    /// Index within the epoch, from 0.
+    pub index: u32,
+}
+
+/// Names a batch of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchAt {
+    /// When it is trained.
+    pub subepoch: Subepoch,
+    /// Who trains it.
+    pub partition: Partition,
+    /// Index among the batches of this worker in this subepoch, from 0.
     pub index: u64,
+}
+
+impl BatchAt {
+    /// A batch of a run with one worker and without subepochs.
+    #[must_use]
+    pub const fn alone(epoch: u32, index: u64) -> Self {
+        Self { subepoch: Subepoch { epoch, index: 0 }, partition: Partition::alone(), index }
+    }
+
+    /// Which of all batches of the epoch this is, if they are dealt out one by one and there are no subepochs.
+    #[must_use]
+    pub const fn global(&self) -> u64 {
+        self.partition.nth(self.index)
+    }
 }
 
 /// Samples that a batch wants.
@@ -91,6 +150,9 @@ pub struct Prepared<B> {
     pub batch: B,
     /// Keys of direct accesses. A key may occur more than once: it is pulled and pushed that often.
     pub keys: Vec<Key>,
+    /// Keys worth moving to this node before the batch is trained (latency hiding), in any order. The keys of samples that are
+    /// known ahead come on top. Used only if the run asks for it: [`crate::Schedule::localize_ahead`].
+    pub near: Vec<Key>,
     /// Samples wanted.
     pub samples: Vec<SampleRequest>,
     /// Handles of the samples, one per request; filled by the [`crate::Loader`].
@@ -157,11 +219,30 @@ pub trait Task: Send + Sync + 'static {
         0
     }
 
-    /// Number of batches of an epoch. Worker `w` of `W` trains the batches `w`, `w + W`, …
-    fn batches(&self, epoch: u32) -> u64;
+    /// Number of subepochs of an epoch; equal for all workers. More than one only for algorithms that need meetings in
+    /// between, such as parameter blocking.
+    fn subepochs(&self, _epoch: u32, _partition: Partition) -> u32 {
+        1
+    }
 
-    /// Prepares one batch. Pure: a function of the data, the seed and `at`.
+    /// Number of batches that a worker trains in a subepoch. Cheap: it is asked more than once.
+    fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64;
+
+    /// Prepares one batch. Pure: a function of the data, the seed and `at`. All examples of an epoch are trained once,
+    /// whatever the partition, and the randomness of an example depends on seed, epoch and example only.
     fn prepare(&self, at: BatchAt) -> Prepared<Self::Batch>;
+
+    /// Keys that a worker uses so much more than the workers of other nodes that its node should hold them for the whole run
+    /// (data clustering). They are localized, and waited for, before the first epoch.
+    fn residents(&self, _partition: Partition) -> Vec<Key> {
+        Vec::new()
+    }
+
+    /// Keys that nobody but this worker uses during a subepoch (parameter blocking). They are localized, and waited for, at its
+    /// beginning, after all workers have met.
+    fn block(&self, _subepoch: Subepoch, _partition: Partition) -> Vec<Key> {
+        Vec::new()
+    }
 
     /// Buffers for one worker.
     fn scratch(&self) -> Self::Scratch;
@@ -174,6 +255,10 @@ pub trait Task: Send + Sync + 'static {
         pulled: Pulled<'_, Self::Element>,
         update: &mut Update<'_, Self::Element>,
     ) -> StepReport;
+
+    /// An epoch has ended; `combined` has the sums of all workers, and is the same for all of them. For what adapts to the
+    /// course of the training, such as a learning rate.
+    fn epoch_ended(&self, _scratch: &mut Self::Scratch, _combined: &Reduction) {}
 
     /// This worker's share of the evaluation on `split`, or `None` if there is nothing to evaluate. All workers answer alike.
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<Self::Element>>>;

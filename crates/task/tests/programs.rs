@@ -4,7 +4,8 @@ use intendant_core::Key;
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
     BatchAt, Cost, Driver, EpochOrder, Evaluation, Event, Loader, LoaderEvent, LoaderOp, Model, ModelRange,
-    Op, Partition, Prepared, Pulled, Reduction, SampleRequest, Schedule, Split, StepReport, Task, Update,
+    Op, Partition, Prepared, Pulled, Reduction, SampleRequest, Schedule, Split, StepReport, Subepoch, Task,
+    Update,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ struct Sums {
     samples: DistributionId,
     /// An update that is not finite, at this example.
     bad: Option<u64>,
+    /// Subepochs that an epoch is cut into, each with a block; and residents.
+    subepochs: Option<u32>,
 }
 
 impl Sums {
@@ -32,7 +35,21 @@ impl Sums {
             ModelRange { name: "sampled", keys: 5, len: 2 },
         ];
         let model = Model { ranges, init: Arc::new(|_, _: &mut [f64]| {}), sampler: sampler.build() };
-        Arc::new(Self { model, samples, bad })
+        Arc::new(Self { model, samples, bad, subepochs: None })
+    }
+
+    fn in_subepochs(subepochs: u32) -> Arc<Self> {
+        let mut task = Arc::into_inner(Self::new(None)).unwrap();
+        task.subepochs = Some(subepochs);
+        Arc::new(task)
+    }
+
+    /// Batches of the epoch that are trained in the subepoch: its share of them, in order.
+    fn part(&self, subepoch: Subepoch) -> Range<u64> {
+        let all = EpochOrder::new(1, subepoch.epoch, EXAMPLES, BATCH).batches();
+        let parts = u64::from(self.subepochs.unwrap_or(1));
+        let at = u64::from(subepoch.index);
+        at * all / parts..(at + 1) * all / parts
     }
 }
 
@@ -72,14 +89,33 @@ impl Task for Sums {
     fn model(&self) -> &Model<f64> {
         &self.model
     }
-    fn batches(&self, epoch: u32) -> u64 {
-        EpochOrder::new(1, epoch, EXAMPLES, BATCH).batches()
+    fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
+        let part = self.part(subepoch);
+        partition.share(part.end - part.start)
+    }
+    fn subepochs(&self, _: u32, _: Partition) -> u32 {
+        self.subepochs.unwrap_or(1)
+    }
+    fn residents(&self, partition: Partition) -> Vec<Key> {
+        self.subepochs.iter().map(|_| Key(u64::from(partition.node()))).collect()
+    }
+    fn block(&self, subepoch: Subepoch, partition: Partition) -> Vec<Key> {
+        self.subepochs.iter().map(|_| Key(u64::from(subepoch.index * 4 + partition.worker))).collect()
     }
     fn prepare(&self, at: BatchAt) -> Prepared<Vec<u64>> {
-        let batch: Vec<u64> = EpochOrder::new(1, at.epoch, EXAMPLES, BATCH).batch(at.index).collect();
-        let samples = vec![SampleRequest { distribution: self.samples, samples: 2, stream: at.index }];
+        let index = self.part(at.subepoch).start + at.partition.nth(at.index);
+        let order = EpochOrder::new(1, at.subepoch.epoch, EXAMPLES, BATCH);
+        let batch: Vec<u64> = order.batch(index).collect();
+        let samples = vec![SampleRequest { distribution: self.samples, samples: 2, stream: index }];
         let digest = batch.iter().map(|example| 1 << example).sum();
-        Prepared { keys: batch.iter().map(|e| Key(*e)).collect(), samples, handles: vec![], digest, batch }
+        Prepared {
+            keys: batch.iter().map(|e| Key(*e)).collect(),
+            near: batch.iter().map(|e| Key(*e)).collect(),
+            samples,
+            handles: vec![],
+            digest,
+            batch,
+        }
     }
     fn scratch(&self) {}
     fn compute(
@@ -112,6 +148,7 @@ struct Cluster {
     model: Values,
     workers: Vec<(Driver<Sums>, Loader<Sums>)>,
     ops: Vec<Vec<String>>,
+    localized: Vec<Vec<Vec<Key>>>,
 }
 
 fn deliver(task: &Sums, loader: &mut Loader<Sums>, event: LoaderEvent) -> Option<Prepared<Vec<u64>>> {
@@ -134,12 +171,18 @@ impl Cluster {
         let model = &task.model;
         let values = (0..model.keys()).map(|k| (Key(k), vec![0.0; model.len(Key(k))])).collect();
         let worker = |worker| {
-            let partition = Partition { worker, workers, threads: 1 };
+            let partition =
+                Partition { worker, workers, nodes: if workers == 4 { 2 } else { 1 }, threads: 1 };
             let driver = Driver::new(Arc::clone(task), partition, schedule);
             (driver, Loader::new(Arc::clone(task), partition, &schedule))
         };
         let workers: Vec<_> = (0..workers).map(worker).collect();
-        Self { model: values, ops: vec![Vec::new(); workers.len()], workers }
+        Self {
+            model: values,
+            ops: vec![Vec::new(); workers.len()],
+            localized: vec![Vec::new(); workers.len()],
+            workers,
+        }
     }
 
     fn run(&mut self, task: &Sums) -> Result<(), intendant_task::Diverged> {
@@ -185,8 +228,12 @@ impl Cluster {
                             }
                             Event::Done
                         }
+                        Op::Localize { .. } => {
+                            self.localized[at].push(driver.localize_keys().to_vec());
+                            Event::Done
+                        }
                         Op::Compute(_) | Op::AdvanceClock | Op::Flush => Event::Done,
-                        Op::Quiesce => {
+                        Op::Quiesce | Op::Barrier => {
                             events[at] = Some(Event::Done);
                             break;
                         }
@@ -225,7 +272,7 @@ const EVERYTHING: u64 = (1 << EXAMPLES) - 1;
 fn every_example_is_trained_once_per_epoch_whoever_trains() {
     for workers in [1, 2, 3, 7, 50] {
         let task = Sums::new(None);
-        let mut cluster = Cluster::new(&task, workers, Schedule { epochs: 3, valid_every: 2, test: true });
+        let mut cluster = Cluster::new(&task, workers, Schedule { valid_every: 2, ..Schedule::epochs(3) });
         cluster.run(&task).unwrap();
         for example in 0..EXAMPLES {
             assert_eq!(cluster.model[&Key(example)], [3.0 * example as f64], "{workers} workers");
@@ -252,9 +299,10 @@ fn every_example_is_trained_once_per_epoch_whoever_trains() {
 #[test]
 fn the_order_of_operations() {
     let task = Sums::new(None);
-    let mut cluster = Cluster::new(&task, 6, Schedule { epochs: 1, valid_every: 1, test: false });
+    let mut cluster = Cluster::new(&task, 6, Schedule { valid_every: 1, test: false, ..Schedule::epochs(1) });
     cluster.run(&task).unwrap();
     let expected = [
+        "Barrier",
         "NextBatch",
         "PullSample",
         "Pull",
@@ -275,17 +323,60 @@ fn the_order_of_operations() {
 }
 
 #[test]
+fn subepochs_begin_with_a_meeting_and_their_block() {
+    let task = Sums::in_subepochs(3);
+    let mut cluster = Cluster::new(&task, 4, Schedule { test: false, ..Schedule::epochs(2) });
+    cluster.run(&task).unwrap();
+    for example in 0..EXAMPLES {
+        assert_eq!(
+            cluster.model[&Key(example)],
+            [2.0 * example as f64],
+            "each example is trained once per epoch"
+        );
+    }
+    for (worker, (ops, localized)) in cluster.ops.iter().zip(&cluster.localized).enumerate() {
+        let meetings: Vec<&str> = ops
+            .iter()
+            .map(String::as_str)
+            .filter(|op| ["Localize", "Barrier", "Flush", "Quiesce", "Reduce"].contains(op))
+            .collect();
+        let between = ["Localize", "Flush", "Barrier"];
+        let epoch = [&between[..], &between, &["Localize", "Flush", "Quiesce", "Reduce"]].concat();
+        assert_eq!(meetings, [&["Localize", "Barrier"][..], &epoch, &epoch].concat());
+        let key = |at: usize| vec![Key(at as u64)];
+        let blocks = [key(worker), key(4 + worker), key(8 + worker)];
+        assert_eq!(*localized, [&[key(worker / 2)][..], &blocks, &blocks].concat(), "residents, then blocks");
+    }
+}
+
+#[test]
+fn batches_are_localized_ahead_with_their_samples() {
+    let task = Sums::new(None);
+    let schedule = Schedule { localize_ahead: 2, synchronous: true, test: false, ..Schedule::epochs(1) };
+    let mut cluster = Cluster::new(&task, 1, schedule);
+    cluster.run(&task).unwrap();
+    let ops = cluster.ops[0].join(" ");
+    let (take, train) = ("NextBatch Localize", "PullSample Pull Compute Push Flush AdvanceClock");
+    let steps = [take, take, take, train, take, train, take, train, take, train, train, train];
+    assert_eq!(ops, format!("Barrier {} Flush Quiesce Reduce Done", steps.join(" ")));
+    for keys in &cluster.localized[0] {
+        assert!(keys.is_sorted_by(|a, b| a < b), "each key once: {keys:?}");
+        assert!(keys.last().unwrap().0 >= EXAMPLES, "a sampled key is among {keys:?}");
+    }
+}
+
+#[test]
 fn no_epochs_evaluate_the_initial_model() {
     let task = Sums::new(None);
-    let mut cluster = Cluster::new(&task, 2, Schedule { epochs: 0, valid_every: 1, test: true });
+    let mut cluster = Cluster::new(&task, 2, Schedule { valid_every: 1, ..Schedule::epochs(0) });
     cluster.run(&task).unwrap();
-    assert_eq!(cluster.ops[0], ["Quiesce", "Pull", "Snapshot", "Quiesce", "Reduce", "Done"]);
+    assert_eq!(cluster.ops[0], ["Barrier", "Quiesce", "Pull", "Snapshot", "Quiesce", "Reduce", "Done"]);
 }
 
 #[test]
 fn a_nan_is_refused_before_it_is_pushed_and_named() {
     let task = Sums::new(Some(17));
-    let mut cluster = Cluster::new(&task, 1, Schedule { epochs: 1, valid_every: 0, test: false });
+    let mut cluster = Cluster::new(&task, 1, Schedule { test: false, ..Schedule::epochs(1) });
     let diverged = cluster.run(&task).unwrap_err();
     assert_eq!((diverged.epoch, diverged.key), (1, Some(Key(17))));
     assert!(diverged.to_string().starts_with("diverged in epoch 1, step "), "{diverged}");

@@ -7,7 +7,7 @@
 
 use crate::error::TrainError;
 use crate::plan::Plan;
-use intendant_task::Task;
+use intendant_task::{Partition, Subepoch, Task};
 
 /// Settings that each node may choose for itself, or that are compared in another way.
 const NODES_OWN: [&str; 3] = ["look-ahead", "data", "test"];
@@ -38,7 +38,11 @@ impl Terms {
                 terms.push((name.to_owned(), value));
             }
         }
-        let batches = if plan.epochs > 0 { task.batches(0) } else { 0 };
+        // Of the whole first epoch, as one worker alone would train it: the same number on all nodes.
+        let alone = Partition::alone();
+        let subepochs = if plan.epochs > 0 { task.subepochs(0, alone) } else { 0 };
+        let batches: u64 =
+            (0..subepochs).map(|index| task.batches(Subepoch { epoch: 0, index }, alone)).sum();
         let derived = [
             ("digest of the data", format!("{:016x}", task.digest())),
             ("batches", batches.to_string()),

@@ -140,6 +140,15 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "B", default_value = "8", value_parser = count(4096), help_heading = CLUSTER)]
     pub(crate) look_ahead: usize,
 
+    /// Latency hiding: localize the keys of a batch so many batches before it is trained; 0 means not at all. Techniques that
+    /// do not move keys ignore it
+    #[arg(long, value_name = "B", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=4096), help_heading = CLUSTER)]
+    pub(crate) localize_ahead: u32,
+
+    /// Wait for the push of each batch before going on
+    #[arg(long, help_heading = CLUSTER)]
+    pub(crate) synchronous: bool,
+
     /// Write the report (docs/report.md) here, and the effective configuration beside it
     #[arg(long, value_name = "FILE.json", help_heading = OUTPUT)]
     pub(crate) report: Option<PathBuf>,

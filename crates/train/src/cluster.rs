@@ -87,6 +87,15 @@ impl<E: Element> Parameters<E> for ClusterWorker<E> {
         Ok(())
     }
 
+    fn localize(&mut self, keys: &[Key], wait: bool) -> Result<(), TrainError> {
+        if wait {
+            return Ok(self.0.localize(keys)?);
+        }
+        // As with pushes, nobody waits for this ticket.
+        let _ticket = self.0.localize_async(keys)?;
+        Ok(())
+    }
+
     fn flush(&mut self) -> Result<(), TrainError> {
         Ok(self.0.flush()?)
     }

@@ -55,6 +55,9 @@ pub(crate) trait Parameters<E: Element>: Send {
     /// Adds `values` to the values of `keys`; need not wait.
     fn push(&mut self, keys: &[Key], values: &[E]) -> Result<(), TrainError>;
 
+    /// Moves `keys` to this node, if keys move at all; with `wait`, returns when they are here.
+    fn localize(&mut self, keys: &[Key], wait: bool) -> Result<(), TrainError>;
+
     /// Waits until all pushes of this worker have been applied.
     fn flush(&mut self) -> Result<(), TrainError>;
 

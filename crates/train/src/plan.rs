@@ -40,6 +40,10 @@ pub struct Plan {
     pub order: Option<OrderKind>,
     /// Batches that each worker's loader prepares ahead.
     pub look_ahead: usize,
+    /// Batches ahead of its training at which a batch's keys are localized; 0 if never.
+    pub localize_ahead: u32,
+    /// Whether workers wait for each push.
+    pub synchronous: bool,
     /// Where the report goes.
     pub report: Option<PathBuf>,
     /// Folder for the trained model.
@@ -105,6 +109,8 @@ impl Plan {
             storage: args.storage,
             order: args.order,
             look_ahead: args.look_ahead,
+            localize_ahead: args.localize_ahead,
+            synchronous: args.synchronous,
             report: args.report,
             export: args.export,
             progress: !args.no_progress,
@@ -118,7 +124,13 @@ impl Plan {
     /// When is trained and evaluated.
     #[must_use]
     pub fn schedule(&self) -> Schedule {
-        Schedule { epochs: self.epochs, valid_every: self.valid_every, test: true }
+        Schedule {
+            epochs: self.epochs,
+            valid_every: self.valid_every,
+            test: true,
+            localize_ahead: self.localize_ahead,
+            synchronous: self.synchronous,
+        }
     }
 
     /// This node among the nodes, as far as it is known before they have met.

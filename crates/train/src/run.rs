@@ -199,6 +199,7 @@ impl<T: Task> Crew<'_, T> {
         Partition {
             worker: (rank * workers + worker) as u32,
             workers: (self.plan.nodes * workers) as u32,
+            nodes: self.plan.nodes as u32,
             threads,
         }
     }

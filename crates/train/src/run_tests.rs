@@ -3,7 +3,9 @@
 use super::*;
 use crate::App;
 use intendant::{NodeId, Rendezvous};
-use intendant_task::{BatchAt, Evaluation, Model, ModelRange, Prepared, Pulled, Split, StepReport, Update};
+use intendant_task::{
+    BatchAt, Evaluation, Model, ModelRange, Prepared, Pulled, Split, StepReport, Subepoch, Update,
+};
 use std::net::TcpListener;
 
 /// One batch of one key. A worker's buffers are dropped after its last meeting with the others, and before its node leaves.
@@ -35,13 +37,13 @@ impl Task for Late {
         &self.model
     }
 
-    fn batches(&self, _epoch: u32) -> u64 {
-        1
+    fn batches(&self, _: Subepoch, partition: Partition) -> u64 {
+        partition.share(1)
     }
 
     fn prepare(&self, _at: BatchAt) -> Prepared<()> {
         let keys = vec![intendant_core::Key(0)];
-        Prepared { batch: (), keys, samples: Vec::new(), handles: Vec::new(), digest: 1 }
+        Prepared { batch: (), keys, near: Vec::new(), samples: Vec::new(), handles: Vec::new(), digest: 1 }
     }
 
     fn scratch(&self) -> Buffers {

@@ -101,6 +101,11 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
         Ok(())
     }
 
+    fn localize(&mut self, _keys: &[Key], _wait: bool) -> Result<(), TrainError> {
+        // Everything is here.
+        Ok(())
+    }
+
     fn flush(&mut self) -> Result<(), TrainError> {
         Ok(())
     }

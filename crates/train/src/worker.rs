@@ -65,6 +65,18 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                     Err(_) => return Err(TrainError::Stopped("the loader ended early".to_owned())),
                 }
             }
+            Op::Localize { wait } => {
+                parameters.localize(driver.localize_keys(), wait)?;
+                Event::Done
+            }
+            Op::Barrier => {
+                parameters.gather("barrier", Vec::new())?;
+                if driver.is_starting() {
+                    // What moved so far was preparation.
+                    meter.begin(parameters.accesses());
+                }
+                Event::Done
+            }
             Op::PullSample => {
                 let parameters = &*parameters;
                 driver

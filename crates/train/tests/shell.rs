@@ -5,7 +5,7 @@ mod task;
 
 use intendant_core::{Element, Key, KeyRange};
 use intendant_task::{
-    BatchAt, Evaluation, Model, Partition, Prepared, Pulled, Split, StepReport, Task, Update,
+    BatchAt, Evaluation, Model, Partition, Prepared, Pulled, Split, StepReport, Subepoch, Task, Update,
 };
 use intendant_train::{App, AppError, Exporter, Outcome, Plan, Report, TrainError, exit, run};
 use std::collections::BTreeMap;
@@ -244,14 +244,14 @@ impl Task for Sabotaged {
         self.inner.model()
     }
 
-    fn batches(&self, epoch: u32) -> u64 {
-        self.inner.batches(epoch)
+    fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
+        self.inner.batches(subepoch, partition)
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<(Batch, bool)> {
-        let here = at.epoch == 1 && at.index == 100;
+        let here = at.subepoch.epoch == 1 && at.global() == 100;
         assert!(!(here && self.at == Where::Prepare), "sabotage");
-        let Prepared { batch, mut keys, mut samples, handles, digest } = self.inner.prepare(at);
+        let Prepared { batch, mut keys, near, mut samples, handles, digest } = self.inner.prepare(at);
         if here && self.at == Where::Key {
             keys[0] = Key(1 << 40);
         }
@@ -262,7 +262,7 @@ impl Task for Sabotaged {
                 samples[0].distribution = other.register(uniform, intendant_sampling::Conformity::Conform);
             }
         }
-        Prepared { batch: (batch, here), keys, samples, handles, digest }
+        Prepared { batch: (batch, here), keys, near, samples, handles, digest }
     }
 
     fn scratch(&self) {}

@@ -8,7 +8,7 @@ use intendant_core::{Element, Key};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
     BatchAt, Cost, EpochOrder, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, Reduction,
-    SampleRequest, Split, StepReport, Task, Update,
+    SampleRequest, Split, StepReport, Subepoch, Task, Update,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -81,17 +81,18 @@ impl<E: Element> Task for Likes<E> {
         &self.model
     }
 
-    fn batches(&self, epoch: u32) -> u64 {
-        self.order(epoch).batches()
+    fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
+        partition.share(self.order(subepoch.epoch).batches())
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<usize> {
-        let word = |example: u64| stream(self.seed, &[u64::from(at.epoch), example]);
-        let examples: Vec<u64> = self.order(at.epoch).batch(at.index).collect();
+        let word = |example: u64| stream(self.seed, &[u64::from(at.subepoch.epoch), example]);
+        let examples: Vec<u64> = self.order(at.subepoch.epoch).batch(at.global()).collect();
         let pair = |example: &u64| self.pairs[*example as usize];
         Prepared {
             batch: examples.len(),
             keys: examples.iter().flat_map(|e| [pair(e).0, pair(e).1]).collect(),
+            near: examples.iter().flat_map(|e| [pair(e).0, pair(e).1]).collect(),
             samples: examples
                 .iter()
                 .map(|e| SampleRequest { distribution: self.negatives, samples: NEGATIVES, stream: word(*e) })

@@ -6,7 +6,7 @@ use intendant_core::{Element, Key, random};
 use intendant_sampling::{Conformity, Distribution, DistributionError, DistributionId, Sampler};
 use intendant_task::{
     BatchAt, Cost, EpochOrder, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, Reduction,
-    SampleRequest, Split, StepReport, Task, Update,
+    SampleRequest, Split, StepReport, Subepoch, Task, Update,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -100,21 +100,22 @@ impl<E: Element> Task for Regression<E> {
         &self.model
     }
 
-    fn batches(&self, epoch: u32) -> u64 {
-        self.order(epoch).batches()
+    fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
+        partition.share(self.order(subepoch.epoch).batches())
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
         let (mut batch, mut keys, mut sum) = (Vec::new(), vec![self.constant()], 0u64);
-        for index in self.order(at.epoch).batch(at.index) {
+        let epoch = at.subepoch.epoch;
+        for index in self.order(epoch).batch(at.global()) {
             let example = example(&self.settings, index);
             keys.extend(example.features.iter().map(|(feature, _)| Key(*feature)));
             batch.push(example);
-            sum = sum.wrapping_add(digest(self.settings.seed, at.epoch, index));
+            sum = sum.wrapping_add(digest(self.settings.seed, epoch, index));
         }
-        let stream = random::stream(self.settings.seed, &[4, u64::from(at.epoch), at.index]);
+        let stream = random::stream(self.settings.seed, &[4, u64::from(epoch), at.global()]);
         let samples = vec![SampleRequest { distribution: self.decayed, samples: DECAYED_PER_BATCH, stream }];
-        Prepared { batch: Batch(batch), keys, samples, handles: Vec::new(), digest: sum }
+        Prepared { batch: Batch(batch), near: keys.clone(), keys, samples, handles: Vec::new(), digest: sum }
     }
 
     fn scratch(&self) {}
