@@ -11,12 +11,14 @@
 #![forbid(unsafe_code)]
 
 mod element;
+mod histogram;
 mod ids;
 mod layout;
 pub mod limits;
 pub mod random;
 
 pub use element::{Element, ElementType, add_bytes, copy_from_bytes, copy_to_bytes};
+pub use histogram::Histogram;
 pub use ids::{ChannelId, Clock, Key, NodeId, Tick, WorkerId};
 pub use layout::{KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError};
 

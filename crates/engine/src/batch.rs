@@ -1,8 +1,18 @@
 //! Outgoing requests, grouped: one frame per destination and operation, split where a frame would grow too long.
 
+use crate::input::Action;
 use intendant_core::{Key, NodeId, limits};
 use intendant_wire::{AccessKind, Message, Origin, Request};
 use std::collections::BTreeMap;
+
+/// What requests have in common that travel in one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Route {
+    pub(crate) to: NodeId,
+    pub(crate) origin: Origin,
+    pub(crate) kind: AccessKind,
+    pub(crate) hops: u8,
+}
 
 #[derive(Default)]
 struct Group {
@@ -16,31 +26,18 @@ struct Group {
 /// Requests that the current input causes.
 #[derive(Default)]
 pub(crate) struct Batch {
-    groups: BTreeMap<(NodeId, Origin, AccessKind, u8), Group>,
+    groups: BTreeMap<Route, Group>,
+    /// Full ones.
+    ready: Vec<Action>,
 }
 
 impl Batch {
-    /// Adds a key to the request to `to`. `value_bytes` is the size of its value, whichever way it travels.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a request has that many parts, and a struct would only rename them"
-    )]
-    pub(crate) fn add(
-        &mut self,
-        to: NodeId,
-        origin: Origin,
-        kind: AccessKind,
-        hops: u8,
-        key: Key,
-        position: u32,
-        operand: &[u8],
-        value_bytes: usize,
-        send: &mut impl FnMut(NodeId, Message),
-    ) {
-        let group = self.groups.entry((to, origin, kind, hops)).or_default();
+    /// Adds a key. `value_bytes` is the size of its value, whichever way it travels.
+    pub(crate) fn add(&mut self, route: Route, key: Key, position: u32, operand: &[u8], value_bytes: usize) {
+        let group = self.groups.entry(route).or_default();
         let full = group.payload + value_bytes > limits::FRAME_PAYLOAD_BYTES_TARGET && !group.keys.is_empty();
         if full {
-            send(to, request(origin, kind, hops, std::mem::take(group)));
+            self.ready.push(request(route, std::mem::take(group)));
         }
         group.keys.push(key);
         group.positions.push(position);
@@ -48,15 +45,20 @@ impl Batch {
         group.payload += value_bytes;
     }
 
-    /// Sends what is left.
-    pub(crate) fn flush(&mut self, send: &mut impl FnMut(NodeId, Message)) {
-        while let Some(((to, origin, kind, hops), group)) = self.groups.pop_first() {
-            send(to, request(origin, kind, hops, group));
+    /// Sends everything.
+    pub(crate) fn flush(&mut self, actions: &mut Vec<Action>) {
+        actions.append(&mut self.ready);
+        while let Some((route, group)) = self.groups.pop_first() {
+            actions.push(request(route, group));
         }
     }
 }
 
-fn request(origin: Origin, kind: AccessKind, hops: u8, group: Group) -> Message {
+fn request(route: Route, group: Group) -> Action {
+    let Route { to, origin, kind, hops } = route;
     let Group { keys, positions, values, .. } = group;
-    Message::Request(Request { origin, kind, hops, keys, positions, values: values.into() })
+    Action::Send {
+        to,
+        message: Message::Request(Request { origin, kind, hops, keys, positions, values: values.into() }),
+    }
 }

@@ -5,21 +5,30 @@
 //!
 //! The life of an access: [`Shared::pull`] and its siblings serve what is here, under one latch at a time, and turn the rest
 //! into [`Submission`]s, one per channel. The shell hands them to [`Channel::handle`], which looks again, and sends requests;
-//! the owner's channel answers; the answer becomes a [`Completion`] that the worker takes in with [`Local::complete`].
+//! the owner's channel answers, or queues what came before the key did; the answer becomes a [`Completion`] that the worker takes in with [`Local::complete`].
 //!
 //! Absent on purpose: threads, queues between them, sockets, clocks. Effects are [`Action`]s, executed by the caller.
 #![forbid(unsafe_code)]
 
+mod accesses;
 mod batch;
 mod channel;
+mod checks;
 mod error;
+mod input;
 mod local;
+mod moves;
 pub mod quiesce;
+mod relocations;
+mod replies;
 mod shared;
 mod snapshot;
+mod stats;
 
-pub use channel::{Action, Channel, Completion, Input, SnapshotAsk, Submission};
+pub use channel::Channel;
 pub use error::{AccessError, Violation};
+pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission};
 pub use local::{AccessStats, Local, Started};
 pub use quiesce::ChannelReport;
 pub use shared::{Shared, SharedConfig, Storage};
+pub use stats::ManagementStats;

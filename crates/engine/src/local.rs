@@ -1,6 +1,6 @@
 //! What one worker has outstanding.
 
-use crate::channel::{Completion, Submission};
+use crate::input::{Completion, Kind, Submission};
 use hashbrown::HashMap;
 use intendant_core::{ChannelId, Element, Key, Layout, WorkerId, copy_from_bytes, limits};
 use intendant_wire::{AccessKind, OpId};
@@ -52,7 +52,7 @@ pub struct Started {
 }
 
 struct Op<E> {
-    kind: AccessKind,
+    kind: Kind,
     /// By position, ascending.
     deferrals: Vec<Deferral>,
     left: usize,
@@ -137,9 +137,10 @@ impl<E: Element> Local<E> {
         self.bytes
     }
 
-    /// Whether anything is in flight.
+    /// Whether nothing is in flight.
     pub fn is_idle(&self) -> bool {
-        self.keys.is_empty()
+        // Every key that is in flight counts some bytes.
+        self.bytes == 0
     }
 
     /// Whether an operation of this worker on `key` is in flight.
@@ -157,9 +158,14 @@ impl<E: Element> Local<E> {
         self.deferred.push(Deferral { position: position as u32, key, offset });
     }
 
+    /// Notes a key that is to be moved here. Accesses need not wait for that: where the key is decides about them.
+    pub(crate) fn defer_localize(&mut self, position: usize, key: Key) {
+        self.deferred.push(Deferral { position: position as u32, key, offset: 0 });
+    }
+
     pub(crate) fn start(
         &mut self,
-        kind: AccessKind,
+        kind: Kind,
         kept: Option<Vec<E>>,
         layout: &Layout,
         submit: impl FnOnce(OpId, WorkerId, &[Deferral], &mut Vec<(ChannelId, Submission)>),
@@ -226,7 +232,10 @@ impl<E: Element> Local<E> {
             let at =
                 op.deferrals.binary_search_by_key(position, |d| d.position).expect("a deferred position");
             let Deferral { key, offset, .. } = op.deferrals[at];
-            if op.kind == AccessKind::Pull {
+            if op.kind == Kind::Localize {
+                continue;
+            }
+            if op.kind == Kind::Access(AccessKind::Pull) {
                 let len = layout.len(key);
                 let (value, rest) = values.split_at(len * size_of::<E>());
                 values = rest;

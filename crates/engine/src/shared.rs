@@ -1,11 +1,11 @@
 //! The part of a node that all its threads use, and the fast path: what a worker does by itself.
 
-use crate::channel::Submission;
 use crate::error::AccessError;
+use crate::input::{Kind, Submission};
 use crate::local::{Local, Started};
-use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, copy_to_bytes, limits};
+use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes, limits};
 use intendant_store::{Entry, Store};
-use intendant_techniques::{Directory, Order, Role, SlotState, Technique, access};
+use intendant_techniques::{Directory, Initiator, Policy, Role, SlotState, access};
 use intendant_wire::AccessKind;
 use std::sync::Arc;
 
@@ -35,9 +35,7 @@ pub struct SharedConfig<E> {
     /// Dense or sparse.
     pub storage: Storage,
     /// The technique.
-    pub technique: Technique,
-    /// Order of a worker's operations on a key; `None` for the technique's own.
-    pub order: Option<Order>,
+    pub policy: Policy,
 }
 
 /// The part of a node that workers and channels share.
@@ -48,7 +46,7 @@ pub struct Shared<E> {
     init: Initialiser<E>,
     lazy: bool,
     directory: Directory,
-    order: Order,
+    policy: Policy,
 }
 
 impl<E: Element> Shared<E> {
@@ -56,14 +54,13 @@ impl<E: Element> Shared<E> {
     /// them when they are first touched.
     #[must_use]
     pub fn new(config: SharedConfig<E>) -> Self {
-        let SharedConfig { node, layout, init, storage, technique, order } = config;
+        let SharedConfig { node, layout, init, storage, policy } = config;
         let (store, lazy) = match storage {
             Storage::Dense => (Store::dense(Arc::clone(&layout)), false),
             Storage::Sparse => (Store::sparse(Arc::clone(&layout)), true),
         };
-        let directory = Directory::new(node, Arc::clone(&layout));
-        let order = order.unwrap_or(technique.policy().order);
-        let shared = Self { node, layout, store, init, lazy, directory, order };
+        let directory = Directory::new(node, Arc::clone(&layout), &policy);
+        let shared = Self { node, layout, store, init, lazy, directory, policy };
         if !lazy {
             for key in (0..shared.layout.keys()).map(Key) {
                 if shared.directory.home(key) == node {
@@ -84,9 +81,9 @@ impl<E: Element> Shared<E> {
         &self.layout
     }
 
-    /// Order of a worker's operations on a key.
-    pub fn order(&self) -> Order {
-        self.order
+    /// The technique.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// Whether values are made when they are first touched.
@@ -136,19 +133,33 @@ impl<E: Element> Shared<E> {
         }
         match (entry.state().role, entry.value()) {
             (Role::Owner, Some(value)) => copy_to_bytes(value, values),
-            (Role::Owner | Role::Absent, _) => return false,
+            (Role::Owner | Role::Absent | Role::Arriving | Role::Leaving, _) => return false,
         }
         true
     }
 
-    /// Gives this node a (possibly stale) idea of where a key is. Requests try there first.
+    /// Gives this node a (possibly stale) idea of where a key is, if nodes remember locations. Requests try there first. Returns
+    /// whether the key has a slot for it that it did not have before.
     ///
     /// # Panics
     /// If the key does not exist.
-    pub fn learn(&self, key: Key, at: NodeId, counter: u32) {
-        if at != self.node && self.directory.home(key) != self.node {
-            self.store.latch(key).state_mut().learn(at, counter);
+    pub fn learn(&self, key: Key, at: NodeId, counter: u32) -> bool {
+        // A home that orders relocations knows better; one that is told afterwards is told by other means.
+        if !self.policy.caches || at == self.node || self.directory.is_home(key) {
+            return false;
         }
+        let mut entry = self.store.latch(key);
+        let new = entry.state() == SlotState::default();
+        entry.state_mut().learn(at, counter);
+        new
+    }
+
+    /// The state of a key's slot, without touching anything. For invariant checks.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn slot(&self, key: Key) -> SlotState {
+        self.store.latch(key).state()
     }
 
     /// Number of values that this node holds.
@@ -165,7 +176,7 @@ impl<E: Element> Shared<E> {
         let (entry, role) = self.latch(key);
         match role {
             Role::Owner => entry.value().map(<[E]>::to_vec),
-            Role::Absent => None,
+            Role::Absent | Role::Arriving | Role::Leaving => None,
         }
     }
 
@@ -179,8 +190,8 @@ impl<E: Element> Shared<E> {
         (entry.state().role, entry.value().is_some())
     }
 
-    /// Checks a call before anything is done for it.
-    fn check(&self, keys: &[Key], elements: usize) -> Result<(), AccessError> {
+    /// Checks a call before anything is done for it. A call without values has no `elements`.
+    fn check(&self, keys: &[Key], elements: Option<usize>) -> Result<(), AccessError> {
         if keys.len() > limits::FRAME_KEYS_MAX {
             return Err(AccessError::TooManyKeys { keys: keys.len(), max: limits::FRAME_KEYS_MAX });
         }
@@ -192,10 +203,12 @@ impl<E: Element> Shared<E> {
             }
             expected += self.layout.len(*key);
         }
-        if expected != elements {
-            return Err(AccessError::ValueLength { keys: keys.len(), expected, found: elements });
+        match elements {
+            Some(found) if found != expected => {
+                Err(AccessError::ValueLength { keys: keys.len(), expected, found })
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Starts a pull of `keys` into `values` (all values, concatenated). Keys that are served here are in `values` when this
@@ -212,14 +225,14 @@ impl<E: Element> Shared<E> {
         values: &mut [E],
         keep: bool,
     ) -> Result<Started, AccessError> {
-        self.check(keys, values.len())?;
+        self.check(keys, Some(values.len()))?;
         self.walk(local, keys, |entry, range| {
             let value = entry.value().expect("an owner holds the value");
             access::pull(value, &mut values[range]);
         });
         local.count_pull(keys.len());
         let kept = keep.then(|| values.to_vec());
-        Ok(self.start(local, AccessKind::Pull, &[], kept))
+        Ok(self.start(local, Kind::Access(AccessKind::Pull), &[], kept, Tick(0)))
     }
 
     /// Starts a push: adds `values` (all updates, concatenated) to the values of `keys`. A key that occurs twice gets both
@@ -228,12 +241,12 @@ impl<E: Element> Shared<E> {
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
     pub fn push(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
-        self.check(keys, values.len())?;
+        self.check(keys, Some(values.len()))?;
         self.walk(local, keys, |entry, range| {
             access::push(entry.value_mut().expect("an owner holds the value"), &values[range]);
         });
         local.count_push(keys.len());
-        Ok(self.start(local, AccessKind::Push, values, None))
+        Ok(self.start(local, Kind::Access(AccessKind::Push), values, None, Tick(0)))
     }
 
     /// Starts a set: overwrites the values of `keys`. Of a key that occurs twice, the later value stays.
@@ -241,12 +254,12 @@ impl<E: Element> Shared<E> {
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
     pub fn set(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
-        self.check(keys, values.len())?;
+        self.check(keys, Some(values.len()))?;
         self.walk(local, keys, |entry, range| {
             entry.value_mut().expect("an owner holds the value").copy_from_slice(&values[range]);
         });
         local.count_push(keys.len());
-        Ok(self.start(local, AccessKind::Set, values, None))
+        Ok(self.start(local, Kind::Access(AccessKind::Set), values, None, Tick(0)))
     }
 
     /// Serves what is here, one latch at a time, and notes the rest in `local`. Slots and then values are fetched ahead.
@@ -279,15 +292,82 @@ impl<E: Element> Shared<E> {
                 let (mut entry, role) = self.latch(*key);
                 match role {
                     Role::Owner => serve(&mut entry, offset..offset + len),
-                    Role::Absent => local.defer(shard, position, *key, offset),
+                    Role::Absent | Role::Arriving | Role::Leaving => {
+                        local.defer(shard, position, *key, offset);
+                    }
                 }
             }
             offset += len;
         }
     }
 
+    /// Reads the values of those of `keys` that are served here at once into their places in `values`; `here` says, per key,
+    /// which these are. The others are left alone, and so are their places. (Lapse's PullIfLocal.)
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    pub fn pull_if_local(
+        &self,
+        local: &mut Local<E>,
+        keys: &[Key],
+        values: &mut [E],
+        here: &mut Vec<bool>,
+    ) -> Result<(), AccessError> {
+        self.check(keys, Some(values.len()))?;
+        here.clear();
+        let mut offset = 0;
+        for key in keys {
+            let len = self.layout.len(*key);
+            let mut served = false;
+            if !local.has_outstanding(self.layout.shard(*key), *key) {
+                let (entry, role) = self.latch(*key);
+                if let (Role::Owner, Some(value)) = (role, entry.value()) {
+                    access::pull(value, &mut values[offset..offset + len]);
+                    served = true;
+                }
+            }
+            here.push(served);
+            offset += len;
+        }
+        local.count_pull(here.iter().filter(|here| **here).count());
+        Ok(())
+    }
+
+    /// Starts to move `keys` to this node. The operation, if there is one, is done when all of them have arrived; they may have
+    /// left again by then. Does nothing if keys do not move on request. `now` is the time of the call, on the clock of
+    /// [`crate::Channel::handle`].
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    pub fn localize(&self, local: &mut Local<E>, keys: &[Key], now: Tick) -> Result<Started, AccessError> {
+        self.check(keys, None)?;
+        if self.policy.relocation != Some(Initiator::Requester) {
+            return Ok(Started { op: None, submissions: Vec::new() });
+        }
+        keys.iter().take(PREFETCH_KEYS).for_each(|key| self.store.prefetch_slot(*key));
+        for (position, key) in keys.iter().enumerate() {
+            if let Some(ahead) = keys.get(position + PREFETCH_KEYS) {
+                self.store.prefetch_slot(*ahead);
+            }
+            let (mut entry, role) = self.latch(*key);
+            if role == Role::Owner {
+                entry.state_mut().set_localized();
+            } else {
+                local.defer_localize(position, *key);
+            }
+        }
+        Ok(self.start(local, Kind::Localize, &[], None, now))
+    }
+
     /// Turns the deferred keys of a call into an operation.
-    fn start(&self, local: &mut Local<E>, kind: AccessKind, values: &[E], kept: Option<Vec<E>>) -> Started {
+    fn start(
+        &self,
+        local: &mut Local<E>,
+        kind: Kind,
+        values: &[E],
+        kept: Option<Vec<E>>,
+        now: Tick,
+    ) -> Started {
         let layout = &*self.layout;
         local.start(
             kind,
@@ -297,10 +377,10 @@ impl<E: Element> Shared<E> {
                 let mut per_channel: Vec<Option<Submission>> = (0..layout.channels()).map(|_| None).collect();
                 for deferral in deferred {
                     let submission = per_channel[layout.channel(deferral.key).index()]
-                        .get_or_insert_with(|| Submission::new(worker, op, kind));
+                        .get_or_insert_with(|| Submission::new(worker, op, kind, now));
                     let operand = match kind {
-                        AccessKind::Pull => &[][..],
-                        AccessKind::Push | AccessKind::Set => {
+                        Kind::Access(AccessKind::Pull) | Kind::Localize => &[][..],
+                        Kind::Access(AccessKind::Push | AccessKind::Set) => {
                             &values[deferral.offset..deferral.offset + layout.len(deferral.key)]
                         }
                     };

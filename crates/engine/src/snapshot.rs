@@ -1,20 +1,85 @@
-//! The owner's side of a snapshot: the values that a node owns, shard by shard, in bounded parts.
+//! Snapshots: the values that a node owns, shard by shard, in bounded parts.
 
+use crate::channel::Channel;
+use crate::input::{Action, SnapshotAsk};
 use crate::shared::Shared;
-use intendant_core::{ChannelId, Element, Key, Layout, copy_to_bytes};
+use intendant_core::{ChannelId, Element, Key, Layout, NodeId, copy_to_bytes, limits};
 use intendant_techniques::Role;
-use intendant_wire::{Cursor, SnapshotPart, SnapshotRequest};
+use intendant_wire::{Cursor, Message, Origin, SnapshotPart, SnapshotRequest};
 use std::ops::{ControlFlow, Range};
 
 /// Positions that are looked at for one part: a range of which little is owned here must not keep the channel from others.
 const POSITIONS_PER_PART_MAX: usize = 1 << 14;
 
+impl<E: Element> Channel<E> {
+    pub(crate) fn on_snapshot_ask(&mut self, ask: SnapshotAsk, actions: &mut Vec<Action>) {
+        let SnapshotAsk { worker, op, owner, start, end, cursor, bytes_max } = ask;
+        let request = SnapshotRequest {
+            origin: Origin { node: self.shared.node(), worker, op },
+            start,
+            end,
+            cursor: cursor.unwrap_or(Cursor { shard: 0, position: 0 }),
+            bytes_max,
+        };
+        if owner == self.shared.node() {
+            let part = serve(&self.shared, self.id, &request);
+            actions.push(Action::CompleteSnapshot { worker, part });
+        } else {
+            self.snapshots.insert((worker, op), ask);
+            actions.push(Action::Send { to: owner, message: Message::SnapshotRequest(request) });
+        }
+    }
+
+    pub(crate) fn on_snapshot_request(
+        &mut self,
+        from: NodeId,
+        request: &SnapshotRequest,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
+        let node = request.origin.node;
+        // Snapshot requests are never forwarded.
+        if node != from {
+            return Err(format!("it asks for a snapshot in the name of node {node}"));
+        }
+        if request.bytes_max as usize > limits::FRAME_PAYLOAD_BYTES_TARGET {
+            return Err(format!("it asks for parts of {} bytes", request.bytes_max));
+        }
+        let part = serve(&self.shared, self.id, request);
+        actions.push(Action::Send { to: node, message: Message::SnapshotPart(part) });
+        Ok(())
+    }
+
+    pub(crate) fn on_snapshot_part(
+        &mut self,
+        part: SnapshotPart,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
+        let Some(ask) = self.snapshots.remove(&(part.worker, part.op)) else {
+            return Err(format!(
+                "it sent a snapshot part for {:?} of {:?}, not asked for",
+                part.op, part.worker
+            ));
+        };
+        let layout = self.shared.layout();
+        if let Some(key) =
+            part.keys.iter().find(|k| !layout.contains(**k) || !(ask.start..ask.end).contains(*k))
+        {
+            return Err(format!("its snapshot part has {key:?}, not asked for"));
+        }
+        let expected: usize = part.keys.iter().map(|key| self.value_bytes(*key)).sum();
+        if part.values.len() != expected {
+            return Err(format!(
+                "its snapshot part has {} bytes of values instead of {expected}",
+                part.values.len()
+            ));
+        }
+        actions.push(Action::CompleteSnapshot { worker: part.worker, part });
+        Ok(())
+    }
+}
+
 /// The next part of what `request` asks for, from the shards of `channel`.
-pub(crate) fn serve<E: Element>(
-    shared: &Shared<E>,
-    channel: ChannelId,
-    request: &SnapshotRequest,
-) -> SnapshotPart {
+fn serve<E: Element>(shared: &Shared<E>, channel: ChannelId, request: &SnapshotRequest) -> SnapshotPart {
     let layout = shared.layout();
     let (mut keys, mut values) = (Vec::new(), Vec::new());
     let mut next = None;

@@ -2,11 +2,12 @@
 //! panic, and it does not change values that it does not own.
 
 use bytes::Bytes;
-use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, WorkerId, random};
+use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId, random};
 use intendant_engine::{Action, Channel, Input, Local, Shared, SharedConfig, SnapshotAsk, Storage};
-use intendant_techniques::{Order, Technique};
+use intendant_techniques::{Initiator, Order, Policy, Technique};
 use intendant_wire::{
-    AccessKind, Cursor, Message, OpId, Origin, Request, Response, SnapshotPart, SnapshotRequest,
+    AccessKind, Cursor, HandOver, Localize, Message, Moved, OpId, Origin, Relocate, Request, Response,
+    SnapshotPart, SnapshotRequest,
 };
 use std::sync::Arc;
 
@@ -43,9 +44,10 @@ impl Dice {
         let count = self.below(4);
         let keys: Vec<Key> = (0..count).map(|_| Key(self.number(12))).collect();
         let positions = (0..count).map(|_| self.number(4) as u32).collect();
+        let counters: Vec<u32> = (0..count).map(|_| self.number(4) as u32).collect();
         let cursor = Cursor { shard: self.number(4) as u32, position: self.number(3) };
         let values = self.bytes();
-        match self.below(4) {
+        match self.below(8) {
             0 => Message::Request(Request {
                 origin,
                 kind,
@@ -55,13 +57,25 @@ impl Dice {
                 values,
             }),
             1 => {
-                Message::Response(Response { worker: origin.worker, op: origin.op, kind, positions, values })
+                let counters = if self.below(2) == 0 { counters } else { Vec::new() };
+                Message::Response(Response {
+                    worker: origin.worker,
+                    op: origin.op,
+                    kind,
+                    positions,
+                    counters,
+                    values,
+                })
             }
             2 => {
                 let (start, end) = (Key(self.number(12)), Key(self.number(12)));
                 let bytes_max = self.number(4096) as u32;
                 Message::SnapshotRequest(SnapshotRequest { origin, start, end, cursor, bytes_max })
             }
+            3 => Message::Localize(Localize { keys }),
+            4 => Message::Relocate(Relocate { to: origin.node, keys, counters }),
+            5 => Message::HandOver(HandOver { keys, counters, values }),
+            6 => Message::Moved(Moved { keys, counters }),
             _ => {
                 let next = (self.below(2) == 0).then_some(cursor);
                 Message::SnapshotPart(SnapshotPart {
@@ -80,16 +94,22 @@ impl Dice {
 fn two_hundred_thousand_hostile_messages() {
     let layout = Layout::builder().range("k", 12, 2).nodes(3).shards(4).channels(2).order(KeyOrder::Range);
     let layout = Arc::new(layout.build().unwrap());
-    let (mut refused, mut served) = (0u32, 0u32);
+    let (mut refused, mut served, mut came) = (0u32, 0u32, 0);
     for seed in 0..2_000u64 {
         let mut dice = Dice(seed);
+        let order = Some(if seed % 4 < 2 { Order::Fifo } else { Order::Chain });
+        let policy = match seed / 4 % 4 {
+            0 => Technique::Classic.policy().with(order, None),
+            1 => Technique::Lapse.policy().with(order, Some(false)),
+            2 => Technique::Lapse.policy().with(order, Some(true)),
+            _ => Policy { relocation: Some(Initiator::Owner), ..Technique::Lapse.policy() },
+        };
         let shared = Arc::new(Shared::<f32>::new(SharedConfig {
             node: NodeId(0),
             layout: Arc::clone(&layout),
             init: Arc::new(|_, value| value.fill(1.0)),
             storage: if seed % 2 == 0 { Storage::Dense } else { Storage::Sparse },
-            technique: Technique::Classic,
-            order: Some(if seed % 4 < 2 { Order::Fifo } else { Order::Chain }),
+            policy,
         }));
         let mut channel = Channel::new(ChannelId(0), Arc::clone(&shared));
         let mut worker = Local::new(WorkerId(0), &layout);
@@ -98,8 +118,12 @@ fn two_hundred_thousand_hostile_messages() {
         for key in [4, 8, 10] {
             let started = shared.push(&mut worker, &[Key(key), Key(key)], &[1.0; 4]).unwrap();
             for (_, submission) in started.submissions.into_iter().filter(|(c, _)| *c == ChannelId(0)) {
-                channel.handle(Input::Submit(submission), &mut actions).unwrap();
+                channel.handle(Tick(0), Input::Submit(submission), &mut actions).unwrap();
             }
+        }
+        let started = shared.localize(&mut worker, &[Key(6), Key(8)], Tick(0)).unwrap();
+        for (_, submission) in started.submissions.into_iter().filter(|(c, _)| *c == ChannelId(0)) {
+            channel.handle(Tick(0), Input::Submit(submission), &mut actions).unwrap();
         }
         let ask = SnapshotAsk {
             worker: WorkerId(0),
@@ -110,11 +134,11 @@ fn two_hundred_thousand_hostile_messages() {
             cursor: None,
             bytes_max: 1024,
         };
-        channel.handle(Input::Snapshot(ask), &mut actions).unwrap();
+        channel.handle(Tick(0), Input::Snapshot(ask), &mut actions).unwrap();
         for _ in 0..100 {
             let message = Message::decode(dice.message().encode()).unwrap();
             actions.clear();
-            match channel.handle(Input::Message { from: NodeId(1), message }, &mut actions) {
+            match channel.handle(Tick(0), Input::Message { from: NodeId(1), message }, &mut actions) {
                 Ok(()) => served += 1,
                 Err(violation) => {
                     assert_eq!(violation.from, NodeId(1));
@@ -133,7 +157,17 @@ fn two_hundred_thousand_hostile_messages() {
                 }
             }
         }
-        assert!((4..12).all(|key| shared.peek(Key(key)).is_none()), "values of others appeared");
+        // Of other nodes' keys, those can come that were asked for; where owners decide, any.
+        let may_come = |key| match policy.relocation {
+            None => false,
+            Some(Initiator::Requester) => [6, 8].contains(&key),
+            Some(Initiator::Owner) => true,
+        };
+        for key in (4..12).filter(|key| !may_come(*key)) {
+            assert!(shared.peek(Key(key)).is_none(), "{key} appeared with {policy:?}");
+        }
+        came += (4..12).filter(|key| shared.peek(Key(*key)).is_some()).count();
     }
+    assert!(came > 100, "hand-overs are accepted at times: {came}");
     assert!(refused > 10_000 && served > 10_000, "one-sided: {refused} refused, {served} served");
 }

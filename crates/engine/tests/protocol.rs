@@ -1,9 +1,9 @@
 //! One engine at a time: what it says to a message, and what it refuses.
 
 use bytes::Bytes;
-use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, WorkerId};
+use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
 use intendant_engine::{Action, Channel, Completion, Input, Local, Shared, SharedConfig, Storage};
-use intendant_techniques::{HOPS_MAX, Order, Technique};
+use intendant_techniques::{Order, Policy, Technique};
 use intendant_wire::{AccessKind, Message, OpId, Origin, Request, Response};
 use std::sync::Arc;
 
@@ -21,6 +21,10 @@ const AWAY_TOO: Key = Key(8);
 const PEER: NodeId = NodeId(1);
 
 fn node(order: Order, storage: Storage) -> Node {
+    node_of(Technique::Classic.policy().with(Some(order), None), storage)
+}
+
+fn node_of(policy: Policy, storage: Storage) -> Node {
     let layout =
         Layout::builder().range("k", 10, 2).nodes(3).shards(4).order(KeyOrder::Range).build().unwrap();
     let layout = Arc::new(layout);
@@ -29,8 +33,7 @@ fn node(order: Order, storage: Storage) -> Node {
         layout: Arc::clone(&layout),
         init: Arc::new(|key, value| value.fill(key.0 as f32)),
         storage,
-        technique: Technique::Classic,
-        order: Some(order),
+        policy,
     }));
     let channel = Channel::new(ChannelId(0), Arc::clone(&shared));
     Node { channel, worker: Local::new(WorkerId(0), &layout), shared }
@@ -53,19 +56,21 @@ fn request(kind: AccessKind, keys: &[Key], values: &[f32], hops: u8) -> Message 
 
 fn response(op: u32, kind: AccessKind, positions: &[u32], values: &[f32]) -> Message {
     let (worker, op, positions) = (WorkerId(0), OpId(op), positions.to_vec());
-    Message::Response(Response { worker, op, kind, positions, values: bytes(values) })
+    Message::Response(Response { worker, op, kind, positions, counters: vec![], values: bytes(values) })
 }
 
 impl Node {
     fn hear(&mut self, message: Message) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.channel.handle(Input::Message { from: PEER, message }, &mut actions).unwrap();
+        self.channel.handle(Tick(0), Input::Message { from: PEER, message }, &mut actions).unwrap();
         actions
     }
 
     fn refuse(&mut self, message: Message) -> String {
-        let violation =
-            self.channel.handle(Input::Message { from: PEER, message }, &mut Vec::new()).unwrap_err();
+        let violation = self
+            .channel
+            .handle(Tick(0), Input::Message { from: PEER, message }, &mut Vec::new())
+            .unwrap_err();
         assert_eq!(violation.from, PEER);
         violation.what
     }
@@ -78,7 +83,7 @@ impl Node {
     fn submit(&mut self, started: intendant_engine::Started) -> Vec<Action> {
         let mut actions = Vec::new();
         for (_, submission) in started.submissions {
-            self.channel.handle(Input::Submit(submission), &mut actions).unwrap();
+            self.channel.handle(Tick(0), Input::Submit(submission), &mut actions).unwrap();
         }
         actions
     }
@@ -112,6 +117,7 @@ fn the_owner_answers_all_keys_of_a_request_in_one_response() {
             op: OpId(11),
             kind: AccessKind::Pull,
             positions: vec![10, 11],
+            counters: vec![],
             values: bytes(&[1.0, 1.0, 2.0, 2.0]),
         };
         assert_eq!(actions, [Action::Send { to: PEER, message: Message::Response(expected) }]);
@@ -152,17 +158,19 @@ fn a_request_that_came_by_a_stale_hint_is_forwarded_home_with_its_origin() {
         );
         assert_eq!(actions.len(), 2, "an answer for the key that is here, a forward for those that are not");
         assert_eq!(node.shared.peek(HERE), Some(vec![2.0, 2.0]));
-        assert_eq!(node.channel.forwarded_keys(), 2);
+        assert_eq!(node.channel.management().forwards, [1, 0, 0, 0], "served here, at once");
     }
 }
 
 #[test]
 fn own_requests_try_the_hint_first() {
-    for mut node in both() {
-        node.shared.learn(AWAY, PEER, 1);
+    for caches in [true, false] {
+        let mut node = node_of(Technique::Classic.policy().with(None, Some(caches)), Storage::Sparse);
+        assert_eq!(node.shared.learn(AWAY, PEER, 1), caches);
         let actions = node.push(&[AWAY, AWAY_TOO], &[1., 1., 2., 2.]);
         let to: Vec<NodeId> = requests(&actions).into_iter().map(|(to, _)| to).collect();
-        assert_eq!(to, [PEER, NodeId(2)]);
+        let expected: &[NodeId] = if caches { &[PEER, NodeId(2)] } else { &[NodeId(2)] };
+        assert_eq!(to, expected);
     }
 }
 
@@ -176,8 +184,7 @@ fn one_frame_per_destination_and_parts_of_huge_calls() {
         layout: Arc::clone(&layout),
         init: Arc::new(|_, _: &mut [f32]| {}),
         storage: Storage::Sparse,
-        technique: Technique::Classic,
-        order: None,
+        policy: Technique::Classic.policy(),
     }));
     let (mut channel, mut worker) =
         (Channel::new(ChannelId(0), Arc::clone(&shared)), Local::new(WorkerId(0), &layout));
@@ -185,7 +192,7 @@ fn one_frame_per_destination_and_parts_of_huge_calls() {
     let started = shared.push(&mut worker, &keys, &vec![1.0; 10 * 65_536]).unwrap();
     let mut actions = Vec::new();
     for (_, submission) in started.submissions {
-        channel.handle(Input::Submit(submission), &mut actions).unwrap();
+        channel.handle(Tick(0), Input::Submit(submission), &mut actions).unwrap();
     }
     // 10 values of 256 KiB with a target of 1 MiB per frame.
     let sizes: Vec<usize> = requests(&actions).into_iter().map(|(_, request)| request.keys.len()).collect();
@@ -243,7 +250,7 @@ fn values_reach_the_positions_of_their_keys() {
         let started = node.shared.pull(&mut node.worker, &keys, &mut values, false).unwrap();
         let op = started.op.unwrap();
         node.submit(started);
-        let chained = node.shared.order() == Order::Chain;
+        let chained = node.shared.policy().order == Order::Chain;
         let first: &[u32] = if chained { &[2, 0] } else { &[2, 0, 3] };
         let answers: Vec<f32> = first.iter().flat_map(|p| [*p as f32 * 10.0; 2]).collect();
         let mut actions = node.hear(response(op.0, AccessKind::Pull, first, &answers));
@@ -269,7 +276,7 @@ fn what_a_peer_must_not_say_is_named() {
             (request(AccessKind::Pull, &[Key(10)], &[], 0), "k10, which does not exist"),
             (request(AccessKind::Push, &[HERE], &[1.0], 0), "carries 4 bytes of values instead of 8"),
             (request(AccessKind::Pull, &[HERE], &[1.0], 0), "carries 4 bytes of values instead of 0"),
-            (request(AccessKind::Pull, &[AWAY], &[], HOPS_MAX), "forwarded 3 times"),
+            (request(AccessKind::Pull, &[AWAY], &[], 2), "forwarded 2 times"),
             (response(5, AccessKind::Push, &[0], &[]), "which waits for nothing"),
             (response(0, AccessKind::Push, &[1], &[]), "not asked for"),
             (response(0, AccessKind::Pull, &[0], &[1., 1.]), "it answered Push"),

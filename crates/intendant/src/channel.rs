@@ -1,5 +1,6 @@
 //! A channel's thread: its engine, its fabric, its inbox.
 
+use crate::clock::MonotonicClock;
 use crate::control::Failure;
 use crate::health::Health;
 use crate::inbox::{Command, Inbox};
@@ -26,6 +27,7 @@ const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
 /// What a channel's thread works with.
 pub(crate) struct Post<E> {
     pub(crate) channel: Channel<E>,
+    pub(crate) clock: MonotonicClock,
     pub(crate) inbox: Inbox,
     /// By worker.
     pub(crate) workers: Vec<Sender<Delivery>>,
@@ -134,6 +136,9 @@ impl<E: Element> Post<E> {
                     // Whoever asked may have given up.
                     let _ = reply.send(self.channel.report());
                 }
+                Some(Command::Management(reply)) => {
+                    let _ = reply.send(self.channel.management().clone());
+                }
                 Some(Command::Close) => {
                     *closing = Some(Instant::now() + GOODBYE_WITHIN);
                     fabric.close();
@@ -184,7 +189,7 @@ impl<E: Element> Post<E> {
     }
 
     fn handle(&mut self, input: Input, fabric: &mut Fabric, actions: &mut Vec<Action>) {
-        let result = self.channel.handle(input, actions);
+        let result = self.channel.handle(self.clock.now(), input, actions);
         for action in actions.drain(..) {
             match action {
                 Action::Send { to, message } => fabric.send(to, message.encode()),

@@ -3,7 +3,7 @@
 use intendant_core::{Element, Initialiser, Layout, limits};
 use intendant_engine::Storage;
 use intendant_sampling::Sampler;
-use intendant_techniques::{Order, Technique};
+use intendant_techniques::{Order, Policy, Technique};
 
 /// What a node is made from. All nodes of a cluster are given the same, except for the number of workers.
 #[derive(Clone)]
@@ -22,12 +22,22 @@ pub struct NodeConfig<E> {
     pub storage: Storage,
     /// Order of a worker's operations on a key; `None` for the technique's own.
     pub order: Option<Order>,
+    /// Whether nodes remember where keys were that they accessed, which saves a message if they are still there and costs one if
+    /// not; `None` for the technique's own. With caches, the default order is [`Order::Chain`].
+    pub caches: Option<bool>,
     /// Bytes that a worker may have in flight before its next operation waits: values, and
     /// [`limits::OUTSTANDING_KEY_BYTES`] for each key.
     pub outstanding_bytes: usize,
     /// Stands for whatever else must be equal on all nodes, e.g. seed and kind of the initial values: nodes with different
     /// tags refuse each other.
     pub tag: u64,
+}
+
+impl<E> NodeConfig<E> {
+    /// What the technique decides, with what the user asks for.
+    pub(crate) fn policy(&self) -> Policy {
+        self.technique.policy().with(self.order, self.caches)
+    }
 }
 
 impl<E: Element> NodeConfig<E> {
@@ -41,6 +51,7 @@ impl<E: Element> NodeConfig<E> {
             workers: 1,
             storage: Storage::default(),
             order: None,
+            caches: None,
             outstanding_bytes: limits::OUTSTANDING_BYTES_DEFAULT,
             tag: 0,
         }

@@ -5,7 +5,7 @@
 //! fences between the two steps on both sides, at least one of them sees the other.
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
-use intendant_engine::{ChannelReport, Input};
+use intendant_engine::{ChannelReport, Input, ManagementStats};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use tokio::sync::Notify;
@@ -17,6 +17,8 @@ pub(crate) enum Command {
     Input(Input),
     /// Wants the engine's report.
     Report(Sender<ChannelReport>),
+    /// Wants the engine's counts.
+    Management(Sender<ManagementStats>),
     /// Leave in order: all workers are done, all nodes know.
     Close,
     /// The cluster has failed: leave at once.

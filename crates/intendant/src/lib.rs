@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 mod channel;
+mod clock;
 mod config;
 pub mod control;
 mod error;
@@ -36,7 +37,7 @@ pub use intendant_core::{
     Clock, Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError,
     NodeId, WorkerId,
 };
-pub use intendant_engine::{AccessError, AccessStats, Storage};
+pub use intendant_engine::{AccessError, AccessStats, ManagementStats, Storage};
 pub use intendant_sampling::{
     Conformity, Distribution, DistributionError, DistributionId, Handle, SampleError, Sampler, SamplerBuilder,
 };

@@ -1,6 +1,7 @@
 //! A node of the cluster: its store, its channels' threads, its place among the others.
 
 use crate::channel::{self, Post, Traffic};
+use crate::clock::MonotonicClock;
 use crate::config::NodeConfig;
 use crate::control::{Control, Failure, FailureKind, Introduction};
 use crate::error::Error;
@@ -12,7 +13,7 @@ use crate::rendezvous::Rendezvous;
 use crate::worker::{Delivery, Worker};
 use crossbeam_channel::{Receiver, Sender};
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, random};
-use intendant_engine::{Channel, ChannelReport, Shared, SharedConfig};
+use intendant_engine::{Channel, ChannelReport, ManagementStats, Shared, SharedConfig};
 use intendant_sampling::Sampler;
 use intendant_techniques::Order;
 use intendant_transport::{FabricBuilder, Token, local, tcp};
@@ -40,6 +41,7 @@ pub struct NetworkStats {
 /// What the threads of a node share.
 pub(crate) struct Inner<E> {
     pub(crate) shared: Arc<Shared<E>>,
+    pub(crate) clock: MonotonicClock,
     pub(crate) sampler: Sampler,
     pub(crate) inboxes: Vec<InboxSender>,
     pub(crate) plane: Arc<Plane>,
@@ -49,14 +51,14 @@ pub(crate) struct Inner<E> {
 }
 
 impl<E: Element> Inner<E> {
-    /// The sum of the reports of all channels.
-    pub(crate) fn report(&self) -> Result<ChannelReport, Failure> {
-        let mut sum = ChannelReport::default();
+    /// What all channels answer to a command.
+    fn ask_channels<R>(&self, command: impl Fn(Sender<R>) -> Command) -> Result<Vec<R>, Failure> {
+        let mut answers = Vec::with_capacity(self.inboxes.len());
         for inbox in &self.inboxes {
-            let (reply, report) = crossbeam_channel::bounded(1);
-            inbox.send(Command::Report(reply));
-            match report.recv() {
-                Ok(report) => sum.merge(report),
+            let (reply, answer) = crossbeam_channel::bounded(1);
+            inbox.send(command(reply));
+            match answer.recv() {
+                Ok(answer) => answers.push(answer),
                 // The channel's thread ends only when the cluster does.
                 Err(_) => {
                     self.health.check()?;
@@ -64,6 +66,13 @@ impl<E: Element> Inner<E> {
                 }
             }
         }
+        Ok(answers)
+    }
+
+    /// The sum of the reports of all channels.
+    pub(crate) fn report(&self) -> Result<ChannelReport, Failure> {
+        let mut sum = ChannelReport::default();
+        self.ask_channels(Command::Report)?.into_iter().for_each(|report| sum.merge(report));
         Ok(sum)
     }
 }
@@ -131,12 +140,13 @@ fn distribute<E>(config: &NodeConfig<E>, nodes: usize) -> Result<Arc<Layout>, Er
 
 /// A number for everything that must be equal on all nodes.
 fn digest<E>(config: &NodeConfig<E>, layout: &Layout) -> u64 {
-    let order = match config.order.unwrap_or(config.technique.policy().order) {
+    let policy = config.policy();
+    let order = match policy.order {
         Order::Fifo => 0,
         Order::Chain => 1,
     };
-    let name: Vec<u64> = config.technique.policy().name.bytes().map(u64::from).collect();
-    random::stream(layout.digest(), &[random::stream(order, &name), config.tag])
+    let name: Vec<u64> = policy.name.bytes().map(u64::from).collect();
+    random::stream(layout.digest(), &[random::stream(order, &name), u64::from(policy.caches), config.tag])
 }
 
 impl<E: Element> Node<E> {
@@ -240,9 +250,10 @@ impl<E: Element> Node<E> {
         fabrics: Vec<FabricBuilder>,
         mesh: Option<MeshGuard>,
     ) -> Result<Self, Error> {
-        let NodeConfig { init, sampler, technique, workers, storage, order, outstanding_bytes, .. } = config;
-        let shared =
-            SharedConfig { node: rank, layout: Arc::clone(&layout), init, storage, technique, order };
+        let policy = config.policy();
+        let NodeConfig { init, sampler, workers, storage, outstanding_bytes, .. } = config;
+        let shared = SharedConfig { node: rank, layout: Arc::clone(&layout), init, storage, policy };
+        let clock = MonotonicClock::start();
         let shared = Arc::new(Shared::new(shared));
         let (plane, health) = (Arc::new(plane), Arc::new(Health::default()));
         let traffic = Arc::new(Traffic::default());
@@ -265,6 +276,7 @@ impl<E: Element> Node<E> {
             let id = ChannelId(channel as u16);
             let post = Post {
                 channel: Channel::new(id, Arc::clone(&shared)),
+                clock,
                 inbox: receiver,
                 workers: senders.clone(),
                 plane: Arc::clone(&plane),
@@ -286,7 +298,7 @@ impl<E: Element> Node<E> {
             Failure::misuse(format!("worker {worker} was dropped and will not come to '{name}'"))
         };
         let meetings = Meetings::new(workers, missed, Arc::clone(&health));
-        let inner = Inner { shared, sampler, inboxes, plane, health, meetings, outstanding_bytes };
+        let inner = Inner { shared, clock, sampler, inboxes, plane, health, meetings, outstanding_bytes };
         Ok(Self {
             inner: Arc::new(inner),
             deliveries: Some(deliveries),
@@ -329,6 +341,18 @@ impl<E: Element> Node<E> {
     /// What this node has sent so far.
     pub fn network(&self) -> NetworkStats {
         self.traffic.stats()
+    }
+
+    /// What managing keys took so far, on this node.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended.
+    pub fn management(&self) -> Result<ManagementStats, Error> {
+        let mut sum = ManagementStats::default();
+        for stats in self.inner.ask_channels(Command::Management)? {
+            sum.merge(&stats);
+        }
+        Ok(sum)
     }
 
     /// Number of values that this node holds.

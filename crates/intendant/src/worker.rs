@@ -15,6 +15,8 @@ use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Keys that one localize asks for at once: a longer call becomes several, so that none of them fills what may be in flight.
+const LOCALIZE_KEYS_MAX: usize = 1 << 14;
 /// Where all workers meet.
 const WORKERS: &str = "intendant:workers";
 /// What the workers of a node may bring to a meeting together: the control plane's own limit, less than a frame.
@@ -151,8 +153,7 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// As [`Worker::pull`].
     pub fn pull_async(&mut self, keys: &[Key]) -> Result<Ticket, Error> {
-        let layout = self.inner.shared.layout();
-        let elements = keys.iter().map(|key| if layout.contains(*key) { layout.len(*key) } else { 0 }).sum();
+        let elements = self.elements(keys);
         self.admit(keys.len(), elements)?;
         let mut values = vec![E::ZERO; elements];
         let started = self.inner.shared.pull(&mut self.local, keys, &mut values, true)?;
@@ -180,22 +181,44 @@ impl<E: Element> Worker<E> {
         Ok(Ticket { op: self.submit(started)?, owner: self.owner(), dropped: None })
     }
 
-    /// Moves `keys` to this node; returns when they are here. Techniques that do not move keys ignore it.
+    /// Reads the values of those of `keys` that can be read without a message into their places in `values`. Returns, per key,
+    /// whether it was; the places of the others are left alone.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn pull_if_local(&mut self, keys: &[Key], values: &mut [E]) -> Result<Vec<bool>, Error> {
+        self.inner.health.check()?;
+        let mut here = Vec::with_capacity(keys.len());
+        self.inner.shared.pull_if_local(&mut self.local, keys, values, &mut here)?;
+        Ok(here)
+    }
+
+    /// Moves `keys` to this node; returns when all of them have arrived. Somebody else may have wanted some of them by then, and
+    /// have them. Techniques that do not move keys on request do nothing.
     ///
     /// # Errors
     /// As [`Worker::pull`].
     pub fn localize(&mut self, keys: &[Key]) -> Result<(), Error> {
-        let ticket = self.localize_async(keys)?;
-        self.wait(ticket)
+        let parts: Result<Vec<Ticket>, Error> =
+            keys.chunks(LOCALIZE_KEYS_MAX).map(|part| self.localize_async(part)).collect();
+        parts?.into_iter().try_for_each(|ticket| self.wait(ticket))
     }
 
-    /// Starts to move `keys` to this node.
+    /// Starts to move `keys` to this node. Waits first if too many bytes are in flight. The ticket may be dropped: the keys come
+    /// all the same.
     ///
     /// # Errors
     /// As [`Worker::pull`].
-    pub fn localize_async(&mut self, _keys: &[Key]) -> Result<Ticket, Error> {
-        self.inner.health.check()?;
-        Ok(Ticket { op: None, owner: self.owner(), dropped: None })
+    pub fn localize_async(&mut self, keys: &[Key]) -> Result<Ticket, Error> {
+        self.admit(keys.len(), self.elements(keys))?;
+        let started = self.inner.shared.localize(&mut self.local, keys, self.inner.clock.now())?;
+        Ok(Ticket { op: self.submit(started)?, owner: self.owner(), dropped: None })
+    }
+
+    /// Elements of the values of those of `keys` that exist.
+    fn elements(&self, keys: &[Key]) -> usize {
+        let layout = self.inner.shared.layout();
+        keys.iter().map(|key| if layout.contains(*key) { layout.len(*key) } else { 0 }).sum()
     }
 
     /// Waits for an operation. The values of a pull are dropped.

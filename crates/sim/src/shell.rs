@@ -42,6 +42,8 @@ pub struct TaskConfig {
     pub technique: Technique,
     /// Order of a worker's operations on a key; `None` for the technique's own.
     pub order: Option<Order>,
+    /// Whether nodes remember locations; `None` for the technique's own.
+    pub caches: Option<bool>,
     /// Bytes of values that a worker may have outstanding.
     pub outstanding_bytes_max: usize,
     /// Batches that a loader prepares ahead; at least 1.
@@ -73,6 +75,7 @@ impl TaskConfig {
             storage: Storage::Dense,
             technique: Technique::Classic,
             order: None,
+            caches: None,
             outstanding_bytes_max: intendant_core::limits::OUTSTANDING_BYTES_DEFAULT,
             look_ahead: 4,
             schedule,
@@ -182,8 +185,7 @@ pub fn run_task<T: Task>(task: &Arc<T>, config: &TaskConfig) -> Result<TaskOutco
         layout,
         init: Arc::clone(&model.init),
         storage: config.storage,
-        technique: config.technique,
-        order: config.order,
+        policy: config.technique.policy().with(config.order, config.caches),
         workers: config.workers,
         outstanding_bytes_max: config.outstanding_bytes_max,
         stale_hints: false,

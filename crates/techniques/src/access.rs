@@ -5,9 +5,11 @@
 //! | worker | key with role `Owner`, none of its own operations on the key outstanding | serves at once |
 //! | worker | anything else | defers the key to its channel |
 //! | channel | deferred key, role `Owner` | serves, completes |
-//! | channel | deferred key, role `Absent` | request to the first hop ([`Directory::first_hop`](crate::Directory::first_hop)) |
+//! | channel | deferred key, role `Arriving` | queues it until the key is here ([`crate::relocation`]) |
+//! | channel | deferred key, role `Absent` or `Leaving` | request to the first hop ([`Directory::first_hop`](crate::Directory::first_hop)) |
 //! | channel | request, role `Owner` | serves, responds straight to the origin |
-//! | channel | request, role `Absent` | forwards ([`Directory::next_hop`](crate::Directory::next_hop)) |
+//! | channel | request, role `Arriving` | queues it |
+//! | channel | request, role `Absent` or `Leaving` | forwards ([`Directory::next_hop`](crate::Directory::next_hop)) |
 //! | channel | response | completes |
 //!
 //! The owner applies an access under the latch of the key: accesses to a key are atomic and happen in one order.

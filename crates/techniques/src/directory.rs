@@ -1,15 +1,21 @@
 //! Who knows where a key is.
 //!
-//! The home of a key is static ([`Layout::home`]) and always knows the owner. A hint in a slot is what this node last heard;
-//! it may be stale, which costs a forward and nothing else.
+//! The home of a key is static ([`Layout::home`]). What it knows depends on who starts relocations: if requesters do, the home
+//! orders all relocations and so knows the owner before anybody else; if owners do, it learns afterwards. A hint in a slot is
+//! what this node last heard; it may be stale, which costs a forward and nothing else.
 
-use crate::{Role, SlotState};
+use crate::{Initiator, Policy, Role, SlotState};
 use intendant_core::{Key, Layout, NodeId};
 use std::sync::Arc;
 
-/// A request is forwarded at most so often. Relocations during its flight would add to this; nothing relocates yet: one hop
-/// to where a stale hint points, one to the home, and one in reserve.
-pub const HOPS_MAX: u8 = 3;
+/// Forwards of a request at most, if the home always knows: from where a stale hint pointed to the home, from the home to the
+/// owner. The owner may not have the key yet or any more, but then it queues the request, or the request would have arrived
+/// before the order to leave.
+const HOPS_MAX: u8 = 2;
+
+/// Forwards at most if owners move keys as they like: every relocation during the flight may add one. No bound on these is
+/// known, but this many mean that something goes in circles.
+const HOPS_MAX_BY_OWNERS: u8 = 250;
 
 /// Where a request goes that cannot be served here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +31,15 @@ pub enum NextHop {
 pub struct Directory {
     node: NodeId,
     layout: Arc<Layout>,
+    relocation: Option<Initiator>,
+    caches: bool,
 }
 
 impl Directory {
     /// The directory of `node`.
     #[must_use]
-    pub fn new(node: NodeId, layout: Arc<Layout>) -> Self {
-        Self { node, layout }
+    pub fn new(node: NodeId, layout: Arc<Layout>, policy: &Policy) -> Self {
+        Self { node, layout, relocation: policy.relocation, caches: policy.caches }
     }
 
     /// The home of `key`.
@@ -40,23 +48,47 @@ impl Directory {
         self.layout.home(key)
     }
 
-    /// Where this node's own request for `key` goes: to the hint if there is one, else home.
+    /// Whether this node is the home of `key`.
+    #[inline]
+    pub fn is_home(&self, key: Key) -> bool {
+        self.home(key) == self.node
+    }
+
+    /// How often a request may be forwarded.
+    #[must_use]
+    pub const fn hops_max(&self) -> u8 {
+        match self.relocation {
+            None | Some(Initiator::Requester) => HOPS_MAX,
+            Some(Initiator::Owner) => HOPS_MAX_BY_OWNERS,
+        }
+    }
+
+    fn hint(&self, state: &SlotState) -> Option<NodeId> {
+        intendant_core::strict_assert!(
+            matches!(state.role, Role::Absent | Role::Leaving),
+            "it is here: {state:?}"
+        );
+        state.hint().filter(|hint| *hint != self.node)
+    }
+
+    /// Where this node's own request for `key` goes: to the cached location if there is one, else home.
     #[inline]
     pub fn first_hop(&self, key: Key, state: &SlotState) -> NextHop {
-        intendant_core::strict_assert!(state.role == Role::Absent, "{key:?} is here: {state:?}");
-        match state.hint() {
-            Some(hint) if hint != self.node => NextHop::To(hint),
+        match self.hint(state) {
+            Some(hint) if self.caches && state.role == Role::Absent => NextHop::To(hint),
             _ => self.next_hop(key, state),
         }
     }
 
-    /// Where somebody else's request for `key` goes that came here by a stale hint: home, which knows.
+    /// Where somebody else's request for `key` goes that came here: from the home to the owner, from elsewhere home. If owners
+    /// move keys, whoever came here came by knowledge that is older than this node's: it follows this node's.
     #[inline]
     pub fn next_hop(&self, key: Key, state: &SlotState) -> NextHop {
-        intendant_core::strict_assert!(state.role == Role::Absent, "{key:?} is here: {state:?}");
-        match self.home(key) {
-            home if home == self.node => NextHop::Lost,
-            home => NextHop::To(home),
+        let home = self.home(key);
+        match self.hint(state) {
+            Some(hint) if home == self.node || self.relocation == Some(Initiator::Owner) => NextHop::To(hint),
+            _ if home == self.node => NextHop::Lost,
+            _ => NextHop::To(home),
         }
     }
 }
@@ -64,18 +96,46 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Technique, relocation};
+
+    fn key_at_home(layout: &Layout) -> Key {
+        (0..90).map(Key).find(|k| layout.home(*k) == NodeId(1)).unwrap()
+    }
 
     #[test]
-    fn a_hint_is_tried_first_and_home_next() {
+    fn a_cached_location_is_tried_first_and_home_next() {
         let layout = Arc::new(Layout::builder().range("k", 90, 1).nodes(3).build().unwrap());
-        let key = (0..90).map(Key).find(|k| layout.home(*k) == NodeId(1)).unwrap();
+        let key = key_at_home(&layout);
         let mut state = SlotState::default();
-        let at = |node| Directory::new(NodeId(node), Arc::clone(&layout));
-        assert_eq!(at(0).first_hop(key, &state), NextHop::To(NodeId(1)));
+        let at = |node, caches| {
+            let policy = Technique::Lapse.policy().with(None, Some(caches));
+            Directory::new(NodeId(node), Arc::clone(&layout), &policy)
+        };
+        assert_eq!(at(0, true).first_hop(key, &state), NextHop::To(NodeId(1)));
         state.learn(NodeId(2), 0);
-        assert_eq!(at(0).first_hop(key, &state), NextHop::To(NodeId(2)));
-        assert_eq!(at(2).first_hop(key, &state), NextHop::To(NodeId(1)), "a hint to oneself is no use");
-        assert_eq!(at(0).next_hop(key, &state), NextHop::To(NodeId(1)));
-        assert_eq!(at(1).next_hop(key, &state), NextHop::Lost);
+        assert_eq!(at(0, true).first_hop(key, &state), NextHop::To(NodeId(2)));
+        assert_eq!(at(0, false).first_hop(key, &state), NextHop::To(NodeId(1)), "no caches");
+        assert_eq!(at(2, true).first_hop(key, &state), NextHop::To(NodeId(1)), "a hint to oneself is no use");
+        assert_eq!(at(0, true).next_hop(key, &state), NextHop::To(NodeId(1)), "the home knows better");
+        assert_eq!(at(1, true).next_hop(key, &SlotState::default()), NextHop::Lost);
+    }
+
+    #[test]
+    fn a_home_sends_to_the_owner_and_an_owner_that_gave_it_away_follows_it() {
+        let layout = Arc::new(Layout::builder().range("k", 90, 1).nodes(3).build().unwrap());
+        let key = key_at_home(&layout);
+        let mut state = SlotState::default();
+        relocation::depart(&mut state, NodeId(2), 1);
+        let by = |initiator| Policy { relocation: Some(initiator), ..Technique::Lapse.policy() };
+        let hop = |node, initiator| {
+            Directory::new(NodeId(node), Arc::clone(&layout), &by(initiator)).next_hop(key, &state)
+        };
+        assert_eq!(hop(1, Initiator::Requester), NextHop::To(NodeId(2)), "the home");
+        assert_eq!(hop(0, Initiator::Requester), NextHop::To(NodeId(1)), "an old owner");
+        assert_eq!(
+            hop(0, Initiator::Owner),
+            NextHop::To(NodeId(2)),
+            "an old owner whose home may not know yet"
+        );
     }
 }

@@ -11,22 +11,26 @@ pub enum Role {
     Absent,
     /// The main copy is here: every access is served at once.
     Owner,
+    /// The main copy is on its way here: accesses queue until it has arrived.
+    Arriving,
+    /// The main copy is on its way here, and will leave for the next owner as soon as what is queued has been served: accesses
+    /// that come now go where it will be.
+    Leaving,
 }
 
 /// The state in a key's slot. With the place of the value a slot is 16 bytes.
 ///
-/// `counter` and `side` belong to the slot's layout from the start because widening it later would cost every user memory:
-/// location knowledge carries the relocation counter of the time it was true (0 as long as nothing moves), and queues,
-/// bases and holder tables of keys that need them are found by `side` (0: none).
+/// `side` belongs to the slot's layout from the start because widening it later would cost every user memory: bases and holder
+/// tables of keys that need them are found by it (0: none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SlotState {
     /// What this node is to the key.
     pub role: Role,
-    /// Whether `hint` means something.
-    pub hinted: bool,
-    /// Where the key was when this node last heard of it.
-    pub hint: NodeId,
-    /// Relocation counter that the role or the hint belongs to; older knowledge never overwrites newer.
+    flags: u8,
+    /// Where the key was when this node last heard of it. At the key's home: the owner, once all relocations that the home
+    /// has ordered are through.
+    hint: NodeId,
+    /// The relocation counter that the role or the hint belongs to; older knowledge never overwrites newer.
     pub counter: u32,
     /// Index into the side table of the shard, plus one.
     pub side: u32,
@@ -35,23 +39,59 @@ pub struct SlotState {
 // The store adds a place of 4 bytes.
 const _: () = assert!(size_of::<SlotState>() == 12);
 
+/// `hint` means something.
+const HINTED: u8 = 1;
+/// A worker of this node has asked for the key.
+const LOCALIZED: u8 = 2;
+
+/// Whether `counter` is newer than `other`. Counters wrap; what is compared lies close together.
+#[inline]
+#[must_use]
+pub fn is_newer(counter: u32, other: u32) -> bool {
+    counter.wrapping_sub(other).cast_signed() > 0
+}
+
 impl SlotState {
     /// The state of a key that is owned here and never moved.
     #[must_use]
     pub const fn owner() -> Self {
-        Self { role: Role::Owner, hinted: false, hint: NodeId(0), counter: 0, side: 0 }
+        Self { role: Role::Owner, flags: 0, hint: NodeId(0), counter: 0, side: 0 }
     }
 
     /// The hint, if there is one.
     #[inline]
     pub fn hint(&self) -> Option<NodeId> {
-        self.hinted.then_some(self.hint)
+        (self.flags & HINTED != 0).then_some(self.hint)
+    }
+
+    /// Whether a worker of this node has asked for the key at some time.
+    #[inline]
+    pub fn is_localized(&self) -> bool {
+        self.flags & LOCALIZED != 0
+    }
+
+    /// Notes that a worker of this node asks for the key.
+    #[inline]
+    pub fn set_localized(&mut self) {
+        self.flags |= LOCALIZED;
+    }
+
+    /// Notes where the key is when its counter is `counter`, whatever was known before.
+    pub(crate) fn point(&mut self, node: NodeId, counter: u32) {
+        self.flags |= HINTED;
+        (self.hint, self.counter) = (node, counter);
+    }
+
+    /// Notes that the key is here with this counter: hints are void.
+    pub(crate) fn own(&mut self, counter: u32) {
+        self.flags &= !HINTED;
+        self.counter = counter;
     }
 
     /// Remembers that the key was at `node` when its relocation counter was `counter`. Older knowledge is ignored.
     pub fn learn(&mut self, node: NodeId, counter: u32) {
-        if self.role == Role::Absent && (!self.hinted || counter >= self.counter) {
-            (self.hinted, self.hint, self.counter) = (true, node, counter);
+        if self.role == Role::Absent && (self.hint().is_none() || !is_newer(self.counter, counter)) {
+            self.point(node, counter);
         }
     }
 }
@@ -69,6 +109,16 @@ mod tests {
         assert_eq!(state.hint(), Some(NodeId(3)));
         state.learn(NodeId(5), 6);
         assert_eq!(state.hint(), Some(NodeId(5)));
+    }
+
+    #[test]
+    fn counters_wrap() {
+        let mut state = SlotState::default();
+        state.learn(NodeId(3), u32::MAX);
+        state.learn(NodeId(4), 0);
+        assert_eq!(state.hint(), Some(NodeId(4)));
+        state.learn(NodeId(5), u32::MAX - 1);
+        assert_eq!(state.hint(), Some(NodeId(4)));
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub enum TestSource {
 pub enum Technique {
     /// Plain memory that the workers of one process share; no parameter server.
     Single,
-    /// Parameters are statically assigned to nodes.
-    Classic,
+    /// A parameter server.
+    Server(intendant::Technique),
 }
 
 impl Technique {
@@ -42,7 +42,7 @@ impl Technique {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Single => "single",
-            Self::Classic => "classic",
+            Self::Server(technique) => technique.policy().name,
         }
     }
 }
@@ -103,8 +103,8 @@ pub(crate) struct CommonArgs {
     )]
     pub(crate) workers: usize,
 
-    /// Who manages the parameters: single (plain shared memory in one process, no server) or classic (static assignment
-    /// of parameters to nodes)
+    /// Who manages the parameters: single (plain shared memory in one process, no server), classic (static assignment
+    /// of parameters to nodes) or lapse (parameters move to where they are about to be used)
     #[arg(
         long, value_name = "NAME", default_value = "classic", value_parser = parse::technique,
         help_heading = CLUSTER
@@ -135,6 +135,10 @@ pub(crate) struct CommonArgs {
     /// Order of a worker's operations on one key: fifo or chain [default: the technique's own]
     #[arg(long, value_name = "ORDER", value_parser = parse::order, help_heading = CLUSTER)]
     pub(crate) order: Option<OrderKind>,
+
+    /// Whether nodes remember where parameters were that they accessed [default: the technique's own]
+    #[arg(long, value_name = "true|false", help_heading = CLUSTER)]
+    pub(crate) caches: Option<bool>,
 
     /// Batches that each worker's loader prepares ahead
     #[arg(long, value_name = "B", default_value = "8", value_parser = count(4096), help_heading = CLUSTER)]

@@ -4,7 +4,7 @@ use crate::args::{OrderKind, StorageKind};
 use crate::error::TrainError;
 use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
 use crate::plan::Plan;
-use intendant::{Node, NodeConfig, Order, Storage, Technique, Worker};
+use intendant::{Node, NodeConfig, Order, Storage, Worker};
 use intendant_core::{Element, Key, Layout};
 use intendant_sampling::{Handle, SampleError, Sampler};
 use intendant_task::Model;
@@ -23,7 +23,9 @@ pub(crate) fn start<E: Element>(
 ) -> Result<ClusterHome<E>, TrainError> {
     let mut config = NodeConfig::new(layout, model.init.clone());
     config.sampler = model.sampler.clone();
-    config.technique = Technique::Classic;
+    if let crate::args::Technique::Server(technique) = plan.technique {
+        config.technique = technique;
+    }
     config.workers = plan.workers;
     // No tag: `crate::agreement` compares everything by name before the first batch, and says what differs.
     config.storage = match plan.storage {
@@ -34,6 +36,7 @@ pub(crate) fn start<E: Element>(
         OrderKind::Fifo => Order::Fifo,
         OrderKind::Chain => Order::Chain,
     });
+    config.caches = plan.caches;
     let node = match &plan.rendezvous {
         Some(rendezvous) => Node::join(config, rendezvous.clone())?,
         None => Node::start_alone(config)?,

@@ -4,9 +4,8 @@ use crate::args::{DataSource, OrderKind, StorageKind, Technique, TestSource};
 use intendant_core::KeyOrder;
 
 /// Techniques that the command line knows by name but that do not exist yet.
-const TECHNIQUES_TO_COME: [&str; 9] = [
+const TECHNIQUES_TO_COME: [&str; 8] = [
     "full-replication",
-    "lapse",
     "ssp",
     "essp",
     "nups",
@@ -19,11 +18,13 @@ const TECHNIQUES_TO_COME: [&str; 9] = [
 pub(crate) fn technique(text: &str) -> Result<Technique, String> {
     match text {
         "single" => Ok(Technique::Single),
-        "classic" => Ok(Technique::Classic),
         name if TECHNIQUES_TO_COME.contains(&name) => {
-            Err(format!("technique {name} is not built yet; use single or classic"))
+            Err(format!("technique {name} is not built yet; use single, classic or lapse"))
         }
-        _ => Err("no such technique; use single or classic".to_owned()),
+        name => name
+            .parse()
+            .map(Technique::Server)
+            .map_err(|_| "no such technique; use single, classic or lapse".to_owned()),
     }
 }
 
@@ -76,7 +77,7 @@ mod tests {
 
     #[test]
     fn techniques_to_come_are_refused_as_such() {
-        assert_eq!(technique("classic"), Ok(Technique::Classic));
+        assert_eq!(technique("classic"), Ok(Technique::Server(intendant::Technique::Classic)));
         for name in TECHNIQUES_TO_COME {
             let error = technique(name).expect_err("not built");
             assert!(error.contains("not built yet") && error.contains(name), "{error}");

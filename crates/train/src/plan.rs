@@ -38,6 +38,8 @@ pub struct Plan {
     pub storage: StorageKind,
     /// Order of a worker's operations on one key; `None` is the technique's own.
     pub order: Option<OrderKind>,
+    /// Whether nodes remember locations; `None` is the technique's own.
+    pub caches: Option<bool>,
     /// Batches that each worker's loader prepares ahead.
     pub look_ahead: usize,
     /// Batches ahead of its training at which a batch's keys are localized; 0 if never.
@@ -108,6 +110,7 @@ impl Plan {
             key_order: args.key_order,
             storage: args.storage,
             order: args.order,
+            caches: args.caches,
             look_ahead: args.look_ahead,
             localize_ahead: args.localize_ahead,
             synchronous: args.synchronous,

@@ -65,7 +65,7 @@ pub fn run<T: Task>(
             let totals = crew(0).work(&home, &model.sampler, workers, exporter)?;
             crew(0).report(&totals)
         }
-        Technique::Classic => {
+        Technique::Server(_) => {
             let mut node = cluster::start(layout, model, plan)?;
             let (rank, workers, sampler) = (node.rank(), node.workers(), node.preparer());
             let totals = crew(rank).work(&node, &sampler, workers, exporter)?;

@@ -216,7 +216,7 @@ fn results_go_to_standard_output_and_progress_to_standard_error_unless_silenced(
 #[test]
 fn exit_codes_tell_what_happened() {
     for (flags, code, message) in [
-        ("--technique lapse", 2, "technique lapse is not built yet"),
+        ("--technique nups", 2, "technique nups is not built yet"),
         ("--technique single --nodes 2", 2, "regression: error: technique single is plain memory"),
         ("--rate 0", 2, "regression: error: --rate is 0; it must be greater than 0"),
         ("--config /no/such.toml", 2, "regression: error: /no/such.toml: cannot be read"),

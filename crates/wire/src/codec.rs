@@ -1,11 +1,12 @@
 //! Messages to frames and back. All numbers are little-endian.
 //!
 //! Every frame starts with the same 16 bytes: kind, access kind, hops, a zero byte, node (u16), worker (u16), operation
-//! (u32), count (u32). Then follow, depending on the kind, fixed fields, `count` keys (u64), `count` positions (u32), and the
-//! elements up to the end of the frame.
+//! (u32), count (u32). Then follow, depending on the kind, fixed fields, `count` keys (u64), `count` positions or counters
+//! (u32), and the elements up to the end of the frame.
 
 use crate::message::{
-    AccessKind, Cursor, Message, OpId, Origin, Request, Response, SnapshotPart, SnapshotRequest,
+    AccessKind, Cursor, HandOver, Localize, Message, Moved, OpId, Origin, Relocate, Request, Response,
+    SnapshotPart, SnapshotRequest,
 };
 use bytes::{Buf, BufMut, Bytes};
 use intendant_core::{Key, NodeId, WorkerId, limits};
@@ -19,6 +20,10 @@ const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;
 const SNAPSHOT_REQUEST: u8 = 3;
 const SNAPSHOT_PART: u8 = 4;
+const LOCALIZE: u8 = 5;
+const RELOCATE: u8 = 6;
+const HAND_OVER: u8 = 7;
+const MOVED: u8 = 8;
 
 /// A frame that is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,6 +87,25 @@ struct Header {
 }
 
 impl Header {
+    /// Of a message without an operation.
+    fn of_keys(kind: u8, node: u16, count: usize) -> Self {
+        Self { kind, access: 0, hops: 0, node, worker: 0, op: 0, count }
+    }
+
+    /// Of a message without an operation; only `node` may be used.
+    fn only_keys(&self) -> Result<(), WireError> {
+        self.unused("access kind of a relocation message", self.access)?;
+        self.unused("hops of a relocation message", self.hops)?;
+        self.unused("worker of a relocation message", self.worker.min(255) as u8)?;
+        self.unused("operation of a relocation message", self.op.min(255) as u8)
+    }
+
+    /// As [`Header::only_keys`], and no node either.
+    fn no_node(&self) -> Result<(), WireError> {
+        self.only_keys()?;
+        self.unused("node of a relocation message", self.node.min(255) as u8)
+    }
+
     fn write(&self, frame: &mut Vec<u8>) {
         frame.put_u8(self.kind);
         frame.put_u8(self.access);
@@ -131,9 +155,28 @@ fn keys(frame: &mut Bytes, total: usize, count: usize) -> Result<Vec<Key>, WireE
     Ok((0..count).map(|_| Key(frame.get_u64_le())).collect())
 }
 
-fn positions(frame: &mut Bytes, total: usize, count: usize) -> Result<Vec<u32>, WireError> {
+/// `count` positions or counters.
+fn numbers(frame: &mut Bytes, total: usize, count: usize) -> Result<Vec<u32>, WireError> {
     need(frame, total, count * POSITION_BYTES)?;
     Ok((0..count).map(|_| frame.get_u32_le()).collect())
+}
+
+/// `count` keys, then a counter for each. Both are checked against the frame before memory is taken.
+fn counted_keys(frame: &mut Bytes, total: usize, count: usize) -> Result<(Vec<Key>, Vec<u32>), WireError> {
+    need(frame, total, count * (KEY_BYTES + POSITION_BYTES))?;
+    Ok((keys(frame, total, count)?, numbers(frame, total, count)?))
+}
+
+/// The frame of a message without an operation.
+fn relocation(header: Header, keys: &[Key], counters: &[u32], values: &[u8]) -> Vec<u8> {
+    intendant_core::strict_assert!(counters.is_empty() || counters.len() == keys.len(), "a counter per key");
+    let bytes = HEADER_BYTES + keys.len() * KEY_BYTES + counters.len() * POSITION_BYTES + values.len();
+    let mut frame = Vec::with_capacity(bytes);
+    header.write(&mut frame);
+    keys.iter().for_each(|key| frame.put_u64_le(key.0));
+    counters.iter().for_each(|counter| frame.put_u32_le(*counter));
+    frame.extend_from_slice(values);
+    frame
 }
 
 fn end(frame: &Bytes) -> Result<(), WireError> {
@@ -168,19 +211,24 @@ impl Message {
                 positions.iter().for_each(|position| frame.put_u32_le(*position));
                 frame.extend_from_slice(values);
             }
-            Self::Response(Response { worker, op, kind, positions, values }) => {
-                frame = Vec::with_capacity(HEADER_BYTES + positions.len() * POSITION_BYTES + values.len());
+            Self::Response(Response { worker, op, kind, positions, counters, values }) => {
+                intendant_core::strict_assert!(
+                    counters.is_empty() || counters.len() == positions.len(),
+                    "a counter per position"
+                );
+                let numbers = positions.len() + counters.len();
+                frame = Vec::with_capacity(HEADER_BYTES + numbers * POSITION_BYTES + values.len());
                 Header {
                     kind: RESPONSE,
                     access: *kind as u8,
-                    hops: 0,
+                    hops: u8::from(!counters.is_empty()),
                     node: 0,
                     worker: worker.0,
                     op: op.0,
                     count: positions.len(),
                 }
                 .write(&mut frame);
-                positions.iter().for_each(|position| frame.put_u32_le(*position));
+                positions.iter().chain(counters).for_each(|number| frame.put_u32_le(*number));
                 frame.extend_from_slice(values);
             }
             Self::SnapshotRequest(SnapshotRequest { origin, start, end, cursor, bytes_max }) => {
@@ -221,6 +269,18 @@ impl Message {
                 keys.iter().for_each(|key| frame.put_u64_le(key.0));
                 frame.extend_from_slice(values);
             }
+            Self::Localize(Localize { keys }) => {
+                frame = relocation(Header::of_keys(LOCALIZE, 0, keys.len()), keys, &[], &[]);
+            }
+            Self::Relocate(Relocate { to, keys, counters }) => {
+                frame = relocation(Header::of_keys(RELOCATE, to.0, keys.len()), keys, counters, &[]);
+            }
+            Self::HandOver(HandOver { keys, counters, values }) => {
+                frame = relocation(Header::of_keys(HAND_OVER, 0, keys.len()), keys, counters, values);
+            }
+            Self::Moved(Moved { keys, counters }) => {
+                frame = relocation(Header::of_keys(MOVED, 0, keys.len()), keys, counters, &[]);
+            }
         }
         intendant_core::strict_assert!(
             frame.len() <= limits::FRAME_BYTES_MAX,
@@ -244,7 +304,7 @@ impl Message {
             REQUEST => {
                 let kind = AccessKind::from_tag(header.access)?;
                 let keys = keys(&mut frame, total, header.count)?;
-                let positions = positions(&mut frame, total, header.count)?;
+                let positions = numbers(&mut frame, total, header.count)?;
                 let request = Request {
                     origin: header.origin(),
                     kind,
@@ -257,11 +317,18 @@ impl Message {
             }
             RESPONSE => {
                 let kind = AccessKind::from_tag(header.access)?;
-                header.unused("hops of a response", header.hops)?;
                 header.unused("node of a response", header.node.min(255) as u8)?;
-                let positions = positions(&mut frame, total, header.count)?;
+                let counted = match header.hops {
+                    0 => 0,
+                    // Without positions there are no counters either.
+                    1 if header.count > 0 => header.count,
+                    value => return Err(WireError::UnknownTag { field: "counters of a response", value }),
+                };
+                need(&frame, total, (header.count + counted) * POSITION_BYTES)?;
+                let positions = numbers(&mut frame, total, header.count)?;
+                let counters = numbers(&mut frame, total, counted)?;
                 let Origin { worker, op, .. } = header.origin();
-                Ok(Self::Response(Response { worker, op, kind, positions, values: frame }))
+                Ok(Self::Response(Response { worker, op, kind, positions, counters, values: frame }))
             }
             SNAPSHOT_REQUEST => {
                 header.unused("access kind of a snapshot request", header.access)?;
@@ -295,6 +362,29 @@ impl Message {
                 let keys = keys(&mut frame, total, header.count)?;
                 let Origin { worker, op, .. } = header.origin();
                 Ok(Self::SnapshotPart(SnapshotPart { worker, op, next, keys, values: frame }))
+            }
+            LOCALIZE => {
+                header.no_node()?;
+                let keys = keys(&mut frame, total, header.count)?;
+                end(&frame)?;
+                Ok(Self::Localize(Localize { keys }))
+            }
+            RELOCATE => {
+                header.only_keys()?;
+                let (keys, counters) = counted_keys(&mut frame, total, header.count)?;
+                end(&frame)?;
+                Ok(Self::Relocate(Relocate { to: NodeId(header.node), keys, counters }))
+            }
+            HAND_OVER => {
+                header.no_node()?;
+                let (keys, counters) = counted_keys(&mut frame, total, header.count)?;
+                Ok(Self::HandOver(HandOver { keys, counters, values: frame }))
+            }
+            MOVED => {
+                header.no_node()?;
+                let (keys, counters) = counted_keys(&mut frame, total, header.count)?;
+                end(&frame)?;
+                Ok(Self::Moved(Moved { keys, counters }))
             }
             value => Err(WireError::UnknownTag { field: "frame kind", value }),
         }

@@ -13,8 +13,9 @@ mod message;
 
 pub use codec::WireError;
 pub use message::{
-    AccessKind, Cursor, Message, OpId, Origin, Request, Response, SnapshotPart, SnapshotRequest,
+    AccessKind, Cursor, HandOver, Localize, Message, Moved, OpId, Origin, Relocate, Request, Response,
+    SnapshotPart, SnapshotRequest,
 };
 
 /// Version of the data-plane protocol; nodes of different versions refuse each other in the handshake.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;

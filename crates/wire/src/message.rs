@@ -58,8 +58,49 @@ pub struct Response {
     pub kind: AccessKind,
     /// For which positions of the worker's call.
     pub positions: Vec<u32>,
+    /// With location caches, per position the relocation counter of the key: the sender owned it when the counter was this.
+    /// Empty without.
+    pub counters: Vec<u32>,
     /// For a pull, the elements of all these positions. Empty for a push or set.
     pub values: Bytes,
+}
+
+/// Asks the home of keys to move them to the sender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Localize {
+    /// The keys.
+    pub keys: Vec<Key>,
+}
+
+/// The home tells the owner of keys to hand them over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relocate {
+    /// The next owner.
+    pub to: NodeId,
+    /// The keys.
+    pub keys: Vec<Key>,
+    /// Per key, its relocation counter once it has moved.
+    pub counters: Vec<u32>,
+}
+
+/// Values, and the responsibility for them, from the old owner to the new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandOver {
+    /// The keys.
+    pub keys: Vec<Key>,
+    /// Per key, its relocation counter from now on.
+    pub counters: Vec<u32>,
+    /// The elements of all values, little-endian, concatenated.
+    pub values: Bytes,
+}
+
+/// The sender tells the home of keys that it owns them now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The keys.
+    pub keys: Vec<Key>,
+    /// Per key, its relocation counter.
+    pub counters: Vec<u32>,
 }
 
 /// Where a snapshot stream continues.
@@ -112,4 +153,12 @@ pub enum Message {
     SnapshotRequest(SnapshotRequest),
     /// Back to the requester.
     SnapshotPart(SnapshotPart),
+    /// Requester to home.
+    Localize(Localize),
+    /// Home to owner.
+    Relocate(Relocate),
+    /// Old owner to new owner.
+    HandOver(HandOver),
+    /// New owner to home.
+    Moved(Moved),
 }

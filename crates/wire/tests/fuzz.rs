@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_wire::{
-    AccessKind, Cursor, Message, OpId, Origin, Request, Response, SnapshotPart, SnapshotRequest, WireError,
+    AccessKind, Cursor, HandOver, Localize, Message, Moved, OpId, Origin, Relocate, Request, Response,
+    SnapshotPart, SnapshotRequest, WireError,
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -61,9 +62,20 @@ fn random(rng: &mut Pcg64Mcg) -> Message {
     let positions = (0..count).map(|_| rng.random()).collect();
     let values: Vec<u8> = (0..rng.random_range(0..40)).map(|_| rng.random()).collect();
     let (values, cursor) = (Bytes::from(values), Cursor { shard: rng.random(), position: rng.random() });
-    match rng.random_range(0..4) {
+    let counters: Vec<u32> = (0..count).map(|_| rng.random()).collect();
+    match rng.random_range(0..8) {
         0 => Message::Request(Request { origin, kind, hops: rng.random(), keys, positions, values }),
-        1 => Message::Response(Response { worker: origin.worker, op: origin.op, kind, positions, values }),
+        1 => {
+            let counters = if rng.random() { counters } else { Vec::new() };
+            Message::Response(Response {
+                worker: origin.worker,
+                op: origin.op,
+                kind,
+                positions,
+                counters,
+                values,
+            })
+        }
         2 => Message::SnapshotRequest(SnapshotRequest {
             origin,
             start: Key(rng.random()),
@@ -71,6 +83,10 @@ fn random(rng: &mut Pcg64Mcg) -> Message {
             cursor,
             bytes_max: rng.random(),
         }),
+        3 => Message::Localize(Localize { keys }),
+        4 => Message::Relocate(Relocate { to: origin.node, keys, counters }),
+        5 => Message::HandOver(HandOver { keys, counters, values }),
+        6 => Message::Moved(Moved { keys, counters }),
         _ => Message::SnapshotPart(SnapshotPart {
             worker: origin.worker,
             op: origin.op,
@@ -108,7 +124,7 @@ fn half_a_million_random_frames() {
     for _ in 0..500_000 {
         let mut frame: Vec<u8> = (0..rng.random_range(0..80)).map(|_| rng.random()).collect();
         if let Some(kind) = frame.first_mut() {
-            *kind %= 6;
+            *kind %= 10;
         }
         check(Bytes::from(frame));
     }
@@ -121,6 +137,7 @@ fn announced_counts_do_not_take_memory() {
         op: OpId(0),
         kind: AccessKind::Pull,
         positions: vec![],
+        counters: vec![],
         values: Bytes::new(),
     })
     .encode()

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_wire::{
-    AccessKind, Cursor, Message, OpId, Origin, PROTOCOL, Request, Response, SnapshotPart, SnapshotRequest,
+    AccessKind, Cursor, HandOver, Localize, Message, Moved, OpId, Origin, PROTOCOL, Relocate, Request,
+    Response, SnapshotPart, SnapshotRequest,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -36,6 +37,7 @@ fn cases() -> Vec<(Message, &'static str)> {
                 op: OpId(7),
                 kind: AccessKind::Pull,
                 positions: vec![1, 4],
+                counters: vec![],
                 values: values.clone(),
             }),
             "02000000 00000300 07000000 02000000 01000000 04000000 0000803f 00000040",
@@ -56,16 +58,43 @@ fn cases() -> Vec<(Message, &'static str)> {
                 op: OpId(7),
                 next: Some(Cursor { shard: 18, position: 1 }),
                 keys: vec![Key(2)],
-                values,
+                values: values.clone(),
             }),
             "04010000 00000300 07000000 01000000 12000000 01000000 00000000 02000000 00000000 0000803f 00000040",
+        ),
+        (
+            Message::Response(Response {
+                worker: WorkerId(3),
+                op: OpId(7),
+                kind: AccessKind::Push,
+                positions: vec![1, 4],
+                counters: vec![0, 9],
+                values: Bytes::new(),
+            }),
+            "02010100 00000300 07000000 02000000 01000000 04000000 00000000 09000000",
+        ),
+        (
+            Message::Localize(Localize { keys: vec![Key(9), Key(1 << 40)] }),
+            "05000000 00000000 00000000 02000000 09000000 00000000 00000000 00010000",
+        ),
+        (
+            Message::Relocate(Relocate { to: NodeId(0x0102), keys: vec![Key(9)], counters: vec![7] }),
+            "06000000 02010000 00000000 01000000 09000000 00000000 07000000",
+        ),
+        (
+            Message::HandOver(HandOver { keys: vec![Key(9)], counters: vec![7], values }),
+            "07000000 00000000 00000000 01000000 09000000 00000000 07000000 0000803f 00000040",
+        ),
+        (
+            Message::Moved(Moved { keys: vec![Key(9)], counters: vec![7] }),
+            "08000000 00000000 00000000 01000000 09000000 00000000 07000000",
         ),
     ]
 }
 
 #[test]
-fn frames_of_version_1() {
-    assert_eq!(PROTOCOL, 1);
+fn frames_of_version_2() {
+    assert_eq!(PROTOCOL, 2);
     for (message, golden) in cases() {
         assert_eq!(hex(&message.encode()), golden, "{message:?}");
         assert_eq!(Message::decode(message.encode()).as_ref(), Ok(&message));

@@ -1,6 +1,5 @@
 //! A node's side of the control plane: the state that blocking calls share with the one task that reads the stream.
 
-use super::clock::ControlClock;
 use super::failure::{Failure, FailureKind, JoinError, Joining, shorten};
 use super::gathers::{Assembly, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, cut};
 use super::proto::coordinator_client::CoordinatorClient;
@@ -8,6 +7,7 @@ use super::proto::{Abort, Beat, FromMember, Join, Leave, Lost, ToMember, failed,
 use super::server::{TOKEN_HEADER, TOKEN_PREFIX};
 use super::watch::{BEAT_US, Pace, TURN_US, Watch};
 use super::{Introduction, Roster};
+use crate::clock::MonotonicClock;
 use crate::rendezvous::Rendezvous;
 use intendant_core::{NodeId, Tick};
 use intendant_transport::Token;
@@ -46,7 +46,7 @@ type Answer = std::sync::mpsc::Sender<Result<Roster, JoinError>>;
 pub(super) struct Shared {
     pub(super) rank: NodeId,
     nodes: usize,
-    clock: ControlClock,
+    clock: MonotonicClock,
     state: Mutex<State>,
     changed: Condvar,
     pub(super) stop: Notify,
@@ -90,7 +90,7 @@ impl State {
 }
 
 impl Shared {
-    pub(super) fn new(rank: NodeId, nodes: usize, clock: ControlClock) -> Self {
+    pub(super) fn new(rank: NodeId, nodes: usize, clock: MonotonicClock) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
         Self { rank, nodes, clock, state, changed, stop: Notify::new() }
     }

@@ -10,7 +10,6 @@
 //!
 //! Absent on purpose: parameters. Nothing here is on the path of a pull or a push.
 
-mod clock;
 mod coordinator;
 mod door;
 mod failure;
@@ -36,6 +35,7 @@ mod proto {
 pub use failure::{Failure, FailureKind, JoinError};
 pub use health::{GatherHealth, Health, HealthError, MemberHealth, Presence, State, health};
 
+use crate::clock::MonotonicClock;
 use crate::rendezvous::Rendezvous;
 use coordinator::Expected;
 use intendant_core::{ElementType, NodeId};
@@ -93,7 +93,7 @@ impl Control {
             .enable_time()
             .build()
             .map_err(JoinError::Start)?;
-        let clock = clock::ControlClock::start();
+        let clock = MonotonicClock::start();
         let shared = Arc::new(Shared::new(rendezvous.rank, rendezvous.nodes, clock));
         let (answer, joined) = std::sync::mpsc::channel();
         let on_thread = shared.clone();
@@ -178,7 +178,7 @@ impl Drop for Control {
 /// The control thread.
 async fn run(
     shared: &Shared,
-    clock: clock::ControlClock,
+    clock: MonotonicClock,
     rendezvous: &Rendezvous,
     introduction: Introduction,
     listener: Option<TcpListener>,
@@ -206,7 +206,7 @@ async fn run(
 
 /// Starts the coordinator.
 fn host(
-    clock: clock::ControlClock,
+    clock: MonotonicClock,
     rendezvous: &Rendezvous,
     introduction: &Introduction,
     listener: TcpListener,

@@ -1,12 +1,12 @@
 //! The coordinator's shell: streams, the clock, and the token. It decides nothing; [`Coordinator`] does.
 
-use super::clock::ControlClock;
 use super::coordinator::{Action, Coordinator, Expected, Hangup};
 use super::door::{self, Pass};
 use super::gathers::MESSAGE_BYTES_MAX;
 use super::proto::coordinator_server::{Coordinator as Service, CoordinatorServer};
 use super::proto::{FromMember, HealthReply, HealthRequest, ToMember, from_member, to_member};
 use super::watch::TURN_US;
+use crate::clock::MonotonicClock;
 use intendant_core::NodeId;
 use intendant_transport::Token;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,7 +46,7 @@ pub(super) const TOKEN_PREFIX: &str = "Bearer ";
 /// A coordinator and the streams of its nodes.
 pub(super) struct Hub {
     inner: Mutex<Inner>,
-    clock: ControlClock,
+    clock: MonotonicClock,
     changed: Notify,
 }
 
@@ -62,7 +62,7 @@ impl Hub {
     /// Serves on `listener`, on the runtime that calls.
     pub(super) fn start(
         listener: tokio::net::TcpListener,
-        clock: ControlClock,
+        clock: MonotonicClock,
         expected: Expected,
         cluster: u64,
         token: Option<Token>,

@@ -3,7 +3,7 @@
 use super::{Cluster, Errand, Event};
 use crate::invariants::Violation;
 use crate::reach::Marker;
-use intendant_core::{Element, Key};
+use intendant_core::{Element, Key, Tick};
 use intendant_engine::{AccessError, SnapshotAsk, Started};
 use intendant_wire::OpId;
 
@@ -83,6 +83,18 @@ impl<E: Element> Cluster<E> {
         let started = self.nodes[node].set(&mut self.posts[worker].local, keys, values);
         let op = self.started(worker, "set", keys, started)?;
         self.reach.mark(Marker::SetServed);
+        Ok(Called { op, values: Vec::new() })
+    }
+
+    /// Starts to move keys to the worker's node.
+    ///
+    /// # Errors
+    /// If the engine refuses the call, or it breaks an invariant.
+    pub fn localize(&mut self, worker: usize, keys: &[Key]) -> Result<Called<E>, Violation> {
+        let node = self.node_of(worker);
+        let now = Tick(self.now_ns() / 1000);
+        let started = self.nodes[node].localize(&mut self.posts[worker].local, keys, now);
+        let op = self.started(worker, "localize", keys, started)?;
         Ok(Called { op, values: Vec::new() })
     }
 

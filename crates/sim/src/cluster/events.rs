@@ -3,7 +3,7 @@
 use super::{Cluster, Delivery, Errand, Event, Happened};
 use crate::invariants::Violation;
 use crate::reach::Marker;
-use intendant_core::{Element, NodeId, WorkerId};
+use intendant_core::{Element, NodeId, Tick, WorkerId};
 use intendant_engine::{Action, Input};
 use intendant_wire::Message;
 
@@ -134,7 +134,8 @@ impl<E: Element> Cluster<E> {
         };
         self.trace.line(self.queue.now_ns(), || format!("n{node}/c{channel} takes {}", describe(&input)));
         let mut actions = std::mem::take(&mut self.actions);
-        let handled = self.stations[station].engine.handle(input, &mut actions);
+        let now = Tick(self.queue.now_ns() / 1000);
+        let handled = self.stations[station].engine.handle(now, input, &mut actions);
         handled.map_err(|error| self.violation(("protocol", error.to_string())))?;
         self.mark(submitted, &actions);
         for action in actions.drain(..) {
@@ -152,7 +153,12 @@ impl<E: Element> Cluster<E> {
 
     fn received(&mut self, station: usize, message: &Message) {
         match message {
-            Message::Request(_) | Message::SnapshotRequest(_) => {}
+            Message::Request(_)
+            | Message::SnapshotRequest(_)
+            | Message::Localize(_)
+            | Message::Relocate(_)
+            | Message::HandOver(_)
+            | Message::Moved(_) => {}
             Message::Response(_) => self.reach.mark(Marker::RemoteServed),
             Message::SnapshotPart(part) => {
                 self.invariants.bounded.snapshot(station, false);
@@ -287,6 +293,7 @@ impl<E: Element> Cluster<E> {
 fn describe(input: &Input) -> String {
     match input {
         Input::Submit(s) => format!("{:?} {:?} {:?} of {:?}", s.op, s.kind, s.keys, s.worker),
+        Input::Relocate { keys, to } => format!("the decision to move {keys:?} to n{to}"),
         Input::Snapshot(ask) => format!("a snapshot ask of {:?} for n{}", ask.worker, ask.owner),
         Input::Message { from, message } => format!("from {from:?}: {}", describe_message(message)),
     }
@@ -302,6 +309,12 @@ fn describe_message(message: &Message) -> String {
         Message::SnapshotRequest(r) => {
             format!("snapshot of {:?}..{:?} for {:?}", r.start, r.end, r.origin.node)
         }
+        Message::Localize(m) => format!("localize {:?}", m.keys),
+        Message::Relocate(m) => {
+            format!("order to hand {:?} over to {:?}, counters {:?}", m.keys, m.to, m.counters)
+        }
+        Message::HandOver(m) => format!("hand-over of {:?}, counters {:?}", m.keys, m.counters),
+        Message::Moved(m) => format!("news that {:?} moved here, counters {:?}", m.keys, m.counters),
         Message::SnapshotPart(p) => format!("snapshot part of {} keys for {:?}", p.keys.len(), p.worker),
     }
 }

@@ -29,7 +29,7 @@ use intendant_engine::{
     AccessStats, Action, Channel, ChannelReport, Completion, Local, Shared, SharedConfig, SnapshotAsk,
     Storage, Submission,
 };
-use intendant_techniques::{Order, Technique};
+use intendant_techniques::Policy;
 use intendant_wire::{OpId, SnapshotPart};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,9 +44,7 @@ pub struct ClusterConfig<E> {
     /// Dense or sparse stores.
     pub storage: Storage,
     /// The technique.
-    pub technique: Technique,
-    /// Order of a worker's operations on a key; `None` for the technique's own.
-    pub order: Option<Order>,
+    pub policy: Policy,
     /// Workers per node.
     pub workers: usize,
     /// Bytes of values that a worker may have outstanding.
@@ -176,14 +174,14 @@ impl<E: Element> Cluster<E> {
     /// A cluster at the start.
     #[must_use]
     pub fn new(config: ClusterConfig<E>) -> Self {
-        let ClusterConfig { layout, init, storage, technique, order, workers, .. } = config;
+        let ClusterConfig { layout, init, storage, policy, workers, .. } = config;
         let mut dice = Dice::new(random::stream(config.seed, &[1]));
         let (nodes, channels) = (layout.nodes(), layout.channels());
         let shared: Vec<Arc<Shared<E>>> = (0..nodes)
             .map(|node| {
                 let (layout, init) = (Arc::clone(&layout), Arc::clone(&init));
                 let node = NodeId(node as u16);
-                Arc::new(Shared::new(SharedConfig { node, layout, init, storage, technique, order }))
+                Arc::new(Shared::new(SharedConfig { node, layout, init, storage, policy }))
             })
             .collect();
         if config.stale_hints && nodes > 1 {

@@ -55,6 +55,7 @@ impl Owners {
             (Role::Owner, false) => "owns it without a value",
             (Role::Absent, true) => "holds a value without owning it",
             (Role::Absent, false) => "lost it",
+            (Role::Arriving | Role::Leaving, _) => "waits for it",
         };
         Err(("owners", format!("{key:?} belongs to its home {home:?}, but {:?} {wrong}", node.node())))
     }

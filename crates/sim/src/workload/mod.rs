@@ -88,8 +88,7 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
             if registers.contains(&key.0) { Registers::initial(value) } else { lanes::initial(key, value) }
         }),
         storage: scenario.storage,
-        technique: scenario.technique,
-        order: Some(scenario.order),
+        policy: scenario.technique.policy().with(Some(scenario.order), Some(scenario.caches)),
         workers: scenario.workers,
         outstanding_bytes_max: scenario.outstanding_bytes_max,
         stale_hints: scenario.caches,

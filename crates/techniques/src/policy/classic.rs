@@ -8,4 +8,4 @@
 use super::{Order, Policy};
 
 /// What this technique decides.
-pub const POLICY: Policy = Policy { name: "classic", order: Order::Fifo };
+pub const POLICY: Policy = Policy { name: "classic", order: Order::Fifo, relocation: None, caches: false };

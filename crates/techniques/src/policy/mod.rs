@@ -1,6 +1,7 @@
 //! Techniques: which mechanisms a parameter server uses, and when.
 
 pub mod classic;
+pub mod lapse;
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,6 +44,30 @@ pub struct Policy {
     pub name: &'static str,
     /// Order of a worker's operations on a key, unless the user asks for another.
     pub order: Order,
+    /// Who starts relocations; `None` if keys stay where they are.
+    pub relocation: Option<Initiator>,
+    /// Whether nodes remember where keys were that they accessed.
+    pub caches: bool,
+}
+
+impl Policy {
+    /// The same with what the user asks for. With caches, operations are chained unless somebody wants otherwise: they would not
+    /// be in order (000, theorem 3).
+    #[must_use]
+    pub fn with(self, order: Option<Order>, caches: Option<bool>) -> Self {
+        let caches = caches.unwrap_or(self.caches);
+        let order = order.unwrap_or(if caches { Order::Chain } else { self.order });
+        Self { order, caches, ..self }
+    }
+}
+
+/// Who starts a relocation; see [`crate::relocation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Initiator {
+    /// The node that wants the key, by a request to the key's home.
+    Requester,
+    /// The owner of the key, when it knows who should have it.
+    Owner,
 }
 
 /// The parameter management techniques.
@@ -52,17 +77,20 @@ pub enum Technique {
     /// Static allocation, one owner per key: [`classic`].
     #[default]
     Classic,
+    /// Relocation on request: [`lapse`].
+    Lapse,
 }
 
 impl Technique {
     /// All techniques.
-    pub const ALL: [Self; 1] = [Self::Classic];
+    pub const ALL: [Self; 2] = [Self::Classic, Self::Lapse];
 
     /// What the technique decides.
     #[must_use]
     pub const fn policy(self) -> Policy {
         match self {
             Self::Classic => classic::POLICY,
+            Self::Lapse => lapse::POLICY,
         }
     }
 }

@@ -1,0 +1,137 @@
+//! Counts of durations, in buckets whose width grows with the duration.
+
+/// Buckets per power of two: a bucket is at most an eighth of its durations wide.
+const STEPS: u64 = 8;
+/// Durations up to here have buckets of their own.
+const EXACT: u64 = 2 * STEPS;
+/// Powers of two above `EXACT` that are told apart; everything longer shares the last bucket. In microseconds that is two weeks.
+const POWERS: usize = 37;
+const BUCKETS: usize = EXACT as usize + POWERS * STEPS as usize;
+
+/// A histogram of durations in microseconds, exact below 16 and within an eighth above. Histograms of different threads and
+/// nodes add up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    counts: Box<[u64; BUCKETS]>,
+    sum_us: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: Box::new([0; BUCKETS]), sum_us: 0 }
+    }
+}
+
+fn bucket(us: u64) -> usize {
+    if us < EXACT {
+        return us as usize;
+    }
+    // The leading bit says which power of two, the three bits below it which step.
+    let power = 63 - us.leading_zeros() as u64 - 4;
+    let step = (us >> (power + 1)) - STEPS;
+    ((EXACT + power * STEPS + step) as usize).min(BUCKETS - 1)
+}
+
+/// The middle of a bucket.
+fn middle(bucket: usize) -> f64 {
+    let bucket = bucket as u64;
+    if bucket < EXACT {
+        return bucket as f64;
+    }
+    let (power, step) = ((bucket - EXACT) / STEPS, (bucket - EXACT) % STEPS);
+    let width = 1u64 << (power + 1);
+    ((STEPS + step) * width) as f64 + (width as f64 - 1.0) / 2.0
+}
+
+impl Histogram {
+    /// Counts a duration of `us` microseconds.
+    pub fn record(&mut self, us: u64) {
+        self.counts[bucket(us)] += 1;
+        self.sum_us = self.sum_us.saturating_add(us);
+    }
+
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts.iter()) {
+            *count += more;
+        }
+        self.sum_us = self.sum_us.saturating_add(other.sum_us);
+    }
+
+    /// Number of durations.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Their exact mean in microseconds, 0 if there are none.
+    #[must_use]
+    pub fn mean_us(&self) -> f64 {
+        match self.count() {
+            0 => 0.0,
+            count => self.sum_us as f64 / count as f64,
+        }
+    }
+
+    /// The duration in microseconds that a `share` of all durations do not exceed, within an eighth; 0 if there are none.
+    #[must_use]
+    pub fn quantile_us(&self, share: f64) -> f64 {
+        let rank = (share.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
+        let mut below = 0;
+        for (at, count) in self.counts.iter().enumerate() {
+            below += count;
+            if below >= rank {
+                return middle(at);
+            }
+        }
+        0.0
+    }
+
+    /// The sum of all durations and the buckets that are not empty, as (bucket, count): what [`Histogram::from_parts`] takes.
+    pub fn parts(&self) -> (u64, impl Iterator<Item = (u64, u64)>) {
+        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        (self.sum_us, filled.map(|(at, count)| (at as u64, *count)))
+    }
+
+    /// The histogram with these parts; `None` if there is no such bucket.
+    pub fn from_parts(sum_us: u64, parts: impl IntoIterator<Item = (u64, u64)>) -> Option<Self> {
+        let mut histogram = Self { sum_us, ..Self::default() };
+        for (at, count) in parts {
+            *histogram.counts.get_mut(usize::try_from(at).ok()?)? += count;
+        }
+        Some(histogram)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_ordered_and_an_eighth_wide_at_most() {
+        let mut previous = 0;
+        for us in (0..5_000).chain((0..200).map(|i| 5_000 + i * i * i * 1_000)) {
+            let at = bucket(us);
+            assert!(at >= previous, "{us}");
+            previous = at;
+            let error = (middle(at) - us as f64).abs();
+            assert!(error <= us as f64 / 16.0, "{us} is counted as {}", middle(at));
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn mean_and_quantiles() {
+        let mut all = Histogram::default();
+        assert_eq!((all.mean_us(), all.quantile_us(0.5)), (0.0, 0.0));
+        let mut other = Histogram::default();
+        (1..=10).for_each(|us| all.record(us));
+        (11..=15).for_each(|us| other.record(us));
+        all.merge(&other);
+        assert_eq!((all.count(), all.mean_us()), (15, 8.0));
+        assert_eq!((all.quantile_us(0.0), all.quantile_us(0.5), all.quantile_us(1.0)), (1.0, 8.0, 15.0));
+        let (sum, parts) = all.parts();
+        assert_eq!(Histogram::from_parts(sum, parts.collect::<Vec<_>>()), Some(all));
+        assert_eq!(Histogram::from_parts(0, [(BUCKETS as u64, 1)]), None);
+    }
+}

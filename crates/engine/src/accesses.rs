@@ -1,0 +1,183 @@
+//! Accesses: what workers could not serve, what other nodes ask for, and the answers. See the table in
+//! [`intendant_techniques::access`].
+
+use crate::batch::Route;
+use crate::channel::{Channel, Link};
+use crate::input::{Action, Completion, Kind};
+use crate::relocations::Waiting;
+use crate::shared::Shared;
+use bytes::Bytes;
+use intendant_core::{Element, Key, NodeId, WorkerId};
+use intendant_techniques::{NextHop, Order, Role, access};
+use intendant_wire::{AccessKind, Origin, Request, Response};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An access to one key, apart from its operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) origin: Origin,
+    pub(crate) kind: AccessKind,
+    /// How often it has been forwarded.
+    pub(crate) hops: u8,
+    pub(crate) position: u32,
+}
+
+impl<E: Element> Channel<E> {
+    pub(crate) fn submit_accesses(
+        &mut self,
+        origin: Origin,
+        kind: AccessKind,
+        keys: &[Key],
+        positions: &[u32],
+        values: &Bytes,
+    ) -> Result<(), String> {
+        let shared = Arc::clone(&self.shared);
+        let chained = shared.policy().order == Order::Chain;
+        let mut offset = 0;
+        for (key, position) in keys.iter().zip(positions) {
+            let operand = self.operand(kind, *key, offset);
+            offset = operand.end;
+            if chained {
+                if let Some(waiting) = self.chains.get_mut(&(origin.worker, *key)) {
+                    let operand = values.slice(operand);
+                    waiting.push_back(Link { op: origin.op, kind, position: *position, operand });
+                    continue;
+                }
+                self.chains.insert((origin.worker, *key), VecDeque::new());
+            }
+            let access = Access { origin, kind, hops: 0, position: *position };
+            self.access(&shared, access, *key, values, operand)?;
+        }
+        Ok(())
+    }
+
+    /// Where the operand of a key is, if the one before it ended at `offset`.
+    fn operand(&self, kind: AccessKind, key: Key, offset: usize) -> Range<usize> {
+        match kind {
+            AccessKind::Pull => offset..offset,
+            AccessKind::Push | AccessKind::Set => offset..offset + self.value_bytes(key),
+        }
+    }
+
+    /// Serves an access if the key is here, queues it if the key is coming, else sends it on.
+    fn access(
+        &mut self,
+        shared: &Shared<E>,
+        access: Access,
+        key: Key,
+        values: &Bytes,
+        operand: Range<usize>,
+    ) -> Result<(), String> {
+        let Access { origin, kind, hops, position } = access;
+        let (mut entry, role) = shared.latch(key);
+        match role {
+            Role::Owner => {
+                let counter = shared.policy().caches.then_some(entry.state().counter);
+                let value = entry.value_mut().expect("an owner holds the value");
+                self.replies.served(origin, kind, position, counter, |read| {
+                    access::apply(kind, value, &values[operand], read);
+                });
+                if origin.node != shared.node() {
+                    self.stats.served(hops);
+                }
+            }
+            Role::Arriving => {
+                drop(entry);
+                let (operand, since) = (values.slice(operand), self.now);
+                let arrival = self.arrivals.get_mut(&key).expect("a key that arrives has a queue");
+                arrival.queue.push_back(Waiting::Access { access, operand, since });
+                self.stats.queued += 1;
+            }
+            Role::Absent | Role::Leaving => {
+                let state = entry.state();
+                drop(entry);
+                let next = if hops == 0 && origin.node == shared.node() {
+                    self.stats.localization_conflicts += u64::from(state.is_localized());
+                    shared.directory().first_hop(key, &state)
+                } else if hops >= shared.directory().hops_max() {
+                    return Err(format!("its request for {key:?} was forwarded {hops} times"));
+                } else {
+                    shared.directory().next_hop(key, &state)
+                };
+                let NextHop::To(to) = next else {
+                    return Err(format!("this node is home of {key:?} and does not know its owner"));
+                };
+                let hops = hops + u8::from(origin.node != shared.node() || hops > 0);
+                let bytes = self.value_bytes(key);
+                self.batch.add(Route { to, origin, kind, hops }, key, position, &values[operand], bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Operations of a worker on `keys` are done: the next one of each chain goes on.
+    pub(crate) fn release(&mut self, worker: WorkerId, keys: &[Key]) -> Result<(), String> {
+        if self.shared.policy().order != Order::Chain {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        for key in keys {
+            let Some(waiting) = self.chains.get_mut(&(worker, *key)) else {
+                return Err(format!("{key:?} of {worker:?} completed without being outstanding"));
+            };
+            match waiting.pop_front() {
+                Some(Link { op, kind, position, operand }) => {
+                    let origin = Origin { node: shared.node(), worker, op };
+                    let access = Access { origin, kind, hops: 0, position };
+                    self.access(&shared, access, *key, &operand, 0..operand.len())?;
+                }
+                None => {
+                    self.chains.remove(&(worker, *key));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Another node's access, or one of this node's own that came back here, where the key is now.
+    pub(crate) fn on_request(&mut self, request: &Request) -> Result<(), String> {
+        self.check_request(request)?;
+        let Request { origin, kind, hops, keys, positions, values } = request;
+        let shared = Arc::clone(&self.shared);
+        keys.iter().for_each(|key| shared.store().prefetch_slot(*key));
+        let mut offset = 0;
+        for (at, (key, position)) in keys.iter().zip(positions).enumerate() {
+            if let Some(ahead) = keys.get(at + 4) {
+                shared.store().prefetch_value(*ahead);
+            }
+            let operand = self.operand(*kind, *key, offset);
+            offset = operand.end;
+            let access = Access { origin: *origin, kind: *kind, hops: *hops, position: *position };
+            self.access(&shared, access, *key, values, operand)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_response(
+        &mut self,
+        from: NodeId,
+        response: Response,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
+        let Response { worker, op, kind, positions, counters, values } = response;
+        let keys = self.settle(worker, op, Kind::Access(kind), &positions)?;
+        let expected = match kind {
+            AccessKind::Pull => keys.iter().map(|key| self.value_bytes(*key)).sum(),
+            AccessKind::Push | AccessKind::Set => 0,
+        };
+        if values.len() != expected {
+            return Err(format!("its answer carries {} bytes of values instead of {expected}", values.len()));
+        }
+        let counted = if self.shared.policy().caches { keys.len() } else { 0 };
+        if counters.len() != counted {
+            return Err(format!("its answer carries {} counters instead of {counted}", counters.len()));
+        }
+        for (key, counter) in keys.iter().zip(counters) {
+            self.learn(*key, from, counter);
+        }
+        actions.push(Action::Complete { worker, completion: Completion { op, positions, values } });
+        self.release(worker, &keys)
+    }
+}

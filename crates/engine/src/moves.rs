@@ -1,0 +1,93 @@
+//! Outgoing messages of relocations, grouped: one frame per destination and kind, split where a frame would grow too long.
+
+use crate::input::Action;
+use intendant_core::{Key, NodeId, limits};
+use intendant_wire::{HandOver, Localize, Message, Moved, Relocate};
+use std::collections::BTreeMap;
+
+/// Relocation messages that the current input causes.
+#[derive(Default)]
+pub(crate) struct Moves {
+    /// By home.
+    localize: BTreeMap<NodeId, Vec<Key>>,
+    /// By old owner and new owner.
+    relocate: BTreeMap<(NodeId, NodeId), (Vec<Key>, Vec<u32>)>,
+    /// By new owner.
+    hand_over: BTreeMap<NodeId, Cargo>,
+    /// By home.
+    moved: BTreeMap<NodeId, (Vec<Key>, Vec<u32>)>,
+    /// Full ones.
+    ready: Vec<Action>,
+}
+
+#[derive(Default)]
+struct Cargo {
+    keys: Vec<Key>,
+    counters: Vec<u32>,
+    values: Vec<u8>,
+}
+
+impl Moves {
+    /// Asks `home` for `key`.
+    pub(crate) fn localize(&mut self, home: NodeId, key: Key) {
+        self.localize.entry(home).or_default().push(key);
+    }
+
+    /// Tells `owner` to hand `key` over to `to`.
+    pub(crate) fn relocate(&mut self, owner: NodeId, to: NodeId, key: Key, counter: u32) {
+        let (keys, counters) = self.relocate.entry((owner, to)).or_default();
+        keys.push(key);
+        counters.push(counter);
+    }
+
+    /// Hands `key` over to `to`; `copy` appends the `bytes` bytes of its value.
+    pub(crate) fn hand_over(
+        &mut self,
+        to: NodeId,
+        key: Key,
+        counter: u32,
+        bytes: usize,
+        copy: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let cargo = self.hand_over.entry(to).or_default();
+        let full = cargo.values.len() + bytes > limits::FRAME_PAYLOAD_BYTES_TARGET
+            || cargo.keys.len() == limits::FRAME_KEYS_MAX;
+        if full && !cargo.keys.is_empty() {
+            self.ready.push(load(to, std::mem::take(cargo)));
+        }
+        cargo.keys.push(key);
+        cargo.counters.push(counter);
+        copy(&mut cargo.values);
+    }
+
+    /// Tells `home` that `key` is here.
+    pub(crate) fn moved(&mut self, home: NodeId, key: Key, counter: u32) {
+        let (keys, counters) = self.moved.entry(home).or_default();
+        keys.push(key);
+        counters.push(counter);
+    }
+
+    /// Sends everything. Hand-overs go first: whoever forwards a request along the way of a key sends it after the key.
+    pub(crate) fn flush(&mut self, actions: &mut Vec<Action>) {
+        actions.append(&mut self.ready);
+        while let Some((to, cargo)) = self.hand_over.pop_first() {
+            actions.push(load(to, cargo));
+        }
+        let mut send = |to, message| actions.push(Action::Send { to, message });
+        // The keys of one call or one frame: they fit into a frame again.
+        while let Some(((owner, to), (keys, counters))) = self.relocate.pop_first() {
+            send(owner, Message::Relocate(Relocate { to, keys, counters }));
+        }
+        while let Some((home, keys)) = self.localize.pop_first() {
+            send(home, Message::Localize(Localize { keys }));
+        }
+        while let Some((home, (keys, counters))) = self.moved.pop_first() {
+            send(home, Message::Moved(Moved { keys, counters }));
+        }
+    }
+}
+
+fn load(to: NodeId, cargo: Cargo) -> Action {
+    let Cargo { keys, counters, values } = cargo;
+    Action::Send { to, message: Message::HandOver(HandOver { keys, counters, values: values.into() }) }
+}

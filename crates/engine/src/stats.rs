@@ -1,0 +1,41 @@
+//! What managing keys took.
+
+use intendant_core::Histogram;
+
+/// Counts of one channel, or sums over several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ManagementStats {
+    /// Keys that arrived here.
+    pub relocations: u64,
+    /// Accesses of this node's workers that were sent away although the node had localized the key: another node wanted it as
+    /// well, and has it.
+    pub localization_conflicts: u64,
+    /// Accesses that waited here for their key to arrive.
+    pub queued: u64,
+    /// Accesses of other nodes that were served here, by how often they had been forwarded: never, once, twice, more often.
+    pub forwards: [u64; 4],
+    /// Relocation time per key, in µs: from the worker's call to the arrival. Only of relocations that this node asked for.
+    pub relocation: Histogram,
+    /// Blocking time per access that waited here, in µs.
+    pub blocking: Histogram,
+}
+
+impl ManagementStats {
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.relocations += other.relocations;
+        self.localization_conflicts += other.localization_conflicts;
+        self.queued += other.queued;
+        for (count, more) in self.forwards.iter_mut().zip(other.forwards) {
+            *count += more;
+        }
+        self.relocation.merge(&other.relocation);
+        self.blocking.merge(&other.blocking);
+    }
+
+    /// An access of another node was served that had been forwarded so often.
+    pub(crate) fn served(&mut self, hops: u8) {
+        let last = self.forwards.len() - 1;
+        self.forwards[usize::from(hops).min(last)] += 1;
+    }
+}
