@@ -53,9 +53,20 @@ impl Histogram {
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(other.counts.iter()) {
-            *count += more;
+            *count = count.saturating_add(*more);
         }
         self.sum_us = self.sum_us.saturating_add(other.sum_us);
+    }
+
+    /// What was recorded after `before`, an earlier state of this histogram.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut later = self.clone();
+        for (count, earlier) in later.counts.iter_mut().zip(before.counts.iter()) {
+            *count = count.saturating_sub(*earlier);
+        }
+        later.sum_us = later.sum_us.saturating_sub(before.sum_us);
+        later
     }
 
     /// Number of durations.
@@ -97,7 +108,8 @@ impl Histogram {
     pub fn from_parts(sum_us: u64, parts: impl IntoIterator<Item = (u64, u64)>) -> Option<Self> {
         let mut histogram = Self { sum_us, ..Self::default() };
         for (at, count) in parts {
-            *histogram.counts.get_mut(usize::try_from(at).ok()?)? += count;
+            let total = histogram.counts.get_mut(usize::try_from(at).ok()?)?;
+            *total = total.saturating_add(count);
         }
         Some(histogram)
     }
@@ -128,6 +140,7 @@ mod tests {
         (1..=10).for_each(|us| all.record(us));
         (11..=15).for_each(|us| other.record(us));
         all.merge(&other);
+        assert_eq!(all.since(&other).mean_us(), 5.5, "ten of them were not in the other");
         assert_eq!((all.count(), all.mean_us()), (15, 8.0));
         assert_eq!((all.quantile_us(0.0), all.quantile_us(0.5), all.quantile_us(1.0)), (1.0, 8.0, 15.0));
         let (sum, parts) = all.parts();

@@ -23,14 +23,33 @@ pub struct ManagementStats {
 impl ManagementStats {
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
-        self.relocations += other.relocations;
-        self.localization_conflicts += other.localization_conflicts;
-        self.queued += other.queued;
+        // What other processes tell may be nonsense; it must not stop this one.
+        let add = |count: &mut u64, more: u64| *count = count.saturating_add(more);
+        add(&mut self.relocations, other.relocations);
+        add(&mut self.localization_conflicts, other.localization_conflicts);
+        add(&mut self.queued, other.queued);
         for (count, more) in self.forwards.iter_mut().zip(other.forwards) {
-            *count += more;
+            add(count, more);
         }
         self.relocation.merge(&other.relocation);
         self.blocking.merge(&other.blocking);
+    }
+
+    /// What came after `before`, an earlier state of these counts.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut forwards = self.forwards;
+        for (count, earlier) in forwards.iter_mut().zip(before.forwards) {
+            *count = count.saturating_sub(earlier);
+        }
+        Self {
+            relocations: self.relocations.saturating_sub(before.relocations),
+            localization_conflicts: self.localization_conflicts.saturating_sub(before.localization_conflicts),
+            queued: self.queued.saturating_sub(before.queued),
+            forwards,
+            relocation: self.relocation.since(&before.relocation),
+            blocking: self.blocking.since(&before.blocking),
+        }
     }
 
     /// An access of another node was served that had been forwarded so often.

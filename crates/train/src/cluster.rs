@@ -4,7 +4,7 @@ use crate::args::{OrderKind, StorageKind};
 use crate::error::TrainError;
 use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
 use crate::plan::Plan;
-use intendant::{Node, NodeConfig, Order, Storage, Worker};
+use intendant::{ManagementStats, Node, NodeConfig, Order, Storage, Worker};
 use intendant_core::{Element, Key, Layout};
 use intendant_sampling::{Handle, SampleError, Sampler};
 use intendant_task::Model;
@@ -73,6 +73,11 @@ impl<E: Element> Home for ClusterHome<E> {
     fn traffic(&self) -> Traffic {
         let sent = self.node.network();
         Traffic { messages: sent.messages, bytes: sent.bytes }
+    }
+
+    fn management(&self) -> ManagementStats {
+        // An error is one of the cluster, and every call of a worker tells it.
+        self.node.management().unwrap_or_default()
     }
 }
 

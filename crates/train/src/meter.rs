@@ -7,6 +7,7 @@
 use crate::error::TrainError;
 use crate::parameters::{Accesses, Home, Traffic};
 use crate::tally::Tally;
+use intendant::ManagementStats;
 use intendant_task::{Progress, Reduction};
 use std::time::Instant;
 
@@ -47,6 +48,8 @@ pub(crate) struct Meter<'a> {
     cpu_ns: u64,
     traffic_start: Traffic,
     traffic: Traffic,
+    management_start: ManagementStats,
+    management: ManagementStats,
     /// Whether the next quiescence ends an epoch.
     flushed: bool,
 }
@@ -64,6 +67,8 @@ impl<'a> Meter<'a> {
             cpu_ns: 0,
             traffic_start: Traffic::default(),
             traffic: Traffic::default(),
+            management_start: ManagementStats::default(),
+            management: ManagementStats::default(),
             flushed: false,
         }
     }
@@ -72,10 +77,12 @@ impl<'a> Meter<'a> {
     pub(crate) fn begin(&mut self, accesses: Accesses) {
         (self.at_start, self.at_late, self.at_end) = (accesses, accesses, accesses);
         (self.seconds, self.cpu_ns, self.traffic) = (0.0, 0, Traffic::default());
+        self.management = ManagementStats::default();
         self.start = now();
         if let Some(home) = self.home {
             self.cpu_start_ns = process_cpu_ns();
             self.traffic_start = home.traffic();
+            self.management_start = home.management();
         }
     }
 
@@ -105,6 +112,7 @@ impl<'a> Meter<'a> {
                 messages: traffic.messages.saturating_sub(self.traffic_start.messages),
                 bytes: traffic.bytes.saturating_sub(self.traffic_start.bytes),
             };
+            self.management = home.management().since(&self.management_start);
         }
     }
 
@@ -116,6 +124,7 @@ impl<'a> Meter<'a> {
             late: self.at_end.since(self.at_late),
             cpu_ns: self.cpu_ns,
             traffic: self.traffic,
+            management: self.management.clone(),
         };
         tally.encode()
     }
@@ -148,6 +157,10 @@ mod tests {
         fn traffic(&self) -> Traffic {
             Traffic { messages: 7, bytes: 70 }
         }
+
+        fn management(&self) -> ManagementStats {
+            ManagementStats { relocations: 5, ..ManagementStats::default() }
+        }
     }
 
     fn accesses(local: u64, remote: u64) -> Accesses {
@@ -169,6 +182,7 @@ mod tests {
         assert_eq!(told.accesses, accesses(0, 100));
         assert_eq!(told.late, accesses(0, 95));
         assert_eq!(told.traffic, Traffic::default(), "nothing was sent between begin and quiesced");
+        assert_eq!(told.management, ManagementStats::default());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! for both, so that comparing them compares the management of parameters and nothing else.
 
 use crate::error::TrainError;
+use intendant::ManagementStats;
 use intendant_core::{Element, Key};
 use intendant_sampling::{Handle, SampleError};
 use std::ops::Range;
@@ -97,4 +98,7 @@ pub(crate) trait Home: Sync {
 
     /// Messages that this node has sent so far.
     fn traffic(&self) -> Traffic;
+
+    /// What managing keys took this node so far.
+    fn management(&self) -> ManagementStats;
 }

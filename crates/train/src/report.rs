@@ -4,7 +4,8 @@ use crate::error::{PathDisplay, TrainError};
 use crate::meter::Totals;
 use crate::parameters::{Accesses, Traffic};
 use crate::plan::Plan;
-use intendant_core::Element;
+use intendant::ManagementStats;
+use intendant_core::{Element, Histogram};
 use intendant_task::{Model, Reduction, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -76,6 +77,10 @@ pub struct Epoch {
     pub loss: f64,
     /// Accesses of this epoch.
     pub access: Access,
+    /// What parameter management did in this epoch.
+    pub management: Management,
+    /// What this epoch sent.
+    pub network: Network,
     /// Quality on the validation data after this epoch; empty if there was no validation.
     pub quality: BTreeMap<String, f64>,
 }
@@ -112,8 +117,40 @@ pub struct Management {
     pub localization_conflicts: u64,
     /// Grouped exchanges with owners.
     pub sync_rounds: u64,
-    /// Duration of relocations.
+    /// From the request for a key to its arrival.
     pub relocation_ms: Milliseconds,
+    /// How long accesses waited for keys that were on their way.
+    pub blocking_ms: Milliseconds,
+    /// Such accesses.
+    pub queued: u64,
+    /// Accesses served for other nodes, by how often they had been forwarded: never, once, twice, more often.
+    #[serde(default)]
+    pub forwards: [u64; 4],
+}
+
+impl From<&ManagementStats> for Management {
+    fn from(stats: &ManagementStats) -> Self {
+        Self {
+            relocations: stats.relocations,
+            localization_conflicts: stats.localization_conflicts,
+            relocation_ms: (&stats.relocation).into(),
+            blocking_ms: (&stats.blocking).into(),
+            queued: stats.queued,
+            forwards: stats.forwards,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&Histogram> for Milliseconds {
+    fn from(histogram: &Histogram) -> Self {
+        let of = |us: f64| us / 1000.0;
+        Self {
+            mean: of(histogram.mean_us()),
+            p50: of(histogram.quantile_us(0.5)),
+            p99: of(histogram.quantile_us(0.99)),
+        }
+    }
 }
 
 /// A distribution of durations.
@@ -144,13 +181,17 @@ pub(crate) fn share(accesses: Accesses) -> f64 {
     }
 }
 
-/// The means of a [`Reduction`]: sums called `quality.NAME`, divided by `quality.count`.
+/// The means of a [`Reduction`]: sums called `quality.NAME`, divided by `quality.count`. A sum called `quality.NAME^2` is one of
+/// squares; its mean is reported as `NAME`, by its root.
 pub(crate) fn means(reduction: &Reduction) -> BTreeMap<String, f64> {
     let count = reduction.get("quality.count");
     let names = reduction.sums.iter().filter_map(|(name, sum)| Some((name.strip_prefix("quality.")?, sum)));
     names
         .filter(|(name, _)| *name != "count" && count > 0.0)
-        .map(|(name, sum)| (name.to_owned(), sum / count))
+        .map(|(name, sum)| match name.strip_suffix("^2") {
+            Some(root) => (root.to_owned(), (sum / count).sqrt()),
+            None => (name.to_owned(), sum / count),
+        })
         .collect()
 }
 
@@ -186,6 +227,7 @@ impl ModelSize {
 impl Report {
     pub(crate) fn new<T: Task>(task: &T, plan: &Plan, totals: &Totals) -> Self {
         let (mut all, mut late, mut traffic) = (Accesses::default(), Accesses::default(), Traffic::default());
+        let mut management = ManagementStats::default();
         let mut digest = 0u64;
         let mut epochs = Vec::new();
         for (index, sum) in totals.epochs.iter().enumerate() {
@@ -194,6 +236,7 @@ impl Report {
             late = late.plus(tally.late);
             traffic.messages += tally.traffic.messages;
             traffic.bytes += tally.traffic.bytes;
+            management.merge(&tally.management);
             digest = digest.wrapping_add(tally.reduction.digest);
             let examples = tally.reduction.get("examples");
             epochs.push(Epoch {
@@ -203,6 +246,8 @@ impl Report {
                 examples: examples as u64,
                 loss: tally.reduction.get("loss") / examples.max(1.0),
                 access: access(tally.accesses, tally.late),
+                management: (&tally.management).into(),
+                network: Network { messages: tally.traffic.messages, bytes: tally.traffic.bytes },
                 quality: means(&tally.reduction),
             });
         }
@@ -220,7 +265,7 @@ impl Report {
             epochs,
             test: totals.test.as_ref().map(|sum| means(&sum.tally.reduction)).unwrap_or_default(),
             access: access(all, late),
-            management: Management::default(),
+            management: (&management).into(),
             network: Network { messages: traffic.messages, bytes: traffic.bytes },
         }
     }
@@ -304,5 +349,8 @@ mod tests {
         assert!(means(&reduction).is_empty());
         reduction.add("quality.count", 12.0);
         assert_eq!(means(&reduction), BTreeMap::from([("mrr".to_owned(), 0.25)]));
+        reduction.add("quality.rmse^2", 48.0);
+        let both = [("mrr".to_owned(), 0.25), ("rmse".to_owned(), 2.0)];
+        assert_eq!(means(&reduction), BTreeMap::from(both));
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::error::TrainError;
 use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
+use intendant::ManagementStats;
 use intendant_core::{Element, Initialiser, Key, Layout};
 use intendant_sampling::{Handle, SampleError, Sampler};
 use intendant_store::Flat;
@@ -56,6 +57,10 @@ impl Home for SingleHome {
 
     fn traffic(&self) -> Traffic {
         Traffic::default()
+    }
+
+    fn management(&self) -> ManagementStats {
+        ManagementStats::default()
     }
 }
 

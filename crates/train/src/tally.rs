@@ -5,6 +5,8 @@
 
 use crate::error::TrainError;
 use crate::parameters::{Accesses, Traffic};
+use intendant::ManagementStats;
+use intendant_core::Histogram;
 use intendant_task::Reduction;
 
 /// One worker's part of an epoch, or the sum of several.
@@ -19,6 +21,8 @@ pub(crate) struct Tally {
     pub(crate) cpu_ns: u64,
     /// Messages of a node; its first worker tells them.
     pub(crate) traffic: Traffic,
+    /// What managing keys took a node; its first worker tells it.
+    pub(crate) management: ManagementStats,
 }
 
 impl Tally {
@@ -26,6 +30,19 @@ impl Tally {
         let mut bytes = Vec::new();
         for number in self.numbers() {
             bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        let ManagementStats { relocations, localization_conflicts, queued, forwards, relocation, blocking } =
+            &self.management;
+        for number in [relocations, localization_conflicts, queued].into_iter().chain(forwards) {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for histogram in [relocation, blocking] {
+            let (sum, parts) = histogram.parts();
+            let parts: Vec<(u64, u64)> = parts.collect();
+            let head = [sum, parts.len() as u64];
+            for number in head.into_iter().chain(parts.into_iter().flat_map(|(at, count)| [at, count])) {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
         }
         for (name, sum) in &self.reduction.sums {
             bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
@@ -71,6 +88,14 @@ impl Tally {
         let (accesses, late) = (accesses()?, accesses()?);
         let cpu_ns = next()?;
         let traffic = Traffic { messages: next()?, bytes: next()? };
+        let management = ManagementStats {
+            relocations: next()?,
+            localization_conflicts: next()?,
+            queued: next()?,
+            forwards: [next()?, next()?, next()?, next()?],
+            relocation: histogram(&mut next)?,
+            blocking: histogram(&mut next)?,
+        };
         let mut reduction = Reduction { digest, ..Reduction::default() };
         while !reader.0.is_empty() {
             let len = usize::try_from(reader.number()?).map_err(|_| "a name is too long")?;
@@ -81,7 +106,7 @@ impl Tally {
             let name = name.to_owned();
             reduction.sums.insert(name, f64::from_bits(reader.number()?));
         }
-        Ok(Self { reduction, accesses, late, cpu_ns, traffic })
+        Ok(Self { reduction, accesses, late, cpu_ns, traffic, management })
     }
 
     fn add(&mut self, other: &Self) {
@@ -91,6 +116,7 @@ impl Tally {
         self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
         self.traffic.messages = self.traffic.messages.saturating_add(other.traffic.messages);
         self.traffic.bytes = self.traffic.bytes.saturating_add(other.traffic.bytes);
+        self.management.merge(&other.management);
     }
 
     /// The sum of what all workers told, in their order.
@@ -101,6 +127,15 @@ impl Tally {
         }
         Ok(sum)
     }
+}
+
+fn histogram(next: &mut impl FnMut() -> Result<u64, &'static str>) -> Result<Histogram, &'static str> {
+    let (sum, parts) = (next()?, next()?);
+    let mut read = Vec::new();
+    for _ in 0..parts {
+        read.push((next()?, next()?));
+    }
+    Histogram::from_parts(sum, read).ok_or("a histogram has no such bucket")
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -129,7 +164,10 @@ mod tests {
         reduction.add("quality.mrr", 1.0 / 3.0);
         let accesses = Accesses { pull_keys: seed, push_keys: 2, local: 3, remote: 4, sampled: 5 };
         let traffic = Traffic { messages: 8, bytes: 9 };
-        Tally { reduction, accesses, late: accesses.plus(accesses), cpu_ns: 7, traffic }
+        let mut management =
+            ManagementStats { relocations: seed, forwards: [1, 2, 3, 4], ..Default::default() };
+        (0..seed).for_each(|us| management.relocation.record(1_000 * us));
+        Tally { reduction, accesses, late: accesses.plus(accesses), cpu_ns: 7, traffic, management }
     }
 
     #[test]
@@ -149,6 +187,8 @@ mod tests {
             sum.accesses,
             Accesses { pull_keys: 10, push_keys: 10, local: 15, remote: 20, sampled: 25 }
         );
+        assert_eq!((sum.management.relocations, sum.management.forwards), (10, [5, 10, 15, 20]));
+        assert_eq!(sum.management.relocation.count(), 10);
         assert_eq!((sum.cpu_ns, sum.traffic), (35, Traffic { messages: 40, bytes: 45 }));
     }
 
@@ -161,7 +201,9 @@ mod tests {
                 assert!(part.reduction.sums.len() < whole.reduction.sums.len(), "{len} bytes");
             }
         }
-        let twice: Vec<u8> = [bytes.as_slice(), &bytes[14 * 8..]].concat();
+        // Numbers, counts, the two histograms, of which one has a part.
+        let names = (14 + 7 + 2 + 2 + 2) * 8;
+        let twice: Vec<u8> = [bytes.as_slice(), &bytes[names..]].concat();
         assert_eq!(Tally::decode(&twice), Err("a name occurs twice"));
     }
 }
