@@ -2,6 +2,24 @@
 
 use clap::ValueEnum;
 
+/// `--model`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModelName {
+    /// Complex vectors for entities and relations
+    Complex,
+    /// Vectors for entities, a matrix of D · D numbers for each relation
+    Rescal,
+}
+
+/// `--cluster`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClusterName {
+    /// Batches are dealt out to all workers
+    None,
+    /// Each node trains the triples of relations of its own, whose parameters it holds (the Lapse paper's setting)
+    Relations,
+}
+
 /// `--loss`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LossName {
@@ -23,9 +41,14 @@ pub(crate) enum UnseenPolicy {
 // Model, loss and optimiser. (Not a documentation comment: it would become the description of the program.)
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Flags {
-    /// Real numbers per embedding: the real and the imaginary parts of D/2 complex numbers
-    #[arg(long, value_name = "D", default_value_t = 256)]
-    pub(crate) dim: usize,
+    /// What is trained
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = ModelName::Complex)]
+    pub(crate) model: ModelName,
+
+    /// Real numbers per entity: complex has the real and the imaginary parts of D/2 complex numbers, for relations as well
+    /// [default: 256; rescal: 128]
+    #[arg(long, value_name = "D")]
+    pub(crate) dim: Option<usize>,
 
     /// What is minimised
     #[arg(long, value_name = "NAME", value_enum, default_value_t = LossName::Softmax)]
@@ -44,8 +67,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "true|false")]
     pub(crate) reciprocal: Option<bool>,
 
-    /// Weight of the N3 penalty, the sum of cubed moduli, on the three embeddings of every prediction [default: 0.007;
-    /// logistic: 0]
+    /// Weight of the N3 penalty, the sum of cubed moduli, on the three embeddings of every prediction (complex only)
+    /// [default: 0.007; logistic: 0]
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) n3: Option<f64>,
 
@@ -60,6 +83,10 @@ pub(crate) struct Flags {
     /// Standard deviation of the initial embeddings
     #[arg(long, value_name = "SCALE", default_value_t = 0.1)]
     pub(crate) init_scale: f64,
+
+    /// Which node trains which triples
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = ClusterName::None)]
+    pub(crate) cluster: ClusterName,
 
     /// What to do with held-out triples whose entities or relation do not occur in training
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = UnseenPolicy::Rank)]

@@ -1,7 +1,7 @@
 //! What a batch is made of: its queries, and the keys they need.
 
 use crate::data::Triple;
-use crate::model::{Penalties, adagrad, compose, compose_backward};
+use crate::model::{Penalties, Scorer, adagrad};
 use intendant_core::{Element, Key};
 use intendant_task::{Pulled, Update};
 
@@ -83,8 +83,7 @@ impl Batch {
 /// Buffers of a worker.
 #[derive(Debug)]
 pub struct Scratch<E> {
-    /// Real numbers per embedding.
-    pub(crate) dim: usize,
+    pub(crate) scorer: Scorer,
     /// The queries' vectors.
     pub(crate) queries: Vec<E>,
     /// Their gradients.
@@ -98,10 +97,10 @@ pub struct Scratch<E> {
 }
 
 impl<E: Element> Scratch<E> {
-    pub(crate) fn new(dim: usize) -> Self {
+    pub(crate) fn new(scorer: Scorer) -> Self {
         let empty = Vec::new;
         Self {
-            dim,
+            scorer,
             queries: empty(),
             d_queries: empty(),
             scores: empty(),
@@ -112,46 +111,47 @@ impl<E: Element> Scratch<E> {
 
     /// Computes the queries' vectors.
     pub(crate) fn compose(&mut self, batch: &Batch, values: &[E]) {
-        let (dim, stride) = (self.dim, 2 * self.dim);
-        self.queries.resize(batch.queries.len() * dim, E::ZERO);
-        self.d_queries.resize(batch.queries.len() * dim, E::ZERO);
-        for (query, vector) in batch.queries.iter().zip(self.queries.chunks_exact_mut(dim)) {
-            let embedding = |place: u32| &values[place as usize * stride..][..dim];
-            compose(embedding(query.anchor), embedding(query.relation), query.inverse, vector);
+        let scorer = self.scorer;
+        self.queries.resize(batch.queries.len() * scorer.dim, E::ZERO);
+        self.d_queries.resize(batch.queries.len() * scorer.dim, E::ZERO);
+        for (query, vector) in batch.queries.iter().zip(self.queries.chunks_exact_mut(scorer.dim)) {
+            let embedding = |place: u32| &values[scorer.embedding(batch.entities, place as usize)];
+            scorer.compose(embedding(query.anchor), embedding(query.relation), query.inverse, vector);
         }
     }
 
     /// Adds the gradients of anchors and relations that follow from those of the queries.
     pub(crate) fn compose_backward(&self, batch: &Batch, values: &[E], update: &mut [E]) {
-        let (dim, stride) = (self.dim, 2 * self.dim);
+        let scorer = self.scorer;
         // Anchors are entities, so that their gradients lie before those of relations.
-        let (d_entities, d_relations) = update.split_at_mut(batch.entities * stride);
-        for (query, d_query) in batch.queries.iter().zip(self.d_queries.chunks_exact(dim)) {
-            let (anchor, relation) = (query.anchor as usize * stride, query.relation as usize * stride);
-            compose_backward(
-                &values[anchor..][..dim],
-                &values[relation..][..dim],
+        let relations = batch.entities * 2 * scorer.dim;
+        let (d_entities, d_relations) = update.split_at_mut(relations);
+        for (query, d_query) in batch.queries.iter().zip(self.d_queries.chunks_exact(scorer.dim)) {
+            let anchor = scorer.embedding(batch.entities, query.anchor as usize);
+            let relation = scorer.embedding(batch.entities, query.relation as usize);
+            scorer.compose_backward(
+                &values[anchor.clone()],
+                &values[relation.clone()],
                 query.inverse,
                 d_query,
-                &mut d_entities[anchor..][..dim],
-                &mut d_relations[relation - batch.entities * stride..][..dim],
+                &mut d_entities[anchor],
+                &mut d_relations[relation.start - relations..relation.end - relations],
             );
         }
     }
 
     /// Adds the gradients of the penalties.
     pub(crate) fn penalise(&self, penalties: Penalties, batch: &Batch, values: &[E], update: &mut [E]) {
-        let stride = 2 * self.dim;
-        let rows = values.chunks_exact(stride).zip(update.chunks_exact_mut(stride));
-        for (uses, (value, update)) in batch.uses.iter().zip(rows) {
-            penalties.add_gradient(*uses, &value[..self.dim], &mut update[..self.dim]);
+        for (place, uses) in batch.uses.iter().enumerate() {
+            let embedding = self.scorer.embedding(batch.entities, place);
+            self.scorer.penalise(penalties, *uses, &values[embedding.clone()], &mut update[embedding]);
         }
     }
 
     /// Moves the gradient of a key that occurs more than once to its first occurrence: AdaGrad squares the sum of a key's
     /// gradients, not each of them.
     pub(crate) fn merge(&mut self, batch: &Batch, pulled: Pulled<'_, E>, update: &mut Update<'_, E>) {
-        let (dim, stride) = (self.dim, 2 * self.dim);
+        let (dim, stride) = (self.scorer.dim, 2 * self.scorer.dim);
         self.samples.clear();
         self.samples.extend(pulled.sample_keys.iter().enumerate().map(|(at, key)| (*key, at as u32)));
         self.samples.sort_unstable();
@@ -173,14 +173,24 @@ impl<E: Element> Scratch<E> {
     }
 
     /// Turns gradients into updates.
-    pub(crate) fn adagrad(&self, learning_rate: f64, pulled: Pulled<'_, E>, update: &mut Update<'_, E>) {
-        let stride = 2 * self.dim;
-        let direct = pulled.values.chunks_exact(stride).zip(update.values.chunks_exact_mut(stride));
-        let samples =
-            pulled.sample_values.chunks_exact(stride).zip(update.sample_values.chunks_exact_mut(stride));
-        for (value, update) in direct.chain(samples) {
-            adagrad(learning_rate, value, update);
-        }
+    pub(crate) fn adagrad(
+        &self,
+        learning_rate: f64,
+        batch: &Batch,
+        pulled: Pulled<'_, E>,
+        update: &mut Update<'_, E>,
+    ) {
+        let (entity, relation) = (2 * self.scorer.dim, 2 * self.scorer.relation_len());
+        let (entities, relations) = pulled.values.split_at(batch.entities * entity);
+        let (d_entities, d_relations) = update.values.split_at_mut(batch.entities * entity);
+        let rows = |len, values: &[E], updates: &mut [E]| {
+            for (value, update) in values.chunks_exact(len).zip(updates.chunks_exact_mut(len)) {
+                adagrad(learning_rate, value, update);
+            }
+        };
+        rows(entity, entities, d_entities);
+        rows(relation, relations, d_relations);
+        rows(entity, pulled.sample_values, update.sample_values);
     }
 }
 

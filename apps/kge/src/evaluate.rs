@@ -14,7 +14,7 @@
 
 use crate::data::{Answers, Known, Triple};
 use crate::matrix::{Rows, RowsMut, multiply_transposed};
-use crate::model::compose;
+use crate::model::Scorer;
 use intendant_core::{Element, ElementType, Key};
 use intendant_task::{Evaluation, Reduction};
 use std::ops::Range;
@@ -27,9 +27,10 @@ const QUERIES_PER_BLOCK: usize = 64;
 /// One worker's share of a link prediction.
 pub struct Ranking<E> {
     known: Arc<Known>,
-    dim: usize,
+    scorer: Scorer,
     threads: usize,
     range: Range<u64>,
+    /// Entities, then relations.
     keys: Vec<Key>,
     ranked: Vec<Ranked>,
     /// The queries' vectors.
@@ -61,7 +62,7 @@ impl<E: Element> Ranking<E> {
         triples: &[Triple],
         entities: u64,
         relations: (u64, Option<u64>),
-        dim: usize,
+        scorer: Scorer,
         threads: usize,
     ) -> Self {
         let mut ranked = Vec::with_capacity(2 * triples.len());
@@ -89,7 +90,7 @@ impl<E: Element> Ranking<E> {
             ranked.iter().flat_map(|r| [r.anchor, r.relation, r.answer]).map(Key).collect();
         keys.sort_unstable();
         keys.dedup();
-        Self { known, dim, threads: threads.max(1), range: 0..entities, keys, ranked, queries: Vec::new() }
+        Self { known, scorer, threads: threads.max(1), range: 0..entities, keys, ranked, queries: Vec::new() }
     }
 }
 
@@ -99,14 +100,15 @@ impl<E: Element> Evaluation<E> for Ranking<E> {
     }
 
     fn take(&mut self, values: &[E]) {
-        let dim = self.dim;
+        let (scorer, dim) = (self.scorer, self.scorer.dim);
+        let entities = self.keys.partition_point(|k| k.0 < self.range.end);
         self.queries.resize(self.ranked.len() * dim, E::ZERO);
         for (ranked, query) in self.ranked.iter_mut().zip(self.queries.chunks_exact_mut(dim)) {
             let embedding = |key: u64| {
                 let at = self.keys.partition_point(|k| k.0 < key);
-                &values[at * 2 * dim..][..dim]
+                &values[scorer.embedding(entities, at)]
             };
-            compose(embedding(ranked.anchor), embedding(ranked.relation), ranked.inverse, query);
+            scorer.compose(embedding(ranked.anchor), embedding(ranked.relation), ranked.inverse, query);
             ranked.score = score(query, embedding(ranked.answer));
             ranked.norm = norm(query);
         }
@@ -120,7 +122,7 @@ impl<E: Element> Evaluation<E> for Ranking<E> {
         if keys.is_empty() {
             return;
         }
-        let dim = self.dim;
+        let dim = self.scorer.dim;
         let norms: Vec<f64> = values.chunks_exact(2 * dim).map(|value| norm(&value[..dim])).collect();
         let mut positions: Vec<(u32, usize)> =
             keys.iter().enumerate().filter_map(|(at, key)| Some((u32::try_from(key.0).ok()?, at))).collect();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::data::{Dataset, Names};
+use crate::model::ModelKind;
 use intendant_core::random::stream;
 
 const RELATIONS: u32 = 4;
@@ -24,30 +25,42 @@ fn graph(entities: u32) -> Dataset {
     Dataset::new(names(entities), names(RELATIONS), train.to_vec(), valid.to_vec(), test.to_vec())
 }
 
-/// A model whose embeddings come from `number`; the accumulators are NaN, as nobody may read them.
-fn model<E: Element>(keys: u64, dim: usize, number: impl Fn(u64) -> f64) -> Vec<Vec<E>> {
-    let value = |key: u64| {
-        let embedding = (0..dim as u64).map(|i| E::from_f64(number(stream(key, &[i]))));
-        embedding.chain(std::iter::repeat_n(E::from_f64(f64::NAN), dim)).collect()
-    };
-    (0..keys).map(value).collect()
+const COMPLEX: ModelKind = ModelKind::Complex;
+const RESCAL: ModelKind = ModelKind::Rescal;
+
+fn scorer(model: ModelKind, dim: usize) -> Scorer {
+    Scorer { model, dim }
 }
 
-/// Re⟨s, r, ō⟩ in double precision.
-fn naive_score<E: Element>(s: &[E], r: &[E], o: &[E], dim: usize) -> f64 {
+/// A model of `entities` entities, relations and reciprocals, whose embeddings come from `number`; the accumulators are NaN, as
+/// nobody may read them.
+fn model<E: Element>(entities: u64, scorer: Scorer, number: impl Fn(u64) -> f64) -> Vec<Vec<E>> {
+    let value = |key: u64| {
+        let len = if key < entities { scorer.dim } else { scorer.relation_len() };
+        let embedding = (0..len as u64).map(|i| E::from_f64(number(stream(key, &[i]))));
+        embedding.chain(std::iter::repeat_n(E::from_f64(f64::NAN), len)).collect()
+    };
+    (0..entities + 2 * u64::from(RELATIONS)).map(value).collect()
+}
+
+/// Re⟨s, r, ō⟩ or sᵀ R o in double precision.
+fn naive_score<E: Element>(s: &[E], r: &[E], o: &[E], scorer: Scorer) -> f64 {
     let at = |x: &[E], i: usize| x[i].to_f64();
-    let half = dim / 2;
-    (0..half)
-        .map(|i| {
-            let re = at(s, i) * at(r, i) - at(s, i + half) * at(r, i + half);
-            let im = at(s, i) * at(r, i + half) + at(s, i + half) * at(r, i);
-            re * at(o, i) + im * at(o, i + half)
-        })
-        .sum()
+    let (dim, half) = (scorer.dim, scorer.dim / 2);
+    match scorer.model {
+        ModelKind::Complex => (0..half)
+            .map(|i| {
+                let re = at(s, i) * at(r, i) - at(s, i + half) * at(r, i + half);
+                let im = at(s, i) * at(r, i + half) + at(s, i + half) * at(r, i);
+                re * at(o, i) + im * at(o, i + half)
+            })
+            .sum(),
+        ModelKind::Rescal => (0..dim * dim).map(|i| at(s, i / dim) * at(r, i) * at(o, i % dim)).sum(),
+    }
 }
 
 /// Sums of the metrics, by the definition.
-fn naive<E: Element>(data: &Dataset, model: &[Vec<E>], reciprocal: bool, dim: usize) -> Reduction {
+fn naive<E: Element>(data: &Dataset, model: &[Vec<E>], reciprocal: bool, scorer: Scorer) -> Reduction {
     let entities = data.entities.len() as u32;
     let known: Vec<Triple> = data.train.iter().chain(&data.valid).chain(&data.test).copied().collect();
     let mut sums = Reduction::default();
@@ -64,7 +77,7 @@ fn naive<E: Element>(data: &Dataset, model: &[Vec<E>], reciprocal: bool, dim: us
                 let inverse = subject_side && reciprocal;
                 let relation = entities + t.relation + if inverse { RELATIONS } else { 0 };
                 let (s, o) = if inverse { (t.object, t.subject) } else { (t.subject, t.object) };
-                naive_score(&model[s as usize], &model[relation as usize], &model[o as usize], dim)
+                naive_score(&model[s as usize], &model[relation as usize], &model[o as usize], scorer)
             };
             let answer = score_of(*triple);
             let mut rank = 1.0;
@@ -96,7 +109,7 @@ fn evaluate<E: Element>(
     data: &Dataset,
     model: &[Vec<E>],
     reciprocal: bool,
-    dim: usize,
+    scorer: Scorer,
     (workers, threads, part): (usize, usize, usize),
 ) -> Reduction {
     let entities = data.entities.len() as u64;
@@ -106,7 +119,7 @@ fn evaluate<E: Element>(
     for worker in 0..workers {
         let share: Vec<Triple> = data.test.iter().skip(worker).step_by(workers).copied().collect();
         let mut ranking =
-            Box::new(Ranking::<E>::new(known.clone(), &share, entities, relations, dim, threads));
+            Box::new(Ranking::<E>::new(known.clone(), &share, entities, relations, scorer, threads));
         let values: Vec<E> = ranking.keys().iter().flat_map(|k| model[k.index()].clone()).collect();
         ranking.take(&values);
         let order = intendant_core::random::Permutation::new(entities, worker as u64);
@@ -132,12 +145,15 @@ fn assert_equal(a: &Reduction, b: &Reduction, what: &str) {
 #[test]
 fn ranks_equal_the_definition_with_ties() {
     let data = graph(97);
-    for (dim, reciprocal) in [(2, true), (4, false), (20, true)] {
-        let model = model::<f32>(97 + 2 * u64::from(RELATIONS), dim, |word| (word % 3) as f64 - 1.0);
-        let expected = naive(&data, &model, reciprocal, dim);
+    for (kind, dim, reciprocal) in
+        [(COMPLEX, 2, true), (COMPLEX, 4, false), (COMPLEX, 20, true), (RESCAL, 1, true), (RESCAL, 5, false)]
+    {
+        let scorer = scorer(kind, dim);
+        let model = model::<f32>(97, scorer, |word| (word % 3) as f64 - 1.0);
+        let expected = naive(&data, &model, reciprocal, scorer);
         for split in [(1, 1, 1000), (1, 2, 10), (3, 2, 7), (200, 1, 97)] {
-            let sums = evaluate(&data, &model, reciprocal, dim, split);
-            assert_equal(&sums, &expected, &format!("{dim} numbers, split {split:?}"));
+            let sums = evaluate(&data, &model, reciprocal, scorer, split);
+            assert_equal(&sums, &expected, &format!("{scorer:?}, split {split:?}"));
         }
     }
 }
@@ -146,10 +162,12 @@ fn ranks_equal_the_definition_with_ties() {
 fn ranks_equal_the_definition_without_ties() {
     let data = graph(150);
     let number = |word: u64| intendant_core::random::unit(word) - 0.5;
-    let model = model::<f64>(150 + 2 * u64::from(RELATIONS), 34, number);
-    for reciprocal in [false, true] {
-        let expected = naive(&data, &model, reciprocal, 34);
-        assert_equal(&evaluate(&data, &model, reciprocal, 34, (2, 2, 40)), &expected, "random");
+    for scorer in [scorer(COMPLEX, 34), scorer(RESCAL, 17)] {
+        let model = model::<f64>(150, scorer, number);
+        for reciprocal in [false, true] {
+            let expected = naive(&data, &model, reciprocal, scorer);
+            assert_equal(&evaluate(&data, &model, reciprocal, scorer, (2, 2, 40)), &expected, "random");
+        }
     }
 }
 
@@ -158,10 +176,13 @@ fn ranks_equal_the_definition_without_ties() {
 fn ranks_of_near_ties_do_not_depend_on_blocks() {
     let data = graph(200);
     let number = |word: u64| 1.0 + (word % 5) as f64 * f64::from(f32::EPSILON);
-    let model = model::<f32>(200 + 2 * u64::from(RELATIONS), 66, number);
-    let once = evaluate(&data, &model, true, 66, (1, 1, 1000));
-    for split in [(1, 1, 1), (1, 2, 13), (4, 1, 64)] {
-        assert_equal(&evaluate(&data, &model, true, 66, split), &once, &format!("split {split:?}"));
+    for scorer in [scorer(COMPLEX, 66), scorer(RESCAL, 33)] {
+        let model = model::<f32>(200, scorer, number);
+        let once = evaluate(&data, &model, true, scorer, (1, 1, 1000));
+        for split in [(1, 1, 1), (1, 2, 13), (4, 1, 64)] {
+            let sums = evaluate(&data, &model, true, scorer, split);
+            assert_equal(&sums, &once, &format!("{scorer:?}, split {split:?}"));
+        }
     }
 }
 
@@ -169,9 +190,10 @@ fn ranks_of_near_ties_do_not_depend_on_blocks() {
 #[test]
 fn equal_scores_give_the_mean_rank() {
     let data = graph(60);
-    let model = model::<f32>(60 + 2 * u64::from(RELATIONS), 8, |_| 0.0);
-    let sums = evaluate(&data, &model, true, 8, (1, 1, 60));
-    assert_equal(&sums, &naive(&data, &model, true, 8), "zeros");
+    let scorer = scorer(COMPLEX, 8);
+    let model = model::<f32>(60, scorer, |_| 0.0);
+    let sums = evaluate(&data, &model, true, scorer, (1, 1, 60));
+    assert_equal(&sums, &naive(&data, &model, true, scorer), "zeros");
     assert!(sums.get("quality.mrr_filtered") / sums.get("quality.count") < 0.05);
 }
 
@@ -179,9 +201,10 @@ fn equal_scores_give_the_mean_rank() {
 #[test]
 fn scores_that_are_no_numbers_count_as_higher() {
     let data = graph(60);
-    let mut model = model::<f32>(60 + 2 * u64::from(RELATIONS), 8, |word| (word % 3) as f64);
-    let before = evaluate(&data, &model, true, 8, (1, 1, 60));
+    let scorer = scorer(COMPLEX, 8);
+    let mut model = model::<f32>(60, scorer, |word| (word % 3) as f64);
+    let before = evaluate(&data, &model, true, scorer, (1, 1, 60));
     model[0][0] = f32::NAN;
-    let after = evaluate(&data, &model, true, 8, (1, 1, 60));
+    let after = evaluate(&data, &model, true, scorer, (1, 1, 60));
     assert!(after.get("quality.mrr_filtered") < before.get("quality.mrr_filtered"));
 }

@@ -16,7 +16,7 @@ pub(crate) fn gradients<E: Element>(
     pulled: Pulled<'_, E>,
     update: &mut Update<'_, E>,
 ) -> (f64, Cost) {
-    let (dim, stride) = (scratch.dim, 2 * scratch.dim);
+    let (dim, stride) = (scratch.scorer.dim, 2 * scratch.scorer.dim);
     let negatives = pulled.sample_keys.len() / batch.queries.len();
     let mut loss = 0.0;
     for (at, query) in batch.queries.iter().enumerate() {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
     let data = Arc::new(plan::open(&resolved, plan)?);
     let task = Arc::new(Kge::<E>::new(Arc::clone(&data), resolved.config).map_err(TrainError::usage)?);
+    plan::tell_clusters(&task, plan);
     let mut export = match &plan.export {
         // Only rank 0 writes.
         Some(folder) if plan.rank() == 0 => Some(Export::create(folder, data).map_err(TrainError::usage)?),
@@ -28,10 +29,11 @@ fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainEr
 
 fn app() -> App {
     let command = clap::Command::new("kge").version(env!("CARGO_PKG_VERSION")).about(
-        "Trains knowledge graph embeddings (ComplEx) and evaluates them by link prediction.\n\n\
-         --data is builtin:codex-s (the default), a LibKGE folder (train.del, valid.del, test.del, entity_ids.del, \
-         relation_ids.del), a folder with train, valid and test as .txt or .tsv (or .zst of these; lines of subject, \
-         relation, object, separated by tabs), or a single such file.",
+        "Trains knowledge graph embeddings (ComplEx, RESCAL) and evaluates them by link prediction.\n\n\
+         --data is builtin:codex-s (the default), builtin:synthetic:ENTITIESxRELATIONSxTRIPLES (a generated graph; \
+         490598x573x3000000 has the shape of DBpedia-500k), a LibKGE folder (train.del, valid.del, test.del, \
+         entity_ids.del, relation_ids.del), a folder with train, valid and test as .txt or .tsv (or .zst of these; lines \
+         of subject, relation, object, separated by tabs), or a single such file.",
     );
     App::new(command).default("epochs", EPOCHS_DEFAULT).default("valid-every", VALID_EVERY_DEFAULT)
 }

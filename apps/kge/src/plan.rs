@@ -1,9 +1,10 @@
 //! What will be done: the flags, checked and complete.
 
-use crate::args::{Flags, LossName, UnseenPolicy};
+use crate::args::{ClusterName, Flags, LossName, ModelName, UnseenPolicy};
+use intendant_core::Element;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use kge::data::{Dataset, Unseen};
-use kge::{Config, Loss, Penalties};
+use kge::{Cluster, Config, Kge, Loss, ModelKind, Penalties};
 
 /// What this application's flags say.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,24 +15,31 @@ pub(crate) struct Resolved {
     pub(crate) skip_unseen: bool,
 }
 
-/// Fills in the defaults, which depend on the loss; records them, so that the effective configuration is complete.
+/// Fills in the defaults, which depend on model and loss; records them, so that the effective configuration is complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
     let softmax = flags.loss == LossName::Softmax;
+    let complex = flags.model == ModelName::Complex;
     let config = Config {
-        dim: flags.dim,
+        model: if complex { ModelKind::Complex } else { ModelKind::Rescal },
+        dim: flags.dim.unwrap_or(if complex { 256 } else { 128 }),
         batch: flags.batch.unwrap_or(if softmax { 256 } else { 1 }),
         loss: if softmax { Loss::Softmax } else { Loss::Logistic },
         negatives: flags.negatives.unwrap_or(if softmax { 256 } else { 50 }),
         reciprocal: flags.reciprocal.unwrap_or(softmax),
         penalties: Penalties {
-            n3: flags.n3.unwrap_or(if softmax { 0.007 } else { 0.0 }),
+            n3: flags.n3.unwrap_or(if softmax && complex { 0.007 } else { 0.0 }),
             l2: flags.l2.unwrap_or(if softmax { 0.0 } else { 0.001 }),
         },
         learning_rate: flags.lr,
         init_scale: flags.init_scale,
+        cluster: match flags.cluster {
+            ClusterName::None => Cluster::None,
+            ClusterName::Relations => Cluster::Relations,
+        },
         seed: plan.seed,
     };
     config.check().map_err(|error| TrainError::usage(format!("--{error}")))?;
+    plan.config.set("dim", config.dim as i64);
     plan.config.set("batch", config.batch as i64);
     plan.config.set("negatives", config.negatives as i64);
     plan.config.set("reciprocal", config.reciprocal);
@@ -81,4 +89,19 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainErr
         }
     }
     Ok(data)
+}
+
+/// Tells how well the relations balance, if every node trains its own.
+pub(crate) fn tell_clusters<E: Element>(task: &Kge<E>, plan: &Plan) {
+    let Ok(nodes) = u32::try_from(plan.nodes) else { return };
+    let Some(clusters) = task.clusters(nodes).filter(|_| plan.rank() == 0) else { return };
+    let triples = (0..nodes).map(|node| clusters.triples(node).len());
+    tracing::info!(
+        nodes,
+        least_triples = triples.clone().min(),
+        most_triples = triples.max(),
+        slowest_over_average = format!("{:.3}", clusters.imbalance()),
+        split_relations = clusters.split_relations(),
+        "clusters"
+    );
 }

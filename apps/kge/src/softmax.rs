@@ -21,7 +21,7 @@ pub(crate) fn gradients<E: Element>(
     pulled: Pulled<'_, E>,
     update: &mut Update<'_, E>,
 ) -> (f64, Cost) {
-    let (dim, stride) = (scratch.dim, 2 * scratch.dim);
+    let (dim, stride) = (scratch.scorer.dim, 2 * scratch.scorer.dim);
     let (queries, near, sampled) = (batch.queries.len(), batch.entities, pulled.sample_keys.len());
     let candidates = near + sampled;
     scratch.scores.resize(queries * candidates, E::ZERO);

@@ -1,128 +1,24 @@
-//! ComplEx as a training task: which keys a batch needs, what is added to their values.
+//! Embedding a graph as a training task: which keys a batch needs, what is added to their values.
 //!
-//! Keys: the entities from 0, then the relations, then their reciprocals if there are any. All values have `2 · dim` elements,
-//! an embedding and its AdaGrad accumulator.
+//! Keys: the entities from 0, then the relations, then their reciprocals if there are any. A value is an embedding and its
+//! AdaGrad accumulator.
 
 use crate::batch::{Batch, Scratch};
+use crate::cluster::Clusters;
+use crate::config::{Cluster, Config, ConfigError, Loss};
 use crate::data::{Dataset, Known, Triple};
 use crate::evaluate::Ranking;
-use crate::model::{Penalties, initialise};
+use crate::model::{ADAGRAD_COST, Penalties, initialise};
 use crate::{logistic, softmax};
-use intendant_core::Element;
 use intendant_core::random::stream;
+use intendant_core::{Element, Key};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
-    BatchAt, EpochOrder, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, Split,
-    StepReport, Subepoch, Task, Update,
+    BatchAt, Cost, EpochOrder, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
+    Split, StepReport, Subepoch, Task, Update,
 };
-use std::sync::{Arc, OnceLock};
-
-/// What is minimised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// Cross-entropy over candidates that a batch shares: its entities and `negatives` samples.
-    Softmax,
-    /// Logistic loss of every triple and of `negatives` corrupted ones of its own per side.
-    Logistic,
-}
-
-/// Hyperparameters; [`Kge::new`] checks them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// Real numbers per embedding: twice the number of complex ones.
-    pub dim: usize,
-    /// Triples per batch.
-    pub batch: usize,
-    /// What is minimised.
-    pub loss: Loss,
-    /// Samples: per batch or per query, as [`Loss`] says.
-    pub negatives: usize,
-    /// Whether every relation has a reciprocal, with which subjects are predicted.
-    pub reciprocal: bool,
-    /// Penalties, per use of an embedding in a query.
-    pub penalties: Penalties,
-    /// Learning rate of AdaGrad.
-    pub learning_rate: f64,
-    /// Standard deviation of the initial embeddings.
-    pub init_scale: f64,
-    /// Seed of initial values, order and samples.
-    pub seed: u64,
-}
-
-/// A hyperparameter that makes no sense.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{name} is {value}; it must be {allowed}")]
-pub struct ConfigError {
-    /// Name of the hyperparameter.
-    pub name: &'static str,
-    /// Its value.
-    pub value: String,
-    /// What is allowed.
-    pub allowed: String,
-}
-
-impl Config {
-    /// Tells whether this can be trained.
-    ///
-    /// # Errors
-    /// Names the first hyperparameter that makes no sense.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        let wrong = |name, value: String, allowed: &str| {
-            Err(ConfigError { name, value, allowed: allowed.to_owned() })
-        };
-        if self.dim == 0 || !self.dim.is_multiple_of(2) || self.dim > DIM_MAX {
-            return wrong("dim", self.dim.to_string(), &format!("an even number from 2 to {DIM_MAX}"));
-        }
-        for (name, count) in [("batch", self.batch), ("negatives", self.negatives)] {
-            if count == 0 || count > COUNT_MAX {
-                return wrong(name, count.to_string(), &format!("a number from 1 to {COUNT_MAX}"));
-            }
-        }
-        if self.elements() > ELEMENTS_MAX {
-            let value = format!("{} with {} negatives and dim {}", self.batch, self.negatives, self.dim);
-            let allowed = format!(
-                "so small that the values and the scores of a batch are at most {ELEMENTS_MAX} numbers each; here \
-                 they may be {}",
-                self.elements()
-            );
-            return wrong("batch", value, &allowed);
-        }
-        for (name, number) in [("lr", self.learning_rate), ("init-scale", self.init_scale)] {
-            if !(number > 0.0 && number.is_finite()) {
-                return wrong(name, number.to_string(), "a number above 0");
-            }
-        }
-        for (name, number) in [("n3", self.penalties.n3), ("l2", self.penalties.l2)] {
-            if !(number >= 0.0 && number.is_finite()) {
-                return wrong(name, number.to_string(), "a number of at least 0");
-            }
-        }
-        Ok(())
-    }
-
-    /// Elements of the larger of a batch's two large arrays, in the worst case: the values that it pulls, or its scores. None
-    /// of the factors is above its own maximum, so that nothing overflows.
-    fn elements(&self) -> u64 {
-        let (batch, negatives, dim) = (self.batch as u64, self.negatives as u64, self.dim as u64);
-        let (entities, queries) = (2 * batch, 2 * batch);
-        let (samples, scores) = match self.loss {
-            Loss::Softmax => (negatives, queries * (entities + negatives)),
-            Loss::Logistic => (queries * negatives, queries * negatives),
-        };
-        // Relations and their reciprocals besides.
-        let keys = entities + 2 * batch + samples;
-        scores.max(keys * 2 * dim)
-    }
-}
-
-/// Half of the elements that the largest value may have, in double precision.
-const DIM_MAX: usize = intendant_core::limits::VALUE_BYTES_MAX / 16;
-
-/// Triples or samples of a batch at most.
-const COUNT_MAX: usize = 1 << 20;
-
-/// Elements of a batch's values or scores at most: they must fit into memory several times, for each worker.
-const ELEMENTS_MAX: u64 = 1 << 28;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Knowledge graph embeddings.
 pub struct Kge<E> {
@@ -133,6 +29,19 @@ pub struct Kge<E> {
     negatives: DistributionId,
     /// First key of the relations, first key of their reciprocals.
     relations: (u64, Option<u64>),
+    /// By number of nodes.
+    clusters: Mutex<BTreeMap<u32, Arc<Clusters>>>,
+}
+
+/// The training triples of one worker's node, or of all nodes.
+struct Share {
+    /// The triples are those with these numbers; `None` if they are all.
+    clusters: Option<Arc<Clusters>>,
+    node: u32,
+    /// Order and batches of the triples.
+    order: EpochOrder,
+    /// Those among whom the batches are dealt out one by one.
+    dealt: Partition,
 }
 
 impl<E: Element> Kge<E> {
@@ -150,9 +59,10 @@ impl<E: Element> Kge<E> {
         })?;
         let mut sampler = Sampler::builder();
         let negatives = sampler.register(uniform, Conformity::Conform);
-        let len = 2 * config.dim;
+        config.check_size(if config.reciprocal { 2 * relations } else { relations })?;
+        let len = 2 * config.scorer().relation_len();
         let mut ranges = vec![
-            ModelRange { name: "entity", keys: entities, len },
+            ModelRange { name: "entity", keys: entities, len: 2 * config.dim },
             ModelRange { name: "relation", keys: relations, len },
         ];
         if config.reciprocal {
@@ -165,7 +75,8 @@ impl<E: Element> Kge<E> {
             sampler: sampler.build(),
         };
         let relations = (entities, config.reciprocal.then_some(entities + relations));
-        Ok(Self { data, known: OnceLock::new(), config, model, negatives, relations })
+        let clusters = Mutex::default();
+        Ok(Self { data, known: OnceLock::new(), config, model, negatives, relations, clusters })
     }
 
     /// The graph.
@@ -178,9 +89,34 @@ impl<E: Element> Kge<E> {
         &self.config
     }
 
-    fn order(&self, epoch: u32) -> EpochOrder {
+    /// Which of `nodes` nodes trains which triples, if nodes have triples of their own.
+    pub fn clusters(&self, nodes: u32) -> Option<Arc<Clusters>> {
+        match self.config.cluster {
+            Cluster::None => None,
+            Cluster::Relations => {
+                let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+                let of_nodes = clusters.entry(nodes).or_insert_with(|| {
+                    Arc::new(Clusters::by_relation(&self.data.train, self.data.relations.len(), nodes))
+                });
+                Some(Arc::clone(of_nodes))
+            }
+        }
+    }
+
+    fn share(&self, epoch: u32, partition: Partition) -> Share {
+        let (clusters, node) = (self.clusters(partition.nodes), partition.node());
         let seed = stream(self.config.seed, &[ORDER]);
-        EpochOrder::new(seed, epoch, self.data.train.len() as u64, self.config.batch as u64)
+        let (seed, triples, dealt) = match &clusters {
+            None => (seed, self.data.train.len(), partition),
+            Some(clusters) => {
+                let of_node = partition.workers_per_node();
+                let dealt =
+                    Partition { worker: partition.worker % of_node, workers: of_node, nodes: 1, ..partition };
+                (stream(seed, &[node.into()]), clusters.triples(node).len(), dealt)
+            }
+        };
+        let order = EpochOrder::new(seed, epoch, triples as u64, self.config.batch as u64);
+        Share { clusters, node, order, dealt }
     }
 }
 
@@ -207,33 +143,78 @@ impl<E: Element> Task for Kge<E> {
     }
 
     fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
-        partition.share(self.order(subepoch.epoch).batches())
+        let share = self.share(subepoch.epoch, partition);
+        share.dealt.share(share.order.batches())
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
         let epoch = u64::from(at.subepoch.epoch);
-        let examples: Vec<u64> = self.order(at.subepoch.epoch).batch(at.global()).collect();
+        let share = self.share(at.subepoch.epoch, at.partition);
+        let index = share.dealt.nth(at.index);
+        let places = share.order.batch(index);
+        let examples: Vec<u64> = match &share.clusters {
+            None => places.collect(),
+            Some(clusters) => {
+                let of_node = clusters.triples(share.node);
+                places.map(|place| of_node[place as usize].into()).collect()
+            }
+        };
         let triples: Vec<Triple> = examples.iter().map(|e| self.data.train[*e as usize]).collect();
         let (batch, keys) = Batch::new(&triples, self.relations);
-        let request = |samples, name| SampleRequest {
+        let request = |samples, name: &[u64]| SampleRequest {
             distribution: self.negatives,
             samples,
-            stream: stream(self.config.seed, &[NEGATIVES, epoch, name]),
+            stream: stream(self.config.seed, name),
         };
-        let samples: Vec<SampleRequest> = match self.config.loss {
-            Loss::Softmax => vec![request(self.config.negatives, at.global())],
+        let samples: Vec<SampleRequest> = match (self.config.loss, &share.clusters) {
+            (Loss::Softmax, None) => vec![request(self.config.negatives, &[NEGATIVES, epoch, index])],
+            (Loss::Softmax, Some(_)) => {
+                vec![request(self.config.negatives, &[NEGATIVES, epoch, index, share.node.into()])]
+            }
             // The first half is for the object's query, the second half for the subject's.
-            Loss::Logistic => examples.iter().map(|e| request(2 * self.config.negatives, *e)).collect(),
+            (Loss::Logistic, _) => {
+                let of_example = |e: &u64| request(2 * self.config.negatives, &[NEGATIVES, epoch, *e]);
+                examples.iter().map(of_example).collect()
+            }
         };
-        let hash = |t: &Triple| stream(epoch, &[t.subject.into(), t.relation.into(), t.object.into()]);
-        let of_examples = triples.iter().map(hash);
-        let of_samples = samples.iter().map(|s| stream(s.stream, &[s.samples as u64]));
-        let digest = of_examples.chain(of_samples).fold(0u64, u64::wrapping_add);
-        Prepared { batch, near: keys.clone(), keys, samples, handles: Vec::new(), digest }
+        let near = match &share.clusters {
+            None => keys.clone(),
+            // Relations stay where they are at home.
+            Some(_) => keys[..batch.entities].to_vec(),
+        };
+        let seed = self.config.seed;
+        let hash = |t: &Triple| stream(seed, &[epoch, t.subject.into(), t.relation.into(), t.object.into()]);
+        let of_examples = triples.iter().map(hash).fold(0u64, u64::wrapping_add);
+        let of_samples = match (self.config.loss, &share.clusters) {
+            // Which triples share samples depends on the number of nodes.
+            (Loss::Softmax, Some(_)) => 0,
+            (Loss::Softmax, None) | (Loss::Logistic, _) => {
+                samples.iter().map(|s| stream(s.stream, &[s.samples as u64])).fold(0, u64::wrapping_add)
+            }
+        };
+        let digest = of_examples.wrapping_add(of_samples);
+        Prepared { batch, keys, near, samples, handles: Vec::new(), digest }
+    }
+
+    /// The relations of the worker's node, and their reciprocals. The workers of a node deal them out among themselves, as all
+    /// have met before any of them trains.
+    fn residents(&self, partition: Partition) -> Vec<Key> {
+        let Some(clusters) = self.clusters(partition.nodes) else {
+            return Vec::new();
+        };
+        let of_node = partition.workers_per_node();
+        let relations = clusters.relations(partition.node()).iter();
+        let own = relations.skip((partition.worker % of_node) as usize).step_by(of_node as usize);
+        let (forward, reciprocal) = self.relations;
+        own.flat_map(|relation| {
+            let key = move |first: u64| Key(first + u64::from(*relation));
+            [Some(key(forward)), reciprocal.map(key)].into_iter().flatten()
+        })
+        .collect()
     }
 
     fn scratch(&self) -> Scratch<E> {
-        Scratch::new(self.config.dim)
+        Scratch::new(self.config.scorer())
     }
 
     fn compute(
@@ -244,7 +225,7 @@ impl<E: Element> Task for Kge<E> {
         update: &mut Update<'_, E>,
     ) -> StepReport {
         scratch.compose(batch, pulled.values);
-        let (loss, cost) = match self.config.loss {
+        let (loss, scores) = match self.config.loss {
             Loss::Softmax => {
                 softmax::gradients(batch, scratch, self.data.entities.len() as u64, pulled, update)
             }
@@ -253,7 +234,12 @@ impl<E: Element> Task for Kge<E> {
         scratch.compose_backward(batch, pulled.values, update.values);
         scratch.penalise(self.config.penalties, batch, pulled.values, update.values);
         scratch.merge(batch, pulled, update);
-        scratch.adagrad(self.config.learning_rate, pulled, update);
+        scratch.adagrad(self.config.learning_rate, batch, pulled, update);
+        let queries = batch.queries.len() * self.config.scorer().query_cost();
+        // Half of a value is the embedding.
+        let (direct, sampled) = (pulled.values.len() / 2, pulled.sample_values.len() / 2);
+        let penalties = if self.config.penalties == Penalties::default() { 0 } else { direct };
+        let cost = Cost(scores.0 + (queries + penalties + (direct + sampled) * ADAGRAD_COST) as u64);
         StepReport { loss, examples: batch.queries.len() as u64 / 2, cost }
     }
 
@@ -279,7 +265,7 @@ impl<E: Element> Task for Kge<E> {
             &share,
             entities,
             self.relations,
-            self.config.dim,
+            self.config.scorer(),
             threads,
         )))
     }
@@ -288,3 +274,7 @@ impl<E: Element> Task for Kge<E> {
 #[cfg(test)]
 #[path = "task_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "clustering_tests.rs"]
+mod clustering_tests;

@@ -36,7 +36,107 @@ fn the_builtin_graph_is_codex_s() {
     assert_eq!(data.train[0], triple(0, 0, 1));
     assert_eq!(data.unseen(), Unseen::default());
     let error = Dataset::builtin("codex-x").unwrap_err().to_string();
-    assert_eq!(error, "there is no data set builtin:codex-x; the only one is builtin:codex-s");
+    assert_eq!(
+        error,
+        "there is no data set builtin:codex-x; there are builtin:codex-s and builtin:synthetic:ENTITIESxRELATIONSxTRIPLES"
+    );
+}
+
+/// How often the numbers occur, the most frequent first.
+fn frequencies(numbers: impl Iterator<Item = u32>) -> Vec<u64> {
+    let mut counts: Vec<u64> = Vec::new();
+    for number in numbers {
+        counts.resize(counts.len().max(number as usize + 1), 0);
+        counts[number as usize] += 1;
+    }
+    counts.sort_unstable();
+    counts.reverse();
+    counts
+}
+
+#[test]
+fn a_generated_graph_has_the_size_and_the_skew_of_real_ones() {
+    let data = Dataset::builtin("synthetic:20000x200x60000").unwrap();
+    assert_eq!((data.entities.len(), data.relations.len()), (20_000, 200));
+    assert_eq!((data.train.len(), data.valid.len(), data.test.len()), (60_000, 500, 500));
+    assert_eq!((data.entities.get(19_999), data.relations.get(0)), (Some("e19999"), Some("r0")));
+    let mut all = [&data.train[..], &data.valid, &data.test].concat();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 61_000, "triples are distinct");
+    assert_eq!(data.unseen(), Unseen::default(), "what is held out can be learned");
+
+    // Zipf's law: the first of 200 has 1/5.88 of all, ten times as many as the tenth. The tolerances are 5 deviations.
+    let relations = frequencies(data.train.iter().map(|t| t.relation));
+    assert!(relations[0].abs_diff(10_207) < 5 * 92, "{relations:?}");
+    assert!(relations[9].abs_diff(1_021) < 5 * 32, "{relations:?}");
+    // Some entities are the object of percents of all triples, and most are the object of hardly any.
+    let objects = frequencies(data.train.iter().map(|t| t.object));
+    assert!((600..3_000).contains(&objects[0]), "{:?}", &objects[..9]);
+    let half: u64 = objects[..objects.len() / 20].iter().sum();
+    assert!(half > 30_000, "a twentieth of the objects are in half of the triples: {half}");
+    // Every entity is a subject; none of very many.
+    let subjects = frequencies(data.train.iter().map(|t| t.subject));
+    assert_eq!(subjects.len(), 20_000);
+    assert!(subjects[19_999] >= 1 && subjects[0] < 600, "{:?}", &subjects[..9]);
+}
+
+/// Hot keys next to each other would be hot keys of one node.
+#[test]
+fn popular_entities_of_a_generated_graph_are_scattered() {
+    let data = Dataset::builtin("synthetic:10000x50x30000").unwrap();
+    for parts in [2u32, 7, 64] {
+        let of_range = |part: u32| {
+            let range = 10_000 * part / parts..10_000 * (part + 1) / parts;
+            data.train.iter().filter(|t| range.contains(&t.object)).count()
+        };
+        let most = (0..parts).map(of_range).max().unwrap();
+        assert!(most < 30_000 / parts as usize + 3_000, "{most} of 30000 objects in one of {parts} ranges");
+    }
+}
+
+#[test]
+fn the_same_specification_gives_the_same_graph() {
+    let generate = |spec| Dataset::builtin(spec).unwrap();
+    let (small, again, large) = ("synthetic:500x9x2000", "synthetic:500x9x2000", "synthetic:500x9x4000");
+    assert_eq!(generate(small).digest(), generate(again).digest());
+    assert_eq!(generate(large).train[..2000], generate(small).train, "a smaller graph is a part of it");
+    let other = generate("synthetic:500x8x2000");
+    assert_ne!(other.train, generate(small).train);
+}
+
+/// Without something to learn, the best guess for an object would be the most popular ones.
+#[test]
+fn objects_of_a_generated_graph_follow_from_subject_and_relation() {
+    let data = Dataset::builtin("synthetic:2000x10x40000").unwrap();
+    let of = |relation: u32, subject: u32| {
+        let objects = data.train.iter().filter(move |t| t.relation == relation && t.subject == subject);
+        objects.map(|t| t.object).collect::<Vec<_>>()
+    };
+    // How often do a popular relation's objects of one subject recur with another one: 1.0 if independent of the subject.
+    let relation = (0..10).max_by_key(|r| data.train.iter().filter(|t| t.relation == *r).count()).unwrap();
+    let subjects: Vec<Vec<u32>> = (0..2000).map(|s| of(relation, s)).filter(|o| o.len() >= 4).collect();
+    let overlap = |a: &[u32], b: &[u32]| a.iter().filter(|o| b.contains(o)).count() as f64 / a.len() as f64;
+    let overlaps: Vec<f64> = subjects.windows(2).map(|w| overlap(&w[0], &w[1])).collect();
+    let alike = overlaps.iter().filter(|o| **o > 0.3).count() as f64 / overlaps.len() as f64;
+    let unlike = overlaps.iter().filter(|o| **o == 0.0).count() as f64 / overlaps.len() as f64;
+    assert!(alike > 0.1 && unlike > 0.2, "{alike} of the pairs share objects, {unlike} share none");
+}
+
+#[test]
+fn graphs_that_cannot_be_generated_are_refused() {
+    let refused = |spec: &str| Dataset::builtin(&format!("synthetic:{spec}")).unwrap_err().to_string();
+    let expected =
+        "expected ENTITIESxRELATIONSxTRIPLES, three numbers above 0 and below 2^31, such as 1000x20x10000";
+    for spec in ["", "10", "10x2", "10x2x", "10x2x5x1", "0x2x5", "10x-2x5", "10x2x5000000000", "axbxc"] {
+        assert_eq!(refused(spec), format!("builtin:synthetic:{spec}: {expected}"));
+    }
+    assert_eq!(
+        refused("4x1x1000"),
+        "builtin:synthetic:4x1x1000: so few entities and relations hardly have as many distinct triples"
+    );
+    let tiny = Dataset::builtin("synthetic:4x1x3").unwrap();
+    assert_eq!((tiny.train.len(), tiny.valid.len(), tiny.test.len()), (3, 1, 1));
 }
 
 #[test]

@@ -70,6 +70,29 @@ fn the_papers_setting_learns() {
     assert_eq!((&trained["config"]["batch"], &trained["config"]["reciprocal"]), (&1.into(), &false.into()));
 }
 
+/// Chance is about .004, as for ComplEx.
+#[test]
+fn rescal_learns_codex_s() {
+    for flags in
+        [&["--technique", "single", "--workers", "2"][..], &["--technique", "classic", "--nodes", "2"]]
+    {
+        let report = report(&[flags, &["--model", "rescal", "--epochs", "3", "--dim", "32"]].concat());
+        assert!(mrr(&report) > 0.25, "{flags:?}: {}", report["test"]);
+        assert_eq!(report["model"]["keys"], 2034 + 2 * 42);
+        assert_eq!(report["model"]["bytes"], (2034 * 32 + 2 * 42 * 32 * 32) * 2 * 4);
+        assert_eq!((&report["config"]["n3"], &report["config"]["model"]), (&0.0.into(), &"rescal".into()));
+    }
+}
+
+/// The most popular objects of the whole graph, or of the group that type and relation say, make the difference.
+#[test]
+fn a_generated_graph_can_be_learned() {
+    let flags = ["--data", "builtin:synthetic:1000x20x20000", "--technique", "single", "--dim", "32"];
+    let untrained = mrr(&report(&[&flags[..], &["--epochs", "0"]].concat()));
+    let trained = report(&[&flags[..], &["--epochs", "5"]].concat());
+    assert!(untrained < 0.02 && mrr(&trained) > 0.1, "{untrained} before training, then {}", trained["test"]);
+}
+
 #[test]
 fn what_is_trained_does_not_depend_on_who_trains_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -84,6 +107,28 @@ fn what_is_trained_does_not_depend_on_who_trains_it() {
     assert_eq!(one, digest(&["--technique", "classic", "--workers", "2", "--float", "f64"]));
     assert_eq!(one, digest(&["--nodes", "2", "--workers", "2"]));
     assert_ne!(one, digest(&["--technique", "single", "--seed", "2"]));
+
+    // Batches of clustered triples are others, but they have the same triples.
+    let clustered = |flags: &[&str]| digest(&[&["--cluster", "relations"], flags].concat());
+    let one = clustered(&["--technique", "single"]);
+    assert_eq!(one, clustered(&["--nodes", "2", "--workers", "2"]));
+    assert_eq!(one, clustered(&["--nodes", "3", "--technique", "lapse", "--localize-ahead", "2"]));
+    assert_ne!(one, clustered(&["--technique", "single", "--seed", "2"]));
+    // With negatives of their own, even the negatives are the same.
+    let logistic = |flags: &[&str]| digest(&[&["--loss", "logistic", "--negatives", "3"], flags].concat());
+    assert_eq!(
+        logistic(&["--technique", "single"]),
+        logistic(&[
+            "--nodes",
+            "2",
+            "--technique",
+            "lapse",
+            "--cluster",
+            "relations",
+            "--localize-ahead",
+            "1"
+        ])
+    );
 }
 
 #[test]
@@ -124,18 +169,7 @@ fn an_export_can_be_read_by_others() {
         assert_eq!(files, expected);
         assert_eq!(fs::read_to_string(export.join("relation_ids.txt")).unwrap(), "next\ntwo\nback\n");
 
-        let matrix = |name: &str| -> (Vec<u64>, Vec<f64>) {
-            let bytes_read = fs::read(export.join(name)).unwrap();
-            let npy = npyz::NpyFile::new(&bytes_read[..]).unwrap();
-            assert_eq!(npy.order(), npyz::Order::C);
-            let shape = npy.shape().to_vec();
-            let numbers: Vec<f64> = if bytes == 4 {
-                npy.into_vec::<f32>().unwrap().into_iter().map(f64::from).collect()
-            } else {
-                npy.into_vec::<f64>().unwrap()
-            };
-            (shape, numbers)
-        };
+        let matrix = |name: &str| matrix(&export, name);
         assert_eq!(matrix("relation.npy").0, [3, 10]);
         assert_eq!(matrix("reciprocal.npy").0, [3, 10]);
         let (shape, entities) = matrix("entity.npy");
@@ -159,6 +193,75 @@ fn an_export_can_be_read_by_others() {
     }
 }
 
+fn matrix(folder: &Path, name: &str) -> (Vec<u64>, Vec<f64>) {
+    let bytes = fs::read(folder.join(name)).unwrap();
+    let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
+    assert_eq!(npy.order(), npyz::Order::C);
+    let shape = npy.shape().to_vec();
+    let numbers = match npy.dtype().descr().as_str() {
+        "'<f4'" => npy.into_vec::<f32>().unwrap().into_iter().map(f64::from).collect(),
+        "'<f8'" => npy.into_vec::<f64>().unwrap(),
+        other => panic!("{name} has elements of type {other}"),
+    };
+    (shape, numbers)
+}
+
+/// Whoever reads the files and the description of the model must come to the ranks that the report tells.
+#[test]
+fn exported_models_score_as_they_were_evaluated() {
+    const DIM: usize = 6;
+    for (model, columns) in [("complex", DIM), ("rescal", DIM * DIM)] {
+        let folder = tempfile::tempdir().unwrap();
+        let data = cycle(folder.path());
+        let export = folder.path().join("model");
+        let flags =
+            ["--data", data, "--epochs", "8", "--dim", "6", "--float", "f64", "--technique", "single"];
+        let own = ["--model", model, "--reciprocal", "false", "--export", export.to_str().unwrap()];
+        let reported = mrr(&report(&[&flags[..], &own].concat()));
+
+        let ((entities, e), (relations, r)) =
+            (matrix(&export, "entity.npy"), matrix(&export, "relation.npy"));
+        assert_eq!((entities, relations), (vec![40, DIM as u64], vec![3, columns as u64]));
+        let score = |subject: usize, relation: usize, object: usize| -> f64 {
+            let (s, o) = (&e[subject * DIM..][..DIM], &e[object * DIM..][..DIM]);
+            let r = &r[relation * columns..][..columns];
+            let half = DIM / 2;
+            let product = |i: usize| {
+                let re = s[i] * r[i] - s[i + half] * r[i + half];
+                let im = s[i] * r[i + half] + s[i + half] * r[i];
+                re * o[i] + im * o[i + half]
+            };
+            match model {
+                "complex" => (0..half).map(product).sum(),
+                // The row belongs to the subject, the column to the object.
+                _ => (0..columns).map(|at| s[at / DIM] * r[at] * o[at % DIM]).sum(),
+            }
+        };
+        // Every question of the cycle has one answer, and so the answer is all that is filtered.
+        let number = |name: &str| name.strip_prefix("node ").unwrap().to_owned();
+        let names = fs::read_to_string(export.join("entity_ids.txt")).unwrap();
+        let entity: Vec<String> = names.lines().map(number).collect();
+        let place = |name: &str| entity.iter().position(|n| *n == number(name)).unwrap();
+        let test = fs::read_to_string(folder.path().join("test.txt")).unwrap();
+        let (mut sum, mut count) = (0.0, 0.0);
+        for line in test.lines() {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let relation = ["next", "two", "back"].iter().position(|r| *r == columns[1]).unwrap();
+            let (subject, object) = (place(columns[0]), place(columns[2]));
+            let answer = score(subject, relation, object);
+            let objects = (0..40).filter(|o| score(subject, relation, *o) > answer).count();
+            let subjects = (0..40).filter(|s| score(*s, relation, object) > answer).count();
+            sum += 1.0 / (1 + objects) as f64 + 1.0 / (1 + subjects) as f64;
+            count += 2.0;
+        }
+        assert!(
+            (reported - sum / count).abs() < 1e-9,
+            "{model}: {reported} is reported, {} is right",
+            sum / count
+        );
+    }
+}
+
 #[test]
 fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,8 +270,21 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     for (flags, message) in [
         (&["--data", broken][..], "train.txt, line 2: found 2 columns, expected 3"),
         (&["--data", "does/not/exist"], "cannot read does/not/exist: "),
-        (&["--data", "builtin:other"], "the only one is builtin:codex-s"),
+        (&["--data", "builtin:other"], "there are builtin:codex-s and builtin:synthetic:"),
+        (
+            &["--data", "builtin:synthetic:10x5"],
+            "builtin:synthetic:10x5: expected ENTITIESxRELATIONSxTRIPLES",
+        ),
         (&["--dim", "7"], "--dim is 7; it must be an even number"),
+        (
+            &["--model", "rescal", "--dim", "600"],
+            "--dim is 600; it must be for matrices of dim · dim numbers",
+        ),
+        (&["--model", "rescal", "--n3", "0.1"], "--n3 is 0.1; it must be 0 with RESCAL"),
+        // The launcher cannot tell how many of the matrices a batch has.
+        (&["--model", "rescal", "--dim", "512", "--batch", "4096", "--negatives", "1"], "--batch is 4096"),
+        (&["--model", "transe"], "[possible values: complex, rescal]"),
+        (&["--cluster", "entities"], "[possible values: none, relations]"),
         (&["--lr", "0"], "--lr is 0; it must be a number above 0"),
         (
             &["--batch", "1000000"],

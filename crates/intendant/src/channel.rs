@@ -116,6 +116,8 @@ impl<E: Element> Post<E> {
                         return;
                     }
                     fabric.try_flush();
+                    // Or the next command would be answered before what this event caused is counted.
+                    self.count(fabric.sent());
                 }
             }
         }

@@ -4,11 +4,10 @@
 //! queue once more, then sleeps; a sender queues first and looks at the sleeper's flag then. With sequentially consistent
 //! fences between the two steps on both sides, at least one of them sees the other.
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use crate::sync::{AtomicBool, Notify, Ordering, Receiver, Sender, TryRecvError, fence, unbounded};
+use crossbeam_channel::Sender as Reply;
 use intendant_engine::{ChannelReport, Input, ManagementStats};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use tokio::sync::Notify;
 
 /// A message to a channel's thread.
 #[derive(Debug)]
@@ -16,9 +15,9 @@ pub(crate) enum Command {
     /// For the engine.
     Input(Input),
     /// Wants the engine's report.
-    Report(Sender<ChannelReport>),
+    Report(Reply<ChannelReport>),
     /// Wants the engine's counts.
-    Management(Sender<ManagementStats>),
+    Management(Reply<ManagementStats>),
     /// Leave in order: all workers are done, all nodes know.
     Close,
     /// The cluster has failed: leave at once.
@@ -47,7 +46,7 @@ pub(crate) struct Inbox {
 
 pub(crate) fn inbox() -> (InboxSender, Inbox) {
     // Unbounded, because senders are: a worker's outstanding bytes bound what it can queue.
-    let (sender, receiver) = crossbeam_channel::unbounded();
+    let (sender, receiver) = unbounded();
     let bell = Arc::new(Bell::default());
     (InboxSender { queue: sender, bell: Arc::clone(&bell) }, Inbox { queue: receiver, bell })
 }
@@ -80,7 +79,8 @@ impl Inbox {
 
     /// Waits until there may be a command.
     pub(crate) async fn sleep(&self) {
-        self.bell.asleep.store(true, Ordering::Relaxed);
+        // An exchange continues whatever a sender's exchange has left, so there is no doubt which of the two came last.
+        self.bell.asleep.swap(true, Ordering::Relaxed);
         // Pairs with the fence in `InboxSender::send`.
         fence(Ordering::SeqCst);
         if self.queue.is_empty() {

@@ -24,6 +24,7 @@ mod meeting;
 mod node;
 mod plane;
 mod rendezvous;
+mod sync;
 mod worker;
 
 #[cfg(doctest)]

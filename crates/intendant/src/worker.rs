@@ -15,8 +15,11 @@ use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Keys that one localize asks for at once: a longer call becomes several, so that none of them fills what may be in flight.
+/// Keys that one localize asks for at once: a longer call becomes several, so that the first keys are here while the last are
+/// asked for.
 const LOCALIZE_KEYS_MAX: usize = 1 << 14;
+/// Parts of a long localize that fit into what may be in flight: a few, or each would wait for the one before.
+const LOCALIZE_PARTS: usize = 4;
 /// Where all workers meet.
 const WORKERS: &str = "intendant:workers";
 /// What the workers of a node may bring to a meeting together: the control plane's own limit, less than a frame.
@@ -187,7 +190,8 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// As [`Worker::pull`].
     pub fn pull_if_local(&mut self, keys: &[Key], values: &mut [E]) -> Result<Vec<bool>, Error> {
-        self.inner.health.check()?;
+        // Or whoever asks again and again would never learn that its own push to a key is done.
+        self.take_in()?;
         let mut here = Vec::with_capacity(keys.len());
         self.inner.shared.pull_if_local(&mut self.local, keys, values, &mut here)?;
         Ok(here)
@@ -199,13 +203,30 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// As [`Worker::pull`].
     pub fn localize(&mut self, keys: &[Key]) -> Result<(), Error> {
-        let parts: Result<Vec<Ticket>, Error> =
-            keys.chunks(LOCALIZE_KEYS_MAX).map(|part| self.localize_async(part)).collect();
-        parts?.into_iter().try_for_each(|ticket| self.wait(ticket))
+        let layout = Arc::clone(self.inner.shared.layout());
+        // All of them, before the first part goes.
+        if let Some(position) = keys.iter().position(|key| !layout.contains(*key)) {
+            let last = Key(layout.keys() - 1);
+            return Err(AccessError::KeyOutOfRange { key: keys[position], position, last }.into());
+        }
+        let part_bytes_max = self.inner.outstanding_bytes / LOCALIZE_PARTS;
+        let (mut tickets, mut rest) = (Vec::new(), keys);
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |key: &&Key| {
+                bytes += layout.len(**key) * size_of::<E>() + limits::OUTSTANDING_KEY_BYTES;
+                bytes <= part_bytes_max
+            };
+            let count = rest.iter().take(LOCALIZE_KEYS_MAX).take_while(fits).count().max(1);
+            let (part, later) = rest.split_at(count);
+            tickets.push(self.localize_async(part)?);
+            rest = later;
+        }
+        tickets.into_iter().try_for_each(|ticket| self.wait(ticket))
     }
 
-    /// Starts to move `keys` to this node. Waits first if too many bytes are in flight. The ticket may be dropped: the keys come
-    /// all the same.
+    /// Starts to move `keys` to this node, all at once. Waits first if too many bytes are in flight. The ticket may be dropped:
+    /// the keys come all the same.
     ///
     /// # Errors
     /// As [`Worker::pull`].
@@ -431,17 +452,22 @@ impl<E: Element> Worker<E> {
     /// Waits until `keys` with `elements` together may be in flight as well. A single operation beyond the limit is admitted
     /// when nothing else is in flight.
     fn admit(&mut self, keys: usize, elements: usize) -> Result<(), Error> {
+        self.take_in()?;
+        let bytes = elements * size_of::<E>() + keys * limits::OUTSTANDING_KEY_BYTES;
+        while !self.local.is_idle() && self.local.outstanding_bytes() + bytes > self.inner.outstanding_bytes {
+            self.receive(None)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what has arrived meanwhile: it keeps the worker's own queue short.
+    fn take_in(&mut self) -> Result<(), Error> {
         self.inner.health.check()?;
         while let Ok(op) = self.dropped.1.try_recv() {
             self.local.abandon(op);
         }
-        // What has arrived meanwhile is taken in: it keeps the worker's own queue short.
         while let Ok(delivery) = self.deliveries.try_recv() {
             self.take(delivery, None)?;
-        }
-        let bytes = elements * size_of::<E>() + keys * limits::OUTSTANDING_KEY_BYTES;
-        while !self.local.is_idle() && self.local.outstanding_bytes() + bytes > self.inner.outstanding_bytes {
-            self.receive(None)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Several nodes in one process: operations, order, bounds, meetings, snapshots and failures.
 
-use intendant::{Element, Error, Key, KeyOrder, Layout, Node, NodeConfig, Order, Storage, Worker};
+use intendant::{Element, Error, Key, KeyOrder, Layout, Node, NodeConfig, Order, Storage, Technique, Worker};
 use intendant_core::random::mix;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,12 +48,13 @@ fn elements(layout: &Layout, keys: &[Key]) -> usize {
     keys.iter().map(|key| layout.len(*key)).sum()
 }
 
-/// Integers, so that sums are exact in any order: everything that is pushed arrives exactly once.
+/// Integers, so that sums are exact in any order: everything that is pushed arrives exactly once, wherever the keys go.
 fn everything_arrives<E: Element>(mut config: NodeConfig<E>, nodes: usize, workers: usize) {
     const STEPS: u64 = 200;
     config.workers = workers;
     let layout = config.layout.clone();
     let total = nodes * workers;
+    let moves = config.technique == Technique::Lapse && nodes > 1;
     let nodes = run(config, nodes, |me, worker| {
         let mut tickets = Vec::new();
         for step in 0..STEPS {
@@ -62,6 +63,14 @@ fn everything_arrives<E: Element>(mut config: NodeConfig<E>, nodes: usize, worke
             let keys: Vec<Key> = (0..1 + word % 9).map(|i| Key(mix(word + i) % KEYS)).collect();
             let ones = vec![E::ONE; elements(&layout, &keys)];
             let mut values = ones.clone();
+            match word / 4 % 4 {
+                0 => worker.localize(&keys)?,
+                1 => tickets.push(worker.localize_async(&keys)?),
+                2 => {
+                    let _forgotten = worker.localize_async(&keys)?;
+                }
+                _ => {}
+            }
             match word % 4 {
                 0 => worker.push(&keys, &ones)?,
                 1 => tickets.push(worker.push_async(&keys, &ones)?),
@@ -122,6 +131,8 @@ fn everything_arrives<E: Element>(mut config: NodeConfig<E>, nodes: usize, worke
     });
     let held: usize = nodes.iter().map(Node::held).sum();
     assert_eq!(held as u64, KEYS, "each key has one owner");
+    let relocations: u64 = nodes.iter().map(|node| node.management().unwrap().relocations).sum();
+    assert_eq!(relocations > 0, moves);
     let traffic: u64 = nodes.iter().map(|node| node.network().messages).sum();
     assert_eq!(traffic > 0, nodes.len() > 1);
     shut_down(nodes);
@@ -150,9 +161,33 @@ fn doubles_in_a_sparse_store_chained() {
 
 #[test]
 fn hardly_anything_may_be_in_flight() {
-    let mut config = config::<f64>(2);
-    config.outstanding_bytes = 1;
-    everything_arrives(config, 2, 1);
+    for technique in Technique::ALL {
+        let mut config = config::<f64>(2);
+        (config.technique, config.outstanding_bytes) = (technique, 1);
+        everything_arrives(config, 2, 1);
+    }
+}
+
+#[test]
+fn keys_that_move() {
+    for channels in [1, 3] {
+        for storage in [Storage::Dense, Storage::Sparse] {
+            for caches in [false, true] {
+                let mut config = config::<f32>(channels);
+                (config.technique, config.storage, config.caches) = (Technique::Lapse, storage, Some(caches));
+                everything_arrives(config, 3, 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn doubles_that_move_or_have_nowhere_to_go() {
+    for nodes in [1, 4] {
+        let mut config = config::<f64>(2);
+        config.technique = Technique::Lapse;
+        everything_arrives(config, nodes, 2);
+    }
 }
 
 #[test]

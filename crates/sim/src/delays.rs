@@ -1,6 +1,8 @@
 //! How long things take.
 
 use crate::dice::Dice;
+use crate::machine::{Charge, Machine};
+use crate::network::Network;
 
 /// A random duration in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,59 +30,62 @@ impl Spread {
 
     #[inline]
     pub(crate) fn draw(self, dice: &mut Dice) -> u64 {
+        if self.max_ns == self.min_ns && self.tail_once_in == 0 {
+            return self.min_ns;
+        }
         let ns = dice.between(self.min_ns, self.max_ns);
         if self.tail_once_in > 0 && dice.once_in(self.tail_once_in) { ns * 16 } else { ns }
     }
 }
 
-/// How long each step of an access takes.
+/// How long each step of an access takes: random parts, and what the network and the machines add according to the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
-    /// A worker's own part of a call, and its pause until the next one.
+    /// A worker's pause before its next call.
     pub worker: Spread,
     /// From the worker to the channel's inbox.
     pub enqueue: Spread,
-    /// Until a channel takes an input from its inbox or from what a connection received.
+    /// What a channel needs for an input, besides the work that is in it ([`Machine`]). It takes one input at a time.
     pub turn: Spread,
-    /// A frame's way through the network, apart from its length.
-    pub network: Spread,
-    /// What every KiB of a frame occupies its connection.
-    pub network_ns_per_kib: u64,
     /// From the channel to the worker's queue.
     pub deliver: Spread,
     /// Until the worker takes a completion from its queue.
     pub intake: Spread,
+    /// Between nodes.
+    pub network: Network,
+    /// Within a node.
+    pub machine: Machine,
+    /// How much longer values count than they are.
+    pub charge: Charge,
 }
 
 impl Delays {
-    /// A network of 10 Gbit/s with a round trip of about 50 µs between machines whose threads answer within microseconds.
+    /// Machines of one kind on a network. The random parts are small: they keep workers from marching in step.
     #[must_use]
-    pub const fn ten_gigabit() -> Self {
+    pub const fn of(machine: Machine, network: Network, charge: Charge) -> Self {
         Self {
-            worker: Spread::even(200, 400),
-            enqueue: Spread::even(100, 300),
-            turn: Spread::even(500, 2_000),
-            network: Spread { min_ns: 15_000, max_ns: 25_000, tail_once_in: 1_000 },
-            network_ns_per_kib: 820,
-            deliver: Spread::even(100, 300),
-            intake: Spread::even(300, 2_000),
+            worker: Spread::even(0, machine.call_ns),
+            enqueue: Spread::even(0, machine.call_ns),
+            turn: Spread::fixed(0),
+            deliver: Spread::even(0, machine.call_ns),
+            intake: Spread::even(machine.wake_ns / 2, machine.wake_ns + machine.wake_ns / 2),
+            network,
+            machine,
+            charge,
         }
     }
 
-    /// Durations that make races likely: each step is fast, slow or very slow compared to the others.
+    /// Durations that make races likely: each step is fast, slow or very slow compared to the others. Work takes no time.
     pub(crate) fn wild(dice: &mut Dice) -> Self {
         let mut spread = || {
             let max_ns = dice.pick(&[1, 30, 300, 3_000, 30_000]);
             Spread { min_ns: 1, max_ns, tail_once_in: dice.pick(&[0, 4, 16]) }
         };
-        Self {
-            worker: spread(),
-            enqueue: spread(),
-            turn: spread(),
-            network: spread(),
-            network_ns_per_kib: 10,
-            deliver: spread(),
-            intake: spread(),
-        }
+        let (worker, enqueue, turn) = (spread(), spread(), spread());
+        let latency = spread();
+        let (deliver, intake) = (spread(), spread());
+        let network = Network { latency, byte_ps: 10, frame_bytes: 0 };
+        let machine = Machine::infinitely_fast();
+        Self { worker, enqueue, turn, deliver, intake, network, machine, charge: Charge::ACTUAL }
     }
 }

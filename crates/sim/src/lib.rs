@@ -12,11 +12,16 @@
 pub mod cluster;
 mod delays;
 mod dice;
+mod facility;
+mod faults;
 pub mod history;
 mod invariants;
 mod lane;
 pub mod lanes;
+mod machine;
 mod meeting;
+mod network;
+pub mod presets;
 mod queue;
 pub mod reach;
 pub mod registers;
@@ -25,5 +30,9 @@ mod trace;
 pub mod workload;
 
 pub use delays::{Delays, Spread};
+pub use facility::Load;
+pub use faults::{Episode, Fault, FaultError, Faults, PARTITION_NS_MAX};
 pub use invariants::Violation;
-pub use shell::{TaskConfig, TaskFailure, TaskOutcome, run_task};
+pub use machine::{Charge, Machine};
+pub use network::Network;
+pub use shell::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome, run_task};

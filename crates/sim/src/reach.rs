@@ -66,14 +66,58 @@ markers! {
     CrowdedChannel = "crowded_channel",
     /// Snapshot parts came from other nodes, and not all at once.
     SnapshotParts = "snapshot_parts",
+    /// A key arrived at a new owner.
+    Relocated = "relocated",
+    /// Several keys arrived in one frame.
+    SeveralMoved = "several_moved",
+    /// A node wanted a key that another one was about to get.
+    Conflicted = "conflicted",
+    /// A worker accessed a key that its node had localized, and another node has it.
+    ConflictSeen = "conflict_seen",
+    /// An access waited for its key to arrive.
+    Queued = "queued",
+    /// An access of another node did.
+    QueuedForOther = "queued_for_other",
+    /// A key was to leave before it had arrived.
+    DepartureQueued = "departure_queued",
+    /// A key was wanted back before it had arrived and left.
+    WantedBack = "wanted_back",
+    /// A key was wanted that was on its way already.
+    WantedTwice = "wanted_twice",
+    /// A request came back to its own node, where the key was or would be.
+    CameHome = "came_home",
+    /// A request went where the key was seen, and the key was there.
+    CacheHit = "cache_hit",
+    /// A request went where the key was seen, and the key was gone.
+    CacheStale = "cache_stale",
+    /// A node learnt where a key was, and knew better.
+    OldNews = "old_news",
+    /// An owner forwarded what the home had sent to it, because the home did not know yet that the key was gone.
+    HomeBehind = "home_behind",
+    /// A home was told of an owner, and knew of a later one.
+    MovedLate = "moved_late",
+    /// A node was to move a key that it did not own any more.
+    OrderTooLate = "order_too_late",
+    /// A key was pulled because it was here.
+    IfLocalHit = "if_local_hit",
+    /// A key was not pulled because it was not here.
+    IfLocalMiss = "if_local_miss",
+    /// Something was wrong with the network or the machines for some time.
+    Faulty = "faulty",
     /// Elements were double precision.
     DoublePrecision = "double_precision",
 }
 
 /// How often each marker was reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     counts: [u64; Marker::ALL.len()],
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Self { counts: [0; Marker::ALL.len()] }
+    }
 }
 
 impl Reach {
@@ -98,8 +142,10 @@ impl Reach {
 }
 
 impl fmt::Display for Reach {
+    /// The markers that were reached, with how often.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, marker) in Marker::ALL.iter().enumerate() {
+        let reached = Marker::ALL.iter().filter(|marker| self.count(**marker) > 0);
+        for (at, marker) in reached.enumerate() {
             let space = if at == 0 { "" } else { " " };
             write!(f, "{space}{}={}", marker.name(), self.count(*marker))?;
         }

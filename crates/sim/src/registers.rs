@@ -20,6 +20,15 @@ pub struct BadRegister {
     pub key: Key,
     /// What is wrong.
     pub what: String,
+    of_order: bool,
+}
+
+impl BadRegister {
+    /// Whether only the order of operations is wrong: the value is one that was written.
+    #[must_use]
+    pub const fn is_of_order(&self) -> bool {
+        self.of_order
+    }
 }
 
 /// Names a pull that is under way.
@@ -87,7 +96,12 @@ impl Registers {
     /// If `id` is not from this object, or the value is empty.
     pub fn pulled<E: Element>(&mut self, id: ReadId, value: &[E]) -> Result<(), BadRegister> {
         let (worker, key, _) = self.records[id.0];
-        let tag = self.decode(key, value).map_err(|what| BadRegister { worker: Some(worker), key, what })?;
+        let tag = self.decode(key, value).map_err(|what| BadRegister {
+            worker: Some(worker),
+            key,
+            what,
+            of_order: false,
+        })?;
         self.records[id.0].2 = What::Pull(Some(tag));
         Ok(())
     }
@@ -113,7 +127,7 @@ impl Registers {
     /// # Panics
     /// If the value is empty.
     pub fn ended<E: Element>(&self, key: Key, value: &[E]) -> Result<(), BadRegister> {
-        let bad = |what| BadRegister { worker: None, key, what };
+        let bad = |what| BadRegister { worker: None, key, what, of_order: false };
         let tag = self.decode(key, value).map_err(bad)?;
         if tag == INITIAL && self.sets.contains(&key) {
             return Err(bad("has its initial value, although it was overwritten".to_owned()));
@@ -135,7 +149,7 @@ impl Registers {
             let view = views.entry((*worker, *key)).or_default();
             if view.overwritten.contains(&tag) {
                 let what = format!("is {tag} again, although the worker knows it to be overwritten");
-                return Err(BadRegister { worker: Some(*worker), key: *key, what });
+                return Err(BadRegister { worker: Some(*worker), key: *key, what, of_order: true });
             }
             view.turn_to(tag);
         }

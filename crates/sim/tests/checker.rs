@@ -108,6 +108,29 @@ fn workers_must_not_disagree_about_the_order() {
 }
 
 #[test]
+fn what_is_wrong_in_any_order_is_told_from_what_is_out_of_order() {
+    let mut swapped = history(2, &[(0, Do::Push), (0, pull(&[0, 0]))]);
+    swapped.ended(KEY, &[1, 0]);
+    assert_eq!(swapped.check_sums(), Ok(()), "eventually consistent");
+    assert!(swapped.check().unwrap_err().is_of_order());
+    swapped.ended(Key(9), &[0, 1]);
+    assert!(!swapped.check_sums().unwrap_err().is_of_order(), "a push from nowhere");
+    let mut lost = history(2, &[(0, Do::Push), (0, pull(&[0, 0])), (1, Do::Push)]);
+    lost.ended(KEY, &[1, 0]);
+    let expected = Inconsistency::Final { key: KEY, lane: 1, found: 0, issued: 1, acknowledged: 1 };
+    assert_eq!(lost.check_sums(), Err(expected));
+    let twice = history(2, &[(0, Do::Push), (0, pull(&[0, 0])), (1, pull(&[2, 0]))]);
+    assert!(matches!(twice.check_sums(), Err(Inconsistency::Phantom { seen: 2, pushed: 1, .. })));
+    let (mut missing, mut unknown) = (History::new(1), History::new(1));
+    let id = missing.push(0, KEY, None);
+    missing.pushed(id, None);
+    assert_eq!(missing.check_sums(), Ok(()), "nobody looked at the end");
+    let _ = unknown.push(0, KEY, None);
+    unknown.ended(KEY, &[0]);
+    assert_eq!(unknown.check_sums(), Ok(()), "its node may have died");
+}
+
+#[test]
 fn keys_are_independent() {
     // Over two keys this is not sequentially consistent; per key it is, and more is not promised.
     let mut history = History::new(2);

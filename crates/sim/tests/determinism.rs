@@ -5,8 +5,10 @@ use intendant_techniques::Technique;
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let mode = Mode::new(Technique::Classic);
-    for seed in 0..50 {
+    let classic = Mode::new(Technique::Classic);
+    let lapse = Mode::new(Technique::Lapse);
+    let by_owners = Mode { by_owners: true, ..lapse };
+    for (seed, mode) in (0..60).zip([classic, lapse, by_owners].into_iter().cycle()) {
         let (a, b) = (workload::run(&mode, seed, false), workload::run(&mode, seed, true));
         assert_eq!((a.hash, a.events, a.virtual_ns), (b.hash, b.events, b.virtual_ns), "seed {seed}");
         assert!(

@@ -13,7 +13,7 @@ use std::sync::Arc;
 const SCHEDULE: Schedule = Schedule { valid_every: 3, ..Schedule::epochs(6) };
 
 fn train<E: Element>(config: &TaskConfig) -> TaskOutcome<E> {
-    run_task(&Arc::new(Likes::<E>::new(5)), config).unwrap()
+    run_task(&Arc::new(Likes::<E>::new(5)), config, &mut ()).unwrap()
 }
 
 /// The next batch of a loader.
@@ -142,19 +142,19 @@ fn a_seed_is_a_run_and_time_is_virtual() {
     assert_eq!(digest(&a), digest(&other));
     // A network that is a hundred times slower makes the run longer, and nothing else is waited for as much.
     let mut slow = config;
-    slow.delays.network = Spread::even(1_500_000, 2_500_000);
+    slow.delays.network.latency = Spread::even(3_500_000, 4_500_000);
     assert!(train::<f32>(&slow).virtual_ns > 10 * a.virtual_ns);
 }
 
 #[test]
 fn little_room_and_late_loaders_only_cost_time() {
-    let config = TaskConfig {
+    let mut config = TaskConfig {
         outstanding_bytes_max: 1,
         look_ahead: 1,
-        prepare_ns: 300_000,
         order: Some(Order::Chain),
         ..TaskConfig::new(4, 1, SCHEDULE)
     };
+    config.delays.machine.prepare_ns = 3_000_000;
     let outcome = train::<f32>(&config);
     assert_eq!(digest(&outcome), plain::<f32>().1);
 }

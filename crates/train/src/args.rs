@@ -153,6 +153,27 @@ pub(crate) struct CommonArgs {
     #[arg(long, help_heading = CLUSTER)]
     pub(crate) synchronous: bool,
 
+    /// Train in a simulated cluster: nodes and workers in virtual time, in this process, instead of processes and threads
+    #[arg(long, help_heading = SIMULATION)]
+    pub(crate) simulate: bool,
+
+    /// Network of the simulated cluster: 10gbe, 100gib, or a file with the same fields (docs/experiments.md) [default: 10gbe]
+    #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
+    pub(crate) net: Option<String>,
+
+    /// Machines of the simulated cluster: xeon-e5-2640v2, xeon-silver-4216, or a file with the same fields [default: those of
+    /// the papers that had the network: xeon-silver-4216 with 100gib, else xeon-e5-2640v2]
+    #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
+    pub(crate) machine: Option<String>,
+
+    /// Values count as if they were so many times as long: bytes on the network and in memory, and arithmetic [default: 1]
+    #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
+    pub(crate) charge: Option<f64>,
+
+    /// Arithmetic counts so many times [default: as --charge, which is right for models that are linear in the length of values]
+    #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
+    pub(crate) charge_compute: Option<f64>,
+
     /// Write the report (docs/report.md) here, and the effective configuration beside it
     #[arg(long, value_name = "FILE.json", help_heading = OUTPUT)]
     pub(crate) report: Option<PathBuf>,
@@ -180,15 +201,12 @@ pub(crate) struct CommonArgs {
     pub(crate) checkpoint: Option<PathBuf>,
     #[arg(long, hide = true)]
     pub(crate) resume: bool,
-    #[arg(long, hide = true)]
-    pub(crate) simulate: bool,
-    #[arg(long, value_name = "NAME|FILE.toml", hide = true)]
-    pub(crate) net: Option<String>,
 }
 
 const DATA: &str = "Data";
 const TRAINING: &str = "Training";
 const CLUSTER: &str = "Cluster";
+const SIMULATION: &str = "Simulation";
 const OUTPUT: &str = "Output and configuration";
 
 fn count(max: usize) -> RangedU64ValueParser<usize> {

@@ -4,6 +4,7 @@ use intendant::launch::LaunchError;
 use intendant::{Failure, FailureKind};
 use intendant_core::Key;
 use intendant_sampling::SampleError;
+use intendant_sim::TaskFailure;
 use intendant_task::Diverged;
 use std::io;
 use std::path::PathBuf;
@@ -128,6 +129,9 @@ pub enum TrainError {
         /// Why.
         source: io::Error,
     },
+    /// A simulated cluster broke one of its invariants: a bug of Intendant.
+    #[error("the simulation failed: {0}")]
+    Simulation(TaskFailure),
     /// A signal ended the run.
     #[error("interrupted by signal {0}")]
     Interrupted(i32),
@@ -184,6 +188,7 @@ impl TrainError {
             | Self::Tally { .. }
             | Self::Write { .. }
             | Self::Export(_)
+            | Self::Simulation(_)
             | Self::System { .. } => exit::OTHER,
         }
     }

@@ -4,7 +4,7 @@
 //! (`settings`) become a [`Plan`]; [`run()`] trains a [`Task`](intendant_task::Task) as the plan says, and returns an
 //! [`Outcome`] with the [`Report`]. Inside, `worker` interprets the programs of `intendant-task` with blocking calls, a
 //! training thread and a loader thread per worker; `parameters` is what it needs from whoever manages the parameters, which
-//! is a `cluster` or, for technique `single`, one array that threads share; `tally` and `meter` are what workers tell each
+//! is a `cluster` or, for technique `single`, one array that threads share; `simulation` trains in a simulated cluster instead; `tally` and `meter` are what workers tell each
 //! other at the end of an epoch.
 //!
 //! Absent on purpose: any model or data format (applications have them), and any decision about where parameters are.
@@ -27,6 +27,7 @@ mod report;
 mod run;
 mod settings;
 mod signals;
+mod simulation;
 mod single;
 mod table;
 mod tally;
@@ -37,6 +38,7 @@ pub use args::{DataSource, OrderKind, StorageKind, Technique, TestSource};
 pub use error::{AppError, PathDisplay, TrainError, exit};
 pub use export::Exporter;
 pub use plan::Plan;
-pub use report::{Access, Epoch, Management, Milliseconds, ModelSize, Network, Report, SCHEMA};
+pub use report::{Access, Epoch, Management, Milliseconds, ModelSize, Network, Report, SCHEMA, Simulated};
 pub use run::{Outcome, run};
 pub use settings::Config;
+pub use simulation::Simulation;

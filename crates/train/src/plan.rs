@@ -4,6 +4,7 @@ use crate::args::{CommonArgs, DataSource, OrderKind, StorageKind, Technique, Tes
 use crate::error::TrainError;
 use crate::settings::Config;
 use crate::signals::Interrupt;
+use crate::simulation::Simulation;
 use intendant::Rendezvous;
 use intendant_core::{ElementType, KeyOrder};
 use intendant_task::Schedule;
@@ -46,6 +47,8 @@ pub struct Plan {
     pub localize_ahead: u32,
     /// Whether workers wait for each push.
     pub synchronous: bool,
+    /// The simulated cluster that trains, if none of processes does.
+    pub simulation: Option<Simulation>,
     /// Where the report goes.
     pub report: Option<PathBuf>,
     /// Folder for the trained model.
@@ -89,6 +92,7 @@ impl Plan {
                  or --nodes 1 with more --workers"
             )));
         }
+        let simulation = Simulation::new(&args, rendezvous.is_some())?;
         // Other nodes may be on other machines and do not write.
         let writes = rendezvous.as_ref().is_none_or(|r| r.rank().0 == 0);
         if let Some(report) = args.report.as_ref().filter(|_| writes) {
@@ -114,6 +118,7 @@ impl Plan {
             look_ahead: args.look_ahead,
             localize_ahead: args.localize_ahead,
             synchronous: args.synchronous,
+            simulation,
             report: args.report,
             export: args.export,
             progress: !args.no_progress,
@@ -151,15 +156,13 @@ impl Plan {
 
     /// Whether this process must start the nodes rather than be one.
     pub(crate) fn must_launch(&self) -> bool {
-        self.rendezvous.is_none() && self.nodes > 1
+        self.rendezvous.is_none() && self.simulation.is_none() && self.nodes > 1
     }
 }
 
 /// Flags that are part of the common command line but do nothing yet would mislead if they were ignored.
 fn refuse_what_is_to_come(args: &CommonArgs) -> Result<(), TrainError> {
     let given = [
-        ("--simulate", args.simulate),
-        ("--net", args.net.is_some()),
         ("--trace", args.trace.is_some()),
         ("--checkpoint", args.checkpoint.is_some()),
         ("--resume", args.resume),

@@ -49,6 +49,30 @@ pub struct Report {
     pub management: Management,
     /// What the epochs sent.
     pub network: Network,
+    /// More about a simulated run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulation: Option<Simulated>,
+}
+
+/// What a simulation knows beyond what a run of processes knows. Summed over, or averaged over, the epochs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// The network: a name or a file.
+    pub net: String,
+    /// The machines: a name or a file.
+    pub machine: String,
+    /// Factor by which bytes of values counted.
+    pub charge: f64,
+    /// Factor by which arithmetic counted.
+    pub charge_compute: f64,
+    /// Events of the whole run, evaluation included.
+    pub events: u64,
+    /// Part of the time in which a channel's thread was busy, mean over channels.
+    pub channel_busy: f64,
+    /// Mean time that an input waited for its channel's thread, milliseconds.
+    pub channel_wait_ms: f64,
+    /// Part of the time in which the sending half of a node's NIC was busy, mean over nodes.
+    pub nic_busy: f64,
 }
 
 /// Size of a model.
@@ -258,7 +282,7 @@ impl Report {
             seed: plan.seed,
             nodes: plan.nodes,
             workers_per_node: plan.workers,
-            simulated: false,
+            simulated: plan.simulation.is_some(),
             config: plan.config.to_json(),
             data_digest: format!("{digest:016x}"),
             model: ModelSize::of(task.model()),
@@ -267,6 +291,7 @@ impl Report {
             access: access(all, late),
             management: (&management).into(),
             network: Network { messages: traffic.messages, bytes: traffic.bytes },
+            simulation: None,
         }
     }
 

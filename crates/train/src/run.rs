@@ -50,6 +50,9 @@ pub fn run<T: Task>(
     if plan.export.is_some() && plan.rank() == 0 && exporter.is_none() {
         return Err(TrainError::usage("this application cannot export its model; leave --export out"));
     }
+    if let Some(simulation) = &plan.simulation {
+        return simulation.run(task, plan, exporter);
+    }
     let model = task.model();
     let mut layout =
         Layout::builder().nodes(plan.nodes).channels(plan.channels).order(plan.key_order).seed(plan.seed);

@@ -26,7 +26,11 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
         let cpu_seconds: f64 = report.epochs.iter().map(|e| e.cpu_seconds).sum();
         rows.push((
             "training",
-            format!("{} in {seconds:.1} s ({cpu_seconds:.1} CPU-s)", plural(report.epochs.len(), "epoch")),
+            format!(
+                "{} in {seconds:.1} s{} ({cpu_seconds:.1} CPU-s)",
+                plural(report.epochs.len(), "epoch"),
+                if report.simulated { " of virtual time" } else { "" }
+            ),
         ));
         rows.push(("loss", number(last.loss)));
         rows.push((

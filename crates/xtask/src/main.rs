@@ -1,12 +1,13 @@
 //! Project automation: everything that CI checks, simulation, planted bugs.
 //!
 //! `cargo xtask verify` is what a change must pass; `cargo xtask sim` runs and replays seeds of the simulator;
-//! `cargo xtask plant` shows that the checks can fail.
+//! `cargo xtask plant` shows that the checks can fail; `cargo xtask figure` reproduces what the sources show.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
 mod bug;
 mod clock;
+mod figure;
 mod plant;
 mod process;
 mod sim;
@@ -28,6 +29,8 @@ enum Command {
     Verify(verify::Args),
     /// Run random workloads in the simulator and check every one
     Sim(sim::Args),
+    /// Reproduce a figure or table of the sources in the simulator, and judge its claims
+    Figure(figure::Args),
     /// Plant known bugs in a scratch copy, one after the other, and see them caught
     Plant(plant::Args),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Verify(args) => verify::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Figure(args) => figure::run(&args),
         Command::Plant(args) => plant::run(&args),
     };
     match result {

@@ -3,8 +3,8 @@
 //! Each bug of `bugs/` is planted in a scratch copy of the workspace, whose simulator must find it: first the copy as it is
 //! must pass (control), then every bug must be caught, by one of the checks that its description names.
 //!
-//! A bug that no run of the current techniques can show is not here: that a worker's fast path must not overtake its own
-//! outstanding operation on a key matters only once keys can become local while an operation waits, that is, relocate.
+//! Bugs that no simulated run can show are not here: what an engine believes of a peer that breaks the protocol
+//! (`crates/engine/tests/hostile.rs`), and what happens between two threads within a step (`crates/store/tests/loom.rs`).
 
 use crate::bug::{self, Bug, Edit};
 use crate::process::{self, cargo};

@@ -19,16 +19,19 @@ pub(crate) struct Args {
     /// Parameter management technique
     #[arg(long, default_value = "classic")]
     technique: Technique,
-    /// Number of nodes
-    #[arg(long, default_value_t = 4)]
-    nodes: usize,
+    /// Who moves keys, instead of whom the technique lets move them: owner
+    #[arg(long, value_parser = parse_initiator)]
+    initiator: Option<ByOwners>,
+    /// Number of nodes; 3 to 5 if not given
+    #[arg(long)]
+    nodes: Option<usize>,
     /// Seeds, end excluded: A..B
     #[arg(long, value_parser = parse_seeds)]
     seeds: Range<u64>,
     /// Calls of all workers together, per seed
     #[arg(long, default_value_t = 200)]
     ops: u64,
-    /// Whether nodes start with stale ideas of where keys are: on or off
+    /// Whether nodes remember where keys were (where keys do not move: start with wrong ideas of it): on or off
     #[arg(long, value_parser = parse_switch)]
     caches: Option<bool>,
     /// Whether workers wait for each operation: sync or async
@@ -40,12 +43,29 @@ pub(crate) struct Args {
     /// Store: dense or sparse
     #[arg(long, value_parser = parse_storage)]
     storage: Option<Storage>,
+    /// Whether connections and machines are slow and parted at times: on or off
+    #[arg(long, value_parser = parse_switch)]
+    faults: Option<bool>,
+    /// What the histories of the seeds are to be. With `inconsistent`, at least one must not be sequentially consistent, and
+    /// everything else must hold for all of them
+    #[arg(long, value_enum, default_value_t = Expect::Consistent)]
+    expect: Expect,
     /// Print what happens, event by event
     #[arg(long)]
     trace: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Expect {
+    Consistent,
+    Inconsistent,
+}
+
 /// Not a `bool`: the command line library would take that for a flag.
+#[derive(Clone, Copy)]
+struct ByOwners(bool);
+
+/// Not a `bool`, for the same reason.
 #[derive(Clone, Copy)]
 struct Asynchronous(bool);
 
@@ -67,6 +87,13 @@ fn parse_mode(text: &str) -> Result<Asynchronous, String> {
         "sync" => Ok(Asynchronous(false)),
         "async" => Ok(Asynchronous(true)),
         _ => Err("expected sync or async".to_owned()),
+    }
+}
+
+fn parse_initiator(text: &str) -> Result<ByOwners, String> {
+    match text {
+        "owner" => Ok(ByOwners(true)),
+        _ => Err("expected owner".to_owned()),
     }
 }
 
@@ -96,12 +123,14 @@ impl Args {
     fn mode(&self) -> Mode {
         Mode {
             technique: self.technique,
+            by_owners: self.initiator.is_some_and(|by| by.0),
             nodes: self.nodes,
             calls: self.ops,
             asynchronous: self.mode.map(|mode| mode.0),
             order: self.order,
             storage: self.storage,
             caches: self.caches,
+            faults: self.faults,
         }
     }
 }
@@ -115,6 +144,9 @@ struct Total {
     /// Sum of all hashes: the same set of seeds has the same sum, in whichever order they ran.
     hash: u64,
     reach: Reach,
+    /// Histories that are not sequentially consistent, and the first seed of them with what was found.
+    inconsistent: u64,
+    example: Option<(u64, String)>,
     /// The first failing seed, with what found it and what it found.
     failure: Option<(u64, &'static str, String)>,
 }
@@ -140,6 +172,9 @@ impl Total {
         self.events += other.events;
         self.hash = self.hash.wrapping_add(other.hash);
         self.reach.merge(&other.reach);
+        self.inconsistent += other.inconsistent;
+        let first = |example: &(u64, String)| example.0;
+        self.example = [self.example.take(), other.example].into_iter().flatten().min_by_key(first);
         if let Some((seed, check, what)) = other.failure {
             self.fail(seed, check, what);
         }
@@ -168,6 +203,20 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             "seed {seed} violates '{check}'; replay it with\n  cargo xtask sim {mode} --seeds {seed}..{} --trace",
             seed + 1
         ));
+    }
+    if args.expect == Expect::Inconsistent {
+        let Some((seed, what)) = &total.example else {
+            println!("  caught by: expectation");
+            return Err(format!(
+                "all {} histories are sequentially consistent, which they should not be",
+                total.runs
+            ));
+        };
+        println!(
+            "  {} of {} histories are not sequentially consistent, as expected",
+            total.inconsistent, total.runs
+        );
+        println!("  the first is that of seed {seed}: {what}");
     }
     let missed: Vec<_> = mode
         .expected()
@@ -199,7 +248,7 @@ fn run_all(mode: &Mode, args: &Args) -> Total {
                 break;
             }
             for seed in start..(start + SEEDS_PER_GRAB).min(args.seeds.end) {
-                if run_one(mode, seed, args.trace, &mut total) {
+                if run_one(mode, seed, args, &mut total) {
                     failed.store(true, Ordering::Relaxed);
                     break;
                 }
@@ -223,13 +272,18 @@ fn run_all(mode: &Mode, args: &Args) -> Total {
 }
 
 /// Returns whether the seed failed. An assertion of an engine is a failure like any other.
-fn run_one(mode: &Mode, seed: u64, trace: bool, total: &mut Total) -> bool {
-    match catch_unwind(AssertUnwindSafe(|| workload::run(mode, seed, trace))) {
+fn run_one(mode: &Mode, seed: u64, args: &Args, total: &mut Total) -> bool {
+    match catch_unwind(AssertUnwindSafe(|| workload::run(mode, seed, args.trace))) {
         Ok(run) => {
             run.trace.iter().for_each(|line| println!("{line}"));
             total.add(&run);
             match run.result {
                 Ok(_) => false,
+                Err(failure) if args.expect == Expect::Inconsistent && failure.is_of_order() => {
+                    total.inconsistent += 1;
+                    total.example.get_or_insert((seed, failure.to_string()));
+                    false
+                }
                 Err(failure) => {
                     total.fail(seed, failure.check(), failure.to_string());
                     true

@@ -21,13 +21,46 @@ const BANNED: [&str; 5] = ["tokio", "tonic", "mio", "socket2", "intendant-transp
 /// How much to verify.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// 10,000 seeds per mode instead of 500, and planted bugs
+    /// 10,000 seeds per mode instead of 500, 500 long runs instead of 10, and planted bugs
     #[arg(long)]
     full: bool,
     /// Run the tests as well
     #[arg(long)]
     tests: bool,
 }
+
+/// How many calls a run has, and so how many runs there are.
+#[derive(Clone, Copy)]
+enum Length {
+    Usual,
+    Long,
+}
+
+/// What is simulated: the options of `cargo xtask sim` besides the seeds. Those of lapse are the columns of 000 Table 3.2, and
+/// what makes the last one consistent.
+const SIMULATIONS: [(&str, &str, Length); 13] = [
+    ("classic sync fifo", "--mode sync --order fifo", Length::Usual),
+    ("classic sync chain", "--mode sync --order chain", Length::Usual),
+    ("classic async fifo", "--mode async --order fifo", Length::Usual),
+    ("classic async chain", "--mode async --order chain", Length::Usual),
+    ("lapse sync", "--technique lapse --mode sync --caches off --order fifo", Length::Usual),
+    ("lapse sync caches", "--technique lapse --mode sync --caches on --order fifo", Length::Usual),
+    ("lapse async", "--technique lapse --mode async --caches off --order fifo", Length::Usual),
+    ("lapse async caches chain", "--technique lapse --mode async --caches on --order chain", Length::Usual),
+    (
+        "lapse async caches fifo",
+        "--technique lapse --mode async --caches on --order fifo --expect inconsistent",
+        Length::Usual,
+    ),
+    (
+        "by owners async",
+        "--technique lapse --initiator owner --mode async --caches on --order chain",
+        Length::Usual,
+    ),
+    ("by owners sync", "--technique lapse --initiator owner --mode sync", Length::Usual),
+    ("lapse, long runs", "--technique lapse --ops 10000", Length::Long),
+    ("by owners, long runs", "--technique lapse --initiator owner --ops 10000", Length::Long),
+];
 
 type Step = (&'static str, Box<dyn Fn() -> Result<(), String>>);
 
@@ -70,14 +103,14 @@ fn steps(args: &Args) -> Vec<Step> {
     if args.tests {
         steps.push(("tests", Box::new(|| run_cargo(&["test", "--workspace", "--quiet"], &[]))));
     }
-    let seeds = if args.full { 10_000 } else { 500 };
-    let modes = [
-        ("simulation sync fifo", ["--mode", "sync", "--order", "fifo"]),
-        ("simulation sync chain", ["--mode", "sync", "--order", "chain"]),
-        ("simulation async fifo", ["--mode", "async", "--order", "fifo"]),
-        ("simulation async chain", ["--mode", "async", "--order", "chain"]),
-    ];
-    for (name, options) in modes {
+    for (name, options, length) in SIMULATIONS {
+        let seeds = match (length, args.full) {
+            (Length::Usual, false) => 500,
+            (Length::Usual, true) => 10_000,
+            (Length::Long, false) => 10,
+            (Length::Long, true) => 500,
+        };
+        let options: Vec<&str> = options.split_whitespace().collect();
         steps.push((name, Box::new(move || sim::run(&sim::Args::of(&options, seeds)?))));
     }
     if args.full {

@@ -1,6 +1,6 @@
 //! Knowledge graphs: triples of numbered entities and relations, split into train, valid and test.
 //!
-//! [`Dataset::builtin`] is the graph inside of this crate, [`Dataset::read`] reads a LibKGE folder, a folder of tab-separated
+//! [`Dataset::builtin`] is the graph inside of this crate or a generated one, [`Dataset::read`] reads a LibKGE folder, a folder of tab-separated
 //! files or a single such file; [`Known`] tells which triples are true, so that the evaluation does not count a true answer as
 //! an error. Numbers are given by first appearance in train, valid, test (LibKGE gives them itself), and so every process that
 //! reads the same files uses the same keys.
@@ -13,6 +13,7 @@
 mod known;
 mod names;
 mod read;
+mod synthetic;
 mod zstd;
 
 pub use known::{Answers, Known};
@@ -93,10 +94,11 @@ impl Dataset {
         Self { entities, relations, train, valid, test, removed: Vec::new(), naming: Naming::Names }
     }
 
-    /// The data set inside of this crate that is called `name`: `codex-s`.
+    /// The data set that is called `name`: `codex-s`, which is inside of this crate, or
+    /// `synthetic:ENTITIESxRELATIONSxTRIPLES`, a graph with so many training triples that is generated, the same every time.
     ///
     /// # Errors
-    /// If there is none with this name.
+    /// If there is none with this name, or it cannot be generated.
     pub fn builtin(name: &str) -> Result<Self, DataError> {
         read::builtin(name)
     }

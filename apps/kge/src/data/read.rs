@@ -11,7 +11,7 @@
 
 use super::names::NameIndex;
 use super::zstd::ZstdReader;
-use super::{Dataset, Names, Naming, Triple};
+use super::{Dataset, Names, Naming, Triple, synthetic};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -61,10 +61,21 @@ pub enum DataError {
         second: String,
     },
     /// A built-in data set that does not exist.
-    #[error("there is no data set builtin:{name}; the only one is builtin:codex-s")]
+    #[error(
+        "there is no data set builtin:{name}; there are builtin:codex-s and \
+         builtin:synthetic:ENTITIESxRELATIONSxTRIPLES"
+    )]
     UnknownBuiltin {
         /// The name.
         name: String,
+    },
+    /// A generated data set that cannot be generated.
+    #[error("builtin:synthetic:{spec}: {problem}")]
+    Synthetic {
+        /// What was asked for.
+        spec: String,
+        /// What is wrong with it.
+        problem: String,
     },
     /// A part to hold out that is empty or everything.
     #[error(
@@ -88,6 +99,9 @@ const CODEX_S: [(&str, &[u8]); 3] = [
 ];
 
 pub(super) fn builtin(name: &str) -> Result<Dataset, DataError> {
+    if let Some(spec) = name.strip_prefix("synthetic:") {
+        return synthetic::generate(spec);
+    }
     match name {
         "codex-s" => {
             let mut reader = TripleReader::new(Naming::Names);

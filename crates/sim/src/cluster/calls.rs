@@ -2,10 +2,15 @@
 
 use super::{Cluster, Errand, Event};
 use crate::invariants::Violation;
+use crate::machine::scaled;
 use crate::reach::Marker;
-use intendant_core::{Element, Key, Tick};
-use intendant_engine::{AccessError, SnapshotAsk, Started};
+use intendant_core::{Element, Key, NodeId, Tick};
+use intendant_engine::{AccessError, SnapshotAsk, Started, Submission};
 use intendant_wire::OpId;
+
+/// A report takes at least this long: on a network that takes no time, whoever waits for a slow channel would otherwise ask it
+/// millions of times.
+const REPORT_NS_MIN: u64 = 1_000;
 
 /// Whether a worker does something else until its pull is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,19 +53,35 @@ impl<E: Element> Cluster<E> {
     /// If the engine refuses the call, or it breaks an invariant.
     pub fn pull(&mut self, worker: usize, keys: &[Key], wait: Wait) -> Result<Called<E>, Violation> {
         let mut values = vec![E::ZERO; self.elements(keys)];
-        let node = self.node_of(worker);
-        let post = &mut self.posts[worker];
-        let started = self.nodes[node].pull(&mut post.local, keys, &mut values, wait == Wait::Later);
-        let op = self.started(worker, "pull", keys, started)?;
-        if wait == Wait::Blocking
-            && let Some(op) = op
-        {
-            self.posts[worker].sink = Some((op, std::mem::take(&mut values)));
-        }
+        let op = self.pull_into(worker, keys, &mut values, wait)?;
         if op.is_some() {
             values = Vec::new();
         }
         Ok(Called { op, values })
+    }
+
+    /// Like [`Cluster::pull`]; without an operation to wait for, `values` has the values of all keys.
+    ///
+    /// # Errors
+    /// If the engine refuses the call, or it breaks an invariant.
+    pub fn pull_into(
+        &mut self,
+        worker: usize,
+        keys: &[Key],
+        values: &mut [E],
+        wait: Wait,
+    ) -> Result<Option<OpId>, Violation> {
+        let node = self.node_of(worker);
+        let post = &mut self.posts[worker];
+        let started = self.nodes[node].pull(&mut post.local, keys, values, wait == Wait::Later);
+        self.charge_call(worker, keys.len(), size_of_val(values));
+        let op = self.started(worker, "pull", keys, started)?;
+        if wait == Wait::Blocking
+            && let Some(op) = op
+        {
+            self.posts[worker].sink = Some((op, values.to_vec()));
+        }
+        Ok(op)
     }
 
     /// Starts a push.
@@ -70,6 +91,7 @@ impl<E: Element> Cluster<E> {
     pub fn push(&mut self, worker: usize, keys: &[Key], values: &[E]) -> Result<Called<E>, Violation> {
         let node = self.node_of(worker);
         let started = self.nodes[node].push(&mut self.posts[worker].local, keys, values);
+        self.charge_call(worker, keys.len(), size_of_val(values));
         let op = self.started(worker, "push", keys, started)?;
         Ok(Called { op, values: Vec::new() })
     }
@@ -81,6 +103,7 @@ impl<E: Element> Cluster<E> {
     pub fn set(&mut self, worker: usize, keys: &[Key], values: &[E]) -> Result<Called<E>, Violation> {
         let node = self.node_of(worker);
         let started = self.nodes[node].set(&mut self.posts[worker].local, keys, values);
+        self.charge_call(worker, keys.len(), size_of_val(values));
         let op = self.started(worker, "set", keys, started)?;
         self.reach.mark(Marker::SetServed);
         Ok(Called { op, values: Vec::new() })
@@ -94,8 +117,52 @@ impl<E: Element> Cluster<E> {
         let node = self.node_of(worker);
         let now = Tick(self.now_ns() / 1000);
         let started = self.nodes[node].localize(&mut self.posts[worker].local, keys, now);
+        self.charge_call(worker, keys.len(), 0);
         let op = self.started(worker, "localize", keys, started)?;
         Ok(Called { op, values: Vec::new() })
+    }
+
+    /// Reads those of `keys` that are here; returns their values (others are zero), and which these are.
+    ///
+    /// # Errors
+    /// If the engine refuses the call.
+    pub fn pull_if_local(&mut self, worker: usize, keys: &[Key]) -> Result<(Vec<E>, Vec<bool>), Violation> {
+        let node = self.node_of(worker);
+        let (mut values, mut here) = (vec![E::ZERO; self.elements(keys)], Vec::new());
+        let local = &mut self.posts[worker].local;
+        let pulled = self.nodes[node].pull_if_local(local, keys, &mut values, &mut here);
+        pulled.map_err(|error| self.violation(("access", error.to_string())))?;
+        self.charge_call(worker, keys.len(), size_of_val(&values[..]));
+        for served in &here {
+            self.reach.mark(if *served { Marker::IfLocalHit } else { Marker::IfLocalMiss });
+        }
+        self.trace.line(self.queue.now_ns(), || format!("worker {worker} pull if local {keys:?}: {here:?}"));
+        Ok((values, here))
+    }
+
+    /// Whoever decides for the node of a worker wants keys moved to node `to`. It is up to the caller to let these decisions end
+    /// before the cluster rests: see [`Cluster::orders`].
+    pub fn order(&mut self, worker: usize, keys: &[Key], to: NodeId) {
+        self.trace
+            .line(self.queue.now_ns(), || format!("worker {worker}'s node shall move {keys:?} to {to:?}"));
+        for channel in 0..self.layout.channels() {
+            let keys: Vec<Key> =
+                keys.iter().copied().filter(|key| self.layout.channel(*key).index() == channel).collect();
+            if !keys.is_empty() {
+                self.orders += 1;
+                self.run_errand(worker, channel, Errand::Order(keys, to));
+            }
+        }
+    }
+
+    /// Decisions that channels have not handled.
+    pub fn orders(&self) -> usize {
+        self.orders
+    }
+
+    /// The node that has the value of a key or gets it next.
+    pub fn owner(&self, key: Key) -> NodeId {
+        self.invariants.ledger.place(key).node
     }
 
     /// Whether an operation of a worker is done.
@@ -132,21 +199,60 @@ impl<E: Element> Cluster<E> {
         self.run_errand(worker, channel, Errand::Snapshot(ask));
     }
 
+    /// How long it takes until all workers know that all of them have come somewhere.
+    pub fn meeting_ns(&mut self) -> u64 {
+        if self.nodes.len() == 1 {
+            return 0;
+        }
+        (0..2).map(|_| self.delays.network.latency.draw(&mut self.dice)).sum()
+    }
+
     /// Asks every channel of every node to report; the reports come one by one, each at its own time.
     pub fn ask_reports(&mut self) -> usize {
         for station in 0..self.stations.len() {
-            let after_ns = self.delays.network.draw(&mut self.dice);
+            let after_ns = REPORT_NS_MIN + self.delays.network.latency.draw(&mut self.dice);
             self.schedule(after_ns, Event::Report { station: station as u32 });
         }
         self.stations.len()
     }
 
-    /// Wakes a worker's program when it is done with its call and `after_ns` have passed.
-    pub fn wake(&mut self, worker: usize, after_ns: u64) {
+    /// A worker works for `work_ns`, beginning when it is done with what it did so far.
+    pub fn work(&mut self, worker: usize, work_ns: u64) {
+        let node = self.node_of(worker);
+        let start_ns = self.posts[worker].free_ns.max(self.now_ns());
+        let work_ns = scaled(self.at_pace(start_ns, node, work_ns), self.sharing.work);
+        let stolen_ns = if self.sharing.steal > 0.0 { self.stolen_ns(worker) } else { 0 };
+        let post = &mut self.posts[worker];
+        post.free_ns = start_ns + work_ns + stolen_ns;
+        post.busy_ns += work_ns;
+    }
+
+    /// By how much the channels of its node have delayed a worker since this was last asked.
+    fn stolen_ns(&mut self, worker: usize) -> u64 {
+        let first = self.station(self.node_of(worker), 0);
+        let channels = &self.stations[first..first + self.layout.channels()];
+        let busy_ns: u64 = channels.iter().map(|station| station.thread.load().busy_ns).sum();
+        let seen_ns = std::mem::replace(&mut self.posts[worker].seen_ns, busy_ns);
+        scaled(busy_ns - seen_ns, self.sharing.steal)
+    }
+
+    fn charge_call(&mut self, worker: usize, keys: usize, bytes: usize) {
+        let work_ns = self.delays.machine.call(keys as u64, self.delays.charge.bytes(bytes));
+        self.work(worker, work_ns);
+    }
+
+    /// When a worker is done with what it did so far; not before now.
+    pub fn free_ns(&self, worker: usize) -> u64 {
+        let post = &self.posts[worker];
         // A call ends when its submissions are in the inboxes.
-        let handed_ns = self.posts[worker].errands.iter().map(|lane| lane.last_due_ns()).max().unwrap_or(0);
+        let handed_ns = post.errands.iter().map(|lane| lane.last_due_ns()).max().unwrap_or(0);
+        post.free_ns.max(handed_ns).max(self.now_ns())
+    }
+
+    /// Wakes a worker's program when it is done with what it did so far and `after_ns` have passed.
+    pub fn wake(&mut self, worker: usize, after_ns: u64) {
         let pause_ns = self.delays.worker.draw(&mut self.dice) + after_ns;
-        let at_ns = self.now_ns().max(handed_ns) + pause_ns;
+        let at_ns = self.free_ns(worker) + pause_ns;
         self.queue.schedule(at_ns, Event::Awake { worker: worker as u32 }, &mut self.dice);
     }
 
@@ -161,7 +267,8 @@ impl<E: Element> Cluster<E> {
     }
 
     fn run_errand(&mut self, worker: usize, channel: usize, errand: Errand) {
-        let at_ns = self.now_ns() + self.delays.enqueue.draw(&mut self.dice);
+        // A call hands over what it could not do when it is done with the rest.
+        let at_ns = self.posts[worker].free_ns.max(self.now_ns()) + self.delays.enqueue.draw(&mut self.dice);
         let due_ns = self.posts[worker].errands[channel].send(errand, at_ns);
         let event = Event::Enqueue { worker: worker as u32, channel: channel as u32 };
         self.queue.schedule(due_ns, event, &mut self.dice);
@@ -188,7 +295,8 @@ impl<E: Element> Cluster<E> {
         let mut owners = 0u64;
         for (channel, submission) in &submissions {
             let station = self.station(node, channel.index());
-            self.invariants.replies.submitted(station, worker, submission.op, &submission.positions);
+            let Submission { op, keys, positions, .. } = submission;
+            self.invariants.replies.submitted(station, worker, *op, keys, positions);
             deferred += submission.keys.len();
             let short = &submission.keys[..submission.keys.len().min(16)];
             for (at, key) in short.iter().enumerate() {
@@ -211,7 +319,9 @@ impl<E: Element> Cluster<E> {
                 Marker::SeveralLengths,
             ),
         ];
-        marks.into_iter().filter(|(reached, _)| *reached).for_each(|(_, marker)| self.reach.mark(marker));
+        let access = what != "localize";
+        let reached = marks.into_iter().filter(|(reached, _)| *reached && access);
+        reached.for_each(|(_, marker)| self.reach.mark(marker));
         for (channel, submission) in submissions {
             self.run_errand(worker, channel.index(), Errand::Access(submission));
         }

@@ -1,7 +1,7 @@
 //! What happens between the calls of workers.
 
-use super::{Cluster, Delivery, Errand, Event, Happened};
-use crate::invariants::Violation;
+use super::{Checks, Cluster, Delivery, Errand, Event, Happened, describe_message, weigh};
+use crate::invariants::{Invariants, Violation};
 use crate::reach::Marker;
 use intendant_core::{Element, NodeId, Tick, WorkerId};
 use intendant_engine::{Action, Input};
@@ -30,15 +30,22 @@ impl<E: Element> Cluster<E> {
             Event::Deliver { worker, channel } => (5, worker, channel),
             Event::Intake { worker } => (6, worker, 0),
             Event::Report { station } => (7, station, 0),
+            Event::Front { link } => (8, link, 0),
         };
         self.trace.event(self.queue.now_ns(), kind, who, what);
-        let checked = self.invariants.progress.step(self.trace.events());
-        let checked = checked.and_then(|()| self.invariants.owners.step(&self.nodes));
+        let mut checked = self.invariants.progress.step(self.trace.events());
+        if self.checks == Checks::EveryStep {
+            checked = checked.and_then(|()| {
+                let Invariants { owners, ledger, .. } = &mut self.invariants;
+                owners.step(&self.nodes, ledger)
+            });
+        }
         checked.map_err(|finding| self.violation(finding))?;
         let happened = match event {
             Event::Awake { worker } => Happened::Awake(worker as usize),
             Event::Loaded { worker } => Happened::Loaded(worker as usize),
-            Event::Enqueue { worker, channel } => self.enqueue(worker as usize, channel as usize),
+            Event::Enqueue { worker, channel } => self.enqueue(worker as usize, channel as usize)?,
+            Event::Front { link } => self.front(link as usize)?,
             Event::Arrive { link } => self.arrive(link as usize)?,
             Event::Turn { station } => self.turn(station as usize)?,
             Event::Deliver { worker, channel } => self.deliver(worker as usize, channel as usize),
@@ -48,32 +55,17 @@ impl<E: Element> Cluster<E> {
         Ok(Some(happened))
     }
 
-    fn enqueue(&mut self, worker: usize, channel: usize) -> Happened {
+    fn enqueue(&mut self, worker: usize, channel: usize) -> Result<Happened, Violation> {
         let errand = self.posts[worker].errands[channel].arrive().expect("an errand per event");
         let station = self.station(self.node_of(worker), channel);
-        self.stations[station].inbox.push_back((worker, errand));
-        self.schedule_turn(station);
-        Happened::Internal
-    }
-
-    fn arrive(&mut self, link: usize) -> Result<Happened, Violation> {
-        let (number, frame) = self.links[link].frames.arrive().expect("a frame per event");
-        self.invariants.fifo.arrived(link, number).map_err(|finding| self.violation(finding))?;
-        let channels = self.layout.channels();
-        let (from, to) = (link / channels / self.nodes.len(), link / channels % self.nodes.len());
-        let station = self.station(to, link % channels);
-        self.stations[station].received[from].push_back(frame);
-        self.schedule_turn(station);
+        let now_ns = self.now_ns();
+        self.stations[station].inbox.push_back((now_ns, worker, errand));
+        self.begin_turn(station)?;
         Ok(Happened::Internal)
     }
 
-    fn schedule_turn(&mut self, station: usize) {
-        let after_ns = self.delays.turn.draw(&mut self.dice);
-        self.schedule(after_ns, Event::Turn { station: station as u32 });
-    }
-
     /// The source that a channel looks at next: any that has something.
-    fn choose(&mut self, station: usize) -> Source {
+    fn choose(&mut self, station: usize) -> Option<Source> {
         let Self { stations, dice, reach, .. } = self;
         let station = &stations[station];
         let ready = |at: usize| {
@@ -81,31 +73,40 @@ impl<E: Element> Cluster<E> {
         };
         let sources = station.received.len() + 1;
         let count = (0..sources).filter(|at| ready(*at)).count();
-        if count > 1 {
-            reach.mark(Marker::CrowdedChannel);
-        }
-        let nth = dice.below(count.max(1) as u64) as usize;
-        match (0..sources).filter(|at| ready(*at)).nth(nth) {
-            None => unreachable!("a turn per input"),
-            Some(0) => Source::Inbox,
-            Some(at) => Source::Node(at - 1),
-        }
+        let nth = match count {
+            0 => return None,
+            1 => 0,
+            _ => {
+                reach.mark(Marker::CrowdedChannel);
+                dice.below(count as u64) as usize
+            }
+        };
+        let at = (0..sources).filter(|at| ready(*at)).nth(nth)?;
+        Some(if at == 0 { Source::Inbox } else { Source::Node(at - 1) })
     }
 
-    /// A channel handles one input.
-    fn turn(&mut self, station: usize) -> Result<Happened, Violation> {
-        let (node, channel) = (station / self.layout.channels(), station % self.layout.channels());
-        // Of a submission: how many keys it has.
-        let mut submitted = None;
-        let input = match self.choose(station) {
+    /// If a channel's thread has nothing to do, and an input waits: it takes one and works on it for some time.
+    pub(super) fn begin_turn(&mut self, station: usize) -> Result<(), Violation> {
+        if self.stations[station].current.is_some() {
+            return Ok(());
+        }
+        let Some(source) = self.choose(station) else { return Ok(()) };
+        let node = station / self.layout.channels();
+        let machine = self.delays.machine;
+        let mut submitted = 0;
+        let (came_ns, work_ns, input) = match source {
             Source::Inbox => {
-                let (worker, errand) =
+                let (came_ns, worker, errand) =
                     self.stations[station].inbox.pop_front().expect("the inbox has something");
-                match errand {
+                let input = match errand {
                     Errand::Access(submission) => {
                         self.invariants.replies.handled(station, worker, submission.op);
-                        submitted = Some(submission.keys.len());
+                        submitted = submission.keys.len();
                         Input::Submit(submission)
+                    }
+                    Errand::Order(keys, to) => {
+                        submitted = keys.len();
+                        Input::Relocate { keys, to }
                     }
                     Errand::Snapshot(ask) => {
                         if ask.owner.index() != node {
@@ -113,41 +114,63 @@ impl<E: Element> Cluster<E> {
                         }
                         Input::Snapshot(ask)
                     }
-                }
+                };
+                // The worker has copied the values; nobody copies them again before they are sent.
+                (came_ns, machine.input(submitted as u64, 0), input)
             }
             Source::Node(from) => {
-                let frame =
+                let (came_ns, frame) =
                     self.stations[station].received[from].pop_front().expect("something was received");
-                let from = NodeId(from as u16);
-                match Message::decode(frame) {
-                    Ok(message) => {
-                        self.received(station, &message);
-                        Input::Message { from, message }
-                    }
-                    Err(error) => {
-                        return Err(
-                            self.violation(("protocol", format!("{from:?} sent a bad frame: {error}")))
-                        );
-                    }
-                }
+                let (from, frame_bytes) = (NodeId(from as u16), frame.len());
+                let message = Message::decode(frame).map_err(|error| {
+                    self.violation(("protocol", format!("{from:?} sent a bad frame: {error}")))
+                })?;
+                self.received(station, &message);
+                let (keys, value_bytes) = weigh(&message);
+                let bytes = (frame_bytes - value_bytes) as u64 + self.delays.charge.bytes(value_bytes);
+                (came_ns, machine.input(keys as u64, bytes), Input::Message { from, message })
             }
         };
+        let now_ns = self.now_ns();
+        let work_ns = self.delays.turn.draw(&mut self.dice) + self.at_pace(now_ns, node, work_ns);
+        let thread = &mut self.stations[station].thread;
+        let awake_ns = if thread.is_free(now_ns) { now_ns + machine.wake_ns } else { now_ns };
+        let (_, end_ns) = thread.serve(came_ns, awake_ns, work_ns);
+        self.stations[station].current = Some(input);
+        self.queue.schedule(end_ns, Event::Turn { station: station as u32 }, &mut self.dice);
+        Ok(())
+    }
+
+    /// What `work_ns` takes a thread of a node if it begins at `at_ns`.
+    pub(super) fn at_pace(&self, at_ns: u64, node: usize, work_ns: u64) -> u64 {
+        work_ns * self.faults.slowdown(at_ns, node)
+    }
+
+    /// A channel has worked on its input: what follows from it happens, and the next one begins.
+    fn turn(&mut self, station: usize) -> Result<Happened, Violation> {
+        let (node, channel) = (station / self.layout.channels(), station % self.layout.channels());
+        let input = self.stations[station].current.take().expect("a turn per input");
         self.trace.line(self.queue.now_ns(), || format!("n{node}/c{channel} takes {}", describe(&input)));
         let mut actions = std::mem::take(&mut self.actions);
+        self.watch(station, &input);
         let now = Tick(self.queue.now_ns() / 1000);
         let handled = self.stations[station].engine.handle(now, input, &mut actions);
         handled.map_err(|error| self.violation(("protocol", error.to_string())))?;
-        self.mark(submitted, &actions);
+        self.watched(station, &actions)?;
+        let mut at_ns = self.now_ns();
         for action in actions.drain(..) {
-            self.act(node, channel, action)?;
+            at_ns = self.act(at_ns, node, channel, action)?;
         }
         self.actions = actions;
         let report = self.stations[station].engine.report();
         let waiting = self.invariants.replies.waiting(station);
+        let awaited = self.invariants.ledger.awaited_by(station);
+        let arrivals = (self.stations[station].engine.arriving(), awaited);
         self.invariants
             .bounded
-            .handled(station, report, waiting)
+            .handled(station, report, waiting, arrivals)
             .map_err(|finding| self.violation(finding))?;
+        self.begin_turn(station)?;
         Ok(Happened::Internal)
     }
 
@@ -169,55 +192,32 @@ impl<E: Element> Cluster<E> {
         }
     }
 
-    /// Notes what the actions of one input tell about it.
-    fn mark(&mut self, submitted: Option<usize>, actions: &[Action]) {
-        let (mut sent, mut completed) = (0, 0);
-        let mut last = None;
-        for action in actions {
-            match action {
-                Action::Send { to, message: Message::Request(request) } => {
-                    sent += request.keys.len();
-                    let same = Some((*to, request.origin, request.kind, request.hops));
-                    if last == same {
-                        self.reach.mark(Marker::SplitFrame);
-                    }
-                    last = same;
-                    match request.hops {
-                        0 => {}
-                        1 => self.reach.mark(Marker::ForwardedOnce),
-                        _ => self.reach.mark(Marker::ForwardedAgain),
-                    }
-                }
-                Action::Complete { completion, .. } => completed += completion.positions.len(),
-                Action::Send { .. } | Action::CompleteSnapshot { .. } => {}
-            }
-        }
-        if let Some(keys) = submitted {
-            if completed > 0 {
-                self.reach.mark(Marker::InboxRace);
-            }
-            if sent + completed < keys {
-                self.reach.mark(Marker::Chained);
-            }
-        }
-    }
-
-    fn act(&mut self, node: usize, channel: usize, action: Action) -> Result<(), Violation> {
+    /// A channel's thread does what follows from its input, beginning at `at_ns`. Returns when it is done.
+    fn act(&mut self, at_ns: u64, node: usize, channel: usize, action: Action) -> Result<u64, Violation> {
         match action {
-            Action::Send { to, message } => self.send(node, to.index(), channel, &message),
+            Action::Send { to, message } => {
+                let (_, value_bytes) = weigh(&message);
+                let work_ns = self.delays.machine.send(self.delays.charge.bytes(value_bytes));
+                let work_ns = self.at_pace(at_ns, node, work_ns);
+                let station = self.station(node, channel);
+                let done_ns = self.stations[station].thread.extend(work_ns);
+                debug_assert_eq!(done_ns, at_ns + work_ns, "a thread does one thing at a time");
+                self.send(done_ns, node, to.index(), channel, &message)?;
+                Ok(done_ns)
+            }
             Action::Complete { worker, completion } => {
                 let station = self.station(node, channel);
                 let post = self.post(node, worker)?;
                 let answered =
                     self.invariants.replies.answered(station, post, completion.op, &completion.positions);
                 answered.map_err(|finding| self.violation(finding))?;
-                self.hand(post, channel, Delivery::Access(completion));
-                Ok(())
+                self.hand(at_ns, post, channel, Delivery::Access(completion));
+                Ok(at_ns)
             }
             Action::CompleteSnapshot { worker, part } => {
                 let post = self.post(node, worker)?;
-                self.hand(post, channel, Delivery::Part(part));
-                Ok(())
+                self.hand(at_ns, post, channel, Delivery::Part(part));
+                Ok(at_ns)
             }
         }
     }
@@ -229,34 +229,8 @@ impl<E: Element> Cluster<E> {
         Err(self.violation(("replies", format!("an answer for {worker:?} of n{node}, which does not exist"))))
     }
 
-    fn send(&mut self, from: usize, to: usize, channel: usize, message: &Message) -> Result<(), Violation> {
-        if let Message::Request(request) = message {
-            self.invariants.hops.sent(request).map_err(|finding| self.violation(finding))?;
-        }
-        let frame = message.encode();
-        self.trace.bytes(&frame);
-        self.trace.line(self.queue.now_ns(), || {
-            format!("n{from}/c{channel} sends to n{to}: {}", describe_message(message))
-        });
-        self.messages += 1;
-        self.bytes += frame.len() as u64;
-        let link = self.link(from, to, channel);
-        let number = self.invariants.fifo.sent(link);
-        let occupied_ns = frame.len() as u64 * self.delays.network_ns_per_kib / 1024;
-        let latency_ns = self.delays.network.draw(&mut self.dice);
-        let now_ns = self.now_ns();
-        let connection = &mut self.links[link];
-        connection.busy_until_ns = connection.busy_until_ns.max(now_ns) + occupied_ns;
-        let due_ns = connection.frames.send((number, frame), connection.busy_until_ns + latency_ns);
-        if connection.frames.len() > 1 {
-            self.reach.mark(Marker::CrowdedConnection);
-        }
-        self.queue.schedule(due_ns, Event::Arrive { link: link as u32 }, &mut self.dice);
-        Ok(())
-    }
-
-    fn hand(&mut self, worker: usize, channel: usize, delivery: Delivery) {
-        let at_ns = self.now_ns() + self.delays.deliver.draw(&mut self.dice);
+    fn hand(&mut self, at_ns: u64, worker: usize, channel: usize, delivery: Delivery) {
+        let at_ns = at_ns + self.delays.deliver.draw(&mut self.dice);
         let due_ns = self.posts[worker].results[channel].send(delivery, at_ns);
         let event = Event::Deliver { worker: worker as u32, channel: channel as u32 };
         self.queue.schedule(due_ns, event, &mut self.dice);
@@ -272,8 +246,14 @@ impl<E: Element> Cluster<E> {
     }
 
     fn intake(&mut self, worker: usize) -> Happened {
+        let delivery = self.posts[worker].queue.pop_front().expect("a completion per event");
+        let bytes = match &delivery {
+            Delivery::Access(completion) => completion.values.len(),
+            Delivery::Part(part) => part.values.len(),
+        };
+        self.work(worker, self.delays.machine.copy(self.delays.charge.bytes(bytes)));
         let post = &mut self.posts[worker];
-        match post.queue.pop_front().expect("a completion per event") {
+        match delivery {
             Delivery::Access(completion) => {
                 let sink = post.sink.as_mut().map(|(op, values)| (*op, &mut values[..]));
                 post.local.complete(&completion, &self.layout, sink);
@@ -296,25 +276,5 @@ fn describe(input: &Input) -> String {
         Input::Relocate { keys, to } => format!("the decision to move {keys:?} to n{to}"),
         Input::Snapshot(ask) => format!("a snapshot ask of {:?} for n{}", ask.worker, ask.owner),
         Input::Message { from, message } => format!("from {from:?}: {}", describe_message(message)),
-    }
-}
-
-fn describe_message(message: &Message) -> String {
-    match message {
-        Message::Request(r) => {
-            let (node, worker, op) = (r.origin.node, r.origin.worker, r.origin.op);
-            format!("{:?} {:?} for {node:?} {worker:?} {op:?}, {} hops", r.kind, r.keys, r.hops)
-        }
-        Message::Response(r) => format!("answer to {:?} {:?}, positions {:?}", r.worker, r.op, r.positions),
-        Message::SnapshotRequest(r) => {
-            format!("snapshot of {:?}..{:?} for {:?}", r.start, r.end, r.origin.node)
-        }
-        Message::Localize(m) => format!("localize {:?}", m.keys),
-        Message::Relocate(m) => {
-            format!("order to hand {:?} over to {:?}, counters {:?}", m.keys, m.to, m.counters)
-        }
-        Message::HandOver(m) => format!("hand-over of {:?}, counters {:?}", m.keys, m.counters),
-        Message::Moved(m) => format!("news that {:?} moved here, counters {:?}", m.keys, m.counters),
-        Message::SnapshotPart(p) => format!("snapshot part of {} keys for {:?}", p.keys.len(), p.worker),
     }
 }

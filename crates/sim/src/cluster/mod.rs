@@ -5,34 +5,46 @@
 //! one go is cut at every point where another thread could come between:
 //!
 //! ```text
-//! call (fast path) → submission reaches the inbox → channel takes it → frame arrives → channel takes it →
-//! … frame arrives → channel takes it → completion reaches the worker's queue → worker takes it
+//! call (fast path) → submission reaches the inbox → channel takes it → frame reaches the NIC → frame is in → channel takes it
+//! → … → channel takes it → completion reaches the worker's queue → worker takes it
 //! ```
+//!
+//! Who does what at once has to be done with it before it does the next thing: a channel's thread handles one input at a time
+//! ([`crate::Machine`] says how long), a NIC sends one frame at a time and receives one at a time ([`crate::Network`]), and a
+//! worker goes on when what it did so far has taken its time.
 
 mod calls;
 mod events;
+mod transit;
+mod watch;
 
 pub use calls::{Called, Wait};
 
 use crate::delays::Delays;
 use crate::dice::Dice;
+use crate::facility::{Facility, Load};
+use crate::faults::Faults;
 use crate::invariants::{
-    Bounded, Fifo, Finding, Hops, InFlight, Invariants, Owners, Progress, Replies, Violation, check_quiet,
+    Bounded, Fifo, Finding, Hops, InFlight, Invariants, Knowledge, Ledger, Owners, Progress, Queued, Replies,
+    Violation, check_quiet,
 };
 use crate::lane::Lane;
+use crate::machine::Sharing;
+use crate::network::Nic;
 use crate::queue::Queue;
 use crate::reach::{Marker, Reach};
 use crate::trace::Trace;
 use bytes::Bytes;
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, WorkerId, random};
 use intendant_engine::{
-    AccessStats, Action, Channel, ChannelReport, Completion, Local, Shared, SharedConfig, SnapshotAsk,
-    Storage, Submission,
+    AccessStats, Action, Channel, ChannelReport, Completion, Input, Local, ManagementStats, Shared,
+    SharedConfig, SnapshotAsk, Storage, Submission,
 };
-use intendant_techniques::Policy;
-use intendant_wire::{OpId, SnapshotPart};
+use intendant_techniques::{Initiator, Policy};
+use intendant_wire::{Message, OpId, SnapshotPart};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use watch::Watch;
 
 /// What a cluster is made from. The layout says how many nodes and channels there are.
 #[derive(Clone)]
@@ -53,12 +65,26 @@ pub struct ClusterConfig<E> {
     pub stale_hints: bool,
     /// How long things take.
     pub delays: Delays,
+    /// What goes wrong when.
+    pub faults: Faults,
+    /// How much is checked.
+    pub checks: Checks,
     /// Events after which a run counts as one that never ends.
     pub events_max: u64,
     /// Decides everything that is random.
     pub seed: u64,
     /// Whether to keep a readable trace.
     pub trace: bool,
+}
+
+/// When the invariants are checked that look at the state of nodes. All others are checked whenever what they are about
+/// happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checks {
+    /// At every event: for runs that look for errors.
+    EveryStep,
+    /// When the cluster rests: for runs that measure.
+    AtRest,
 }
 
 /// An event, as the queue knows it. Contents wait in lanes, so that order within a lane is kept by construction.
@@ -70,9 +96,11 @@ enum Event {
     Loaded { worker: u32 },
     /// A submission reaches the inbox of a channel.
     Enqueue { worker: u32, channel: u32 },
-    /// A frame arrives.
+    /// The front of a frame is at the receiver's NIC.
+    Front { link: u32 },
+    /// The end of a frame is in.
     Arrive { link: u32 },
-    /// A channel takes an input.
+    /// A channel has worked on its input.
     Turn { station: u32 },
     /// A completion reaches the queue of a worker.
     Deliver { worker: u32, channel: u32 },
@@ -113,6 +141,8 @@ pub enum Happened {
 
 enum Errand {
     Access(Submission),
+    /// A decision to move keys to a node.
+    Order(Vec<Key>, NodeId),
     Snapshot(SnapshotAsk),
 }
 
@@ -131,21 +161,40 @@ struct Post<E> {
     queue: VecDeque<Delivery>,
     /// Where the values of the pull go that the worker blocks on.
     sink: Option<(OpId, Vec<E>)>,
+    /// When the worker is done with what it did so far.
+    free_ns: u64,
+    /// What all of it took, waiting excluded.
+    busy_ns: u64,
+    /// The work of its node's channels by which it has been delayed.
+    seen_ns: u64,
 }
 
 /// A channel of a node and what waits for it.
 struct Station<E> {
     engine: Channel<E>,
-    inbox: VecDeque<(usize, Errand)>,
-    /// Frames that arrived, per node they came from.
-    received: Vec<VecDeque<Bytes>>,
+    /// When it came, who sent it.
+    inbox: VecDeque<(u64, usize, Errand)>,
+    /// Frames that arrived and when, per node they came from.
+    received: Vec<VecDeque<(u64, Bytes)>>,
+    thread: Facility,
+    /// What the thread works on.
+    current: Option<Input>,
 }
 
 /// A connection: one direction, one channel.
+#[derive(Default)]
 struct Link {
-    /// Frames under way, with their numbers.
-    frames: Lane<(u64, Bytes)>,
-    busy_until_ns: u64,
+    under_way: Lane<Frame>,
+    coming_in: Lane<Frame>,
+}
+
+struct Frame {
+    number: u64,
+    frame: Bytes,
+    /// Charged length.
+    bytes: u64,
+    /// When its end is at the receiver's NIC.
+    sent_ns: u64,
 }
 
 /// A cluster in virtual time.
@@ -153,7 +202,12 @@ pub struct Cluster<E> {
     layout: Arc<Layout>,
     workers_per_node: usize,
     delays: Delays,
+    faults: Faults,
+    policy: Policy,
+    checks: Checks,
+    sharing: Sharing,
     nodes: Vec<Arc<Shared<E>>>,
+    nics: Vec<Nic>,
     /// By node, then channel.
     stations: Vec<Station<E>>,
     /// By node, then worker.
@@ -165,6 +219,9 @@ pub struct Cluster<E> {
     trace: Trace,
     reach: Reach,
     invariants: Invariants,
+    watch: Watch,
+    /// Decisions that have not reached their channels.
+    orders: usize,
     actions: Vec<Action>,
     messages: u64,
     bytes: u64,
@@ -194,6 +251,8 @@ impl<E: Element> Cluster<E> {
                 engine: Channel::new(ChannelId(channel as u16), Arc::clone(node)),
                 inbox: VecDeque::new(),
                 received: (0..nodes).map(|_| VecDeque::new()).collect(),
+                thread: Facility::default(),
+                current: None,
             }));
             posts.extend((0..workers).map(|worker| Post {
                 local: Local::new(WorkerId(worker as u16), &layout),
@@ -201,29 +260,46 @@ impl<E: Element> Cluster<E> {
                 results: (0..channels).map(|_| Lane::default()).collect(),
                 queue: VecDeque::new(),
                 sink: None,
+                free_ns: 0,
+                busy_ns: 0,
+                seen_ns: 0,
             }));
         }
         let links = nodes * nodes * channels;
         Self {
             workers_per_node: workers,
+            sharing: config.delays.machine.sharing(workers, channels),
             delays: config.delays,
+            faults: config.faults,
+            policy,
+            checks: config.checks,
+            nics: vec![Nic::default(); nodes],
             nodes: shared,
             posts,
-            links: (0..links).map(|_| Link { frames: Lane::default(), busy_until_ns: 0 }).collect(),
+            links: (0..links).map(|_| Link::default()).collect(),
             queue: Queue::new(),
             dice,
             trace: Trace::new(config.trace),
             reach: Reach::default(),
             invariants: Invariants {
+                ledger: Ledger::new(&layout),
                 owners: Owners::new(&layout, storage),
+                knowledge: Knowledge::new(
+                    nodes,
+                    policy.relocation == Some(Initiator::Requester),
+                    storage == Storage::Sparse && policy.relocation == Some(Initiator::Requester),
+                ),
+                queued: Queued::default(),
                 replies: Replies::new(stations.len()),
-                hops: Hops::new(config.stale_hints),
+                hops: Hops::new(&policy),
                 fifo: Fifo::new(links),
                 bounded: Bounded::new(stations.len(), config.outstanding_bytes_max),
                 progress: Progress::new(config.events_max),
             },
             stations,
             layout,
+            watch: Watch::default(),
+            orders: 0,
             actions: Vec::new(),
             messages: 0,
             bytes: 0,
@@ -260,16 +336,33 @@ impl<E: Element> Cluster<E> {
         self.trace.take_lines()
     }
 
-    /// Messages and their bytes that nodes sent so far.
+    /// Messages and their bytes (charged) that nodes sent so far.
     pub fn traffic(&self) -> (u64, u64) {
         (self.messages, self.bytes)
     }
 
-    /// Accesses of all workers so far.
-    pub fn accesses(&self) -> AccessStats {
-        let mut sum = AccessStats::default();
-        self.posts.iter().for_each(|post| sum.merge(&post.local.stats()));
+    /// Accesses of a worker so far.
+    pub fn accesses(&self, worker: usize) -> AccessStats {
+        self.posts[worker].local.stats()
+    }
+
+    /// What managing keys took so far, on all nodes.
+    pub fn management(&self) -> ManagementStats {
+        let mut sum = ManagementStats::default();
+        self.stations.iter().for_each(|station| sum.merge(station.engine.management()));
         sum
+    }
+
+    /// What workers, channels and NICs did so far.
+    pub fn load(&self) -> ClusterLoad {
+        let mut load = ClusterLoad::default();
+        load.workers.busy_ns = self.posts.iter().map(|post| post.busy_ns).sum();
+        self.stations.iter().for_each(|station| load.channels.merge(&station.thread.load()));
+        for nic in &self.nics {
+            load.sending.merge(&nic.sending.load());
+            load.receiving.merge(&nic.receiving.load());
+        }
+        load
     }
 
     /// The values of all keys, concatenated, as their owners hold them.
@@ -313,10 +406,13 @@ impl<E: Element> Cluster<E> {
             errands + post.results.iter().map(Lane::len).sum::<usize>() + post.queue.len()
         };
         let received = self.stations.iter().flat_map(|s| &s.received).map(VecDeque::len).sum::<usize>();
-        let inboxes = self.stations.iter().map(|s| s.inbox.len()).sum::<usize>();
+        let inboxes =
+            self.stations.iter().map(|s| s.inbox.len() + usize::from(s.current.is_some())).sum::<usize>();
+        let on_links =
+            self.links.iter().map(|link| link.under_way.len() + link.coming_in.len()).sum::<usize>();
         let found = InFlight {
             report,
-            frames: self.links.iter().map(|link| link.frames.len()).sum::<usize>() + received,
+            frames: on_links + received,
             handed: self.posts.iter().map(lanes).sum::<usize>() + inboxes,
             busy_workers: self
                 .posts
@@ -326,7 +422,10 @@ impl<E: Element> Cluster<E> {
             debt: self.invariants.replies.open(),
         };
         check_quiet(&found).map_err(|finding| self.violation(finding))?;
-        self.invariants.owners.all(&self.nodes).map_err(|finding| self.violation(finding))?;
+        let Invariants { owners, ledger, .. } = &mut self.invariants;
+        let checked = owners.at_rest(&self.nodes, ledger);
+        let checked = checked.and_then(|()| self.invariants.ledger.counted(self.management().relocations));
+        checked.map_err(|finding| self.violation(finding))?;
         if self.invariants.owners.lazy() && self.nodes.iter().any(|node| node.held() > 0) {
             self.reach.mark(Marker::SparseMaterialised);
         }
@@ -344,15 +443,81 @@ impl<E: Element> Cluster<E> {
     fn link(&self, from: usize, to: usize, channel: usize) -> usize {
         (from * self.nodes.len() + to) * self.layout.channels() + channel
     }
+
+    /// Sender and receiver of a connection.
+    fn ends(&self, link: usize) -> (usize, usize) {
+        let pair = link / self.layout.channels();
+        (pair / self.nodes.len(), pair % self.nodes.len())
+    }
 }
 
-/// Gives nodes an idea of where half of the other nodes' keys are. It is wrong more often than not, and does not change: the
-/// way of a node's requests for a key stays the same.
+/// What workers, channels and NICs of all nodes did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClusterLoad {
+    /// Time that workers were busy with calls and arithmetic. They serve nobody.
+    pub workers: Load,
+    /// The channels' threads, which serve inputs.
+    pub channels: Load,
+    /// The sending halves of NICs, which serve frames.
+    pub sending: Load,
+    /// The receiving halves of NICs.
+    pub receiving: Load,
+}
+
+impl ClusterLoad {
+    /// What came on top of `before`.
+    #[must_use]
+    pub const fn since(&self, before: &Self) -> Self {
+        Self {
+            workers: self.workers.since(&before.workers),
+            channels: self.channels.since(&before.channels),
+            sending: self.sending.since(&before.sending),
+            receiving: self.receiving.since(&before.receiving),
+        }
+    }
+}
+
+/// The keys of a message and the bytes of its values.
+fn weigh(message: &Message) -> (usize, usize) {
+    match message {
+        Message::Request(m) => (m.keys.len(), m.values.len()),
+        Message::Response(m) => (m.positions.len(), m.values.len()),
+        Message::SnapshotRequest(_) => (0, 0),
+        Message::Localize(m) => (m.keys.len(), 0),
+        Message::Relocate(m) => (m.keys.len(), 0),
+        Message::HandOver(m) => (m.keys.len(), m.values.len()),
+        Message::Moved(m) => (m.keys.len(), 0),
+        Message::SnapshotPart(m) => (m.keys.len(), m.values.len()),
+    }
+}
+
+fn describe_message(message: &Message) -> String {
+    match message {
+        Message::Request(r) => {
+            let (node, worker, op) = (r.origin.node, r.origin.worker, r.origin.op);
+            format!("{:?} {:?} for {node:?} {worker:?} {op:?}, {} hops", r.kind, r.keys, r.hops)
+        }
+        Message::Response(r) => format!("answer to {:?} {:?}, positions {:?}", r.worker, r.op, r.positions),
+        Message::SnapshotRequest(r) => {
+            format!("snapshot of {:?}..{:?} for {:?}", r.start, r.end, r.origin.node)
+        }
+        Message::Localize(m) => format!("localize {:?}", m.keys),
+        Message::Relocate(m) => {
+            format!("order to hand {:?} over to {:?}, counters {:?}", m.keys, m.to, m.counters)
+        }
+        Message::HandOver(m) => format!("hand-over of {:?}, counters {:?}", m.keys, m.counters),
+        Message::Moved(m) => format!("news that {:?} moved here, counters {:?}", m.keys, m.counters),
+        Message::SnapshotPart(p) => format!("snapshot part of {} keys for {:?}", p.keys.len(), p.worker),
+    }
+}
+
+/// Gives nodes an idea of where half of the other nodes' keys are. It is wrong more often than not, and does not change,
+/// because it passes for newer than the truth: the way of a node's requests for a key stays the same.
 fn plant_hints<E: Element>(layout: &Layout, nodes: &[Arc<Shared<E>>], dice: &mut Dice) {
     for node in nodes {
         for key in (0..layout.keys()).map(Key) {
             if dice.once_in(2) {
-                node.learn(key, NodeId(dice.below(nodes.len() as u64) as u16), 0);
+                node.learn(key, NodeId(dice.below(nodes.len() as u64) as u16), 1);
             }
         }
     }

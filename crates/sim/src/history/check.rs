@@ -10,6 +10,7 @@
 
 use super::{History, LATEST, Record, What};
 use intendant_core::Key;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// What was checked.
@@ -89,7 +90,55 @@ pub enum Inconsistency {
     },
 }
 
+impl Inconsistency {
+    /// Whether only the order of operations is wrong: every push is in the final values, once.
+    #[must_use]
+    pub const fn is_of_order(&self) -> bool {
+        match self {
+            Self::OwnPushes { .. } | Self::Backwards { .. } | Self::Cycle { .. } => true,
+            Self::Phantom { .. } | Self::Final { .. } => false,
+        }
+    }
+}
+
 impl History {
+    /// Checks what holds in whichever order operations happened: final values have every push once (eventual consistency), and
+    /// no pull sees more pushes than there are.
+    ///
+    /// # Errors
+    /// The first [`Inconsistency::Phantom`] or [`Inconsistency::Final`].
+    pub fn check_sums(&self) -> Result<(), Inconsistency> {
+        let mut pushes: BTreeMap<(Key, usize), (u32, u32)> = BTreeMap::new();
+        for Record { key, worker, what, done, .. } in &self.records {
+            if *what == What::Push {
+                let (issued, acknowledged) = pushes.entry((*key, *worker as usize)).or_default();
+                *issued += 1;
+                *acknowledged += u32::from(*done);
+            }
+        }
+        let pushed = |key, lane| pushes.get(&(key, lane)).copied().unwrap_or_default();
+        for (at, record) in self.records.iter().enumerate() {
+            let What::Pull(Some(lanes)) = record.what else { continue };
+            for (lane, seen) in self.lanes_at(lanes).iter().enumerate().filter(|(_, seen)| **seen > 0) {
+                let (pushed, _) = pushed(record.key, lane);
+                if *seen > pushed {
+                    let (pull, seen) = (self.describe(at as u32), *seen);
+                    return Err(Inconsistency::Phantom { pull, lane, seen, pushed });
+                }
+            }
+        }
+        for (key, lanes) in &self.finals {
+            for (lane, found) in self.lanes_at(*lanes).iter().enumerate() {
+                let (issued, acknowledged) = pushed(*key, lane);
+                if !(acknowledged..=issued).contains(found) {
+                    let (key, found) = (*key, *found);
+                    return Err(Inconsistency::Final { key, lane, found, issued, acknowledged });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Checks the history, every key for itself.
     ///
     /// Pulls whose values are not known are ignored; pushes that were not acknowledged may have happened or not.

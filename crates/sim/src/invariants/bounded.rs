@@ -1,4 +1,5 @@
-//! Channels hold what workers were admitted with, and nothing else; workers respect their limit.
+//! Channels hold what workers were admitted with and wait for the keys that they asked for, and nothing else; workers respect
+//! their limit.
 
 use super::Finding;
 use intendant_engine::ChannelReport;
@@ -39,21 +40,27 @@ impl Bounded {
         }
     }
 
-    /// A channel has handled an input; `waiting` operations were taken and not answered.
+    /// A channel has handled an input. `waiting` operations were taken and not answered; `awaited` keys were asked for and have
+    /// not arrived, and it says that `arriving` are on their way.
     pub(crate) fn handled(
         &self,
         station: usize,
         report: ChannelReport,
         waiting: usize,
+        (arriving, awaited): (usize, usize),
     ) -> Result<(), Finding> {
-        let admitted = waiting + self.snapshots[station];
-        if report.outstanding == admitted as u64 {
+        let outstanding = report.outstanding;
+        if arriving != awaited {
+            let what =
+                format!("channel {station} remembers {arriving} arrivals; it waits for {awaited} keys");
+            return Err(("bounded", what));
+        }
+        let admitted = waiting + self.snapshots[station] + awaited;
+        if outstanding == admitted as u64 {
             return Ok(());
         }
-        let outstanding = report.outstanding;
-        Err((
-            "bounded",
-            format!("channel {station} remembers {outstanding} operations; {admitted} are outstanding"),
-        ))
+        let what =
+            format!("channel {station} reports {outstanding} things outstanding; there are {admitted}");
+        Err(("bounded", what))
     }
 }

@@ -1,33 +1,70 @@
 //! A request is forwarded a bounded number of times.
+//!
+//! | keys move | bound | why |
+//! | --- | --- | --- |
+//! | never | 0; 1 with hints | a stale hint leads to where the home is known, and the home has the key |
+//! | as the home decides | 1; 2 with caches | a stale cache leads to the home's door; the home knows who has the key, or gets it |
+//! | as owners decide | relocations since what the sender knew | every forward follows newer knowledge than the one before it |
+//!
+//! The last bound counts more than the relocations during the flight: what a sender remembers may be old, and then its request
+//! visits all owners since. A sender that knows nothing asks the home, and what the home knows may be old as well.
 
-use super::Finding;
-use intendant_wire::Request;
-
-/// The bound that holds under static allocation: a stale hint leads astray once, and the home knows.
-const STATIC_HOPS_MAX: u8 = 1;
+use super::{Finding, Ledger};
+use hashbrown::HashMap;
+use intendant_core::Key;
+use intendant_techniques::{Initiator, Policy};
+use intendant_wire::{Origin, Request};
 
 /// The bound in force.
-pub(crate) struct Hops {
-    max: u8,
+pub(crate) enum Hops {
+    /// The same for all requests.
+    Fixed(u8),
+    /// Per access that is under way, the counter of what its sender knew.
+    PerFlight(HashMap<(Origin, u32), u32, foldhash::fast::FixedState>),
 }
 
 impl Hops {
-    pub(crate) fn new(hints: bool) -> Self {
-        Self { max: if hints { STATIC_HOPS_MAX } else { 0 } }
+    pub(crate) fn new(policy: &Policy) -> Self {
+        match policy.relocation {
+            None => Self::Fixed(u8::from(policy.caches)),
+            Some(Initiator::Requester) => Self::Fixed(1 + u8::from(policy.caches)),
+            Some(Initiator::Owner) => Self::PerFlight(HashMap::default()),
+        }
     }
 
-    /// A request leaves a node.
-    pub(crate) fn sent(&self, request: &Request) -> Result<(), Finding> {
-        let Request { hops, keys, origin, .. } = request;
-        if *hops <= self.max {
-            return Ok(());
+    /// A request leaves a node. `known` tells the counter of what that node knows of a key.
+    pub(crate) fn sent(
+        &mut self,
+        request: &Request,
+        ledger: &Ledger,
+        known: impl Fn(Key) -> u32,
+    ) -> Result<(), Finding> {
+        let Request { hops, keys, positions, origin, .. } = request;
+        let finding = |keys: &[Key], bound: u32| {
+            let node = origin.node;
+            Err((
+                "hops",
+                format!("a request of {node:?} for {keys:?} is forwarded {hops} times; the bound is {bound}"),
+            ))
+        };
+        match self {
+            Self::Fixed(max) if *hops <= *max => Ok(()),
+            Self::Fixed(max) => finding(keys, u32::from(*max)),
+            Self::PerFlight(flights) => {
+                for (key, position) in keys.iter().zip(positions) {
+                    let flight = (*origin, *position);
+                    if *hops == 0 {
+                        flights.insert(flight, known(*key));
+                        continue;
+                    }
+                    let start = flights.get(&flight).copied().unwrap_or_default();
+                    let bound = ledger.place(*key).counter - start;
+                    if u32::from(*hops) > bound {
+                        return finding(&[*key], bound);
+                    }
+                }
+                Ok(())
+            }
         }
-        Err((
-            "hops",
-            format!(
-                "a request of {:?} for {keys:?} is forwarded {hops} times; the bound is {}",
-                origin.node, self.max
-            ),
-        ))
     }
 }

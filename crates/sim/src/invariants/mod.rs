@@ -2,11 +2,14 @@
 //!
 //! | file | invariant |
 //! | --- | --- |
-//! | `owners` | a key has one owner, which alone holds its value and is known to its home |
+//! | `ledger` | every hand-over continues the one before it, in the order in which homes decided |
+//! | `owners` | a key has one owner, which alone holds its value; or the value is on its way, and nobody holds it |
+//! | `knowledge` | what nodes know of where keys are was true once, and is never replaced by something older |
+//! | `queued` | what comes before its key does waits for it, and is answered when it arrives |
 //! | `replies` | every deferred key of every operation is answered exactly once, to the worker that asked |
 //! | `hops` | a request is forwarded a bounded number of times |
 //! | `fifo` | a connection keeps order (a check of the simulator itself: everything else relies on it) |
-//! | `bounded` | channels hold what workers were admitted with, and nothing else |
+//! | `bounded` | channels hold what workers were admitted with and wait for what they asked for, and nothing else |
 //! | `progress` | a run ends within a bounded number of events, and not before everybody is done |
 //! | `quiet` | when the cluster says that it is quiescent, nothing is in flight anywhere |
 //! | `cover` | a snapshot has every key of its range exactly once |
@@ -17,8 +20,11 @@ mod bounded;
 mod cover;
 mod fifo;
 mod hops;
+mod knowledge;
+mod ledger;
 mod owners;
 mod progress;
+mod queued;
 mod quiet;
 mod replies;
 
@@ -26,8 +32,11 @@ pub(crate) use bounded::Bounded;
 pub(crate) use cover::Cover;
 pub(crate) use fifo::Fifo;
 pub(crate) use hops::Hops;
+pub(crate) use knowledge::Knowledge;
+pub(crate) use ledger::Ledger;
 pub(crate) use owners::Owners;
 pub(crate) use progress::Progress;
+pub(crate) use queued::Queued;
 pub(crate) use quiet::{InFlight, check as check_quiet};
 pub(crate) use replies::Replies;
 
@@ -50,7 +59,10 @@ pub(crate) type Finding = (&'static str, String);
 
 /// The state of all checks.
 pub(crate) struct Invariants {
+    pub(crate) ledger: Ledger,
     pub(crate) owners: Owners,
+    pub(crate) knowledge: Knowledge,
+    pub(crate) queued: Queued,
     pub(crate) replies: Replies,
     pub(crate) hops: Hops,
     pub(crate) fifo: Fifo,

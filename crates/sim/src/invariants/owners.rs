@@ -1,23 +1,27 @@
-//! One owner per key. Under static allocation it is the key's home, for ever.
+//! A key has one owner, which alone holds its value; or its value is on its way, and nobody holds it. At rest, homes know the
+//! owners.
 
-use super::Finding;
-use intendant_core::{Element, Key, Layout, NodeId};
+use super::{Finding, Ledger, knowledge};
+use intendant_core::{Element, Key, Layout};
 use intendant_engine::{Shared, Storage};
 use intendant_techniques::Role;
 use std::sync::Arc;
 
+/// Looks when the cluster rests, at most: far more keys than any model of a simulated task has. Of a key space that is larger
+/// (sparse), every rest looks at another part.
+const LOOKS_AT_REST_MAX: u64 = 1 << 24;
+
 /// Looks at one key on one node per step in turn, and at everything when the cluster rests: a look latches the key.
 pub(crate) struct Owners {
+    layout: Arc<Layout>,
     lazy: bool,
-    homes: Vec<NodeId>,
     /// Key and node of the next look.
-    next: (usize, usize),
+    next: (u64, usize),
 }
 
 impl Owners {
-    pub(crate) fn new(layout: &Layout, storage: Storage) -> Self {
-        let homes = (0..layout.keys()).map(|key| layout.home(Key(key))).collect();
-        Self { lazy: storage == Storage::Sparse, homes, next: (0, 0) }
+    pub(crate) fn new(layout: &Arc<Layout>, storage: Storage) -> Self {
+        Self { layout: Arc::clone(layout), lazy: storage == Storage::Sparse, next: (0, 0) }
     }
 
     /// Whether stores make values only when they are touched.
@@ -27,36 +31,63 @@ impl Owners {
 
     /// Looks at the next key and node.
     #[inline]
-    pub(crate) fn step<E: Element>(&mut self, nodes: &[Arc<Shared<E>>]) -> Result<(), Finding> {
+    pub(crate) fn step<E: Element>(
+        &mut self,
+        nodes: &[Arc<Shared<E>>],
+        ledger: &Ledger,
+    ) -> Result<(), Finding> {
         let (key, node) = self.next;
-        self.next = match (key + 1 == self.homes.len(), node + 1 == nodes.len()) {
+        self.next = match (key + 1 == self.layout.keys(), node + 1 == nodes.len()) {
             (false, _) => (key + 1, node),
             (true, false) => (0, node + 1),
             (true, true) => (0, 0),
         };
-        self.check(&nodes[node], key)
+        self.look(&nodes[node], Key(key), ledger)
     }
 
-    /// Looks at all keys on all nodes.
-    pub(crate) fn all<E: Element>(&self, nodes: &[Arc<Shared<E>>]) -> Result<(), Finding> {
-        nodes.iter().try_for_each(|node| (0..self.homes.len()).try_for_each(|key| self.check(node, key)))
+    /// Looks at all keys on all nodes, which rest.
+    pub(crate) fn at_rest<E: Element>(
+        &mut self,
+        nodes: &[Arc<Shared<E>>],
+        ledger: &Ledger,
+    ) -> Result<(), Finding> {
+        let looks = self.layout.keys().saturating_mul(nodes.len() as u64).min(LOOKS_AT_REST_MAX);
+        for _ in 0..looks {
+            if self.next.1 == 0 {
+                let key = Key(self.next.0);
+                ledger.settled(key)?;
+                if ledger.last(key) > 0 {
+                    let home = self.layout.home(key);
+                    knowledge::at_rest(key, home, &nodes[home.index()].slot(key), ledger)?;
+                }
+            }
+            self.step(nodes, ledger)?;
+        }
+        Ok(())
     }
 
     #[inline]
-    fn check<E: Element>(&self, node: &Shared<E>, key: usize) -> Result<(), Finding> {
-        let home = self.homes[key];
-        let key = Key(key as u64);
-        let at_home = node.node() == home;
+    fn look<E: Element>(&self, node: &Shared<E>, key: Key, ledger: &Ledger) -> Result<(), Finding> {
+        let place = ledger.place(key);
+        let here = place.node == node.node() && !place.flying;
         let wrong = match node.inspect(key) {
-            (Role::Owner, true) if at_home => return Ok(()),
+            (Role::Owner, true) if here => return Ok(()),
             // The home of a key that nobody touched yet owns it without having made its value.
-            (Role::Absent, false) if !at_home || self.lazy => return Ok(()),
+            (Role::Absent, false) if here && self.lazy && place.counter == 0 => return Ok(()),
+            (Role::Absent, false) if !here => match ledger.awaited(key, node.node()) {
+                0 => return Ok(()),
+                _ => "does not wait for what it asked for",
+            },
+            (Role::Arriving | Role::Leaving, false) if !here => match ledger.awaited(key, node.node()) {
+                0 => "waits for what it did not ask for",
+                _ => return Ok(()),
+            },
             (Role::Owner, true) => "owns it as well",
             (Role::Owner, false) => "owns it without a value",
             (Role::Absent, true) => "holds a value without owning it",
             (Role::Absent, false) => "lost it",
-            (Role::Arriving | Role::Leaving, _) => "waits for it",
+            (Role::Arriving | Role::Leaving, _) => "waits for what it has",
         };
-        Err(("owners", format!("{key:?} belongs to its home {home:?}, but {:?} {wrong}", node.node())))
+        Err(("owners", format!("{key:?}: {place:?}, but {:?} {wrong}", node.node())))
     }
 }

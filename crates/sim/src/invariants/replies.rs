@@ -1,12 +1,15 @@
 //! Every deferred key of every operation is answered exactly once, to the worker that asked for it.
 
 use super::Finding;
+use intendant_core::Key;
 use intendant_wire::OpId;
 
 /// What one channel owes to one operation of a worker of its node.
 struct Debt {
     worker: usize,
     op: OpId,
+    /// Parallel to `positions`.
+    keys: Vec<Key>,
     /// Ascending.
     positions: Vec<u32>,
     answered: Vec<bool>,
@@ -26,10 +29,33 @@ impl Replies {
     }
 
     /// A worker submitted a part of an operation to a channel.
-    pub(crate) fn submitted(&mut self, station: usize, worker: usize, op: OpId, positions: &[u32]) {
+    pub(crate) fn submitted(
+        &mut self,
+        station: usize,
+        worker: usize,
+        op: OpId,
+        keys: &[Key],
+        positions: &[u32],
+    ) {
         let answered = vec![false; positions.len()];
         let (positions, left) = (positions.to_vec(), positions.len());
-        self.stations[station].push(Debt { worker, op, positions, answered, left, handled: false });
+        let keys = keys.to_vec();
+        self.stations[station].push(Debt { worker, op, keys, positions, answered, left, handled: false });
+    }
+
+    /// Appends the keys at `positions` of an operation, as far as they are known.
+    pub(crate) fn keys(
+        &self,
+        station: usize,
+        worker: usize,
+        op: OpId,
+        positions: &[u32],
+        keys: &mut Vec<Key>,
+    ) {
+        for debt in self.stations[station].iter().filter(|d| d.worker == worker && d.op == op) {
+            let at = positions.iter().filter_map(|position| debt.positions.binary_search(position).ok());
+            keys.extend(at.map(|at| debt.keys[at]));
+        }
     }
 
     /// The channel took the submission.
@@ -87,7 +113,10 @@ mod tests {
     #[test]
     fn answers_are_taken_once_and_by_the_right_worker() {
         let mut replies = Replies::new(1);
-        replies.submitted(0, 3, OpId(7), &[0, 2, 5]);
+        replies.submitted(0, 3, OpId(7), &[Key(10), Key(12), Key(15)], &[0, 2, 5]);
+        let mut keys = Vec::new();
+        replies.keys(0, 3, OpId(7), &[2, 5], &mut keys);
+        assert_eq!(keys, [Key(12), Key(15)]);
         assert_eq!(replies.waiting(0), 0);
         replies.handled(0, 3, OpId(7));
         assert_eq!(replies.waiting(0), 1);

@@ -3,12 +3,15 @@
 //! A [`Mode`] says what all runs of a set have in common, [`Scenario::draw`] derives the rest from a seed, [`run`] runs it:
 //! workers call ([`program`](self)), come to rest, one of them reads a snapshot, and the history is checked.
 
+mod mode;
+mod plan;
 mod program;
 mod scenario;
 
-pub use scenario::{Mode, Scenario};
+pub use mode::Mode;
+pub use scenario::Scenario;
 
-use crate::cluster::{Cluster, ClusterConfig, Happened};
+use crate::cluster::{Checks, Cluster, ClusterConfig, Happened};
 use crate::history::{Inconsistency, Summary};
 use crate::invariants::Violation;
 use crate::lanes::{self, BadValue};
@@ -41,12 +44,23 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether workers only saw operations in an order that is not sequentially consistent, and nothing is lost or doubled.
+    #[must_use]
+    pub const fn is_of_order(&self) -> bool {
+        match self {
+            Self::Inconsistency(found) => found.is_of_order(),
+            Self::Register(found) => found.is_of_order(),
+            Self::Violation(_) | Self::Value(_) => false,
+        }
+    }
+
     /// Name of the check that found it.
     #[must_use]
     pub const fn check(&self) -> &'static str {
         match self {
             Self::Violation(violation) => violation.check,
-            Self::Inconsistency(_) => "history",
+            Self::Inconsistency(found) if found.is_of_order() => "history",
+            Self::Inconsistency(_) => "sums",
             Self::Value(_) => "values",
             Self::Register(_) => "registers",
         }
@@ -88,11 +102,13 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
             if registers.contains(&key.0) { Registers::initial(value) } else { lanes::initial(key, value) }
         }),
         storage: scenario.storage,
-        policy: scenario.technique.policy().with(Some(scenario.order), Some(scenario.caches)),
+        policy: scenario.policy,
         workers: scenario.workers,
         outstanding_bytes_max: scenario.outstanding_bytes_max,
-        stale_hints: scenario.caches,
+        stale_hints: scenario.stale_hints,
         delays: scenario.delays,
+        faults: scenario.faults.clone(),
+        checks: Checks::EveryStep,
         events_max: 10_000 + scenario.calls * EVENTS_PER_CALL_MAX,
         seed: scenario.seed,
         trace,
@@ -102,6 +118,9 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
     let result = drive(&mut cluster, scenario);
     if scenario.double {
         cluster.reach().mark(Marker::DoublePrecision);
+    }
+    if !scenario.faults.is_none() {
+        cluster.reach().mark(Marker::Faulty);
     }
     let trace = cluster.take_trace();
     Run {
@@ -155,7 +174,7 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
                 }
             }
         }
-        if matches!(phase, Phase::Working) && programs.all_done() {
+        if matches!(phase, Phase::Working) && programs.all_done() && cluster.orders() == 0 {
             let mut quiescence = Quiescence::default();
             quiescence.begin(cluster);
             phase = Phase::Resting(quiescence);
@@ -168,6 +187,8 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
         Phase::Reading(_) => return Err(cluster.stuck("a part of the snapshot did not come").into()),
     }
     cluster.check_quiescent()?;
+    // What holds in any order first.
+    programs.history.check_sums()?;
     programs.registers.check()?;
     Ok(programs.history.check()?)
 }

@@ -1,5 +1,6 @@
 //! What the workers of a random workload do.
 
+use super::plan::{Act, Plan};
 use super::{Failure, Scenario};
 use crate::cluster::{Called, Cluster, Wait};
 use crate::dice::Dice;
@@ -9,6 +10,9 @@ use crate::reach::Marker;
 use crate::registers::{ReadId, Registers};
 use intendant_core::{Element, Key, random};
 use intendant_wire::{AccessKind, OpId};
+
+/// Moves of keys that a worker may have outstanding if it waits for each access.
+const MOVES_MAX: usize = 4;
 
 /// How a key of a call is recorded.
 #[derive(Clone, Copy)]
@@ -23,6 +27,7 @@ enum Note {
 struct Flight {
     op: OpId,
     keys: Vec<Key>,
+    /// Per key; empty if keys only move.
     notes: Vec<Note>,
 }
 
@@ -35,12 +40,6 @@ enum Waiting {
     /// For room for its next call.
     Room,
     Over,
-}
-
-/// A call that a worker is about to make.
-struct Plan {
-    kind: AccessKind,
-    keys: Vec<Key>,
 }
 
 struct Program {
@@ -115,7 +114,7 @@ impl<E: Element> Programs<E> {
             }
             None => {
                 program.calls_left -= 1;
-                self.plan()
+                Plan::draw(&mut self.dice, &self.scenario, self.small_keys)
             }
         };
         if !cluster.admits(worker, &plan.keys) {
@@ -127,44 +126,85 @@ impl<E: Element> Programs<E> {
         self.call(cluster, worker, plan)
     }
 
-    fn plan(&mut self) -> Plan {
-        let (dice, scenario) = (&mut self.dice, &self.scenario);
-        let count = dice.between(1, scenario.call_keys_max);
-        if dice.once_in(8) {
-            let registers = scenario.registers();
-            let keys =
-                (0..count.min(2)).map(|_| Key(dice.between(registers.start, registers.end - 1))).collect();
-            let kind = if dice.once_in(2) { AccessKind::Pull } else { AccessKind::Set };
-            return Plan { kind, keys };
+    fn call(&mut self, cluster: &mut Cluster<E>, worker: usize, plan: Plan) -> Result<(), Failure> {
+        match plan.act {
+            Act::Access(kind) => self.access(cluster, worker, kind, plan.keys),
+            Act::Localize { wait } => self.localize(cluster, worker, plan.keys, wait),
+            Act::IfLocal => self.pull_if_local(cluster, worker, &plan.keys),
+            Act::Order(to) => {
+                let owner = cluster.owner(plan.keys[0]).index();
+                cluster.order(owner * self.scenario.workers, &plan.keys, to);
+                cluster.wake(worker, 0);
+                Ok(())
+            }
         }
-        let kind = if dice.once_in(2) { AccessKind::Pull } else { AccessKind::Push };
-        if scenario.huge && dice.once_in(40) {
-            let huge = scenario.lanes[2].0;
-            let keys = (0..4).map(|_| Key(self.small_keys + dice.below(huge))).collect();
-            return Plan { kind, keys };
-        }
-        let hot = scenario.hot_keys.min(self.small_keys);
-        let one =
-            |dice: &mut Dice| if dice.once_in(3) { dice.below(self.small_keys) } else { dice.below(hot) };
-        // Hot keys are spread over the ranges.
-        let spread = |at: u64| Key((at * 7 + scenario.seed) % self.small_keys);
-        Plan { kind, keys: (0..count).map(|_| spread(one(dice))).collect() }
     }
 
-    fn call(&mut self, cluster: &mut Cluster<E>, worker: usize, plan: Plan) -> Result<(), Failure> {
-        let Plan { kind, keys } = plan;
+    fn pull_if_local(
+        &mut self,
+        cluster: &mut Cluster<E>,
+        worker: usize,
+        keys: &[Key],
+    ) -> Result<(), Failure> {
         let now_ns = Some(cluster.now_ns());
-        let (registers, workers) = (self.scenario.registers(), self.scenario.all_workers());
+        let (values, here) = cluster.pull_if_local(worker, keys)?;
+        let mut at = 0;
+        for (key, here) in keys.iter().zip(here) {
+            let end = at + cluster.layout().len(*key);
+            if here {
+                let note = self.note_pull(worker, *key, now_ns);
+                self.learn(cluster, worker, &[*key], &[note], &values[at..end])?;
+            }
+            at = end;
+        }
+        cluster.wake(worker, 0);
+        Ok(())
+    }
+
+    fn localize(
+        &mut self,
+        cluster: &mut Cluster<E>,
+        worker: usize,
+        keys: Vec<Key>,
+        wait: bool,
+    ) -> Result<(), Failure> {
+        let Called { op, .. } = cluster.localize(worker, &keys)?;
+        let Some(op) = op else {
+            cluster.wake(worker, 0);
+            return Ok(());
+        };
+        let flights = &mut self.programs[worker].flights;
+        flights.push(Flight { op, keys, notes: Vec::new() });
+        let crowded = flights.len() >= self.scenario.in_flight_max.max(MOVES_MAX);
+        let waiting = if wait || crowded { Waiting::For(op) } else { Waiting::No };
+        self.settle(cluster, worker, waiting);
+        Ok(())
+    }
+
+    fn note_pull(&mut self, worker: usize, key: Key, now_ns: Option<u64>) -> Note {
+        if self.scenario.registers().contains(&key.0) {
+            Note::Read(self.registers.pull(worker, key))
+        } else {
+            Note::Pull(self.history.pull(worker, key, now_ns))
+        }
+    }
+
+    fn access(
+        &mut self,
+        cluster: &mut Cluster<E>,
+        worker: usize,
+        kind: AccessKind,
+        keys: Vec<Key>,
+    ) -> Result<(), Failure> {
+        let now_ns = Some(cluster.now_ns());
+        let workers = self.scenario.all_workers();
         let mut values = std::mem::take(&mut self.values);
         values.clear();
         let mut notes = Vec::with_capacity(keys.len());
         for key in &keys {
             let len = cluster.layout().len(*key);
             notes.push(match kind {
-                AccessKind::Pull if registers.contains(&key.0) => {
-                    Note::Read(self.registers.pull(worker, *key))
-                }
-                AccessKind::Pull => Note::Pull(self.history.pull(worker, *key, now_ns)),
+                AccessKind::Pull => self.note_pull(worker, *key, now_ns),
                 AccessKind::Push => {
                     lanes::push(worker, workers, len, &mut values);
                     Note::Push(self.history.push(worker, *key, now_ns))
@@ -192,10 +232,11 @@ impl<E: Element> Programs<E> {
             return Ok(());
         };
         let flights = &mut self.programs[worker].flights;
-        if !flights.is_empty() {
+        let mut others = flights.iter().filter(|flight| !flight.notes.is_empty());
+        if others.clone().next().is_some() {
             cluster.reach().mark(Marker::AsyncOverlap);
         }
-        if flights.iter().any(|flight| flight.keys.iter().any(|key| keys.contains(key))) {
+        if others.any(|flight| flight.keys.iter().any(|key| keys.contains(key))) {
             cluster.reach().mark(Marker::KeyOverlap);
         }
         flights.push(Flight { op, keys, notes });
@@ -205,7 +246,9 @@ impl<E: Element> Programs<E> {
         }
         let flights = &self.programs[worker].flights;
         let oldest = flights.first().map_or(Waiting::No, |flight| Waiting::For(flight.op));
-        let next = if blocking || flights.len() >= self.scenario.in_flight_max {
+        let next = if blocking {
+            Waiting::For(op)
+        } else if flights.len() >= self.scenario.in_flight_max {
             oldest
         } else {
             match self.dice.below(16) {

@@ -1,0 +1,209 @@
+//! What clustering by relation and latency hiding do to the program of a worker: which keys it accesses, which it has brought
+//! to its node before.
+
+use super::tests::{config, graph};
+use super::*;
+use crate::model::ModelKind;
+use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Schedule};
+
+const ENTITIES: u64 = 30;
+
+fn task(loss: Loss, reciprocal: bool, cluster: Cluster) -> Kge<f32> {
+    let config = Config { cluster, ..config(ModelKind::Rescal, loss, reciprocal) };
+    Kge::new(Arc::new(graph(ENTITIES as u32, 157)), config).unwrap()
+}
+
+fn partitions(nodes: u32, per_node: u32) -> impl Iterator<Item = Partition> {
+    let workers = nodes * per_node;
+    (0..workers).map(move |worker| Partition { worker, workers, nodes, threads: 1 })
+}
+
+fn batches(task: &Kge<f32>, epoch: u32, partition: Partition) -> impl Iterator<Item = Prepared<Batch>> {
+    let subepoch = Subepoch { epoch, index: 0 };
+    (0..task.batches(subepoch, partition))
+        .map(move |index| task.prepare(BatchAt { subepoch, partition, index }))
+}
+
+/// The triples of a batch.
+fn triples(prepared: &Prepared<Batch>) -> impl Iterator<Item = Triple> {
+    let key = |place: u32| prepared.keys[place as usize].0 as u32;
+    prepared.batch.queries.chunks_exact(2).map(move |pair| Triple {
+        subject: key(pair[0].anchor),
+        relation: key(pair[0].relation) - ENTITIES as u32,
+        object: key(pair[0].target),
+    })
+}
+
+fn digest(task: &Kge<f32>, epoch: u32, nodes: u32, per_node: u32) -> u64 {
+    partitions(nodes, per_node)
+        .flat_map(|partition| batches(task, epoch, partition))
+        .fold(0, |sum, prepared| sum.wrapping_add(prepared.digest))
+}
+
+#[test]
+fn every_triple_is_trained_once_whoever_trains_it() {
+    for (nodes, per_node) in [(1, 1), (1, 3), (2, 1), (2, 2), (3, 2), (8, 4)] {
+        for loss in [Loss::Softmax, Loss::Logistic] {
+            let task = task(loss, true, Cluster::Relations);
+            let clusters = task.clusters(nodes).unwrap();
+            let mut seen = Vec::new();
+            for partition in partitions(nodes, per_node) {
+                let own: Vec<Triple> =
+                    batches(&task, 2, partition).flat_map(|b| triples(&b).collect::<Vec<_>>()).collect();
+                let of_node = clusters.triples(partition.node());
+                assert!(own.iter().all(|t| of_node.iter().any(|n| task.data.train[*n as usize] == *t)));
+                // Within a node, workers differ by a batch at most.
+                let fair = of_node.len() as f64 / f64::from(per_node);
+                assert!((own.len() as f64 - fair).abs() <= 5.0, "{} of {}", own.len(), of_node.len());
+                seen.extend(own);
+            }
+            let mut expected = task.data.train.clone();
+            expected.sort_unstable();
+            seen.sort_unstable();
+            assert_eq!(seen, expected, "{nodes} nodes of {per_node} workers");
+            assert_eq!(digest(&task, 2, nodes, per_node), digest(&task, 2, 1, 1));
+            assert_ne!(digest(&task, 2, nodes, per_node), digest(&task, 3, nodes, per_node));
+        }
+        // Negatives belong to their triple, and so even this is the same.
+        let logistic = |cluster| digest(&task(Loss::Logistic, false, cluster), 2, nodes, per_node);
+        assert_eq!(logistic(Cluster::Relations), logistic(Cluster::None));
+    }
+}
+
+#[test]
+fn every_epoch_and_every_node_has_an_order_of_its_own() {
+    let task = task(Loss::Softmax, true, Cluster::Relations);
+    let order = |epoch, node: u32| {
+        let partition = partitions(2, 1).nth(node as usize).unwrap();
+        batches(&task, epoch, partition).flat_map(|b| triples(&b).collect::<Vec<_>>()).collect::<Vec<_>>()
+    };
+    let sorted = |mut triples: Vec<Triple>| {
+        triples.sort_unstable();
+        triples
+    };
+    assert_ne!(order(0, 1), order(1, 1));
+    assert_eq!(sorted(order(0, 1)), sorted(order(1, 1)));
+    let streams = |node: u32| {
+        let partition = partitions(2, 1).nth(node as usize).unwrap();
+        batches(&task, 0, partition).map(|b| b.samples[0].stream).collect::<Vec<_>>()
+    };
+    assert!(streams(0).iter().all(|stream| !streams(1).contains(stream)), "nodes share no samples");
+}
+
+#[test]
+fn relations_live_at_the_nodes_that_use_them() {
+    for reciprocal in [false, true] {
+        let task = task(Loss::Logistic, reciprocal, Cluster::Relations);
+        let relations = if reciprocal { 6 } else { 3 };
+        for (nodes, per_node) in [(1, 2), (2, 1), (2, 2), (3, 4)] {
+            let mut residents = Vec::new();
+            for node in 0..nodes {
+                let of_node: Vec<Partition> =
+                    partitions(nodes, per_node).filter(|p| p.node() == node).collect();
+                let mut at_home: Vec<Key> = of_node.iter().flat_map(|p| task.residents(*p)).collect();
+                for prepared in of_node.iter().flat_map(|p| batches(&task, 0, *p)) {
+                    let entities = prepared.batch.entities;
+                    assert!(prepared.near.iter().all(|key| key.0 < ENTITIES), "only entities travel");
+                    assert_eq!(prepared.near, prepared.keys[..entities]);
+                    // Three relations of similar size: none is split between up to three nodes.
+                    assert!(prepared.keys[entities..].iter().all(|key| at_home.contains(key)));
+                }
+                residents.append(&mut at_home);
+            }
+            residents.sort_unstable();
+            assert!(residents.iter().map(|k| k.0).eq(ENTITIES..ENTITIES + relations), "{residents:?}");
+        }
+    }
+}
+
+#[test]
+fn without_clusters_nothing_has_a_home_and_everything_travels() {
+    let task = task(Loss::Logistic, true, Cluster::None);
+    for partition in partitions(2, 2) {
+        assert_eq!(task.residents(partition), []);
+        assert!(batches(&task, 0, partition).all(|prepared| prepared.near == prepared.keys));
+    }
+    assert!(task.clusters(2).is_none());
+}
+
+/// One worker of several on plain memory, for an epoch: what it has localized when it pulls each of its batches.
+fn run(task: &Arc<Kge<f32>>, partition: Partition, ahead: u32) -> (Vec<Key>, Vec<(Vec<Key>, usize)>) {
+    let schedule = Schedule { test: false, localize_ahead: ahead, ..Schedule::epochs(1) };
+    let mut loader = Loader::new(Arc::clone(task), partition, &schedule);
+    let mut driver = Driver::new(Arc::clone(task), partition, schedule);
+    let (mut residents, mut localized, mut pulls) = (Vec::new(), Vec::new(), Vec::new());
+    let sampler = &task.model().sampler;
+    let mut event = Event::Start;
+    loop {
+        event = match driver.step(event).unwrap() {
+            Op::NextBatch => {
+                let mut answer = LoaderEvent::Start;
+                while let LoaderOp::PrepareSample(request) = loader.step(answer) {
+                    let handle =
+                        sampler.prepare(request.distribution, request.samples, request.stream).unwrap();
+                    answer = LoaderEvent::Prepared(handle);
+                }
+                Event::Batch(loader.take())
+            }
+            Op::Localize { wait: true } => {
+                residents.extend_from_slice(driver.localize_keys());
+                Event::Done
+            }
+            Op::Localize { wait: false } => {
+                localized.push(driver.localize_keys().to_vec());
+                Event::Done
+            }
+            Op::PullSample => {
+                driver.draw(|handle, left, keys| sampler.draw(handle, left, keys)).unwrap();
+                Event::Done
+            }
+            Op::Pull => {
+                let (keys, values) = driver.pull_buffers();
+                values.fill(0.1);
+                let mut keys = keys.to_vec();
+                keys.sort_unstable();
+                keys.dedup();
+                pulls.push((keys, localized.len()));
+                Event::Done
+            }
+            Op::Reduce => Event::Reduced(driver.reduction().clone()),
+            Op::Done => break,
+            Op::Barrier | Op::Compute(_) | Op::Push | Op::AdvanceClock | Op::Flush | Op::Quiesce => {
+                Event::Done
+            }
+            Op::Snapshot(_) => unreachable!("no evaluation"),
+        };
+    }
+    // What was localized is what is pulled, apart from relations.
+    assert_eq!(localized.len(), if ahead == 0 { 0 } else { pulls.len() });
+    for (near, (pulled, _)) in localized.iter().zip(&pulls) {
+        assert!(pulled.iter().filter(|key| key.0 < ENTITIES).eq(near));
+        assert!(near.iter().all(|key| key.0 < ENTITIES));
+    }
+    (residents, pulls)
+}
+
+/// The papers' setting: the relations are there from the beginning, and while a triple is trained, the entities of the next
+/// one, negatives included, are on their way; none further ahead.
+#[test]
+fn a_worker_brings_the_next_batch_near_while_it_trains_this_one() {
+    let config = Config {
+        batch: 1,
+        negatives: 10,
+        cluster: Cluster::Relations,
+        ..config(ModelKind::Rescal, Loss::Logistic, false)
+    };
+    let task = Arc::new(Kge::<f32>::new(Arc::new(graph(ENTITIES as u32, 157)), config).unwrap());
+    for partition in partitions(3, 2) {
+        for ahead in [0, 1, 3] {
+            let (residents, pulls) = run(&task, partition, ahead);
+            assert_eq!(residents, task.residents(partition));
+            for (at, (keys, localized)) in pulls.iter().enumerate() {
+                let expected = if ahead == 0 { 0 } else { (at + 1 + ahead as usize).min(pulls.len()) };
+                assert_eq!(*localized, expected, "batches that were localized before batch {at} is pulled");
+                assert_eq!(keys.iter().filter(|key| key.0 >= ENTITIES).count(), 1);
+                assert!(keys.len() <= 3 + 20);
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The hyperparameters, and which of them make sense.
+
+use crate::model::{ModelKind, Penalties, Scorer};
+
+/// What is minimised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Cross-entropy over candidates that a batch shares: its entities and `negatives` samples.
+    Softmax,
+    /// Logistic loss of every triple and of `negatives` corrupted ones of its own per side.
+    Logistic,
+}
+
+/// Which worker trains which triples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cluster {
+    /// Any worker any of them: batches are dealt out one by one.
+    None,
+    /// Every node has relations of its own; see [`crate::Clusters`].
+    Relations,
+}
+
+/// Hyperparameters; [`crate::Kge::new`] checks them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// What is trained.
+    pub model: ModelKind,
+    /// Real numbers of an entity's embedding: for ComplEx twice the number of complex ones.
+    pub dim: usize,
+    /// Triples per batch.
+    pub batch: usize,
+    /// What is minimised.
+    pub loss: Loss,
+    /// Samples: per batch or per query, as [`Loss`] says.
+    pub negatives: usize,
+    /// Whether every relation has a reciprocal, with which subjects are predicted.
+    pub reciprocal: bool,
+    /// Penalties, per use of an embedding in a query.
+    pub penalties: Penalties,
+    /// Learning rate of AdaGrad.
+    pub learning_rate: f64,
+    /// Standard deviation of the initial embeddings.
+    pub init_scale: f64,
+    /// Which worker trains which triples.
+    pub cluster: Cluster,
+    /// Seed of initial values, order and samples.
+    pub seed: u64,
+}
+
+/// A hyperparameter that makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{name} is {value}; it must be {allowed}")]
+pub struct ConfigError {
+    /// Name of the hyperparameter.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+impl Config {
+    /// The model and its size.
+    #[must_use]
+    pub const fn scorer(&self) -> Scorer {
+        Scorer { model: self.model, dim: self.dim }
+    }
+
+    /// Tells whether this can be trained, as far as that can be told without the data.
+    ///
+    /// # Errors
+    /// Names the first hyperparameter that makes no sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let dims = match self.model {
+            ModelKind::Complex => (
+                !self.dim.is_multiple_of(2) || self.dim > COMPLEX_DIM_MAX,
+                "an even number from 2",
+                COMPLEX_DIM_MAX,
+            ),
+            ModelKind::Rescal => (
+                self.dim > RESCAL_DIM_MAX,
+                "for matrices of dim · dim numbers a number from 1",
+                RESCAL_DIM_MAX,
+            ),
+        };
+        let (refused, from, to) = dims;
+        if self.dim == 0 || refused {
+            return wrong("dim", self.dim.to_string(), &format!("{from} to {to}"));
+        }
+        for (name, count) in [("batch", self.batch), ("negatives", self.negatives)] {
+            if count == 0 || count > COUNT_MAX {
+                return wrong(name, count.to_string(), &format!("a number from 1 to {COUNT_MAX}"));
+            }
+        }
+        self.check_size(1)?;
+        for (name, number) in [("lr", self.learning_rate), ("init-scale", self.init_scale)] {
+            if !(number > 0.0 && number.is_finite()) {
+                return wrong(name, number.to_string(), "a number above 0");
+            }
+        }
+        for (name, number) in [("n3", self.penalties.n3), ("l2", self.penalties.l2)] {
+            if !(number >= 0.0 && number.is_finite()) {
+                return wrong(name, number.to_string(), "a number of at least 0");
+            }
+        }
+        if self.model == ModelKind::Rescal && self.penalties.n3 > 0.0 {
+            let n3 = self.penalties.n3.to_string();
+            return wrong("n3", n3, "0 with RESCAL, which has no complex numbers; l2 is its penalty");
+        }
+        Ok(())
+    }
+
+    /// Tells whether batches fit into memory. `relations` is how many relations and reciprocals the data has.
+    pub(crate) fn check_size(&self, relations: u64) -> Result<(), ConfigError> {
+        let elements = self.elements(relations);
+        if elements <= ELEMENTS_MAX {
+            return Ok(());
+        }
+        let value = format!("{} with {} negatives and dim {}", self.batch, self.negatives, self.dim);
+        let allowed = format!(
+            "so small that the values and the scores of a batch are at most {ELEMENTS_MAX} numbers each; here they may \
+             be {elements}"
+        );
+        wrong("batch", value, &allowed)
+    }
+
+    /// Elements of the larger of a batch's two large arrays, in the worst case: the values that it pulls, or its scores. None
+    /// of the factors is above its own maximum, so that nothing overflows.
+    fn elements(&self, relations: u64) -> u64 {
+        let (batch, negatives, dim) = (self.batch as u64, self.negatives as u64, self.dim as u64);
+        let (entities, queries) = (2 * batch, 2 * batch);
+        let (samples, scores) = match self.loss {
+            Loss::Softmax => (negatives, queries * (entities + negatives)),
+            Loss::Logistic => (queries * negatives, queries * negatives),
+        };
+        // At most a relation and its reciprocal for every triple.
+        let relations = relations.min(2 * batch) * self.scorer().relation_len() as u64;
+        scores.max(2 * ((entities + samples) * dim + relations))
+    }
+}
+
+fn wrong(name: &'static str, value: String, allowed: &str) -> Result<(), ConfigError> {
+    Err(ConfigError { name, value, allowed: allowed.to_owned() })
+}
+
+/// Half of the elements that the largest value may have, in double precision.
+const COMPLEX_DIM_MAX: usize = intendant_core::limits::VALUE_BYTES_MAX / 16;
+
+/// The relations' matrices are the largest values.
+const RESCAL_DIM_MAX: usize = COMPLEX_DIM_MAX.isqrt();
+
+/// Triples or samples of a batch at most.
+const COUNT_MAX: usize = 1 << 20;
+
+/// Elements of a batch's values or scores at most: they must fit into memory several times, for each worker.
+const ELEMENTS_MAX: u64 = 1 << 28;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config {
+            model: ModelKind::Complex,
+            dim: 6,
+            batch: 5,
+            loss: Loss::Softmax,
+            negatives: 9,
+            reciprocal: true,
+            penalties: Penalties { n3: 0.03, l2: 0.02 },
+            learning_rate: 0.1,
+            init_scale: 0.7,
+            cluster: Cluster::None,
+            seed: 3,
+        }
+    }
+
+    fn refused(change: fn(&mut Config)) -> String {
+        let mut config = config();
+        change(&mut config);
+        config.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn hyperparameters_without_sense_are_refused() {
+        assert_eq!(refused(|c| c.dim = 7), "dim is 7; it must be an even number from 2 to 262144");
+        assert!(refused(|c| c.batch = 0).starts_with("batch is 0; "));
+        assert!(refused(|c| c.negatives = usize::MAX).starts_with("negatives is "));
+        let at_once = "batch is 16384 with 9 negatives and dim 6; it must be so small that the values and the scores of a \
+                       batch are at most 268435456 numbers each; here they may be 1074036736";
+        assert_eq!(refused(|c| c.batch = 1 << 14), at_once);
+        assert!(
+            refused(|c| (c.batch, c.negatives, c.dim) = (1 << 20, 1 << 20, 1 << 18))
+                .starts_with("batch is 1048576 ")
+        );
+        assert!(
+            refused(|c| (c.negatives, c.dim) = (1 << 20, 256))
+                .contains(" with 1048576 negatives and dim 256;")
+        );
+        assert!(
+            refused(|c| (c.loss, c.batch, c.negatives) = (Loss::Logistic, 1 << 14, 1 << 14))
+                .starts_with("batch is ")
+        );
+        assert_eq!(refused(|c| c.learning_rate = 0.0), "lr is 0; it must be a number above 0");
+        assert!(refused(|c| c.penalties.n3 = f64::NAN).starts_with("n3 is NaN; "));
+    }
+
+    #[test]
+    fn matrices_are_bounded_and_have_no_n3() {
+        let rescal = |change: fn(&mut Config)| {
+            let mut config = Config {
+                model: ModelKind::Rescal,
+                dim: 512,
+                penalties: Penalties { n3: 0.0, l2: 0.02 },
+                ..config()
+            };
+            change(&mut config);
+            config
+        };
+        rescal(|_| ()).check().unwrap();
+        // The largest value, in double precision.
+        assert_eq!(2 * rescal(|_| ()).scorer().relation_len() * 8, intendant_core::limits::VALUE_BYTES_MAX);
+        rescal(|c| c.dim = 1).check().unwrap();
+        let refused = |change| rescal(change).check().unwrap_err().to_string();
+        let from_to = "it must be for matrices of dim · dim numbers a number from 1 to 512";
+        assert_eq!(refused(|c| c.dim = 513), format!("dim is 513; {from_to}"));
+        assert_eq!(refused(|c| c.dim = 0), format!("dim is 0; {from_to}"));
+        let n3 = refused(|c| c.penalties.n3 = 0.007);
+        assert_eq!(
+            n3,
+            "n3 is 0.007; it must be 0 with RESCAL, which has no complex numbers; l2 is its penalty"
+        );
+
+        // A batch may have as many matrices as the graph has relations.
+        let large = rescal(|c| c.batch = 1024);
+        large.check_size(100).unwrap();
+        let error = large.check_size(600).unwrap_err().to_string();
+        assert!(error.starts_with("batch is 1024 with 9 negatives and dim 512; "), "{error}");
+        rescal(|c| c.batch = 100).check_size(600).unwrap();
+    }
+}

@@ -1,0 +1,192 @@
+//! The models as arithmetic over slices: one file for each.
+//!
+//! A model scores a triple by its three embeddings. As a function of one of the two entities, the score is an inner product of
+//! that entity's embedding with a *query* that the other entity and the relation determine ([`Scorer::compose`]); training and
+//! ranking are therefore products of a query matrix with an entity matrix, whatever the model. What a model decides is how a
+//! query is made, and how long the embedding of a relation is.
+//!
+//! A value is an embedding followed by an AdaGrad accumulator of the same length. Absent on purpose: keys, batches, losses.
+
+mod complex;
+mod rescal;
+
+use intendant_core::random::stream;
+use intendant_core::{Element, Key};
+use rand::SeedableRng;
+use rand_distr::{Distribution, StandardNormal};
+use rand_pcg::Pcg64Mcg;
+use std::ops::Range;
+
+/// Which model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// Complex vectors of half as many numbers as an embedding has; the score is Re⟨s, r, ō⟩.
+    Complex,
+    /// Vectors for entities, a matrix for each relation; the score is sᵀ R o.
+    Rescal,
+}
+
+/// A model of a certain size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scorer {
+    /// Which model.
+    pub model: ModelKind,
+    /// Real numbers of an entity's embedding.
+    pub dim: usize,
+}
+
+/// Weights of penalties on embeddings, per use of an embedding in a query.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct Penalties {
+    /// Of the sum of cubed moduli of the complex numbers; only ComplEx has some.
+    pub n3: f64,
+    /// Of the sum of squares.
+    pub l2: f64,
+}
+
+impl Scorer {
+    /// Real numbers of a relation's embedding.
+    #[must_use]
+    pub const fn relation_len(self) -> usize {
+        match self.model {
+            ModelKind::Complex => self.dim,
+            ModelKind::Rescal => self.dim * self.dim,
+        }
+    }
+
+    /// Where the embedding of the `place`-th of several keys is within their values, if the first `entities` of the keys are
+    /// entities and the others are relations.
+    #[inline]
+    pub(crate) fn embedding(self, entities: usize, place: usize) -> Range<usize> {
+        match place.checked_sub(entities) {
+            None => place * 2 * self.dim..(2 * place + 1) * self.dim,
+            Some(relation) => {
+                let (start, len) = (entities * 2 * self.dim, self.relation_len());
+                start + relation * 2 * len..start + (2 * relation + 1) * len
+            }
+        }
+    }
+
+    /// The query of `anchor` and `relation`, whose inner product with an object's embedding is the score if the anchor is the
+    /// subject; with `inverse`, for subjects if the anchor is the object.
+    ///
+    /// # Panics
+    /// If the lengths do not match.
+    #[inline]
+    pub(crate) fn compose<E: Element>(self, anchor: &[E], relation: &[E], inverse: bool, query: &mut [E]) {
+        match self.model {
+            ModelKind::Complex => complex::compose(anchor, relation, inverse, query),
+            ModelKind::Rescal => rescal::compose(anchor, relation, inverse, query),
+        }
+    }
+
+    /// Adds the gradients of anchor and relation that follow from `d_query`, the gradient of their query.
+    ///
+    /// # Panics
+    /// If the lengths do not match.
+    #[inline]
+    pub(crate) fn compose_backward<E: Element>(
+        self,
+        anchor: &[E],
+        relation: &[E],
+        inverse: bool,
+        d_query: &[E],
+        d_anchor: &mut [E],
+        d_relation: &mut [E],
+    ) {
+        match self.model {
+            ModelKind::Complex => {
+                complex::compose_backward(anchor, relation, inverse, d_query, d_anchor, d_relation);
+            }
+            ModelKind::Rescal => {
+                rescal::compose_backward(anchor, relation, inverse, d_query, d_anchor, d_relation);
+            }
+        }
+    }
+
+    /// Multiply-adds of a query and of its gradients.
+    pub(crate) fn query_cost(self) -> usize {
+        match self.model {
+            ModelKind::Complex => complex::cost(self.dim),
+            ModelKind::Rescal => rescal::cost(self.dim),
+        }
+    }
+
+    /// Adds the gradient of the penalty of an embedding that is used `uses` times.
+    #[inline]
+    pub(crate) fn penalise<E: Element>(
+        self,
+        penalties: Penalties,
+        uses: u32,
+        embedding: &[E],
+        gradient: &mut [E],
+    ) {
+        match self.model {
+            ModelKind::Complex => complex::penalise(penalties, uses, embedding, gradient),
+            ModelKind::Rescal => rescal::penalise(penalties, uses, embedding, gradient),
+        }
+    }
+}
+
+/// Added to the AdaGrad accumulator below the root, so that a gradient of zero gives a step of zero.
+pub(crate) const ADAGRAD_EPSILON: f64 = 1e-10;
+
+/// Fills the value of `key`: a normally distributed embedding with standard deviation `scale`, a zero accumulator. Depends on
+/// its arguments only; the values of both element types agree up to rounding.
+pub(crate) fn initialise<E: Element>(seed: u64, key: Key, scale: f64, value: &mut [E]) {
+    let mut rng = Pcg64Mcg::seed_from_u64(stream(seed, &[key.0]));
+    let (embedding, accumulator) = value.split_at_mut(value.len() / 2);
+    for x in embedding {
+        let normal: f64 = StandardNormal.sample(&mut rng);
+        *x = E::from_f64(scale * normal);
+    }
+    accumulator.fill(E::ZERO);
+}
+
+/// Independent partial sums of [`dot`]: enough to fill the registers of any machine, and a fixed order of summation.
+const LANES: usize = 16;
+
+/// The inner product of two vectors; of the shorter length if they differ.
+#[inline]
+pub(crate) fn dot<E: Element>(a: &[E], b: &[E]) -> E {
+    let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let rest: E =
+        a_chunks.remainder().iter().zip(b_chunks.remainder()).fold(E::ZERO, |s, (x, y)| s + *x * *y);
+    let mut sums = [E::ZERO; LANES];
+    for (x, y) in a_chunks.zip(b_chunks) {
+        for lane in 0..LANES {
+            sums[lane] += x[lane] * y[lane];
+        }
+    }
+    sums.iter().fold(rest, |s, x| s + *x)
+}
+
+/// `y += factor · x`.
+#[inline]
+pub(crate) fn add_scaled<E: Element>(y: &mut [E], factor: E, x: &[E]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += factor * *x;
+    }
+}
+
+/// Multiply-adds of [`adagrad`] per parameter: a square, a sum, a root and a quotient, each counted as one.
+pub(crate) const ADAGRAD_COST: usize = 4;
+
+/// Turns the gradient in the first half of `update` into AdaGrad's update of a value: what is added to the embedding, and what
+/// is added to the accumulator.
+///
+/// # Panics
+/// If the lengths differ.
+// Inlined into a loop over rows, the compiler asks once for all rows whether the slices overlap, finds that rows lie between
+// rows, and falls back to one element at a time.
+#[inline(never)]
+pub(crate) fn adagrad<E: Element>(learning_rate: f64, value: &[E], update: &mut [E]) {
+    assert_eq!(value.len(), update.len(), "value and update differ in length");
+    let (rate, epsilon) = (E::from_f64(learning_rate), E::from_f64(ADAGRAD_EPSILON));
+    let accumulator = &value[value.len() / 2..];
+    let (step, square) = update.split_at_mut(update.len() / 2);
+    for ((g, square), accumulator) in step.iter_mut().zip(square).zip(accumulator) {
+        *square = *g * *g;
+        *g = -rate * *g / (*accumulator + *square + epsilon).sqrt();
+    }
+}

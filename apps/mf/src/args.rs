@@ -1,0 +1,80 @@
+//! The flags of this application, as the user typed them. The common ones are `intendant-train`'s.
+
+use clap::ValueEnum;
+
+/// `--algorithm`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AlgorithmName {
+    /// Nodes keep their rows; workers visit column by column. Latency is hidden by --localize-ahead
+    Columns,
+    /// Parameter blocking (DSGD): workers keep their rows, blocks of columns go round among them
+    Blocks,
+}
+
+/// `--optimizer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OptimizerName {
+    /// AdaGrad, with its accumulators in the values
+    Adagrad,
+    /// Plain stochastic gradient descent
+    Sgd,
+}
+
+/// `--l2-scope`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScopeName {
+    /// Each row and column bears its penalty once per epoch (ridge regression)
+    Key,
+    /// Each row and column bears its penalty at each of its entries
+    Use,
+}
+
+// Model, algorithm and optimiser. (Not a documentation comment: it would become the description of the program.)
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Flags {
+    /// Factors of each row and column
+    #[arg(long, value_name = "K", default_value_t = 16)]
+    pub(crate) rank: usize,
+
+    /// Whether rows and columns have biases, around the mean of all training entries
+    #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) bias: bool,
+
+    /// How training is cut into parts
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = AlgorithmName::Columns)]
+    pub(crate) algorithm: AlgorithmName,
+
+    /// What turns gradients into steps
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = OptimizerName::Adagrad)]
+    pub(crate) optimizer: OptimizerName,
+
+    /// Learning rate [default: 0.05; sgd: 0.01]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) lr: Option<f64>,
+
+    /// Raise the learning rate by 5 % after each epoch in which the training loss fell, halve it after any other (only with
+    /// sgd)
+    #[arg(long)]
+    pub(crate) bold_driver: bool,
+
+    /// Weight of the L2 penalty of factors, half the sum of their squares
+    #[arg(long, value_name = "WEIGHT", default_value_t = 5.0)]
+    pub(crate) l2: f64,
+
+    /// Weight of the L2 penalty of biases, half the sum of their squares
+    #[arg(long, value_name = "WEIGHT", default_value_t = 2.0)]
+    pub(crate) l2_bias: f64,
+
+    /// How often a row or column bears its penalties
+    #[arg(long, value_name = "SCOPE", value_enum, default_value_t = ScopeName::Key)]
+    pub(crate) l2_scope: ScopeName,
+
+    /// Entries per batch, at most: so many are trained on one copy of their values. With 1, each entry is a pull and a push of
+    /// two keys (the parameter server papers' setting)
+    #[arg(long, value_name = "B", default_value_t = 64)]
+    pub(crate) batch: usize,
+
+    /// Standard deviation of the initial factors
+    #[arg(long, value_name = "SCALE", default_value_t = 0.1)]
+    pub(crate) init_scale: f64,
+}

@@ -1,0 +1,286 @@
+//! Matrices of which some cells are known: entries to learn from, and entries to test on.
+//!
+//! [`Dataset::read`] reads MatrixMarket files and tables of row, column and value; [`Generator`] makes matrices of any size.
+//! Rows and columns are numbered from 0, equally on every process that reads the same files. A cell that is given more than
+//! once is as many entries: two opinions on one thing are two examples.
+//!
+//! Absent on purpose: keys and values, and who trains which entry. Those are the task's business.
+
+mod generate;
+mod ids;
+mod market;
+mod read;
+mod table;
+
+pub use generate::{Generator, GeneratorError};
+pub use ids::Ids;
+pub use read::DataError;
+
+use intendant_core::random::{stream, unit};
+use std::path::Path;
+
+/// A known cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry {
+    /// Number of the row.
+    pub row: u32,
+    /// Number of the column.
+    pub column: u32,
+    /// What is there.
+    pub value: f64,
+}
+
+/// The kind of file that a data set comes from; further files are of the same kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// A table, or no file at all.
+    Table,
+    /// A MatrixMarket file. Of a symmetric one, only one half was in the file.
+    Market { symmetric: bool },
+}
+
+/// A matrix of which some cells are known.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    rows: Ids,
+    columns: Ids,
+    train: Vec<Entry>,
+    test: Vec<Entry>,
+    row_uses: Vec<u32>,
+    column_uses: Vec<u32>,
+    mean: f64,
+    origin: Origin,
+}
+
+/// The most entries of a split: they are numbered with 32 bits.
+pub const ENTRIES_MAX: usize = u32::MAX as usize;
+
+impl Dataset {
+    /// A matrix from numbered entries.
+    ///
+    /// # Panics
+    /// If an entry is outside of the matrix, or there are more than [`ENTRIES_MAX`].
+    pub fn new(rows: Ids, columns: Ids, train: Vec<Entry>, test: Vec<Entry>) -> Self {
+        Self::from(rows, columns, train, test, Origin::Table)
+    }
+
+    fn from(rows: Ids, columns: Ids, train: Vec<Entry>, test: Vec<Entry>, origin: Origin) -> Self {
+        let mut data = Self {
+            rows,
+            columns,
+            train,
+            test,
+            row_uses: Vec::new(),
+            column_uses: Vec::new(),
+            mean: 0.0,
+            origin,
+        };
+        data.measure();
+        data
+    }
+
+    /// Reads a file: MatrixMarket, or a table of row, column and value; all entries are for training.
+    ///
+    /// # Errors
+    /// If it cannot be read or is not in the format; the message names file and line.
+    pub fn read(path: &Path) -> Result<Self, DataError> {
+        read::first(path)
+    }
+
+    /// Replaces the test entries by those of a file of the same kind. Rows and columns that are new are added.
+    ///
+    /// # Errors
+    /// As [`Dataset::read`]; also if a MatrixMarket file has more rows or columns than this matrix.
+    pub fn test_from(&mut self, path: &Path) -> Result<(), DataError> {
+        read::test(self, path)
+    }
+
+    /// Moves a seeded choice of the known cells from training to test, in place of the test entries: each with probability
+    /// `fraction`. Entries of one cell stay together, and so do those of a cell and of its mirror image in a symmetric matrix.
+    ///
+    /// # Errors
+    /// If nothing is left to train on or to test.
+    pub fn hold_out(&mut self, fraction: f64, seed: u64) -> Result<(), DataError> {
+        let seed = stream(seed, &[HOLD_OUT]);
+        let symmetric = self.origin == Origin::Market { symmetric: true };
+        let held = |entry: &mut Entry| {
+            let (row, column) = (u64::from(entry.row), u64::from(entry.column));
+            let cell = if symmetric { [row.min(column), row.max(column)] } else { [row, column] };
+            unit(stream(seed, &cell)) < fraction
+        };
+        let entries = self.train.len();
+        let test: Vec<Entry> = self.train.extract_if(.., held).collect();
+        if test.is_empty() || self.train.is_empty() {
+            return Err(DataError::HoldOut { fraction, entries });
+        }
+        self.test = test;
+        self.measure();
+        Ok(())
+    }
+
+    /// Counts, and brings the test entries into the order of their rows, so that workers who share them share few rows.
+    fn measure(&mut self) {
+        assert!(self.train.len().max(self.test.len()) <= ENTRIES_MAX, "too many entries");
+        let inside =
+            |e: &Entry| (e.row as usize) < self.rows.len() && (e.column as usize) < self.columns.len();
+        if let Some(entry) = self.train.iter().chain(&self.test).find(|e| !inside(e)) {
+            panic!("{entry:?} is outside of {} rows and {} columns", self.rows.len(), self.columns.len());
+        }
+        let (mut rows, mut columns, mut sum) = (vec![0; self.rows.len()], vec![0; self.columns.len()], 0.0);
+        for entry in &self.train {
+            rows[entry.row as usize] += 1;
+            columns[entry.column as usize] += 1;
+            sum += entry.value;
+        }
+        (self.row_uses, self.column_uses) = (rows, columns);
+        self.mean = if self.train.is_empty() { 0.0 } else { sum / self.train.len() as f64 };
+        self.test.sort_by_key(|e| (e.row, e.column));
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &Ids {
+        &self.rows
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> &Ids {
+        &self.columns
+    }
+
+    /// The entries to learn from.
+    pub fn train(&self) -> &[Entry] {
+        &self.train
+    }
+
+    /// The entries to test on, row by row; may be empty.
+    pub fn test(&self) -> &[Entry] {
+        &self.test
+    }
+
+    /// Training entries of each row.
+    pub fn row_uses(&self) -> &[u32] {
+        &self.row_uses
+    }
+
+    /// Training entries of each column.
+    pub fn column_uses(&self) -> &[u32] {
+        &self.column_uses
+    }
+
+    /// Mean value of the training entries.
+    pub fn mean(&self) -> f64 {
+        self.mean
+    }
+
+    /// How many test entries have a row or a column without training entries.
+    pub fn unseen(&self) -> usize {
+        let unseen =
+            |e: &&Entry| self.row_uses[e.row as usize] == 0 || self.column_uses[e.column as usize] == 0;
+        self.test.iter().filter(unseen).count()
+    }
+
+    /// A hash of everything: identifiers, entries, their order, and which split each is in.
+    pub fn digest(&self) -> u64 {
+        let mut digest = DIGEST;
+        for ids in [&self.rows, &self.columns] {
+            digest = stream(digest, &[ids.len() as u64]);
+            match ids {
+                Ids::Numbers { first, .. } => digest = stream(digest, &[u64::from(*first)]),
+                Ids::Names(names) => {
+                    for name in names.iter() {
+                        digest = stream(digest, &[name.len() as u64]);
+                        for part in name.as_bytes().chunks(8) {
+                            let mut word = [0; 8];
+                            word[..part.len()].copy_from_slice(part);
+                            digest = stream(digest, &[u64::from_le_bytes(word)]);
+                        }
+                    }
+                }
+            }
+        }
+        for split in [&self.train, &self.test] {
+            digest = stream(digest, &[split.len() as u64]);
+            for entry in split {
+                digest = stream(digest, &[entry.row.into(), entry.column.into(), entry.value.to_bits()]);
+            }
+        }
+        digest
+    }
+}
+
+/// Names the randomness of [`Dataset::hold_out`].
+const HOLD_OUT: u64 = 0x7465_7374;
+
+/// Where [`Dataset::digest`] starts.
+const DIGEST: u64 = 0x6d66_2064_6174_6121;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: u32) -> Ids {
+        Ids::Numbers { first: 0, count }
+    }
+
+    fn entry(row: u32, column: u32, value: f64) -> Entry {
+        Entry { row, column, value }
+    }
+
+    fn square(origin: Origin) -> Dataset {
+        let cells = (0..40).flat_map(|row| (0..40).map(move |column| entry(row, column, 1.0)));
+        // Every cell is there twice.
+        let train = cells.clone().chain(cells).collect();
+        Dataset::from(numbers(40), numbers(40), train, vec![entry(0, 0, 9.0)], origin)
+    }
+
+    #[test]
+    fn what_is_held_out_is_no_longer_trained() {
+        for symmetric in [false, true] {
+            let mut data = square(Origin::Market { symmetric });
+            data.hold_out(0.25, 3).unwrap();
+            assert_eq!(data.train().len() + data.test().len(), 3200);
+            assert!((500..1100).contains(&data.test().len()), "{} of 3200", data.test().len());
+            assert!(data.test().iter().all(|e| e.value == 1.0), "the old test entries are gone");
+            let tested = |row, column| data.test().iter().any(|e| (e.row, e.column) == (row, column));
+            assert!(data.train().iter().all(|e| !tested(e.row, e.column)));
+            let mirrored = data.test().iter().all(|e| tested(e.column, e.row));
+            assert_eq!(mirrored, symmetric);
+            assert_eq!(data.row_uses().iter().map(|n| *n as usize).sum::<usize>(), data.train().len());
+        }
+        let test = |seed| {
+            let mut data = square(Origin::Table);
+            data.hold_out(0.25, seed).unwrap();
+            data.test().to_vec()
+        };
+        assert_eq!(test(1), test(1));
+        assert_ne!(test(1), test(2));
+        assert!(square(Origin::Table).hold_out(1e-9, 1).is_err());
+        assert!(square(Origin::Table).hold_out(1.0 - 1e-9, 1).is_err());
+    }
+
+    #[test]
+    fn the_digest_sees_everything() {
+        let data = |rows, value, test| {
+            Dataset::new(numbers(rows), numbers(3), vec![entry(0, 1, value), entry(1, 2, 2.0)], test)
+        };
+        let digests = [
+            data(2, 1.0, vec![]),
+            data(3, 1.0, vec![]),
+            data(2, 1.5, vec![]),
+            data(2, 1.0, vec![entry(1, 1, 2.0)]),
+        ]
+        .map(|data| data.digest());
+        for (i, one) in digests.iter().enumerate() {
+            assert!(digests[..i].iter().all(|other| other != one), "{i}");
+        }
+        assert_eq!(digests[0], data(2, 1.0, vec![]).digest());
+    }
+
+    #[test]
+    fn uses_and_mean_are_those_of_the_training_entries() {
+        let train = vec![entry(0, 1, 1.0), entry(0, 2, 2.0), entry(2, 1, 6.0)];
+        let data = Dataset::new(numbers(3), numbers(4), train, vec![entry(1, 1, 50.0), entry(0, 1, 50.0)]);
+        assert_eq!((data.row_uses(), data.column_uses()), (&[2, 0, 1][..], &[0, 2, 1, 0][..]));
+        assert_eq!((data.mean(), data.unseen()), (3.0, 1));
+    }
+}

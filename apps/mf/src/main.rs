@@ -1,0 +1,57 @@
+//! `mf`: factorises matrices of which some cells are known.
+#![forbid(unsafe_code)]
+
+mod args;
+mod export;
+mod plan;
+
+use args::Flags;
+use export::Export;
+use intendant_core::{Element, ElementType};
+use intendant_train::{App, Exporter, Outcome, Plan, TrainError};
+use mf::Mf;
+use plan::Resolved;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
+    let data = Arc::new(plan::open(&resolved, plan)?);
+    let task = Arc::new(Mf::<E>::new(Arc::clone(&data), resolved.config).map_err(TrainError::usage)?);
+    let mut export = match &plan.export {
+        // Only rank 0 writes.
+        Some(folder) if plan.rank() == 0 => {
+            Some(Export::create(folder, data, task.config()).map_err(TrainError::usage)?)
+        }
+        _ => None,
+    };
+    let exporter = export.as_mut().map(|export| export as &mut dyn Exporter<E>);
+    intendant_train::run(&task, plan, exporter)
+}
+
+fn app() -> App {
+    let command = clap::Command::new("mf").version(env!("CARGO_PKG_VERSION")).about(
+        "Factorises a matrix of which some cells are known, and evaluates the factors on cells that were held out.\n\n\
+         --data is a MatrixMarket file (coordinate; real, integer or pattern; general or symmetric), a table with row, column \
+         and value on each line (separated by tabs, '::', commas, semicolons or blanks; further columns are ignored), either \
+         of them compressed as .zst, or a generated matrix: builtin:zipf (the default), builtin:uniform, or one of these of \
+         another size as in builtin:zipf:100000x10000x10000000 (rows, columns, entries).",
+    );
+    App::new(command).default("epochs", EPOCHS_DEFAULT).default("localize-ahead", LOCALIZE_AHEAD_DEFAULT)
+}
+
+/// Enough for the built-in data.
+const EPOCHS_DEFAULT: u32 = 20;
+
+/// Columns are on their way for so many batches: enough to hide a relocation, and few enough that nodes rarely want the same
+/// column at once, even if there are only some hundreds.
+const LOCALIZE_AHEAD_DEFAULT: u32 = 16;
+
+fn main() -> ExitCode {
+    app().main(
+        |flags: Flags, plan| plan::resolve(&flags, plan),
+        |resolved, plan| match plan.float {
+            ElementType::F32 => train::<f32>(resolved, plan),
+            ElementType::F64 => train::<f64>(resolved, plan),
+        },
+    )
+}

@@ -1,0 +1,278 @@
+//! The model as arithmetic over slices.
+//!
+//! A cell is predicted by the inner product of its row's and its column's factors; with biases, by the mean of the training
+//! entries, the biases of row and column, and that product. What is minimised is
+//!
+//! ```text
+//! ½ Σ over entries (value − prediction)²  +  ½ Σ over rows and columns (l2 · |factors|² + l2_bias · bias²)
+//! ```
+//!
+//! entry by entry: a row or column with n entries bears the n-th part of its penalty at each of them ([`Scope::Key`]; the ridge
+//! convention), or all of it ([`Scope::Use`]; as if it were multiplied by n).
+//!
+//! A value holds the factors, the bias if there are any, and the optimiser's accumulators of both if it has some.
+
+use intendant_core::random::stream;
+use intendant_core::{Element, Key};
+use rand::SeedableRng;
+use rand_distr::{Distribution, StandardNormal};
+use rand_pcg::Pcg64Mcg;
+
+/// What turns a gradient into a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Optimizer {
+    /// The gradient times the learning rate.
+    Sgd,
+    /// That, divided by the root of the sum of the squares of all gradients so far; element by element.
+    AdaGrad,
+}
+
+/// How often a row or column bears its L2 penalty in an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Once, however many entries it has.
+    Key,
+    /// At each of its entries.
+    Use,
+}
+
+/// Added to AdaGrad's accumulator below the root, so that a gradient of zero gives a step of zero.
+const ADAGRAD_EPSILON: f64 = 1e-10;
+
+/// What is in a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) rank: usize,
+    pub(crate) bias: bool,
+    pub(crate) optimizer: Optimizer,
+}
+
+impl Shape {
+    /// Factors and bias.
+    pub(crate) const fn parameters(&self) -> usize {
+        self.rank + self.bias as usize
+    }
+
+    /// Elements of a value.
+    pub(crate) const fn len(&self) -> usize {
+        match self.optimizer {
+            Optimizer::Sgd => self.parameters(),
+            Optimizer::AdaGrad => 2 * self.parameters(),
+        }
+    }
+
+    /// Multiply-adds of training one entry, with a root or a division counted as one: the prediction, then for each parameter
+    /// of row and column the gradient (two) and the step (SGD: one; AdaGrad: square and sum, root, division, step).
+    pub(crate) const fn cost(&self) -> u64 {
+        let step = match self.optimizer {
+            Optimizer::Sgd => 3,
+            Optimizer::AdaGrad => 6,
+        };
+        let parameters = self.parameters() as u64;
+        parameters + 2 * step * parameters
+    }
+
+    /// Predicts a cell from the values of its row and column. `mean` counts only if there are biases.
+    pub(crate) fn predict<E: Element>(&self, mean: f64, row: &[E], column: &[E]) -> E {
+        let product = dot(&row[..self.rank], &column[..self.rank]);
+        if self.bias { E::from_f64(mean) + row[self.rank] + column[self.rank] + product } else { product }
+    }
+}
+
+/// Fills a value: normally distributed factors with standard deviation `scale`, the rest zero. Depends on its arguments only;
+/// the values of both element types agree up to rounding.
+pub(crate) fn initialise<E: Element>(seed: u64, key: Key, rank: usize, scale: f64, value: &mut [E]) {
+    let mut random = Pcg64Mcg::seed_from_u64(stream(seed, &[key.0]));
+    let (factors, rest) = value.split_at_mut(rank);
+    for x in factors {
+        let normal: f64 = StandardNormal.sample(&mut random);
+        *x = E::from_f64(scale * normal);
+    }
+    rest.fill(E::ZERO);
+}
+
+/// Independent partial sums of [`dot`]: they fill vector registers, and fix the order of summation.
+const LANES: usize = 8;
+
+/// The inner product of two vectors of the same length.
+#[inline]
+fn dot<E: Element>(a: &[E], b: &[E]) -> E {
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    let mut sums = [E::ZERO; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).fold(E::ZERO, |sum, (a, b)| sum + *a * *b);
+    sums.iter().fold(rest, |sum, lane| sum + *lane)
+}
+
+/// Weights of the L2 penalties of one row or column at one entry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Decay<E> {
+    pub(crate) factors: E,
+    pub(crate) bias: E,
+}
+
+/// What trains entries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Trainer<E> {
+    pub(crate) shape: Shape,
+    pub(crate) mean: f64,
+    pub(crate) rate: E,
+}
+
+impl<E: Element> Trainer<E> {
+    /// Trains the values of a row and a column on an entry; returns how far off the prediction was before.
+    ///
+    /// # Panics
+    /// If the values are not of this shape.
+    pub(crate) fn step(
+        &self,
+        row: &mut [E],
+        column: &mut [E],
+        value: f64,
+        row_decay: Decay<E>,
+        column_decay: Decay<E>,
+    ) -> E {
+        let Shape { rank, bias, .. } = self.shape;
+        assert!(row.len() == self.shape.len() && column.len() == self.shape.len(), "values of another shape");
+        let error = E::from_f64(value) - self.shape.predict(self.mean, row, column);
+        let (row, row_squares) = row.split_at_mut(self.shape.parameters());
+        let (column, column_squares) = column.split_at_mut(self.shape.parameters());
+        let (row, row_bias) = row.split_at_mut(rank);
+        let (column, column_bias) = column.split_at_mut(rank);
+        match self.shape.optimizer {
+            Optimizer::Sgd => {
+                for (r, c) in row.iter_mut().zip(column) {
+                    let (down_r, down_c) =
+                        (error * *c - row_decay.factors * *r, error * *r - column_decay.factors * *c);
+                    *r += self.rate * down_r;
+                    *c += self.rate * down_c;
+                }
+                if bias {
+                    row_bias[0] += self.rate * (error - row_decay.bias * row_bias[0]);
+                    column_bias[0] += self.rate * (error - column_decay.bias * column_bias[0]);
+                }
+            }
+            Optimizer::AdaGrad => {
+                let (row_squares, row_bias_square) = row_squares.split_at_mut(rank);
+                let (column_squares, column_bias_square) = column_squares.split_at_mut(rank);
+                let rows = row.iter_mut().zip(row_squares);
+                for ((r, r_square), (c, c_square)) in rows.zip(column.iter_mut().zip(column_squares)) {
+                    let (down_r, down_c) =
+                        (error * *c - row_decay.factors * *r, error * *r - column_decay.factors * *c);
+                    self.adapt(r, r_square, down_r);
+                    self.adapt(c, c_square, down_c);
+                }
+                if bias {
+                    let down = error - row_decay.bias * row_bias[0];
+                    self.adapt(&mut row_bias[0], &mut row_bias_square[0], down);
+                    let down = error - column_decay.bias * column_bias[0];
+                    self.adapt(&mut column_bias[0], &mut column_bias_square[0], down);
+                }
+            }
+        }
+        error
+    }
+
+    /// AdaGrad's step of one parameter against its gradient, `-down`.
+    #[inline]
+    fn adapt(&self, parameter: &mut E, square: &mut E, down: E) {
+        *square += down * down;
+        *parameter += self.rate * down / (*square + E::from_f64(ADAGRAD_EPSILON)).sqrt();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEAN: f64 = 0.7;
+    const ROW: Decay<f64> = Decay { factors: 0.3, bias: 0.2 };
+    const COLUMN: Decay<f64> = Decay { factors: 0.05, bias: 0.4 };
+
+    fn shapes() -> impl Iterator<Item = Shape> {
+        let ranks = [1, 7, 8, 19];
+        ranks.into_iter().flat_map(|rank| {
+            [
+                (false, Optimizer::Sgd),
+                (true, Optimizer::Sgd),
+                (false, Optimizer::AdaGrad),
+                (true, Optimizer::AdaGrad),
+            ]
+            .map(|(bias, optimizer)| Shape { rank, bias, optimizer })
+        })
+    }
+
+    fn value(shape: Shape, key: u64) -> Vec<f64> {
+        let mut value = vec![0.0; shape.len()];
+        initialise(5, Key(key), shape.parameters(), 1.0, &mut value);
+        // Squares of gradients so far.
+        value[shape.parameters()..].iter_mut().enumerate().for_each(|(i, square)| *square = 0.1 * i as f64);
+        value
+    }
+
+    /// The objective at one entry, written down naively.
+    fn objective(shape: Shape, row: &[f64], column: &[f64], target: f64) -> f64 {
+        let mut prediction = 0.0;
+        let mut penalty = 0.0;
+        for i in 0..shape.rank {
+            prediction += row[i] * column[i];
+            penalty += ROW.factors * row[i] * row[i] + COLUMN.factors * column[i] * column[i];
+        }
+        if shape.bias {
+            let (b, c) = (row[shape.rank], column[shape.rank]);
+            prediction += MEAN + b + c;
+            penalty += ROW.bias * b * b + COLUMN.bias * c * c;
+        }
+        0.5 * (target - prediction) * (target - prediction) + 0.5 * penalty
+    }
+
+    #[test]
+    fn a_step_goes_down_the_numeric_gradient() {
+        const TARGET: f64 = 1.9;
+        for shape in shapes() {
+            let (row, column) = (value(shape, 1), value(shape, 2));
+            let (mut new_row, mut new_column) = (row.clone(), column.clone());
+            let trainer = Trainer { shape, mean: MEAN, rate: 0.01 };
+            let error = trainer.step(&mut new_row, &mut new_column, TARGET, ROW, COLUMN);
+            assert!((error - (TARGET - shape.predict(MEAN, &row, &column))).abs() < 1e-12);
+            for side in 0..2 {
+                for at in 0..shape.parameters() {
+                    let moved = |by: f64| {
+                        let mut values = [row.clone(), column.clone()];
+                        values[side][at] += by;
+                        objective(shape, &values[0], &values[1], TARGET)
+                    };
+                    let gradient = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+                    let (old, new) = ([&row, &column][side], [&new_row, &new_column][side]);
+                    let (step, expected) = match shape.optimizer {
+                        Optimizer::Sgd => (new[at] - old[at], -0.01 * gradient),
+                        Optimizer::AdaGrad => {
+                            let square = at + shape.parameters();
+                            let sum = old[square] + gradient * gradient;
+                            assert!((new[square] - sum).abs() < 1e-6 * (1.0 + sum), "{shape:?}");
+                            (new[at] - old[at], -0.01 * gradient / (sum + ADAGRAD_EPSILON).sqrt())
+                        }
+                    };
+                    assert!(
+                        (step - expected).abs() < 1e-8,
+                        "{shape:?}, {side}, {at}: {step}, not {expected}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn initial_values_have_the_scale_asked_for() {
+        let mut value = vec![1.0f32; 4096 + 2];
+        initialise(1, Key(3), 4096, 0.5, &mut value);
+        let square = value[..4096].iter().map(|x| x * x).sum::<f32>() / 4096.0;
+        assert!((square.sqrt() / 0.5 - 1.0).abs() < 0.05, "{square}");
+        assert_eq!(value[4096..], [0.0, 0.0]);
+    }
+}

@@ -1,0 +1,82 @@
+//! What will be done: the flags, checked and complete.
+
+use crate::args::{AlgorithmName, Flags, OptimizerName, ScopeName};
+use intendant_train::{DataSource, Plan, TestSource, TrainError};
+use mf::data::{Dataset, Generator};
+use mf::{Algorithm, Config, Optimizer, Scope};
+
+/// What this application's flags say.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Resolved {
+    /// Hyperparameters.
+    pub(crate) config: Config,
+    /// The data to generate, if it is not to be read.
+    generator: Option<Generator>,
+}
+
+/// The data set that is trained on if nobody names another.
+const BUILTIN: &str = "zipf";
+
+/// Fills in the defaults that depend on other flags; records them, so that the effective configuration is complete.
+pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
+    let sgd = flags.optimizer == OptimizerName::Sgd;
+    let config = Config {
+        rank: flags.rank,
+        bias: flags.bias,
+        algorithm: match flags.algorithm {
+            AlgorithmName::Columns => Algorithm::Columns,
+            AlgorithmName::Blocks => Algorithm::Blocks,
+        },
+        optimizer: if sgd { Optimizer::Sgd } else { Optimizer::AdaGrad },
+        batch: flags.batch,
+        learning_rate: flags.lr.unwrap_or(if sgd { 0.01 } else { 0.05 }),
+        bold_driver: flags.bold_driver,
+        l2: flags.l2,
+        l2_bias: flags.l2_bias,
+        l2_scope: match flags.l2_scope {
+            ScopeName::Key => Scope::Key,
+            ScopeName::Use => Scope::Use,
+        },
+        init_scale: flags.init_scale,
+        seed: plan.seed,
+    };
+    config.check().map_err(|error| TrainError::usage(format!("--{error}")))?;
+    plan.config.set("lr", config.learning_rate);
+    let generator = match &plan.data {
+        None => Some(BUILTIN),
+        Some(DataSource::Builtin(name)) => Some(name.as_str()),
+        Some(DataSource::Path(_)) => None,
+    };
+    let generator = generator.map(Generator::named).transpose().map_err(TrainError::usage)?;
+    Ok(Resolved { config, generator })
+}
+
+/// Reads or generates the data that the common flags name.
+pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainError> {
+    let mut data = match (&resolved.generator, &plan.data) {
+        (None, Some(DataSource::Path(path))) => Dataset::read(path).map_err(TrainError::usage)?,
+        (Some(generator), _) => generator.generate().map_err(TrainError::usage)?,
+        (None, _) => return Err(TrainError::usage("no data is named")),
+    };
+    match &plan.test {
+        None => {}
+        Some(TestSource::File(file)) => data.test_from(file).map_err(TrainError::usage)?,
+        Some(TestSource::Fraction(fraction)) => {
+            data.hold_out(*fraction, plan.seed).map_err(TrainError::usage)?;
+        }
+    }
+    if plan.rank() == 0 {
+        let (rows, columns) = (data.rows().len(), data.columns().len());
+        let (train, test) = (data.train().len(), data.test().len());
+        tracing::info!(rows, columns, train, test, mean = data.mean(), "data");
+        if test == 0 {
+            tracing::warn!("no test entries: quality is not measured; name some by --test FILE|FRACTION");
+        } else if data.unseen() > 0 {
+            tracing::info!(
+                "{} of {test} test entries have a row or column without training entries; its factors are zero",
+                data.unseen()
+            );
+        }
+    }
+    Ok(data)
+}

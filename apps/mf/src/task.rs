@@ -1,0 +1,315 @@
+//! Matrix factorisation as a training task: which keys a batch needs, what is added to their values.
+//!
+//! Keys: the rows from 0, then the columns. A batch is trained entry by entry on a copy of its values, and what is pushed is by
+//! how much the copy has changed, accumulators included: with batches of one entry, each entry is a pull and a push of two
+//! keys, as in the parameter server papers.
+
+use crate::batch::Batch;
+use crate::data::Dataset;
+use crate::division::{Algorithm, Division};
+use crate::evaluate::Errors;
+use crate::model::{Decay, Optimizer, Scope, Shape, Trainer, initialise};
+use intendant_core::random::stream;
+use intendant_core::{Element, Key, limits};
+use intendant_sampling::Sampler;
+use intendant_task::{
+    BatchAt, Cost, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, Reduction, Split, StepReport,
+    Subepoch, Task, Update,
+};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Hyperparameters; [`Mf::new`] checks them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Factors of each row and column.
+    pub rank: usize,
+    /// Whether there are biases, and the mean of the training entries with them.
+    pub bias: bool,
+    /// How training is cut into parts.
+    pub algorithm: Algorithm,
+    /// What turns gradients into steps.
+    pub optimizer: Optimizer,
+    /// Entries per batch, at most.
+    pub batch: usize,
+    /// Learning rate.
+    pub learning_rate: f64,
+    /// Whether the learning rate grows by 5 % after each epoch in which the loss fell, and is halved after any other.
+    pub bold_driver: bool,
+    /// Weight of the L2 penalty of factors.
+    pub l2: f64,
+    /// Weight of the L2 penalty of biases.
+    pub l2_bias: f64,
+    /// How often rows and columns bear their penalties.
+    pub l2_scope: Scope,
+    /// Standard deviation of the initial factors.
+    pub init_scale: f64,
+    /// Seed of initial values and order.
+    pub seed: u64,
+}
+
+/// A hyperparameter that makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{name} is {value}; it must be {allowed}")]
+pub struct ConfigError {
+    /// Name of the hyperparameter.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+/// Factors at most: with a bias and accumulators, a value in double precision is within its limit.
+const RANK_MAX: usize = limits::VALUE_BYTES_MAX / 16 - 1;
+
+/// Entries of a batch at most.
+const BATCH_MAX: usize = 1 << 20;
+
+/// Elements of a batch's values at most: they must fit into memory several times, for each worker.
+const ELEMENTS_MAX: usize = 1 << 28;
+
+impl Config {
+    /// Tells whether this can be trained.
+    ///
+    /// # Errors
+    /// Names the first hyperparameter that makes no sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |name, value: String, allowed: String| Err(ConfigError { name, value, allowed });
+        for (name, count, max) in [("rank", self.rank, RANK_MAX), ("batch", self.batch, BATCH_MAX)] {
+            if count == 0 || count > max {
+                return wrong(name, count.to_string(), format!("a number from 1 to {max}"));
+            }
+        }
+        let values = 2 * self.batch * self.shape().len();
+        if values > ELEMENTS_MAX {
+            let allowed = format!(
+                "so small that its values are at most {ELEMENTS_MAX} numbers; here they may be {values}"
+            );
+            return wrong("batch", format!("{} with rank {}", self.batch, self.rank), allowed);
+        }
+        for (name, number) in [("lr", self.learning_rate), ("init-scale", self.init_scale)] {
+            if !(number > 0.0 && number.is_finite()) {
+                return wrong(name, number.to_string(), "a number above 0".to_owned());
+            }
+        }
+        for (name, number) in [("l2", self.l2), ("l2-bias", self.l2_bias)] {
+            if !(number >= 0.0 && number.is_finite()) {
+                return wrong(name, number.to_string(), "a number of at least 0".to_owned());
+            }
+        }
+        if self.bold_driver && self.optimizer == Optimizer::AdaGrad {
+            let allowed = "left out with adagrad, which adapts by itself, or used with sgd".to_owned();
+            return wrong("bold-driver", "true".to_owned(), allowed);
+        }
+        Ok(())
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { rank: self.rank, bias: self.bias, optimizer: self.optimizer }
+    }
+}
+
+/// Low-rank matrix factorisation.
+pub struct Mf<E> {
+    data: Arc<Dataset>,
+    config: Config,
+    model: Model<E>,
+    /// By number of workers and of nodes. A run has two at most: its own, and that of one worker alone, by which nodes compare.
+    divisions: Mutex<Vec<(u32, u32, Arc<Division>)>>,
+}
+
+/// A worker's learning rate, the same for all of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scratch {
+    rate: f64,
+    /// Loss of the epoch before.
+    loss: Option<f64>,
+}
+
+/// Names of the uses of the seed.
+const INITIAL: u64 = 1;
+const DIVISION: u64 = 2;
+
+/// How the bold driver changes the learning rate after an epoch in which the loss fell, and after any other.
+const BOLDER: f64 = 1.05;
+const SHIER: f64 = 0.5;
+
+impl<E: Element> Mf<E> {
+    /// A task that trains on `data`.
+    ///
+    /// # Errors
+    /// See [`Config::check`].
+    ///
+    /// # Panics
+    /// If there are no training entries.
+    pub fn new(data: Arc<Dataset>, config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        assert!(!data.train().is_empty(), "nothing to train on");
+        let shape = config.shape();
+        let range = |name, keys: usize| ModelRange { name, keys: keys as u64, len: shape.len() };
+        let ranges = vec![range("row", data.rows().len()), range("column", data.columns().len())];
+        let (seed, scale, used) = (stream(config.seed, &[INITIAL]), config.init_scale, Arc::clone(&data));
+        let init = move |key: Key, value: &mut [E]| {
+            let rows = used.row_uses();
+            let uses = match key.index().checked_sub(rows.len()) {
+                None => rows[key.index()],
+                Some(column) => used.column_uses()[column],
+            };
+            // What is never trained should not predict by chance: zero it stays.
+            if uses > 0 {
+                initialise(seed, key, shape.rank, scale, value);
+            }
+        };
+        let model = Model { ranges, init: Arc::new(init), sampler: Sampler::default() };
+        Ok(Self { data, config, model, divisions: Mutex::new(Vec::new()) })
+    }
+
+    /// The matrix.
+    pub fn data(&self) -> &Dataset {
+        &self.data
+    }
+
+    /// The hyperparameters.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn division(&self, partition: Partition) -> Arc<Division> {
+        let (workers, nodes) = (partition.workers, partition.nodes);
+        // Nothing is half done if the code below panics.
+        let mut divisions = self.divisions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., division)) = divisions.iter().find(|(w, n, _)| (*w, *n) == (workers, nodes)) {
+            return Arc::clone(division);
+        }
+        let seed = stream(self.config.seed, &[DIVISION]);
+        let division = Arc::new(Division::new(self.config.algorithm, &self.data, seed, workers, nodes));
+        divisions.push((workers, nodes, Arc::clone(&division)));
+        division
+    }
+
+    fn column_key(&self, column: u32) -> Key {
+        Key(self.data.rows().len() as u64 + u64::from(column))
+    }
+}
+
+impl<E: Element> Task for Mf<E> {
+    type Element = E;
+    type Batch = Batch;
+    type Scratch = Scratch;
+
+    fn name(&self) -> &'static str {
+        "mf"
+    }
+
+    fn model(&self) -> &Model<E> {
+        &self.model
+    }
+
+    fn digest(&self) -> u64 {
+        self.data.digest()
+    }
+
+    fn subepochs(&self, _epoch: u32, partition: Partition) -> u32 {
+        self.division(partition).subepochs()
+    }
+
+    fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
+        self.division(partition).batches(subepoch, partition.worker, self.config.batch)
+    }
+
+    fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
+        let chosen = self.division(at.partition).choose(at, self.config.batch);
+        let (batch, keys) = Batch::new(&self.data, &chosen.entries);
+        let hash = |entry: &u32| {
+            let entry = self.data.train()[*entry as usize];
+            stream(at.subepoch.epoch.into(), &[entry.row.into(), entry.column.into(), entry.value.to_bits()])
+        };
+        let digest = chosen.entries.iter().map(hash).fold(0u64, u64::wrapping_add);
+        // Rows are here, and the later batches of the column find it here. With parameter blocking, so does the first.
+        let near = chosen.opens.map(|column| self.column_key(column)).into_iter().collect();
+        Prepared { batch, keys, near, samples: Vec::new(), handles: Vec::new(), digest }
+    }
+
+    fn residents(&self, partition: Partition) -> Vec<Key> {
+        let rows = self.division(partition).rows(&self.data, partition);
+        rows.into_iter().map(|row| Key(row.into())).collect()
+    }
+
+    fn block(&self, subepoch: Subepoch, partition: Partition) -> Vec<Key> {
+        let columns = self.division(partition).block(&self.data, subepoch, partition.worker);
+        columns.into_iter().map(|column| self.column_key(column)).collect()
+    }
+
+    fn scratch(&self) -> Scratch {
+        Scratch { rate: self.config.learning_rate, loss: None }
+    }
+
+    fn compute(
+        &self,
+        scratch: &mut Scratch,
+        batch: &Batch,
+        pulled: Pulled<'_, E>,
+        update: &mut Update<'_, E>,
+    ) -> StepReport {
+        let shape = self.config.shape();
+        let trainer = Trainer { shape, mean: self.data.mean(), rate: E::from_f64(scratch.rate) };
+        let decay = |uses: u32| {
+            let times = match self.config.l2_scope {
+                Scope::Key => 1.0 / f64::from(uses),
+                Scope::Use => 1.0,
+            };
+            Decay {
+                factors: E::from_f64(self.config.l2 * times),
+                bias: E::from_f64(self.config.l2_bias * times),
+            }
+        };
+        // The update serves as the copy that is trained.
+        update.values.copy_from_slice(pulled.values);
+        let len = shape.len();
+        let (rows, columns) = update.values.split_at_mut(batch.rows * len);
+        let mut loss = 0.0;
+        for example in &batch.examples {
+            let (row, column) = (example.row as usize, example.column as usize);
+            let error = trainer.step(
+                &mut rows[row * len..][..len],
+                &mut columns[column * len..][..len],
+                example.value,
+                decay(batch.uses[row]),
+                decay(batch.uses[batch.rows + column]),
+            );
+            loss += error.to_f64() * error.to_f64();
+        }
+        for (new, old) in update.values.iter_mut().zip(pulled.values) {
+            *new -= *old;
+        }
+        let examples = batch.examples.len() as u64;
+        StepReport { loss, examples, cost: Cost(examples * shape.cost()) }
+    }
+
+    fn epoch_ended(&self, scratch: &mut Scratch, combined: &Reduction) {
+        let loss = combined.get("loss");
+        if self.config.bold_driver
+            && let Some(before) = scratch.loss
+        {
+            scratch.rate *= if loss < before { BOLDER } else { SHIER };
+        }
+        scratch.loss = Some(loss);
+    }
+
+    fn evaluation(&self, _split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {
+        let test = self.data.test();
+        if test.is_empty() {
+            return None;
+        }
+        // Neighbours share rows.
+        let start =
+            |worker: u32| (test.len() as u64 * u64::from(worker) / u64::from(partition.workers)) as usize;
+        let share = &test[start(partition.worker)..start(partition.worker + 1)];
+        let first_column = self.data.rows().len() as u64;
+        Some(Box::new(Errors::new(self.config.shape(), self.data.mean(), first_column, share)))
+    }
+}
+
+#[cfg(test)]
+#[path = "task_tests.rs"]
+mod tests;

@@ -1,0 +1,112 @@
+//! Text files, line by line.
+
+use crate::ZstdReader;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+/// Longest line that is accepted, so that a file that is no text is refused before it fills the memory.
+pub const LINE_BYTES_MAX: usize = 1 << 16;
+
+/// Why a text file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TextError {
+    /// It cannot be opened, read or decompressed.
+    #[error("cannot read {file}: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// A line is not in the format.
+    #[error("{file}, line {line}: {problem}")]
+    Line {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it, and what was expected.
+        problem: String,
+    },
+}
+
+/// Opens a text file; one whose name ends in `.zst` is decompressed.
+///
+/// # Errors
+/// [`TextError::Read`].
+pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TextError> {
+    let refused = |source| TextError::Read { file: path.display().to_string(), source };
+    let file = BufReader::new(File::open(path).map_err(refused)?);
+    if path.extension().is_some_and(|e| e == "zst") {
+        Ok(Box::new(BufReader::new(ZstdReader::new(file))))
+    } else {
+        Ok(Box::new(file))
+    }
+}
+
+/// Calls `take` with every line, without its end (and, in front of the first, a byte order mark). Errors call the file `file`.
+///
+/// # Errors
+/// [`TextError::Read`]; [`TextError::Line`] if a line is too long or not UTF-8, or with what `take` says is wrong with it.
+pub fn lines(
+    file: &str,
+    mut reader: impl BufRead,
+    mut take: impl FnMut(&str) -> Result<(), String>,
+) -> Result<(), TextError> {
+    let (mut bytes, mut line) = (Vec::new(), 0);
+    loop {
+        bytes.clear();
+        let limit = LINE_BYTES_MAX as u64 + 1;
+        let read = (&mut reader).take(limit).read_until(b'\n', &mut bytes);
+        let read = read.map_err(|source| TextError::Read { file: file.to_owned(), source })?;
+        if read == 0 {
+            return Ok(());
+        }
+        line += 1;
+        let wrong = |problem: String| TextError::Line { file: file.to_owned(), line, problem };
+        if read > LINE_BYTES_MAX {
+            return Err(wrong(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
+        }
+        let text = std::str::from_utf8(&bytes).map_err(|_| wrong("the line is not UTF-8 text".to_owned()))?;
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        let text = text.strip_suffix('\r').unwrap_or(text);
+        let text = if line == 1 { text.strip_prefix('\u{feff}').unwrap_or(text) } else { text };
+        take(text).map_err(wrong)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Vec<String>, TextError> {
+        let mut all = Vec::new();
+        lines("f", bytes, |line| {
+            all.push(line.to_owned());
+            if line == "bad" { Err("it is bad".to_owned()) } else { Ok(()) }
+        })?;
+        Ok(all)
+    }
+
+    #[test]
+    fn line_ends_and_byte_order_marks_are_no_part_of_lines() {
+        assert_eq!(read("\u{feff}a\r\n\nb\n\u{feff}c".as_bytes()).unwrap(), ["a", "", "b", "\u{feff}c"]);
+        assert_eq!(read(b"").unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn lines_that_are_wrong_are_named() {
+        let error = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+        assert_eq!(error(b"a\nbad\nb"), "f, line 2: it is bad");
+        assert_eq!(error(b"a\n\xff\n"), "f, line 2: the line is not UTF-8 text");
+        assert!(error(&[b'x'; LINE_BYTES_MAX + 1]).starts_with("f, line 1: the line is longer than"));
+        assert!(read(&[b'x'; LINE_BYTES_MAX]).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = open(Path::new("no/such.txt")).err().unwrap().to_string();
+        assert!(error.starts_with("cannot read no/such.txt: "), "{error}");
+    }
+}

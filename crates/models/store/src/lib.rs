@@ -1,0 +1,26 @@
+//! The sources of `intendant-store`, compiled a second time: latches and slots are made of shuttle's primitives, so that every
+//! use of them is a point where shuttle may let another thread run.
+//!
+//! A package of its own, with a name of its own, so that neither a feature nor a flag of a build can put these primitives into
+//! what ships. Absent: `Flat`, which the engine does not use.
+
+mod sync {
+    pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+
+    /// Shuttle decides how long that is.
+    pub(crate) fn relax(_attempt: u32) {
+        shuttle::thread::yield_now();
+    }
+}
+
+#[path = "../../../store/src/latch.rs"]
+mod latch;
+#[path = "../../../store/src/prefetch.rs"]
+mod prefetch;
+#[path = "../../../store/src/slab.rs"]
+mod slab;
+#[path = "../../../store/src/store.rs"]
+mod store;
+
+pub use latch::{Latch, LatchGuard};
+pub use store::{Entry, Slot, Store};

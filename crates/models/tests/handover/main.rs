@@ -1,0 +1,142 @@
+//! Workers against channels: fast paths pull, push, set and localize while channels move the same keys in and out.
+//!
+//! The engine and the store are those that ship, compiled a second time onto shuttle's primitives; every use of a latch is a
+//! point where another thread may go on. After each schedule what workers saw must be sequentially consistent per key, nothing
+//! may be left over, and every key must be in one place. Shuttle knows no weak memory orders; those of the latch are loom's
+//! part (`intendant-store`, `tests/loom.rs`).
+//!
+//! A failure prints its schedule; `shuttle::replay` repeats it. `INTENDANT_SCHEDULES` sets how many are tried per case.
+
+mod worker;
+mod world;
+
+use intendant_core::Key;
+use intendant_engine::{ManagementStats, Storage};
+use intendant_sim::history::History;
+use intendant_sim::lanes;
+use intendant_sim::registers::Registers;
+use intendant_techniques::{Initiator, Order, Policy, Technique};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, Runner, thread};
+use std::sync::{Arc, Mutex};
+use worker::{Book, Reach, Worker};
+use world::{LANES, REGISTER, Setup, World};
+
+/// Schedules per case and scheduler: as many as take a few seconds.
+const SCHEDULES: usize = 3_000;
+/// Preemptions that PCT places, plus one.
+const DEPTH: usize = 4;
+const SEED: u64 = 1;
+
+fn lapse(order: Order, caches: bool) -> Policy {
+    Technique::Lapse.policy().with(Some(order), Some(caches))
+}
+
+/// One schedule, from the start to the checks.
+fn run(setup: Setup, reached: &Mutex<(Reach, ManagementStats)>) {
+    let (world, channels, deliveries) = World::start(setup);
+    let book = Book { history: History::new(setup.workers()), registers: Registers::default() };
+    let book = Arc::new(Mutex::new(book));
+    let workers: Vec<_> = deliveries
+        .into_iter()
+        .enumerate()
+        .map(|(me, deliveries)| {
+            let worker = Worker::new(me, Arc::clone(&world), Arc::clone(&book), deliveries);
+            thread::spawn(move || worker.run())
+        })
+        .collect();
+    let reaches: Vec<Reach> = workers.into_iter().map(|w| w.join().expect("the worker ends")).collect();
+    let stats = world.finish(channels);
+    let mut book = book.lock().expect("all threads have ended");
+    for key in (0..LANES).map(Key) {
+        let Some(value) = world.value(key) else { continue };
+        let mut lanes = vec![0; setup.workers()];
+        lanes::read(key, &value, &mut lanes).unwrap_or_else(|error| panic!("{error}"));
+        book.history.ended(key, &lanes);
+    }
+    book.history.check().unwrap_or_else(|error| panic!("{error}"));
+    let register = world.value(REGISTER).expect("it is at home or somewhere else");
+    book.registers.ended(REGISTER, &register).unwrap_or_else(|error| panic!("{error}"));
+    book.registers.check().unwrap_or_else(|error| panic!("{error}"));
+    let (sum, management) = &mut *reached.lock().expect("nobody panics");
+    management.merge(&stats);
+    for reach in reaches {
+        sum.local += reach.local;
+        sum.remote += reach.remote;
+        sum.came_meanwhile += reach.came_meanwhile;
+        sum.hits += reach.hits;
+        sum.misses += reach.misses;
+        sum.localized_at_once += reach.localized_at_once;
+    }
+}
+
+fn explore(setup: Setup) {
+    let schedules = std::env::var("INTENDANT_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    let schedules = schedules.unwrap_or(SCHEDULES);
+    let reached = Arc::new(Mutex::new((Reach::default(), ManagementStats::default())));
+    let body = || {
+        let reached = Arc::clone(&reached);
+        move || run(setup, &reached)
+    };
+    Runner::new(RandomScheduler::new_from_seed(SEED, schedules), Config::new()).run(body());
+    Runner::new(PctScheduler::new_from_seed(SEED, DEPTH, schedules), Config::new()).run(body());
+    let (reach, management) = reached.lock().expect("nobody panics").clone();
+    let Reach { local, remote, came_meanwhile, hits, misses, localized_at_once } = reach;
+    let mut expected = vec![
+        ("served by a worker itself", local),
+        ("handed to a channel", remote),
+        ("here by the time it was handed to a channel", came_meanwhile),
+        ("pulled because it was here", hits),
+        ("left alone because it was not here", misses),
+        ("relocated", management.relocations),
+    ];
+    if setup.nodes > 2 {
+        expected.push(("looked for where it was not", management.forwards[1..].iter().sum()));
+    }
+    if setup.policy.relocation == Some(Initiator::Requester) {
+        expected.extend([
+            ("here when a worker wanted it here", localized_at_once),
+            ("wanted by two nodes at once", management.localization_conflicts),
+            ("waited for", management.queued),
+        ]);
+    }
+    for (name, count) in expected {
+        assert!(count > 0, "in no schedule of {setup:?} a key was {name}");
+    }
+}
+
+const SMALL: Setup = Setup {
+    nodes: 2,
+    workers_per_node: 2,
+    channels: 1,
+    storage: Storage::Dense,
+    policy: Technique::Lapse.policy(),
+    asynchronous: true,
+    calls: 6,
+};
+
+#[test]
+fn asynchronous_without_caches() {
+    explore(SMALL);
+}
+
+#[test]
+fn asynchronous_with_caches() {
+    explore(Setup { policy: lapse(Order::Chain, true), nodes: 3, workers_per_node: 1, ..SMALL });
+}
+
+#[test]
+fn synchronous_with_caches() {
+    explore(Setup { policy: lapse(Order::Fifo, true), asynchronous: false, channels: 2, ..SMALL });
+}
+
+#[test]
+fn sparse() {
+    explore(Setup { storage: Storage::Sparse, nodes: 3, ..SMALL });
+}
+
+#[test]
+fn moved_by_owners() {
+    let policy = Policy { relocation: Some(Initiator::Owner), ..lapse(Order::Chain, false) };
+    explore(Setup { policy, nodes: 3, ..SMALL });
+}

@@ -1,0 +1,208 @@
+//! Nodes on shuttle's threads: their channels, and what carries inputs to them.
+//!
+//! Links between nodes and inboxes of workers keep order, each for itself; which of those that have something comes next is
+//! shuttle's choice. So a message may be overtaken by one that was sent later on another way, as over real connections.
+
+use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
+use intendant_engine::{Action, Channel, Completion, Input, ManagementStats, Shared, SharedConfig, Storage};
+use intendant_sim::lanes;
+use intendant_sim::registers::Registers;
+use intendant_techniques::{Policy, Role};
+use shuttle::rand::Rng;
+use shuttle::sync::mpsc::{Receiver, Sender, channel};
+use shuttle::sync::{Condvar, Mutex};
+use shuttle::thread::{self, JoinHandle};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Keys whose values count pushes; the last one is a register, whose values are overwritten.
+pub(crate) const LANES: u64 = 3;
+pub(crate) const REGISTER: Key = Key(LANES);
+pub(crate) const KEYS: u64 = LANES + 1;
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) nodes: usize,
+    pub(crate) workers_per_node: usize,
+    pub(crate) channels: usize,
+    pub(crate) storage: Storage,
+    pub(crate) policy: Policy,
+    /// Whether workers have several operations under way.
+    pub(crate) asynchronous: bool,
+    /// Calls of each worker.
+    pub(crate) calls: usize,
+}
+
+impl Setup {
+    pub(crate) fn workers(&self) -> usize {
+        self.nodes * self.workers_per_node
+    }
+}
+
+/// What waits for a channel.
+struct Mail {
+    /// By sending node, then by worker of this node.
+    ways: Vec<VecDeque<Input>>,
+    over: bool,
+}
+
+struct Post {
+    mail: Mutex<Mail>,
+    came: Condvar,
+}
+
+/// All nodes.
+pub(crate) struct World {
+    pub(crate) setup: Setup,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) nodes: Vec<Arc<Shared<f32>>>,
+    /// By node and channel.
+    posts: Vec<Post>,
+    /// By worker, over all nodes.
+    deliveries: Vec<Sender<Completion>>,
+    // Not shuttle's: nobody decides anything by them while others run.
+    time: AtomicU64,
+    under_way: AtomicU64,
+}
+
+/// The threads of the channels.
+pub(crate) struct Channels(Vec<JoinHandle<Channel<f32>>>);
+
+impl World {
+    /// Starts the channels. Also returns what reaches the workers.
+    pub(crate) fn start(setup: Setup) -> (Arc<Self>, Channels, Vec<Receiver<Completion>>) {
+        let len = 2 * setup.workers() + 1;
+        let layout = Layout::builder().range("lanes", LANES, len).range("register", 1, 2);
+        let layout = layout.nodes(setup.nodes).channels(setup.channels).shards(2).order(KeyOrder::Range);
+        let layout = Arc::new(layout.build().expect("a valid layout"));
+        let init = |key: Key, value: &mut [f32]| match key {
+            REGISTER => Registers::initial(value),
+            _ => lanes::initial(key, value),
+        };
+        let node = |node| {
+            let (layout, init) = (Arc::clone(&layout), Arc::new(init));
+            let Setup { storage, policy, .. } = setup;
+            Arc::new(Shared::new(SharedConfig { node: NodeId(node as u16), layout, init, storage, policy }))
+        };
+        let post = |_| Post {
+            mail: Mutex::new(Mail {
+                ways: (0..setup.nodes + setup.workers_per_node).map(|_| VecDeque::new()).collect(),
+                over: false,
+            }),
+            came: Condvar::new(),
+        };
+        let (deliveries, received) = (0..setup.workers()).map(|_| channel()).unzip();
+        let world = Arc::new(Self {
+            nodes: (0..setup.nodes).map(node).collect(),
+            posts: (0..setup.nodes * setup.channels).map(post).collect(),
+            deliveries,
+            time: AtomicU64::new(0),
+            under_way: AtomicU64::new(0),
+            layout,
+            setup,
+        });
+        let places = (0..setup.nodes).flat_map(|node| (0..setup.channels).map(move |c| (node, c)));
+        let channels = places.map(|(node, id)| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.run_channel(node, ChannelId(id as u16)))
+        });
+        let channels = Channels(channels.collect());
+        (world, channels, received)
+    }
+
+    /// The time; it passes with every look.
+    pub(crate) fn now(&self) -> Tick {
+        Tick(self.time.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn put(&self, node: usize, channel: ChannelId, way: usize, input: Input) {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        let post = &self.posts[node * self.setup.channels + channel.index()];
+        post.mail.lock().expect("nobody panics").ways[way].push_back(input);
+        post.came.notify_one();
+    }
+
+    /// Hands a worker's input to a channel of its node.
+    pub(crate) fn submit(&self, node: usize, worker: usize, channel: ChannelId, input: Input) {
+        self.put(node, channel, self.setup.nodes + worker, input);
+    }
+
+    fn next(&self, node: usize, channel: ChannelId) -> Option<Input> {
+        let post = &self.posts[node * self.setup.channels + channel.index()];
+        let mut mail = post.mail.lock().expect("nobody panics");
+        loop {
+            let ready: Vec<usize> = (0..mail.ways.len()).filter(|way| !mail.ways[*way].is_empty()).collect();
+            if !ready.is_empty() {
+                let way = ready[shuttle::rand::thread_rng().gen_range(0..ready.len())];
+                return mail.ways[way].pop_front();
+            }
+            if mail.over {
+                return None;
+            }
+            mail = post.came.wait(mail).expect("nobody panics");
+        }
+    }
+
+    fn run_channel(&self, node: usize, id: ChannelId) -> Channel<f32> {
+        let mut channel = Channel::new(id, Arc::clone(&self.nodes[node]));
+        let mut actions = Vec::new();
+        while let Some(input) = self.next(node, id) {
+            channel.handle(self.now(), input, &mut actions).expect("no peer breaks the protocol");
+            for action in actions.drain(..) {
+                match action {
+                    Action::Send { to, message } => {
+                        // Through the codec, as on a wire.
+                        let message = intendant_wire::Message::decode(message.encode()).expect("a frame");
+                        let from = NodeId(node as u16);
+                        self.put(to.index(), id, node, Input::Message { from, message });
+                    }
+                    Action::Complete { worker, completion } => self.deliver(node, worker, completion),
+                    Action::CompleteSnapshot { .. } => unreachable!("nobody asks for snapshots"),
+                }
+            }
+            self.under_way.fetch_sub(1, Ordering::Relaxed);
+        }
+        channel
+    }
+
+    fn deliver(&self, node: usize, worker: WorkerId, completion: Completion) {
+        let worker = node * self.setup.workers_per_node + worker.index();
+        self.deliveries[worker].send(completion).expect("the worker waits for it");
+    }
+
+    /// Waits until nothing is under way, ends the channels, and checks that they have nothing left to do and that every key is
+    /// in one place. Returns what managing keys took.
+    pub(crate) fn finish(&self, channels: Channels) -> ManagementStats {
+        while self.under_way.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
+        for post in &self.posts {
+            post.mail.lock().expect("nobody panics").over = true;
+            post.came.notify_one();
+        }
+        let mut stats = ManagementStats::default();
+        for channel in channels.0 {
+            let channel = channel.join().expect("the channel ends");
+            assert_eq!((channel.report().outstanding, channel.arriving()), (0, 0), "something is left over");
+            stats.merge(channel.management());
+        }
+        for key in (0..KEYS).map(Key) {
+            let places: Vec<_> = self.nodes.iter().map(|node| node.inspect(key)).collect();
+            let owners = places.iter().filter(|(role, held)| (*role, *held) == (Role::Owner, true)).count();
+            let others = places.iter().filter(|(role, held)| (*role, *held) == (Role::Absent, false)).count();
+            // A key of a sparse store that nobody touched is nowhere.
+            let untouched = self.setup.storage == Storage::Sparse && others == places.len();
+            assert!(untouched || (owners == 1 && others == places.len() - 1), "{key:?}: {places:?}");
+        }
+        stats
+    }
+
+    /// The value of a key, after the end.
+    pub(crate) fn value(&self, key: Key) -> Option<Vec<f32>> {
+        let home = &self.nodes[self.layout.home(key).index()];
+        let owner = self.nodes.iter().find(|node| node.inspect(key).0 == Role::Owner).unwrap_or(home);
+        owner.peek(key)
+    }
+}

@@ -1,0 +1,89 @@
+//! Frames between nodes: through the sender's NIC, over the connection, through the receiver's NIC.
+
+use super::{Cluster, Event, Frame, Happened, describe_message, weigh};
+use crate::invariants::Violation;
+use crate::reach::Marker;
+use intendant_core::Element;
+use intendant_wire::Message;
+
+impl<E: Element> Cluster<E> {
+    /// A channel gives a message to its connection at `at_ns`, which is not in the past.
+    pub(super) fn send(
+        &mut self,
+        at_ns: u64,
+        from: usize,
+        to: usize,
+        channel: usize,
+        message: &Message,
+    ) -> Result<(), Violation> {
+        if let Message::Request(request) = message {
+            let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
+            let checked = self.invariants.hops.sent(request, ledger, |key| node.slot(key).counter);
+            checked.map_err(|finding| self.violation(finding))?;
+        }
+        let frame = message.encode();
+        self.trace.bytes(&frame);
+        self.trace.line(self.queue.now_ns(), || {
+            format!("n{from}/c{channel} sends to n{to}: {}", describe_message(message))
+        });
+        let (_, value_bytes) = weigh(message);
+        let bytes = (frame.len() - value_bytes) as u64 + self.delays.charge.bytes(value_bytes);
+        self.messages += 1;
+        self.bytes += bytes;
+        let link = self.link(from, to, channel);
+        let number = self.invariants.fifo.sent(link);
+        let latency_ns =
+            self.delays.network.latency.draw(&mut self.dice) + self.faults.more_latency_ns(at_ns, from, to);
+        let occupied_ns = self.occupied_ns(at_ns, from, bytes);
+        let (start_ns, end_ns) = self.nics[from].sending.serve(at_ns, 0, occupied_ns);
+        let item = Frame { number, frame, bytes, sent_ns: end_ns + latency_ns };
+        let connection = &mut self.links[link];
+        let due_ns = connection.under_way.send(item, start_ns + latency_ns);
+        if connection.under_way.len() + connection.coming_in.len() > 1 {
+            self.reach.mark(Marker::CrowdedConnection);
+        }
+        self.queue.schedule(due_ns, Event::Front { link: link as u32 }, &mut self.dice);
+        Ok(())
+    }
+
+    fn occupied_ns(&self, at_ns: u64, node: usize, bytes: u64) -> u64 {
+        self.delays.network.occupied_ns(bytes) * self.faults.nic_slowdown(at_ns, node)
+    }
+
+    /// The front of a frame is at the receiver's NIC.
+    pub(super) fn front(&mut self, link: usize) -> Result<Happened, Violation> {
+        let now_ns = self.now_ns();
+        let (from, to) = self.ends(link);
+        if let Some(healed_ns) = self.faults.parted_until_ns(now_ns, from, to) {
+            // Sent again when the partition is over. Which of the connection's frames an event is for is decided when it
+            // happens, so that they stay in order.
+            self.queue.schedule(healed_ns, Event::Front { link: link as u32 }, &mut self.dice);
+            return Ok(Happened::Internal);
+        }
+        let connection = &mut self.links[link];
+        let item = connection.under_way.arrive().expect("a frame per event");
+        if !self.delays.network.is_limited() {
+            connection.coming_in.send(item, now_ns);
+            return self.arrive(link);
+        }
+        let occupied_ns = self.occupied_ns(now_ns, to, item.bytes);
+        let (_, end_ns) = self.nics[to].receiving.serve(now_ns, 0, occupied_ns);
+        // The end cannot come in before it has been sent.
+        let at_ns = end_ns.max(item.sent_ns);
+        let due_ns = self.links[link].coming_in.send(item, at_ns);
+        self.queue.schedule(due_ns, Event::Arrive { link: link as u32 }, &mut self.dice);
+        Ok(Happened::Internal)
+    }
+
+    /// The end of a frame is in.
+    pub(super) fn arrive(&mut self, link: usize) -> Result<Happened, Violation> {
+        let item = self.links[link].coming_in.arrive().expect("a frame per event");
+        self.invariants.fifo.arrived(link, item.number).map_err(|finding| self.violation(finding))?;
+        let (from, to) = self.ends(link);
+        let station = self.station(to, link % self.layout.channels());
+        let now_ns = self.now_ns();
+        self.stations[station].received[from].push_back((now_ns, item.frame));
+        self.begin_turn(station)?;
+        Ok(Happened::Internal)
+    }
+}

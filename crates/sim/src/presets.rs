@@ -1,0 +1,169 @@
+//! Networks and machines by name, and from files with the same fields.
+//!
+//! The presets are files themselves (`presets/`), so each is an example for one's own; `docs/experiments.md` says where every
+//! constant comes from. A file has all fields of its kind and no others.
+
+use crate::delays::Spread;
+use crate::machine::Machine;
+use crate::network::Network;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// The networks that have a name, as (name, text of the file).
+pub const NETWORKS: [(&str, &str); 2] = [
+    ("10gbe", include_str!("../presets/net-10gbe.toml")),
+    ("100gib", include_str!("../presets/net-100gib.toml")),
+];
+
+/// The machines that have a name, as (name, text of the file).
+pub const MACHINES: [(&str, &str); 2] = [
+    ("xeon-e5-2640v2", include_str!("../presets/machine-xeon-e5-2640v2.toml")),
+    ("xeon-silver-4216", include_str!("../presets/machine-xeon-silver-4216.toml")),
+];
+
+/// A file of a network or a machine that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{reason}", line.map_or(String::new(), |line| format!("line {line}: ")))]
+pub struct PresetError {
+    /// Line, from 1, if the error is about one.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// The fields of a network's file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NetworkFile {
+    gigabits_per_second: f64,
+    latency_us: f64,
+    spread_us: f64,
+    tail_once_in: u64,
+    frame_bytes: u64,
+}
+
+/// Nothing on a network takes longer than a minute, no step of a machine longer than a second: such numbers have a wrong unit.
+const NETWORK_US_MAX: f64 = 60e6;
+const MACHINE_MAX: u64 = 1_000_000_000;
+
+fn parse<F: DeserializeOwned>(text: &str) -> Result<F, PresetError> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
+        PresetError { line, reason: error.message().trim_end().replace('\n', " ") }
+    })
+}
+
+fn refuse<X>(text: &str, field: &str, reason: &str) -> Result<X, PresetError> {
+    let line = text.lines().position(|line| line.trim_start().starts_with(field)).map(|at| at + 1);
+    Err(PresetError { line, reason: format!("{field} {reason}") })
+}
+
+impl Network {
+    /// The network with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let (_, text) = NETWORKS.iter().find(|(known, _)| *known == name)?;
+        Some(Self::from_toml(text).expect("presets are valid"))
+    }
+
+    /// A network from the text of a file.
+    ///
+    /// # Errors
+    /// If a field is missing, unknown or out of range.
+    pub fn from_toml(text: &str) -> Result<Self, PresetError> {
+        let file: NetworkFile = parse(text)?;
+        if !(file.gigabits_per_second >= 1e-3 && file.gigabits_per_second <= 1e5) {
+            return refuse(text, "gigabits_per_second", "must be between 0.001 and 100000");
+        }
+        for (field, us) in [("latency_us", file.latency_us), ("spread_us", file.spread_us)] {
+            if !(0.0..=NETWORK_US_MAX).contains(&us) {
+                return refuse(text, field, "must be between 0 and 60000000");
+            }
+        }
+        if file.frame_bytes > 1 << 20 {
+            return refuse(text, "frame_bytes", "must not be greater than 1048576");
+        }
+        let min_ns = (file.latency_us * 1e3).round() as u64;
+        let max_ns = min_ns + (file.spread_us * 1e3).round() as u64;
+        Ok(Self {
+            latency: Spread { min_ns, max_ns, tail_once_in: file.tail_once_in },
+            byte_ps: Self::byte_ps_of(file.gigabits_per_second),
+            frame_bytes: file.frame_bytes,
+        })
+    }
+}
+
+impl Machine {
+    /// The machine with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let (_, text) = MACHINES.iter().find(|(known, _)| *known == name)?;
+        Some(Self::from_toml(text).expect("presets are valid"))
+    }
+
+    /// A machine from the text of a file.
+    ///
+    /// # Errors
+    /// If a field is missing, unknown or out of range.
+    pub fn from_toml(text: &str) -> Result<Self, PresetError> {
+        let machine: Self = parse(text)?;
+        for (field, value) in [
+            ("call_ns", machine.call_ns),
+            ("key_ns", machine.key_ns),
+            ("byte_ps", machine.byte_ps),
+            ("multiply_add_ps", machine.multiply_add_ps),
+            ("prepare_ns", machine.prepare_ns),
+            ("wake_ns", machine.wake_ns),
+            ("input_ns", machine.input_ns),
+            ("input_key_ns", machine.input_key_ns),
+            ("send_ns", machine.send_ns),
+            ("channel_byte_ps", machine.channel_byte_ps),
+        ] {
+            if value > MACHINE_MAX {
+                return refuse(text, field, "must not be greater than 1000000000");
+            }
+        }
+        Ok(machine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_valid_and_differ() {
+        let networks = NETWORKS.map(|(name, _)| Network::named(name).expect("it is one"));
+        assert!(networks[0].byte_ps > 5 * networks[1].byte_ps);
+        assert!(networks[0].latency.min_ns > networks[1].latency.max_ns);
+        let machines = MACHINES.map(|(name, _)| Machine::named(name).expect("it is one"));
+        assert!(machines[0].multiply_add_ps > machines[1].multiply_add_ps);
+        assert_eq!((Network::named("10gb"), Machine::named("")), (None, None));
+    }
+
+    #[test]
+    fn errors_name_line_and_field() {
+        let (_, good) = NETWORKS[0];
+        let told = |text: &str| Network::from_toml(text).expect_err("refused").to_string();
+        let line = |field: &str| 1 + good.lines().position(|l| l.starts_with(field)).expect("a field");
+        let at = line("latency_us");
+        let unknown = told(&good.replace("latency_us = ", "latency_ms = "));
+        assert!(unknown.starts_with(&format!("line {at}: ")) && unknown.contains("latency_ms"), "{unknown}");
+        let missing = told(&good.replace("latency_us = 30\n", ""));
+        assert!(missing.contains("latency_us"), "{missing}");
+        let text = told(&good.replace("latency_us = 30", "latency_us = \"30\""));
+        assert!(text.starts_with(&format!("line {at}: ")), "{text}");
+        let negative = told(&good.replace("latency_us = 30", "latency_us = -30"));
+        assert!(negative.starts_with(&format!("line {at}: latency_us must be between")), "{negative}");
+        for bad in ["0", "nan", "inf", "-1"] {
+            let refused =
+                told(&good.replace("gigabits_per_second = 9.41", &format!("gigabits_per_second = {bad}")));
+            assert!(refused.contains("gigabits_per_second must be between"), "{refused}");
+        }
+        let (_, good) = MACHINES[0];
+        let told = |text: &str| Machine::from_toml(text).expect_err("refused").to_string();
+        assert!(told(&good.replace("cores = ", "core = ")).contains("core"));
+        let huge = told(&good.replace("key_ns = 920\n", "key_ns = 9000000000\n"));
+        assert!(huge.contains("key_ns must not be greater"), "{huge}");
+    }
+}

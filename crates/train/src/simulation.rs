@@ -1,0 +1,276 @@
+//! `--simulate`: the same training in a simulated cluster, in virtual time.
+//!
+//! The machines and the network come from presets or files ([`intendant_sim::presets`]); the task, its arithmetic and its
+//! results are the real ones. Seconds in the report are those of the simulated cluster; CPU seconds are the time that its
+//! workers and channels were busy. Technique `single` is one simulated node whose workers share its memory.
+
+use crate::args::{CommonArgs, OrderKind, StorageKind, Technique};
+use crate::error::{PathDisplay, TrainError};
+use crate::export::Exporter;
+use crate::meter::{EpochSum, Totals};
+use crate::parameters::{Accesses, Traffic};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::report::{Report, Simulated};
+use crate::run::Outcome;
+use crate::tally::Tally;
+use crate::worker::guarded;
+use crossbeam_channel::bounded;
+use intendant::{AccessStats, Order, Storage};
+use intendant_core::{Element, Key, Layout};
+use intendant_sim::cluster::Checks;
+use intendant_sim::presets::{self, PresetError};
+use intendant_sim::{
+    Charge, Delays, EpochOutcome, Machine, Network, Observer, TaskConfig, TaskFailure, TaskOutcome, run_task,
+};
+use intendant_task::Task;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread;
+
+/// Factors beyond this are a mistake: the longest value times it is beyond any machine.
+const CHARGE_MAX: f64 = 1e6;
+
+/// Keys of one part of an export.
+const EXPORT_KEYS: u64 = 1024;
+
+/// A simulated cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulation {
+    /// Name or file of the network.
+    pub net: String,
+    /// Name or file of the machines.
+    pub machine: String,
+    /// Factor by which bytes of values count.
+    pub charge: f64,
+    /// Factor by which arithmetic counts.
+    pub charge_compute: f64,
+    /// What all of it amounts to.
+    pub delays: Delays,
+}
+
+/// A preset, or else the text of a file.
+fn lookup<X>(
+    flag: &'static str,
+    name: &str,
+    known: &[(&str, &str)],
+    named: impl Fn(&str) -> Option<X>,
+    parse: impl Fn(&str) -> Result<X, PresetError>,
+) -> Result<X, TrainError> {
+    if let Some(found) = named(name) {
+        return Ok(found);
+    }
+    let path = Path::new(name);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        return Err(TrainError::usage(format!(
+            "{flag} is '{name}'; use {}, or a file that ends in .toml",
+            known.join(", ")
+        )));
+    }
+    let error = |line, reason| TrainError::Config { file: PathDisplay::from(path), line, reason };
+    let text = std::fs::read_to_string(path).map_err(|e| error(None, format!("cannot be read: {e}")))?;
+    parse(&text).map_err(|PresetError { line, reason }| error(line, reason))
+}
+
+fn factor(flag: &str, factor: f64) -> Result<f64, TrainError> {
+    if (1e-3..=CHARGE_MAX).contains(&factor) {
+        return Ok(factor);
+    }
+    Err(TrainError::usage(format!("{flag} is {factor}; it must be between 0.001 and {CHARGE_MAX}")))
+}
+
+impl Simulation {
+    /// What the flags ask for; `None` if that is no simulation.
+    pub(crate) fn new(args: &CommonArgs, launched: bool) -> Result<Option<Self>, TrainError> {
+        if !args.simulate {
+            let given = [
+                ("--net", args.net.is_some()),
+                ("--machine", args.machine.is_some()),
+                ("--charge", args.charge.is_some()),
+                ("--charge-compute", args.charge_compute.is_some()),
+            ];
+            return match given.iter().find(|(_, given)| *given) {
+                Some((flag, _)) => Err(TrainError::usage(format!("{flag} is about simulated clusters; add --simulate"))),
+                None => Ok(None),
+            };
+        }
+        if launched {
+            return Err(TrainError::usage(
+                "--simulate is one process for all nodes, but a launcher started this one as one of several",
+            ));
+        }
+        let net = args.net.clone().unwrap_or_else(|| "10gbe".to_owned());
+        let of_paper = if net == "100gib" { "xeon-silver-4216" } else { "xeon-e5-2640v2" };
+        let machine = args.machine.clone().unwrap_or_else(|| of_paper.to_owned());
+        let network = lookup("--net", &net, &presets::NETWORKS, Network::named, Network::from_toml)?;
+        let machines = lookup("--machine", &machine, &presets::MACHINES, Machine::named, Machine::from_toml)?;
+        let charge = factor("--charge", args.charge.unwrap_or(1.0))?;
+        let charge_compute = factor("--charge-compute", args.charge_compute.unwrap_or(charge))?;
+        let delays = Delays::of(machines, network, Charge::new(charge, charge_compute));
+        Ok(Some(Self { net, machine, charge, charge_compute, delays }))
+    }
+
+    fn config(&self, plan: &Plan) -> TaskConfig {
+        let technique = match plan.technique {
+            // Nothing of it leaves the node: what remains of a server is the memory that its workers share.
+            Technique::Single => intendant::Technique::Classic,
+            Technique::Server(technique) => technique,
+        };
+        TaskConfig {
+            channels: plan.channels,
+            key_order: plan.key_order,
+            storage: match plan.storage {
+                StorageKind::Dense => Storage::Dense,
+                StorageKind::Sparse => Storage::Sparse,
+            },
+            technique,
+            order: plan.order.map(|order| match order {
+                OrderKind::Fifo => Order::Fifo,
+                OrderKind::Chain => Order::Chain,
+            }),
+            caches: plan.caches,
+            look_ahead: plan.look_ahead,
+            delays: self.delays,
+            checks: Checks::AtRest,
+            layout_seed: plan.seed,
+            seed: plan.seed,
+            ..TaskConfig::new(plan.nodes, plan.workers, plan.schedule())
+        }
+    }
+
+    /// Trains `task` in the simulated cluster; exports and reports like a run of processes.
+    pub(crate) fn run<T: Task>(
+        &self,
+        task: &std::sync::Arc<T>,
+        plan: &Plan,
+        exporter: Option<&mut dyn Exporter<T::Element>>,
+    ) -> Result<Outcome, TrainError> {
+        let progress = Progress::new(plan.nodes * plan.workers, plan.epochs, plan.progress);
+        let (stop, signal) = (&AtomicBool::new(false), &AtomicI32::new(0));
+        let claim = plan.interrupt.claim();
+        let trained = thread::scope(|scope| {
+            let (end, ended) = bounded::<()>(0);
+            let watch = move || {
+                if let Some(number) = plan.interrupt.wait(&ended) {
+                    signal.store(number, Ordering::Relaxed);
+                    // Release: pairs with the Acquire below; who is stopped finds the signal.
+                    stop.store(true, Ordering::Release);
+                }
+            };
+            let watching = thread::Builder::new().name("interrupt".to_owned()).spawn_scoped(scope, watch);
+            watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
+            let mut watcher = Watcher { progress: &progress, stop };
+            let trained = guarded("the simulation", || {
+                run_task(task, &self.config(plan), &mut watcher).map_err(|failure| match failure {
+                    TaskFailure::Diverged { source, .. } => TrainError::Diverged(source),
+                    TaskFailure::Sample { worker, source } => {
+                        TrainError::Sample { worker: worker % plan.workers, source }
+                    }
+                    TaskFailure::Layout(error) => TrainError::usage(error),
+                    TaskFailure::Stopped => TrainError::Interrupted(signal.load(Ordering::Relaxed)),
+                    TaskFailure::Violation(_) => TrainError::Simulation(failure),
+                })
+            });
+            drop(end);
+            trained
+        });
+        drop((claim, progress));
+        let outcome = trained?;
+        if let (Some(_), Some(exporter)) = (&plan.export, exporter) {
+            export(task.model().ranges.iter().map(|r| (r.name, r.keys, r.len)), &outcome.values, exporter)?;
+        }
+        let report = self.report(task.as_ref(), plan, &outcome);
+        if let Some(path) = &plan.report {
+            report.write(plan, path)?;
+        }
+        Ok(Outcome { rank: 0, report })
+    }
+
+    fn report<T: Task>(&self, task: &T, plan: &Plan, outcome: &TaskOutcome<T::Element>) -> Report {
+        let totals = Totals {
+            epochs: outcome.epochs.iter().map(sum).collect(),
+            test: outcome.test.clone().map(|reduction| EpochSum {
+                tally: Tally { reduction, ..Tally::default() },
+                seconds: 0.0,
+            }),
+        };
+        let mut report = Report::new(task, plan, &totals);
+        let virtual_ns: u64 = outcome.epochs.iter().map(|epoch| epoch.virtual_ns).sum();
+        let (mut channels, mut sending) = (intendant_sim::Load::default(), intendant_sim::Load::default());
+        for epoch in &outcome.epochs {
+            channels.merge(&epoch.load.channels);
+            sending.merge(&epoch.load.sending);
+        }
+        report.simulation = Some(Simulated {
+            net: self.net.clone(),
+            machine: self.machine.clone(),
+            charge: self.charge,
+            charge_compute: self.charge_compute,
+            events: outcome.events,
+            channel_busy: channels.utilisation(virtual_ns) / (plan.nodes * plan.channels) as f64,
+            channel_wait_ms: channels.mean_wait_ns() / 1e6,
+            nic_busy: sending.utilisation(virtual_ns) / plan.nodes as f64,
+        });
+        report
+    }
+}
+
+/// Shows how far a simulation is, and ends it on a signal.
+struct Watcher<'a> {
+    progress: &'a Progress,
+    stop: &'a AtomicBool,
+}
+
+impl Observer for Watcher<'_> {
+    fn batch(&mut self, worker: usize, progress: &intendant_task::Progress) {
+        self.progress.update(worker, progress);
+    }
+
+    fn epoch(&mut self, number: usize, epoch: &EpochOutcome) {
+        self.progress.epoch_ended(0, number, &sum(epoch));
+    }
+
+    fn stop(&mut self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
+/// An epoch as the other shells tell it.
+fn sum(epoch: &EpochOutcome) -> EpochSum {
+    let accesses = |stats: &AccessStats| Accesses {
+        pull_keys: stats.pull_keys,
+        push_keys: stats.push_keys,
+        local: stats.local,
+        remote: stats.remote,
+        sampled: stats.sampled,
+    };
+    let tally = Tally {
+        reduction: epoch.reduction.clone(),
+        accesses: accesses(&epoch.accesses),
+        late: accesses(&epoch.late),
+        cpu_ns: epoch.load.workers.busy_ns + epoch.load.channels.busy_ns,
+        traffic: Traffic { messages: epoch.messages, bytes: epoch.bytes },
+        management: epoch.management.clone(),
+    };
+    EpochSum { tally, seconds: epoch.virtual_ns as f64 / 1e9 }
+}
+
+/// Hands the values of all keys, which follow each other in `values`, to an exporter.
+fn export<'a, E: Element>(
+    ranges: impl Iterator<Item = (&'a str, u64, usize)>,
+    values: &[E],
+    exporter: &mut dyn Exporter<E>,
+) -> Result<(), TrainError> {
+    let layout = ranges.fold(Layout::builder(), |layout, (name, keys, len)| layout.range(name, keys, len));
+    let layout = layout.build().map_err(TrainError::usage)?;
+    exporter.begin(layout.ranges()).map_err(TrainError::Export)?;
+    let mut rest = values;
+    for start in (0..layout.keys()).step_by(EXPORT_KEYS as usize) {
+        let keys: Vec<Key> = (start..layout.keys().min(start + EXPORT_KEYS)).map(Key).collect();
+        let (part, after) = rest.split_at(keys.iter().map(|key| layout.len(*key)).sum());
+        exporter.part(&keys, part).map_err(TrainError::Export)?;
+        rest = after;
+    }
+    exporter.end().map_err(TrainError::Export)
+}

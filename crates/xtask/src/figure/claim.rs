@@ -1,0 +1,116 @@
+//! Claims: what must hold between the numbers of runs.
+
+use super::config::{Claim, Scale};
+use super::metric::Report;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What became of a claim.
+pub(crate) struct Verdict {
+    text: String,
+    paper: String,
+    bound: String,
+    /// The number and whether it is within the bounds; `None` if the claim was not judged.
+    found: Option<(f64, bool)>,
+}
+
+impl Verdict {
+    pub(crate) fn broken(&self) -> bool {
+        matches!(self.found, Some((_, false)))
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, paper, bound, found } = self;
+        match found {
+            None => write!(f, "  not judged  {text}"),
+            Some((number, held)) => {
+                let word = if *held { "holds " } else { "BROKEN" };
+                write!(f, "  {word}  {text}: {} ({bound}; source: {paper})", short(*number))
+            }
+        }
+    }
+}
+
+/// Three significant digits, without an exponent.
+pub(crate) fn short(number: f64) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return number.to_string();
+    }
+    let digits = (2 - number.abs().log10().floor() as i32).max(0) as usize;
+    format!("{number:.digits$}")
+}
+
+/// Judges a claim; an error if a report lacks a number. A claim about a run that was left out is not judged.
+pub(crate) fn judge(
+    claim: &Claim,
+    reports: &BTreeMap<String, Report>,
+    scale: Scale,
+) -> Result<Verdict, String> {
+    let bound = match (claim.at_least, claim.at_most) {
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+        (Some(least), None) => format!("at least {least}"),
+        (None, Some(most)) => format!("at most {most}"),
+        (None, None) => "no bound".to_owned(),
+    };
+    let term = |term: &String| {
+        let (run, metric) = term.split_once(": ")?;
+        let report = reports.get(run)?;
+        Some(report.metric(metric).map_err(|error| format!("{run}: {error}")))
+    };
+    let mut found = None;
+    if claim.scales.is_empty() || claim.scales.contains(&scale) {
+        let value = term(&claim.value).transpose()?;
+        let over = claim.over.as_ref().map_or(Some(Ok(1.0)), term).transpose()?;
+        if let (Some(value), Some(over)) = (value, over) {
+            let number = value / over;
+            let held = claim.at_least.is_none_or(|least| number >= least)
+                && claim.at_most.is_none_or(|most| number <= most);
+            found = Some((number, held));
+        }
+    }
+    Ok(Verdict { text: claim.text.clone(), paper: claim.paper.clone(), bound, found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(over: Option<&str>, at_least: Option<f64>, at_most: Option<f64>) -> Claim {
+        Claim {
+            text: "faster".to_owned(),
+            value: "a: seconds".to_owned(),
+            over: over.map(str::to_owned),
+            at_least,
+            at_most,
+            paper: "3".to_owned(),
+            scales: vec![Scale::Small],
+        }
+    }
+
+    #[test]
+    fn a_claim_holds_within_its_bounds_and_not_outside() {
+        let report = |seconds: f64| {
+            Report::parse(&format!(r#"{{"epochs":[{{"seconds":{seconds}}}]}}"#)).expect("a report")
+        };
+        let reports = BTreeMap::from([("a".to_owned(), report(6.0)), ("b".to_owned(), report(2.0))]);
+        let judged = |claim: &Claim, scale| judge(claim, &reports, scale).expect("numbers are there");
+        let ratio = Some("b: seconds");
+        assert!(!judged(&claim(ratio, Some(3.0), Some(3.0)), Scale::Small).broken());
+        assert!(judged(&claim(ratio, Some(3.1), None), Scale::Small).broken());
+        assert!(judged(&claim(None, None, Some(5.9)), Scale::Small).broken());
+        assert!(!judged(&claim(ratio, Some(3.1), None), Scale::Ci).broken(), "not judged at this scale");
+        assert!(!judged(&claim(Some("c: seconds"), Some(9.0), None), Scale::Small).broken(), "left out");
+        assert!(judge(&claim(Some("b: /test/rmse"), Some(9.0), None), &reports, Scale::Small).is_err());
+        // What is not a number holds nothing.
+        let nan = BTreeMap::from([("a".to_owned(), report(0.0)), ("b".to_owned(), report(0.0))]);
+        assert!(judge(&claim(ratio, Some(0.0), None), &nan, Scale::Small).expect("numbers").broken());
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let numbers = [0.012_345, 1.234, 12.34, 1234.5, 0.0];
+        assert_eq!(numbers.map(short), ["0.0123", "1.23", "12.3", "1234", "0"]);
+    }
+}

@@ -1,0 +1,192 @@
+//! The files in `bench-configs/`.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// How much work a figure does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scale {
+    /// Seconds.
+    Ci,
+    /// Minutes.
+    Small,
+    /// As long as it takes.
+    Full,
+}
+
+impl Scale {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ci => "ci",
+            Self::Small => "small",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// A figure or table of a source.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Figure {
+    /// What it shows.
+    pub(crate) title: String,
+    /// Where it is from.
+    pub(crate) source: String,
+    /// Package and binary of the program.
+    pub(crate) app: String,
+    /// Flags of all runs.
+    pub(crate) args: Vec<String>,
+    /// Further flags of all runs, by scale.
+    #[serde(default)]
+    pub(crate) scales: BTreeMap<String, Vec<String>>,
+    /// The runs.
+    pub(crate) runs: Vec<Run>,
+    /// What the table shows of each.
+    pub(crate) columns: Vec<Column>,
+    /// What must hold.
+    #[serde(default)]
+    pub(crate) claims: Vec<Claim>,
+}
+
+/// A run of the program.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Run {
+    /// Name in the table and in claims.
+    pub(crate) name: String,
+    /// Flags of its own.
+    pub(crate) args: Vec<String>,
+    /// Another program than the figure's.
+    pub(crate) app: Option<String>,
+    /// What the source reports, by heading of a column.
+    #[serde(default)]
+    pub(crate) paper: BTreeMap<String, String>,
+}
+
+/// A column of the table.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Column {
+    /// Its heading, with the unit.
+    pub(crate) heading: String,
+    /// Which number of a report; see [`super::metric`].
+    pub(crate) metric: String,
+    /// The number is divided by this.
+    #[serde(default = "one")]
+    pub(crate) divide_by: f64,
+    /// Divides the metric of this run by each run's instead: a speed-up.
+    pub(crate) relative_to: Option<String>,
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+/// What must hold: a number of one run, or its ratio to a number of another.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Claim {
+    /// In words.
+    pub(crate) text: String,
+    /// A number: `run: metric`.
+    pub(crate) value: String,
+    /// What it is divided by, if anything.
+    pub(crate) over: Option<String>,
+    /// Lower bound.
+    pub(crate) at_least: Option<f64>,
+    /// Upper bound.
+    pub(crate) at_most: Option<f64>,
+    /// What the source reports.
+    pub(crate) paper: String,
+    /// The scales at which it is judged; all if none is named.
+    #[serde(default)]
+    pub(crate) scales: Vec<Scale>,
+}
+
+impl Figure {
+    /// Reads a figure and checks that its parts fit together.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let figure: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        let known = |name: &str| figure.runs.iter().any(|run| run.name == name);
+        let mut names: Vec<&str> = figure.runs.iter().map(|run| run.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("two runs are called '{}'", twice[0]));
+        }
+        for run in &figure.runs {
+            let lost = run.paper.keys().find(|heading| figure.columns.iter().all(|c| c.heading != **heading));
+            if let Some(heading) = lost {
+                return Err(format!(
+                    "run '{}' has a number of the source for '{heading}', which is no column",
+                    run.name
+                ));
+            }
+        }
+        for scale in figure.scales.keys() {
+            if !["ci", "small", "full"].contains(&scale.as_str()) {
+                return Err(format!("there is no scale '{scale}': ci, small, full"));
+            }
+        }
+        for column in &figure.columns {
+            if let Some(run) = column.relative_to.as_ref().filter(|run| !known(run)) {
+                return Err(format!("column '{}' is relative to '{run}', which is no run", column.heading));
+            }
+        }
+        for claim in &figure.claims {
+            if claim.at_least.is_none() && claim.at_most.is_none() {
+                return Err(format!("the claim '{}' has no bound", claim.text));
+            }
+            for term in [Some(&claim.value), claim.over.as_ref()].into_iter().flatten() {
+                match term.split_once(": ") {
+                    Some((run, _)) if known(run) => {}
+                    Some((run, _)) => {
+                        return Err(format!("the claim '{}' names '{run}', which is no run", claim.text));
+                    }
+                    None => {
+                        return Err(format!("'{term}' of the claim '{}' is not 'run: metric'", claim.text));
+                    }
+                }
+            }
+        }
+        Ok(figure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_figures_of_this_project_can_be_read() {
+        let folder = crate::process::root().join("bench-configs");
+        let mut seen = 0;
+        for name in crate::figure::names(&folder).expect("a folder") {
+            let text = std::fs::read_to_string(folder.join(format!("{name}.toml"))).expect("a file");
+            if let Err(error) = Figure::parse(&text) {
+                panic!("{name}: {error}");
+            }
+            seen += 1;
+        }
+        assert!(seen > 0, "no figure was read");
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_are_named() {
+        let text = |claims: &str, column: &str| {
+            format!(
+                "title='t'\nsource='s'\napp='mf'\nargs=[]\n[[runs]]\nname='a'\nargs=[]\n[[columns]]\nheading='s'\n\
+                 metric='seconds'\n{column}\n{claims}"
+            )
+        };
+        let claim =
+            |value: &str, bound: &str| format!("[[claims]]\ntext='c'\nvalue='{value}'\npaper='1'\n{bound}");
+        assert!(Figure::parse(&text(&claim("a: seconds", "at_least=1.0"), "")).is_ok());
+        let wrong = |claims: &str, column: &str| Figure::parse(&text(claims, column)).expect_err("refused");
+        assert!(wrong(&claim("b: seconds", "at_least=1.0"), "").contains("'b', which is no run"));
+        assert!(wrong(&claim("a", "at_least=1.0"), "").contains("is not 'run: metric'"));
+        assert!(wrong(&claim("a: seconds", ""), "").contains("has no bound"));
+        assert!(wrong("", "relative_to='x'").contains("'x', which is no run"));
+        assert!(wrong("", "colour='red'").contains("unknown field"));
+    }
+}

@@ -1,0 +1,75 @@
+//! Numbers of a report.
+
+use serde_json::Value;
+
+/// The report of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Report(Value);
+
+impl Report {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map(Self).map_err(|error| format!("this is no report: {error}"))
+    }
+
+    /// The number at a JSON pointer.
+    fn at(&self, pointer: &str) -> Result<f64, String> {
+        let number = self.0.pointer(pointer).and_then(Value::as_f64);
+        number.ok_or_else(|| format!("the report has no number {pointer}"))
+    }
+
+    /// Seconds of all epochs.
+    fn seconds(&self) -> Result<f64, String> {
+        let epochs = self.0["epochs"].as_array().filter(|epochs| !epochs.is_empty());
+        let epochs = epochs.ok_or_else(|| "the report has no epochs".to_owned())?;
+        epochs.iter().map(|e| e["seconds"].as_f64().ok_or_else(|| "an epoch has no seconds".to_owned())).sum()
+    }
+
+    /// A number by its name:
+    ///
+    /// | name | number |
+    /// | --- | --- |
+    /// | `seconds` | mean duration of an epoch |
+    /// | `reads_per_s`, `local_reads_per_s`, `non_local_reads_per_s` | keys pulled per second of all workers; the share that is local is that of all accesses, since every key that is read is written once |
+    /// | `relocations_per_s` | keys that moved per second |
+    /// | `/…` | the number at this JSON pointer |
+    pub(crate) fn metric(&self, name: &str) -> Result<f64, String> {
+        let reads = || Ok::<f64, String>(self.at("/access/pull_keys")? / self.seconds()?);
+        match name {
+            "seconds" => {
+                let epochs = self.0["epochs"].as_array().map_or(0, Vec::len);
+                Ok(self.seconds()? / epochs as f64)
+            }
+            "reads_per_s" => reads(),
+            "local_reads_per_s" => Ok(reads()? * (1.0 - self.at("/access/remote_share")?)),
+            "non_local_reads_per_s" => Ok(reads()? * self.at("/access/remote_share")?),
+            "relocations_per_s" => Ok(self.at("/management/relocations")? / self.seconds()?),
+            pointer if pointer.starts_with('/') => self.at(pointer),
+            other => Err(format!("there is no metric '{other}'")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_and_those_that_are_not_there_are_named() {
+        let text = r#"{"epochs":[{"seconds":1.0},{"seconds":3.0}],"access":{"pull_keys":80,"remote_share":0.25},
+            "management":{"relocations":8,"relocation_ms":{"mean":2.5}}}"#;
+        let report = Report::parse(text).expect("a report");
+        for (name, number) in [
+            ("seconds", 2.0),
+            ("reads_per_s", 20.0),
+            ("local_reads_per_s", 15.0),
+            ("non_local_reads_per_s", 5.0),
+            ("relocations_per_s", 2.0),
+            ("/management/relocation_ms/mean", 2.5),
+        ] {
+            assert_eq!(report.metric(name), Ok(number), "{name}");
+        }
+        assert_eq!(report.metric("/test/rmse"), Err("the report has no number /test/rmse".to_owned()));
+        assert!(report.metric("speed").is_err());
+        assert!(Report::parse("{}").expect("JSON").metric("seconds").is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! `cargo xtask figure`: runs what a figure or table of the sources shows, prints ours beside theirs, and judges its claims.
+//!
+//! A figure is a file in `bench-configs/`: which program runs with which flags ([`config`]), which numbers of its reports are
+//! shown ([`metric`]), and what must hold between them ([`claim`]). Simulated runs are deterministic, so a figure that holds
+//! once holds always; absolute times are the model's, not the machine's.
+
+mod claim;
+mod config;
+mod metric;
+mod table;
+
+use crate::clock;
+use crate::process::{self, cargo};
+use config::{Figure, Scale};
+use metric::Report;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Reproduce a figure or table of the sources.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Name of a file in bench-configs, without its ending, or all
+    name: String,
+    /// How much work: ci (seconds), small (minutes) or full
+    #[arg(long, default_value = "small")]
+    scale: Scale,
+    /// Runs at the same time
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+    /// Only these runs; claims that need others are left out
+    #[arg(long, value_name = "RUN")]
+    only: Vec<String>,
+    /// Print the commands and run nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the figures; an error if a claim does not hold.
+pub(crate) fn run(args: &Args) -> Result<(), String> {
+    let folder = process::root().join("bench-configs");
+    let names = if args.name == "all" { names(&folder)? } else { vec![args.name.clone()] };
+    let mut broken = Vec::new();
+    for name in &names {
+        let path = folder.join(format!("{name}.toml"));
+        let text = std::fs::read_to_string(&path).map_err(|error| match names_line(&folder) {
+            Ok(known) => format!("there is no figure {name} ({error}); there are: {known}"),
+            Err(problem) => problem,
+        })?;
+        let figure = Figure::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        broken.extend(one(name, &figure, args)?.into_iter().map(|claim| format!("{name}: {claim}")));
+    }
+    if broken.is_empty() {
+        return Ok(());
+    }
+    Err(format!("these claims do not hold:\n  {}", broken.join("\n  ")))
+}
+
+fn names(folder: &Path) -> Result<Vec<String>, String> {
+    let listed = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut names: Vec<String> = listed
+        .filter_map(|entry| {
+            entry.ok()?.file_name().into_string().ok()?.strip_suffix(".toml").map(str::to_owned)
+        })
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+fn names_line(folder: &Path) -> Result<String, String> {
+    names(folder).map(|names| names.join(", "))
+}
+
+/// Runs a figure, prints it, and returns the claims that do not hold.
+fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> {
+    let wanted = |run: &&config::Run| args.only.is_empty() || args.only.contains(&run.name);
+    let runs: Vec<&config::Run> = figure.runs.iter().filter(wanted).collect();
+    let place = process::root().join("target/figures").join(name);
+    std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+    let commands: Vec<Planned<'_>> = runs.iter().map(|run| plan(figure, run, args.scale, &place)).collect();
+    println!("== {name}: {} ({})", figure.title, figure.source);
+    if args.dry_run {
+        commands.iter().for_each(|planned| println!("{}", planned.line()));
+        return Ok(Vec::new());
+    }
+    build(figure)?;
+    let reports = run_all(&commands, usize::from(args.jobs))?;
+    println!("{}", table::render(figure, &reports));
+    let mut broken = Vec::new();
+    for claim in &figure.claims {
+        let verdict = claim::judge(claim, &reports, args.scale)?;
+        println!("{verdict}");
+        if verdict.broken() {
+            broken.push(claim.text.clone());
+        }
+    }
+    Ok(broken)
+}
+
+/// A run that is about to start.
+struct Planned<'a> {
+    run: &'a config::Run,
+    program: PathBuf,
+    args: Vec<String>,
+    report: PathBuf,
+}
+
+impl Planned<'_> {
+    fn line(&self) -> String {
+        format!("{} {}", self.program.display(), self.args.join(" "))
+    }
+}
+
+fn plan<'a>(figure: &'a Figure, run: &'a config::Run, scale: Scale, place: &Path) -> Planned<'a> {
+    let app = run.app.as_ref().unwrap_or(&figure.app);
+    let report = place.join(format!("{}.json", run.name.replace([' ', '/'], "-")));
+    let scaled = figure.scales.get(scale.name()).map(Vec::as_slice).unwrap_or_default();
+    // The run's flags come last: they win.
+    let mut args: Vec<String> = [&figure.args[..], scaled, &run.args].concat();
+    args.extend(["--no-progress".to_owned(), "--report".to_owned(), report.display().to_string()]);
+    Planned { run, program: process::root().join("target/release").join(app), args, report }
+}
+
+fn build(figure: &Figure) -> Result<(), String> {
+    let mut apps: Vec<&str> =
+        figure.runs.iter().map(|run| run.app.as_ref().unwrap_or(&figure.app).as_str()).collect();
+    apps.sort_unstable();
+    apps.dedup();
+    let packages = apps.iter().flat_map(|app| ["--package", app]);
+    process::run(cargo(&process::root()).args(["build", "--release", "--quiet"]).args(packages))
+}
+
+/// Runs all commands, several at a time, and reads their reports.
+fn run_all(commands: &[Planned<'_>], jobs: usize) -> Result<BTreeMap<String, Report>, String> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(BTreeMap::new());
+    let work = || {
+        // Relaxed: the counter orders nothing but itself.
+        while let Some(planned) = commands.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (result, took) = clock::timed(|| execute(planned));
+            println!("  {:<24} {:>7.1} s", planned.run.name, took.as_secs_f64());
+            if let Ok(mut results) = results.lock() {
+                results.insert(planned.run.name.clone(), result);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, commands.len().max(1)) {
+            scope.spawn(work);
+        }
+    });
+    let results = results.into_inner().map_err(|_| "a thread that ran programs panicked".to_owned())?;
+    results.into_iter().map(|(name, result)| Ok((name, result?))).collect()
+}
+
+fn execute(planned: &Planned<'_>) -> Result<Report, String> {
+    // What lies there from an earlier run must not pass for this one's.
+    let _ = std::fs::remove_file(&planned.report);
+    process::text(Command::new(&planned.program).args(&planned.args))?;
+    let text = std::fs::read_to_string(&planned.report)
+        .map_err(|error| format!("{}: {error}", planned.report.display()))?;
+    Report::parse(&text).map_err(|error| format!("{}: {error}", planned.report.display()))
+}

@@ -1,0 +1,64 @@
+//! The table: ours, and the source's beside it.
+
+use super::claim::short;
+use super::config::Figure;
+use super::metric::Report;
+use std::collections::BTreeMap;
+
+/// A table in Markdown, which is readable on a terminal as well. Numbers of the source are in brackets.
+pub(crate) fn render(figure: &Figure, reports: &BTreeMap<String, Report>) -> String {
+    let mut rows = vec![vec!["run".to_owned()]];
+    rows[0].extend(figure.columns.iter().map(|column| column.heading.clone()));
+    for run in &figure.runs {
+        let Some(report) = reports.get(&run.name) else { continue };
+        let mut row = vec![run.name.clone()];
+        for column in &figure.columns {
+            let ours = report.metric(&column.metric).and_then(|number| match &column.relative_to {
+                None => Ok(number / column.divide_by),
+                Some(base) => match reports.get(base) {
+                    Some(base) => Ok(base.metric(&column.metric)? / number),
+                    None => Err(format!("{base} was left out")),
+                },
+            });
+            let ours = ours.map_or_else(|_| "–".to_owned(), short);
+            let paper = run.paper.get(&column.heading);
+            row.push(paper.map_or(ours.clone(), |paper| format!("{ours} ({paper})")));
+        }
+        rows.push(row);
+    }
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut lines: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            let cells: Vec<String> =
+                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            format!("| {} |", cells.join(" | "))
+        })
+        .collect();
+    let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+    lines.insert(1, format!("| {} |", rule.join(" | ")));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_and_the_sources() {
+        let figure = Figure::parse(
+            "title='t'\nsource='s'\napp='mf'\nargs=[]\n[[runs]]\nname='one'\nargs=[]\n[[runs]]\nname='two'\nargs=[]\n\
+             paper={'speed-up'='2'}\n[[runs]]\nname='left out'\nargs=[]\n[[columns]]\nheading='ms'\nmetric='seconds'\n\
+             divide_by=0.001\n[[columns]]\nheading='speed-up'\nmetric='seconds'\nrelative_to='one'",
+        )
+        .expect("a figure");
+        let report =
+            |seconds| Report::parse(&format!(r#"{{"epochs":[{{"seconds":{seconds}}}]}}"#)).expect("a report");
+        let reports = BTreeMap::from([("one".to_owned(), report(3)), ("two".to_owned(), report(2))]);
+        let expected = "| run | ms   | speed-up |\n| --- | ---- | -------- |\n| one | 3000 | 1.00     |\n\
+                        | two | 2000 | 1.50 (2) |";
+        assert_eq!(render(&figure, &reports), expected);
+    }
+}
