@@ -70,6 +70,7 @@ fn names_are_numbered_by_first_appearance() {
 fn tables_that_are_wrong_are_refused() {
     error("0\t1\n", "DIR/f, line 1: expected a row, a column and a value, separated by");
     error("0\t1\t2\n3\t4\n", "DIR/f, line 2: found 2 columns, expected 3 as on the first line");
+    error("0,1,2\n3,4,5,6\n", "DIR/f, line 2: found 4 columns, expected 3");
     error("0\t1\t2\n\n3\t4\t5\n", "DIR/f, line 2: the line is empty, expected 3");
     error("0\t1\t2\n3\t4\tx\n", "DIR/f, line 2: the value is 'x', which is no number");
     error("0\t1\t2\n3\t4\tinf\n", "DIR/f, line 2: the value is inf; it must be finite");

@@ -29,6 +29,7 @@ impl Report {
     /// | name | number |
     /// | --- | --- |
     /// | `seconds` | mean duration of an epoch |
+    /// | `examples_per_s` | examples trained per second |
     /// | `reads_per_s`, `local_reads_per_s`, `non_local_reads_per_s` | keys pulled per second of all workers; the share that is local is that of all accesses, since every key that is read is written once |
     /// | `relocations_per_s` | keys that moved per second |
     /// | `/…` | the number at this JSON pointer |
@@ -38,6 +39,11 @@ impl Report {
             "seconds" => {
                 let epochs = self.0["epochs"].as_array().map_or(0, Vec::len);
                 Ok(self.seconds()? / epochs as f64)
+            }
+            "examples_per_s" => {
+                let epochs = self.0["epochs"].as_array().map_or(&[][..], Vec::as_slice);
+                let examples: f64 = epochs.iter().filter_map(|epoch| epoch["examples"].as_f64()).sum();
+                Ok(examples / self.seconds()?)
             }
             "reads_per_s" => reads(),
             "local_reads_per_s" => Ok(reads()? * (1.0 - self.at("/access/remote_share")?)),

@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// Only these runs; claims that need others are left out
     #[arg(long, value_name = "RUN")]
     only: Vec<String>,
+    /// Use the programs as they were last built
+    #[arg(long)]
+    no_build: bool,
     /// Print the commands and run nothing
     #[arg(long)]
     dry_run: bool,
@@ -85,7 +88,9 @@ fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> 
         commands.iter().for_each(|planned| println!("{}", planned.line()));
         return Ok(Vec::new());
     }
-    build(figure)?;
+    if !args.no_build {
+        build(figure)?;
+    }
     let reports = run_all(&commands, usize::from(args.jobs))?;
     println!("{}", table::render(figure, &reports));
     let mut broken = Vec::new();
