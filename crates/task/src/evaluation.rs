@@ -63,6 +63,6 @@ pub trait Evaluation<E>: Send {
     fn part(&mut self, keys: &[Key], values: &[E]);
 
     /// The sums, to be combined with those of the other workers. Names are of the form `quality.NAME` for a mean, whose
-    /// denominator is the sum `quality.count`.
+    /// denominator is the sum `quality.count`; of `quality.NAME^2`, the root of the mean is reported as NAME (an RMSE).
     fn finish(self: Box<Self>) -> Reduction;
 }
