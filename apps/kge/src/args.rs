@@ -54,12 +54,12 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NAME", value_enum, default_value_t = LossName::Softmax)]
     pub(crate) loss: LossName,
 
-    /// Triples per batch [default: 256; logistic: 1]
+    /// Triples per batch [default: 256; rescal: 512; logistic: 1]
     #[arg(long, value_name = "B")]
     pub(crate) batch: Option<usize>,
 
     /// Sampled entities: shared by a batch (softmax), or for each subject and each object (logistic) [default: 256;
-    /// logistic: 50]
+    /// rescal: 1024; logistic: 50]
     #[arg(long, value_name = "N")]
     pub(crate) negatives: Option<usize>,
 
@@ -68,7 +68,7 @@ pub(crate) struct Flags {
     pub(crate) reciprocal: Option<bool>,
 
     /// Weight of the N3 penalty, the sum of cubed moduli, on the three embeddings of every prediction (complex only)
-    /// [default: 0.007; logistic: 0]
+    /// [default: 0.007; rescal, logistic: 0]
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) n3: Option<f64>,
 

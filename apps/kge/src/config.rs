@@ -71,21 +71,18 @@ impl Config {
     /// # Errors
     /// Names the first hyperparameter that makes no sense.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let dims = match self.model {
-            ModelKind::Complex => (
-                !self.dim.is_multiple_of(2) || self.dim > COMPLEX_DIM_MAX,
-                "an even number from 2",
-                COMPLEX_DIM_MAX,
-            ),
-            ModelKind::Rescal => (
-                self.dim > RESCAL_DIM_MAX,
-                "for matrices of dim · dim numbers a number from 1",
-                RESCAL_DIM_MAX,
-            ),
-        };
-        let (refused, from, to) = dims;
-        if self.dim == 0 || refused {
-            return wrong("dim", self.dim.to_string(), &format!("{from} to {to}"));
+        let (dim, even) = (self.dim, self.dim.is_multiple_of(2));
+        match self.model {
+            ModelKind::Complex if dim == 0 || !even || dim > COMPLEX_DIM_MAX => {
+                return wrong("dim", dim.to_string(), &format!("an even number from 2 to {COMPLEX_DIM_MAX}"));
+            }
+            ModelKind::Rescal if dim == 0 || dim > RESCAL_DIM_MAX => {
+                let allowed = format!(
+                    "a number from 1 to {RESCAL_DIM_MAX}: relations are matrices of dim · dim numbers"
+                );
+                return wrong("dim", dim.to_string(), &allowed);
+            }
+            ModelKind::Complex | ModelKind::Rescal => {}
         }
         for (name, count) in [("batch", self.batch), ("negatives", self.negatives)] {
             if count == 0 || count > COUNT_MAX {
@@ -222,7 +219,7 @@ mod tests {
         assert_eq!(2 * rescal(|_| ()).scorer().relation_len() * 8, intendant_core::limits::VALUE_BYTES_MAX);
         rescal(|c| c.dim = 1).check().unwrap();
         let refused = |change| rescal(change).check().unwrap_err().to_string();
-        let from_to = "it must be for matrices of dim · dim numbers a number from 1 to 512";
+        let from_to = "it must be a number from 1 to 512: relations are matrices of dim · dim numbers";
         assert_eq!(refused(|c| c.dim = 513), format!("dim is 513; {from_to}"));
         assert_eq!(refused(|c| c.dim = 0), format!("dim is 0; {from_to}"));
         let n3 = refused(|c| c.penalties.n3 = 0.007);

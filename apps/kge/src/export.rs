@@ -1,8 +1,9 @@
 //! Writes a trained model: `--export DIR`.
 //!
-//! `entity.npy`, `relation.npy` and, with reciprocal relations, `reciprocal.npy` hold one embedding per row (real parts, then
-//! imaginary parts; no optimiser state), in NumPy's format. `entity_ids.txt` and `relation_ids.txt` name the rows, one per
-//! line. `entities.w2v.txt` has the entities in word2vec's text format, where spaces in names become underscores.
+//! `entity.npy`, `relation.npy` and, with reciprocal relations, `reciprocal.npy` hold one embedding per row, in NumPy's format:
+//! for ComplEx real parts, then imaginary parts; for RESCAL's relations the rows of the matrix, one after the other; no
+//! optimiser state. `entity_ids.txt` and `relation_ids.txt` name the rows, one per line. `entities.w2v.txt` has the entities
+//! in word2vec's text format, where spaces in names become underscores.
 //!
 //! The values stream to their places in the files, so that memory does not grow with the model. Files get their names when
 //! they are complete; what is left of an earlier export is replaced.
@@ -106,7 +107,7 @@ impl Export {
 }
 
 impl Matrix {
-    /// Real numbers per embedding: the first half of a value.
+    /// Columns, real numbers per embedding: the first half of a value.
     fn dim(&self) -> usize {
         self.range.len / 2
     }

@@ -2,7 +2,7 @@
 //!
 //! The map: [`data`] reads or generates graphs; `model` is ComplEx and RESCAL as arithmetic, `matrix` the door to the matrix
 //! library; `batch` is what one training step needs, `softmax` and `logistic` are its losses; [`Clusters`] gives nodes triples
-//! of their own; [`Kge`] puts them together as a task; [`Ranking`] evaluates. The binary adds flags, the plan they resolve to,
+//! of their own, `share` orders them and deals them out; [`Kge`] puts them together as a task; [`Ranking`] evaluates. The binary adds flags, the plan they resolve to,
 //! and the export of a trained model.
 //!
 //! Absent on purpose: threads other than those of the evaluation, sockets, clocks, and any word about where parameters are.
@@ -16,6 +16,7 @@ mod evaluate;
 mod logistic;
 mod matrix;
 mod model;
+mod share;
 mod softmax;
 mod task;
 

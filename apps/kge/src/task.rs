@@ -9,13 +9,14 @@ use crate::config::{Cluster, Config, ConfigError, Loss};
 use crate::data::{Dataset, Known, Triple};
 use crate::evaluate::Ranking;
 use crate::model::{ADAGRAD_COST, Penalties, initialise};
+use crate::share::{Share, within_node};
 use crate::{logistic, softmax};
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
-    BatchAt, Cost, EpochOrder, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
-    Split, StepReport, Subepoch, Task, Update,
+    BatchAt, Cost, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, Split,
+    StepReport, Subepoch, Task, Update,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -33,17 +34,6 @@ pub struct Kge<E> {
     clusters: Mutex<BTreeMap<u32, Arc<Clusters>>>,
 }
 
-/// The training triples of one worker's node, or of all nodes.
-struct Share {
-    /// The triples are those with these numbers; `None` if they are all.
-    clusters: Option<Arc<Clusters>>,
-    node: u32,
-    /// Order and batches of the triples.
-    order: EpochOrder,
-    /// Those among whom the batches are dealt out one by one.
-    dealt: Partition,
-}
-
 impl<E: Element> Kge<E> {
     /// The task of embedding `data`.
     ///
@@ -57,6 +47,10 @@ impl<E: Element> Kge<E> {
             value: "a graph without entities".to_owned(),
             allowed: "a graph with triples".to_owned(),
         })?;
+        if config.cluster == Cluster::Relations && u32::try_from(data.train.len()).is_err() {
+            let (value, allowed) = (data.train.len().to_string(), "below 2^32 to be clustered".to_owned());
+            return Err(ConfigError { name: "number of training triples", value, allowed });
+        }
         let mut sampler = Sampler::builder();
         let negatives = sampler.register(uniform, Conformity::Conform);
         config.check_size(if config.reciprocal { 2 * relations } else { relations })?;
@@ -104,19 +98,23 @@ impl<E: Element> Kge<E> {
     }
 
     fn share(&self, epoch: u32, partition: Partition) -> Share {
-        let (clusters, node) = (self.clusters(partition.nodes), partition.node());
-        let seed = stream(self.config.seed, &[ORDER]);
-        let (seed, triples, dealt) = match &clusters {
-            None => (seed, self.data.train.len(), partition),
-            Some(clusters) => {
-                let of_node = partition.workers_per_node();
-                let dealt =
-                    Partition { worker: partition.worker % of_node, workers: of_node, nodes: 1, ..partition };
-                (stream(seed, &[node.into()]), clusters.triples(node).len(), dealt)
-            }
+        let order = (stream(self.config.seed, &[ORDER]), epoch);
+        let clusters = self.clusters(partition.nodes);
+        Share::new(order, (self.data.train.len(), self.config.batch), clusters, partition)
+    }
+
+    /// What is sampled for a batch of `triples` that is called `batch`.
+    fn samples(&self, epoch: u32, batch: &[u64], triples: &[u64]) -> Vec<SampleRequest> {
+        let request = |samples, name: &[u64]| SampleRequest {
+            distribution: self.negatives,
+            samples,
+            stream: stream(self.config.seed, &[&[NEGATIVES, epoch.into()], name].concat()),
         };
-        let order = EpochOrder::new(seed, epoch, triples as u64, self.config.batch as u64);
-        Share { clusters, node, order, dealt }
+        match self.config.loss {
+            Loss::Softmax => vec![request(self.config.negatives, batch)],
+            // The first half is for the object's query, the second half for the subject's.
+            Loss::Logistic => triples.iter().map(|t| request(2 * self.config.negatives, &[*t])).collect(),
+        }
     }
 }
 
@@ -143,56 +141,28 @@ impl<E: Element> Task for Kge<E> {
     }
 
     fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
-        let share = self.share(subepoch.epoch, partition);
-        share.dealt.share(share.order.batches())
+        self.share(subepoch.epoch, partition).batches()
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
-        let epoch = u64::from(at.subepoch.epoch);
-        let share = self.share(at.subepoch.epoch, at.partition);
-        let index = share.dealt.nth(at.index);
-        let places = share.order.batch(index);
-        let examples: Vec<u64> = match &share.clusters {
-            None => places.collect(),
-            Some(clusters) => {
-                let of_node = clusters.triples(share.node);
-                places.map(|place| of_node[place as usize].into()).collect()
-            }
-        };
-        let triples: Vec<Triple> = examples.iter().map(|e| self.data.train[*e as usize]).collect();
+        let epoch = at.subepoch.epoch;
+        let share = self.share(epoch, at.partition);
+        let numbers = share.triples(at.index);
+        let triples: Vec<Triple> = numbers.iter().map(|number| self.data.train[*number as usize]).collect();
         let (batch, keys) = Batch::new(&triples, self.relations);
-        let request = |samples, name: &[u64]| SampleRequest {
-            distribution: self.negatives,
-            samples,
-            stream: stream(self.config.seed, name),
-        };
-        let samples: Vec<SampleRequest> = match (self.config.loss, &share.clusters) {
-            (Loss::Softmax, None) => vec![request(self.config.negatives, &[NEGATIVES, epoch, index])],
-            (Loss::Softmax, Some(_)) => {
-                vec![request(self.config.negatives, &[NEGATIVES, epoch, index, share.node.into()])]
-            }
-            // The first half is for the object's query, the second half for the subject's.
-            (Loss::Logistic, _) => {
-                let of_example = |e: &u64| request(2 * self.config.negatives, &[NEGATIVES, epoch, *e]);
-                examples.iter().map(of_example).collect()
-            }
-        };
-        let near = match &share.clusters {
-            None => keys.clone(),
-            // Relations stay where they are at home.
-            Some(_) => keys[..batch.entities].to_vec(),
-        };
+        let samples = self.samples(epoch, &share.name(at.index), &numbers);
+        // Relations that have a home stay there.
+        let travelling = if share.is_clustered() { batch.entities } else { keys.len() };
+        let near = keys[..travelling].to_vec();
         let seed = self.config.seed;
-        let hash = |t: &Triple| stream(seed, &[epoch, t.subject.into(), t.relation.into(), t.object.into()]);
-        let of_examples = triples.iter().map(hash).fold(0u64, u64::wrapping_add);
-        let of_samples = match (self.config.loss, &share.clusters) {
-            // Which triples share samples depends on the number of nodes.
-            (Loss::Softmax, Some(_)) => 0,
-            (Loss::Softmax, None) | (Loss::Logistic, _) => {
-                samples.iter().map(|s| stream(s.stream, &[s.samples as u64])).fold(0, u64::wrapping_add)
-            }
-        };
-        let digest = of_examples.wrapping_add(of_samples);
+        let of_triple =
+            |t: &Triple| stream(seed, &[epoch.into(), t.subject.into(), t.relation.into(), t.object.into()]);
+        let mut digest = triples.iter().map(of_triple).fold(0u64, u64::wrapping_add);
+        // Which triples of a node share samples depends on the number of nodes.
+        if self.config.loss == Loss::Logistic || !share.is_clustered() {
+            let of_samples = |s: &SampleRequest| stream(s.stream, &[s.samples as u64]);
+            digest = samples.iter().map(of_samples).fold(digest, u64::wrapping_add);
+        }
         Prepared { batch, keys, near, samples, handles: Vec::new(), digest }
     }
 
@@ -202,9 +172,9 @@ impl<E: Element> Task for Kge<E> {
         let Some(clusters) = self.clusters(partition.nodes) else {
             return Vec::new();
         };
-        let of_node = partition.workers_per_node();
+        let dealt = within_node(partition);
         let relations = clusters.relations(partition.node()).iter();
-        let own = relations.skip((partition.worker % of_node) as usize).step_by(of_node as usize);
+        let own = relations.skip(dealt.worker as usize).step_by(dealt.workers as usize);
         let (forward, reciprocal) = self.relations;
         own.flat_map(|relation| {
             let key = move |first: u64| Key(first + u64::from(*relation));

@@ -65,6 +65,12 @@ fn a_generated_graph_has_the_size_and_the_skew_of_real_ones() {
     all.dedup();
     assert_eq!(all.len(), 61_000, "triples are distinct");
     assert_eq!(data.unseen(), Unseen::default(), "what is held out can be learned");
+    let sparse = Dataset::builtin("synthetic:5000x50x2000").unwrap();
+    assert_eq!(
+        (sparse.test.len(), sparse.unseen()),
+        (20, Unseen::default()),
+        "even if most entities do not occur"
+    );
 
     // Zipf's law: the first of 200 has 1/5.88 of all, ten times as many as the tenth. The tolerances are 5 deviations.
     let relations = frequencies(data.train.iter().map(|t| t.relation));

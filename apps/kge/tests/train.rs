@@ -276,13 +276,8 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
             "builtin:synthetic:10x5: expected ENTITIESxRELATIONSxTRIPLES",
         ),
         (&["--dim", "7"], "--dim is 7; it must be an even number"),
-        (
-            &["--model", "rescal", "--dim", "600"],
-            "--dim is 600; it must be for matrices of dim · dim numbers",
-        ),
+        (&["--model", "rescal", "--dim", "600"], "--dim is 600; it must be a number from 1 to 512"),
         (&["--model", "rescal", "--n3", "0.1"], "--n3 is 0.1; it must be 0 with RESCAL"),
-        // The launcher cannot tell how many of the matrices a batch has.
-        (&["--model", "rescal", "--dim", "512", "--batch", "4096", "--negatives", "1"], "--batch is 4096"),
         (&["--model", "transe"], "[possible values: complex, rescal]"),
         (&["--cluster", "entities"], "[possible values: none, relations]"),
         (&["--lr", "0"], "--lr is 0; it must be a number above 0"),

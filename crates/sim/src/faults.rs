@@ -158,31 +158,41 @@ impl Faults {
 
     /// How much longer the threads of a node need.
     pub(crate) fn slowdown(&self, at_ns: u64, node: usize) -> u64 {
-        let factor = |e: &Episode| match e.fault {
-            Fault::SlowNode { node: slow, factor } if slow.index() == node => u64::from(factor),
-            _ => 1,
+        let factor = |fault| match fault {
+            Fault::SlowNode { node: slow, factor } => (slow.index() == node).then_some(factor),
+            Fault::SlowConnection { .. }
+            | Fault::SlowNic { .. }
+            | Fault::Partition { .. }
+            | Fault::Isolated { .. } => None,
         };
-        self.now(at_ns).map(factor).product()
+        self.now(at_ns).filter_map(|e| factor(e.fault)).map(u64::from).product()
     }
 
     /// How much longer bytes occupy the NIC of a node.
     pub(crate) fn nic_slowdown(&self, at_ns: u64, node: usize) -> u64 {
-        let factor = |e: &Episode| match e.fault {
-            Fault::SlowNic { node: slow, factor } if slow.index() == node => u64::from(factor),
-            _ => 1,
+        let factor = |fault| match fault {
+            Fault::SlowNic { node: slow, factor } => (slow.index() == node).then_some(factor),
+            Fault::SlowConnection { .. }
+            | Fault::SlowNode { .. }
+            | Fault::Partition { .. }
+            | Fault::Isolated { .. } => None,
         };
-        self.now(at_ns).map(factor).product()
+        self.now(at_ns).filter_map(|e| factor(e.fault)).map(u64::from).product()
     }
 
     /// How much longer a frame is under way.
     pub(crate) fn more_latency_ns(&self, at_ns: u64, from: usize, to: usize) -> u64 {
-        let more = |e: &Episode| match e.fault {
-            Fault::SlowConnection { from: f, to: t, more_ns } if (f.index(), t.index()) == (from, to) => {
-                more_ns
+        let ends = (from, to);
+        let more = |fault| match fault {
+            Fault::SlowConnection { from, to, more_ns } => {
+                ((from.index(), to.index()) == ends).then_some(more_ns)
             }
-            _ => 0,
+            Fault::SlowNic { .. }
+            | Fault::SlowNode { .. }
+            | Fault::Partition { .. }
+            | Fault::Isolated { .. } => None,
         };
-        self.now(at_ns).map(more).sum()
+        self.now(at_ns).filter_map(|e| more(e.fault)).sum()
     }
 
     /// If two nodes cannot reach each other: when this may be over.

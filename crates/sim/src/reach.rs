@@ -70,6 +70,8 @@ markers! {
     Relocated = "relocated",
     /// Several keys arrived in one frame.
     SeveralMoved = "several_moved",
+    /// Keys left for one node in several frames because of their length.
+    SplitHandOver = "split_hand_over",
     /// A node wanted a key that another one was about to get.
     Conflicted = "conflicted",
     /// A worker accessed a key that its node had localized, and another node has it.

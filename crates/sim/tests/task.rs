@@ -4,9 +4,9 @@
 mod likes;
 
 use intendant_core::{Element, Key};
-use intendant_sim::{Spread, TaskConfig, TaskOutcome, run_task};
+use intendant_sim::{Faults, Spread, TaskConfig, TaskOutcome, run_task};
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Prepared, Schedule, Task};
-use intendant_techniques::Order;
+use intendant_techniques::{Order, Technique};
 use likes::Likes;
 use std::sync::Arc;
 
@@ -157,4 +157,76 @@ fn little_room_and_late_loaders_only_cost_time() {
     config.delays.machine.prepare_ns = 3_000_000;
     let outcome = train::<f32>(&config);
     assert_eq!(digest(&outcome), plain::<f32>().1);
+}
+
+/// With latency hiding: keys are localized two batches before they are used.
+fn lapse(nodes: usize, workers: usize) -> TaskConfig {
+    let schedule = Schedule { localize_ahead: 2, ..SCHEDULE };
+    TaskConfig { technique: Technique::Lapse, ..TaskConfig::new(nodes, workers, schedule) }
+}
+
+#[test]
+fn keys_that_are_localized_ahead_are_there_more_often_when_they_are_used() {
+    // Steps take so long that keys arrive in time, unless another node wants them as well; in a model as small as this one,
+    // another node mostly does.
+    let [classic, lapse] = [TaskConfig::new(4, 1, SCHEDULE), lapse(4, 1)].map(|mut config| {
+        config.delays.charge.compute_milli = 1_000_000;
+        train::<f32>(&config)
+    });
+    assert_eq!(digest(&lapse), digest(&classic));
+    assert!(lapse.management.relocations > 0 && lapse.management.relocation.mean_us() > 50.0);
+    let remote = |outcome: &TaskOutcome<f32>| {
+        outcome.epochs.iter().map(|epoch| epoch.accesses.remote).sum::<u64>() as f64
+    };
+    assert!(remote(&lapse) < 0.95 * remote(&classic), "{} and {}", remote(&lapse), remote(&classic));
+}
+
+#[test]
+fn epochs_add_up_to_the_run_without_its_evaluations() {
+    let outcome = train::<f32>(&lapse(3, 2));
+    assert_eq!(outcome.epochs.len(), 6);
+    assert_eq!(outcome.test.as_ref(), outcome.combined.last());
+    let batches = outcome.epochs[0].accesses.push_keys;
+    for (epoch, combined) in outcome.epochs.iter().zip(&outcome.combined) {
+        assert_eq!(&epoch.reduction, combined);
+        let accesses = epoch.accesses;
+        assert_eq!(accesses.push_keys, batches, "every epoch pushes the same keys");
+        assert_eq!(accesses.pull_keys, accesses.push_keys, "evaluation pulls are not counted");
+        assert!(0 < epoch.late.pull_keys && epoch.late.pull_keys < accesses.pull_keys, "start-up is a part");
+        assert!(epoch.management.relocations > 0 && epoch.messages > 0 && epoch.virtual_ns > 0);
+        let busy = epoch.load.channels.utilisation(epoch.virtual_ns) / 3.0;
+        assert!((0.0..1.0).contains(&busy) && busy > 0.0, "{busy}");
+    }
+    assert_eq!(outcome.accesses.push_keys, 6 * batches);
+    assert!(outcome.accesses.pull_keys > 6 * batches, "two validations and a test pull as well");
+    let sum = |of: fn(&intendant_sim::EpochOutcome) -> u64| outcome.epochs.iter().map(of).sum::<u64>();
+    assert!(sum(|epoch| epoch.virtual_ns) < outcome.virtual_ns);
+    assert!(sum(|epoch| epoch.bytes) < outcome.bytes);
+    assert_eq!(sum(|epoch| epoch.management.relocations), outcome.management.relocations);
+}
+
+#[test]
+fn a_task_is_trained_whatever_goes_wrong() {
+    for (seed, mut config) in (0..).zip([TaskConfig::new(4, 1, SCHEDULE), lapse(4, 1), lapse(3, 2)]) {
+        let undisturbed = train::<f32>(&config);
+        config.faults = Faults::random(seed, config.nodes, undisturbed.virtual_ns);
+        let disturbed = train::<f32>(&config);
+        assert_eq!(digest(&disturbed), digest(&undisturbed), "{:?}", config.faults);
+        assert!(disturbed.virtual_ns > undisturbed.virtual_ns, "{:?}", config.faults);
+        assert_eq!(train::<f32>(&config).hash, disturbed.hash, "a seed is a run");
+    }
+}
+
+#[test]
+fn threads_share_cores_if_there_are_more_of_them() {
+    let time = |cores| {
+        let mut config = TaskConfig::new(1, 4, SCHEDULE);
+        // A network would take the same time for all.
+        config.delays.machine.cores = cores;
+        config.delays.charge.compute_milli = 10_000_000;
+        train::<f32>(&config).virtual_ns as f64
+    };
+    assert_eq!(time(0), time(5));
+    let quarter = time(1) / time(0);
+    assert!((3.8..4.2).contains(&quarter), "four workers on one core: {quarter}");
 }

@@ -91,7 +91,9 @@ impl Simulation {
                 ("--charge-compute", args.charge_compute.is_some()),
             ];
             return match given.iter().find(|(_, given)| *given) {
-                Some((flag, _)) => Err(TrainError::usage(format!("{flag} is about simulated clusters; add --simulate"))),
+                Some((flag, _)) => {
+                    Err(TrainError::usage(format!("{flag} is about simulated clusters; add --simulate")))
+                }
                 None => Ok(None),
             };
         }
@@ -190,10 +192,10 @@ impl Simulation {
     fn report<T: Task>(&self, task: &T, plan: &Plan, outcome: &TaskOutcome<T::Element>) -> Report {
         let totals = Totals {
             epochs: outcome.epochs.iter().map(sum).collect(),
-            test: outcome.test.clone().map(|reduction| EpochSum {
-                tally: Tally { reduction, ..Tally::default() },
-                seconds: 0.0,
-            }),
+            test: outcome
+                .test
+                .clone()
+                .map(|reduction| EpochSum { tally: Tally { reduction, ..Tally::default() }, seconds: 0.0 }),
         };
         let mut report = Report::new(task, plan, &totals);
         let virtual_ns: u64 = outcome.epochs.iter().map(|epoch| epoch.virtual_ns).sum();

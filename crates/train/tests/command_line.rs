@@ -236,6 +236,8 @@ fn exit_codes_tell_what_happened() {
         // All nodes agree on the reason, whichever of them meets it first.
         ("--nodes 2 --rate 1e30", 3, "diverged in epoch 1, step "),
         ("--technique single --export /proc/no/such", 1, "regression: error: export failed"),
+        ("--simulate --nodes 2 --rate 1e30", 3, "regression: error: diverged in epoch 1, step "),
+        ("--net 10gbe", 2, "regression: error: --net is about simulated clusters; add --simulate"),
     ] {
         let (found, said) = end(&output(flags));
         assert_eq!(found, Some(code), "{flags}: {said}");
@@ -243,6 +245,43 @@ fn exit_codes_tell_what_happened() {
     }
     assert!(output("--help").status.success());
     assert!(output("--version").status.success());
+}
+
+/// A simulation is a run like any other: settings, report, configuration, export, and what a person sees.
+#[test]
+fn a_simulated_cluster_is_reported_like_a_real_one_and_repeats_itself() {
+    let folder = Folder::new();
+    let (first, second, model) = (folder.path("a.json"), folder.path("b.json"), folder.path("model"));
+    let run = output(&format!(
+        "--simulate --net 100gib --nodes 4 --workers 2 --technique lapse --localize-ahead 2 --epochs 2 --charge 10 \
+         --report {} --export {}",
+        first.display(),
+        model.display()
+    ));
+    succeeded(&run);
+    let (result, progress) = (text(&run.stdout), text(&run.stderr));
+    assert!(result.contains("4 nodes of 2 workers") && result.contains("s of virtual time"), "{result}");
+    assert_eq!(progress.lines().count(), 2, "{progress}");
+    let lines = std::fs::read_to_string(model.join("model.txt")).expect("exported").lines().count();
+    assert_eq!(lines, 1001);
+    let config = folder.path("a.config.toml");
+    succeeded(&output(&format!("-q --config {} --report {}", config.display(), second.display())));
+    let bytes = |path: &Path| std::fs::read(path).expect("a report");
+    assert_eq!(bytes(&first), bytes(&second), "time is virtual");
+    let first = report(&first);
+    assert!(first.simulated && first.management.relocations > 0 && first.network.bytes > 0);
+    assert!(first.epochs.iter().all(|epoch| epoch.seconds > 0.0 && epoch.cpu_seconds > epoch.seconds));
+    let details = first.simulation.expect("it was simulated");
+    assert_eq!((details.net.as_str(), details.machine.as_str()), ("100gib", "xeon-silver-4216"));
+    assert_eq!((details.charge, details.charge_compute), (10.0, 10.0));
+    assert!(details.events > 0 && details.channel_wait_ms > 0.0);
+    assert!((0.0..1.0).contains(&details.channel_busy) && details.channel_busy > details.nic_busy);
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let members = serde_json::to_value(details).expect("an object");
+    for name in members.as_object().expect("an object").keys() {
+        assert!(page.contains(&format!("`{name}`")), "docs/report.md lacks {name}");
+    }
 }
 
 /// Starts a run without an end and waits until it trains.
@@ -257,7 +296,7 @@ fn endless(command: Command) -> (Child, BufReader<std::process::ChildStderr>) {
 
 #[test]
 fn a_signal_ends_the_run_with_its_exit_code() {
-    for technique in ["single", "classic"] {
+    for technique in ["single", "classic", "lapse --simulate --nodes 3"] {
         for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
             let flags = format!("--technique {technique} --workers 2 --epochs 1000000000");
             let (child, _said) = endless(regression(&flags));

@@ -135,6 +135,105 @@ fn divergence_is_told_with_epoch_step_and_key() {
     }
 }
 
+fn simulated(flags: &str) -> Report {
+    trained::<f32>(&format!("--simulate {flags}")).report
+}
+
+#[test]
+fn a_simulated_cluster_trains_the_same_examples_and_learns() {
+    let digest = trained::<f32>("--epochs 3").report.data_digest;
+    for flags in [
+        "--technique single --workers 3",
+        "--technique classic --nodes 4 --workers 2",
+        "--technique lapse --nodes 3 --localize-ahead 3",
+    ] {
+        let report = simulated(&format!("--epochs 3 {flags}"));
+        assert_eq!(report.data_digest, digest, "{flags}");
+        assert!(report.test["squared_error"] < 1e-3, "{flags}: {:?}", report.test);
+        assert_eq!(
+            report.access.local + report.access.remote,
+            report.access.pull_keys + report.access.push_keys
+        );
+        assert_eq!(report.access.remote > 0, report.nodes > 1, "{flags}");
+    }
+}
+
+#[test]
+fn one_simulated_worker_trains_the_very_model_of_a_real_one() {
+    let model = |flags: &str| {
+        let mut keep = Values::default();
+        let plan = plan(&format!("--epochs 2 --export somewhere {flags}"));
+        run(&regression::<f64>(SETTINGS), &plan, Some(&mut keep)).expect("a good run");
+        keep.0
+    };
+    let real = model("--float f64");
+    assert_eq!(real.len() as u64, SETTINGS.features + 1);
+    assert_eq!(model("--float f64 --simulate"), real);
+    assert_eq!(model("--float f64 --simulate --technique lapse"), real);
+}
+
+/// The bits of all values.
+#[derive(Default)]
+struct Values(BTreeMap<u64, u64>);
+
+impl Exporter<f64> for Values {
+    fn begin(&mut self, _ranges: &[KeyRange]) -> Result<(), AppError> {
+        Ok(())
+    }
+
+    fn part(&mut self, keys: &[Key], values: &[f64]) -> Result<(), AppError> {
+        self.0.extend(keys.iter().zip(values).map(|(key, value)| (key.0, value.to_bits())));
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), AppError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_seed_is_a_simulated_run_and_evaluation_takes_none_of_its_time() {
+    let flags = "--technique lapse --nodes 4 --workers 2 --localize-ahead 2 --epochs 2";
+    let validated = simulated(flags);
+    assert_eq!(simulated(flags), validated);
+    let plain = simulated(&format!("{flags} --valid-every 0"));
+    assert!(plain.epochs[0].quality.is_empty() && !validated.epochs[0].quality.is_empty());
+    let costs =
+        |report: &Report| report.epochs.iter().map(|e| (e.seconds, e.network.messages)).collect::<Vec<_>>();
+    let (plain, validated) = (costs(&plain), costs(&validated));
+    assert_eq!(plain[0], validated[0], "until the first evaluation nothing differs");
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.1;
+    assert!(near(plain[1].0, validated[1].0), "{plain:?} {validated:?}");
+    assert!(near(plain[1].1 as f64, validated[1].1 as f64), "{plain:?} {validated:?}");
+}
+
+#[test]
+fn charged_lengths_make_a_simulated_run_longer_and_nothing_else() {
+    let flags = "--technique classic --nodes 3 --epochs 1 --valid-every 0";
+    let (short, long) = (simulated(flags), simulated(&format!("{flags} --charge 5000 --charge-compute 1")));
+    assert_eq!(short.access.pull_keys, long.access.pull_keys);
+    assert!(long.network.bytes > 100 * short.network.bytes, "{:?} {:?}", short.network, long.network);
+    assert!(long.epochs[0].seconds > 2.0 * short.epochs[0].seconds);
+    let slow = simulated(&format!("{flags} --charge-compute 5000"));
+    assert_eq!(slow.network.bytes / short.network.bytes, 1);
+    assert!(slow.epochs[0].seconds > 2.0 * short.epochs[0].seconds);
+}
+
+#[test]
+fn what_fails_in_a_simulation_is_named() {
+    for (at, message) in [
+        (Where::Prepare, "the simulation panicked: sabotage"),
+        (Where::Compute, "the simulation panicked: sabotage"),
+        (Where::Sample, "worker 1: distribution 1 is not registered; 1 are"),
+        (Where::Evaluation, "the simulation panicked: sabotage"),
+    ] {
+        let inner = Regression::new(SETTINGS).expect("features to sample from");
+        let plan = plan("--epochs 3 --workers 3 --simulate");
+        let error = ends(Arc::new(Sabotaged { inner, at }), plan).expect_err("sabotage");
+        assert_eq!((error.exit_code(), error.to_string().as_str()), (exit::OTHER, message));
+    }
+}
+
 /// Keeps everything it is given.
 #[derive(Default)]
 struct Keep {

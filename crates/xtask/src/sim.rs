@@ -297,3 +297,43 @@ fn run_one(mode: &Mode, seed: u64, args: &Args, total: &mut Total) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a failing seed prints replays it.
+    #[test]
+    fn a_mode_is_what_its_text_says() {
+        let drawn = Mode::new(Technique::Lapse);
+        let fixed = Mode {
+            by_owners: true,
+            nodes: Some(7),
+            calls: 9,
+            asynchronous: Some(true),
+            order: Some(Order::Chain),
+            storage: Some(Storage::Sparse),
+            caches: Some(false),
+            faults: Some(true),
+            ..drawn
+        };
+        let other = Mode {
+            asynchronous: Some(false),
+            order: Some(Order::Fifo),
+            storage: Some(Storage::Dense),
+            caches: Some(true),
+            faults: Some(false),
+            ..Mode::new(Technique::Classic)
+        };
+        for mode in [drawn, fixed, other] {
+            let text = mode.to_string();
+            let options: Vec<&str> = text.split_whitespace().collect();
+            assert_eq!(
+                Args::of(&options, 5).map(|args| (args.mode(), args.seeds)),
+                Ok((mode, 0..5)),
+                "{text}"
+            );
+        }
+        assert!(Args::of(&["--initiator", "nobody"], 1).is_err());
+    }
+}

@@ -40,7 +40,7 @@ use intendant_engine::{
     AccessStats, Action, Channel, ChannelReport, Completion, Input, Local, ManagementStats, Shared,
     SharedConfig, SnapshotAsk, Storage, Submission,
 };
-use intendant_techniques::{Initiator, Policy};
+use intendant_techniques::Policy;
 use intendant_wire::{Message, OpId, SnapshotPart};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -284,11 +284,7 @@ impl<E: Element> Cluster<E> {
             invariants: Invariants {
                 ledger: Ledger::new(&layout),
                 owners: Owners::new(&layout, storage),
-                knowledge: Knowledge::new(
-                    nodes,
-                    policy.relocation == Some(Initiator::Requester),
-                    storage == Storage::Sparse && policy.relocation == Some(Initiator::Requester),
-                ),
+                knowledge: Knowledge::new(&layout, storage, policy.relocation),
                 queued: Queued::default(),
                 replies: Replies::new(stations.len()),
                 hops: Hops::new(&policy),
@@ -424,7 +420,9 @@ impl<E: Element> Cluster<E> {
         check_quiet(&found).map_err(|finding| self.violation(finding))?;
         let Invariants { owners, ledger, .. } = &mut self.invariants;
         let checked = owners.at_rest(&self.nodes, ledger);
-        let checked = checked.and_then(|()| self.invariants.ledger.counted(self.management().relocations));
+        let stats = self.management();
+        let counted = (stats.relocations, stats.relocation.count());
+        let checked = checked.and_then(|()| self.invariants.ledger.counted(counted.0, counted.1));
         checked.map_err(|finding| self.violation(finding))?;
         if self.invariants.owners.lazy() && self.nodes.iter().any(|node| node.held() > 0) {
             self.reach.mark(Marker::SparseMaterialised);

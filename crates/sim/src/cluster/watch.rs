@@ -253,9 +253,15 @@ impl<E: Element> Cluster<E> {
     fn mark_sent(&mut self, station: usize, actions: &[Action]) {
         let Self { watch, reach, stations, .. } = self;
         let (mut sent, mut completed) = (0, 0);
-        let mut last = None;
+        let (mut last, mut loaded) = (None, None);
         for action in actions {
             match action {
+                Action::Send { to, message: Message::HandOver(_) } => {
+                    if loaded == Some(*to) {
+                        reach.mark(Marker::SplitHandOver);
+                    }
+                    loaded = Some(*to);
+                }
                 Action::Send { to, message: Message::Request(request) } => {
                     sent += request.keys.len();
                     let same = Some((*to, request.origin, request.kind, request.hops));

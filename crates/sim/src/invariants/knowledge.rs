@@ -5,22 +5,29 @@
 
 use super::{Finding, Ledger};
 use hashbrown::HashMap;
-use intendant_core::{Key, NodeId};
-use intendant_techniques::{Role, SlotState};
+use intendant_core::{Key, Layout, NodeId};
+use intendant_engine::Storage;
+use intendant_techniques::{Initiator, Role, SlotState};
+
+/// Keys up to which a node never forgets any: sparse stores remember so many per channel of those that are elsewhere.
+const NEVER_FORGOTTEN_KEYS: u64 = 1 << 16;
 
 /// The newest counter that was seen per key and node.
 pub(crate) struct Knowledge {
     nodes: usize,
     /// Whether the home decides about relocations.
     home_decides: bool,
-    /// Whether nodes may forget.
+    /// Whether nodes may forget what they know of keys whose home is elsewhere.
     forgetful: bool,
     seen: HashMap<Key, Box<[u32]>, foldhash::fast::FixedState>,
 }
 
 impl Knowledge {
-    pub(crate) fn new(nodes: usize, home_decides: bool, forgetful: bool) -> Self {
-        Self { nodes, home_decides, forgetful, seen: HashMap::default() }
+    pub(crate) fn new(layout: &Layout, storage: Storage, relocation: Option<Initiator>) -> Self {
+        let home_decides = relocation == Some(Initiator::Requester);
+        let many = layout.keys() > NEVER_FORGOTTEN_KEYS;
+        let forgetful = many && home_decides && storage == Storage::Sparse;
+        Self { nodes: layout.nodes(), home_decides, forgetful, seen: HashMap::default() }
     }
 
     /// Looks at what `node` knows of `key`.
@@ -38,17 +45,13 @@ impl Knowledge {
         };
         let nodes = self.nodes;
         let seen = &mut self.seen.entry(key).or_insert_with(|| vec![0; nodes].into())[node.index()];
-        if *state == SlotState::default() {
-            if *seen > 0 && (!self.forgetful || at_home) {
-                return finding(format!("it had counter {seen}"));
-            }
-            *seen = 0;
-            return Ok(());
-        }
-        if state.counter < *seen {
+        if state.counter < *seen && (at_home || !self.forgetful) {
             return finding(format!("it had counter {seen}"));
         }
         *seen = state.counter;
+        if *state == SlotState::default() {
+            return Ok(());
+        }
         let place = ledger.place(key);
         if state.role == Role::Owner && state.counter != place.counter {
             return finding(format!("the value is at {place:?}"));
@@ -84,7 +87,7 @@ pub(crate) fn at_rest(key: Key, home: NodeId, state: &SlotState, ledger: &Ledger
 #[cfg(test)]
 mod tests {
     use super::*;
-    use intendant_core::{KeyOrder, Layout};
+    use intendant_core::KeyOrder;
     use std::sync::Arc;
 
     const K: Key = Key(0);
@@ -101,13 +104,14 @@ mod tests {
     #[test]
     fn knowledge_is_true_and_does_not_age() {
         let layout = Layout::builder().range("k", 3, 1).nodes(3).order(KeyOrder::Range).build().unwrap();
-        let mut ledger = Ledger::new(&Arc::new(layout));
+        let layout = Arc::new(layout);
+        let mut ledger = Ledger::new(&layout);
         for (to, from, counter) in [(A, HOME, 1), (B, A, 2)] {
             ledger.ordered(K, to);
             ledger.departed(K, from, to, counter, false).unwrap();
             ledger.arrived(K, to, counter).unwrap();
         }
-        let mut knowledge = Knowledge::new(3, true, false);
+        let mut knowledge = Knowledge::new(&layout, Storage::Sparse, Some(Initiator::Requester));
         let mut look = |node: NodeId, state| knowledge.look(K, node, node == HOME, &state, &ledger);
         assert_eq!(look(A, SlotState::default()), Ok(()));
         assert_eq!(look(A, knows(B, 2)), Ok(()));

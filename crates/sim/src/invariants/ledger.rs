@@ -60,13 +60,15 @@ pub(crate) struct Ledger {
     /// Per node and channel, the keys that are awaited.
     awaited: Vec<usize>,
     arrivals: u64,
+    /// Of these, how many the new owner had asked for.
+    expected: u64,
 }
 
 impl Ledger {
     pub(crate) fn new(layout: &Arc<Layout>) -> Self {
         let stations = layout.nodes() * layout.channels();
         let awaited = vec![0; stations];
-        Self { layout: Arc::clone(layout), accounts: HashMap::default(), awaited, arrivals: 0 }
+        Self { layout: Arc::clone(layout), accounts: HashMap::default(), awaited, arrivals: 0, expected: 0 }
     }
 
     fn account(&mut self, key: Key) -> &mut Account {
@@ -186,17 +188,20 @@ impl Ledger {
         account.flying = false;
         if let Some(left) = account.awaited[to.index()].checked_sub(1) {
             account.awaited[to.index()] = left;
+            self.expected += 1;
             self.awaited[station] -= usize::from(left == 0);
         }
         Ok(())
     }
 
-    /// At rest, nodes have counted as many relocations as there were.
-    pub(crate) fn counted(&self, relocations: u64) -> Result<(), Finding> {
-        if relocations == self.arrivals {
+    /// At rest, nodes have counted as many relocations as there were, and timed those that they had asked for.
+    pub(crate) fn counted(&self, relocations: u64, timed: u64) -> Result<(), Finding> {
+        if relocations == self.arrivals && timed == self.expected {
             return Ok(());
         }
-        Err(("ledger", format!("nodes counted {relocations} relocations; there were {}", self.arrivals)))
+        let Self { arrivals, expected, .. } = self;
+        let counted = format!("nodes counted {relocations} relocations and timed {timed}");
+        Err(("ledger", format!("{counted}; there were {arrivals}, and {expected} had been asked for")))
     }
 
     /// At rest nothing is on its way, and nothing is still to come.

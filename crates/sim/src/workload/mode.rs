@@ -92,6 +92,7 @@ impl Mode {
             Marker::SnapshotParts => (50, several(2)),
             Marker::DoublePrecision => (200, true),
             Marker::SplitFrame => (2_000, several(2)),
+            Marker::SplitHandOver => (5_000, moves),
             // Under static allocation, a key that was deferred is still elsewhere when its channel looks.
             Marker::InboxRace => (100, moves),
             // A request is forwarded twice if a cache leads astray, or a home does not know yet.

@@ -129,7 +129,7 @@ fn the_effective_configuration_reproduces_the_run_and_is_typed() {
     ] {
         assert!(config.lines().any(|l| l == line), "{line} is not in\n{config}");
     }
-    for absent in ["config", "report", "progress", "verbose", "negatives", "simulate", "resume"] {
+    for absent in ["config", "report", "progress", "verbose", "negatives", "charge", "resume"] {
         assert!(!config.contains(absent), "{absent} is in\n{config}");
     }
     let again = File::with(&config);
@@ -188,14 +188,9 @@ fn what_is_required_may_come_from_any_layer_but_must_come() {
 
 #[test]
 fn flags_of_what_is_not_built_are_refused() {
-    for flags in [
-        &["--simulate"][..],
-        &["--net", "10gbe"],
-        &["--trace", "dir"],
-        &["--checkpoint", "dir"],
-        &["--resume"],
-        &["--technique", "adaptive"],
-    ] {
+    for flags in
+        [&["--trace", "dir"][..], &["--checkpoint", "dir"], &["--resume"], &["--technique", "adaptive"]]
+    {
         let argv: Vec<&str> = ["--label", "x"].iter().chain(flags).copied().collect();
         assert!(bad(&argv, &[]).contains("not built yet"), "{flags:?}");
     }
@@ -212,6 +207,58 @@ fn single_means_one_process() {
     assert_eq!((plan.technique, plan.nodes, plan.workers), (Technique::Single, 1, 2));
     assert!(!plan.must_launch());
     assert!(good(&["--label", "x", "--nodes", "2"], &[]).1.must_launch());
+}
+
+#[test]
+fn a_simulation_is_one_process_whatever_the_number_of_nodes() {
+    let (_, plan) = good(&["--label", "x", "--simulate", "--nodes", "64"], &[]);
+    assert!(!plan.must_launch());
+    let simulation = plan.simulation.expect("it was asked for");
+    assert_eq!((simulation.net.as_str(), simulation.machine.as_str()), ("10gbe", "xeon-e5-2640v2"));
+    let argv = ["--label", "x", "--simulate", "--net", "100gib", "--charge", "62.5"];
+    let simulation = good(&argv, &[]).1.simulation.expect("it was asked for");
+    assert_eq!((simulation.machine.as_str(), simulation.charge_compute), ("xeon-silver-4216", 62.5));
+    assert_eq!(good(&["--label", "x"], &[]).1.simulation, None);
+    let rendezvous = || Ok(Some(intendant::Rendezvous::new(intendant::NodeId(0), 2, "127.0.0.1", 1)));
+    let argv: Vec<OsString> = ["app", "--label", "x", "--simulate"].map(OsString::from).into();
+    match app().plan::<Flags>(&argv, &|_| None, rendezvous) {
+        Err(SettingsError::Train(error)) => assert!(error.to_string().contains("launcher"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn simulated_networks_and_machines_are_presets_or_files_and_belong_to_a_simulation() {
+    let simulated = |more: &[&str]| bad(&[&["--label", "x", "--simulate"], more].concat(), &[]);
+    for flags in [["--net", "10gbe"], ["--machine", "m.toml"], ["--charge", "2"], ["--charge-compute", "2"]] {
+        let error = bad(&[&["--label", "x"], &flags[..]].concat(), &[]);
+        assert!(error.contains(flags[0]) && error.contains("add --simulate"), "{error}");
+    }
+    let error = simulated(&["--net", "10gb"]);
+    assert!(error.contains("use 10gbe, 100gib, or a file that ends in .toml"), "{error}");
+    let error = simulated(&["--machine", "xeon"]);
+    assert!(error.contains("xeon-e5-2640v2, xeon-silver-4216"), "{error}");
+    assert!(simulated(&["--net", "/no/such.toml"]).contains("/no/such.toml: cannot be read"));
+    for factor in ["0", "-1", "nan", "1e9"] {
+        for flag in ["--charge", "--charge-compute"] {
+            let error = simulated(&[&format!("{flag}={factor}")]);
+            assert!(error.contains(&format!("{flag} is")) && error.contains("must be between"), "{error}");
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("net.toml");
+    let named = path.to_str().expect("a plain name");
+    let text =
+        "gigabits_per_second = 1.0\nlatency_us = 100\nspread_us = 0\ntail_once_in = 0\nframe_bytes = 90\n";
+    std::fs::write(&path, text).expect("written");
+    let (_, plan) = good(&["--label", "x", "--simulate", "--net", named], &[]);
+    let network = plan.simulation.expect("it was asked for").delays.network;
+    assert_eq!((network.byte_ps, network.latency.min_ns, network.latency.max_ns), (8_000, 100_000, 100_000));
+    std::fs::write(&path, format!("{text}jitter = 7\n")).expect("written");
+    let error = simulated(&["--net", named]);
+    assert!(error.starts_with(&format!("{named}:6: ")) && error.contains("jitter"), "{error}");
+    std::fs::write(&path, text.replace("latency_us = 100\n", "")).expect("written");
+    assert!(simulated(&["--net", named]).contains("latency_us"));
 }
 
 #[test]
@@ -236,7 +283,7 @@ fn help_is_not_an_error() {
                 text.contains("--technique") && text.contains("--dim") && text.contains("INTENDANT_"),
                 "{text}"
             );
-            assert!(!text.contains("--simulate"), "what is not built is not offered");
+            assert!(!text.contains("--resume"), "what is not built is not offered");
         }
         other => panic!("{other:?}"),
     }

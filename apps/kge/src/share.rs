@@ -1,0 +1,77 @@
+//! Which triples a worker trains in an epoch, and in which order.
+//!
+//! Without clusters there is one order of all triples, whose batches are dealt out to all workers one by one. With clusters every
+//! node has an order of its own triples, whose batches are dealt out to its workers. Orders are seeded permutations; they
+//! depend on seed and epoch, and with clusters on the node.
+
+use crate::cluster::Clusters;
+use intendant_core::random::stream;
+use intendant_task::{EpochOrder, Partition};
+use std::sync::Arc;
+
+/// What one worker trains in one epoch.
+pub(crate) struct Share {
+    /// Who has which triples; `None` if the order is one of all triples.
+    clusters: Option<Arc<Clusters>>,
+    node: u32,
+    order: EpochOrder,
+    /// The worker among those to whom the batches of the order are dealt out.
+    dealt: Partition,
+}
+
+impl Share {
+    /// The share of a worker in the `epoch`-th order of `triples` triples, or of those of its node.
+    pub(crate) fn new(
+        (seed, epoch): (u64, u32),
+        (triples, batch): (usize, usize),
+        clusters: Option<Arc<Clusters>>,
+        partition: Partition,
+    ) -> Self {
+        let node = partition.node();
+        let (seed, triples, dealt) = match &clusters {
+            None => (seed, triples, partition),
+            Some(clusters) => {
+                (stream(seed, &[node.into()]), clusters.triples(node).len(), within_node(partition))
+            }
+        };
+        let order = EpochOrder::new(seed, epoch, triples as u64, batch as u64);
+        Self { clusters, node, order, dealt }
+    }
+
+    /// Number of batches.
+    pub(crate) fn batches(&self) -> u64 {
+        self.dealt.share(self.order.batches())
+    }
+
+    /// Numbers of the triples of a batch.
+    pub(crate) fn triples(&self, index: u64) -> Vec<u64> {
+        let places = self.order.batch(self.dealt.nth(index));
+        match &self.clusters {
+            None => places.collect(),
+            Some(clusters) => {
+                let of_node = clusters.triples(self.node);
+                places.map(|place| of_node[place as usize].into()).collect()
+            }
+        }
+    }
+
+    /// Distinguishes a batch from all others of the epoch.
+    pub(crate) fn name(&self, index: u64) -> Vec<u64> {
+        let of_order = self.dealt.nth(index);
+        match &self.clusters {
+            None => vec![of_order],
+            Some(_) => vec![of_order, self.node.into()],
+        }
+    }
+
+    /// Whether nodes have triples of their own.
+    pub(crate) const fn is_clustered(&self) -> bool {
+        self.clusters.is_some()
+    }
+}
+
+/// The worker among those of its node.
+pub(crate) const fn within_node(partition: Partition) -> Partition {
+    let workers = partition.workers_per_node();
+    Partition { worker: partition.worker % workers, workers, nodes: 1, threads: partition.threads }
+}
