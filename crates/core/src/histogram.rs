@@ -72,7 +72,7 @@ impl Histogram {
     /// Number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// Their exact mean in microseconds, 0 if there are none.
@@ -90,7 +90,7 @@ impl Histogram {
         let rank = (share.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
         let mut below = 0;
         for (at, count) in self.counts.iter().enumerate() {
-            below += count;
+            below = u64::saturating_add(below, *count);
             if below >= rank {
                 return middle(at);
             }
@@ -146,5 +146,8 @@ mod tests {
         let (sum, parts) = all.parts();
         assert_eq!(Histogram::from_parts(sum, parts.collect::<Vec<_>>()), Some(all));
         assert_eq!(Histogram::from_parts(0, [(BUCKETS as u64, 1)]), None);
+        let absurd =
+            Histogram::from_parts(u64::MAX, [(3, u64::MAX), (4, u64::MAX)]).expect("buckets that exist");
+        assert_eq!((absurd.count(), absurd.quantile_us(0.5)), (u64::MAX, 3.0));
     }
 }

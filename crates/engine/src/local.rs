@@ -137,6 +137,11 @@ impl<E: Element> Local<E> {
         self.bytes
     }
 
+    /// Whether no access is in flight. Keys may still be on their way here.
+    pub fn is_flushed(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Whether nothing is in flight.
     pub fn is_idle(&self) -> bool {
         // Every key that is in flight counts some bytes.

@@ -330,13 +330,24 @@ impl<E: Element> Channel<E> {
         {
             return;
         }
+        let store = self.shared.store();
+        {
+            // Once per key, however often it comes and goes.
+            let mut entry = store.latch(key);
+            if entry.state().is_listed() {
+                return;
+            }
+            entry.state_mut().set_listed(true);
+        }
         self.departed.keys.push_back(key);
         if self.departed.keys.len() > REMEMBERED_MAX
             && let Some(oldest) = self.departed.keys.pop_front()
         {
-            let entry = self.shared.store().latch(oldest);
+            let mut entry = store.latch(oldest);
             if entry.state().role == Role::Absent {
                 entry.remove();
+            } else {
+                entry.state_mut().set_listed(false);
             }
         }
     }

@@ -11,6 +11,7 @@ use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from
 use intendant_engine::quiesce::{ChannelReport, Waves};
 use intendant_engine::{AccessError, AccessStats, Completion, Input, Local, SnapshotAsk, Started};
 use intendant_sampling::{Handle, SampleError};
+use intendant_techniques::Initiator;
 use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ impl Drop for Ticket {
 ///
 /// Keys may occur more than once in a call, in any order, with different owners and value lengths. Values of several keys are
 /// concatenated in the order of the keys. Operations of a worker on one key take effect in the order in which they were
-/// issued; each is atomic per key. A call with a key that does not exist or values of the wrong length is refused as a whole.
+/// issued (but for asynchronous ones with location caches and [`crate::Order::Fifo`]: 000, theorem 3); each is atomic per key. A call with a key that does not exist or values of the wrong length is refused as a whole.
 pub struct Worker<E: Element> {
     id: WorkerId,
     inner: Arc<Inner<E>>,
@@ -231,8 +232,13 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// As [`Worker::pull`].
     pub fn localize_async(&mut self, keys: &[Key]) -> Result<Ticket, Error> {
-        self.admit(keys.len(), self.elements(keys))?;
-        let started = self.inner.shared.localize(&mut self.local, keys, self.inner.clock.now())?;
+        let now = self.inner.clock.now();
+        if self.inner.shared.policy().relocation == Some(Initiator::Requester) {
+            self.admit(keys.len(), self.elements(keys))?;
+        } else {
+            self.inner.health.check()?;
+        }
+        let started = self.inner.shared.localize(&mut self.local, keys, now)?;
         Ok(Ticket { op: self.submit(started)?, owner: self.owner(), dropped: None })
     }
 
@@ -297,13 +303,17 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Waits until everything that this worker pushed or set has been applied. The same as [`Worker::wait_all`] as long as
-    /// owners acknowledge every push.
+    /// Waits until everything that this worker pushed or set has been applied, and its pulls have been answered. Keys that it
+    /// localizes may still be on their way.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.wait_all()
+        self.inner.health.check()?;
+        while !self.local.is_flushed() {
+            self.receive(None)?;
+        }
+        Ok(())
     }
 
     /// Appends the next `samples` keys of a prepared handle to `keys`.
@@ -390,7 +400,7 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
     pub fn quiesce(&mut self) -> Result<(), Error> {
-        self.flush()?;
+        self.wait_all()?;
         let mut waves = Waves::default();
         loop {
             let report = if self.id == WorkerId(0) { self.inner.report()? } else { ChannelReport::default() };

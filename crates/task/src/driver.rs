@@ -115,6 +115,7 @@ pub struct Progress {
 enum State {
     Start,
     Residents,
+    StartQuiesce,
     StartBarrier,
     Block,
     Next,
@@ -202,7 +203,7 @@ impl<T: Task> Driver<T> {
 
     /// Whether no batch has been asked for yet: what happened so far was preparation.
     pub fn is_starting(&self) -> bool {
-        matches!(self.state, State::Start | State::Residents | State::StartBarrier)
+        matches!(self.state, State::Start | State::Residents | State::StartQuiesce | State::StartBarrier)
     }
 
     /// The keys to localize, for [`Op::Localize`].
@@ -274,12 +275,14 @@ impl<T: Task> Driver<T> {
             (State::Start, Event::Start) => {
                 self.near = self.task.residents(self.partition);
                 if self.near.is_empty() {
-                    self.go(State::StartBarrier, Op::Barrier)
+                    self.go(State::StartQuiesce, Op::Quiesce)
                 } else {
                     self.go(State::Residents, Op::Localize { wait: true })
                 }
             }
-            (State::Residents, Event::Done) => self.go(State::StartBarrier, Op::Barrier),
+            (State::Residents, Event::Done) => self.go(State::StartQuiesce, Op::Quiesce),
+            // Between the two nothing moves: whoever measures can look.
+            (State::StartQuiesce, Event::Done) => self.go(State::StartBarrier, Op::Barrier),
             (State::StartBarrier, Event::Done) => Ok(self.start_epoch()),
             (State::Block | State::Near, Event::Done) => Ok(self.next_batch()),
             (State::Next, Event::Batch(prepared)) => Ok(self.receive(prepared)),

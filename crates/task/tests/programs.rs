@@ -302,6 +302,7 @@ fn the_order_of_operations() {
     let mut cluster = Cluster::new(&task, 6, Schedule { valid_every: 1, test: false, ..Schedule::epochs(1) });
     cluster.run(&task).unwrap();
     let expected = [
+        "Quiesce",
         "Barrier",
         "NextBatch",
         "PullSample",
@@ -342,7 +343,7 @@ fn subepochs_begin_with_a_meeting_and_their_block() {
             .collect();
         let between = ["Localize", "Flush", "Barrier"];
         let epoch = [&between[..], &between, &["Localize", "Flush", "Quiesce", "Reduce"]].concat();
-        assert_eq!(meetings, [&["Localize", "Barrier"][..], &epoch, &epoch].concat());
+        assert_eq!(meetings, [&["Localize", "Quiesce", "Barrier"][..], &epoch, &epoch].concat());
         let key = |at: usize| vec![Key(at as u64)];
         let blocks = [key(worker), key(4 + worker), key(8 + worker)];
         assert_eq!(*localized, [&[key(worker / 2)][..], &blocks, &blocks].concat(), "residents, then blocks");
@@ -358,7 +359,7 @@ fn batches_are_localized_ahead_with_their_samples() {
     let ops = cluster.ops[0].join(" ");
     let (take, train) = ("NextBatch Localize", "PullSample Pull Compute Push Flush AdvanceClock");
     let steps = [take, take, take, train, take, train, take, train, take, train, train, train];
-    assert_eq!(ops, format!("Barrier {} Flush Quiesce Reduce Done", steps.join(" ")));
+    assert_eq!(ops, format!("Quiesce Barrier {} Flush Quiesce Reduce Done", steps.join(" ")));
     for keys in &cluster.localized[0] {
         assert!(keys.is_sorted_by(|a, b| a < b), "each key once: {keys:?}");
         assert!(keys.last().unwrap().0 >= EXAMPLES, "a sampled key is among {keys:?}");
@@ -370,7 +371,10 @@ fn no_epochs_evaluate_the_initial_model() {
     let task = Sums::new(None);
     let mut cluster = Cluster::new(&task, 2, Schedule { valid_every: 1, ..Schedule::epochs(0) });
     cluster.run(&task).unwrap();
-    assert_eq!(cluster.ops[0], ["Barrier", "Quiesce", "Pull", "Snapshot", "Quiesce", "Reduce", "Done"]);
+    assert_eq!(
+        cluster.ops[0],
+        ["Quiesce", "Barrier", "Quiesce", "Pull", "Snapshot", "Quiesce", "Reduce", "Done"]
+    );
 }
 
 #[test]

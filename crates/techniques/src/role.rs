@@ -43,6 +43,8 @@ const _: () = assert!(size_of::<SlotState>() == 12);
 const HINTED: u8 = 1;
 /// A worker of this node has asked for the key.
 const LOCALIZED: u8 = 2;
+/// The key is in the list of those whose slot may be given up.
+const LISTED: u8 = 4;
 
 /// Whether `counter` is newer than `other`. Counters wrap; what is compared lies close together.
 #[inline]
@@ -74,6 +76,16 @@ impl SlotState {
     #[inline]
     pub fn set_localized(&mut self) {
         self.flags |= LOCALIZED;
+    }
+
+    /// Whether the key is in its channel's list of slots that may be given up.
+    pub fn is_listed(&self) -> bool {
+        self.flags & LISTED != 0
+    }
+
+    /// Notes whether it is.
+    pub fn set_listed(&mut self, listed: bool) {
+        self.flags = if listed { self.flags | LISTED } else { self.flags & !LISTED };
     }
 
     /// Notes where the key is when its counter is `counter`, whatever was known before.

@@ -43,6 +43,7 @@ pub(crate) struct Meter<'a> {
     at_start: Accesses,
     /// Where start-up ended.
     at_late: Accesses,
+    is_late: bool,
     at_end: Accesses,
     cpu_start_ns: u64,
     cpu_ns: u64,
@@ -62,6 +63,7 @@ impl<'a> Meter<'a> {
             seconds: 0.0,
             at_start: Accesses::default(),
             at_late: Accesses::default(),
+            is_late: false,
             at_end: Accesses::default(),
             cpu_start_ns: 0,
             cpu_ns: 0,
@@ -73,23 +75,31 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// An epoch may begin.
+    /// An epoch may begin; [`Meter::rest`] was called before the meeting that said so.
     pub(crate) fn begin(&mut self, accesses: Accesses) {
         (self.at_start, self.at_late, self.at_end) = (accesses, accesses, accesses);
         (self.seconds, self.cpu_ns, self.traffic) = (0.0, 0, Traffic::default());
         self.management = ManagementStats::default();
         self.start = now();
-        if let Some(home) = self.home {
+        self.is_late = false;
+        if self.home.is_some() {
             self.cpu_start_ns = process_cpu_ns();
-            self.traffic_start = home.traffic();
-            self.management_start = home.management();
         }
     }
 
-    /// A batch is about to be trained.
+    /// A batch has been trained.
     pub(crate) fn step(&mut self, progress: &Progress, accesses: impl FnOnce() -> Accesses) {
-        if progress.batches == (progress.batches_total as f64 * START_UP).ceil() as u64 {
-            self.at_late = accesses();
+        if !self.is_late && progress.batches >= (progress.batches_total as f64 * START_UP).ceil() as u64 {
+            (self.is_late, self.at_late) = (true, accesses());
+        }
+    }
+
+    /// The cluster is at rest, and stays so until this worker has come to the next meeting: what the node counts from here on
+    /// belongs to the next epoch.
+    pub(crate) fn rest(&mut self) {
+        if let Some(home) = self.home {
+            self.traffic_start = home.traffic();
+            self.management_start = home.management();
         }
     }
 
@@ -170,8 +180,9 @@ mod tests {
     #[test]
     fn start_up_ends_after_a_twentieth_of_the_batches_and_evaluation_is_not_counted() {
         let mut meter = Meter::new(true, &Counting);
+        meter.rest();
         meter.begin(accesses(1000, 0));
-        for batches in 0..100 {
+        for batches in 1..=100 {
             let progress = Progress { batches, batches_total: 100, ..Progress::default() };
             meter.step(&progress, || accesses(1000, batches));
         }

@@ -58,7 +58,6 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
     loop {
         event = match driver.step(event)? {
             Op::NextBatch => {
-                meter.step(&driver.progress(), || parameters.accesses());
                 match station.batches.recv() {
                     Ok(prepared) => Event::Batch(prepared),
                     // The loader has ended early and says why.
@@ -70,6 +69,9 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 Event::Done
             }
             Op::Barrier => {
+                if driver.is_starting() {
+                    meter.rest();
+                }
                 parameters.gather("barrier", Vec::new())?;
                 if driver.is_starting() {
                     // What moved so far was preparation.
@@ -103,6 +105,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 Event::Done
             }
             Op::AdvanceClock => {
+                meter.step(&driver.progress(), || parameters.accesses());
                 parameters.advance_clock();
                 Event::Done
             }
@@ -124,6 +127,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 let epoch = driver.combined().len();
                 let is_test = epoch >= station.epochs as usize;
                 let told = meter.tell(driver.reduction().clone());
+                meter.rest();
                 let all = parameters.gather(if is_test { "test" } else { "epoch" }, told)?;
                 let sum = EpochSum::new(&all, meter.seconds())?;
                 let combined = sum.tally.reduction.clone();

@@ -3,7 +3,7 @@
 use intendant_train::{Report, SCHEMA};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -299,9 +299,13 @@ fn a_signal_ends_the_run_with_its_exit_code() {
     for technique in ["single", "classic", "lapse --simulate --nodes 3"] {
         for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
             let flags = format!("--technique {technique} --workers 2 --epochs 1000000000");
-            let (child, _said) = endless(regression(&flags));
+            let (child, mut said) = endless(regression(&flags));
             kill_process(pid(&child), signal).expect("it runs");
             assert_eq!(finish(child).status.code(), Some(code), "{technique}");
+            // A run that does not end by itself is ended from outside, without a word.
+            let mut last = String::new();
+            said.read_to_string(&mut last).expect("its last words");
+            assert!(last.contains(&format!("interrupted by signal {}", code - 128)), "{technique}: {last}");
         }
     }
 }

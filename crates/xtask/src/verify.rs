@@ -125,8 +125,9 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// What each crate may depend on within the workspace, over however many others (`docs/architecture.md`): everything to its
 /// left, and nothing to its right.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("intendant-core", &[]),
+    ("intendant-formats", &["core"]),
     ("intendant-wire", &["core"]),
     ("intendant-store", &["core"]),
     ("intendant-sampling", &["core"]),

@@ -170,6 +170,11 @@ impl<E: Element> Cluster<E> {
         self.posts[worker].local.is_done(op)
     }
 
+    /// Whether all accesses of a worker are done. Keys that it localizes may still be on their way.
+    pub fn is_flushed(&self, worker: usize) -> bool {
+        self.posts[worker].local.is_flushed()
+    }
+
     /// Whether all operations of a worker are done.
     pub fn is_idle(&self, worker: usize) -> bool {
         self.posts[worker].local.is_idle()

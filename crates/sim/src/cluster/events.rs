@@ -1,6 +1,7 @@
 //! What happens between the calls of workers.
 
-use super::{Checks, Cluster, Delivery, Errand, Event, Happened, describe_message, weigh};
+use super::messages::{describe_message, weigh};
+use super::{Checks, Cluster, Delivery, Errand, Event, Happened};
 use crate::invariants::{Invariants, Violation};
 use crate::reach::Marker;
 use intendant_core::{Element, NodeId, Tick, WorkerId};

@@ -15,6 +15,7 @@
 
 mod calls;
 mod events;
+mod messages;
 mod transit;
 mod watch;
 
@@ -41,7 +42,7 @@ use intendant_engine::{
     SharedConfig, SnapshotAsk, Storage, Submission,
 };
 use intendant_techniques::Policy;
-use intendant_wire::{Message, OpId, SnapshotPart};
+use intendant_wire::{OpId, SnapshotPart};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use watch::Watch;
@@ -472,40 +473,6 @@ impl ClusterLoad {
             sending: self.sending.since(&before.sending),
             receiving: self.receiving.since(&before.receiving),
         }
-    }
-}
-
-/// The keys of a message and the bytes of its values.
-fn weigh(message: &Message) -> (usize, usize) {
-    match message {
-        Message::Request(m) => (m.keys.len(), m.values.len()),
-        Message::Response(m) => (m.positions.len(), m.values.len()),
-        Message::SnapshotRequest(_) => (0, 0),
-        Message::Localize(m) => (m.keys.len(), 0),
-        Message::Relocate(m) => (m.keys.len(), 0),
-        Message::HandOver(m) => (m.keys.len(), m.values.len()),
-        Message::Moved(m) => (m.keys.len(), 0),
-        Message::SnapshotPart(m) => (m.keys.len(), m.values.len()),
-    }
-}
-
-fn describe_message(message: &Message) -> String {
-    match message {
-        Message::Request(r) => {
-            let (node, worker, op) = (r.origin.node, r.origin.worker, r.origin.op);
-            format!("{:?} {:?} for {node:?} {worker:?} {op:?}, {} hops", r.kind, r.keys, r.hops)
-        }
-        Message::Response(r) => format!("answer to {:?} {:?}, positions {:?}", r.worker, r.op, r.positions),
-        Message::SnapshotRequest(r) => {
-            format!("snapshot of {:?}..{:?} for {:?}", r.start, r.end, r.origin.node)
-        }
-        Message::Localize(m) => format!("localize {:?}", m.keys),
-        Message::Relocate(m) => {
-            format!("order to hand {:?} over to {:?}, counters {:?}", m.keys, m.to, m.counters)
-        }
-        Message::HandOver(m) => format!("hand-over of {:?}, counters {:?}", m.keys, m.counters),
-        Message::Moved(m) => format!("news that {:?} moved here, counters {:?}", m.keys, m.counters),
-        Message::SnapshotPart(p) => format!("snapshot part of {} keys for {:?}", p.keys.len(), p.worker),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Frames between nodes: through the sender's NIC, over the connection, through the receiver's NIC.
 
-use super::{Cluster, Event, Frame, Happened, describe_message, weigh};
+use super::messages::{describe_message, weigh};
+use super::{Cluster, Event, Frame, Happened};
 use crate::invariants::Violation;
 use crate::reach::Marker;
 use intendant_core::Element;

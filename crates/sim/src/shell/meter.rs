@@ -55,6 +55,8 @@ impl Mark {
 struct Accesses {
     start: AccessStats,
     late: AccessStats,
+    /// Whether start-up has ended.
+    is_late: bool,
     end: AccessStats,
 }
 
@@ -75,14 +77,15 @@ impl Meter {
         (self.start, self.end) = (Mark::now(cluster), None);
         for (worker, accesses) in self.workers.iter_mut().enumerate() {
             let now = cluster.accesses(worker);
-            *accesses = Accesses { start: now, late: now, end: now };
+            *accesses = Accesses { start: now, late: now, is_late: false, end: now };
         }
     }
 
-    /// A worker is about to train a batch.
+    /// A worker has trained a batch.
     pub(super) fn step<E: Element>(&mut self, cluster: &Cluster<E>, worker: usize, progress: &Progress) {
-        if progress.batches == (progress.batches_total as f64 * START_UP).ceil() as u64 {
-            self.workers[worker].late = cluster.accesses(worker);
+        let counts = &mut self.workers[worker];
+        if !counts.is_late && progress.batches >= (progress.batches_total as f64 * START_UP).ceil() as u64 {
+            (counts.is_late, counts.late) = (true, cluster.accesses(worker));
         }
     }
 

@@ -245,7 +245,6 @@ impl<'a, T: Task> TaskRun<'a, T> {
         let seat = &mut self.seats[worker];
         match op {
             Op::NextBatch => {
-                self.meter.step(&self.cluster, worker, &seat.driver.progress());
                 let Some(prepared) = seat.batches.pop_front() else {
                     seat.waiting = Waiting::Batch;
                     return Ok(None);
@@ -294,8 +293,11 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 self.cluster.push(worker, keys, values)?;
                 Ok(Some(Event::Done))
             }
-            Op::AdvanceClock => Ok(Some(Event::Done)),
-            Op::Flush if self.cluster.is_idle(worker) => Ok(Some(Event::Done)),
+            Op::AdvanceClock => {
+                self.meter.step(&self.cluster, worker, &seat.driver.progress());
+                Ok(Some(Event::Done))
+            }
+            Op::Flush if self.cluster.is_flushed(worker) => Ok(Some(Event::Done)),
             Op::Flush => {
                 seat.waiting = Waiting::Flush;
                 Ok(None)
@@ -379,7 +381,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 self.cluster.wake(worker, 0);
             }
             Waiting::Localize(waiting) if waiting == op => self.go_on(worker, 0, Event::Done),
-            Waiting::Flush if self.cluster.is_idle(worker) => self.go_on(worker, 0, Event::Done),
+            Waiting::Flush if self.cluster.is_flushed(worker) => self.go_on(worker, 0, Event::Done),
             Waiting::Pull(_)
             | Waiting::Localize(_)
             | Waiting::Flush

@@ -10,25 +10,38 @@ pub(crate) struct Verdict {
     text: String,
     paper: String,
     bound: String,
+    fitted: bool,
+    deviation: Option<String>,
     /// The number and whether it is within the bounds; `None` if the claim was not judged.
     found: Option<(f64, bool)>,
 }
 
 impl Verdict {
+    /// Whether the claim must hold, and does not.
     pub(crate) fn broken(&self) -> bool {
-        matches!(self.found, Some((_, false)))
+        matches!(self.found, Some((_, false))) && self.deviation.is_none()
+    }
+
+    /// Whether it was judged.
+    pub(crate) fn judged(&self) -> bool {
+        self.found.is_some()
     }
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, paper, bound, found } = self;
-        match found {
-            None => write!(f, "  not judged  {text}"),
-            Some((number, held)) => {
-                let word = if *held { "holds " } else { "BROKEN" };
-                write!(f, "  {word}  {text}: {} ({bound}; source: {paper})", short(*number))
-            }
+        let Self { text, paper, bound, fitted, deviation, found } = self;
+        let Some((number, held)) = found else { return write!(f, "  not judged  {text}") };
+        let word = match (held, deviation) {
+            (true, _) => "holds   ",
+            (false, None) => "BROKEN  ",
+            (false, Some(_)) => "DEVIATES",
+        };
+        let fitted = if *fitted { "; the model was fitted to this" } else { "" };
+        write!(f, "  {word}  {text}: {} ({bound}; source: {paper}{fitted})", short(*number))?;
+        match deviation {
+            Some(reason) if !held => write!(f, "\n            {reason}"),
+            _ => Ok(()),
         }
     }
 }
@@ -70,7 +83,8 @@ pub(crate) fn judge(
             found = Some((number, held));
         }
     }
-    Ok(Verdict { text: claim.text.clone(), paper: claim.paper.clone(), bound, found })
+    let Claim { text, paper, fitted, deviation, .. } = claim.clone();
+    Ok(Verdict { text, paper, bound, fitted, deviation, found })
 }
 
 #[cfg(test)]
@@ -85,6 +99,8 @@ mod tests {
             at_least,
             at_most,
             paper: "3".to_owned(),
+            fitted: false,
+            deviation: None,
             scales: vec![Scale::Small],
         }
     }
@@ -103,6 +119,9 @@ mod tests {
         assert!(!judged(&claim(ratio, Some(3.1), None), Scale::Ci).broken(), "not judged at this scale");
         assert!(!judged(&claim(Some("c: seconds"), Some(9.0), None), Scale::Small).broken(), "left out");
         assert!(judge(&claim(Some("b: /test/rmse"), Some(9.0), None), &reports, Scale::Small).is_err());
+        let known = Claim { deviation: Some("another setting".to_owned()), ..claim(None, None, Some(5.9)) };
+        let verdict = judged(&known, Scale::Small);
+        assert!(!verdict.broken() && verdict.to_string().contains("DEVIATES"), "{verdict}");
         // What is not a number holds nothing.
         let nan = BTreeMap::from([("a".to_owned(), report(0.0)), ("b".to_owned(), report(0.0))]);
         assert!(judge(&claim(ratio, Some(0.0), None), &nan, Scale::Small).expect("numbers").broken());

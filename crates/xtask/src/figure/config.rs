@@ -47,6 +47,9 @@ pub(crate) struct Figure {
     /// What must hold.
     #[serde(default)]
     pub(crate) claims: Vec<Claim>,
+    /// What must be known to read the table; printed with it.
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
 }
 
 /// A run of the program.
@@ -99,6 +102,11 @@ pub(crate) struct Claim {
     pub(crate) at_most: Option<f64>,
     /// What the source reports.
     pub(crate) paper: String,
+    /// The constants of the model were chosen with this number of the source in view: that it holds is no confirmation.
+    #[serde(default)]
+    pub(crate) fitted: bool,
+    /// Why ours differs from the source: the claim is shown, and fails nothing.
+    pub(crate) deviation: Option<String>,
     /// The scales at which it is judged; all if none is named.
     #[serde(default)]
     pub(crate) scales: Vec<Scale>,

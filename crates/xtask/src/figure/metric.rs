@@ -30,11 +30,11 @@ impl Report {
     /// | --- | --- |
     /// | `seconds` | mean duration of an epoch |
     /// | `examples_per_s` | examples trained per second |
-    /// | `reads_per_s`, `local_reads_per_s`, `non_local_reads_per_s` | keys pulled per second of all workers; the share that is local is that of all accesses, since every key that is read is written once |
+    /// | `reads_per_s` | keys pulled per second of all workers |
+    /// | `remote_per_s` | remote accesses per second, reads and writes |
     /// | `relocations_per_s` | keys that moved per second |
     /// | `/…` | the number at this JSON pointer |
     pub(crate) fn metric(&self, name: &str) -> Result<f64, String> {
-        let reads = || Ok::<f64, String>(self.at("/access/pull_keys")? / self.seconds()?);
         match name {
             "seconds" => {
                 let epochs = self.0["epochs"].as_array().map_or(0, Vec::len);
@@ -45,9 +45,8 @@ impl Report {
                 let examples: f64 = epochs.iter().filter_map(|epoch| epoch["examples"].as_f64()).sum();
                 Ok(examples / self.seconds()?)
             }
-            "reads_per_s" => reads(),
-            "local_reads_per_s" => Ok(reads()? * (1.0 - self.at("/access/remote_share")?)),
-            "non_local_reads_per_s" => Ok(reads()? * self.at("/access/remote_share")?),
+            "reads_per_s" => Ok(self.at("/access/pull_keys")? / self.seconds()?),
+            "remote_per_s" => Ok(self.at("/access/remote")? / self.seconds()?),
             "relocations_per_s" => Ok(self.at("/management/relocations")? / self.seconds()?),
             pointer if pointer.starts_with('/') => self.at(pointer),
             other => Err(format!("there is no metric '{other}'")),
@@ -61,14 +60,13 @@ mod tests {
 
     #[test]
     fn numbers_are_found_and_those_that_are_not_there_are_named() {
-        let text = r#"{"epochs":[{"seconds":1.0},{"seconds":3.0}],"access":{"pull_keys":80,"remote_share":0.25},
+        let text = r#"{"epochs":[{"seconds":1.0},{"seconds":3.0}],"access":{"pull_keys":80,"remote":40},
             "management":{"relocations":8,"relocation_ms":{"mean":2.5}}}"#;
         let report = Report::parse(text).expect("a report");
         for (name, number) in [
             ("seconds", 2.0),
             ("reads_per_s", 20.0),
-            ("local_reads_per_s", 15.0),
-            ("non_local_reads_per_s", 5.0),
+            ("remote_per_s", 10.0),
             ("relocations_per_s", 2.0),
             ("/management/relocation_ms/mean", 2.5),
         ] {

@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Use the programs as they were last built
     #[arg(long)]
     no_build: bool,
+    /// Use the programs that tests use, which are there sooner and run slower
+    #[arg(long)]
+    dev: bool,
     /// Print the commands and run nothing
     #[arg(long)]
     dry_run: bool,
@@ -78,28 +81,38 @@ fn names_line(folder: &Path) -> Result<String, String> {
 
 /// Runs a figure, prints it, and returns the claims that do not hold.
 fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> {
+    if let Some(unknown) = args.only.iter().find(|only| figure.runs.iter().all(|run| run.name != **only)) {
+        let known: Vec<&str> = figure.runs.iter().map(|run| run.name.as_str()).collect();
+        return Err(format!("{name} has no run '{unknown}'; there are: {}", known.join(", ")));
+    }
     let wanted = |run: &&config::Run| args.only.is_empty() || args.only.contains(&run.name);
     let runs: Vec<&config::Run> = figure.runs.iter().filter(wanted).collect();
     let place = process::root().join("target/figures").join(name);
     std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
-    let commands: Vec<Planned<'_>> = runs.iter().map(|run| plan(figure, run, args.scale, &place)).collect();
+    let commands: Vec<Planned<'_>> = runs.iter().map(|run| plan(figure, run, args, &place)).collect();
     println!("== {name}: {} ({})", figure.title, figure.source);
     if args.dry_run {
         commands.iter().for_each(|planned| println!("{}", planned.line()));
         return Ok(Vec::new());
     }
     if !args.no_build {
-        build(figure)?;
+        build(figure, args.dev)?;
     }
     let reports = run_all(&commands, usize::from(args.jobs))?;
     println!("{}", table::render(figure, &reports));
+    figure.notes.iter().for_each(|note| println!("  {note}"));
+    let mut judged = 0;
     let mut broken = Vec::new();
     for claim in &figure.claims {
         let verdict = claim::judge(claim, &reports, args.scale)?;
         println!("{verdict}");
+        judged += usize::from(verdict.judged());
         if verdict.broken() {
             broken.push(claim.text.clone());
         }
+    }
+    if judged == 0 && !figure.claims.is_empty() && args.only.is_empty() {
+        return Err(format!("{name}: no claim is judged at scale {}", args.scale.name()));
     }
     Ok(broken)
 }
@@ -118,23 +131,24 @@ impl Planned<'_> {
     }
 }
 
-fn plan<'a>(figure: &'a Figure, run: &'a config::Run, scale: Scale, place: &Path) -> Planned<'a> {
+fn plan<'a>(figure: &'a Figure, run: &'a config::Run, args: &Args, place: &Path) -> Planned<'a> {
     let app = run.app.as_ref().unwrap_or(&figure.app);
     let report = place.join(format!("{}.json", run.name.replace([' ', '/'], "-")));
-    let scaled = figure.scales.get(scale.name()).map(Vec::as_slice).unwrap_or_default();
-    // The run's flags come last: they win.
-    let mut args: Vec<String> = [&figure.args[..], scaled, &run.args].concat();
-    args.extend(["--no-progress".to_owned(), "--report".to_owned(), report.display().to_string()]);
-    Planned { run, program: process::root().join("target/release").join(app), args, report }
+    let scaled = figure.scales.get(args.scale.name()).map(Vec::as_slice).unwrap_or_default();
+    let mut flags: Vec<String> = [&figure.args[..], scaled, &run.args].concat();
+    flags.extend(["--no-progress".to_owned(), "--report".to_owned(), report.display().to_string()]);
+    let built = process::root().join("target").join(if args.dev { "debug" } else { "release" });
+    Planned { run, program: built.join(app), args: flags, report }
 }
 
-fn build(figure: &Figure) -> Result<(), String> {
+fn build(figure: &Figure, dev: bool) -> Result<(), String> {
     let mut apps: Vec<&str> =
         figure.runs.iter().map(|run| run.app.as_ref().unwrap_or(&figure.app).as_str()).collect();
     apps.sort_unstable();
     apps.dedup();
     let packages = apps.iter().flat_map(|app| ["--package", app]);
-    process::run(cargo(&process::root()).args(["build", "--release", "--quiet"]).args(packages))
+    let profile = if dev { "dev" } else { "release" };
+    process::run(cargo(&process::root()).args(["build", "--quiet", "--profile", profile]).args(packages))
 }
 
 /// Runs all commands, several at a time, and reads their reports.
