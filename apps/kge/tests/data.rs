@@ -323,14 +323,9 @@ fn damaged_compressed_files_are_refused() {
     }
 }
 
-/// Real data sets that are not part of the project: in a folder that the environment names, or beside the checkout in one
-/// that says what it holds.
+/// Real data sets that are not part of the project: in a folder that the environment names.
 fn shared(name: &str) -> Option<PathBuf> {
-    let beside = || {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-        folder.join("MANIFEST.md").is_file().then_some(folder)
-    };
-    let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from).or_else(beside);
+    let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);
     let folder = root.map(|root| root.join("kg").join(name)).filter(|folder| folder.is_dir());
     if folder.is_none() {
         eprintln!("skipped: no kg/{name}; set INTENDANT_TEST_DATA to the folder with the data sets");

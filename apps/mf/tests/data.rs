@@ -177,14 +177,9 @@ fn a_test_file_uses_the_numbers_of_the_training_file() {
     assert!(refused(&market("2 2 1\n1 1 1\n"), "0 1 5\n").contains("is not a MatrixMarket file, other than"));
 }
 
-/// Real data sets that are not part of the project: in a folder that the environment names, or beside the checkout in one
-/// that says what it holds.
+/// Real data sets that are not part of the project: in a folder that the environment names.
 fn shared(name: &str) -> Option<PathBuf> {
-    let beside = || {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-        folder.join("MANIFEST.md").is_file().then_some(folder)
-    };
-    let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from).or_else(beside);
+    let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);
     let file = root.map(|root| root.join("mf").join(name)).filter(|file| file.is_file());
     if file.is_none() {
         eprintln!("skipped: no mf/{name}; set INTENDANT_TEST_DATA to the folder with the data sets");

@@ -1,7 +1,7 @@
 //! `cargo xtask verify`: everything that CI checks, in the order that fails fastest.
 
 use crate::process::{self, cargo};
-use crate::{clock, plant, sim};
+use crate::{clock, figure, plant, sim};
 use std::time::Duration;
 
 /// Crates that the simulator runs on: whatever needs threads, sockets or clocks must not creep in.
@@ -113,6 +113,7 @@ fn steps(args: &Args) -> Vec<Step> {
         let options: Vec<&str> = options.split_whitespace().collect();
         steps.push((name, Box::new(move || sim::run(&sim::Args::of(&options, seeds)?))));
     }
+    steps.push(("figures, ci scale", Box::new(|| figure::run(&figure::Args::ci()))));
     if args.full {
         steps.push(("planted bugs", Box::new(|| plant::run(&plant::Args::all()))));
     }

@@ -11,13 +11,11 @@
 //! Absent on purpose: keys and values. What a number means to the parameter server is the task's business.
 
 mod known;
-mod names;
 mod read;
 mod synthetic;
-mod zstd;
 
+pub use intendant_formats::Names;
 pub use known::{Answers, Known};
-pub use names::Names;
 pub use read::DataError;
 
 use intendant_core::random::{Permutation, stream};

@@ -9,11 +9,9 @@
 //! Columns are separated by tabs. Only the training triples are required. A line that is not in the format is an error, never
 //! skipped: a graph that is silently incomplete gives numbers that are silently wrong.
 
-use super::names::NameIndex;
-use super::zstd::ZstdReader;
 use super::{Dataset, Names, Naming, Triple, synthetic};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use intendant_formats::{NameIndex, TextError, ZstdReader, lines, open};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// Why data cannot be used.
@@ -89,8 +87,14 @@ pub enum DataError {
     },
 }
 
-/// Longest line that is accepted, so that a file that is no text is refused before it fills the memory.
-const LINE_BYTES_MAX: usize = 1 << 16;
+impl From<TextError> for DataError {
+    fn from(error: TextError) -> Self {
+        match error {
+            TextError::Read { file, source } => Self::Read { file, source },
+            TextError::Line { file, line, problem } => Self::Line { file, line, problem },
+        }
+    }
+}
 
 const CODEX_S: [(&str, &[u8]); 3] = [
     ("builtin:codex-s/train.txt.zst", include_bytes!("../../data/codex-s/train.txt.zst")),
@@ -171,44 +175,6 @@ fn split_file(folder: &Path, split: &str) -> Result<Option<PathBuf>, DataError> 
             Err(DataError::Ambiguous { first: show(&first), second: show(&second) })
         }
         (first, _) => Ok(first),
-    }
-}
-
-fn open(path: &Path) -> Result<Box<dyn BufRead>, DataError> {
-    let file = File::open(path).map_err(|source| DataError::Read { file: show(path), source })?;
-    let file = BufReader::new(file);
-    if path.extension().is_some_and(|e| e == "zst") {
-        Ok(Box::new(BufReader::new(ZstdReader::new(file))))
-    } else {
-        Ok(Box::new(file))
-    }
-}
-
-/// Calls `take` with every line, without its end.
-fn lines(
-    file: &str,
-    mut reader: impl BufRead,
-    mut take: impl FnMut(&str) -> Result<(), String>,
-) -> Result<(), DataError> {
-    let (mut bytes, mut line) = (Vec::new(), 0);
-    loop {
-        bytes.clear();
-        let limit = LINE_BYTES_MAX as u64 + 1;
-        let read = (&mut reader).take(limit).read_until(b'\n', &mut bytes);
-        let read = read.map_err(|source| DataError::Read { file: file.to_owned(), source })?;
-        if read == 0 {
-            return Ok(());
-        }
-        line += 1;
-        let wrong = |problem: String| DataError::Line { file: file.to_owned(), line, problem };
-        if read > LINE_BYTES_MAX {
-            return Err(wrong(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
-        }
-        let text = std::str::from_utf8(&bytes).map_err(|_| wrong("the line is not UTF-8 text".to_owned()))?;
-        let text = text.strip_suffix('\n').unwrap_or(text);
-        let text = text.strip_suffix('\r').unwrap_or(text);
-        let text = if line == 1 { text.strip_prefix('\u{feff}').unwrap_or(text) } else { text };
-        take(text).map_err(wrong)?;
     }
 }
 

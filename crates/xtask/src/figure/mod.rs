@@ -44,6 +44,14 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
+impl Args {
+    /// All figures at the scale of CI, with the programs of the tests.
+    pub(crate) fn ci() -> Self {
+        let name = "all".to_owned();
+        Self { name, scale: Scale::Ci, jobs: 2, only: Vec::new(), no_build: false, dev: true, dry_run: false }
+    }
+}
+
 /// Runs the figures; an error if a claim does not hold.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let folder = process::root().join("bench-configs");
