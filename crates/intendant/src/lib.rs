@@ -42,7 +42,7 @@ pub use intendant_engine::{AccessError, AccessStats, ManagementStats, Storage};
 pub use intendant_sampling::{
     Conformity, Distribution, DistributionError, DistributionId, Handle, SampleError, Sampler, SamplerBuilder,
 };
-pub use intendant_techniques::{Order, Technique};
+pub use intendant_techniques::{Initiator, Order, Technique};
 pub use intendant_transport::Token;
 pub use node::{Aborter, NetworkStats, Node};
 pub use rendezvous::{Rendezvous, RendezvousError};

@@ -98,6 +98,9 @@ impl Plan {
         if let Some(report) = args.report.as_ref().filter(|_| writes) {
             report_can_be_written(report)?;
         }
+        if let Some(folder) = args.export.as_ref().filter(|_| writes) {
+            export_can_be_written(folder)?;
+        }
         let mut config = config;
         config.set("nodes", nodes as i64);
         Ok(Self {
@@ -173,6 +176,16 @@ fn refuse_what_is_to_come(args: &CommonArgs) -> Result<(), TrainError> {
     }
 }
 
+/// So should an export: the other nodes would wait for one that cannot write.
+fn export_can_be_written(folder: &Path) -> Result<(), TrainError> {
+    let refused = |error: std::io::Error| {
+        TrainError::usage(format!("--export {}: cannot write in this folder: {error}", folder.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(refused)?;
+    let probe = folder.join(format!(".intendant.{}.probe", std::process::id()));
+    std::fs::File::create(&probe).and_then(|_| std::fs::remove_file(&probe)).map_err(refused)
+}
+
 /// A report that cannot be written should be known before hours of training.
 fn report_can_be_written(path: &Path) -> Result<(), TrainError> {
     let folder = match path.parent() {
@@ -215,6 +228,12 @@ mod tests {
         let refused = |path: &Path| report_can_be_written(path).expect_err("refused").to_string();
         assert!(refused(folder.path()).contains("this is a folder"));
         assert!(refused(&folder.path().join("no/r.json")).contains("there is no folder"));
+        let export = |path: &Path| export_can_be_written(path).map_err(|error| error.to_string());
+        assert!(export(&folder.path().join("new/model")).is_ok());
+        std::fs::write(folder.path().join("file"), "").expect("written");
+        assert!(
+            export(&folder.path().join("file")).expect_err("refused").contains("cannot write in this folder")
+        );
         // Nobody can create files there, not even root.
         #[cfg(target_os = "linux")]
         assert!(refused(Path::new("/proc/r.json")).contains("cannot write in /proc"));

@@ -16,6 +16,7 @@ use crate::report::Report;
 use crate::single;
 use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::bounded;
+use intendant::Initiator;
 use intendant_core::{Element, KeyRange, Layout};
 use intendant_sampling::Sampler;
 use intendant_task::{Driver, Loader, Partition, Task};
@@ -68,7 +69,16 @@ pub fn run<T: Task>(
             let totals = crew(0).work(&home, &model.sampler, workers, exporter)?;
             crew(0).report(&totals)
         }
-        Technique::Server(_) => {
+        Technique::Server(technique) => {
+            if technique.policy().relocation == Some(Initiator::Requester)
+                && plan.localize_ahead == 0
+                && plan.nodes > 1
+                && plan.rank() == 0
+            {
+                tracing::warn!(
+                    "technique {technique} without --localize-ahead: nothing moves but what the application keeps at a node"
+                );
+            }
             let mut node = cluster::start(layout, model, plan)?;
             let (rank, workers, sampler) = (node.rank(), node.workers(), node.preparer());
             let totals = crew(rank).work(&node, &sampler, workers, exporter)?;

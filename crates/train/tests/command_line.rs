@@ -235,7 +235,7 @@ fn exit_codes_tell_what_happened() {
         ("--technique classic --rate 1e30", 3, "regression: error: diverged in epoch 1, step 2, key 1000: "),
         // All nodes agree on the reason, whichever of them meets it first.
         ("--nodes 2 --rate 1e30", 3, "diverged in epoch 1, step "),
-        ("--technique single --export /proc/no/such", 1, "regression: error: export failed"),
+        ("--technique single --export /proc/no/such", 2, "cannot write in this folder"),
         ("--simulate --nodes 2 --rate 1e30", 3, "regression: error: diverged in epoch 1, step "),
         ("--net 10gbe", 2, "regression: error: --net is about simulated clusters; add --simulate"),
     ] {

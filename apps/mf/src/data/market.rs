@@ -27,6 +27,9 @@ pub(super) struct Market {
     found: u64,
 }
 
+/// Rows and columns together: more than this would need hundreds of gigabytes for the smallest values.
+const ROWS_AND_COLUMNS_MAX: u64 = 1 << 31;
+
 const MAGIC: &str = "%%MatrixMarket";
 
 impl Market {
@@ -77,6 +80,13 @@ impl Market {
                     fits.ok_or_else(|| format!("{count} {what}; allowed are 1 to {}", u32::MAX - 1))
                 };
                 let (rows, columns) = (size("rows", rows)?, size("columns", columns)?);
+                // Every row and column has a value of its own, entries or not.
+                if u64::from(rows) + u64::from(columns) > ROWS_AND_COLUMNS_MAX {
+                    return Err(format!(
+                        "{rows} rows and {columns} columns; together {ROWS_AND_COLUMNS_MAX} are allowed: leave out those \
+                         without entries"
+                    ));
+                }
                 if self.symmetric && rows != columns {
                     return Err(format!("a symmetric matrix with {rows} rows and {columns} columns"));
                 }

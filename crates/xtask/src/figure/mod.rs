@@ -95,7 +95,7 @@ fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> 
     }
     let wanted = |run: &&config::Run| args.only.is_empty() || args.only.contains(&run.name);
     let runs: Vec<&config::Run> = figure.runs.iter().filter(wanted).collect();
-    let place = process::root().join("target/figures").join(name);
+    let place = process::root().join("target/figures").join(name).join(args.scale.name());
     std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     let commands: Vec<Planned<'_>> = runs.iter().map(|run| plan(figure, run, args, &place)).collect();
     println!("== {name}: {} ({})", figure.title, figure.source);
@@ -108,6 +108,7 @@ fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> 
     }
     let reports = run_all(&commands, usize::from(args.jobs))?;
     println!("{}", table::render(figure, &reports));
+    println!("  In brackets: the source's. Reports: {}", place.display());
     figure.notes.iter().for_each(|note| println!("  {note}"));
     let mut judged = 0;
     let mut broken = Vec::new();
