@@ -175,11 +175,6 @@ impl<E: Element> Cluster<E> {
         self.posts[worker].local.is_flushed()
     }
 
-    /// Whether all operations of a worker are done.
-    pub fn is_idle(&self, worker: usize) -> bool {
-        self.posts[worker].local.is_idle()
-    }
-
     /// The values of a pull that is done; once.
     pub fn take_pulled(&mut self, worker: usize, op: OpId) -> Option<Vec<E>> {
         let post = &mut self.posts[worker];
