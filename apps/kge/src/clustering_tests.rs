@@ -5,6 +5,7 @@ use super::tests::{config, graph};
 use super::*;
 use crate::model::ModelKind;
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Schedule};
+use std::collections::BTreeSet;
 
 const ENTITIES: u64 = 30;
 
@@ -13,7 +14,7 @@ fn task(loss: Loss, reciprocal: bool, cluster: Cluster) -> Kge<f32> {
     Kge::new(Arc::new(graph(ENTITIES as u32, 157)), config).unwrap()
 }
 
-fn partitions(nodes: u32, per_node: u32) -> impl Iterator<Item = Partition> {
+pub(super) fn partitions(nodes: u32, per_node: u32) -> impl Iterator<Item = Partition> {
     let workers = nodes * per_node;
     (0..workers).map(move |worker| Partition { worker, workers, nodes, threads: 1 })
 }
@@ -126,12 +127,27 @@ fn without_clusters_nothing_has_a_home_and_everything_travels() {
     assert!(task.clusters(2).is_none());
 }
 
-/// One worker of several on plain memory, for an epoch: what it has localized when it pulls each of its batches.
-fn run(task: &Arc<Kge<f32>>, partition: Partition, ahead: u32) -> (Vec<Key>, Vec<(Vec<Key>, usize)>) {
-    let schedule = Schedule { test: false, localize_ahead: ahead, ..Schedule::epochs(1) };
+/// What a batch pulls.
+pub(super) struct Pull {
+    pub(super) keys: Vec<Key>,
+    /// How many of the keys, at their end, are samples.
+    pub(super) sampled: usize,
+    /// Batches that were localized before.
+    localized: usize,
+}
+
+/// What a worker does.
+pub(super) struct Run {
+    residents: Vec<Key>,
+    localized: Vec<Vec<Key>>,
+    pub(super) pulls: Vec<Pull>,
+}
+
+/// One worker of several, by itself; all values are the same.
+pub(super) fn run(task: &Arc<Kge<f32>>, partition: Partition, schedule: Schedule) -> Run {
     let mut loader = Loader::new(Arc::clone(task), partition, &schedule);
     let mut driver = Driver::new(Arc::clone(task), partition, schedule);
-    let (mut residents, mut localized, mut pulls) = (Vec::new(), Vec::new(), Vec::new());
+    let mut run = Run { residents: Vec::new(), localized: Vec::new(), pulls: Vec::new() };
     let sampler = &task.model().sampler;
     let mut event = Event::Start;
     loop {
@@ -146,11 +162,11 @@ fn run(task: &Arc<Kge<f32>>, partition: Partition, ahead: u32) -> (Vec<Key>, Vec
                 Event::Batch(loader.take())
             }
             Op::Localize { wait: true } => {
-                residents.extend_from_slice(driver.localize_keys());
+                run.residents.extend_from_slice(driver.localize_keys());
                 Event::Done
             }
             Op::Localize { wait: false } => {
-                localized.push(driver.localize_keys().to_vec());
+                run.localized.push(driver.localize_keys().to_vec());
                 Event::Done
             }
             Op::PullSample => {
@@ -158,29 +174,24 @@ fn run(task: &Arc<Kge<f32>>, partition: Partition, ahead: u32) -> (Vec<Key>, Vec
                 Event::Done
             }
             Op::Pull => {
+                let sampled = driver.sampled_keys();
                 let (keys, values) = driver.pull_buffers();
                 values.fill(0.1);
-                let mut keys = keys.to_vec();
-                keys.sort_unstable();
-                keys.dedup();
-                pulls.push((keys, localized.len()));
+                run.pulls.push(Pull { keys: keys.to_vec(), sampled, localized: run.localized.len() });
                 Event::Done
             }
             Op::Reduce => Event::Reduced(driver.reduction().clone()),
-            Op::Done => break,
-            Op::Barrier | Op::Compute(_) | Op::Push | Op::AdvanceClock | Op::Flush | Op::Quiesce => {
-                Event::Done
-            }
+            Op::Done => return run,
+            Op::Barrier
+            | Op::Compute(_)
+            | Op::Push
+            | Op::AdvanceClock
+            | Op::Synchronize
+            | Op::Flush
+            | Op::Quiesce => Event::Done,
             Op::Snapshot(_) => unreachable!("no evaluation"),
         };
     }
-    // What was localized is what is pulled, apart from relations.
-    assert_eq!(localized.len(), if ahead == 0 { 0 } else { pulls.len() });
-    for (near, (pulled, _)) in localized.iter().zip(&pulls) {
-        assert!(pulled.iter().filter(|key| key.0 < ENTITIES).eq(near));
-        assert!(near.iter().all(|key| key.0 < ENTITIES));
-    }
-    (residents, pulls)
 }
 
 /// The papers' setting: the relations are there from the beginning, and while a triple is trained, the entities of the next
@@ -196,13 +207,20 @@ fn a_worker_brings_the_next_batch_near_while_it_trains_this_one() {
     let task = Arc::new(Kge::<f32>::new(Arc::new(graph(ENTITIES as u32, 157)), config).unwrap());
     for partition in partitions(3, 2) {
         for ahead in [0, 1, 3] {
-            let (residents, pulls) = run(&task, partition, ahead);
-            assert_eq!(residents, task.residents(partition));
-            for (at, (keys, localized)) in pulls.iter().enumerate() {
-                let expected = if ahead == 0 { 0 } else { (at + 1 + ahead as usize).min(pulls.len()) };
+            let schedule = Schedule { test: false, localize_ahead: ahead, ..Schedule::epochs(1) };
+            let run = run(&task, partition, schedule);
+            assert_eq!(run.residents, task.residents(partition));
+            assert_eq!(run.localized.len(), if ahead == 0 { 0 } else { run.pulls.len() });
+            for (at, Pull { keys, sampled, localized }) in run.pulls.iter().enumerate() {
+                let expected = if ahead == 0 { 0 } else { (at + 1 + ahead as usize).min(run.pulls.len()) };
                 assert_eq!(*localized, expected, "batches that were localized before batch {at} is pulled");
-                assert_eq!(keys.iter().filter(|key| key.0 >= ENTITIES).count(), 1);
-                assert!(keys.len() <= 3 + 20);
+                let (entities, relations): (Vec<Key>, Vec<Key>) =
+                    keys.iter().partition(|key| key.0 < ENTITIES);
+                assert_eq!((relations.len(), *sampled), (1, 20));
+                if let Some(near) = run.localized.get(at) {
+                    // What was localized is what is pulled, apart from relations.
+                    assert!(BTreeSet::from_iter(&entities).into_iter().eq(near));
+                }
             }
         }
     }

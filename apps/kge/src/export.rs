@@ -6,14 +6,14 @@
 //! in word2vec's text format, where spaces in names become underscores.
 //!
 //! The values stream to their places in the files, so that memory does not grow with the model. Files get their names when
-//! they are complete; what is left of an earlier export is replaced.
+//! they are complete; what is left of an earlier export is replaced, and removed if this model has none of its kind.
 
 use intendant_core::{Element, Key, KeyRange};
 use intendant_formats::{Matrix, WriteError, write_text};
 use intendant_train::{AppError, Exporter};
 use kge::data::{Dataset, Names};
 use std::fs::{self, File};
-use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,6 +43,15 @@ impl Export {
 
     fn ids(&self, name: &str, names: &Names) -> Result<(), WriteError> {
         write_text(&self.folder.join(name), |file| names.iter().try_for_each(|name| writeln!(file, "{name}")))
+    }
+
+    /// Removes what an earlier export may have left.
+    fn remove(&self, name: &str) -> Result<(), WriteError> {
+        let file = self.folder.join(name);
+        match fs::remove_file(&file) {
+            Err(source) if source.kind() != ErrorKind::NotFound => Err(WriteError::Write { file, source }),
+            _ => Ok(()),
+        }
     }
 
     /// Converts the matrix of the entities, whose rows are the end of `numbers`, row by row.
@@ -95,6 +104,7 @@ impl<E: Element> Exporter<E> for Export {
 
     fn end(&mut self) -> Result<(), AppError> {
         let mut entities = None;
+        let reciprocal = self.matrices.iter().any(|(range, _)| range.name == "reciprocal");
         for (range, matrix) in self.matrices.drain(..) {
             let path = matrix.finish()?;
             if range.name == "entity" {
@@ -105,6 +115,9 @@ impl<E: Element> Exporter<E> for Export {
         self.ids("relation_ids.txt", &self.data.relations)?;
         if let Some((numbers, dim)) = entities {
             self.word2vec::<E>(&numbers, dim)?;
+        }
+        if !reciprocal {
+            self.remove("reciprocal.npy")?;
         }
         Ok(())
     }
@@ -122,8 +135,14 @@ mod tests {
         files
     }
 
-    /// An export of two entities and a relation of which only the first `keys` values come.
+    /// An export into an empty folder, of two entities and a relation of which only the first `keys` values come.
     fn export(folder: &Path, keys: u64) -> Result<(), AppError> {
+        assert_eq!(files(folder), [""; 0]);
+        export_over(folder, keys)
+    }
+
+    /// The same into any folder.
+    fn export_over(folder: &Path, keys: u64) -> Result<(), AppError> {
         let (mut entities, mut relations) = (Names::default(), Names::default());
         ["a", "b"].iter().for_each(|name| entities.push(name));
         relations.push("r");
@@ -133,7 +152,8 @@ mod tests {
         let range = |name: &str, keys| KeyRange { name: name.to_owned(), keys, len: 4 };
         let exporter: &mut dyn Exporter<f32> = &mut export;
         exporter.begin(&[range("entity", 0..2), range("relation", 2..3)])?;
-        assert_eq!(files(folder), ["entity.npy.partial", "relation.npy.partial"]);
+        let partial = ["entity.npy.partial", "relation.npy.partial"];
+        assert!(partial.iter().all(|name| files(folder).iter().any(|file| file == name)));
         // Backwards: every row has to find its place.
         for key in (0..keys).rev() {
             exporter.part(&[Key(key)], &[key as f32, 0.5, 9.0, 9.0])?;
@@ -148,6 +168,23 @@ mod tests {
         let file = folder.path().join("entity.npy");
         assert_eq!(error, format!("the stream of values ended after 1 of 2 rows of {}", file.display()));
         assert_eq!(files(folder.path()), [""; 0]);
+    }
+
+    #[test]
+    fn nothing_of_an_earlier_model_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["reciprocal.npy", "relation.npy", "notes.txt"] {
+            fs::write(folder.path().join(name), "old").unwrap();
+        }
+        export_over(folder.path(), 1).unwrap_err();
+        assert!(files(folder.path()).contains(&"reciprocal.npy".to_owned()), "until the new one is complete");
+        export_over(folder.path(), 3).unwrap();
+        let left = files(folder.path());
+        assert!(
+            !left.contains(&"reciprocal.npy".to_owned()) && left.contains(&"notes.txt".to_owned()),
+            "{left:?}"
+        );
+        assert_ne!(fs::read(folder.path().join("relation.npy")).unwrap(), b"old");
     }
 
     #[test]

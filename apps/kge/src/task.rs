@@ -8,6 +8,7 @@ use crate::cluster::Clusters;
 use crate::config::{Cluster, Config, ConfigError, Loss};
 use crate::data::{Dataset, Known, Triple};
 use crate::evaluate::Ranking;
+use crate::frequency::frequencies;
 use crate::model::{ADAGRAD_COST, Penalties, initialise};
 use crate::share::{Share, within_node};
 use crate::{logistic, softmax};
@@ -15,8 +16,8 @@ use intendant_core::random::stream;
 use intendant_core::{Element, Key};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
-    BatchAt, Cost, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, Split,
-    StepReport, Subepoch, Task, Update,
+    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
+    Split, StepReport, Subepoch, Task, Update,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -183,6 +184,11 @@ impl<E: Element> Task for Kge<E> {
         .collect()
     }
 
+    fn frequencies(&self, partition: Partition) -> Option<Vec<Frequency>> {
+        let clusters = self.clusters(partition.nodes);
+        Some(frequencies(&self.data, &self.config, (clusters.as_deref(), partition.nodes), self.relations))
+    }
+
     fn scratch(&self) -> Scratch<E> {
         Scratch::new(self.config.scorer())
     }
@@ -248,3 +254,7 @@ mod tests;
 #[cfg(test)]
 #[path = "clustering_tests.rs"]
 mod clustering_tests;
+
+#[cfg(test)]
+#[path = "frequency_tests.rs"]
+mod frequency_tests;

@@ -38,7 +38,7 @@ fn the_builtin_graph_is_codex_s() {
     let error = Dataset::builtin("codex-x").unwrap_err().to_string();
     assert_eq!(
         error,
-        "there is no data set builtin:codex-x; there are builtin:codex-s and builtin:synthetic:ENTITIESxRELATIONSxTRIPLES"
+        "there is no data set builtin:codex-x; there are builtin:codex-s, builtin:synthetic:ENTITIESxRELATIONSxTRIPLES and builtin:skewed:ENTITIESxRELATIONSxTRIPLES"
     );
 }
 
@@ -85,6 +85,31 @@ fn a_generated_graph_has_the_size_and_the_skew_of_real_ones() {
     let subjects = frequencies(data.train.iter().map(|t| t.subject));
     assert_eq!(subjects.len(), 20_000);
     assert!(subjects[19_999] >= 1 && subjects[0] < 600, "{:?}", &subjects[..9]);
+}
+
+/// Source 000, table 4.4: shares of reads that go to so many of the most frequent keys. With 100 negatives for each side, a triple
+/// reads its relation 201 times, its entities 101 times each, and 200 samples. The graph has a tenth of the entities and far fewer
+/// triples, but as many relations.
+#[test]
+fn a_skewed_graph_has_the_skew_of_wikidata5m() {
+    const TABLE: [(usize, f64); 5] = [(14, 23.0), (56, 33.0), (225, 38.0), (900, 41.0), (3600, 44.0)];
+    let shares = |spec: &str| {
+        let data = Dataset::builtin(spec).unwrap();
+        let (triples, entities) = (data.train.len() as f64, data.entities.len() as f64);
+        let of_relations = frequencies(data.train.iter().map(|t| t.relation));
+        let of_entities = frequencies(data.train.iter().flat_map(|t| [t.subject, t.object]));
+        let of_relations = of_relations.iter().map(|n| 201.0 * *n as f64);
+        let of_entities = of_entities.iter().map(|n| 101.0 * *n as f64 + 200.0 * triples / entities);
+        let mut reads: Vec<f64> = of_relations.chain(of_entities).collect();
+        reads.sort_unstable_by(|a, b| b.total_cmp(a));
+        TABLE.map(|(keys, _)| 100.0 * reads[..keys].iter().sum::<f64>() / (603.0 * triples))
+    };
+    let skewed = shares("skewed:500000x828x150000");
+    for ((keys, percent), here) in TABLE.into_iter().zip(skewed) {
+        assert!((here - percent).abs() < 4.0, "{keys} keys: {here:.1} %, {percent} % in the table");
+    }
+    let moderate = shares("synthetic:500000x828x150000");
+    assert!(moderate.iter().zip(skewed).all(|(moderate, skewed)| *moderate < skewed - 2.0), "{moderate:?}");
 }
 
 /// Hot keys next to each other would be hot keys of one node.
@@ -141,6 +166,8 @@ fn graphs_that_cannot_be_generated_are_refused() {
         refused("4x1x1000"),
         "builtin:synthetic:4x1x1000: so few entities and relations hardly have as many distinct triples"
     );
+    let skewed = Dataset::builtin("skewed:10x5").unwrap_err().to_string();
+    assert_eq!(skewed, format!("builtin:skewed:10x5: {expected}"));
     let tiny = Dataset::builtin("synthetic:4x1x3").unwrap();
     assert_eq!((tiny.train.len(), tiny.valid.len(), tiny.test.len()), (3, 1, 1));
 }

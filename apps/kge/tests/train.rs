@@ -270,7 +270,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     for (flags, message) in [
         (&["--data", broken][..], "train.txt, line 2: found 2 columns, expected 3"),
         (&["--data", "does/not/exist"], "cannot read does/not/exist: "),
-        (&["--data", "builtin:other"], "there are builtin:codex-s and builtin:synthetic:"),
+        (&["--data", "builtin:other"], "there are builtin:codex-s, builtin:synthetic:"),
         (
             &["--data", "builtin:synthetic:10x5"],
             "builtin:synthetic:10x5: expected ENTITIESxRELATIONSxTRIPLES",

@@ -85,6 +85,20 @@ impl Division {
         }
     }
 
+    /// Which entries are trained in a random order of their own, in batches that have no others, and by which worker.
+    pub(crate) fn parts(&self) -> Box<dyn Iterator<Item = (u32, &[u32])> + '_> {
+        match self {
+            Self::Blocks(blocks) => {
+                let columns = move |worker| (0..blocks.workers).map(move |columns| (worker, columns));
+                let pairs = (0..blocks.workers).flat_map(columns);
+                Box::new(pairs.map(|(worker, columns)| (worker, &blocks.order[blocks.cell(worker, columns)])))
+            }
+            Self::Columns(columns) => Box::new((0..).zip(&columns.runs).flat_map(move |(worker, runs)| {
+                runs.iter().map(move |run| (worker, &columns.order[run.range()]))
+            })),
+        }
+    }
+
     /// The rows that a worker's node keeps, as far as this worker answers for them.
     pub(crate) fn rows(&self, data: &Dataset, partition: Partition) -> Vec<u32> {
         let (parts, part) = match self {

@@ -3,6 +3,9 @@
 //! `row.npy` and `column.npy` hold the factors, one row or column of the matrix per row, in NumPy's format; with biases,
 //! `row_bias.npy` and `column_bias.npy` hold those, and `mean.txt` the mean that they are around. `row_ids.txt` and
 //! `column_ids.txt` name the rows of these files as the data does, one per line. Optimiser state is left out.
+//!
+//! Files get their names when they are complete. Those of an earlier export are replaced, and removed if this model has none
+//! of their kind.
 
 use intendant_core::{Element, Key, KeyRange};
 use intendant_formats::{Matrix, WriteError, write_text};
@@ -10,7 +13,7 @@ use intendant_train::{AppError, Exporter};
 use mf::Config;
 use mf::data::{Dataset, Ids};
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -53,6 +56,15 @@ impl Export {
         })
     }
 
+    /// Removes what an earlier export may have left.
+    fn remove(&self, name: &str) -> Result<(), WriteError> {
+        let file = self.folder.join(name);
+        match fs::remove_file(&file) {
+            Err(source) if source.kind() != ErrorKind::NotFound => Err(WriteError::Write { file, source }),
+            _ => Ok(()),
+        }
+    }
+
     fn row<E: Element>(&mut self, key: Key, value: &[E]) -> Result<(), ExportError> {
         let (rank, sides) = (self.rank, &mut self.sides);
         let side = sides.iter_mut().find(|side| side.range.keys.contains(&key.0));
@@ -74,6 +86,10 @@ impl Export {
         self.ids("column_ids.txt", self.data.columns())?;
         if self.bias {
             write_text(&self.folder.join("mean.txt"), |file| writeln!(file, "{}", self.data.mean()))?;
+        } else {
+            ["row_bias.npy", "column_bias.npy", "mean.txt"]
+                .into_iter()
+                .try_for_each(|name| self.remove(name))?;
         }
         Ok(())
     }

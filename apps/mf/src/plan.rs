@@ -72,10 +72,16 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainErr
         if test == 0 {
             tracing::warn!("no test entries: quality is not measured; name some by --test FILE|FRACTION");
         } else if data.unseen() > 0 {
-            tracing::info!(
+            let unseen = format!(
                 "{} of {test} test entries have a row or column without training entries; its factors are zero",
                 data.unseen()
             );
+            // To be expected if entries are held out at random; in a file they may be names that are written differently.
+            if matches!(plan.test, Some(TestSource::File(_))) {
+                tracing::warn!("{unseen}");
+            } else {
+                tracing::info!("{unseen}");
+            }
         }
     }
     Ok(data)

@@ -8,13 +8,14 @@ use crate::batch::Batch;
 use crate::data::Dataset;
 use crate::division::{Algorithm, Division};
 use crate::evaluate::Errors;
+use crate::frequency::frequencies;
 use crate::model::{Decay, Optimizer, Scope, Shape, Trainer, initialise};
 use intendant_core::random::stream;
 use intendant_core::{Element, Key, limits};
 use intendant_sampling::Sampler;
 use intendant_task::{
-    BatchAt, Cost, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, Reduction, Split, StepReport,
-    Subepoch, Task, Update,
+    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Reduction, Split,
+    StepReport, Subepoch, Task, Update,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -240,6 +241,10 @@ impl<E: Element> Task for Mf<E> {
         columns.into_iter().map(|column| self.column_key(column)).collect()
     }
 
+    fn frequencies(&self, partition: Partition) -> Option<Vec<Frequency>> {
+        Some(frequencies(&self.data, &self.division(partition), self.config.batch, partition))
+    }
+
     fn scratch(&self) -> Scratch {
         Scratch { rate: self.config.learning_rate, loss: None }
     }
@@ -313,3 +318,7 @@ impl<E: Element> Task for Mf<E> {
 #[cfg(test)]
 #[path = "task_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "frequency_tests.rs"]
+mod frequency_tests;

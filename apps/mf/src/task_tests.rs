@@ -10,7 +10,7 @@ fn ids(count: u32) -> Ids {
 }
 
 /// Row 5 and column 4 have no training entries.
-fn data() -> Arc<Dataset> {
+pub(super) fn data() -> Arc<Dataset> {
     let cell = |i: u32| Entry { row: i * 7 % 5, column: i * 3 % 4, value: f64::from(i % 6) - 1.0 };
     let train = (0..37).map(cell).collect();
     let test = vec![
@@ -21,7 +21,7 @@ fn data() -> Arc<Dataset> {
     Arc::new(Dataset::new(ids(6), ids(5), train, test))
 }
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     Config {
         rank: 3,
         bias: true,
@@ -94,6 +94,7 @@ fn train(config: Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
             | Op::PullSample
             | Op::Compute(_)
             | Op::AdvanceClock
+            | Op::Synchronize
             | Op::Flush
             | Op::Quiesce
             | Op::Snapshot(_) => Event::Done,

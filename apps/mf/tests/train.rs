@@ -159,8 +159,9 @@ fn products(folder: &Path) -> String {
 
 #[test]
 fn an_export_can_be_read_by_others_and_predicts() {
+    // The second export goes where the first one is, of which nothing stays.
+    let folder = tempfile::tempdir().unwrap();
     for (float, bias) in [("f32", "true"), ("f64", "false")] {
-        let folder = tempfile::tempdir().unwrap();
         let data = products(folder.path());
         let export = folder.path().join("model");
         let flags =
@@ -262,4 +263,20 @@ fn without_test_entries_quality_is_not_claimed() {
     assert_eq!(report["epochs"][1]["quality"].as_object().unwrap().len(), 0);
     let output = mf(&["--data", &data, "--technique", "single", "--epochs", "1", "-q"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("no test entries"));
+}
+
+/// A file of test entries may name rows differently than the training data does.
+#[test]
+fn rows_that_training_never_saw_are_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, test) = (products(folder.path()), folder.path().join("test.csv"));
+    let told = |text: &str| {
+        fs::write(&test, text).unwrap();
+        let flags = ["--data", &data, "--test", test.to_str().unwrap(), "--technique", "single"];
+        let output = mf(&[&flags[..], &["--workers", "2", "--epochs", "2", "-q"]].concat());
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap().matches("have a row or column without training").count()
+    };
+    assert_eq!(told("row 0,1,0.2\nRow 3,2,1.2\nRow 4,2,1.5\n"), 1);
+    assert_eq!(told("row 0,1,0.2\nrow 3,2,1.2\n"), 0);
 }

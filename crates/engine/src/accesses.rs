@@ -8,7 +8,8 @@ use crate::relocations::Waiting;
 use crate::shared::Shared;
 use bytes::Bytes;
 use intendant_core::{Element, Key, NodeId, WorkerId};
-use intendant_techniques::{NextHop, Order, Role, access};
+use intendant_store::Entry;
+use intendant_techniques::{NextHop, Order, Replicas, Role, SlotState, access};
 use intendant_wire::{AccessKind, Origin, Request, Response};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,17 +23,21 @@ pub(crate) struct Access {
     /// How often it has been forwarded.
     pub(crate) hops: u8,
     pub(crate) position: u32,
+    /// The worker's clock; of another node's worker: 0.
+    pub(crate) clock: u32,
+    /// The clock that what a pull reads must have reached; of another node's worker: 0.
+    pub(crate) need: u32,
 }
 
 impl<E: Element> Channel<E> {
     pub(crate) fn submit_accesses(
         &mut self,
-        origin: Origin,
-        kind: AccessKind,
+        access: Access,
         keys: &[Key],
         positions: &[u32],
         values: &Bytes,
     ) -> Result<(), String> {
+        let Access { origin, kind, clock, need, .. } = access;
         let shared = Arc::clone(&self.shared);
         let chained = shared.policy().order == Order::Chain;
         let mut offset = 0;
@@ -42,12 +47,20 @@ impl<E: Element> Channel<E> {
             if chained {
                 if let Some(waiting) = self.chains.get_mut(&(origin.worker, *key)) {
                     let operand = values.slice(operand);
-                    waiting.push_back(Link { op: origin.op, kind, position: *position, operand });
+                    waiting.push_back(Link {
+                        op: origin.op,
+                        kind,
+                        position: *position,
+                        operand,
+                        clock,
+                        need,
+                    });
+                    self.staleness.waits(&access);
                     continue;
                 }
                 self.chains.insert((origin.worker, *key), VecDeque::new());
             }
-            let access = Access { origin, kind, hops: 0, position: *position };
+            let access = Access { position: *position, ..access };
             self.access(&shared, access, *key, values, operand)?;
         }
         Ok(())
@@ -62,7 +75,7 @@ impl<E: Element> Channel<E> {
     }
 
     /// Serves an access if the key is here, queues it if the key is coming, else sends it on.
-    fn access(
+    pub(crate) fn access(
         &mut self,
         shared: &Shared<E>,
         access: Access,
@@ -70,17 +83,37 @@ impl<E: Element> Channel<E> {
         values: &Bytes,
         operand: Range<usize>,
     ) -> Result<(), String> {
-        let Access { origin, kind, hops, position } = access;
+        let Access { origin, kind, hops, position, .. } = access;
         let (mut entry, role) = shared.latch(key);
+        // Neither another node's nor one that was sent away before.
+        let own = origin.node == shared.node() && hops == 0;
         match role {
-            Role::Owner => {
+            Role::Owner | Role::Hub
+                if own && kind == AccessKind::Pull && !shared.is_fresh(key, &entry.state(), access.need) =>
+            {
+                let state = entry.state();
+                drop(entry);
+                self.park(key, &state, access);
+            }
+            Role::Replica if own => return self.access_replica(shared, entry, access, values, operand),
+            Role::Static if !own => {
+                return Err(format!("it accesses {key:?}, of which it has a static replica"));
+            }
+            Role::Owner | Role::Hub | Role::Static => {
                 let counter = shared.policy().caches.then_some(entry.state().counter);
                 let value = entry.value_mut().expect("an owner holds the value");
                 self.replies.served(origin, kind, position, counter, |read| {
                     access::apply(kind, value, &values[operand], read);
                 });
+                if role == Role::Hub {
+                    self.after_access(&mut entry, kind != AccessKind::Pull, origin.node);
+                } else if kind != AccessKind::Pull {
+                    Shared::mark(&mut entry);
+                }
                 if origin.node != shared.node() {
                     self.stats.served(hops);
+                } else if hops > 0 {
+                    self.came_back(key);
                 }
             }
             Role::Arriving => {
@@ -90,10 +123,20 @@ impl<E: Element> Channel<E> {
                 arrival.queue.push_back(Waiting::Access { access, operand, since });
                 self.stats.queued += 1;
             }
-            Role::Absent | Role::Leaving => {
+            Role::Absent | Role::Leaving | Role::Replica => {
                 let state = entry.state();
                 drop(entry);
-                let next = if hops == 0 && origin.node == shared.node() {
+                if own && shared.policy().replicas.is_some_and(Replicas::is_clocked) {
+                    // A read makes a replica; what comes after it waits for that.
+                    if kind == AccessKind::Pull {
+                        self.want(key, &state, access.need);
+                    }
+                    if self.holding.held.contains_key(&key) {
+                        self.queue(key, access, values.slice(operand));
+                        return Ok(());
+                    }
+                }
+                let next = if own {
                     self.stats.localization_conflicts += u64::from(state.is_localized());
                     shared.directory().first_hop(key, &state)
                 } else if hops >= shared.directory().hops_max() {
@@ -106,7 +149,44 @@ impl<E: Element> Channel<E> {
                 };
                 let hops = hops + u8::from(origin.node != shared.node() || hops > 0);
                 let bytes = self.value_bytes(key);
+                if own {
+                    self.sent_away(key);
+                }
                 self.batch.add(Route { to, origin, kind, hops }, key, position, &values[operand], bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// An access of this node's worker to a replica here.
+    fn access_replica(
+        &mut self,
+        shared: &Shared<E>,
+        mut entry: Entry<'_, SlotState, E>,
+        access: Access,
+        values: &Bytes,
+        operand: Range<usize>,
+    ) -> Result<(), String> {
+        let Access { origin, kind, position, .. } = access;
+        let (key, state) = (entry.key(), entry.state());
+        if state.is_closed() {
+            drop(entry);
+            self.queue(key, access, values.slice(operand));
+        } else if kind == AccessKind::Set {
+            // The owner executes it. Until then the copy has updates that came before it, and afterwards it lacks it.
+            self.close(entry);
+            self.queue(key, access, values.slice(operand));
+        } else if kind == AccessKind::Pull && !shared.is_fresh(key, &state, access.need) {
+            drop(entry);
+            self.park(key, &state, access);
+        } else {
+            let counter = shared.policy().caches.then_some(state.counter);
+            let value = entry.value_mut().expect("a replica has a value");
+            self.replies.served(origin, kind, position, counter, |read| {
+                access::apply(kind, value, &values[operand], read);
+            });
+            if kind == AccessKind::Push {
+                Shared::mark(&mut entry);
             }
         }
         Ok(())
@@ -123,9 +203,10 @@ impl<E: Element> Channel<E> {
                 return Err(format!("{key:?} of {worker:?} completed without being outstanding"));
             };
             match waiting.pop_front() {
-                Some(Link { op, kind, position, operand }) => {
+                Some(Link { op, kind, position, operand, clock, need }) => {
                     let origin = Origin { node: shared.node(), worker, op };
-                    let access = Access { origin, kind, hops: 0, position };
+                    let access = Access { origin, kind, hops: 0, position, clock, need };
+                    self.staleness.waited(&access);
                     self.access(&shared, access, *key, &operand, 0..operand.len())?;
                 }
                 None => {
@@ -149,7 +230,8 @@ impl<E: Element> Channel<E> {
             }
             let operand = self.operand(*kind, *key, offset);
             offset = operand.end;
-            let access = Access { origin: *origin, kind: *kind, hops: *hops, position: *position };
+            let (origin, kind, hops, position) = (*origin, *kind, *hops, *position);
+            let access = Access { origin, kind, hops, position, clock: 0, need: 0 };
             self.access(&shared, access, *key, values, operand)?;
         }
         Ok(())
@@ -178,6 +260,10 @@ impl<E: Element> Channel<E> {
             self.learn(*key, from, counter);
         }
         actions.push(Action::Complete { worker, completion: Completion { op, positions, values } });
+        for key in &keys {
+            self.came_back(*key);
+            self.end_if_due(*key);
+        }
         self.release(worker, &keys)
     }
 }

@@ -1,18 +1,25 @@
 //! One channel of a node: its state, and what it does with an input. What happens to accesses, relocations and snapshots is in
 //! the modules of these names.
 
+use crate::accesses::Access;
 use crate::batch::Batch;
+use crate::copies::Copies;
 use crate::error::Violation;
+use crate::fixed::{FixedKeys, Start};
+use crate::holders::Holding;
+use crate::hubs::Hubs;
 use crate::input::{Action, Completion, Input, Kind, SnapshotAsk, Submission};
 use crate::moves::Moves;
 use crate::quiesce::ChannelReport;
 use crate::relocations::{Arrival, Departed};
 use crate::replies::Replies;
 use crate::shared::Shared;
+use crate::staleness::Staleness;
 use crate::stats::ManagementStats;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use intendant_core::{ChannelId, Element, Key, NodeId, Tick, WorkerId};
+use intendant_techniques::Replicas;
 use intendant_wire::{AccessKind, Message, OpId, Origin, Response};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,6 +43,8 @@ pub(crate) struct Link {
     pub(crate) kind: AccessKind,
     pub(crate) position: u32,
     pub(crate) operand: Bytes,
+    pub(crate) clock: u32,
+    pub(crate) need: u32,
 }
 
 /// One channel of a node.
@@ -55,6 +64,15 @@ pub struct Channel<E> {
     pub(crate) replies: Replies,
     pub(crate) batch: Batch,
     pub(crate) moves: Moves,
+    pub(crate) holding: Holding<E>,
+    pub(crate) hubs: Hubs,
+    pub(crate) copies: Copies,
+    pub(crate) staleness: Staleness,
+    pub(crate) fixed: FixedKeys<E>,
+    /// Keys that workers have noted; empty between uses.
+    pub(crate) noted: Vec<Key>,
+    /// When the next round of deltas and news may start.
+    next_round: Tick,
     pub(crate) stats: ManagementStats,
     sent: u64,
     received: u64,
@@ -64,9 +82,18 @@ impl<E: Element> Channel<E> {
     /// A channel at the start.
     #[must_use]
     pub fn new(id: ChannelId, shared: Arc<Shared<E>>) -> Self {
+        let fixed = FixedKeys::new(&shared, id);
+        let staleness = Staleness::new(shared.layout().nodes());
         Self {
             id,
             shared,
+            holding: Holding::default(),
+            hubs: Hubs::default(),
+            copies: Copies::default(),
+            staleness,
+            fixed,
+            noted: Vec::new(),
+            next_round: Tick(0),
             now: Tick(0),
             pending: HashMap::default(),
             snapshots: HashMap::default(),
@@ -90,7 +117,14 @@ impl<E: Element> Channel<E> {
     /// What is outstanding, and what was sent and received: see [`crate::quiesce`].
     pub fn report(&self) -> ChannelReport {
         ChannelReport {
-            outstanding: (self.pending.len() + self.snapshots.len() + self.arrivals.len()) as u64,
+            outstanding: (self.pending.len()
+                + self.snapshots.len()
+                + self.arrivals.len()
+                + self.unsettled()
+                + self.holding.dirty.len()
+                + self.hubs.unsent.len()
+                + self.fixed.outstanding()
+                + usize::from(!self.staleness.is_settled())) as u64,
             sent: self.sent,
             received: self.received,
         }
@@ -116,22 +150,47 @@ impl<E: Element> Channel<E> {
         let first = actions.len();
         let here = self.shared.node();
         let (from, result) = match input {
-            Input::Submit(submission) => (here, self.on_submit(submission)),
+            Input::Submit(submission) => (here, self.on_submit(submission, actions)),
             Input::Relocate { keys, to } => (here, self.on_order(&keys, to)),
             Input::Snapshot(ask) => {
                 self.on_snapshot_ask(ask, actions);
                 (here, Ok(()))
             }
+            Input::Replicate { keys } => (here, self.on_replicate(&keys)),
+            Input::Unreplicate { keys } => (here, self.on_unreplicate(&keys)),
+            Input::Clock(clock) => {
+                self.on_node_clock(clock);
+                (here, Ok(()))
+            }
+            Input::Tick => (here, self.on_tick(actions)),
+            Input::Settle => (here, self.on_settle(actions)),
             Input::Message { from, message } => {
                 self.received += 1;
                 (from, self.on_message(from, message, actions))
             }
         };
-        let result = result.and_then(|()| self.answer(actions));
-        self.moves.flush(actions);
-        self.batch.flush(actions);
+        let result = result.and_then(|()| self.finish(actions));
         self.sent += actions[first..].iter().filter(|a| matches!(a, Action::Send { .. })).count() as u64;
         result.map_err(|what| Violation { from, what })
+    }
+
+    /// Sends what has gathered, in an order that others rely on: a holder's copy has what its worker is told; what goes along
+    /// the way of a key goes after the key; a clock comes after what was done before it.
+    fn finish(&mut self, actions: &mut Vec<Action>) -> Result<(), String> {
+        loop {
+            self.tell_owed();
+            self.copies.flush_news(actions);
+            self.answer(actions)?;
+            if !self.publish(actions)? {
+                break;
+            }
+        }
+        self.moves.flush(actions);
+        self.batch.flush(actions);
+        self.tell_owed();
+        self.copies.flush_news(actions);
+        self.copies.flush_sync(actions);
+        Ok(())
     }
 
     fn on_message(
@@ -149,15 +208,59 @@ impl<E: Element> Channel<E> {
             Message::Relocate(relocate) => self.on_relocate(from, &relocate),
             Message::HandOver(hand_over) => self.on_hand_over(from, &hand_over),
             Message::Moved(moved) => self.on_moved(from, &moved),
+            Message::Sync(sync) => self.on_sync(from, &sync),
+            Message::News(news) => self.on_news(from, &news),
+            Message::Clock(clock) => self.on_clock(from, &clock, actions),
+            Message::Reduce(reduce) => self.on_reduce(from, &reduce, actions),
         }
     }
 
-    fn on_submit(&mut self, submission: Submission) -> Result<(), String> {
-        let Submission { worker, op, kind, keys, positions, values, issued } = submission;
+    /// When [`Input::Tick`] is due; `None` if there is nothing to be done without an occasion.
+    pub fn due(&self) -> Option<Tick> {
+        match self.shared.policy().replicas {
+            Some(Replicas::Directed { .. }) => Some(self.next_round),
+            None | Some(Replicas::Lazy | Replicas::Eager) => self.fixed.due(self.shared.copies().pace),
+        }
+    }
+
+    fn on_tick(&mut self, actions: &mut Vec<Action>) -> Result<(), String> {
+        if let Some(Replicas::Directed { every }) = self.shared.policy().replicas
+            && self.now >= self.next_round
+        {
+            self.next_round = self.now.after(every.0);
+            self.round();
+        }
+        self.start_round(Start::Paced, actions)
+    }
+
+    fn on_settle(&mut self, actions: &mut Vec<Action>) -> Result<(), String> {
+        match self.shared.policy().replicas {
+            Some(Replicas::Directed { .. } | Replicas::Eager) => self.round(),
+            Some(Replicas::Lazy) => self.unwant_all(),
+            None => {}
+        }
+        self.start_round(Start::Now, actions)
+    }
+
+    /// Sends what workers here have added to replicas, and what holders of replicas elsewhere lack.
+    fn round(&mut self) {
+        self.gather();
+        let before = self.stats.synced_keys;
+        for key in std::mem::take(&mut self.holding.dirty) {
+            if !self.carry_on(key) {
+                self.holding.dirty.insert(key);
+            }
+        }
+        self.tell_all();
+        self.stats.sync_rounds += u64::from(self.stats.synced_keys > before);
+    }
+
+    fn on_submit(&mut self, submission: Submission, actions: &mut Vec<Action>) -> Result<(), String> {
+        let Submission { worker, op, kind, keys, positions, values, issued, clock, need } = submission;
         let pending = Pending {
             kind,
-            left: keys.len(),
-            answered: vec![false; keys.len()],
+            left: positions.len(),
+            answered: vec![false; positions.len()],
             keys: keys.clone(),
             positions: positions.clone(),
         };
@@ -165,8 +268,16 @@ impl<E: Element> Channel<E> {
         intendant_core::strict_assert!(previous.is_none(), "{worker:?} reuses {op:?}");
         let origin = Origin { node: self.shared.node(), worker, op };
         match kind {
-            Kind::Access(kind) => self.submit_accesses(origin, kind, &keys, &positions, &values.into()),
+            Kind::Access(kind) => {
+                let access = Access { origin, kind, hops: 0, position: 0, clock, need };
+                self.submit_accesses(access, &keys, &positions, &values.into())
+            }
             Kind::Localize => self.submit_localize(origin, &keys, &positions, issued),
+            Kind::Synchronize => {
+                self.submit_synchronize(worker, op);
+                // It may be the last one that the round waits for.
+                self.start_round(Start::Paced, actions)
+            }
         }
     }
 
@@ -219,7 +330,8 @@ impl<E: Element> Channel<E> {
             match pending.positions.binary_search(position) {
                 Ok(at) if !pending.answered[at] => {
                     pending.answered[at] = true;
-                    keys.push(pending.keys[at]);
+                    // What synchronizes has none.
+                    keys.extend(pending.keys.get(at));
                 }
                 Ok(_) => {
                     return Err(format!("it answered position {position} of {op:?} of {worker:?} twice"));
@@ -231,7 +343,7 @@ impl<E: Element> Channel<E> {
                 }
             }
         }
-        pending.left -= keys.len();
+        pending.left -= positions.len();
         if pending.left == 0 {
             self.pending.remove(&(worker, op));
         }

@@ -2,9 +2,9 @@
 //! no peer.
 
 use crate::channel::Channel;
-use intendant_core::{Element, Key, limits};
-use intendant_techniques::Initiator;
-use intendant_wire::{AccessKind, Origin, Request};
+use intendant_core::{Element, Key, NodeId, limits};
+use intendant_techniques::{Initiator, Replicas};
+use intendant_wire::{AccessKind, HandOver, News, NewsKind, Origin, Request, Sync, SyncKind};
 
 impl<E: Element> Channel<E> {
     pub(crate) fn check_request(&self, request: &Request) -> Result<(), String> {
@@ -27,6 +27,82 @@ impl<E: Element> Channel<E> {
                 "its {:?} carries {found} bytes of values instead of {expected}",
                 request.kind
             ));
+        }
+        Ok(())
+    }
+
+    /// There must be replicas, and whoever holds or asks for them must be another node.
+    pub(crate) fn check_sync(&self, from: NodeId, sync: &Sync) -> Result<(), String> {
+        let shared = &self.shared;
+        let Some(replicas) = shared.policy().replicas else {
+            return Err(format!(
+                "it syncs replicas, which nobody has with technique {}",
+                shared.policy().name
+            ));
+        };
+        let Sync { kind, holder, hops, keys, values, .. } = sync;
+        let direct = *hops == 0;
+        if holder.index() >= shared.layout().nodes() || (direct && *holder != from) {
+            return Err(format!("it sends a {kind:?} in the name of node {holder}"));
+        }
+        if replicas.is_clocked() && !direct {
+            return Err(format!("it forwards a {kind:?}, but keys stay where they are"));
+        }
+        self.check_keys(keys)?;
+        let bytes: usize = keys.iter().map(|key| self.value_bytes(*key)).sum();
+        if bytes > limits::FRAME_PAYLOAD_BYTES_TARGET + limits::VALUE_BYTES_MAX && *kind == SyncKind::Delta {
+            return Err(format!("it sends {bytes} bytes of deltas in one frame"));
+        }
+        let expected = if *kind == SyncKind::Delta { bytes } else { 0 };
+        if values.len() != expected {
+            let found = values.len();
+            return Err(format!("its {kind:?} carries {found} bytes of values instead of {expected}"));
+        }
+        Ok(())
+    }
+
+    /// There must be replicas, and values for them.
+    pub(crate) fn check_news(&self, news: &News) -> Result<(), String> {
+        let News { kind, keys, counters, values, .. } = news;
+        let policy = self.shared.policy();
+        if policy.replicas.is_none() {
+            return Err(format!("it tells news, which nobody wants with technique {}", policy.name));
+        }
+        self.check_keys(keys)?;
+        let expected = match kind {
+            NewsKind::SetUp | NewsKind::Refresh => keys.iter().map(|key| self.value_bytes(*key)).sum(),
+            NewsKind::Acknowledged | NewsKind::Dropped => 0,
+        };
+        if values.len() != expected {
+            let found = values.len();
+            return Err(format!("its {kind:?} carries {found} bytes of values instead of {expected}"));
+        }
+        let counted = if policy.caches { keys.len() } else { 0 };
+        if counters.len() != counted {
+            return Err(format!("its {kind:?} carries {} counters instead of {counted}", counters.len()));
+        }
+        Ok(())
+    }
+
+    /// Holders of keys that are handed over must exist, and be known once.
+    pub(crate) fn check_holders(&self, from: NodeId, hand_over: &HandOver) -> Result<(), String> {
+        let (keys, holders) = (&hand_over.keys, &hand_over.holders);
+        let directed = matches!(self.shared.policy().replicas, Some(Replicas::Directed { .. }));
+        if !holders.is_empty() && !directed {
+            return Err("it hands over holders of replicas, which nobody has".into());
+        }
+        let mut before = None;
+        for row in holders {
+            let place = Some((row.at, row.node));
+            let nodes = self.shared.layout().nodes();
+            if row.at as usize >= keys.len()
+                || row.node.index() >= nodes
+                || row.node == from
+                || place <= before
+            {
+                return Err(format!("it hands over a nonsensical holder: {row:?}"));
+            }
+            before = place;
         }
         Ok(())
     }

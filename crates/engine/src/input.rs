@@ -1,7 +1,9 @@
 //! What a channel is told, and what it wants done.
 
+use crate::local::Local;
 use bytes::Bytes;
 use intendant_core::{Element, Key, NodeId, Tick, WorkerId, copy_to_bytes};
+use intendant_techniques::clocks::NodeClock;
 use intendant_wire::{AccessKind, Cursor, Message, OpId, SnapshotPart};
 use std::fmt;
 
@@ -12,6 +14,8 @@ pub enum Kind {
     Access(AccessKind),
     /// It moves keys to this node.
     Localize,
+    /// It waits until static replicas have been brought in step.
+    Synchronize,
 }
 
 impl fmt::Display for Kind {
@@ -19,6 +23,7 @@ impl fmt::Display for Kind {
         match self {
             Self::Access(kind) => write!(f, "{kind:?}"),
             Self::Localize => f.write_str("Localize"),
+            Self::Synchronize => f.write_str("Synchronize"),
         }
     }
 }
@@ -34,17 +39,23 @@ pub struct Submission {
     pub kind: Kind,
     /// The keys.
     pub keys: Vec<Key>,
-    /// Their positions in the call, ascending.
+    /// Their positions in the call, ascending; to synchronize, the number of the channel.
     pub positions: Vec<u32>,
     /// For a push or set, the elements of all keys, little-endian.
     pub values: Vec<u8>,
     /// When the worker made the call; used for a localize only.
     pub issued: Tick,
+    /// The worker's clock.
+    pub clock: u32,
+    /// The clock that what a pull reads must have reached.
+    pub need: u32,
 }
 
 impl Submission {
-    pub(crate) fn new(worker: WorkerId, op: OpId, kind: Kind, issued: Tick) -> Self {
-        Self { worker, op, kind, keys: Vec::new(), positions: Vec::new(), values: Vec::new(), issued }
+    pub(crate) fn new<E: Element>(local: &Local<E>, op: OpId, kind: Kind, need: u32, issued: Tick) -> Self {
+        let (keys, positions, values) = (Vec::new(), Vec::new(), Vec::new());
+        let (worker, clock) = (local.worker(), local.clock());
+        Self { worker, op, kind, keys, positions, values, issued, clock, need }
     }
 
     pub(crate) fn add<E: Element>(&mut self, key: Key, position: u32, operand: &[E]) {
@@ -99,6 +110,22 @@ pub enum Input {
         /// Their next owner.
         to: NodeId,
     },
+    /// Whoever decides about replicas under [`intendant_techniques::Replicas::Directed`] wants some of these keys here.
+    Replicate {
+        /// The keys.
+        keys: Vec<Key>,
+    },
+    /// The same wants them no longer.
+    Unreplicate {
+        /// The keys.
+        keys: Vec<Key>,
+    },
+    /// The clock of this node's workers has changed.
+    Clock(NodeClock),
+    /// [`crate::Channel::due`] has come.
+    Tick,
+    /// No worker of this node has anything to do: bring all copies in step, now.
+    Settle,
     /// A message came from another node.
     Message {
         /// The node that sent it.

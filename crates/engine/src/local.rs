@@ -82,6 +82,7 @@ pub struct Local<E> {
     /// Deferred keys of the call that is being started; empty otherwise.
     deferred: Vec<Deferral>,
     stats: AccessStats,
+    clock: u32,
 }
 
 impl<E: Element> Local<E> {
@@ -97,7 +98,18 @@ impl<E: Element> Local<E> {
             bytes: 0,
             deferred: Vec::new(),
             stats: AccessStats::default(),
+            clock: 0,
         }
+    }
+
+    /// The worker's clock, as bounded staleness counts it.
+    #[inline]
+    pub(crate) fn clock(&self) -> u32 {
+        self.clock
+    }
+
+    pub(crate) fn set_clock(&mut self, clock: u32) {
+        self.clock = clock;
     }
 
     /// The worker.
@@ -173,7 +185,7 @@ impl<E: Element> Local<E> {
         kind: Kind,
         kept: Option<Vec<E>>,
         layout: &Layout,
-        submit: impl FnOnce(OpId, WorkerId, &[Deferral], &mut Vec<(ChannelId, Submission)>),
+        submit: impl FnOnce(&Self, OpId, &[Deferral], &mut Vec<(ChannelId, Submission)>),
     ) -> Started {
         let mut submissions = Vec::new();
         if self.deferred.is_empty() && kept.is_none() {
@@ -186,12 +198,27 @@ impl<E: Element> Local<E> {
             bytes += layout.len(deferral.key) * size_of::<E>() + limits::OUTSTANDING_KEY_BYTES;
         }
         if !deferrals.is_empty() {
-            submit(op, self.worker, &deferrals, &mut submissions);
+            submit(self, op, &deferrals, &mut submissions);
         }
         self.bytes += bytes;
         let values = kept.map_or(Values::Waiter, Values::Kept);
         self.ops.insert(op, Op { kind, left: deferrals.len(), deferrals, bytes, values });
         Started { op: Some(op), submissions }
+    }
+
+    /// Starts an operation without keys, one part for each of so many channels; `None` if there is none. Positions are the
+    /// channels' numbers.
+    pub(crate) fn start_keyless(&mut self, parts: usize) -> Option<OpId> {
+        if parts == 0 {
+            return None;
+        }
+        let op = self.fresh_op();
+        self.bytes += limits::OUTSTANDING_KEY_BYTES;
+        let bytes = limits::OUTSTANDING_KEY_BYTES;
+        let values = Values::Waiter;
+        self.ops
+            .insert(op, Op { kind: Kind::Synchronize, left: parts, deferrals: Vec::new(), bytes, values });
+        Some(op)
     }
 
     /// An operation id that no outstanding operation has; also for operations that are not accesses.
@@ -234,6 +261,9 @@ impl<E: Element> Local<E> {
         };
         let mut values = &completion.values[..];
         for position in &completion.positions {
+            if op.kind == Kind::Synchronize {
+                continue;
+            }
             let at =
                 op.deferrals.binary_search_by_key(position, |d| d.position).expect("a deferred position");
             let Deferral { key, offset, .. } = op.deferrals[at];

@@ -2,7 +2,8 @@
 
 use crate::input::Action;
 use intendant_core::{Key, NodeId, limits};
-use intendant_wire::{HandOver, Localize, Message, Moved, Relocate};
+use intendant_techniques::replication::{Holder, Hub};
+use intendant_wire::{HandOver, HolderRow, Localize, Message, Moved, Relocate};
 use std::collections::BTreeMap;
 
 /// Relocation messages that the current input causes.
@@ -24,6 +25,7 @@ pub(crate) struct Moves {
 struct Cargo {
     keys: Vec<Key>,
     counters: Vec<u32>,
+    holders: Vec<HolderRow>,
     values: Vec<u8>,
 }
 
@@ -51,13 +53,25 @@ impl Moves {
     ) {
         let cargo = self.hand_over.entry(to).or_default();
         let full = cargo.values.len() + bytes > limits::FRAME_PAYLOAD_BYTES_TARGET
-            || cargo.keys.len() == limits::FRAME_KEYS_MAX;
+            || cargo.keys.len() == limits::FRAME_KEYS_MAX
+            // Each key may bring as many rows as there are nodes.
+            || cargo.holders.len() + limits::NODES_MAX > limits::FRAME_KEYS_MAX;
         if full && !cargo.keys.is_empty() {
             self.ready.push(load(to, std::mem::take(cargo)));
         }
         cargo.keys.push(key);
         cargo.counters.push(counter);
         copy(&mut cargo.values);
+    }
+
+    /// The key that is handed over to `to`, the last one so far, has replicas elsewhere.
+    pub(crate) fn with_holders(&mut self, to: NodeId, hub: &Hub) {
+        let cargo = self.hand_over.entry(to).or_default();
+        let (at, version) = (cargo.keys.len() as u32 - 1, hub.version());
+        cargo.holders.extend(hub.holders().iter().map(|holder| {
+            let Holder { node, epoch, seq, .. } = *holder;
+            HolderRow { at, version, node, epoch, seq }
+        }));
     }
 
     /// Tells `home` that `key` is here.
@@ -88,6 +102,7 @@ impl Moves {
 }
 
 fn load(to: NodeId, cargo: Cargo) -> Action {
-    let Cargo { keys, counters, values } = cargo;
-    Action::Send { to, message: Message::HandOver(HandOver { keys, counters, values: values.into() }) }
+    let Cargo { keys, counters, holders, values } = cargo;
+    let hand_over = HandOver { keys, counters, holders, values: values.into() };
+    Action::Send { to, message: Message::HandOver(hand_over) }
 }

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use intendant_core::{Element, Key, NodeId, Tick, copy_from_bytes, copy_to_bytes};
 use intendant_store::Entry;
 use intendant_techniques::relocation::{self, Departure, Localized, Ordered};
+use intendant_techniques::replication::{Hub, Stage};
 use intendant_techniques::{Initiator, Role, SlotState, access};
-use intendant_wire::{HandOver, Localize, Moved, Origin, Relocate};
+use intendant_wire::{HandOver, HolderRow, Localize, Moved, Origin, Relocate};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -183,15 +184,17 @@ impl<E: Element> Channel<E> {
 
     /// Keys arrive.
     pub(crate) fn on_hand_over(&mut self, from: NodeId, hand_over: &HandOver) -> Result<(), String> {
-        let HandOver { keys, counters, values } = hand_over;
+        let HandOver { keys, counters, holders, values } = hand_over;
         self.check_keys(keys)?;
         let expected: usize = keys.iter().map(|key| self.value_bytes(*key)).sum();
+        self.check_holders(from, hand_over)?;
         if values.len() != expected {
             return Err(format!("it hands over {} bytes of values instead of {expected}", values.len()));
         }
         let shared = Arc::clone(&self.shared);
         let mut offset = 0;
-        for (key, counter) in keys.iter().zip(counters) {
+        let mut holders = holders.iter().peekable();
+        for (at, (key, counter)) in keys.iter().zip(counters).enumerate() {
             let end = offset + self.value_bytes(*key);
             let (mut entry, role) = shared.latch(*key);
             let at_home = shared.directory().is_home(*key);
@@ -202,9 +205,10 @@ impl<E: Element> Channel<E> {
                     relocation::is_plausible(&entry.state(), at_home, *counter),
                 ),
                 // What the home knows is old here: a hand-over is news everywhere.
-                Some(Initiator::Owner) => {
-                    (role == Role::Absent, relocation::is_plausible(&entry.state(), false, *counter))
-                }
+                Some(Initiator::Owner) => (
+                    matches!(role, Role::Absent | Role::Replica),
+                    relocation::is_plausible(&entry.state(), false, *counter),
+                ),
             };
             if !expected || !plausible {
                 let state = entry.state();
@@ -212,23 +216,68 @@ impl<E: Element> Channel<E> {
                     "it hands over {key:?} with counter {counter}, while it is {state:?} here"
                 ));
             }
-            copy_from_bytes(entry.allocate(), &values[offset..end]);
+            let bytes = &values[offset..end];
             offset = end;
             self.stats.relocations += 1;
             if self.initiator() == Some(Initiator::Owner) {
-                relocation::arrive(entry.state_mut(), false, *counter);
-                entry.state_mut().role = Role::Owner;
+                let rows = std::iter::from_fn(|| holders.next_if(|row| row.at as usize == at));
+                let queue = self.arrive(&mut entry, bytes, *counter, rows);
                 let home = shared.directory().home(*key);
                 // A home that handed it over knows.
                 if !at_home && home != from {
                     self.moves.moved(home, *key, *counter);
                 }
+                drop(entry);
+                self.serve_queue(*key, queue)?;
             } else {
+                copy_from_bytes(entry.allocate(), bytes);
                 relocation::arrive(entry.state_mut(), at_home, *counter);
                 self.drain(&shared, entry, *counter)?;
             }
         }
         Ok(())
+    }
+
+    /// The main copy is here, by its owner's decision. What waited for it, if it was to be replicated here.
+    fn arrive<'a>(
+        &mut self,
+        entry: &mut Entry<'_, SlotState, E>,
+        bytes: &[u8],
+        counter: u32,
+        rows: impl Iterator<Item = &'a HolderRow>,
+    ) -> VecDeque<(Access, Bytes)> {
+        let key = entry.key();
+        let mut version = 0;
+        let holders = rows.map(|row| {
+            version = row.version;
+            (row.node, row.epoch, row.seq)
+        });
+        let holders: Vec<_> = holders.collect();
+        let (hub, own) = Hub::arrived(self.shared.node(), version, holders);
+        relocation::arrive(entry.state_mut(), false, counter);
+        let queue = match self.holding.held.get(&key).map(|held| held.replica.stage()) {
+            None => {
+                copy_from_bytes(entry.allocate(), bytes);
+                VecDeque::new()
+            }
+            Some(stage) => {
+                let mut main = vec![E::ZERO; self.shared.layout().len(key)];
+                copy_from_bytes(&mut main, bytes);
+                let updated = entry.state().is_dirty();
+                let copy = if stage == Stage::Asking {
+                    entry.allocate()
+                } else {
+                    self.stats.replica_drops += 1;
+                    entry.value_mut().expect("a replica has a value")
+                };
+                let (replica, queue) = self.forget_replica(key).expect("looked up above");
+                replica.promote(own, &main, copy, updated);
+                queue
+            }
+        };
+        entry.state_mut().set_closed(false);
+        self.take_hub(entry, hub);
+        queue
     }
 
     /// Serves what waited for a key that has arrived, up to the first departure. The latch is held all the while, so that no
@@ -250,7 +299,7 @@ impl<E: Element> Channel<E> {
         loop {
             match arrival.queue.pop_front() {
                 Some(Waiting::Access { access, operand, since }) => {
-                    let Access { origin, kind, hops, position } = access;
+                    let Access { origin, kind, hops, position, .. } = access;
                     let value = entry.value_mut().expect("the value has arrived");
                     self.replies.served(origin, kind, position, counter, |read| {
                         access::apply(kind, value, &operand, read);
@@ -291,10 +340,15 @@ impl<E: Element> Channel<E> {
         }
         for key in keys {
             let (mut entry, role) = shared.latch(*key);
-            if role == Role::Owner && to != shared.node() {
+            if role.is_owner() && to != shared.node() {
                 let counter = entry.state().counter.wrapping_add(1);
                 entry.state_mut().role = Role::Absent;
+                entry.state_mut().set_dirty(false);
+                let hub = self.hand_over_hub(*key);
                 self.hand_over(&shared, &mut entry, to, counter);
+                if let Some(hub) = hub {
+                    self.moves.with_holders(to, &hub);
+                }
             }
         }
         Ok(())

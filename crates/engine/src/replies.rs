@@ -52,6 +52,11 @@ impl Replies {
         self.groups.entry((origin, Kind::Localize)).or_default().positions.push(position);
     }
 
+    /// Answers a synchronize.
+    pub(crate) fn synchronized(&mut self, origin: Origin, position: u32) {
+        self.groups.entry((origin, Kind::Synchronize)).or_default().positions.push(position);
+    }
+
     /// Takes the answers.
     pub(crate) fn take(&mut self) -> Vec<(Origin, Kind, Answer)> {
         let mut all = std::mem::take(&mut self.ready);

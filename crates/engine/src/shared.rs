@@ -3,11 +3,15 @@
 use crate::error::AccessError;
 use crate::input::{Kind, Submission};
 use crate::local::{Local, Started};
-use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes, limits};
+use intendant_core::{
+    ChannelId, Clock, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes, limits,
+};
 use intendant_store::{Entry, Store};
-use intendant_techniques::{Directory, Initiator, Policy, Role, SlotState, access};
+use intendant_techniques::clocks::{NodeClock, RESTING, WorkerClocks};
+use intendant_techniques::{Assignment, Directory, Fixed, Initiator, Pace, Policy, Role, SlotState, access};
 use intendant_wire::AccessKind;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How far ahead of the copying the slots of a batch are fetched, in keys; values follow at half the distance. With 8 to 16
 /// keys a memory access of a few hundred nanoseconds is over before the key is needed; more only evicts.
@@ -36,6 +40,43 @@ pub struct SharedConfig<E> {
     pub storage: Storage,
     /// The technique.
     pub policy: Policy,
+    /// How copies are kept; used by techniques that have some.
+    pub copies: Copies,
+    /// Workers of this node.
+    pub workers: usize,
+}
+
+/// How copies of keys are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Copies {
+    /// Which keys have static replicas, for [`Fixed::Assigned`]. The same on all nodes.
+    pub assignment: Assignment,
+    /// When static replicas are brought in step. The same on all nodes.
+    pub pace: Pace,
+    /// Updates of static replicas whose norm is more than this many times the average are scaled down to that, when they are
+    /// sent (gradient norm clipping, 000 §4.4.1); `None`: no clipping.
+    pub clip: Option<f64>,
+    /// The staleness bound at the start, in clocks. The same on all nodes.
+    pub staleness: u32,
+}
+
+impl Default for Copies {
+    /// No static replicas; 25 rounds per second, no clipping, staleness bound 1.
+    fn default() -> Self {
+        let staleness = intendant_techniques::policy::ssp::STALENESS;
+        Self { assignment: Assignment::default(), pace: Pace::DEFAULT, clip: None, staleness }
+    }
+}
+
+/// What workers and channels share under bounded staleness.
+struct Bounds {
+    /// In clocks.
+    staleness: AtomicU32,
+    /// Per channel, its global clock: updates made at clocks before this one are in the values that this node owns.
+    global: Box<[AtomicU32]>,
+    /// Per channel and owner: its news from before this clock are in the replicas that this node holds.
+    fresh: Box<[AtomicU32]>,
+    workers: Mutex<WorkerClocks>,
 }
 
 /// The part of a node that workers and channels share.
@@ -47,24 +88,58 @@ pub struct Shared<E> {
     lazy: bool,
     directory: Directory,
     policy: Policy,
+    copies: Copies,
+    workers: usize,
+    /// Keys with static replicas, ascending.
+    fixed: Arc<[Key]>,
+    /// With bounded staleness.
+    bounds: Option<Bounds>,
 }
 
 impl<E: Element> Shared<E> {
     /// The state of a node at the start. A dense store gets the values of all keys whose home is here; a sparse one makes
-    /// them when they are first touched.
+    /// them when they are first touched. Static replicas are made in any case.
+    ///
+    /// # Panics
+    /// If a key that does not exist is assigned to have static replicas: see [`Assignment::check`].
     #[must_use]
     pub fn new(config: SharedConfig<E>) -> Self {
-        let SharedConfig { node, layout, init, storage, policy } = config;
+        let SharedConfig { node, layout, init, storage, policy, copies, workers } = config;
         let (store, lazy) = match storage {
             Storage::Dense => (Store::dense(Arc::clone(&layout)), false),
             Storage::Sparse => (Store::sparse(Arc::clone(&layout)), true),
         };
         let directory = Directory::new(node, Arc::clone(&layout), &policy);
-        let shared = Self { node, layout, store, init, lazy, directory, policy };
+        let fixed = match policy.fixed {
+            // Of one node, a copy would be in step with itself.
+            None => Arc::default(),
+            Some(_) if layout.nodes() == 1 => Arc::default(),
+            Some(Fixed::Assigned) => copies.assignment.resolve(&layout),
+            Some(Fixed::All) => (0..layout.keys()).map(Key).collect(),
+        };
+        let atomics = |count: usize| (0..count).map(|_| AtomicU32::new(0)).collect();
+        let bounds = policy.replicas.filter(|r| r.is_clocked()).map(|_| Bounds {
+            staleness: AtomicU32::new(copies.staleness),
+            global: atomics(layout.channels()),
+            fresh: atomics(layout.channels() * layout.nodes()),
+            workers: Mutex::new(WorkerClocks::new(workers)),
+        });
+        let shared =
+            Self { node, layout, store, init, lazy, directory, policy, copies, workers, fixed, bounds };
+        for channel in 0..shared.layout.channels() {
+            for (index, key) in shared.fixed_keys(ChannelId(channel as u16)).enumerate() {
+                let mut entry = shared.store.latch(key);
+                (shared.init)(key, entry.allocate());
+                *entry.state_mut() = SlotState::fixed(index as u32);
+            }
+        }
         if !lazy {
             for key in (0..shared.layout.keys()).map(Key) {
                 if shared.directory.home(key) == node {
-                    shared.materialise(&mut shared.store.latch(key));
+                    let mut entry = shared.store.latch(key);
+                    if entry.state().role != Role::Static {
+                        shared.materialise(&mut entry);
+                    }
                 }
             }
         }
@@ -84,6 +159,128 @@ impl<E: Element> Shared<E> {
     /// The technique.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// How copies are kept.
+    pub fn copies(&self) -> &Copies {
+        &self.copies
+    }
+
+    /// Workers of this node.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// The keys of `channel` that have static replicas, ascending: the same list on all nodes.
+    pub(crate) fn fixed_keys(&self, channel: ChannelId) -> impl Iterator<Item = Key> + '_ {
+        self.fixed.iter().copied().filter(move |key| self.layout.channel(*key) == channel)
+    }
+
+    /// Number of keys that have static replicas.
+    pub fn fixed(&self) -> usize {
+        self.fixed.len()
+    }
+
+    /// Whether this node's copy of a key in this state is the one that snapshots take.
+    pub(crate) fn is_main(&self, key: Key, role: Role) -> bool {
+        role.is_owner() || (role == Role::Static && self.directory.is_home(key))
+    }
+
+    /// Sets the staleness bound, in clocks: a read of a worker at clock c sees every update of every worker up to its clock
+    /// c − bound − 1. All nodes must do the same at the same clocks. Does nothing if the technique has no such bound.
+    pub fn set_staleness_bound(&self, bound: u32) {
+        if let Some(bounds) = &self.bounds {
+            // Relaxed: whoever reads the old bound a little longer could have read before.
+            bounds.staleness.store(bound, Ordering::Relaxed);
+        }
+    }
+
+    /// The staleness bound, in clocks; `None` if the technique has none.
+    pub fn staleness_bound(&self) -> Option<u32> {
+        // Relaxed: see above.
+        self.bounds.as_ref().map(|bounds| bounds.staleness.load(Ordering::Relaxed))
+    }
+
+    /// The worker advances its clock to `clock`. If this returns something, every channel must be given
+    /// [`crate::Input::Clock`] with it, after what the worker submitted before.
+    #[must_use]
+    pub fn advance_clock(&self, local: &mut Local<E>, clock: Clock) -> Option<NodeClock> {
+        local.set_clock(clock.0.min(RESTING - 1));
+        self.tell_clock(local.worker().index(), local.clock())
+    }
+
+    /// The worker goes to a meeting of all workers, or is finished: nobody waits for it until its next
+    /// [`Shared::advance_clock`], which all workers of all nodes call with the latest clock of any of them. As there, channels
+    /// must be told.
+    #[must_use]
+    pub fn rest(&self, local: &Local<E>) -> Option<NodeClock> {
+        self.tell_clock(local.worker().index(), RESTING)
+    }
+
+    fn tell_clock(&self, worker: usize, clock: u32) -> Option<NodeClock> {
+        let bounds = self.bounds.as_ref()?;
+        bounds.workers.lock().unwrap_or_else(PoisonError::into_inner).set(worker, clock)
+    }
+
+    /// The clock that copies must have reached for a reader at `clock`.
+    pub(crate) fn need(&self, clock: u32) -> u32 {
+        self.staleness_bound().map_or(0, |staleness| clock.saturating_sub(staleness))
+    }
+
+    /// The channel's global clock has advanced.
+    pub(crate) fn set_global(&self, channel: ChannelId, clock: u32) {
+        if let Some(bounds) = &self.bounds {
+            // Release: whoever reads this clock also reads the updates that came before it; Acquire in `is_fresh`. Values are
+            // behind latches anyway.
+            bounds.global[channel.index()].store(clock, Ordering::Release);
+        }
+    }
+
+    /// News of `owner` from before `clock` are in the replicas of the channel.
+    pub(crate) fn set_fresh(&self, channel: ChannelId, owner: NodeId, clock: u32) {
+        if let Some(bounds) = &self.bounds {
+            let at = channel.index() * self.layout.nodes() + owner.index();
+            // As above; only the channel's own thread writes.
+            bounds.fresh[at].store(clock, Ordering::Release);
+        }
+    }
+
+    /// Whether a copy has every update up to clock `need`.
+    #[inline]
+    pub(crate) fn is_fresh(&self, key: Key, state: &SlotState, need: u32) -> bool {
+        let Some(bounds) = &self.bounds else { return true };
+        if need == 0 || (state.role == Role::Replica && state.side >= need) {
+            return true;
+        }
+        let channel = self.layout.channel(key).index();
+        let clock = if state.role == Role::Replica {
+            &bounds.fresh[channel * self.layout.nodes() + self.directory.home(key).index()]
+        } else {
+            &bounds.global[channel]
+        };
+        clock.load(Ordering::Acquire) >= need
+    }
+
+    /// Whether an access is served here and now. If not, it is deferred to the channel.
+    #[inline]
+    fn serves(&self, key: Key, state: &SlotState, kind: AccessKind, need: u32) -> bool {
+        match (state.role, kind) {
+            (Role::Absent | Role::Arriving | Role::Leaving, _) | (Role::Replica, AccessKind::Set) => false,
+            (Role::Owner | Role::Hub, AccessKind::Pull) => self.is_fresh(key, state, need),
+            (Role::Replica, AccessKind::Pull) => !state.is_closed() && self.is_fresh(key, state, need),
+            (Role::Replica, AccessKind::Push) => !state.is_closed(),
+            (Role::Owner | Role::Hub | Role::Static, _) => true,
+        }
+    }
+
+    /// Notes for the channel that the value of a key has changed of which others have copies.
+    #[inline]
+    pub(crate) fn mark(entry: &mut Entry<'_, SlotState, E>) {
+        let state = entry.state();
+        if state.role != Role::Owner && !state.is_dirty() {
+            entry.state_mut().set_dirty(true);
+            entry.note();
+        }
     }
 
     /// Whether values are made when they are first touched.
@@ -131,9 +328,9 @@ impl<E: Element> Shared<E> {
             copy_to_bytes(&value, values);
             return true;
         }
-        match (entry.state().role, entry.value()) {
-            (Role::Owner, Some(value)) => copy_to_bytes(value, values),
-            (Role::Owner | Role::Absent | Role::Arriving | Role::Leaving, _) => return false,
+        match entry.value() {
+            Some(value) if self.is_main(key, entry.state().role) => copy_to_bytes(value, values),
+            Some(_) | None => return false,
         }
         true
     }
@@ -167,17 +364,23 @@ impl<E: Element> Shared<E> {
         self.store.held()
     }
 
-    /// Reads the value of `key` if this node owns it, without any ordering with respect to a worker's operations: for
+    /// Reads the value of `key` if this node owns it (of a static replica: if it is the key's home), without any ordering with respect to a worker's operations: for
     /// invariant checks and tests.
     ///
     /// # Panics
     /// If the key does not exist.
     pub fn peek(&self, key: Key) -> Option<Vec<E>> {
         let (entry, role) = self.latch(key);
-        match role {
-            Role::Owner => entry.value().map(<[E]>::to_vec),
-            Role::Absent | Role::Arriving | Role::Leaving => None,
-        }
+        if self.is_main(key, role) { entry.value().map(<[E]>::to_vec) } else { None }
+    }
+
+    /// Reads this node's copy of `key`, of whatever kind, as [`Shared::peek`] does.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn peek_copy(&self, key: Key) -> Option<Vec<E>> {
+        let (entry, role) = self.latch(key);
+        if role.is_copy() { entry.value().map(<[E]>::to_vec) } else { None }
     }
 
     /// What this node is to `key`, and whether it holds a value for it, without touching anything: a lazy store makes no value
@@ -226,7 +429,7 @@ impl<E: Element> Shared<E> {
         keep: bool,
     ) -> Result<Started, AccessError> {
         self.check(keys, Some(values.len()))?;
-        self.walk(local, keys, |entry, range| {
+        self.walk(local, keys, AccessKind::Pull, |entry, range| {
             let value = entry.value().expect("an owner holds the value");
             access::pull(value, &mut values[range]);
         });
@@ -242,7 +445,7 @@ impl<E: Element> Shared<E> {
     /// See [`AccessError`]; then nothing was done.
     pub fn push(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
         self.check(keys, Some(values.len()))?;
-        self.walk(local, keys, |entry, range| {
+        self.walk(local, keys, AccessKind::Push, |entry, range| {
             access::push(entry.value_mut().expect("an owner holds the value"), &values[range]);
         });
         local.count_push(keys.len());
@@ -255,7 +458,7 @@ impl<E: Element> Shared<E> {
     /// See [`AccessError`]; then nothing was done.
     pub fn set(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
         self.check(keys, Some(values.len()))?;
-        self.walk(local, keys, |entry, range| {
+        self.walk(local, keys, AccessKind::Set, |entry, range| {
             entry.value_mut().expect("an owner holds the value").copy_from_slice(&values[range]);
         });
         local.count_push(keys.len());
@@ -268,9 +471,13 @@ impl<E: Element> Shared<E> {
         &self,
         local: &mut Local<E>,
         keys: &[Key],
+        kind: AccessKind,
         mut serve: impl FnMut(&mut Entry<'_, SlotState, E>, std::ops::Range<usize>),
     ) {
         const VALUES_AHEAD: usize = PREFETCH_KEYS / 2;
+        // Nothing but this is asked of keys that have one copy.
+        let plain = self.bounds.is_none() || kind != AccessKind::Pull;
+        let need = if plain { 0 } else { self.need(local.clock()) };
         if keys.len() > 1 {
             keys.iter().take(PREFETCH_KEYS).for_each(|key| self.store.prefetch_slot(*key));
             keys.iter().take(VALUES_AHEAD).for_each(|key| self.store.prefetch_value(*key));
@@ -290,11 +497,15 @@ impl<E: Element> Shared<E> {
                 local.defer(shard, position, *key, offset);
             } else {
                 let (mut entry, role) = self.latch(*key);
-                match role {
-                    Role::Owner => serve(&mut entry, offset..offset + len),
-                    Role::Absent | Role::Arriving | Role::Leaving => {
-                        local.defer(shard, position, *key, offset);
+                if role == Role::Owner && plain {
+                    serve(&mut entry, offset..offset + len);
+                } else if self.serves(*key, &entry.state(), kind, need) {
+                    serve(&mut entry, offset..offset + len);
+                    if kind != AccessKind::Pull {
+                        Self::mark(&mut entry);
                     }
+                } else {
+                    local.defer(shard, position, *key, offset);
                 }
             }
             offset += len;
@@ -316,12 +527,14 @@ impl<E: Element> Shared<E> {
         self.check(keys, Some(values.len()))?;
         here.clear();
         let mut offset = 0;
+        let need = self.need(local.clock());
         for key in keys {
             let len = self.layout.len(*key);
             let mut served = false;
             if !local.has_outstanding(self.layout.shard(*key), *key) {
-                let (entry, role) = self.latch(*key);
-                if let (Role::Owner, Some(value)) = (role, entry.value()) {
+                let (entry, _) = self.latch(*key);
+                let serves = self.serves(*key, &entry.state(), AccessKind::Pull, need);
+                if let (true, Some(value)) = (serves, entry.value()) {
                     access::pull(value, &mut values[offset..offset + len]);
                     served = true;
                 }
@@ -334,7 +547,7 @@ impl<E: Element> Shared<E> {
     }
 
     /// Starts to move `keys` to this node. The operation, if there is one, is done when all of them have arrived; they may have
-    /// left again by then. Does nothing if keys do not move on request. `now` is the time of the call, on the clock of
+    /// left again by then. Does nothing if keys do not move on request, and for keys with static replicas. `now` is the time of the call, on the clock of
     /// [`crate::Channel::handle`].
     ///
     /// # Errors
@@ -350,13 +563,32 @@ impl<E: Element> Shared<E> {
                 self.store.prefetch_slot(*ahead);
             }
             let (mut entry, role) = self.latch(*key);
-            if role == Role::Owner {
+            if role.is_owner() {
                 entry.state_mut().set_localized();
-            } else {
+            } else if !role.is_copy() {
                 local.defer_localize(position, *key);
             }
         }
         Ok(self.start(local, Kind::Localize, &[], None, now))
+    }
+
+    /// Starts to bring static replicas in step: the operation is done when a round that began after this call is over on this
+    /// node. Rounds begin when all workers of the node have called; where there is [`Pace::Asked`], when all workers of all nodes
+    /// have, so that afterwards every copy has all that anybody did before. `None` if there are no static replicas.
+    pub fn synchronize(&self, local: &mut Local<E>) -> Started {
+        let mut submissions = Vec::new();
+        let channels = (0..self.layout.channels()).map(|c| ChannelId(c as u16));
+        let channels: Vec<_> = channels.filter(|c| self.fixed_keys(*c).next().is_some()).collect();
+        let op = local.start_keyless(channels.len());
+        if let Some(op) = op {
+            let submission = |channel: &ChannelId| {
+                let mut submission = Submission::new(local, op, Kind::Synchronize, 0, Tick(0));
+                submission.positions.push(u32::from(channel.0));
+                (*channel, submission)
+            };
+            submissions.extend(channels.iter().map(submission));
+        }
+        Started { op, submissions }
     }
 
     /// Turns the deferred keys of a call into an operation.
@@ -369,17 +601,18 @@ impl<E: Element> Shared<E> {
         now: Tick,
     ) -> Started {
         let layout = &*self.layout;
+        let need = self.need(local.clock());
         local.start(
             kind,
             kept,
             layout,
-            |op, worker, deferred, submissions: &mut Vec<(ChannelId, Submission)>| {
+            |local, op, deferred, submissions: &mut Vec<(ChannelId, Submission)>| {
                 let mut per_channel: Vec<Option<Submission>> = (0..layout.channels()).map(|_| None).collect();
                 for deferral in deferred {
                     let submission = per_channel[layout.channel(deferral.key).index()]
-                        .get_or_insert_with(|| Submission::new(worker, op, kind, now));
+                        .get_or_insert_with(|| Submission::new(local, op, kind, need, now));
                     let operand = match kind {
-                        Kind::Access(AccessKind::Pull) | Kind::Localize => &[][..],
+                        Kind::Access(AccessKind::Pull) | Kind::Localize | Kind::Synchronize => &[][..],
                         Kind::Access(AccessKind::Push | AccessKind::Set) => {
                             &values[deferral.offset..deferral.offset + layout.len(deferral.key)]
                         }

@@ -4,7 +4,6 @@ use crate::channel::Channel;
 use crate::input::{Action, SnapshotAsk};
 use crate::shared::Shared;
 use intendant_core::{ChannelId, Element, Key, Layout, NodeId, copy_to_bytes, limits};
-use intendant_techniques::Role;
 use intendant_wire::{Cursor, Message, Origin, SnapshotPart, SnapshotRequest};
 use std::ops::{ControlFlow, Range};
 
@@ -104,7 +103,7 @@ fn serve<E: Element>(shared: &Shared<E>, channel: ChannelId, request: &SnapshotR
                 at
             } else {
                 let resume = shared.store().scan(shard, start..end.max(start), |key, state, value| {
-                    if state.role == Role::Owner {
+                    if shared.is_main(key, state.role) {
                         keys.push(key);
                         copy_to_bytes(value, &mut values);
                     }

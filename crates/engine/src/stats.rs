@@ -7,6 +7,17 @@ use intendant_core::Histogram;
 pub struct ManagementStats {
     /// Keys that arrived here.
     pub relocations: u64,
+    /// Replicas that were set up here, through the owner.
+    pub replica_setups: u64,
+    /// Of these, replicas that were given up or became the main copy.
+    pub replica_drops: u64,
+    /// Rounds in which copies here were brought in step: all-reduces of static replicas, rounds of deltas and news, or flushes at
+    /// clocks.
+    pub sync_rounds: u64,
+    /// Keys whose updates this node sent or received in such rounds.
+    pub synced_keys: u64,
+    /// Reads that waited for the staleness bound.
+    pub stale_reads: u64,
     /// Accesses of this node's workers that were sent away although the node had localized the key: another node wanted it as
     /// well, and has it.
     pub localization_conflicts: u64,
@@ -26,6 +37,11 @@ impl ManagementStats {
         // What other processes tell may be nonsense; it must not stop this one.
         let add = |count: &mut u64, more: u64| *count = count.saturating_add(more);
         add(&mut self.relocations, other.relocations);
+        add(&mut self.replica_setups, other.replica_setups);
+        add(&mut self.replica_drops, other.replica_drops);
+        add(&mut self.sync_rounds, other.sync_rounds);
+        add(&mut self.synced_keys, other.synced_keys);
+        add(&mut self.stale_reads, other.stale_reads);
         add(&mut self.localization_conflicts, other.localization_conflicts);
         add(&mut self.queued, other.queued);
         for (count, more) in self.forwards.iter_mut().zip(other.forwards) {
@@ -44,6 +60,11 @@ impl ManagementStats {
         }
         Self {
             relocations: self.relocations.saturating_sub(before.relocations),
+            replica_setups: self.replica_setups.saturating_sub(before.replica_setups),
+            replica_drops: self.replica_drops.saturating_sub(before.replica_drops),
+            sync_rounds: self.sync_rounds.saturating_sub(before.sync_rounds),
+            synced_keys: self.synced_keys.saturating_sub(before.synced_keys),
+            stale_reads: self.stale_reads.saturating_sub(before.stale_reads),
             localization_conflicts: self.localization_conflicts.saturating_sub(before.localization_conflicts),
             queued: self.queued.saturating_sub(before.queued),
             forwards,

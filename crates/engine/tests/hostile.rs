@@ -3,13 +3,17 @@
 
 use bytes::Bytes;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId, random};
-use intendant_engine::{Action, Channel, Input, Local, Shared, SharedConfig, SnapshotAsk, Storage};
-use intendant_techniques::{Initiator, Order, Policy, Technique};
+use intendant_engine::{Action, Channel, Copies, Input, Local, Shared, SharedConfig, SnapshotAsk, Storage};
+use intendant_techniques::{
+    Assignment, Initiator, KeyTechnique, Order, Pace, Policy, Replicas, Role, Technique,
+};
 use intendant_wire::{
-    AccessKind, Cursor, HandOver, Localize, Message, Moved, OpId, Origin, Relocate, Request, Response,
-    SnapshotPart, SnapshotRequest,
+    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
+    OpId, Origin, Reduce, Relocate, Request, Response, SnapshotPart, SnapshotRequest, Sync, SyncKind,
 };
 use std::sync::Arc;
+
+const PEER: NodeId = NodeId(1);
 
 struct Dice(u64);
 
@@ -34,6 +38,68 @@ impl Dice {
         vec![0x3f; len].into()
     }
 
+    /// Elements of so many keys, mostly.
+    fn values(&mut self, keys: usize) -> Bytes {
+        if self.below(4) == 0 { self.bytes() } else { vec![0x3f; 8 * keys].into() }
+    }
+
+    fn numbers(&mut self, count: usize) -> Vec<u32> {
+        (0..count).map(|_| self.number(3) as u32).collect()
+    }
+
+    /// In the order that the codec wants.
+    fn holders(&mut self, keys: usize) -> Vec<HolderRow> {
+        let mut holders = Vec::new();
+        for at in 0..keys as u32 {
+            for node in (0..4).filter(|_| keys > 0) {
+                if self.below(3) == 0 {
+                    let [version, epoch, seq] = [(); 3].map(|()| self.number(3) as u32);
+                    holders.push(HolderRow { at, version, node: NodeId(node), epoch, seq });
+                }
+            }
+        }
+        holders
+    }
+
+    fn sync(&mut self, keys: Vec<Key>) -> Message {
+        let kind = [SyncKind::Ask, SyncKind::Delta, SyncKind::Drop][self.below(3) as usize];
+        let holder = if self.below(4) == 0 { NodeId(self.number(3) as u16) } else { PEER };
+        let hops = if self.below(2) == 0 { 0 } else { self.number(3) as u8 };
+        let count = keys.len();
+        let (numbered, valued) = (kind != SyncKind::Drop, kind == SyncKind::Delta);
+        let values = if valued { self.values(count) } else { Bytes::new() };
+        let (epochs, numbers) = (self.numbers(count), self.numbers(if numbered { count } else { 0 }));
+        Message::Sync(Sync { kind, holder, hops, keys, epochs, numbers, values })
+    }
+
+    fn news(&mut self, keys: Vec<Key>) -> Message {
+        let kinds = [NewsKind::SetUp, NewsKind::Refresh, NewsKind::Acknowledged, NewsKind::Dropped];
+        let kind = kinds[self.below(4) as usize];
+        let count = keys.len();
+        let numbered = if kind == NewsKind::Dropped { 0 } else { count };
+        let valued = matches!(kind, NewsKind::SetUp | NewsKind::Refresh);
+        let counted = if self.below(2) == 0 { count } else { 0 };
+        Message::News(News {
+            kind,
+            clock: self.number(9) as u32,
+            keys,
+            epochs: self.numbers(count),
+            seqs: self.numbers(numbered),
+            versions: self.numbers(numbered),
+            counters: self.numbers(counted),
+            values: if valued { self.values(count) } else { Bytes::new() },
+        })
+    }
+
+    fn reduce(&mut self) -> Message {
+        let mut indices: Vec<u32> = (0..self.below(4)).map(|_| self.number(4) as u32).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        let values = self.values(indices.len());
+        let (round, step, last) = (self.number(3) as u32, self.number(3) as u8, self.below(3) > 0);
+        Message::Reduce(Reduce { round, step, last, indices, values })
+    }
+
     fn message(&mut self) -> Message {
         let origin = Origin {
             node: NodeId(self.number(3) as u16),
@@ -47,7 +113,7 @@ impl Dice {
         let counters: Vec<u32> = (0..count).map(|_| self.number(4) as u32).collect();
         let cursor = Cursor { shard: self.number(4) as u32, position: self.number(3) };
         let values = self.bytes();
-        match self.below(8) {
+        match self.below(13) {
             0 => Message::Request(Request {
                 origin,
                 kind,
@@ -74,8 +140,18 @@ impl Dice {
             }
             3 => Message::Localize(Localize { keys }),
             4 => Message::Relocate(Relocate { to: origin.node, keys, counters }),
-            5 => Message::HandOver(HandOver { keys, counters, values }),
+            5 => {
+                let (holders, values) = (self.holders(keys.len()), self.values(keys.len()));
+                Message::HandOver(HandOver { keys, counters, holders, values })
+            }
             6 => Message::Moved(Moved { keys, counters }),
+            7..9 => self.sync(keys),
+            9..11 => self.news(keys),
+            11 => {
+                let scope = [ClockScope::Node, ClockScope::Global, ClockScope::Resumed][self.below(3) as usize];
+                Message::Clock(Clock { scope, clock: self.number(9) as u32 })
+            }
+            12 => self.reduce(),
             _ => {
                 let next = (self.below(2) == 0).then_some(cursor);
                 Message::SnapshotPart(SnapshotPart {
@@ -91,7 +167,7 @@ impl Dice {
 }
 
 #[test]
-fn two_hundred_thousand_hostile_messages() {
+fn four_hundred_thousand_hostile_messages() {
     let layout = Layout::builder().range("k", 12, 2).nodes(3).shards(4).channels(2).order(KeyOrder::Range);
     let layout = Arc::new(layout.build().unwrap());
     let (mut refused, mut served, mut came) = (0u32, 0u32, 0);
@@ -110,6 +186,8 @@ fn two_hundred_thousand_hostile_messages() {
             init: Arc::new(|_, value| value.fill(1.0)),
             storage: if seed % 2 == 0 { Storage::Dense } else { Storage::Sparse },
             policy,
+            copies: Copies::default(),
+            workers: 1,
         }));
         let mut channel = Channel::new(ChannelId(0), Arc::clone(&shared));
         let mut worker = Local::new(WorkerId(0), &layout);
@@ -135,7 +213,7 @@ fn two_hundred_thousand_hostile_messages() {
             bytes_max: 1024,
         };
         channel.handle(Tick(0), Input::Snapshot(ask), &mut actions).unwrap();
-        for _ in 0..100 {
+        for _ in 0..200 {
             let message = Message::decode(dice.message().encode()).unwrap();
             actions.clear();
             match channel.handle(Tick(0), Input::Message { from: NodeId(1), message }, &mut actions) {
@@ -170,4 +248,152 @@ fn two_hundred_thousand_hostile_messages() {
     }
     assert!(came > 100, "hand-overs are accepted at times: {came}");
     assert!(refused > 10_000 && served > 10_000, "one-sided: {refused} refused, {served} served");
+}
+
+const KEYS: u64 = 12;
+
+/// What there is to spoil: role and value of each key.
+fn state(shared: &Shared<f32>) -> Vec<(Option<Vec<u32>>, Role)> {
+    let bits = |value: Vec<f32>| value.into_iter().map(f32::to_bits).collect();
+    // Looking makes values that a sparse store does not have yet.
+    let look = |key| (shared.peek_copy(key).map(bits), shared.slot(key).role);
+    (0..KEYS).map(|key| look(Key(key))).collect()
+}
+
+/// A node in the midst of things: replicas here, replicas of its keys elsewhere, updates that were not sent.
+struct Busy {
+    layout: Arc<Layout>,
+    shared: Arc<Shared<f32>>,
+    channel: Channel<f32>,
+    worker: Local<f32>,
+    clock: u32,
+}
+
+impl Busy {
+    fn new(dice: &mut Dice, policy: Policy) -> Self {
+        let layout = Layout::builder().range("k", KEYS, 2).nodes(3).shards(4).order(KeyOrder::Range);
+        let layout = Arc::new(layout.build().unwrap());
+        let mut assignment = Assignment::none();
+        for key in [1, 5, 9] {
+            assignment.set_technique(Key(key), KeyTechnique::Replicate);
+        }
+        let pace = if dice.below(2) == 0 { Pace::Asked } else { Pace::Every(Tick(5)) };
+        let clip = (dice.below(2) == 0).then_some(2.0);
+        let shared = Arc::new(Shared::<f32>::new(SharedConfig {
+            node: NodeId(0),
+            layout: Arc::clone(&layout),
+            init: Arc::new(|_, value| value.fill(1.0)),
+            storage: if dice.below(2) == 0 { Storage::Dense } else { Storage::Sparse },
+            policy,
+            copies: Copies { assignment, pace, clip, staleness: 1 },
+            workers: 1,
+        }));
+        let channel = Channel::new(ChannelId(0), Arc::clone(&shared));
+        Self { worker: Local::new(WorkerId(0), &layout), shared, channel, layout, clock: 0 }
+    }
+
+    /// Something that this node does itself; that never fails.
+    fn act(&mut self, dice: &mut Dice, now: Tick) -> Vec<Action> {
+        let (key, mut actions) = (Key(dice.below(KEYS)), Vec::new());
+        let mut inputs = Vec::new();
+        let directed = matches!(self.shared.policy().replicas, Some(Replicas::Directed { .. }));
+        let keys = vec![key];
+        match dice.below(8) {
+            0 => inputs.push(Input::Tick),
+            1 => inputs.push(Input::Settle),
+            2 if directed => inputs.push(Input::Replicate { keys }),
+            3 if directed => inputs.push(Input::Unreplicate { keys }),
+            4 if directed => inputs.push(Input::Relocate { keys, to: NodeId(dice.below(3) as u16) }),
+            5 => {
+                self.clock += 1;
+                let clock = intendant_core::Clock(self.clock);
+                let rests = dice.below(3) == 0;
+                let told = self.shared.advance_clock(&mut self.worker, clock);
+                inputs.extend(told.map(Input::Clock));
+                inputs.extend(if rests { self.shared.rest(&self.worker) } else { None }.map(Input::Clock));
+            }
+            kind => {
+                let started = match kind {
+                    6 if dice.below(2) == 0 => self.shared.set(&mut self.worker, &[key], &[2.0; 2]),
+                    6 => Ok(self.shared.synchronize(&mut self.worker)),
+                    7 => self.shared.push(&mut self.worker, &[key], &[1.0; 2]),
+                    _ => self.shared.pull(&mut self.worker, &[key], &mut [0.0; 2], true),
+                };
+                inputs.extend(started.unwrap().submissions.into_iter().map(|(_, s)| Input::Submit(s)));
+            }
+        }
+        for input in inputs {
+            self.channel.handle(now, input, &mut actions).expect("this node does nothing wrong");
+        }
+        actions
+    }
+
+    fn execute(&mut self, actions: &[Action]) {
+        for action in actions {
+            match action {
+                Action::Send { to, .. } => assert!((1..3).contains(&to.0), "{action:?}"),
+                Action::Complete { worker: WorkerId(0), completion } => {
+                    self.worker.complete(completion, &self.layout, None);
+                }
+                Action::Complete { .. } | Action::CompleteSnapshot { .. } => panic!("{action:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_with_copies_among_hostile_peers() {
+    let directed = Policy {
+        name: "test",
+        relocation: Some(Initiator::Owner),
+        replicas: Some(Replicas::Directed { every: Tick(5) }),
+        ..Technique::Ssp.policy()
+    };
+    let policies = [
+        directed,
+        directed.with(None, Some(true)),
+        Technique::Ssp.policy(),
+        Technique::Essp.policy(),
+        Technique::Nups.policy(),
+        Technique::FullReplication.policy(),
+    ];
+    let (mut refused, mut served) = ([0; 6], [0; 6]);
+    for seed in 0..3_000u64 {
+        let mut dice = Dice(seed);
+        let at = seed as usize % policies.len();
+        let mut node = Busy::new(&mut dice, policies[at]);
+        let mut now = Tick(0);
+        for _ in 0..100 {
+            now.0 += 1;
+            if dice.below(3) == 0 {
+                let actions = node.act(&mut dice, now);
+                node.execute(&actions);
+                continue;
+            }
+            let message = Message::decode(dice.message().encode()).unwrap();
+            let (before, text) = (state(&node.shared), format!("{message:?}"));
+            // Of several keys, those before the offending one may have been served.
+            let one = match &message {
+                Message::Sync(sync) => sync.keys.len() <= 1,
+                Message::News(news) => news.keys.len() <= 1,
+                Message::HandOver(hand_over) => hand_over.keys.len() <= 1,
+                Message::Clock(_) | Message::Reduce(_) => true,
+                _ => false,
+            };
+            let mut actions = Vec::new();
+            let from = NodeId(1 + dice.below(2) as u16);
+            match node.channel.handle(now, Input::Message { from, message }, &mut actions) {
+                Ok(()) => served[at] += 1,
+                Err(violation) => {
+                    assert_eq!(violation.from, from);
+                    refused[at] += 1;
+                    if one {
+                        assert_eq!(before, state(&node.shared), "{violation}: {text}");
+                    }
+                }
+            }
+            node.execute(&actions);
+        }
+    }
+    assert!(refused.iter().chain(&served).all(|count| *count > 2_000), "{refused:?} {served:?}");
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
-use intendant_engine::{Action, Channel, Completion, Input, Local, Shared, SharedConfig, Storage};
+use intendant_engine::{Action, Channel, Completion, Copies, Input, Local, Shared, SharedConfig, Storage};
 use intendant_techniques::{Order, Policy, Technique};
 use intendant_wire::{AccessKind, Message, OpId, Origin, Request, Response};
 use std::sync::Arc;
@@ -34,6 +34,8 @@ fn node_of(policy: Policy, storage: Storage) -> Node {
         init: Arc::new(|key, value| value.fill(key.0 as f32)),
         storage,
         policy,
+        copies: Copies::default(),
+        workers: 1,
     }));
     let channel = Channel::new(ChannelId(0), Arc::clone(&shared));
     Node { channel, worker: Local::new(WorkerId(0), &layout), shared }
@@ -185,6 +187,8 @@ fn one_frame_per_destination_and_parts_of_huge_calls() {
         init: Arc::new(|_, _: &mut [f32]| {}),
         storage: Storage::Sparse,
         policy: Technique::Classic.policy(),
+        copies: Copies::default(),
+        workers: 1,
     }));
     let (mut channel, mut worker) =
         (Channel::new(ChannelId(0), Arc::clone(&shared)), Local::new(WorkerId(0), &layout));

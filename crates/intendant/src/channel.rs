@@ -1,5 +1,6 @@
 //! A channel's thread: its engine, its fabric, its inbox.
 
+use crate::attendance::Calls;
 use crate::clock::MonotonicClock;
 use crate::control::Failure;
 use crate::health::Health;
@@ -36,6 +37,7 @@ pub(crate) struct Post<E> {
     pub(crate) traffic: Arc<Traffic>,
     /// What of the fabric's counts is in `traffic` already.
     pub(crate) counted: Sent,
+    pub(crate) calls: Calls,
 }
 
 /// What the channels of a node have sent.
@@ -99,9 +101,10 @@ impl<E: Element> Post<E> {
                 // Lets the runtime look at the sockets; readiness is noticed nowhere else.
                 Turn::Busy => tokio::task::yield_now().await,
                 Turn::Idle => {
-                    let patience = async {
-                        match closing {
-                            Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    let wake = closing.or_else(|| Some(self.clock.moment(self.channel.due()?)));
+                    let alarm = async {
+                        match wake {
+                            Some(moment) => tokio::time::sleep_until(moment).await,
                             None => std::future::pending().await,
                         }
                     };
@@ -110,7 +113,10 @@ impl<E: Element> Post<E> {
                         event = fabric.next() => event,
                         () = self.inbox.sleep() => continue,
                         // All have agreed to leave: whoever does not say goodbye now is not worth waiting for.
-                        () = patience => return,
+                        () = alarm => match closing {
+                            Some(_) => return,
+                            None => continue,
+                        },
                     };
                     if matches!(self.on_event(event, fabric, &mut actions, closing.is_some()), Turn::Over) {
                         return;
@@ -130,16 +136,25 @@ impl<E: Element> Post<E> {
         closing: &mut Option<Instant>,
     ) -> Turn {
         let mut turn = Turn::Idle;
+        if closing.is_none() && self.channel.due().is_some_and(|due| self.clock.now() >= due) {
+            self.handle(Input::Tick, fabric, actions);
+            turn = Turn::Busy;
+        }
         for _ in 0..INPUTS_PER_TURN_MAX {
             match self.inbox.try_next() {
                 None => break,
                 Some(Command::Input(input)) => self.handle(input, fabric, actions),
                 Some(Command::Report(reply)) => {
+                    self.handle(Input::Settle, fabric, actions);
                     // Whoever asked may have given up.
                     let _ = reply.send(self.channel.report());
                 }
                 Some(Command::Management(reply)) => {
                     let _ = reply.send(self.channel.management().clone());
+                }
+                Some(Command::Departed) => {
+                    self.calls.depart();
+                    self.check_calls();
                 }
                 Some(Command::Close) => {
                     *closing = Some(Instant::now() + GOODBYE_WITHIN);
@@ -177,7 +192,11 @@ impl<E: Element> Post<E> {
     ) -> Turn {
         match event {
             FabricEvent::Frame { from, frame } => match Message::decode(frame) {
-                Ok(message) => self.handle(Input::Message { from, message }, fabric, actions),
+                Ok(message) => {
+                    self.calls.hear(&message);
+                    self.handle(Input::Message { from, message }, fabric, actions);
+                    self.check_calls();
+                }
                 Err(error) => self.broken(from, &error.to_string()),
             },
             // A peer leaves after everybody has agreed to; what it asked for has been answered.
@@ -210,6 +229,12 @@ impl<E: Element> Post<E> {
         }
         if let Err(violation) = result {
             self.broken(violation.from, &violation.what);
+        }
+    }
+
+    fn check_calls(&self) {
+        if self.calls.are_hopeless(self.channel.management().sync_rounds) {
+            self.plane.abort("workers of other nodes synchronize replicas, but a worker of this node was dropped");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The one place that reads the clock for what is decided or counted without I/O.
 
 use intendant_core::Tick;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A monotonic clock that starts at 0.
 #[derive(Clone, Copy, Debug)]
@@ -19,5 +19,12 @@ impl MonotonicClock {
 
     pub(crate) fn now(&self) -> Tick {
         Tick(instant().duration_since(self.0).as_micros() as u64)
+    }
+
+    /// The moment at which this clock shows `at`, for timers; at most a day ahead.
+    pub(crate) fn moment(&self, at: Tick) -> tokio::time::Instant {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        let ahead = Duration::from_micros(at.0.saturating_sub(self.now().0));
+        tokio::time::Instant::from_std(instant() + ahead.min(DAY))
     }
 }

@@ -1,9 +1,10 @@
 //! What a node is made from.
 
-use intendant_core::{Element, Initialiser, Layout, limits};
-use intendant_engine::Storage;
+use crate::error::Error;
+use intendant_core::{Element, Initialiser, Key, Layout, Tick, limits, random};
+use intendant_engine::{Copies, Storage};
 use intendant_sampling::Sampler;
-use intendant_techniques::{Order, Policy, Technique};
+use intendant_techniques::{Assignment, Fixed, KeyTechnique, Order, Pace, Policy, Replicas, Technique};
 
 /// What a node is made from. All nodes of a cluster are given the same, except for the number of workers.
 #[derive(Clone)]
@@ -25,6 +26,10 @@ pub struct NodeConfig<E> {
     /// Whether nodes remember where keys were that they accessed, which saves a message if they are still there and costs one if
     /// not; `None` for the technique's own. With caches, the default order is [`Order::Chain`].
     pub caches: Option<bool>,
+    /// How copies are kept, of techniques that have some: which keys have static replicas ([`Technique::Nups`]), when those are
+    /// brought in step ([`Technique::Nups`], [`Technique::FullReplication`]), and how stale a read may be ([`Technique::Ssp`],
+    /// [`Technique::Essp`]). The others ignore it. See the table at the [crate](crate#techniques).
+    pub copies: Copies,
     /// Bytes that a worker may have in flight before its next operation waits: values, and
     /// [`limits::OUTSTANDING_KEY_BYTES`] for each key.
     pub outstanding_bytes: usize,
@@ -38,10 +43,64 @@ impl<E> NodeConfig<E> {
     pub(crate) fn policy(&self) -> Policy {
         self.technique.policy().with(self.order, self.caches)
     }
+
+    /// Chooses how [`Technique::Nups`] manages a key: by static replicas, or, as all keys that nobody chose, by relocation.
+    /// Other techniques ignore it.
+    pub fn set_technique(&mut self, key: Key, technique: KeyTechnique) {
+        self.copies.assignment.set_technique(key, technique);
+    }
+
+    /// Checks what the technique will make of [`NodeConfig::copies`].
+    pub(crate) fn check_copies(&self, layout: &Layout) -> Result<(), Error> {
+        let policy = self.policy();
+        let Some(fixed) = policy.fixed else { return Ok(()) };
+        let wrong = |what: String| Error::Config(format!("technique {}: {what}", self.technique));
+        match fixed {
+            Fixed::Assigned => self.copies.assignment.check(layout),
+            Fixed::All => Assignment::all().check(layout),
+        }
+        .map_err(|error| wrong(error.to_string()))?;
+        if self.copies.pace == Pace::Every(Tick(0)) {
+            return Err(wrong("replicas to be brought in step without a pause; let a microsecond pass".into()));
+        }
+        match self.copies.clip {
+            Some(factor) if !(factor.is_finite() && factor > 0.0) => {
+                Err(wrong(format!("updates to be clipped at {factor} times the average; use a number above 0")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A number for what of this must be equal on all nodes, the layout apart. What the technique ignores may differ.
+    pub(crate) fn digest(&self) -> u64 {
+        let policy = self.policy();
+        let order = match policy.order {
+            Order::Fifo => 0,
+            Order::Chain => 1,
+        };
+        let name: Vec<u64> = policy.name.bytes().map(u64::from).collect();
+        let mut terms = vec![random::stream(order, &name), u64::from(policy.caches), self.tag];
+        let Copies { assignment, pace, clip, staleness } = &self.copies;
+        if let Some(fixed) = policy.fixed {
+            terms.push(match fixed {
+                Fixed::Assigned => assignment.digest(),
+                Fixed::All => 0,
+            });
+            terms.extend(match pace {
+                Pace::Every(every) => [0, every.0],
+                Pace::Asked => [1, 0],
+            });
+            terms.push(clip.map_or(0, f64::to_bits));
+        }
+        if policy.replicas.is_some_and(Replicas::is_clocked) {
+            terms.push((*staleness).into());
+        }
+        random::stream(0, &terms)
+    }
 }
 
 impl<E: Element> NodeConfig<E> {
-    /// Classic, one worker, dense, nothing to sample from.
+    /// Classic, one worker, dense, nothing to sample from, nothing replicated.
     pub fn new(layout: Layout, init: Initialiser<E>) -> Self {
         Self {
             layout,
@@ -52,8 +111,78 @@ impl<E: Element> NodeConfig<E> {
             storage: Storage::default(),
             order: None,
             caches: None,
+            copies: Copies::default(),
             outstanding_bytes: limits::OUTSTANDING_BYTES_DEFAULT,
             tag: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn config(technique: Technique) -> NodeConfig<f32> {
+        let layout = Layout::builder().range("k", 10, 1).build().expect("a layout");
+        let mut config = NodeConfig::new(layout, Arc::new(|_, value: &mut [f32]| value.fill(0.0)));
+        config.technique = technique;
+        config
+    }
+
+    /// Whether nodes that differ by `change` refuse each other.
+    fn matters(technique: Technique, change: impl Fn(&mut NodeConfig<f32>)) -> bool {
+        let (one, mut other) = (config(technique), config(technique));
+        change(&mut other);
+        assert_eq!(one.digest(), config(technique).digest());
+        one.digest() != other.digest()
+    }
+
+    #[test]
+    fn nodes_must_agree_on_what_their_technique_uses() {
+        let assign = |config: &mut NodeConfig<f32>| config.set_technique(Key(3), KeyTechnique::Replicate);
+        let pace = |config: &mut NodeConfig<f32>| config.copies.pace = Pace::Asked;
+        let faster = |config: &mut NodeConfig<f32>| config.copies.pace = Pace::Every(Tick(7));
+        let clip = |config: &mut NodeConfig<f32>| config.copies.clip = Some(2.0);
+        let staleness = |config: &mut NodeConfig<f32>| config.copies.staleness = 2;
+        for technique in Technique::ALL {
+            let (nups, full) = (technique == Technique::Nups, technique == Technique::FullReplication);
+            let clocked = matches!(technique, Technique::Ssp | Technique::Essp);
+            let all = [
+                (matters(technique, assign), nups),
+                (matters(technique, pace), nups || full),
+                (matters(technique, faster), nups || full),
+                (matters(technique, clip), nups || full),
+                (matters(technique, staleness), clocked),
+                (matters(technique, |config| config.tag = 1), true),
+            ];
+            assert!(all.iter().all(|(found, expected)| found == expected), "{technique}: {all:?}");
+        }
+        let names: std::collections::BTreeSet<u64> =
+            Technique::ALL.iter().map(|technique| config(*technique).digest()).collect();
+        assert_eq!(names.len(), Technique::ALL.len());
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_where_it_matters() {
+        let refused = |technique, change: &dyn Fn(&mut NodeConfig<f32>)| {
+            let mut config = config(technique);
+            change(&mut config);
+            config.check_copies(&config.layout).err().map(|error| error.to_string())
+        };
+        let beyond = |config: &mut NodeConfig<f32>| config.set_technique(Key(10), KeyTechnique::Replicate);
+        let text = refused(Technique::Nups, &beyond).expect("there is no such key");
+        assert!(text.contains("nups") && text.contains("key 10"), "{text}");
+        assert_eq!(refused(Technique::Lapse, &beyond), None);
+        let restless = |config: &mut NodeConfig<f32>| config.copies.pace = Pace::Every(Tick(0));
+        let clip = |factor| move |config: &mut NodeConfig<f32>| config.copies.clip = Some(factor);
+        for technique in [Technique::Nups, Technique::FullReplication] {
+            assert!(refused(technique, &restless).is_some());
+            for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+                assert!(refused(technique, &clip(factor)).is_some_and(|text| text.contains("clipped")));
+            }
+            assert_eq!(refused(technique, &clip(0.5)), None);
+        }
+        assert_eq!(refused(Technique::Ssp, &restless), None);
     }
 }

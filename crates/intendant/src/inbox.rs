@@ -14,10 +14,12 @@ use std::sync::Arc;
 pub(crate) enum Command {
     /// For the engine.
     Input(Input),
-    /// Wants the engine's report.
+    /// All workers of this node wait for the cluster to come to rest: brings copies in step, then wants the engine's report.
     Report(Reply<ChannelReport>),
     /// Wants the engine's counts.
     Management(Reply<ManagementStats>),
+    /// A worker of this node will make no call any more.
+    Departed,
     /// Leave in order: all workers are done, all nodes know.
     Close,
     /// The cluster has failed: leave at once.

@@ -12,6 +12,7 @@
 //! (`intendant-task`, `intendant-train`).
 #![deny(unsafe_code)]
 
+mod attendance;
 mod channel;
 mod clock;
 mod config;
@@ -36,13 +37,16 @@ pub use control::{Failure, FailureKind, JoinError};
 pub use error::{Error, exit};
 pub use intendant_core::{
     Clock, Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError,
-    NodeId, WorkerId,
+    NodeId, Tick, WorkerId,
 };
-pub use intendant_engine::{AccessError, AccessStats, ManagementStats, Storage};
+pub use intendant_engine::{AccessError, AccessStats, Copies, ManagementStats, Storage};
 pub use intendant_sampling::{
     Conformity, Distribution, DistributionError, DistributionId, Handle, SampleError, Sampler, SamplerBuilder,
 };
-pub use intendant_techniques::{Initiator, Order, Technique};
+pub use intendant_techniques::assignment;
+pub use intendant_techniques::{
+    Assignment, AssignmentError, Fixed, Initiator, KeyTechnique, Order, Pace, Policy, Replicas, Technique,
+};
 pub use intendant_transport::Token;
 pub use node::{Aborter, NetworkStats, Node};
 pub use rendezvous::{Rendezvous, RendezvousError};

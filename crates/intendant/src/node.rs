@@ -1,5 +1,6 @@
 //! A node of the cluster: its store, its channels' threads, its place among the others.
 
+use crate::attendance::{Attendance, Calls};
 use crate::channel::{self, Post, Traffic};
 use crate::clock::MonotonicClock;
 use crate::config::NodeConfig;
@@ -13,9 +14,9 @@ use crate::rendezvous::Rendezvous;
 use crate::worker::{Delivery, Worker};
 use crossbeam_channel::{Receiver, Sender};
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, random};
-use intendant_engine::{Channel, ChannelReport, ManagementStats, Shared, SharedConfig};
+use intendant_engine::{Channel, ChannelReport, Input, Local, ManagementStats, Shared, SharedConfig};
 use intendant_sampling::Sampler;
-use intendant_techniques::Order;
+use intendant_techniques::clocks::NodeClock;
 use intendant_transport::{FabricBuilder, Token, local, tcp};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -47,6 +48,7 @@ pub(crate) struct Inner<E> {
     pub(crate) plane: Arc<Plane>,
     pub(crate) health: Arc<Health>,
     pub(crate) meetings: Meetings,
+    pub(crate) attendance: Attendance,
     pub(crate) outstanding_bytes: usize,
 }
 
@@ -69,7 +71,14 @@ impl<E: Element> Inner<E> {
         Ok(answers)
     }
 
-    /// The sum of the reports of all channels.
+    /// Tells all channels how far the workers of this node are. If they are gone, so is the cluster, and every other call says so.
+    pub(crate) fn tell_clock(&self, clock: NodeClock) {
+        for inbox in &self.inboxes {
+            inbox.send(Command::Input(Input::Clock(clock)));
+        }
+    }
+
+    /// The sum of the reports of all channels, whose copies are brought in step: all workers of this node wait for that.
     pub(crate) fn report(&self) -> Result<ChannelReport, Failure> {
         let mut sum = ChannelReport::default();
         self.ask_channels(Command::Report)?.into_iter().for_each(|report| sum.merge(report));
@@ -134,19 +143,9 @@ fn distribute<E>(config: &NodeConfig<E>, nodes: usize) -> Result<Arc<Layout>, Er
         return Err(Error::Config(format!("a node with {workers} workers; allowed are 1 to {max}")));
     }
     let layout = &config.layout;
+    config.check_copies(layout)?;
     let (channels, shards) = (layout.channels(), layout.shards());
     Ok(Arc::new(layout.redistribute(nodes, channels, shards, layout.order(), layout.seed())?))
-}
-
-/// A number for everything that must be equal on all nodes.
-fn digest<E>(config: &NodeConfig<E>, layout: &Layout) -> u64 {
-    let policy = config.policy();
-    let order = match policy.order {
-        Order::Fifo => 0,
-        Order::Chain => 1,
-    };
-    let name: Vec<u64> = policy.name.bytes().map(u64::from).collect();
-    random::stream(layout.digest(), &[random::stream(order, &name), u64::from(policy.caches), config.tag])
 }
 
 impl<E: Element> Node<E> {
@@ -194,7 +193,7 @@ impl<E: Element> Node<E> {
             .build()
             .map_err(|source| Error::Start { what: "the data plane's runtime", source })?;
         let listener = tcp::Listener::bind(data_address(&rendezvous)?)?;
-        let digest = digest(&config, &layout);
+        let digest = random::stream(layout.digest(), &[config.digest()]);
         let introduction = Introduction {
             protocol: intendant_wire::PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -251,8 +250,9 @@ impl<E: Element> Node<E> {
         mesh: Option<MeshGuard>,
     ) -> Result<Self, Error> {
         let policy = config.policy();
-        let NodeConfig { init, sampler, workers, storage, outstanding_bytes, .. } = config;
-        let shared = SharedConfig { node: rank, layout: Arc::clone(&layout), init, storage, policy };
+        let NodeConfig { init, sampler, workers, storage, copies, outstanding_bytes, .. } = config;
+        let layout = Arc::clone(&layout);
+        let shared = SharedConfig { node: rank, layout, init, storage, policy, copies, workers };
         let clock = MonotonicClock::start();
         let shared = Arc::new(Shared::new(shared));
         let (plane, health) = (Arc::new(plane), Arc::new(Health::default()));
@@ -283,6 +283,7 @@ impl<E: Element> Node<E> {
                 health: Arc::clone(&health),
                 traffic: Arc::clone(&traffic),
                 counted: Default::default(),
+                calls: Calls::new(shared.policy(), shared.copies().pace),
             };
             let thread = thread::Builder::new()
                 .name(format!("channel-{rank}-{channel}"))
@@ -298,7 +299,9 @@ impl<E: Element> Node<E> {
             Failure::misuse(format!("worker {worker} was dropped and will not come to '{name}'"))
         };
         let meetings = Meetings::new(workers, missed, Arc::clone(&health));
-        let inner = Inner { shared, clock, sampler, inboxes, plane, health, meetings, outstanding_bytes };
+        let attendance = Attendance::new(workers);
+        let inner =
+            Inner { shared, clock, sampler, inboxes, plane, health, meetings, attendance, outstanding_bytes };
         Ok(Self {
             inner: Arc::new(inner),
             deliveries: Some(deliveries),
@@ -382,6 +385,13 @@ impl<E: Element> Node<E> {
     /// If the cluster has failed or fails meanwhile; also if others still wait for workers of this node.
     pub fn shutdown(mut self) -> Result<(), Error> {
         self.inner.health.check()?;
+        // Nobody must wait for clocks of workers that still exist, but do nothing any more.
+        for worker in 0..self.inner.meetings.participants() {
+            let worker = Local::new(WorkerId(worker as u16), self.layout());
+            if let Some(clock) = self.inner.shared.rest(&worker) {
+                self.inner.tell_clock(clock);
+            }
+        }
         self.inner.plane.leave()?;
         // From here on nobody misses this node, and peers may close before us.
         self.left = true;

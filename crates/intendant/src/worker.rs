@@ -12,6 +12,7 @@ use intendant_engine::quiesce::{ChannelReport, Waves};
 use intendant_engine::{AccessError, AccessStats, Completion, Input, Local, SnapshotAsk, Started};
 use intendant_sampling::{Handle, SampleError};
 use intendant_techniques::Initiator;
+use intendant_techniques::clocks::RESTING;
 use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
 use std::sync::Arc;
@@ -105,9 +106,72 @@ impl<E: Element> Worker<E> {
         self.clock
     }
 
-    /// Advances this worker's clock by one.
+    /// Advances this worker's clock by one. With [`crate::Technique::Ssp`] and [`crate::Technique::Essp`], what the workers of
+    /// this node added before is sent off when the slowest of them does so, and reads of all workers of all nodes begin to wait
+    /// for a worker whose clock is more than the staleness bound behind theirs. The others just count.
     pub fn advance_clock(&mut self) {
-        self.clock = Clock(self.clock.0 + 1);
+        self.set_clock(self.clock.0.saturating_add(1));
+    }
+
+    fn set_clock(&mut self, clock: u32) {
+        self.clock = Clock(clock.min(RESTING - 1));
+        if let Some(clock) = self.inner.shared.advance_clock(&mut self.local, self.clock) {
+            self.inner.tell_clock(clock);
+        }
+    }
+
+    /// Nobody waits for this worker's clock any more.
+    fn rest(&self) {
+        if let Some(clock) = self.inner.shared.rest(&self.local) {
+            self.inner.tell_clock(clock);
+        }
+    }
+
+    /// This worker goes on, as all others do, with the latest clock of any.
+    fn resume(&mut self, latest: u32) {
+        if self.inner.shared.staleness_bound().is_some() {
+            self.set_clock(self.clock.0.max(latest));
+        }
+    }
+
+    /// Changes the staleness bound of this node's reads, in clocks: a worker that pulls at clock c reads every update that any
+    /// worker made up to its clock c − `bound` − 1. For all nodes to have the same, all must change it at the same clocks, e.g.
+    /// after a barrier. Does nothing unless the technique is [`crate::Technique::Ssp`] or [`crate::Technique::Essp`]. (Petuum's
+    /// set_staleness_bound.)
+    pub fn set_staleness_bound(&mut self, bound: u32) {
+        self.inner.shared.set_staleness_bound(bound);
+    }
+
+    /// Brings static replicas in step ([`crate::Technique::Nups`], [`crate::Technique::FullReplication`]). All workers of all nodes must
+    /// call it equally often.
+    ///
+    /// With [`crate::Pace::Asked`], it returns when all have called and every copy has what anybody did before; until somebody
+    /// goes on to write, all copies are equal. In the background ([`crate::Pace::Every`]), it returns when a round is over that
+    /// began after all workers of this node had called: what they added is in all copies, or about to be. Techniques and nodes
+    /// without static replicas return at once, without waiting for anybody.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended, also because a worker was dropped that others wait for.
+    pub fn synchronize(&mut self) -> Result<(), Error> {
+        self.take_in()?;
+        if self.inner.shared.fixed() == 0 {
+            return Ok(());
+        }
+        let worker = self.id.index();
+        if let Err(gone) = self.inner.attendance.come(worker) {
+            let reason = format!("worker {worker} synchronizes replicas, but worker {gone} was dropped");
+            self.inner.plane.abort(&reason);
+            let failure = Failure::aborted(self.rank(), reason);
+            self.inner.health.fail(failure.clone());
+            return Err(failure.into());
+        }
+        let started = self.inner.shared.synchronize(&mut self.local);
+        if let Some(op) = self.submit(started)? {
+            self.wait_for(op, None)?;
+            self.local.take(op);
+        }
+        self.inner.attendance.go(worker);
+        Ok(())
     }
 
     /// What this worker accessed so far.
@@ -347,71 +411,90 @@ impl<E: Element> Worker<E> {
                 "a meeting called '{name}': names that start with '{OWN}' are reserved"
             )));
         }
-        self.meet(name, payload)
+        self.rest();
+        let met = self.meet(name, payload, Purpose::Gather)?;
+        self.resume(met.latest);
+        Ok(met.payloads)
     }
 
     /// All workers meet in the same place, whatever they call it: so those who mean different meetings are told, instead of
-    /// waiting for each other.
-    fn meet(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
+    /// waiting for each other. Nobody waits for the clocks of those who have come.
+    fn meet(&mut self, name: &str, payload: Vec<u8>, purpose: Purpose) -> Result<Met, Error> {
         self.inner.health.check()?;
-        let (plane, rank) = (&self.inner.plane, self.rank());
-        let brought = pack(&[name.as_bytes().to_vec(), payload]);
-        let all = self.inner.meetings.meet(WORKERS, name, self.id.index(), brought, |payloads| {
-            let mut here = vec![name.as_bytes().to_vec()];
-            for (worker, brought) in payloads.iter().enumerate() {
-                let (theirs, payload) = named(brought).ok_or_else(|| malformed(rank))?;
+        let (inner, rank, worker) = (&*self.inner, self.rank(), self.id);
+        let clock = self.clock.0.to_le_bytes().to_vec();
+        let brought = pack(&[name.as_bytes().to_vec(), clock, payload]);
+        let all = inner.meetings.meet(WORKERS, name, worker.index(), brought, |brought| {
+            let (mut latest, mut here) = (0, Vec::new());
+            for (other, brought) in brought.iter().enumerate() {
+                let Brought { name: theirs, clock, rest } = Brought::read(brought, rank)?;
                 if theirs != name {
                     return Err(Failure::disagreement(
                         rank,
-                        format!(
-                            "has worker {worker} waiting in '{theirs}' and worker {} in '{name}'",
-                            self.id
-                        ),
+                        format!("has worker {other} waiting in '{theirs}' and worker {worker} in '{name}'"),
                     ));
                 }
-                here.extend(payload);
+                latest = latest.max(clock);
+                here.extend(rest);
             }
-            let mut everywhere = Vec::new();
-            for (node, brought) in plane.gather(WORKERS, name, pack(&here))?.into_iter().enumerate() {
-                let node = NodeId(node as u16);
-                let (theirs, payloads) = named(&brought).ok_or_else(|| malformed(node))?;
+            let report = match purpose {
+                Purpose::Gather => Vec::new(),
+                // By now all workers of this node are here.
+                Purpose::Quiesce => inner.report()?.to_bytes().to_vec(),
+            };
+            here.splice(0..0, [name.as_bytes().to_vec(), latest.to_le_bytes().to_vec(), report]);
+            let nodes = inner.plane.gather(WORKERS, name, pack(&here))?;
+            let (mut latest, mut sum, mut everywhere) = (0, ChannelReport::default(), Vec::new());
+            for (node, brought) in (0..).map(NodeId).zip(nodes) {
+                let Brought { name: theirs, clock, mut rest } = Brought::read(&brought, node)?;
                 if theirs != name {
                     let reason = format!("waits in '{theirs}' while node {rank} waits in '{name}'");
                     return Err(Failure::disagreement(node, reason));
                 }
-                everywhere.extend(payloads);
+                latest = latest.max(clock);
+                if rest.is_empty() {
+                    return Err(Brought::malformed(node));
+                }
+                let report = rest.remove(0);
+                if purpose == Purpose::Quiesce {
+                    sum.merge(ChannelReport::from_bytes(&report).ok_or_else(|| Brought::malformed(node))?);
+                }
+                everywhere.extend(rest);
             }
+            everywhere.push(latest.to_le_bytes().to_vec());
+            everywhere.push(sum.to_bytes().to_vec());
             Ok(everywhere)
         });
-        match all {
-            Ok(all) => Ok(all.as_ref().clone()),
-            Err(failure) => {
-                // Whatever it was, nobody must wait for this node. If the cluster has failed, this has no effect.
-                plane.abort(&format!("worker {} could not meet the others: {failure}", self.id));
-                self.inner.health.fail(failure.clone());
-                Err(failure.into())
+        let met = all.and_then(|all| {
+            let mut payloads = all.as_ref().clone();
+            let report = payloads.pop().and_then(|bytes| ChannelReport::from_bytes(&bytes));
+            let latest = payloads.pop().and_then(|bytes| Some(u32::from_le_bytes(bytes.try_into().ok()?)));
+            match (latest, report) {
+                (Some(latest), Some(report)) => Ok(Met { payloads, latest, report }),
+                _ => Err(Brought::malformed(rank)),
             }
-        }
+        });
+        met.map_err(|failure| {
+            // Whatever it was, nobody must wait for this node. If the cluster has failed, this has no effect.
+            inner.plane.abort(&format!("worker {worker} could not meet the others: {failure}"));
+            inner.health.fail(failure.clone());
+            failure.into()
+        })
     }
 
     /// Waits for all operations of this worker, for all other workers to do the same, and until nothing is in flight in the
-    /// cluster. Until a worker goes on to write, all see the same values.
+    /// cluster and all copies of a key are equal. Until a worker goes on to write, all see the same values.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
     pub fn quiesce(&mut self) -> Result<(), Error> {
         self.wait_all()?;
+        self.rest();
         let mut waves = Waves::default();
         loop {
-            let report = if self.id == WorkerId(0) { self.inner.report()? } else { ChannelReport::default() };
-            let mut sum = ChannelReport::default();
-            for payload in self.meet(&format!("{OWN}quiesce"), report.to_bytes().to_vec())? {
-                match ChannelReport::from_bytes(&payload) {
-                    Some(report) => sum.merge(report),
-                    None => return Err(Failure::misuse("a node brought a malformed report").into()),
-                }
-            }
-            if waves.judge(sum) {
+            let met = self.meet(&format!("{OWN}quiesce"), Vec::new(), Purpose::Quiesce)?;
+            if waves.judge(met.report) {
+                self.resume(met.latest);
                 return Ok(());
             }
         }
@@ -559,6 +642,15 @@ impl<E: Element> Drop for Worker<E> {
             self.inner.plane.abort(&format!("worker {} panicked", self.id));
         }
         // Whoever waits for this worker, or will, must not wait for ever.
+        self.rest();
+        if self.inner.attendance.depart(self.id.index()) {
+            self.inner
+                .plane
+                .abort(&format!("worker {} was dropped while others synchronize replicas", self.id));
+        }
+        for inbox in &self.inner.inboxes {
+            inbox.send(Command::Departed);
+        }
         if let Some(meeting) = self.inner.meetings.depart(self.id.index()) {
             self.inner
                 .plane
@@ -567,15 +659,46 @@ impl<E: Element> Drop for Worker<E> {
     }
 }
 
-/// The name of a meeting and what somebody brought to it.
-fn named(packed: &[u8]) -> Option<(String, Vec<Vec<u8>>)> {
-    let mut parts = unpack(packed)?.into_iter();
-    let name = String::from_utf8(parts.next()?).ok()?;
-    Some((name, parts.collect()))
+/// What a meeting is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// To exchange what workers bring.
+    Gather,
+    /// To find out whether anything is in flight.
+    Quiesce,
 }
 
-fn malformed(node: NodeId) -> Failure {
-    Failure::disagreement(node, "brought something malformed to a meeting of the workers")
+/// What a meeting brought.
+struct Met {
+    /// By node and worker.
+    payloads: Vec<Vec<u8>>,
+    /// The latest clock of any worker.
+    latest: u32,
+    /// The sum over all channels of all nodes, if it was for that.
+    report: ChannelReport,
+}
+
+/// What a worker or a node brought to a meeting.
+struct Brought {
+    name: String,
+    clock: u32,
+    rest: Vec<Vec<u8>>,
+}
+
+impl Brought {
+    fn read(packed: &[u8], node: NodeId) -> Result<Self, Failure> {
+        let read = || {
+            let mut parts = unpack(packed)?.into_iter();
+            let name = String::from_utf8(parts.next()?).ok()?;
+            let clock = u32::from_le_bytes(parts.next()?.try_into().ok()?);
+            Some(Self { name, clock, rest: parts.collect() })
+        };
+        read().ok_or_else(|| Self::malformed(node))
+    }
+
+    fn malformed(node: NodeId) -> Failure {
+        Failure::disagreement(node, "brought something malformed to a meeting of the workers")
+    }
 }
 
 /// Payloads as one: each with its length before it.

@@ -2,7 +2,8 @@
 //!
 //! A value of at least [`len_min`] elements has one *lane* per worker of the cluster, which counts that worker's pushes.
 //! Longer values repeat the lanes, so that a torn read shows; the last element names the key, so that a value that went to
-//! the wrong place shows. All numbers are small integers, which floats add exactly.
+//! the wrong place shows. All numbers are small integers, which floats add exactly; only the name may have *dust* on it, small
+//! fractions that do not add up exactly, so that copies that were added up in different ways differ.
 
 use intendant_core::{Element, Key};
 
@@ -15,6 +16,12 @@ pub const fn len_min(workers: usize) -> usize {
 fn name(key: Key) -> f64 {
     // Below 2^20 and exact; neighbours differ.
     (key.0 % (1 << 20) + 1) as f64
+}
+
+/// Whether `last` is not the name of `key`, apart from less than so much dust.
+fn is_other<E: Element>(last: E, key: Key, dust: f64) -> bool {
+    let off = (last.to_f64() - name(key)).abs();
+    off >= dust || off.is_nan()
 }
 
 /// The initial value of `key`: no pushes.
@@ -35,6 +42,51 @@ pub fn push<E: Element>(worker: usize, workers: usize, len: usize, update: &mut 
     }
 }
 
+/// Names are true with so much dust on them.
+const DUST_MAX: f64 = 0.5;
+
+/// Puts dust on the update of a push: on its last element.
+///
+/// # Panics
+/// If there is no update.
+pub fn scatter<E: Element>(update: &mut [E], dust: f64) {
+    *update.last_mut().expect("an update has elements") += E::from_f64(dust);
+}
+
+/// Reads a value like [`read`], if there may be dust on it.
+///
+/// # Errors
+/// As [`read`].
+///
+/// # Panics
+/// As [`read`].
+pub fn read_dusty<E: Element>(key: Key, value: &[E], lanes: &mut [u32]) -> Result<(), BadValue> {
+    read_named(key, value, lanes, DUST_MAX)
+}
+
+/// Checks a value whose updates were scaled down on the way, between nothing and what was pushed: `most` pushes per worker.
+///
+/// # Errors
+/// If the value belongs to another key, or is out of bounds.
+///
+/// # Panics
+/// As [`read`].
+pub fn read_scaled<E: Element>(key: Key, value: &[E], most: &[u32]) -> Result<(), BadValue> {
+    let bad = |what| Err(BadValue { key, what });
+    let (last, counts) = value.split_last().expect("a value has elements");
+    if is_other(*last, key, DUST_MAX) {
+        return bad(format!("is named {last} instead of {}", name(key)));
+    }
+    for (element, most) in counts.iter().zip(most.iter().cycle()) {
+        let (count, most) = (element.to_f64(), f64::from(*most));
+        // Scaled numbers do not add up exactly.
+        if !(-1e-3..=most + 1e-3 * (1.0 + most)).contains(&count) {
+            return bad(format!("has {count} where at most {most} were pushed"));
+        }
+    }
+    Ok(())
+}
+
 /// A value that no sequence of pushes makes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a value of {key:?} {what}")]
@@ -53,10 +105,14 @@ pub struct BadValue {
 /// # Panics
 /// If the value is shorter than [`len_min`].
 pub fn read<E: Element>(key: Key, value: &[E], lanes: &mut [u32]) -> Result<(), BadValue> {
+    read_named(key, value, lanes, f64::MIN_POSITIVE)
+}
+
+fn read_named<E: Element>(key: Key, value: &[E], lanes: &mut [u32], dust: f64) -> Result<(), BadValue> {
     let bad = |what| Err(BadValue { key, what });
     assert!(value.len() >= len_min(lanes.len()), "a value of {} elements has no room for lanes", value.len());
     let (last, counts) = value.split_last().expect("checked above");
-    if last.to_f64() != name(key) {
+    if is_other(*last, key, dust) {
         return bad(format!("is named {last} instead of {}", name(key)));
     }
     let (first, rest) = counts.split_at(lanes.len());
@@ -79,6 +135,25 @@ pub fn read<E: Element>(key: Key, value: &[E], lanes: &mut [u32]) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dust_and_scaling_stay_within_bounds() {
+        let mut value = vec![0.0f64; 6];
+        initial(Key(5), &mut value);
+        let mut update = Vec::new();
+        push(1, 2, 6, &mut update);
+        scatter(&mut update, 0.1);
+        value.iter_mut().zip(&update).for_each(|(v, u)| *v += u);
+        let mut lanes = [0; 2];
+        assert!(read(Key(5), &value, &mut lanes).is_err());
+        assert_eq!(read_dusty(Key(5), &value, &mut lanes), Ok(()));
+        assert_eq!(lanes, [0, 1]);
+        assert!(read_dusty(Key(6), &value, &mut lanes).is_err());
+        value[1] = 0.7;
+        assert_eq!(read_scaled(Key(5), &value, &[0, 1]), Ok(()));
+        assert!(read_scaled(Key(5), &value, &[1, 0]).is_err(), "nobody pushed that");
+        assert!(read_scaled(Key(6), &value, &[0, 1]).is_err());
+    }
 
     #[test]
     fn pushes_count_and_defects_show() {

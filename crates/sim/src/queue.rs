@@ -47,6 +47,11 @@ impl<T> Queue<T> {
         self.now_ns
     }
 
+    /// How many events lie ahead.
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     /// Lets `event` happen at `at_ns`, which must not be in the past.
     pub(crate) fn schedule(&mut self, at_ns: u64, event: T, dice: &mut Dice) {
         debug_assert!(at_ns >= self.now_ns, "an event in the past");

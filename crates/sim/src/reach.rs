@@ -104,6 +104,66 @@ markers! {
     IfLocalHit = "if_local_hit",
     /// A key was not pulled because it was not here.
     IfLocalMiss = "if_local_miss",
+    /// A replica was set up.
+    ReplicaSetUp = "replica_set_up",
+    /// A replica was given up.
+    ReplicaDropped = "replica_dropped",
+    /// A replica that was about to be given up was asked for anew.
+    ReplicaRevived = "replica_revived",
+    /// A replica was given up because its value was to be overwritten.
+    ReplicaClosed = "replica_closed",
+    /// The main copy came to where a replica was.
+    Promoted = "promoted",
+    /// It had updates that had not been sent.
+    PromotedUnsent = "promoted_unsent",
+    /// A delta of it was in flight that had been merged.
+    PromotedMerged = "promoted_merged",
+    /// A delta of it was in flight that had not.
+    PromotedUnmerged = "promoted_unmerged",
+    /// A delta came to an owner when its registration was over.
+    GhostDelta = "ghost_delta",
+    /// A holder's message came to the holder, which owned the key by then.
+    GhostCameHome = "ghost_came_home",
+    /// A holder's message followed a key that had moved.
+    ForwardedSync = "forwarded_sync",
+    /// A key moved that had holders elsewhere.
+    HoldersMoved = "holders_moved",
+    /// A replica came to a node that did not want it any more.
+    ZombieRefused = "zombie_refused",
+    /// A holder was sent a newer value right before an answer to its worker.
+    RefreshBeforeAnswer = "refresh_before_answer",
+    /// A delta was acknowledged without a value.
+    AcknowledgedBare = "acknowledged_bare",
+    /// The end of a registration was heard of after the next one had begun.
+    StaleDropped = "stale_dropped",
+    /// A holder asked as of a clock that had not come.
+    EarlyAsk = "early_ask",
+    /// A read waited for the staleness bound.
+    ParkedRead = "parked_read",
+    /// A replica was given up because it was too old.
+    LazyDrop = "lazy_drop",
+    /// An owner told holders that the global clock had advanced.
+    EagerNews = "eager_news",
+    /// A node came from a meeting, and others were known to be in it still.
+    ResumeLifted = "resume_lifted",
+    /// All nodes agreed on static replicas after a round.
+    Agreed = "agreed",
+    /// A node contributed to an all-reduce through another one.
+    Folded = "folded",
+    /// A message of an all-reduce came before the round before it was over.
+    EarlyReduce = "early_reduce",
+    /// A node started an all-reduce because another one had.
+    RoundCalled = "round_called",
+    /// A message of an all-reduce was split over several frames because of its length.
+    SplitReduce = "split_reduce",
+    /// A worker waited for static replicas to be brought in step.
+    Synchronized = "synchronized",
+    /// All workers met while there was work left.
+    Met = "met",
+    /// The cluster came to rest while there was work left.
+    RestedBetween = "rested_between",
+    /// Updates were scaled down.
+    Clipped = "clipped",
     /// Something was wrong with the network or the machines for some time.
     Faulty = "faulty",
     /// Elements were double precision.

@@ -16,7 +16,7 @@ use crate::machine::{Charge, Machine};
 use crate::network::Network;
 use crate::reach::Reach;
 use intendant_core::{KeyOrder, Layout, LayoutError};
-use intendant_engine::{AccessStats, ManagementStats, Storage};
+use intendant_engine::{AccessStats, Copies, ManagementStats, Storage};
 use intendant_sampling::SampleError;
 use intendant_task::{Diverged, Progress, Reduction, Schedule, Task};
 use intendant_techniques::{Order, Technique};
@@ -44,6 +44,8 @@ pub struct TaskConfig {
     pub order: Option<Order>,
     /// Whether nodes remember locations; `None` for the technique's own.
     pub caches: Option<bool>,
+    /// How copies are kept; used by techniques that have some.
+    pub copies: Copies,
     /// Bytes of values that a worker may have outstanding.
     pub outstanding_bytes_max: usize,
     /// Batches that a loader prepares ahead; at least 1.
@@ -83,6 +85,7 @@ impl TaskConfig {
             technique: Technique::Classic,
             order: None,
             caches: None,
+            copies: Copies::default(),
             outstanding_bytes_max: intendant_core::limits::OUTSTANDING_BYTES_DEFAULT,
             look_ahead: 4,
             schedule,
@@ -193,6 +196,7 @@ pub fn run_task<T: Task>(
         init: Arc::clone(&model.init),
         storage: config.storage,
         policy: config.technique.policy().with(config.order, config.caches),
+        copies: config.copies.clone(),
         workers: config.workers,
         outstanding_bytes_max: config.outstanding_bytes_max,
         stale_hints: false,

@@ -1,6 +1,7 @@
 //! Latched shards of slots and values.
 
 use crate::latch::{Latch, LatchGuard};
+use crate::noted::Noted;
 use crate::prefetch::prefetch;
 use crate::slab::Slab;
 use crate::sync::{AtomicU32, Ordering};
@@ -25,18 +26,20 @@ enum Slots<S> {
     Sparse(UnsafeCell<HashMap<u64, Box<Slot<S>>, foldhash::fast::FixedState>>),
 }
 
-/// Two lines: the spatial prefetcher of common processors fetches pairs.
-#[repr(align(128))]
+/// Two lines: the spatial prefetcher of common processors fetches pairs. Fields stay in this order: the first line has what
+/// every access uses, the second what few do, so that who only looks whether keys were noted does not take the first one away.
+#[repr(C, align(128))]
 struct Shard<S, E> {
     latch: Latch,
-    slots: Slots<S>,
     /// One per value length of the layout.
     slabs: Box<[Slab<E>]>,
+    slots: Slots<S>,
+    noted: Noted,
 }
 
-// SAFETY: everything behind an `UnsafeCell` in a shard (slot states, the sparse map, slab books, values) is reached only
-// through an `Entry` or `scan`, which hold the shard's latch. What is read without the latch are atomics and, for dense
-// shards, boxes that do not change after construction.
+// SAFETY: everything behind an `UnsafeCell` in a shard (slot states, the sparse map, slab books, values, noted keys) is
+// reached only through an `Entry`, `scan`, `held` or `take_noted`, which hold the shard's latch. What is read without the
+// latch are atomics and, for dense shards, boxes that do not change after construction.
 unsafe impl<S: Send, E: Send> Sync for Shard<S, E> {}
 // SAFETY: a shard owns its slots, chunks and values; the raw pointers in its slabs are not shared with anything else.
 unsafe impl<S: Send, E: Send> Send for Shard<S, E> {}
@@ -74,6 +77,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
                         .zip(&per_class)
                         .map(|(l, n)| Slab::new(*l, Some(*n)))
                         .collect(),
+                    noted: Noted::default(),
                 }
             })
             .collect();
@@ -88,6 +92,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
                 latch: Latch::new(),
                 slots: Slots::Sparse(UnsafeCell::default()),
                 slabs: layout.lens().iter().map(|len| Slab::new(*len, None)).collect(),
+                noted: Noted::default(),
             })
             .collect();
         Self { layout, shards }
@@ -198,6 +203,21 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         None
     }
 
+    /// Whether keys of `shard` have been noted since they were last taken. Needs no latch, so that it may just not be true any
+    /// more, or a key noted a moment ago is not seen yet: who needs certainty calls [`Store::take_noted`].
+    #[inline]
+    pub fn has_noted(&self, shard: usize) -> bool {
+        self.shards[shard].noted.any()
+    }
+
+    /// Moves the noted keys of `shard` to the end of `keys`, in the order in which they were noted. Latches the shard.
+    pub fn take_noted(&self, shard: usize, keys: &mut Vec<Key>) {
+        let shard = &self.shards[shard];
+        let _guard = shard.latch.lock();
+        // SAFETY: the latch is held.
+        unsafe { shard.noted.take(keys) };
+    }
+
     /// Number of values held. Latches one shard after the other: exact only when nobody changes the store.
     pub fn held(&self) -> usize {
         self.shards
@@ -264,6 +284,14 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
     fn place(&self) -> u32 {
         // Relaxed: written under the latch, which is held.
         self.slot.map_or(0, |slot| slot.place.load(Ordering::Relaxed))
+    }
+
+    /// Appends the key to the noted keys of its shard, see [`Store::take_noted`]. It is appended as often as this is called: a
+    /// caller that wants it there once keeps a flag in the state. It stays noted whatever becomes of the key.
+    #[inline]
+    pub fn note(&mut self) {
+        // SAFETY: the entry holds the latch.
+        unsafe { self.shard.noted.push(self.key) };
     }
 
     /// The value, if one is held.

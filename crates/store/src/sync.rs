@@ -1,6 +1,17 @@
 //! The primitives that latch, slab and shards are built from. Model checking compiles them against another file of this shape.
 
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+
+/// An `UnsafeCell` whose accesses model checking sees.
+#[derive(Default)]
+pub(crate) struct TrackedUnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> TrackedUnsafeCell<T> {
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, act: impl FnOnce(*mut T) -> R) -> R {
+        act(self.0.get())
+    }
+}
 
 /// Attempts that only tell the processor to relax: as long as copying a value of a few kilobytes takes.
 const SPINS: u32 = 100;

@@ -2,7 +2,8 @@
 //! loom's primitives, so that neither a feature nor a flag of the build can leave the real ones instrumented.
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+    pub(crate) use loom::cell::UnsafeCell as TrackedUnsafeCell;
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
     pub(crate) fn relax(_attempt: u32) {
         loom::thread::yield_now();
@@ -12,6 +13,8 @@ mod sync {
 #[expect(unreachable_pub, reason = "the modules are public in their crate, but not here")]
 #[path = "../src/latch.rs"]
 mod latch;
+#[path = "../src/noted.rs"]
+mod noted;
 #[path = "../src/prefetch.rs"]
 mod prefetch;
 #[path = "../src/slab.rs"]
@@ -155,4 +158,78 @@ fn a_scan_sees_whole_values() {
             assert_eq!(store.held(), 2);
         });
     }
+}
+
+/// Two threads: a third that spins for the latch makes schedules without end, in which the other two yield to each other.
+/// `tests/model.rs` has more, on real threads.
+#[test]
+fn noted_keys_are_taken_once_while_others_are_noted() {
+    bounded(|| {
+        let store = one_shard(false);
+        let other = Arc::clone(&store);
+        let thread = thread::spawn(move || {
+            other.latch(Key(0)).note();
+            other.latch(Key(1)).note();
+        });
+        let mut taken = Vec::new();
+        store.latch(Key(1)).note();
+        if store.has_noted(0) {
+            store.take_noted(0, &mut taken);
+            assert!(
+                taken.contains(&Key(1)),
+                "the own hint is seen, and stands for a key that is on the list"
+            );
+        }
+        assert!(!taken.is_empty());
+        store.take_noted(0, &mut taken);
+        thread.join().expect("the thread ends");
+        let (hint, before) = (store.has_noted(0), taken.len());
+        store.take_noted(0, &mut taken);
+        assert_eq!(hint, taken.len() > before, "after all stores, the hint is exact");
+        assert!(!store.has_noted(0));
+        let first = taken.iter().position(|key| *key == Key(0));
+        let last = taken.iter().rposition(|key| *key == Key(1));
+        assert!(first < last, "the thread noted 0 before 1: {taken:?}");
+        taken.sort_unstable();
+        assert_eq!(taken, [Key(0), Key(1), Key(1)]);
+    });
+}
+
+#[test]
+fn a_key_that_changes_after_it_was_taken_is_noted_again() {
+    bounded(|| {
+        let store = one_shard(false);
+        let other = Arc::clone(&store);
+        // The state says whether the key is noted, the value how often it has changed.
+        store.latch(Key(0)).allocate().fill(0.0);
+        let thread = thread::spawn(move || {
+            for _ in 0..2 {
+                let mut entry = other.latch(Key(0));
+                if let Some(value) = entry.value_mut() {
+                    value[0] += 1.0;
+                }
+                if entry.state() == 0 {
+                    *entry.state_mut() = 1;
+                    entry.note();
+                }
+            }
+        });
+        let mut seen = 0.0;
+        let mut look = |store: &Store<u32, f32>| {
+            let mut taken = Vec::new();
+            store.take_noted(0, &mut taken);
+            assert!(taken.len() <= 1, "the state says when the key is on the list");
+            for key in taken {
+                let mut entry = store.latch(key);
+                *entry.state_mut() = 0;
+                let value = entry.value().expect("nobody releases it")[0];
+                assert!(value > seen, "noted without a change");
+                seen = value;
+            }
+        };
+        look(&store);
+        thread.join().expect("the thread ends");
+        look(&store);
+        assert!((seen - 2.0).abs() < f32::EPSILON, "a change was not noted: {seen}");
+    });
 }

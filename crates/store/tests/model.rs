@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -15,6 +16,8 @@ enum Step {
     Release(u64),
     Remove(u64),
     Check(u64),
+    Note(u64),
+    Take(usize),
 }
 
 const KEYS: u64 = 300;
@@ -27,7 +30,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (key.clone(), -1e3..1e3).prop_map(|(k, v)| Step::Add(k, v)),
         key.clone().prop_map(Step::Release),
         key.clone().prop_map(Step::Remove),
-        key.prop_map(Step::Check),
+        key.clone().prop_map(Step::Check),
+        key.prop_map(Step::Note),
+        any::<usize>().prop_map(Step::Take),
     ];
     proptest::collection::vec(step, 0..400)
 }
@@ -43,6 +48,8 @@ type Model = BTreeMap<u64, (u32, Option<Vec<f64>>)>;
 
 fn run(store: &Store<u32, f64>, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut model = Model::new();
+    let shards = store.layout().shards();
+    let mut noted: Vec<Vec<Key>> = vec![Vec::new(); shards];
     for step in steps {
         match step {
             Step::State(k, s) => {
@@ -79,12 +86,31 @@ fn run(store: &Store<u32, f64>, steps: &[Step]) -> Result<(), TestCaseError> {
                 prop_assert_eq!(entry.state(), expected.0);
                 prop_assert_eq!(entry.value(), expected.1.as_deref());
             }
+            Step::Note(k) => {
+                store.latch(Key(*k)).note();
+                noted[store.layout().shard(Key(*k))].push(Key(*k));
+            }
+            Step::Take(shard) => {
+                let shard = shard % shards;
+                prop_assert_eq!(store.has_noted(shard), !noted[shard].is_empty());
+                let mut taken = vec![Key(u64::MAX)];
+                store.take_noted(shard, &mut taken);
+                prop_assert_eq!(taken.remove(0), Key(u64::MAX));
+                prop_assert_eq!(taken, std::mem::take(&mut noted[shard]));
+                prop_assert!(!store.has_noted(shard));
+            }
         }
         store.prefetch_slot(Key(KEYS - 1));
         store.prefetch_value(Key(KEYS - 1));
     }
     let held: BTreeMap<u64, (u32, Vec<f64>)> =
         model.into_iter().filter_map(|(k, (s, v))| v.map(|v| (k, (s, v)))).collect();
+    for (shard, expected) in noted.into_iter().enumerate() {
+        prop_assert_eq!(store.has_noted(shard), !expected.is_empty());
+        let mut taken = Vec::new();
+        store.take_noted(shard, &mut taken);
+        prop_assert_eq!(taken, expected);
+    }
     prop_assert_eq!(store.held(), held.len());
     // Scans in portions of one key see the same as one scan.
     for portion in [1, usize::MAX] {
@@ -147,6 +173,64 @@ fn threads_lose_no_update_while_keys_come_and_go() {
         });
         let total: u64 = (0..KEYS).map(|key| u64::from(store.latch(Key(key)).state())).sum();
         assert_eq!(total, THREADS * ROUNDS);
+    }
+}
+
+#[test]
+fn a_key_that_was_changed_is_noted_or_was_looked_at_since() {
+    const THREADS: u64 = 3;
+    const ROUNDS: u64 = 20_000;
+    // The state: changes of the key, times two, plus whether it is noted.
+    let change = |store: &Store<u32, f64>, key| {
+        let mut entry = store.latch(key);
+        let state = entry.state() + 2;
+        *entry.state_mut() = state | 1;
+        if state & 1 == 0 {
+            entry.note();
+        }
+    };
+    for store in [Store::<u32, f64>::dense(layout(4)), Store::sparse(layout(4))] {
+        let running = AtomicU64::new(THREADS);
+        let mut seen = vec![0; KEYS as usize];
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (store, running) = (&store, &running);
+                scope.spawn(move || {
+                    let mut word = thread;
+                    for _ in 0..ROUNDS {
+                        word = intendant_core::random::mix(word);
+                        change(store, Key(word % KEYS));
+                    }
+                    running.fetch_sub(1, Ordering::Release);
+                });
+            }
+            let mut done = false;
+            while !done {
+                // Acquire: pairs with the Release above; who sees the last thread finished sees all hints.
+                done = running.load(Ordering::Acquire) == 0;
+                for shard in 0..store.layout().shards() {
+                    if !store.has_noted(shard) {
+                        continue;
+                    }
+                    let mut taken = Vec::new();
+                    store.take_noted(shard, &mut taken);
+                    assert!(!taken.is_empty(), "only this thread takes");
+                    for key in taken {
+                        assert_eq!(store.layout().shard(key), shard);
+                        let mut entry = store.latch(key);
+                        let state = entry.state();
+                        assert_eq!(state & 1, 1, "{key:?} was noted twice");
+                        *entry.state_mut() = state & !1;
+                        seen[key.0 as usize] = state >> 1;
+                    }
+                }
+            }
+        });
+        assert_eq!(
+            seen.iter().map(|n| u64::from(*n)).sum::<u64>(),
+            THREADS * ROUNDS,
+            "a change was not seen"
+        );
     }
 }
 

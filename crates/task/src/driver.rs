@@ -1,115 +1,13 @@
 //! The training loop of one worker as a program without I/O.
 
-use crate::{Cost, Evaluation, Partition, Prepared, Pulled, Reduction, Split, Subepoch, Task, Update};
+use crate::{
+    Diverged, Evaluation, Event, Op, Partition, Prepared, Progress, Pulled, Reduction, Schedule, Split,
+    Subepoch, Task, Update,
+};
 use intendant_core::{Element, Key};
 use intendant_sampling::Handle;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
-
-/// When what is trained and evaluated; equal for all workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Schedule {
-    /// Passes over the data. 0 evaluates the initial model.
-    pub epochs: u32,
-    /// Validate after every so many epochs; 0 means never.
-    pub valid_every: u32,
-    /// Evaluate on the test data after the last epoch.
-    pub test: bool,
-    /// Latency hiding: localize the keys of a batch so many batches before it is trained; 0 means not at all.
-    pub localize_ahead: u32,
-    /// Wait for the push of a batch before going on.
-    pub synchronous: bool,
-}
-
-impl Schedule {
-    /// So many passes over the data, then the evaluation on the test data; nothing else.
-    #[must_use]
-    pub const fn epochs(epochs: u32) -> Self {
-        Self { epochs, valid_every: 0, test: true, localize_ahead: 0, synchronous: false }
-    }
-}
-
-/// What a [`Driver`] wants done. The interpreter does it, then calls [`Driver::step`] with the [`Event`] named here.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Op {
-    /// Receive the next batch from the loader → [`Event::Batch`].
-    NextBatch,
-    /// Move the keys of [`Driver::localize_keys`] to this node, if the technique moves keys at all → [`Event::Done`].
-    Localize {
-        /// Whether to go on only when they are here.
-        wait: bool,
-    },
-    /// Wait until all workers have come here → [`Event::Done`].
-    Barrier,
-    /// Choose the keys of prepared samples: call [`Driver::draw`] → [`Event::Done`].
-    PullSample,
-    /// Read the values of [`Driver::pull_buffers`] → [`Event::Done`].
-    Pull,
-    /// Charge for arithmetic that was just done → [`Event::Done`].
-    Compute(Cost),
-    /// Add the values of [`Driver::push_buffers`]; need not wait for them to arrive → [`Event::Done`].
-    Push,
-    /// Advance this worker's clock by one → [`Event::Done`].
-    AdvanceClock,
-    /// Wait until everything that this worker pushed has been applied → [`Event::Done`].
-    Flush,
-    /// Wait until all workers have come here and nothing is in flight in the cluster → [`Event::Done`].
-    Quiesce,
-    /// Call [`Driver::snapshot_part`] with every key of the range and its value, in parts → [`Event::Done`].
-    Snapshot(Range<u64>),
-    /// Combine [`Driver::reduction`] of all workers → [`Event::Reduced`].
-    Reduce,
-    /// Training is over.
-    Done,
-}
-
-/// What happened.
-#[derive(Debug)]
-pub enum Event<B> {
-    /// The first event.
-    Start,
-    /// The operation is done.
-    Done,
-    /// The next batch.
-    Batch(Prepared<B>),
-    /// The combined sums of all workers.
-    Reduced(Reduction),
-}
-
-/// Training stopped making sense: a loss or an update is not finite.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error(
-    "diverged in epoch {epoch}, step {step}{}: {what} is {value}; lower the learning rate or raise the regularisation",
-    key.map_or(String::new(), |k| format!(", key {k}"))
-)]
-pub struct Diverged {
-    /// Epoch, from 1.
-    pub epoch: u32,
-    /// Step of this worker within the epoch, from 1.
-    pub step: u64,
-    /// The first key with an infinite value or update, if it could be told.
-    pub key: Option<Key>,
-    /// What was found.
-    pub what: &'static str,
-    /// The value found.
-    pub value: f64,
-}
-
-/// How far a worker is.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Progress {
-    /// Epoch, from 0.
-    pub epoch: u32,
-    /// Batches of this epoch that this worker has trained.
-    pub batches: u64,
-    /// Batches of this epoch that this worker will train.
-    pub batches_total: u64,
-    /// Examples trained in this epoch.
-    pub examples: u64,
-    /// Sum of their losses.
-    pub loss: f64,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -126,6 +24,7 @@ enum State {
     Push,
     PushFlush,
     Clock,
+    Synchronize,
     SubepochFlush,
     SubepochBarrier,
     EpochFlush,
@@ -150,6 +49,11 @@ pub struct Driver<T: Task> {
     subepochs: u32,
     received: u64,
     batches: u64,
+    /// Steps of this epoch: done, and at the end of the current subepoch; only with [`Schedule::synchronize`]. In a subepoch
+    /// all workers take as many as the one with the most batches, so that all synchronise equally often; those of workers
+    /// that have run out of batches are empty.
+    steps: u64,
+    steps_end: u64,
     scratch: T::Scratch,
     /// Batches that were received and wait for their turn.
     queue: VecDeque<Prepared<T::Batch>>,
@@ -181,6 +85,8 @@ impl<T: Task> Driver<T> {
             subepochs: 0,
             received: 0,
             batches: 0,
+            steps: 0,
+            steps_end: 0,
             scratch,
             queue: VecDeque::new(),
             current: None,
@@ -293,8 +199,9 @@ impl<T: Task> Driver<T> {
             (State::Push | State::PushFlush, Event::Done) => self.go(State::Clock, Op::AdvanceClock),
             (State::Clock, Event::Done) => {
                 self.current = None;
-                Ok(self.next_batch())
+                Ok(self.end_step())
             }
+            (State::Synchronize, Event::Done) => Ok(self.next_batch()),
             (State::SubepochFlush, Event::Done) => self.go(State::SubepochBarrier, Op::Barrier),
             (State::SubepochBarrier, Event::Done) => {
                 self.subepoch += 1;
@@ -368,6 +275,7 @@ impl<T: Task> Driver<T> {
         let batches_total = (0..self.subepochs).map(batches).sum();
         self.progress = Progress { epoch, batches_total, ..Progress::default() };
         self.subepoch = 0;
+        (self.steps, self.steps_end) = (0, 0);
         self.start_subepoch()
     }
 
@@ -378,6 +286,10 @@ impl<T: Task> Driver<T> {
         }
         let subepoch = Subepoch { epoch: self.progress.epoch, index: self.subepoch };
         self.batches = self.task.batches(subepoch, self.partition);
+        if self.schedule.synchronize.is_some() {
+            let batches = self.partition.all().map(|worker| self.task.batches(subepoch, worker));
+            self.steps_end += batches.max().unwrap_or(0);
+        }
         self.received = 0;
         self.near = self.task.block(subepoch, self.partition);
         if self.near.is_empty() {
@@ -396,6 +308,10 @@ impl<T: Task> Driver<T> {
         }
         match self.queue.pop_front() {
             Some(prepared) => self.start_batch(prepared),
+            None if self.skip_to_synchronization() => {
+                self.state = State::Synchronize;
+                Op::Synchronize
+            }
             None if self.subepoch + 1 < self.subepochs => {
                 self.state = State::SubepochFlush;
                 Op::Flush
@@ -405,6 +321,28 @@ impl<T: Task> Driver<T> {
                 Op::Flush
             }
         }
+    }
+
+    /// A batch has been trained: synchronises if it is time, else goes on.
+    fn end_step(&mut self) -> Op {
+        if let Some(every) = self.schedule.synchronize {
+            self.steps += 1;
+            if self.steps.is_multiple_of(every.get().into()) {
+                self.state = State::Synchronize;
+                return Op::Synchronize;
+            }
+        }
+        self.next_batch()
+    }
+
+    /// Skips the steps of this subepoch for which there is no batch, up to one after which others synchronise; whether there
+    /// was one.
+    fn skip_to_synchronization(&mut self) -> bool {
+        let next =
+            self.schedule.synchronize.map(|every| (self.steps + 1).next_multiple_of(every.get().into()));
+        let due = next.filter(|next| *next <= self.steps_end);
+        self.steps = due.unwrap_or(self.steps_end);
+        due.is_some()
     }
 
     fn receive(&mut self, prepared: Prepared<T::Batch>) -> Op {

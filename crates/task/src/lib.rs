@@ -11,14 +11,16 @@
 mod driver;
 mod evaluation;
 mod loader;
+mod op;
 mod order;
 mod task;
 
-pub use driver::{Diverged, Driver, Event, Op, Progress, Schedule};
+pub use driver::Driver;
 pub use evaluation::{Evaluation, Reduction, Split};
 pub use loader::{Loader, LoaderEvent, LoaderOp};
-pub use order::EpochOrder;
+pub use op::{Diverged, Event, Op, Progress, Schedule};
+pub use order::{EpochOrder, expected_batches};
 pub use task::{
-    BatchAt, Cost, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, StepReport, Subepoch, Task,
-    Update,
+    BatchAt, Cost, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, StepReport,
+    Subepoch, Task, Update,
 };

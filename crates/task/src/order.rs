@@ -33,3 +33,27 @@ impl EpochOrder {
         (start..(start + self.batch).min(self.examples)).map(move |at| permutation.apply(at))
     }
 }
+
+/// In how many of the batches of an order like [`EpochOrder`]'s something occurs, on average over all orders of `examples`
+/// examples, if it occurs in `uses` of the examples.
+///
+/// # Panics
+/// If `batch` is 0, or there are more uses than examples.
+#[must_use]
+pub fn expected_batches(examples: u64, batch: u64, uses: u64) -> f64 {
+    assert!(batch > 0, "batches need at least one example");
+    assert!(uses <= examples, "{uses} uses in {examples} examples");
+    if uses <= 1 {
+        return uses as f64;
+    }
+    // A batch of `size` is a random choice of the examples. That it misses all uses is as likely as that `uses` random examples
+    // miss the batch; the shorter product is taken.
+    let hit = |size: u64| {
+        let (few, many) = (uses.min(size), uses.max(size));
+        // By logarithms, as the probability of a hit may be so small that one minus it is hardly a number.
+        let missed = |i: u64| (-(many as f64) / (examples - i) as f64).max(-1.0).ln_1p();
+        -(0..few).map(missed).sum::<f64>().exp_m1()
+    };
+    let rest = hit(examples % batch);
+    if examples < batch { rest } else { (examples / batch) as f64 * hit(batch) + rest }
+}

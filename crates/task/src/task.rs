@@ -91,6 +91,11 @@ impl Partition {
         total.saturating_sub(self.worker as u64).div_ceil(self.workers as u64)
     }
 
+    /// All workers, this one included, in order.
+    pub fn all(self) -> impl Iterator<Item = Self> {
+        (0..self.workers).map(move |worker| Self { worker, ..self })
+    }
+
     /// Which of the things that are dealt out one by one is the `index`-th of this worker.
     #[must_use]
     pub const fn nth(&self, index: u64) -> u64 {
@@ -184,6 +189,21 @@ pub struct Update<'a, E> {
     pub sample_values: &'a mut [E],
 }
 
+/// How often a key is accessed, and how often it is used: not the same, as what several examples of a batch use is accessed once
+/// by the batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Frequency {
+    /// The key.
+    pub key: Key,
+    /// Expected occurrences in the pulls of an epoch, by all workers together, samples included: what a parameter server sees.
+    /// The push that follows a pull has the same keys, and does not count on top.
+    pub accesses: f64,
+    /// Training examples that use the key, however they are cut into batches: the frequency in the data set, without samples.
+    pub uses: u64,
+    /// Whether workers of more than one node may access it. If not, copies on other nodes are of no use, however hot the key is.
+    pub shared: bool,
+}
+
 /// How much arithmetic something took, in multiply-adds. Only a simulator reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Cost(pub u64);
@@ -242,6 +262,14 @@ pub trait Task: Send + Sync + 'static {
     /// beginning, after all workers have met.
     fn block(&self, _subepoch: Subepoch, _partition: Partition) -> Vec<Key> {
         Vec::new()
+    }
+
+    /// How often keys are accessed in training, ascending by key, as far as the data tell it beforehand; for heuristics that
+    /// manage hot keys differently. Keys that are left out are never accessed. A function of the data, of the settings and of
+    /// how many workers and nodes `partition` has, not of which worker it is: all nodes must come to the same conclusions.
+    /// `None` if nothing is known.
+    fn frequencies(&self, _partition: Partition) -> Option<Vec<Frequency>> {
+        None
     }
 
     /// Buffers for one worker.

@@ -5,10 +5,11 @@ use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
     BatchAt, Cost, Driver, EpochOrder, Evaluation, Event, Loader, LoaderEvent, LoaderOp, Model, ModelRange,
     Op, Partition, Prepared, Pulled, Reduction, SampleRequest, Schedule, Split, StepReport, Subepoch, Task,
-    Update,
+    Update, expected_batches,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ struct Sums {
     bad: Option<u64>,
     /// Subepochs that an epoch is cut into, each with a block; and residents.
     subepochs: Option<u32>,
+    batch: u64,
 }
 
 impl Sums {
@@ -35,18 +37,18 @@ impl Sums {
             ModelRange { name: "sampled", keys: 5, len: 2 },
         ];
         let model = Model { ranges, init: Arc::new(|_, _: &mut [f64]| {}), sampler: sampler.build() };
-        Arc::new(Self { model, samples, bad, subepochs: None })
+        Arc::new(Self { model, samples, bad, subepochs: None, batch: BATCH })
     }
 
-    fn in_subepochs(subepochs: u32) -> Arc<Self> {
+    fn in_subepochs(subepochs: u32, batch: u64) -> Arc<Self> {
         let mut task = Arc::into_inner(Self::new(None)).unwrap();
-        task.subepochs = Some(subepochs);
+        (task.subepochs, task.batch) = (Some(subepochs), batch);
         Arc::new(task)
     }
 
     /// Batches of the epoch that are trained in the subepoch: its share of them, in order.
     fn part(&self, subepoch: Subepoch) -> Range<u64> {
-        let all = EpochOrder::new(1, subepoch.epoch, EXAMPLES, BATCH).batches();
+        let all = EpochOrder::new(1, subepoch.epoch, EXAMPLES, self.batch).batches();
         let parts = u64::from(self.subepochs.unwrap_or(1));
         let at = u64::from(subepoch.index);
         at * all / parts..(at + 1) * all / parts
@@ -104,7 +106,7 @@ impl Task for Sums {
     }
     fn prepare(&self, at: BatchAt) -> Prepared<Vec<u64>> {
         let index = self.part(at.subepoch).start + at.partition.nth(at.index);
-        let order = EpochOrder::new(1, at.subepoch.epoch, EXAMPLES, BATCH);
+        let order = EpochOrder::new(1, at.subepoch.epoch, EXAMPLES, self.batch);
         let batch: Vec<u64> = order.batch(index).collect();
         let samples = vec![SampleRequest { distribution: self.samples, samples: 2, stream: index }];
         let digest = batch.iter().map(|example| 1 << example).sum();
@@ -189,7 +191,7 @@ impl Cluster {
         let mut events: Vec<Option<Event<Vec<u64>>>> =
             self.workers.iter().map(|_| Some(Event::Start)).collect();
         loop {
-            let mut reductions = Vec::new();
+            let (mut meetings, mut reductions) = (Vec::new(), Vec::new());
             let mut done = 0;
             for (at, (driver, loader)) in self.workers.iter_mut().enumerate() {
                 let mut event = events[at].take().unwrap();
@@ -233,7 +235,8 @@ impl Cluster {
                             Event::Done
                         }
                         Op::Compute(_) | Op::AdvanceClock | Op::Flush => Event::Done,
-                        Op::Quiesce | Op::Barrier => {
+                        Op::Quiesce | Op::Barrier | Op::Synchronize => {
+                            meetings.push(op);
                             events[at] = Some(Event::Done);
                             break;
                         }
@@ -252,6 +255,11 @@ impl Cluster {
                     };
                 }
             }
+            assert!(
+                meetings.windows(2).all(|two| two[0] == two[1]),
+                "all workers meet in the same: {meetings:?}"
+            );
+            assert!([0, self.workers.len()].contains(&meetings.len()), "all workers meet");
             if done > 0 {
                 assert_eq!(done, self.workers.len(), "all workers finish together");
                 return Ok(());
@@ -325,7 +333,7 @@ fn the_order_of_operations() {
 
 #[test]
 fn subepochs_begin_with_a_meeting_and_their_block() {
-    let task = Sums::in_subepochs(3);
+    let task = Sums::in_subepochs(3, BATCH);
     let mut cluster = Cluster::new(&task, 4, Schedule { test: false, ..Schedule::epochs(2) });
     cluster.run(&task).unwrap();
     for example in 0..EXAMPLES {
@@ -367,6 +375,17 @@ fn batches_are_localized_ahead_with_their_samples() {
 }
 
 #[test]
+fn workers_synchronise_after_batches_and_then_go_on() {
+    let task = Sums::new(None);
+    let schedule = Schedule { synchronize: NonZeroU32::new(2), test: false, ..Schedule::epochs(2) };
+    let mut cluster = Cluster::new(&task, 1, schedule);
+    cluster.run(&task).unwrap();
+    let batch = "NextBatch PullSample Pull Compute Push AdvanceClock";
+    let epoch = format!("{} Flush Quiesce Reduce", [batch, batch, "Synchronize"].repeat(3).join(" "));
+    assert_eq!(cluster.ops[0].join(" "), format!("Quiesce Barrier {epoch} {epoch} Done"));
+}
+
+#[test]
 fn no_epochs_evaluate_the_initial_model() {
     let task = Sums::new(None);
     let mut cluster = Cluster::new(&task, 2, Schedule { valid_every: 1, ..Schedule::epochs(0) });
@@ -389,6 +408,47 @@ fn a_nan_is_refused_before_it_is_pushed_and_named() {
 }
 
 proptest! {
+    /// Workers have different numbers of batches, some have none at all.
+    #[test]
+    fn all_workers_synchronise_equally_often(
+        workers in 1u32..9,
+        subepochs in 1u32..5,
+        batch in 1u64..6,
+        every in 1u32..5,
+        localize_ahead in 0u32..3,
+    ) {
+        let task = Sums::in_subepochs(subepochs, batch);
+        let synchronize = NonZeroU32::new(every);
+        let schedule = Schedule { synchronize, localize_ahead, test: false, ..Schedule::epochs(2) };
+        let mut cluster = Cluster::new(&task, workers, schedule);
+        cluster.run(&task).unwrap();
+        for (worker, ops) in (0..).zip(&cluster.ops) {
+            let partition = Partition { worker, ..Partition::alone() };
+            let of_worker = |index, worker| {
+                let partition = Partition { worker, workers, ..partition };
+                task.batches(Subepoch { epoch: 0, index }, partition)
+            };
+            // What an epoch should be: the worker's batches and the synchronisations, by steps that all take.
+            let (mut expected, mut step) = (Vec::new(), 0);
+            for subepoch in 0..subepochs {
+                let longest = (0..workers).map(|other| of_worker(subepoch, other)).max().unwrap();
+                for batch in 0..longest {
+                    if batch < of_worker(subepoch, worker) {
+                        expected.push("Push");
+                    }
+                    step += 1;
+                    if step % every == 0 {
+                        expected.push("Synchronize");
+                    }
+                }
+                expected.push("Flush");
+            }
+            let shown = ["Push", "Synchronize", "Flush"];
+            let seen: Vec<&str> = ops.iter().map(String::as_str).filter(|op| shown.contains(op)).collect();
+            prop_assert_eq!(seen, [&expected[..], &expected].concat(), "worker {}", worker);
+        }
+    }
+
     #[test]
     fn epochs_are_permutations_in_batches(seed: u64, epoch: u32, examples in 1u64..300, batch in 1u64..40) {
         let order = EpochOrder::new(seed, epoch, examples, batch);
@@ -404,4 +464,31 @@ fn epochs_have_different_orders() {
     let order = |epoch| EpochOrder::new(1, epoch, 100, 100).batch(0).collect::<Vec<_>>();
     assert_ne!(order(0), order(1));
     assert_eq!(order(1), order(1));
+}
+
+/// By counting, for every choice of the examples that use something.
+#[test]
+fn expected_batches_are_the_average_over_all_orders() {
+    for examples in 0..10u64 {
+        for batch in 1..12u64 {
+            let (mut batches, mut choices) = ([0; 10], [0; 10]);
+            for chosen in 0..1u64 << examples {
+                let uses = chosen.count_ones() as usize;
+                choices[uses] += 1;
+                let starts = (0..examples).step_by(batch as usize);
+                batches[uses] += starts.filter(|start| chosen >> start & ((1 << batch) - 1) != 0).count();
+            }
+            for uses in 0..=examples {
+                let expected = batches[uses as usize] as f64 / f64::from(choices[uses as usize]);
+                let computed = expected_batches(examples, batch, uses);
+                assert!(
+                    (computed - expected).abs() < 1e-12,
+                    "{uses} uses in {examples} examples, batches of {batch}: {computed}, not {expected}"
+                );
+            }
+        }
+    }
+    // One example per batch: as often as it is used. Always used: in every batch.
+    assert!((expected_batches(123_456_789_123, 1, 77) - 77.0).abs() < 1e-12);
+    assert_eq!(expected_batches(1000, 64, 1000), 16.0);
 }

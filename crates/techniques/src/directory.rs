@@ -65,7 +65,7 @@ impl Directory {
 
     fn hint(&self, state: &SlotState) -> Option<NodeId> {
         intendant_core::strict_assert!(
-            matches!(state.role, Role::Absent | Role::Leaving),
+            matches!(state.role, Role::Absent | Role::Leaving | Role::Replica),
             "it is here: {state:?}"
         );
         state.hint().filter(|hint| *hint != self.node)
@@ -75,7 +75,7 @@ impl Directory {
     #[inline]
     pub fn first_hop(&self, key: Key, state: &SlotState) -> NextHop {
         match self.hint(state) {
-            Some(hint) if self.caches && state.role == Role::Absent => NextHop::To(hint),
+            Some(hint) if self.caches && state.role != Role::Leaving => NextHop::To(hint),
             _ => self.next_hop(key, state),
         }
     }

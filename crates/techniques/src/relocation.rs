@@ -48,7 +48,7 @@ pub enum Localized {
 pub fn localize(state: &mut SlotState) -> Localized {
     state.set_localized();
     match state.role {
-        Role::Owner => Localized::Here,
+        Role::Owner | Role::Hub | Role::Replica | Role::Static => Localized::Here,
         Role::Arriving => Localized::Coming,
         Role::Absent | Role::Leaving => {
             state.role = Role::Arriving;
@@ -69,7 +69,7 @@ pub struct Ordered {
 /// At the home `here`: orders the relocation of the key to `requester`. `None` if the requester owns the key, or will, already:
 /// then nobody should have asked.
 pub fn order(state: &mut SlotState, here: NodeId, requester: NodeId) -> Option<Ordered> {
-    let owner = if state.role == Role::Owner { here } else { state.hint()? };
+    let owner = if state.role.is_owner() { here } else { state.hint()? };
     if owner == requester {
         return None;
     }
@@ -92,12 +92,12 @@ pub enum Departure {
 /// The home has told this node to hand over.
 pub fn leave(state: &mut SlotState) -> Departure {
     match state.role {
-        Role::Owner => Departure::Now,
+        Role::Owner | Role::Hub => Departure::Now,
         Role::Arriving => {
             state.role = Role::Leaving;
             Departure::Queued
         }
-        Role::Absent | Role::Leaving => Departure::Impossible,
+        Role::Absent | Role::Leaving | Role::Replica | Role::Static => Departure::Impossible,
     }
 }
 

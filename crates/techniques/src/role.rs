@@ -16,12 +16,34 @@ pub enum Role {
     /// The main copy is on its way here, and will leave for the next owner as soon as what is queued has been served: accesses
     /// that come now go where it will be.
     Leaving,
+    /// The main copy is here, and other nodes have replicas of it: every access is served at once, changes are noted.
+    Hub,
+    /// A replica, in step with the main copy through its owner ([`crate::replication`]): pulls and pushes are served at once,
+    /// changes are noted.
+    Replica,
+    /// A static replica: every node has one, all the time ([`crate::allreduce`]). Every access is served at once, changes are
+    /// noted.
+    Static,
+}
+
+impl Role {
+    /// Whether the main copy is here.
+    #[inline]
+    #[must_use]
+    pub const fn is_owner(self) -> bool {
+        matches!(self, Self::Owner | Self::Hub)
+    }
+
+    /// Whether there is a copy here, of whatever kind.
+    #[inline]
+    #[must_use]
+    pub const fn is_copy(self) -> bool {
+        matches!(self, Self::Owner | Self::Hub | Self::Replica | Self::Static)
+    }
 }
 
 /// The state in a key's slot. With the place of the value a slot is 16 bytes.
 ///
-/// `side` belongs to the slot's layout from the start because widening it later would cost every user memory: bases and holder
-/// tables of keys that need them are found by it (0: none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SlotState {
     /// What this node is to the key.
@@ -32,7 +54,8 @@ pub struct SlotState {
     hint: NodeId,
     /// The relocation counter that the role or the hint belongs to; older knowledge never overwrites newer.
     pub counter: u32,
-    /// Index into the side table of the shard, plus one.
+    /// Of a replica under bounded staleness: the clock up to which it has every update. Of a static replica: its index among
+    /// those of its channel.
     pub side: u32,
 }
 
@@ -45,6 +68,10 @@ const HINTED: u8 = 1;
 const LOCALIZED: u8 = 2;
 /// The key is in the list of those whose slot may be given up.
 const LISTED: u8 = 4;
+/// The value has changed since its channel last looked; the key has been noted for it.
+const DIRTY: u8 = 8;
+/// The replica is about to be given up: accesses wait for that.
+const CLOSED: u8 = 16;
 
 /// Whether `counter` is newer than `other`. Counters wrap; what is compared lies close together.
 #[inline]
@@ -58,6 +85,35 @@ impl SlotState {
     #[must_use]
     pub const fn owner() -> Self {
         Self { role: Role::Owner, flags: 0, hint: NodeId(0), counter: 0, side: 0 }
+    }
+
+    /// The state of static replica number `index` of its channel.
+    #[must_use]
+    pub const fn fixed(index: u32) -> Self {
+        Self { role: Role::Static, flags: 0, hint: NodeId(0), counter: 0, side: index }
+    }
+
+    /// Whether the value has changed since the channel last looked.
+    #[inline]
+    pub fn is_dirty(&self) -> bool {
+        self.flags & DIRTY != 0
+    }
+
+    /// Notes whether it has.
+    #[inline]
+    pub fn set_dirty(&mut self, dirty: bool) {
+        self.flags = if dirty { self.flags | DIRTY } else { self.flags & !DIRTY };
+    }
+
+    /// Whether accesses to the replica must wait until it is gone.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.flags & CLOSED != 0
+    }
+
+    /// Notes whether they must.
+    pub fn set_closed(&mut self, closed: bool) {
+        self.flags = if closed { self.flags | CLOSED } else { self.flags & !CLOSED };
     }
 
     /// The hint, if there is one.
@@ -102,7 +158,9 @@ impl SlotState {
 
     /// Remembers that the key was at `node` when its relocation counter was `counter`. Older knowledge is ignored.
     pub fn learn(&mut self, node: NodeId, counter: u32) {
-        if self.role == Role::Absent && (self.hint().is_none() || !is_newer(self.counter, counter)) {
+        if matches!(self.role, Role::Absent | Role::Replica)
+            && (self.hint().is_none() || !is_newer(self.counter, counter))
+        {
             self.point(node, counter);
         }
     }

@@ -2,7 +2,7 @@
 //! data would wait for each other forever, or train something that nobody asked for.
 //!
 //! Everything is compared but what may well differ: how far loaders look ahead, what is shown, and where data and results are.
-//! Not the place of the data counts, but its content, by [`Task::digest`]. The comparison is by name, so that the error can
+//! Not the place of the data counts, but its content, by [`Task::digest`]; which keys are replicated was compared at the door. The comparison is by name, so that the error can
 //! name what differs; hence it is made here, not by a hash at the door of the cluster.
 
 use crate::error::TrainError;
@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use intendant_task::{Partition, Subepoch, Task};
 
 /// Settings that each node may choose for itself, or that are compared in another way.
-const NODES_OWN: [&str; 3] = ["look-ahead", "data", "test"];
+const NODES_OWN: [&str; 4] = ["look-ahead", "data", "test", "replicate-file"];
 
 /// What stands for a setting that a node does not have.
 const ABSENT: &str = "absent";

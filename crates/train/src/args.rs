@@ -3,6 +3,7 @@
 //! Every flag can also be given as an environment variable (`INTENDANT_` and its name in capitals) and as a key of the
 //! `--config` file; [`crate::settings`] adds both, so that neither is said here.
 
+use crate::copies::CopyArgs;
 use crate::parse;
 use clap::ArgAction;
 use clap::builder::RangedU64ValueParser;
@@ -104,7 +105,8 @@ pub(crate) struct CommonArgs {
     pub(crate) workers: usize,
 
     /// Who manages the parameters: single (plain shared memory in one process, no server), classic (static assignment
-    /// of parameters to nodes) or lapse (parameters move to where they are about to be used)
+    /// of parameters to nodes), lapse (parameters move to where they are about to be used), full-replication (copies
+    /// everywhere), ssp, essp (copies on demand, of bounded staleness) or nups (copies of frequent parameters, the others move)
     #[arg(
         long, value_name = "NAME", default_value = "classic", value_parser = parse::technique,
         help_heading = CLUSTER
@@ -152,6 +154,9 @@ pub(crate) struct CommonArgs {
     /// Wait for the push of each batch before going on
     #[arg(long, help_heading = CLUSTER)]
     pub(crate) synchronous: bool,
+
+    #[command(flatten)]
+    pub(crate) copies: CopyArgs,
 
     /// Train in a simulated cluster: nodes and workers in virtual time, in this process, instead of processes and threads
     #[arg(long, help_heading = SIMULATION)]

@@ -4,7 +4,7 @@ use crate::args::{OrderKind, StorageKind};
 use crate::error::TrainError;
 use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
 use crate::plan::Plan;
-use intendant::{ManagementStats, Node, NodeConfig, Order, Storage, Worker};
+use intendant::{Copies, ManagementStats, Node, NodeConfig, Order, Storage, Worker};
 use intendant_core::{Element, Key, Layout};
 use intendant_sampling::{Handle, SampleError, Sampler};
 use intendant_task::Model;
@@ -20,6 +20,7 @@ pub(crate) fn start<E: Element>(
     layout: Layout,
     model: &Model<E>,
     plan: &Plan,
+    copies: Copies,
 ) -> Result<ClusterHome<E>, TrainError> {
     let mut config = NodeConfig::new(layout, model.init.clone());
     config.sampler = model.sampler.clone();
@@ -37,6 +38,7 @@ pub(crate) fn start<E: Element>(
         OrderKind::Chain => Order::Chain,
     });
     config.caches = plan.caches;
+    config.copies = copies;
     let node = match &plan.rendezvous {
         Some(rendezvous) => Node::join(config, rendezvous.clone())?,
         None => Node::start_alone(config)?,
@@ -122,6 +124,10 @@ impl<E: Element> Parameters<E> for ClusterWorker<E> {
 
     fn advance_clock(&mut self) {
         self.0.advance_clock();
+    }
+
+    fn synchronize(&mut self) -> Result<(), TrainError> {
+        Ok(self.0.synchronize()?)
     }
 
     fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError> {

@@ -4,7 +4,8 @@
 //! (`settings`) become a [`Plan`]; [`run()`] trains a [`Task`](intendant_task::Task) as the plan says, and returns an
 //! [`Outcome`] with the [`Report`]. Inside, `worker` interprets the programs of `intendant-task` with blocking calls, a
 //! training thread and a loader thread per worker; `parameters` is what it needs from whoever manages the parameters, which
-//! is a `cluster` or, for technique `single`, one array that threads share; `simulation` trains in a simulated cluster instead; `tally` and `meter` are what workers tell each
+//! is a `cluster` or, for technique `single`, one array that threads share; `copies` says what is
+//! replicated; `simulation` trains in a simulated cluster instead; `tally` and `meter` are what workers tell each
 //! other at the end of an epoch.
 //!
 //! Absent on purpose: any model or data format (applications have them), and any decision about where parameters are.
@@ -14,6 +15,7 @@ mod agreement;
 mod app;
 mod args;
 mod cluster;
+mod copies;
 mod error;
 mod export;
 mod launching;
@@ -35,6 +37,7 @@ mod worker;
 
 pub use app::App;
 pub use args::{DataSource, OrderKind, StorageKind, Technique, TestSource};
+pub use copies::Replicated;
 pub use error::{AppError, PathDisplay, TrainError, exit};
 pub use export::Exporter;
 pub use plan::Plan;

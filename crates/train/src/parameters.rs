@@ -74,6 +74,9 @@ pub(crate) trait Parameters<E: Element>: Send {
     /// Advances this worker's clock by one.
     fn advance_clock(&mut self);
 
+    /// Brings static replicas in step, together with all workers; each calls it as often.
+    fn synchronize(&mut self) -> Result<(), TrainError>;
+
     /// Takes keys from a handle.
     fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError>;
 

@@ -1,6 +1,7 @@
 //! What will be done: the common flags, checked and complete.
 
 use crate::args::{CommonArgs, DataSource, OrderKind, StorageKind, Technique, TestSource};
+use crate::copies::CopyPlan;
 use crate::error::TrainError;
 use crate::settings::Config;
 use crate::signals::Interrupt;
@@ -47,6 +48,8 @@ pub struct Plan {
     pub localize_ahead: u32,
     /// Whether workers wait for each push.
     pub synchronous: bool,
+    /// How copies of parameters are kept.
+    pub(crate) copies: CopyPlan,
     /// The simulated cluster that trains, if none of processes does.
     pub simulation: Option<Simulation>,
     /// Where the report goes.
@@ -92,6 +95,9 @@ impl Plan {
                  or --nodes 1 with more --workers"
             )));
         }
+        let mut config = config;
+        let copies = CopyPlan::new(&args.copies, args.technique, &mut config)?;
+        refuse_routing_that_would_be_ignored(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
         // Other nodes may be on other machines and do not write.
         let writes = rendezvous.as_ref().is_none_or(|r| r.rank().0 == 0);
@@ -101,7 +107,6 @@ impl Plan {
         if let Some(folder) = args.export.as_ref().filter(|_| writes) {
             export_can_be_written(folder)?;
         }
-        let mut config = config;
         config.set("nodes", nodes as i64);
         Ok(Self {
             data: args.data,
@@ -121,6 +126,7 @@ impl Plan {
             look_ahead: args.look_ahead,
             localize_ahead: args.localize_ahead,
             synchronous: args.synchronous,
+            copies,
             simulation,
             report: args.report,
             export: args.export,
@@ -141,6 +147,7 @@ impl Plan {
             test: true,
             localize_ahead: self.localize_ahead,
             synchronous: self.synchronous,
+            synchronize: self.copies.sync_batches,
         }
     }
 
@@ -173,6 +180,18 @@ fn refuse_what_is_to_come(args: &CommonArgs) -> Result<(), TrainError> {
     match given.iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(TrainError::usage(format!("{flag} is not built yet; leave it out"))),
         None => Ok(()),
+    }
+}
+
+/// Where copies come and go, operations on a key are chained, whatever the user says.
+fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainError> {
+    match args.technique {
+        Technique::Server(technique)
+            if args.order == Some(OrderKind::Fifo) && technique.policy().replicas.is_some() =>
+        {
+            Err(TrainError::usage(format!("technique {technique} chains operations on a key; leave --order out")))
+        }
+        Technique::Server(_) | Technique::Single => Ok(()),
     }
 }
 

@@ -1,12 +1,13 @@
 //! The report: the contract between applications, benchmarks and plots. Its schema is documented in `docs/report.md`.
 
+use crate::copies::{Replicated, Resolved};
 use crate::error::{PathDisplay, TrainError};
 use crate::meter::Totals;
 use crate::parameters::{Accesses, Traffic};
 use crate::plan::Plan;
 use intendant::ManagementStats;
 use intendant_core::{Element, Histogram};
-use intendant_task::{Model, Reduction, Task};
+use intendant_task::{Model, Partition, Reduction, Subepoch, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -76,7 +77,7 @@ pub struct Simulated {
 }
 
 /// Size of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelSize {
     /// Keys.
     pub keys: u64,
@@ -84,6 +85,9 @@ pub struct ModelSize {
     pub values: u64,
     /// Bytes of all values.
     pub bytes: u64,
+    /// What has static replicas; only of techniques that have some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicated: Option<Replicated>,
 }
 
 /// One epoch.
@@ -139,8 +143,19 @@ pub struct Management {
     pub replica_drops: u64,
     /// Remote accesses to keys that had been localized.
     pub localization_conflicts: u64,
-    /// Grouped exchanges with owners.
+    /// Rounds in which copies were brought in step, over all channels of all nodes: all-reduces of static replicas, or exchanges
+    /// with owners at clocks.
     pub sync_rounds: u64,
+    /// The frequency of these rounds that was reached: of a channel of a node, mean over those that have copies. A round of static
+    /// replicas is one of all nodes.
+    #[serde(default)]
+    pub syncs_per_second: f64,
+    /// Keys whose updates were sent or received in such rounds.
+    #[serde(default)]
+    pub synced_keys: u64,
+    /// Reads that waited for the staleness bound.
+    #[serde(default)]
+    pub stale_reads: u64,
     /// From the request for a key to its arrival.
     pub relocation_ms: Milliseconds,
     /// How long accesses waited for keys that were on their way.
@@ -152,16 +167,27 @@ pub struct Management {
     pub forwards: [u64; 4],
 }
 
-impl From<&ManagementStats> for Management {
-    fn from(stats: &ManagementStats) -> Self {
+impl Management {
+    /// What `channels` channels of all nodes together, those that have copies, did in so many seconds.
+    fn new(stats: &ManagementStats, channels: usize, seconds: f64) -> Self {
+        let channel_seconds = channels as f64 * seconds;
         Self {
             relocations: stats.relocations,
+            replica_setups: stats.replica_setups,
+            replica_drops: stats.replica_drops,
             localization_conflicts: stats.localization_conflicts,
+            sync_rounds: stats.sync_rounds,
+            syncs_per_second: if channel_seconds > 0.0 {
+                stats.sync_rounds as f64 / channel_seconds
+            } else {
+                0.0
+            },
+            synced_keys: stats.synced_keys,
+            stale_reads: stats.stale_reads,
             relocation_ms: (&stats.relocation).into(),
             blocking_ms: (&stats.blocking).into(),
             queued: stats.queued,
             forwards: stats.forwards,
-            ..Self::default()
         }
     }
 }
@@ -195,6 +221,12 @@ pub struct Network {
     pub messages: u64,
     /// Bytes.
     pub bytes: u64,
+}
+
+/// Whether a frequency that was reached misses the one that was wanted by more than half. Of a few rounds nobody can tell.
+fn is_far_below(reached: f64, wanted: f64, seconds: f64) -> bool {
+    const ROUNDS_MIN: f64 = 20.0;
+    wanted * seconds >= ROUNDS_MIN && reached < wanted / 2.0
 }
 
 /// The part of accesses that was remote.
@@ -242,18 +274,20 @@ fn access(all: Accesses, late: Accesses) -> Access {
 }
 
 impl ModelSize {
-    fn of<E: Element>(model: &Model<E>) -> Self {
+    fn of<E: Element>(model: &Model<E>, replicated: Option<Replicated>) -> Self {
         let values = model.ranges.iter().map(|r| r.keys * r.len as u64).sum();
-        Self { keys: model.keys(), values, bytes: values * size_of::<E>() as u64 }
+        Self { keys: model.keys(), values, bytes: values * size_of::<E>() as u64, replicated }
     }
 }
 
 impl Report {
-    pub(crate) fn new<T: Task>(task: &T, plan: &Plan, totals: &Totals) -> Self {
+    pub(crate) fn new<T: Task>(task: &T, plan: &Plan, resolved: &Resolved, totals: &Totals) -> Self {
+        let channels = resolved.channels * plan.nodes;
         let (mut all, mut late, mut traffic) = (Accesses::default(), Accesses::default(), Traffic::default());
         let mut management = ManagementStats::default();
         let mut digest = 0u64;
         let mut epochs = Vec::new();
+        let mut seconds = 0.0;
         for (index, sum) in totals.epochs.iter().enumerate() {
             let tally = &sum.tally;
             all = all.plus(tally.accesses);
@@ -261,6 +295,7 @@ impl Report {
             traffic.messages += tally.traffic.messages;
             traffic.bytes += tally.traffic.bytes;
             management.merge(&tally.management);
+            seconds += sum.seconds;
             digest = digest.wrapping_add(tally.reduction.digest);
             let examples = tally.reduction.get("examples");
             epochs.push(Epoch {
@@ -270,7 +305,7 @@ impl Report {
                 examples: examples as u64,
                 loss: tally.reduction.get("loss") / examples.max(1.0),
                 access: access(tally.accesses, tally.late),
-                management: (&tally.management).into(),
+                management: Management::new(&tally.management, channels, sum.seconds),
                 network: Network { messages: tally.traffic.messages, bytes: tally.traffic.bytes },
                 quality: means(&tally.reduction),
             });
@@ -285,13 +320,36 @@ impl Report {
             simulated: plan.simulation.is_some(),
             config: plan.config.to_json(),
             data_digest: format!("{digest:016x}"),
-            model: ModelSize::of(task.model()),
+            model: ModelSize::of(task.model(), resolved.replicated),
             epochs,
             test: totals.test.as_ref().map(|sum| means(&sum.tally.reduction)).unwrap_or_default(),
             access: access(all, late),
-            management: (&management).into(),
+            management: Management::new(&management, channels, seconds),
             network: Network { messages: traffic.messages, bytes: traffic.bytes },
             simulation: None,
+        }
+    }
+
+    /// Tells what of the result may not be what was asked for.
+    pub(crate) fn warn<T: Task>(&self, task: &T, plan: &Plan) {
+        let Some(goal) = plan.copies.goal(plan.technique).filter(|_| plan.nodes > 1) else { return };
+        let seconds: f64 = self.epochs.iter().map(|epoch| epoch.seconds).sum();
+        // There is nothing to bring in step between two batches.
+        let workers = (plan.nodes * plan.workers) as u32;
+        let first = Partition { worker: 0, workers, nodes: plan.nodes as u32, threads: 1 };
+        let of_epoch = |epoch: u32| -> u64 {
+            let subepochs = (0..task.subepochs(epoch, first)).map(|index| Subepoch { epoch, index });
+            subepochs.flat_map(|at| first.all().map(move |worker| task.batches(at, worker))).sum()
+        };
+        let batches: u64 = (0..plan.epochs).map(of_epoch).sum();
+        let wanted = goal.min(batches as f64 / seconds.max(1e-9));
+        let reached = self.management.syncs_per_second;
+        let has_copies = self.model.replicated.is_some_and(|replicated| replicated.keys > 0);
+        if has_copies && is_far_below(reached, wanted, seconds) {
+            tracing::warn!(
+                "replicas were brought in step {reached:.1} times per second, not {goal:.1} times, and were staler than asked \
+                 for; replicate fewer keys, or ask for less by --sync-every"
+            );
         }
     }
 
@@ -350,6 +408,18 @@ mod tests {
             .collect();
         names.sort();
         assert_eq!(names, ["folder", "r.json"]);
+    }
+
+    #[test]
+    fn the_frequency_is_that_of_one_channel_and_is_judged_by_the_goal() {
+        let stats = ManagementStats { sync_rounds: 1_200, ..ManagementStats::default() };
+        // Three nodes of two channels, 20 seconds.
+        assert_eq!(Management::new(&stats, 6, 20.0).syncs_per_second, 10.0);
+        assert_eq!(Management::new(&stats, 0, 20.0).syncs_per_second, 0.0);
+        assert_eq!(Management::new(&stats, 6, 0.0).syncs_per_second, 0.0);
+        assert!(is_far_below(10.0, 25.0, 20.0));
+        assert!(!is_far_below(12.5, 25.0, 20.0));
+        assert!(!is_far_below(0.0, 25.0, 0.5), "too short to tell");
     }
 
     #[test]

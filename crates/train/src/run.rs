@@ -6,6 +6,7 @@
 use crate::agreement::Terms;
 use crate::args::Technique;
 use crate::cluster;
+use crate::copies::{self, Resolved};
 use crate::error::TrainError;
 use crate::export::Exporter;
 use crate::meter::Totals;
@@ -51,9 +52,6 @@ pub fn run<T: Task>(
     if plan.export.is_some() && plan.rank() == 0 && exporter.is_none() {
         return Err(TrainError::usage("this application cannot export its model; leave --export out"));
     }
-    if let Some(simulation) = &plan.simulation {
-        return simulation.run(task, plan, exporter);
-    }
     let model = task.model();
     let mut layout =
         Layout::builder().nodes(plan.nodes).channels(plan.channels).order(plan.key_order).seed(plan.seed);
@@ -62,7 +60,12 @@ pub fn run<T: Task>(
     }
     let layout = layout.build().map_err(TrainError::usage)?;
     let ranges = layout.ranges().to_vec();
-    let crew = |rank| Crew { task, plan, rank, ranges: &ranges };
+    let resolved = copies::resolve(task.as_ref(), plan, &layout)?;
+    copies::tell(&resolved, plan);
+    if let Some(simulation) = &plan.simulation {
+        return simulation.run(task, plan, &resolved, exporter);
+    }
+    let crew = |rank| Crew { task, plan, rank, ranges: &ranges, resolved: &resolved };
     match plan.technique {
         Technique::Single => {
             let (home, workers) = single::start(layout, &model.init, &model.sampler, plan.workers);
@@ -79,7 +82,7 @@ pub fn run<T: Task>(
                     "technique {technique} without --localize-ahead: nothing moves but what the application keeps at a node"
                 );
             }
-            let mut node = cluster::start(layout, model, plan)?;
+            let mut node = cluster::start(layout, model, plan, resolved.copies.clone())?;
             let (rank, workers, sampler) = (node.rank(), node.workers(), node.preparer());
             let totals = crew(rank).work(&node, &sampler, workers, exporter)?;
             // A run that loses a node while it ends has failed, and what failed has no report.
@@ -95,12 +98,16 @@ struct Crew<'a, T: Task> {
     plan: &'a Plan,
     rank: u16,
     ranges: &'a [KeyRange],
+    resolved: &'a Resolved,
 }
 
 impl<T: Task> Crew<'_, T> {
     /// The outcome of a run that ended well.
     fn report(&self, totals: &Totals) -> Result<Outcome, TrainError> {
-        let report = Report::new(self.task.as_ref(), self.plan, totals);
+        let report = Report::new(self.task.as_ref(), self.plan, self.resolved, totals);
+        if self.rank == 0 {
+            report.warn(self.task.as_ref(), self.plan);
+        }
         if let (0, Some(path)) = (self.rank, &self.plan.report) {
             report.write(self.plan, path)?;
         }

@@ -5,6 +5,7 @@
 //! workers and channels were busy. Technique `single` is one simulated node whose workers share its memory.
 
 use crate::args::{CommonArgs, OrderKind, StorageKind, Technique};
+use crate::copies::Resolved;
 use crate::error::{PathDisplay, TrainError};
 use crate::export::Exporter;
 use crate::meter::{EpochSum, Totals};
@@ -16,7 +17,7 @@ use crate::run::Outcome;
 use crate::tally::Tally;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
-use intendant::{AccessStats, Order, Storage};
+use intendant::{AccessStats, Copies, Order, Storage};
 use intendant_core::{Element, Key, Layout};
 use intendant_sim::cluster::Checks;
 use intendant_sim::presets::{self, PresetError};
@@ -113,7 +114,7 @@ impl Simulation {
         Ok(Some(Self { net, machine, charge, charge_compute, delays }))
     }
 
-    fn config(&self, plan: &Plan) -> TaskConfig {
+    fn config(&self, plan: &Plan, copies: Copies) -> TaskConfig {
         let technique = match plan.technique {
             // Nothing of it leaves the node: what remains of a server is the memory that its workers share.
             Technique::Single => intendant::Technique::Classic,
@@ -132,6 +133,7 @@ impl Simulation {
                 OrderKind::Chain => Order::Chain,
             }),
             caches: plan.caches,
+            copies,
             look_ahead: plan.look_ahead,
             delays: self.delays,
             checks: Checks::AtRest,
@@ -146,6 +148,7 @@ impl Simulation {
         &self,
         task: &std::sync::Arc<T>,
         plan: &Plan,
+        resolved: &Resolved,
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Outcome, TrainError> {
         let progress = Progress::new(plan.nodes * plan.workers, plan.epochs, plan.progress);
@@ -164,7 +167,7 @@ impl Simulation {
             watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
             let mut watcher = Watcher { progress: &progress, stop };
             let trained = guarded("the simulation", || {
-                run_task(task, &self.config(plan), &mut watcher).map_err(|failure| match failure {
+                run_task(task, &self.config(plan, resolved.copies.clone()), &mut watcher).map_err(|failure| match failure {
                     TaskFailure::Diverged { source, .. } => TrainError::Diverged(source),
                     TaskFailure::Sample { worker, source } => {
                         TrainError::Sample { worker: worker % plan.workers, source }
@@ -182,14 +185,21 @@ impl Simulation {
         if let (Some(_), Some(exporter)) = (&plan.export, exporter) {
             export(task.model().ranges.iter().map(|r| (r.name, r.keys, r.len)), &outcome.values, exporter)?;
         }
-        let report = self.report(task.as_ref(), plan, &outcome);
+        let report = self.report(task.as_ref(), plan, resolved, &outcome);
+        report.warn(task.as_ref(), plan);
         if let Some(path) = &plan.report {
             report.write(plan, path)?;
         }
         Ok(Outcome { rank: 0, report })
     }
 
-    fn report<T: Task>(&self, task: &T, plan: &Plan, outcome: &TaskOutcome<T::Element>) -> Report {
+    fn report<T: Task>(
+        &self,
+        task: &T,
+        plan: &Plan,
+        resolved: &Resolved,
+        outcome: &TaskOutcome<T::Element>,
+    ) -> Report {
         let totals = Totals {
             epochs: outcome.epochs.iter().map(sum).collect(),
             test: outcome
@@ -197,7 +207,7 @@ impl Simulation {
                 .clone()
                 .map(|reduction| EpochSum { tally: Tally { reduction, ..Tally::default() }, seconds: 0.0 }),
         };
-        let mut report = Report::new(task, plan, &totals);
+        let mut report = Report::new(task, plan, resolved, &totals);
         let virtual_ns: u64 = outcome.epochs.iter().map(|epoch| epoch.virtual_ns).sum();
         let (mut channels, mut sending) = (intendant_sim::Load::default(), intendant_sim::Load::default());
         for epoch in &outcome.epochs {

@@ -150,6 +150,11 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
 
     fn advance_clock(&mut self) {}
 
+    fn synchronize(&mut self) -> Result<(), TrainError> {
+        // There is one copy.
+        Ok(())
+    }
+
     fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError> {
         self.sampler.draw(handle, samples, keys)
     }

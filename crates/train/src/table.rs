@@ -21,6 +21,9 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
         ),
         ("model", format!("{} keys, {}", HumanCount(report.model.keys), HumanBytes(report.model.bytes))),
     ];
+    if let Some(replicated) = report.model.replicated.filter(|_| report.nodes > 1) {
+        rows.push(("replicated", replicated.to_string()));
+    }
     if let Some(last) = report.epochs.last() {
         let seconds: f64 = report.epochs.iter().map(|e| e.seconds).sum();
         let cpu_seconds: f64 = report.epochs.iter().map(|e| e.cpu_seconds).sum();
@@ -41,6 +44,10 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
                 100.0 * report.access.remote_share
             ),
         ));
+        if let Some(goal) = plan.copies.goal(plan.technique).filter(|_| report.nodes > 1) {
+            let reached = report.management.syncs_per_second;
+            rows.push(("synchronised", format!("{reached:.1} times per second, the goal is {goal:.1}")));
+        }
         rows.push((
             "network",
             format!("{} messages, {}", HumanCount(report.network.messages), HumanBytes(report.network.bytes)),

@@ -31,9 +31,22 @@ impl Tally {
         for number in self.numbers() {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        let ManagementStats { relocations, localization_conflicts, queued, forwards, relocation, blocking } =
-            &self.management;
-        for number in [relocations, localization_conflicts, queued].into_iter().chain(forwards) {
+        let ManagementStats {
+            relocations,
+            replica_setups,
+            replica_drops,
+            sync_rounds,
+            synced_keys,
+            stale_reads,
+            localization_conflicts,
+            queued,
+            forwards,
+            relocation,
+            blocking,
+        } = &self.management;
+        let of_copies = [replica_setups, replica_drops, sync_rounds, synced_keys, stale_reads];
+        let of_keys = [relocations, localization_conflicts, queued];
+        for number in of_keys.into_iter().chain(of_copies).chain(forwards) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         for histogram in [relocation, blocking] {
@@ -92,6 +105,11 @@ impl Tally {
             relocations: next()?,
             localization_conflicts: next()?,
             queued: next()?,
+            replica_setups: next()?,
+            replica_drops: next()?,
+            sync_rounds: next()?,
+            synced_keys: next()?,
+            stale_reads: next()?,
             forwards: [next()?, next()?, next()?, next()?],
             relocation: histogram(&mut next)?,
             blocking: histogram(&mut next)?,
@@ -164,8 +182,18 @@ mod tests {
         reduction.add("quality.mrr", 1.0 / 3.0);
         let accesses = Accesses { pull_keys: seed, push_keys: 2, local: 3, remote: 4, sampled: 5 };
         let traffic = Traffic { messages: 8, bytes: 9 };
-        let mut management =
-            ManagementStats { relocations: seed, forwards: [1, 2, 3, 4], ..Default::default() };
+        let mut management = ManagementStats {
+            relocations: seed,
+            replica_setups: 11,
+            replica_drops: 12,
+            sync_rounds: 13,
+            synced_keys: 14,
+            stale_reads: 15,
+            localization_conflicts: 16,
+            queued: 17,
+            forwards: [1, 2, 3, 4],
+            ..Default::default()
+        };
         (0..seed).for_each(|us| management.relocation.record(1_000 * us));
         Tally { reduction, accesses, late: accesses.plus(accesses), cpu_ns: 7, traffic, management }
     }
@@ -189,6 +217,7 @@ mod tests {
         );
         assert_eq!((sum.management.relocations, sum.management.forwards), (10, [5, 10, 15, 20]));
         assert_eq!(sum.management.relocation.count(), 10);
+        assert_eq!((sum.management.replica_setups, sum.management.stale_reads), (55, 75));
         assert_eq!((sum.cpu_ns, sum.traffic), (35, Traffic { messages: 40, bytes: 45 }));
     }
 
@@ -202,7 +231,7 @@ mod tests {
             }
         }
         // Numbers, counts, the two histograms, of which one has a part.
-        let names = (14 + 7 + 2 + 2 + 2) * 8;
+        let names = (14 + 12 + 2 + 2 + 2) * 8;
         let twice: Vec<u8> = [bytes.as_slice(), &bytes[names..]].concat();
         assert_eq!(Tally::decode(&twice), Err("a name occurs twice"));
     }

@@ -109,6 +109,10 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 parameters.advance_clock();
                 Event::Done
             }
+            Op::Synchronize => {
+                parameters.synchronize()?;
+                Event::Done
+            }
             Op::Flush => {
                 parameters.flush()?;
                 meter.flushed(parameters.accesses());

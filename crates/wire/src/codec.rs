@@ -1,69 +1,17 @@
-//! Messages to frames and back. All numbers are little-endian.
-//!
-//! Every frame starts with the same 16 bytes: kind, access kind, hops, a zero byte, node (u16), worker (u16), operation
-//! (u32), count (u32). Then follow, depending on the kind, fixed fields, `count` keys (u64), `count` positions or counters
-//! (u32), and the elements up to the end of the frame.
+//! Messages to frames and back: the layout of accesses, snapshots and relocations. `copies` has the rest.
 
+use crate::copies;
+use crate::frame::{
+    CLOCK, CURSOR_BYTES, HAND_OVER, HEADER_BYTES, Header, KEY_BYTES, LOCALIZE, MOVED, NEWS, NUMBER_BYTES,
+    REDUCE, RELOCATE, REQUEST, RESPONSE, SNAPSHOT_PART, SNAPSHOT_REQUEST, SYNC, WireError, counted_keys, end,
+    keyed, keys, need, numbers, put_keys, put_numbers,
+};
 use crate::message::{
-    AccessKind, Cursor, HandOver, Localize, Message, Moved, OpId, Origin, Relocate, Request, Response,
-    SnapshotPart, SnapshotRequest,
+    AccessKind, Cursor, Localize, Message, Moved, Origin, Relocate, Request, Response, SnapshotPart,
+    SnapshotRequest,
 };
 use bytes::{Buf, BufMut, Bytes};
-use intendant_core::{Key, NodeId, WorkerId, limits};
-
-const HEADER_BYTES: usize = 16;
-const KEY_BYTES: usize = 8;
-const POSITION_BYTES: usize = 4;
-const CURSOR_BYTES: usize = 12;
-
-const REQUEST: u8 = 1;
-const RESPONSE: u8 = 2;
-const SNAPSHOT_REQUEST: u8 = 3;
-const SNAPSHOT_PART: u8 = 4;
-const LOCALIZE: u8 = 5;
-const RELOCATE: u8 = 6;
-const HAND_OVER: u8 = 7;
-const MOVED: u8 = 8;
-
-/// A frame that is not a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// The frame ends before the message does.
-    #[error("frame of {bytes} bytes ends early: the message needs at least {needed}")]
-    Truncated {
-        /// Length of the frame.
-        bytes: usize,
-        /// Length that its own counts ask for.
-        needed: usize,
-    },
-    /// The frame goes on after the message.
-    #[error("frame has {extra} bytes after the end of its message")]
-    TrailingBytes {
-        /// How many.
-        extra: usize,
-    },
-    /// A longer frame than any node sends.
-    #[error("frame of {bytes} bytes is longer than the limit of {max}", max = limits::FRAME_BYTES_MAX)]
-    TooLong {
-        /// Length of the frame.
-        bytes: usize,
-    },
-    /// More keys than any node sends at once.
-    #[error("frame announces {keys} keys; the limit is {max}", max = limits::FRAME_KEYS_MAX)]
-    TooManyKeys {
-        /// How many.
-        keys: usize,
-    },
-    /// A tag that this version does not know.
-    #[error("{field} {value} is not known")]
-    UnknownTag {
-        /// Which field.
-        field: &'static str,
-        /// Its value.
-        value: u8,
-    },
-}
+use intendant_core::{Key, NodeId, limits};
 
 impl AccessKind {
     fn from_tag(value: u8) -> Result<Self, WireError> {
@@ -74,113 +22,6 @@ impl AccessKind {
             value => Err(WireError::UnknownTag { field: "access kind", value }),
         }
     }
-}
-
-struct Header {
-    kind: u8,
-    access: u8,
-    hops: u8,
-    node: u16,
-    worker: u16,
-    op: u32,
-    count: usize,
-}
-
-impl Header {
-    /// Of a message without an operation.
-    fn of_keys(kind: u8, node: u16, count: usize) -> Self {
-        Self { kind, access: 0, hops: 0, node, worker: 0, op: 0, count }
-    }
-
-    /// Of a message without an operation; only `node` may be used.
-    fn only_keys(&self) -> Result<(), WireError> {
-        self.unused("access kind of a relocation message", self.access)?;
-        self.unused("hops of a relocation message", self.hops)?;
-        self.unused("worker of a relocation message", self.worker.min(255) as u8)?;
-        self.unused("operation of a relocation message", self.op.min(255) as u8)
-    }
-
-    /// As [`Header::only_keys`], and no node either.
-    fn no_node(&self) -> Result<(), WireError> {
-        self.only_keys()?;
-        self.unused("node of a relocation message", self.node.min(255) as u8)
-    }
-
-    fn write(&self, frame: &mut Vec<u8>) {
-        frame.put_u8(self.kind);
-        frame.put_u8(self.access);
-        frame.put_u8(self.hops);
-        frame.put_u8(0);
-        frame.put_u16_le(self.node);
-        frame.put_u16_le(self.worker);
-        frame.put_u32_le(self.op);
-        frame.put_u32_le(self.count as u32);
-    }
-
-    fn read(frame: &mut Bytes) -> Result<Self, WireError> {
-        if frame.len() < HEADER_BYTES {
-            return Err(WireError::Truncated { bytes: frame.len(), needed: HEADER_BYTES });
-        }
-        let (kind, access, hops, zero) = (frame.get_u8(), frame.get_u8(), frame.get_u8(), frame.get_u8());
-        if zero != 0 {
-            return Err(WireError::UnknownTag { field: "reserved byte", value: zero });
-        }
-        let (node, worker, op) = (frame.get_u16_le(), frame.get_u16_le(), frame.get_u32_le());
-        let count = frame.get_u32_le() as usize;
-        if count > limits::FRAME_KEYS_MAX {
-            return Err(WireError::TooManyKeys { keys: count });
-        }
-        Ok(Self { kind, access, hops, node, worker, op, count })
-    }
-
-    fn origin(&self) -> Origin {
-        Origin { node: NodeId(self.node), worker: WorkerId(self.worker), op: OpId(self.op) }
-    }
-
-    /// A kind that uses a field less must not carry anything in it, so that every message has one frame only.
-    fn unused(&self, field: &'static str, value: u8) -> Result<(), WireError> {
-        if value == 0 { Ok(()) } else { Err(WireError::UnknownTag { field, value }) }
-    }
-}
-
-fn need(frame: &Bytes, total: usize, bytes: usize) -> Result<(), WireError> {
-    if frame.len() < bytes {
-        return Err(WireError::Truncated { bytes: total, needed: total - frame.len() + bytes });
-    }
-    Ok(())
-}
-
-fn keys(frame: &mut Bytes, total: usize, count: usize) -> Result<Vec<Key>, WireError> {
-    need(frame, total, count * KEY_BYTES)?;
-    Ok((0..count).map(|_| Key(frame.get_u64_le())).collect())
-}
-
-/// `count` positions or counters.
-fn numbers(frame: &mut Bytes, total: usize, count: usize) -> Result<Vec<u32>, WireError> {
-    need(frame, total, count * POSITION_BYTES)?;
-    Ok((0..count).map(|_| frame.get_u32_le()).collect())
-}
-
-/// `count` keys, then a counter for each. Both are checked against the frame before memory is taken.
-fn counted_keys(frame: &mut Bytes, total: usize, count: usize) -> Result<(Vec<Key>, Vec<u32>), WireError> {
-    need(frame, total, count * (KEY_BYTES + POSITION_BYTES))?;
-    Ok((keys(frame, total, count)?, numbers(frame, total, count)?))
-}
-
-/// The frame of a message without an operation.
-fn relocation(header: Header, keys: &[Key], counters: &[u32], values: &[u8]) -> Vec<u8> {
-    intendant_core::strict_assert!(counters.is_empty() || counters.len() == keys.len(), "a counter per key");
-    let bytes = HEADER_BYTES + keys.len() * KEY_BYTES + counters.len() * POSITION_BYTES + values.len();
-    let mut frame = Vec::with_capacity(bytes);
-    header.write(&mut frame);
-    keys.iter().for_each(|key| frame.put_u64_le(key.0));
-    counters.iter().for_each(|counter| frame.put_u32_le(*counter));
-    frame.extend_from_slice(values);
-    frame
-}
-
-fn end(frame: &Bytes) -> Result<(), WireError> {
-    if frame.is_empty() { Ok(()) } else { Err(WireError::TrailingBytes { extra: frame.len() }) }
 }
 
 impl Message {
@@ -195,7 +36,7 @@ impl Message {
         match self {
             Self::Request(Request { origin, kind, hops, keys, positions, values }) => {
                 intendant_core::strict_assert!(keys.len() == positions.len(), "a position per key");
-                let bytes = HEADER_BYTES + keys.len() * (KEY_BYTES + POSITION_BYTES) + values.len();
+                let bytes = HEADER_BYTES + keys.len() * (KEY_BYTES + NUMBER_BYTES) + values.len();
                 frame = Vec::with_capacity(bytes);
                 Header {
                     kind: REQUEST,
@@ -207,8 +48,8 @@ impl Message {
                     count: keys.len(),
                 }
                 .write(&mut frame);
-                keys.iter().for_each(|key| frame.put_u64_le(key.0));
-                positions.iter().for_each(|position| frame.put_u32_le(*position));
+                put_keys(&mut frame, keys);
+                put_numbers(&mut frame, positions);
                 frame.extend_from_slice(values);
             }
             Self::Response(Response { worker, op, kind, positions, counters, values }) => {
@@ -217,7 +58,7 @@ impl Message {
                     "a counter per position"
                 );
                 let numbers = positions.len() + counters.len();
-                frame = Vec::with_capacity(HEADER_BYTES + numbers * POSITION_BYTES + values.len());
+                frame = Vec::with_capacity(HEADER_BYTES + numbers * NUMBER_BYTES + values.len());
                 Header {
                     kind: RESPONSE,
                     access: *kind as u8,
@@ -228,7 +69,8 @@ impl Message {
                     count: positions.len(),
                 }
                 .write(&mut frame);
-                positions.iter().chain(counters).for_each(|number| frame.put_u32_le(*number));
+                put_numbers(&mut frame, positions);
+                put_numbers(&mut frame, counters);
                 frame.extend_from_slice(values);
             }
             Self::SnapshotRequest(SnapshotRequest { origin, start, end, cursor, bytes_max }) => {
@@ -266,21 +108,23 @@ impl Message {
                     frame.put_u32_le(cursor.shard);
                     frame.put_u64_le(cursor.position);
                 }
-                keys.iter().for_each(|key| frame.put_u64_le(key.0));
+                put_keys(&mut frame, keys);
                 frame.extend_from_slice(values);
             }
             Self::Localize(Localize { keys }) => {
-                frame = relocation(Header::of_keys(LOCALIZE, 0, keys.len()), keys, &[], &[]);
+                frame = keyed(&Header::of_keys(LOCALIZE, 0, keys.len()), keys, &[], &[]);
             }
             Self::Relocate(Relocate { to, keys, counters }) => {
-                frame = relocation(Header::of_keys(RELOCATE, to.0, keys.len()), keys, counters, &[]);
+                frame = keyed(&Header::of_keys(RELOCATE, to.0, keys.len()), keys, &[counters], &[]);
             }
-            Self::HandOver(HandOver { keys, counters, values }) => {
-                frame = relocation(Header::of_keys(HAND_OVER, 0, keys.len()), keys, counters, values);
-            }
+            Self::HandOver(hand_over) => frame = copies::hand_over(hand_over),
             Self::Moved(Moved { keys, counters }) => {
-                frame = relocation(Header::of_keys(MOVED, 0, keys.len()), keys, counters, &[]);
+                frame = keyed(&Header::of_keys(MOVED, 0, keys.len()), keys, &[counters], &[]);
             }
+            Self::Sync(sync) => frame = copies::sync(sync),
+            Self::News(news) => frame = copies::news(news),
+            Self::Clock(clock) => frame = copies::clock(clock),
+            Self::Reduce(reduce) => frame = copies::reduce(reduce),
         }
         intendant_core::strict_assert!(
             frame.len() <= limits::FRAME_BYTES_MAX,
@@ -303,8 +147,7 @@ impl Message {
         match header.kind {
             REQUEST => {
                 let kind = AccessKind::from_tag(header.access)?;
-                let keys = keys(&mut frame, total, header.count)?;
-                let positions = numbers(&mut frame, total, header.count)?;
+                let (keys, positions) = counted_keys(&mut frame, total, header.count)?;
                 let request = Request {
                     origin: header.origin(),
                     kind,
@@ -324,7 +167,7 @@ impl Message {
                     1 if header.count > 0 => header.count,
                     value => return Err(WireError::UnknownTag { field: "counters of a response", value }),
                 };
-                need(&frame, total, (header.count + counted) * POSITION_BYTES)?;
+                need(&frame, total, (header.count + counted) * NUMBER_BYTES)?;
                 let positions = numbers(&mut frame, total, header.count)?;
                 let counters = numbers(&mut frame, total, counted)?;
                 let Origin { worker, op, .. } = header.origin();
@@ -375,17 +218,17 @@ impl Message {
                 end(&frame)?;
                 Ok(Self::Relocate(Relocate { to: NodeId(header.node), keys, counters }))
             }
-            HAND_OVER => {
-                header.no_node()?;
-                let (keys, counters) = counted_keys(&mut frame, total, header.count)?;
-                Ok(Self::HandOver(HandOver { keys, counters, values: frame }))
-            }
+            HAND_OVER => copies::read_hand_over(&header, frame).map(Self::HandOver),
             MOVED => {
                 header.no_node()?;
                 let (keys, counters) = counted_keys(&mut frame, total, header.count)?;
                 end(&frame)?;
                 Ok(Self::Moved(Moved { keys, counters }))
             }
+            SYNC => copies::read_sync(&header, frame).map(Self::Sync),
+            NEWS => copies::read_news(&header, frame).map(Self::News),
+            CLOCK => copies::read_clock(&header, frame).map(Self::Clock),
+            REDUCE => copies::read_reduce(&header, frame).map(Self::Reduce),
             value => Err(WireError::UnknownTag { field: "frame kind", value }),
         }
     }

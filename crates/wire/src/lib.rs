@@ -9,13 +9,15 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod copies;
+mod frame;
 mod message;
 
-pub use codec::WireError;
+pub use frame::WireError;
 pub use message::{
-    AccessKind, Cursor, HandOver, Localize, Message, Moved, OpId, Origin, Relocate, Request, Response,
-    SnapshotPart, SnapshotRequest,
+    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
+    OpId, Origin, Reduce, Relocate, Request, Response, SnapshotPart, SnapshotRequest, Sync, SyncKind,
 };
 
 /// Version of the data-plane protocol; nodes of different versions refuse each other in the handshake.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;

@@ -90,8 +90,25 @@ pub struct HandOver {
     pub keys: Vec<Key>,
     /// Per key, its relocation counter from now on.
     pub counters: Vec<u32>,
+    /// Who holds replicas of these keys: at most one row per key and node, ascending by key, then node.
+    pub holders: Vec<HolderRow>,
     /// The elements of all values, little-endian, concatenated.
     pub values: Bytes,
+}
+
+/// Who holds a replica of a key that is handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HolderRow {
+    /// Which of the keys of the message, from 0.
+    pub at: u32,
+    /// Version of the main copy.
+    pub version: u32,
+    /// The holder.
+    pub node: NodeId,
+    /// Epoch of its registration.
+    pub epoch: u32,
+    /// Number of its last delta that was merged.
+    pub seq: u32,
 }
 
 /// The sender tells the home of keys that it owns them now.
@@ -142,6 +159,109 @@ pub struct SnapshotPart {
     pub values: Bytes,
 }
 
+/// What the holder of a replica wants from the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum SyncKind {
+    /// A copy, or a fresher one.
+    Ask = 0,
+    /// That the updates of its copy are merged.
+    Delta = 1,
+    /// To give up its copy.
+    Drop = 2,
+}
+
+/// From a holder of replicas to the owners of the keys; forwarded like a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sync {
+    /// What it is about.
+    pub kind: SyncKind,
+    /// The node that holds the replicas: news go straight there.
+    pub holder: NodeId,
+    /// How often it has been forwarded.
+    pub hops: u8,
+    /// The keys.
+    pub keys: Vec<Key>,
+    /// Per key, the epoch of the holder's registration.
+    pub epochs: Vec<u32>,
+    /// Per key: to ask, the worker clock up to which the copy must have every update (0: any copy will do); of a delta, its
+    /// number within the epoch, from 1. Empty to drop.
+    pub numbers: Vec<u32>,
+    /// Of a delta, the elements of all keys, little-endian, concatenated. Else empty.
+    pub values: Bytes,
+}
+
+/// What the owner tells the holder of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum NewsKind {
+    /// The first value of a registration.
+    SetUp = 0,
+    /// A newer value.
+    Refresh = 1,
+    /// The delta was merged and nothing else has happened, so no value.
+    Acknowledged = 2,
+    /// The registration is gone.
+    Dropped = 3,
+}
+
+/// From the owner of keys to a holder of replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// What it is about.
+    pub kind: NewsKind,
+    /// With bounded staleness, the worker clock up to which the owner has every update; else 0.
+    pub clock: u32,
+    /// The keys.
+    pub keys: Vec<Key>,
+    /// Per key, the epoch of the registration that this is about.
+    pub epochs: Vec<u32>,
+    /// Per key, the number of the holder's last delta that was merged. Empty when dropped.
+    pub seqs: Vec<u32>,
+    /// Per key, the version of the main copy. Empty when dropped.
+    pub versions: Vec<u32>,
+    /// With location caches, per key its relocation counter: the sender owned it when the counter was this. Empty without.
+    pub counters: Vec<u32>,
+    /// Of a set-up or refresh, the elements of all keys, little-endian, concatenated. Else empty.
+    pub values: Bytes,
+}
+
+/// Whose clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum ClockScope {
+    /// The slowest worker of the sending node; all updates from before that clock were sent before this message.
+    Node = 0,
+    /// The slowest node, as far as the sender knows; all its news from before that clock were sent before this message.
+    Global = 1,
+    /// All workers: they came from a meeting with this clock; the sender's updates from before it were sent before this message.
+    Resumed = 2,
+}
+
+/// How far workers have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// Which workers.
+    pub scope: ClockScope,
+    /// Clock of the slowest of them; `u32::MAX` if nobody is working.
+    pub clock: u32,
+}
+
+/// A part of what a node sends to another in one step of an all-reduce.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reduce {
+    /// Which all-reduce.
+    pub round: u32,
+    /// Which step of it.
+    pub step: u8,
+    /// Whether this is the last part of the step.
+    pub last: bool,
+    /// Indices into the list of static keys, ascending.
+    pub indices: Vec<u32>,
+    /// The elements of these keys, little-endian, concatenated.
+    pub values: Bytes,
+}
+
 /// A message of the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -161,4 +281,12 @@ pub enum Message {
     HandOver(HandOver),
     /// New owner to home.
     Moved(Moved),
+    /// Holder of replicas to owner.
+    Sync(Sync),
+    /// Owner to holder of replicas.
+    News(News),
+    /// Node to node.
+    Clock(Clock),
+    /// Node to node, within an all-reduce.
+    Reduce(Reduce),
 }

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_wire::{
-    AccessKind, Cursor, HandOver, Localize, Message, Moved, OpId, Origin, PROTOCOL, Relocate, Request,
-    Response, SnapshotPart, SnapshotRequest,
+    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
+    OpId, Origin, PROTOCOL, Reduce, Relocate, Request, Response, SnapshotPart, SnapshotRequest, Sync,
+    SyncKind,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -16,6 +17,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 const ORIGIN: Origin = Origin { node: NodeId(0x0102), worker: WorkerId(3), op: OpId(0x0405_0607) };
+
+fn row(at: u32, node: u16, epoch: u32) -> HolderRow {
+    HolderRow { at, version: 0x15, node: NodeId(node), epoch, seq: 0x20 }
+}
 
 fn cases() -> Vec<(Message, &'static str)> {
     let values = Bytes::from_static(&[0, 0, 128, 63, 0, 0, 0, 64]);
@@ -82,19 +87,147 @@ fn cases() -> Vec<(Message, &'static str)> {
             "06000000 02010000 00000000 01000000 09000000 00000000 07000000",
         ),
         (
-            Message::HandOver(HandOver { keys: vec![Key(9)], counters: vec![7], values }),
+            Message::HandOver(HandOver {
+                keys: vec![Key(9)],
+                counters: vec![7],
+                holders: vec![],
+                values: values.clone(),
+            }),
             "07000000 00000000 00000000 01000000 09000000 00000000 07000000 0000803f 00000040",
+        ),
+        (
+            Message::HandOver(HandOver {
+                keys: vec![Key(9), Key(10)],
+                counters: vec![7, 8],
+                holders: vec![row(0, 0x0102, 2), row(1, 0, 3), row(1, 0x0102, 4)],
+                values: values.clone(),
+            }),
+            "07000000 00000000 03000000 02000000 09000000 00000000 0a000000 00000000 07000000 08000000 \
+             00000000 15000000 02010200 00002000 00000100 00001500 00000000 03000000 20000000 01000000 \
+             15000000 02010400 00002000 00000000 803f0000 0040",
         ),
         (
             Message::Moved(Moved { keys: vec![Key(9)], counters: vec![7] }),
             "08000000 00000000 00000000 01000000 09000000 00000000 07000000",
         ),
+        (
+            Message::Sync(Sync {
+                kind: SyncKind::Ask,
+                holder: NodeId(0x0102),
+                hops: 3,
+                keys: vec![Key(9), Key(1 << 40)],
+                epochs: vec![1, 2],
+                numbers: vec![0, 0x0405_0607],
+                values: Bytes::new(),
+            }),
+            "09000300 02010000 00000000 02000000 09000000 00000000 00000000 00010000 01000000 02000000 00000000 07060504",
+        ),
+        (
+            Message::Sync(Sync {
+                kind: SyncKind::Delta,
+                holder: NodeId(0x0102),
+                hops: 0,
+                keys: vec![Key(9)],
+                epochs: vec![1],
+                numbers: vec![6],
+                values: values.clone(),
+            }),
+            "09010000 02010000 00000000 01000000 09000000 00000000 01000000 06000000 0000803f 00000040",
+        ),
+        (
+            Message::Sync(Sync {
+                kind: SyncKind::Drop,
+                holder: NodeId(0x0102),
+                hops: 0,
+                keys: vec![Key(9)],
+                epochs: vec![1],
+                numbers: vec![],
+                values: Bytes::new(),
+            }),
+            "09020000 02010000 00000000 01000000 09000000 00000000 01000000",
+        ),
+        (
+            Message::News(News {
+                kind: NewsKind::SetUp,
+                clock: 0x0405_0607,
+                keys: vec![Key(9)],
+                epochs: vec![1],
+                seqs: vec![2],
+                versions: vec![3],
+                counters: vec![4],
+                values: values.clone(),
+            }),
+            "0a000100 00000000 07060504 01000000 09000000 00000000 01000000 02000000 03000000 04000000 0000803f 00000040",
+        ),
+        (
+            Message::News(News {
+                kind: NewsKind::Refresh,
+                clock: 0,
+                keys: vec![Key(9), Key(10)],
+                epochs: vec![1, 2],
+                seqs: vec![3, 4],
+                versions: vec![5, 6],
+                counters: vec![],
+                values: values.clone(),
+            }),
+            "0a010000 00000000 00000000 02000000 09000000 00000000 0a000000 00000000 01000000 02000000 03000000 04000000 \
+             05000000 06000000 0000803f 00000040",
+        ),
+        (
+            Message::News(News {
+                kind: NewsKind::Acknowledged,
+                clock: 1,
+                keys: vec![Key(9)],
+                epochs: vec![1],
+                seqs: vec![2],
+                versions: vec![3],
+                counters: vec![4],
+                values: Bytes::new(),
+            }),
+            "0a020100 00000000 01000000 01000000 09000000 00000000 01000000 02000000 03000000 04000000",
+        ),
+        (
+            Message::News(News {
+                kind: NewsKind::Dropped,
+                clock: 1,
+                keys: vec![Key(9)],
+                epochs: vec![1],
+                seqs: vec![],
+                versions: vec![],
+                counters: vec![],
+                values: Bytes::new(),
+            }),
+            "0a030000 00000000 01000000 01000000 09000000 00000000 01000000",
+        ),
+        (Message::Clock(Clock { scope: ClockScope::Node, clock: 5 }), "0b000000 00000000 05000000 00000000"),
+        (
+            Message::Clock(Clock { scope: ClockScope::Global, clock: u32::MAX }),
+            "0b010000 00000000 ffffffff 00000000",
+        ),
+        (
+            Message::Clock(Clock { scope: ClockScope::Resumed, clock: 6 }),
+            "0b020000 00000000 06000000 00000000",
+        ),
+        (
+            Message::Reduce(Reduce { round: 0x0405_0607, step: 2, last: true, indices: vec![1, 4], values }),
+            "0c020100 00000000 07060504 02000000 01000000 04000000 0000803f 00000040",
+        ),
+        (
+            Message::Reduce(Reduce {
+                round: 1,
+                step: 255,
+                last: false,
+                indices: vec![],
+                values: Bytes::new(),
+            }),
+            "0cff0000 00000000 01000000 00000000",
+        ),
     ]
 }
 
 #[test]
-fn frames_of_version_2() {
-    assert_eq!(PROTOCOL, 2);
+fn frames_of_version_3() {
+    assert_eq!(PROTOCOL, 3);
     for (message, golden) in cases() {
         assert_eq!(hex(&message.encode()), golden, "{message:?}");
         assert_eq!(Message::decode(message.encode()).as_ref(), Ok(&message));

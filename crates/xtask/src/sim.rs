@@ -16,9 +16,10 @@ const SEEDS_PER_GRAB: u64 = 16;
 /// What to run. What is not given is drawn from each seed.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Args {
-    /// Parameter management technique
-    #[arg(long, default_value = "classic")]
-    technique: Technique,
+    /// Parameter management technique, or hub: replicas through the owner that come and go at random, of keys that owners move
+    /// at random
+    #[arg(long, default_value = "classic", value_parser = parse_technique)]
+    technique: Managed,
     /// Who moves keys, instead of whom the technique lets move them: owner
     #[arg(long, value_parser = parse_initiator)]
     initiator: Option<ByOwners>,
@@ -43,6 +44,12 @@ pub(crate) struct Args {
     /// Store: dense or sparse
     #[arg(long, value_parser = parse_storage)]
     storage: Option<Storage>,
+    /// Staleness bound in clocks, where there is one
+    #[arg(long)]
+    staleness: Option<u32>,
+    /// When static replicas are brought in step: every so often, or when workers ask for it
+    #[arg(long, value_parser = parse_pace)]
+    pace: Option<Asked>,
     /// Whether connections and machines are slow and parted at times: on or off
     #[arg(long, value_parser = parse_switch)]
     faults: Option<bool>,
@@ -68,6 +75,32 @@ struct ByOwners(bool);
 /// Not a `bool`, for the same reason.
 #[derive(Clone, Copy)]
 struct Asynchronous(bool);
+
+/// Not a `bool`, for the same reason.
+#[derive(Clone, Copy)]
+struct Asked(bool);
+
+/// What manages keys.
+#[derive(Clone, Copy)]
+enum Managed {
+    By(Technique),
+    Hub,
+}
+
+fn parse_technique(text: &str) -> Result<Managed, String> {
+    match text {
+        "hub" => Ok(Managed::Hub),
+        _ => text.parse().map(Managed::By).map_err(|error| format!("{error}, or hub")),
+    }
+}
+
+fn parse_pace(text: &str) -> Result<Asked, String> {
+    match text {
+        "every" => Ok(Asked(false)),
+        "asked" => Ok(Asked(true)),
+        _ => Err("expected every or asked".to_owned()),
+    }
+}
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     let parts = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
@@ -121,16 +154,23 @@ impl Args {
     }
 
     fn mode(&self) -> Mode {
+        let mode = match self.technique {
+            Managed::By(technique) => {
+                Mode { by_owners: self.initiator.is_some_and(|by| by.0), ..Mode::new(technique) }
+            }
+            Managed::Hub => Mode::hub(),
+        };
         Mode {
-            technique: self.technique,
-            by_owners: self.initiator.is_some_and(|by| by.0),
             nodes: self.nodes,
             calls: self.ops,
             asynchronous: self.mode.map(|mode| mode.0),
             order: self.order,
             storage: self.storage,
             caches: self.caches,
+            staleness: self.staleness,
+            asked: self.pace.map(|pace| pace.0),
             faults: self.faults,
+            ..mode
         }
     }
 }
@@ -325,7 +365,11 @@ mod tests {
             faults: Some(false),
             ..Mode::new(Technique::Classic)
         };
-        for mode in [drawn, fixed, other] {
+        let hub = Mode { storage: Some(Storage::Dense), ..Mode::hub() };
+        let stale = Mode { staleness: Some(3), ..Mode::new(Technique::Essp) };
+        let asked = Mode { asked: Some(true), ..Mode::new(Technique::FullReplication) };
+        let paced = Mode { asked: Some(false), ..Mode::new(Technique::Nups) };
+        for mode in [drawn, fixed, other, hub, stale, asked, paced] {
             let text = mode.to_string();
             let options: Vec<&str> = text.split_whitespace().collect();
             assert_eq!(

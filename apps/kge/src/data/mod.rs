@@ -93,7 +93,8 @@ impl Dataset {
     }
 
     /// The data set that is called `name`: `codex-s`, which is inside of this crate, or
-    /// `synthetic:ENTITIESxRELATIONSxTRIPLES`, a graph with so many training triples that is generated, the same every time.
+    /// `synthetic:ENTITIESxRELATIONSxTRIPLES`, a graph with so many training triples that is generated, the same every time, or
+    /// `skewed:ENTITIESxRELATIONSxTRIPLES`, one in which more of the triples are about few entities and relations.
     ///
     /// # Errors
     /// If there is none with this name, or it cannot be generated.

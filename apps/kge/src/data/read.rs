@@ -9,7 +9,8 @@
 //! Columns are separated by tabs. Only the training triples are required. A line that is not in the format is an error, never
 //! skipped: a graph that is silently incomplete gives numbers that are silently wrong.
 
-use super::{Dataset, Names, Naming, Triple, synthetic};
+use super::synthetic::{self, Skew};
+use super::{Dataset, Names, Naming, Triple};
 use intendant_formats::{NameIndex, TextError, ZstdReader, lines, open};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -60,16 +61,18 @@ pub enum DataError {
     },
     /// A built-in data set that does not exist.
     #[error(
-        "there is no data set builtin:{name}; there are builtin:codex-s and \
-         builtin:synthetic:ENTITIESxRELATIONSxTRIPLES"
+        "there is no data set builtin:{name}; there are builtin:codex-s, \
+         builtin:synthetic:ENTITIESxRELATIONSxTRIPLES and builtin:skewed:ENTITIESxRELATIONSxTRIPLES"
     )]
     UnknownBuiltin {
         /// The name.
         name: String,
     },
     /// A generated data set that cannot be generated.
-    #[error("builtin:synthetic:{spec}: {problem}")]
+    #[error("builtin:{name}:{spec}: {problem}")]
     Synthetic {
+        /// What such data sets are called.
+        name: &'static str,
         /// What was asked for.
         spec: String,
         /// What is wrong with it.
@@ -103,8 +106,10 @@ const CODEX_S: [(&str, &[u8]); 3] = [
 ];
 
 pub(super) fn builtin(name: &str) -> Result<Dataset, DataError> {
-    if let Some(spec) = name.strip_prefix("synthetic:") {
-        return synthetic::generate(spec);
+    for (kind, skew) in [("synthetic", Skew::MODERATE), ("skewed", Skew::HIGH)] {
+        if let Some(spec) = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix(':')) {
+            return synthetic::generate(kind, spec, skew);
+        }
     }
     match name {
         "codex-s" => {

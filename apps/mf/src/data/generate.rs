@@ -353,6 +353,11 @@ mod tests {
             let here = share(755.0 * factor);
             assert!((here - percent).abs() < 4.0, "{factor}: {here:.1} %, {percent} % in the table");
         }
+        // 755 are more than 100 times as frequent as the mean of columns.
+        let groups = density.columns.groups.iter();
+        let hot = groups.filter(|(_, weight)| density.expected(*weight) > 100.0 * 1000.0);
+        let hot: f64 = hot.map(|(count, _)| count).sum();
+        assert!((700.0..820.0).contains(&hot), "{hot} columns");
         let per_node = |rank| density.expected(density.columns.weight(rank)) / 8.0;
         assert!((1.0e6..1.3e6).contains(&per_node(0)), "most frequent: {}", per_node(0));
         assert!((25.0..37.0).contains(&per_node(450_000)), "at the 55 % quantile: {}", per_node(450_000));

@@ -5,7 +5,17 @@
 //! what ships. Absent: `Flat`, which the engine does not use.
 
 mod sync {
-    pub(crate) use shuttle::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+
+    /// A plain cell: shuttle looks at orders of steps, loom at what each may touch.
+    #[derive(Default)]
+    pub(crate) struct TrackedUnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> TrackedUnsafeCell<T> {
+        pub(crate) fn with_mut<R>(&self, act: impl FnOnce(*mut T) -> R) -> R {
+            act(self.0.get())
+        }
+    }
 
     /// Shuttle decides how long that is.
     pub(crate) fn relax(_attempt: u32) {
@@ -15,6 +25,8 @@ mod sync {
 
 #[path = "../../../store/src/latch.rs"]
 mod latch;
+#[path = "../../../store/src/noted.rs"]
+mod noted;
 #[path = "../../../store/src/prefetch.rs"]
 mod prefetch;
 #[path = "../../../store/src/slab.rs"]

@@ -75,7 +75,7 @@ impl<E: Element> Cluster<E> {
         let post = &mut self.posts[worker];
         let started = self.nodes[node].pull(&mut post.local, keys, values, wait == Wait::Later);
         self.charge_call(worker, keys.len(), size_of_val(values));
-        let op = self.started(worker, "pull", keys, started)?;
+        let op = self.started(worker, "pull", keys, self.value_bytes(keys), started)?;
         if wait == Wait::Blocking
             && let Some(op) = op
         {
@@ -92,7 +92,7 @@ impl<E: Element> Cluster<E> {
         let node = self.node_of(worker);
         let started = self.nodes[node].push(&mut self.posts[worker].local, keys, values);
         self.charge_call(worker, keys.len(), size_of_val(values));
-        let op = self.started(worker, "push", keys, started)?;
+        let op = self.started(worker, "push", keys, self.value_bytes(keys), started)?;
         Ok(Called { op, values: Vec::new() })
     }
 
@@ -104,7 +104,7 @@ impl<E: Element> Cluster<E> {
         let node = self.node_of(worker);
         let started = self.nodes[node].set(&mut self.posts[worker].local, keys, values);
         self.charge_call(worker, keys.len(), size_of_val(values));
-        let op = self.started(worker, "set", keys, started)?;
+        let op = self.started(worker, "set", keys, self.value_bytes(keys), started)?;
         self.reach.mark(Marker::SetServed);
         Ok(Called { op, values: Vec::new() })
     }
@@ -118,7 +118,7 @@ impl<E: Element> Cluster<E> {
         let now = Tick(self.now_ns() / 1000);
         let started = self.nodes[node].localize(&mut self.posts[worker].local, keys, now);
         self.charge_call(worker, keys.len(), 0);
-        let op = self.started(worker, "localize", keys, started)?;
+        let op = self.started(worker, "localize", keys, self.value_bytes(keys), started)?;
         Ok(Called { op, values: Vec::new() })
     }
 
@@ -145,14 +145,7 @@ impl<E: Element> Cluster<E> {
     pub fn order(&mut self, worker: usize, keys: &[Key], to: NodeId) {
         self.trace
             .line(self.queue.now_ns(), || format!("worker {worker}'s node shall move {keys:?} to {to:?}"));
-        for channel in 0..self.layout.channels() {
-            let keys: Vec<Key> =
-                keys.iter().copied().filter(|key| self.layout.channel(*key).index() == channel).collect();
-            if !keys.is_empty() {
-                self.orders += 1;
-                self.run_errand(worker, channel, Errand::Order(keys, to));
-            }
-        }
+        self.decide(worker, keys, |keys| Errand::Order(keys, to));
     }
 
     /// Decisions that channels have not handled.
@@ -211,7 +204,12 @@ impl<E: Element> Cluster<E> {
     pub fn ask_reports(&mut self) -> usize {
         for station in 0..self.stations.len() {
             let after_ns = REPORT_NS_MIN + self.delays.network.latency.draw(&mut self.dice);
-            self.schedule(after_ns, Event::Report { station: station as u32 });
+            // Behind everything that workers of the node said before they came to rest.
+            let (node, channel) = (station / self.layout.channels(), station % self.layout.channels());
+            let posts = &self.posts[node * self.workers_per_node..(node + 1) * self.workers_per_node];
+            let said_ns = posts.iter().map(|post| post.errands[channel].last_due_ns() + 1).max().unwrap_or(0);
+            let at_ns = said_ns.max(self.now_ns()) + after_ns;
+            self.queue.schedule(at_ns, Event::Report { station: station as u32 }, &mut self.dice);
         }
         self.stations.len()
     }
@@ -236,7 +234,8 @@ impl<E: Element> Cluster<E> {
         scaled(busy_ns - seen_ns, self.sharing.steal)
     }
 
-    fn charge_call(&mut self, worker: usize, keys: usize, bytes: usize) {
+    pub(super) fn charge_call(&mut self, worker: usize, keys: usize, bytes: usize) {
+        self.resting = false;
         let work_ns = self.delays.machine.call(keys as u64, self.delays.charge.bytes(bytes));
         self.work(worker, work_ns);
     }
@@ -266,7 +265,7 @@ impl<E: Element> Cluster<E> {
         self.queue.schedule(self.queue.now_ns() + after_ns, event, &mut self.dice);
     }
 
-    fn run_errand(&mut self, worker: usize, channel: usize, errand: Errand) {
+    pub(super) fn run_errand(&mut self, worker: usize, channel: usize, errand: Errand) {
         // A call hands over what it could not do when it is done with the rest.
         let at_ns = self.posts[worker].free_ns.max(self.now_ns()) + self.delays.enqueue.draw(&mut self.dice);
         let due_ns = self.posts[worker].errands[channel].send(errand, at_ns);
@@ -275,11 +274,12 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Sends what a call left over to the channels.
-    fn started(
+    pub(super) fn started(
         &mut self,
         worker: usize,
         what: &'static str,
         keys: &[Key],
+        call: usize,
         started: Result<Started, AccessError>,
     ) -> Result<Option<OpId>, Violation> {
         let Started { op, submissions } = match started {
@@ -306,7 +306,6 @@ impl<E: Element> Cluster<E> {
                 }
             }
         }
-        let call = self.value_bytes(keys);
         let after = self.posts[worker].local.outstanding_bytes();
         self.invariants.bounded.called(after, call).map_err(|finding| self.violation(finding))?;
         let marks = [
@@ -319,7 +318,7 @@ impl<E: Element> Cluster<E> {
                 Marker::SeveralLengths,
             ),
         ];
-        let access = what != "localize";
+        let access = !matches!(what, "localize" | "synchronize");
         let reached = marks.into_iter().filter(|(reached, _)| *reached && access);
         reached.for_each(|(_, marker)| self.reach.mark(marker));
         for (channel, submission) in submissions {

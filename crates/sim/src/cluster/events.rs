@@ -10,6 +10,7 @@ use intendant_wire::Message;
 
 /// One of the queues that a channel takes its inputs from.
 enum Source {
+    Timer,
     Inbox,
     Node(usize),
 }
@@ -21,6 +22,9 @@ impl<E: Element> Cluster<E> {
     /// If an invariant is broken, or an engine refuses what a peer sent.
     #[expect(clippy::should_implement_trait, reason = "a step can fail, and the caller acts between steps")]
     pub fn next(&mut self) -> Result<Option<Happened>, Violation> {
+        if self.only_timers_are_left() {
+            return Ok(None);
+        }
         let Some(event) = self.queue.next() else { return Ok(None) };
         let (kind, who, what) = match event {
             Event::Awake { worker } => (0, worker, 0),
@@ -32,9 +36,11 @@ impl<E: Element> Cluster<E> {
             Event::Intake { worker } => (6, worker, 0),
             Event::Report { station } => (7, station, 0),
             Event::Front { link } => (8, link, 0),
+            Event::Due { station } => (9, station, 0),
         };
         self.trace.event(self.queue.now_ns(), kind, who, what);
-        let mut checked = self.invariants.progress.step(self.trace.events());
+        self.note_life(event);
+        let mut checked = self.invariants.progress.step(self.trace.events() - self.ticks);
         if self.checks == Checks::EveryStep {
             checked = checked.and_then(|()| {
                 let Invariants { owners, ledger, .. } = &mut self.invariants;
@@ -51,7 +57,8 @@ impl<E: Element> Cluster<E> {
             Event::Turn { station } => self.turn(station as usize)?,
             Event::Deliver { worker, channel } => self.deliver(worker as usize, channel as usize),
             Event::Intake { worker } => self.intake(worker as usize),
-            Event::Report { station } => Happened::Reported(self.stations[station as usize].engine.report()),
+            Event::Report { station } => self.report(station as usize)?,
+            Event::Due { station } => self.due(station as usize)?,
         };
         Ok(Some(happened))
     }
@@ -69,10 +76,12 @@ impl<E: Element> Cluster<E> {
     fn choose(&mut self, station: usize) -> Option<Source> {
         let Self { stations, dice, reach, .. } = self;
         let station = &stations[station];
-        let ready = |at: usize| {
-            if at == 0 { !station.inbox.is_empty() } else { !station.received[at - 1].is_empty() }
+        let ready = |at: usize| match at {
+            0 => station.timer.is_due,
+            1 => !station.inbox.is_empty(),
+            _ => !station.received[at - 2].is_empty(),
         };
-        let sources = station.received.len() + 1;
+        let sources = station.received.len() + 2;
         let count = (0..sources).filter(|at| ready(*at)).count();
         let nth = match count {
             0 => return None,
@@ -83,7 +92,11 @@ impl<E: Element> Cluster<E> {
             }
         };
         let at = (0..sources).filter(|at| ready(*at)).nth(nth)?;
-        Some(if at == 0 { Source::Inbox } else { Source::Node(at - 1) })
+        Some(match at {
+            0 => Source::Timer,
+            1 => Source::Inbox,
+            _ => Source::Node(at - 2),
+        })
     }
 
     /// If a channel's thread has nothing to do, and an input waits: it takes one and works on it for some time.
@@ -96,6 +109,10 @@ impl<E: Element> Cluster<E> {
         let machine = self.delays.machine;
         let mut submitted = 0;
         let (came_ns, work_ns, input) = match source {
+            Source::Timer => {
+                self.stations[station].timer.is_due = false;
+                (self.now_ns(), machine.input(0, 0), Input::Tick)
+            }
             Source::Inbox => {
                 let (came_ns, worker, errand) =
                     self.stations[station].inbox.pop_front().expect("the inbox has something");
@@ -109,6 +126,12 @@ impl<E: Element> Cluster<E> {
                         submitted = keys.len();
                         Input::Relocate { keys, to }
                     }
+                    Errand::Replicate(keys, wanted) => {
+                        submitted = keys.len();
+                        if wanted { Input::Replicate { keys } } else { Input::Unreplicate { keys } }
+                    }
+                    Errand::Clock(clock) => Input::Clock(clock),
+                    Errand::Report => Input::Settle,
                     Errand::Snapshot(ask) => {
                         if ask.owner.index() != node {
                             self.invariants.bounded.snapshot(station, true);
@@ -154,11 +177,18 @@ impl<E: Element> Cluster<E> {
         self.trace.line(self.queue.now_ns(), || format!("n{node}/c{channel} takes {}", describe(&input)));
         let mut actions = std::mem::take(&mut self.actions);
         self.watch(station, &input);
+        let reports = matches!(input, Input::Settle);
+        let is_tick = matches!(input, Input::Tick);
+        self.ticks += u64::from(is_tick);
         let now = Tick(self.queue.now_ns() / 1000);
         let handled = self.stations[station].engine.handle(now, input, &mut actions);
         handled.map_err(|error| self.violation(("protocol", error.to_string())))?;
+        if !(is_tick && actions.is_empty()) {
+            self.fruitless = 0;
+            self.lively_ns = self.queue.now_ns();
+        }
         self.watched(station, &actions)?;
-        let mut at_ns = self.now_ns();
+        let mut at_ns = self.now_ns() + self.sync_work(station);
         for action in actions.drain(..) {
             at_ns = self.act(at_ns, node, channel, action)?;
         }
@@ -171,8 +201,9 @@ impl<E: Element> Cluster<E> {
             .bounded
             .handled(station, report, waiting, arrivals)
             .map_err(|finding| self.violation(finding))?;
+        self.set_timer(station);
         self.begin_turn(station)?;
-        Ok(Happened::Internal)
+        Ok(if reports { Happened::Reported(report) } else { Happened::Internal })
     }
 
     fn received(&mut self, station: usize, message: &Message) {
@@ -182,7 +213,11 @@ impl<E: Element> Cluster<E> {
             | Message::Localize(_)
             | Message::Relocate(_)
             | Message::HandOver(_)
-            | Message::Moved(_) => {}
+            | Message::Moved(_)
+            | Message::Sync(_)
+            | Message::News(_)
+            | Message::Clock(_)
+            | Message::Reduce(_) => {}
             Message::Response(_) => self.reach.mark(Marker::RemoteServed),
             Message::SnapshotPart(part) => {
                 self.invariants.bounded.snapshot(station, false);
@@ -275,6 +310,11 @@ fn describe(input: &Input) -> String {
     match input {
         Input::Submit(s) => format!("{:?} {:?} {:?} of {:?}", s.op, s.kind, s.keys, s.worker),
         Input::Relocate { keys, to } => format!("the decision to move {keys:?} to n{to}"),
+        Input::Replicate { keys } => format!("the decision to replicate {keys:?}"),
+        Input::Unreplicate { keys } => format!("the decision to replicate {keys:?} no longer"),
+        Input::Clock(clock) => format!("{clock:?}"),
+        Input::Tick => "a look at the time".to_owned(),
+        Input::Settle => "the question what is outstanding".to_owned(),
         Input::Snapshot(ask) => format!("a snapshot ask of {:?} for n{}", ask.worker, ask.owner),
         Input::Message { from, message } => format!("from {from:?}: {}", describe_message(message)),
     }

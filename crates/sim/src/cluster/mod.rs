@@ -14,10 +14,13 @@
 //! worker goes on when what it did so far has taken its time.
 
 mod calls;
+mod copies;
 mod events;
 mod messages;
+mod rest;
 mod transit;
 mod watch;
+mod watch_copies;
 
 pub use calls::{Called, Wait};
 
@@ -26,22 +29,23 @@ use crate::dice::Dice;
 use crate::facility::{Facility, Load};
 use crate::faults::Faults;
 use crate::invariants::{
-    Bounded, Fifo, Finding, Hops, InFlight, Invariants, Knowledge, Ledger, Owners, Progress, Queued, Replies,
-    Violation, check_quiet,
+    Bounded, Fifo, Finding, Hops, Invariants, Knowledge, Ledger, Merged, Owners, Progress, Queued, Replies,
+    Rounds, Violation,
 };
 use crate::lane::Lane;
 use crate::machine::Sharing;
 use crate::network::Nic;
 use crate::queue::Queue;
-use crate::reach::{Marker, Reach};
+use crate::reach::Reach;
 use crate::trace::Trace;
 use bytes::Bytes;
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, WorkerId, random};
 use intendant_engine::{
-    AccessStats, Action, Channel, ChannelReport, Completion, Input, Local, ManagementStats, Shared,
+    AccessStats, Action, Channel, ChannelReport, Completion, Copies, Input, Local, ManagementStats, Shared,
     SharedConfig, SnapshotAsk, Storage, Submission,
 };
-use intendant_techniques::Policy;
+use intendant_techniques::{Fixed, KeyTechnique, Policy};
+use intendant_techniques::clocks::NodeClock;
 use intendant_wire::{OpId, SnapshotPart};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,6 +62,8 @@ pub struct ClusterConfig<E> {
     pub storage: Storage,
     /// The technique.
     pub policy: Policy,
+    /// How copies are kept; used by techniques that have some.
+    pub copies: Copies,
     /// Workers per node.
     pub workers: usize,
     /// Bytes of values that a worker may have outstanding.
@@ -107,8 +113,10 @@ enum Event {
     Deliver { worker: u32, channel: u32 },
     /// A worker takes a completion from its queue.
     Intake { worker: u32 },
-    /// A channel reports what it has outstanding.
+    /// A channel is asked what it has outstanding.
     Report { station: u32 },
+    /// It may be time for what a channel does without an occasion.
+    Due { station: u32 },
 }
 
 /// What an event means to programs.
@@ -144,7 +152,12 @@ enum Errand {
     Access(Submission),
     /// A decision to move keys to a node.
     Order(Vec<Key>, NodeId),
+    /// A decision to have replicas of keys, or not to have them any more.
+    Replicate(Vec<Key>, bool),
     Snapshot(SnapshotAsk),
+    Clock(NodeClock),
+    /// Bring copies in step, then report.
+    Report,
 }
 
 enum Delivery {
@@ -180,6 +193,16 @@ struct Station<E> {
     thread: Facility,
     /// What the thread works on.
     current: Option<Input>,
+    timer: Timer,
+}
+
+/// When a channel does something without an occasion.
+#[derive(Default)]
+struct Timer {
+    /// When it goes off; events of other times are void.
+    at_ns: Option<u64>,
+    /// It has gone off, and the channel has not looked yet.
+    is_due: bool,
 }
 
 /// A connection: one direction, one channel.
@@ -223,6 +246,20 @@ pub struct Cluster<E> {
     watch: Watch,
     /// Decisions that have not reached their channels.
     orders: usize,
+    /// The cluster has come to rest, and nobody has done anything since.
+    resting: bool,
+    /// The first of the keys that are compared next when it rests.
+    compared: u64,
+    /// By channel of a node, then node: the clock that was heard last.
+    heard: Vec<u32>,
+    /// Events of timers that lie ahead, and those that have happened, with what channels did about them.
+    timers: usize,
+    ticks: u64,
+    /// Timers that went off, for nothing, since something else happened; and when that was.
+    fruitless: usize,
+    lively_ns: u64,
+    /// Bytes of a value on average.
+    value_bytes_mean: usize,
     actions: Vec<Action>,
     messages: u64,
     bytes: u64,
@@ -232,14 +269,14 @@ impl<E: Element> Cluster<E> {
     /// A cluster at the start.
     #[must_use]
     pub fn new(config: ClusterConfig<E>) -> Self {
-        let ClusterConfig { layout, init, storage, policy, workers, .. } = config;
+        let ClusterConfig { layout, init, storage, policy, copies, workers, .. } = config;
         let mut dice = Dice::new(random::stream(config.seed, &[1]));
         let (nodes, channels) = (layout.nodes(), layout.channels());
         let shared: Vec<Arc<Shared<E>>> = (0..nodes)
             .map(|node| {
                 let (layout, init) = (Arc::clone(&layout), Arc::clone(&init));
-                let node = NodeId(node as u16);
-                Arc::new(Shared::new(SharedConfig { node, layout, init, storage, policy }))
+                let (node, copies) = (NodeId(node as u16), copies.clone());
+                Arc::new(Shared::new(SharedConfig { node, layout, init, storage, policy, copies, workers }))
             })
             .collect();
         if config.stale_hints && nodes > 1 {
@@ -254,6 +291,7 @@ impl<E: Element> Cluster<E> {
                 received: (0..nodes).map(|_| VecDeque::new()).collect(),
                 thread: Facility::default(),
                 current: None,
+                timer: Timer::default(),
             }));
             posts.extend((0..workers).map(|worker| Post {
                 local: Local::new(WorkerId(worker as u16), &layout),
@@ -267,7 +305,10 @@ impl<E: Element> Cluster<E> {
             }));
         }
         let links = nodes * nodes * channels;
-        Self {
+        let fixed = fixed_keys(&layout, &policy, &copies);
+        let has_copies = policy.replicas.is_some() || policy.fixed.is_some();
+        let slack = has_copies.then_some(3 * layout.keys() + 2 * workers as u64 + 2);
+        let mut cluster = Self {
             workers_per_node: workers,
             sharing: config.delays.machine.sharing(workers, channels),
             delays: config.delays,
@@ -284,23 +325,35 @@ impl<E: Element> Cluster<E> {
             reach: Reach::default(),
             invariants: Invariants {
                 ledger: Ledger::new(&layout),
-                owners: Owners::new(&layout, storage),
+                owners: Owners::new(&layout, storage, policy.replicas.is_some(), fixed),
                 knowledge: Knowledge::new(&layout, storage, policy.relocation),
                 queued: Queued::default(),
                 replies: Replies::new(stations.len()),
                 hops: Hops::new(&policy),
                 fifo: Fifo::new(links),
-                bounded: Bounded::new(stations.len(), config.outstanding_bytes_max),
+                bounded: Bounded::new(stations.len(), config.outstanding_bytes_max, slack),
+                merged: Merged::default(),
+                rounds: Rounds::new(nodes, channels),
                 progress: Progress::new(config.events_max),
             },
             stations,
+            value_bytes_mean: (layout.elements() / layout.keys()) as usize * size_of::<E>(),
             layout,
             watch: Watch::default(),
             orders: 0,
+            resting: false,
+            compared: 0,
+            heard: Vec::new(),
+            timers: 0,
+            ticks: 0,
+            fruitless: 0,
+            lively_ns: 0,
             actions: Vec::new(),
             messages: 0,
             bytes: 0,
-        }
+        };
+        (0..cluster.stations.len()).for_each(|station| cluster.set_timer(station));
+        cluster
     }
 
     /// Keys, nodes, channels.
@@ -391,46 +444,6 @@ impl<E: Element> Cluster<E> {
         self.violation(Progress::stuck(who))
     }
 
-    /// Checks that nothing is in flight, and the invariants that are too expensive for every step.
-    ///
-    /// # Errors
-    /// If something is.
-    pub fn check_quiescent(&mut self) -> Result<(), Violation> {
-        let mut report = ChannelReport::default();
-        self.stations.iter().for_each(|station| report.merge(station.engine.report()));
-        let lanes = |post: &Post<E>| {
-            let errands: usize = post.errands.iter().map(Lane::len).sum();
-            errands + post.results.iter().map(Lane::len).sum::<usize>() + post.queue.len()
-        };
-        let received = self.stations.iter().flat_map(|s| &s.received).map(VecDeque::len).sum::<usize>();
-        let inboxes =
-            self.stations.iter().map(|s| s.inbox.len() + usize::from(s.current.is_some())).sum::<usize>();
-        let on_links =
-            self.links.iter().map(|link| link.under_way.len() + link.coming_in.len()).sum::<usize>();
-        let found = InFlight {
-            report,
-            frames: on_links + received,
-            handed: self.posts.iter().map(lanes).sum::<usize>() + inboxes,
-            busy_workers: self
-                .posts
-                .iter()
-                .filter(|p| !p.local.is_idle() || p.local.outstanding_bytes() > 0)
-                .count(),
-            debt: self.invariants.replies.open(),
-        };
-        check_quiet(&found).map_err(|finding| self.violation(finding))?;
-        let Invariants { owners, ledger, .. } = &mut self.invariants;
-        let checked = owners.at_rest(&self.nodes, ledger);
-        let stats = self.management();
-        let counted = (stats.relocations, stats.relocation.count());
-        let checked = checked.and_then(|()| self.invariants.ledger.counted(counted.0, counted.1));
-        checked.map_err(|finding| self.violation(finding))?;
-        if self.invariants.owners.lazy() && self.nodes.iter().any(|node| node.held() > 0) {
-            self.reach.mark(Marker::SparseMaterialised);
-        }
-        Ok(())
-    }
-
     fn node_of(&self, worker: usize) -> usize {
         worker / self.workers_per_node
     }
@@ -486,4 +499,15 @@ fn plant_hints<E: Element>(layout: &Layout, nodes: &[Arc<Shared<E>>], dice: &mut
             }
         }
     }
+}
+
+/// Which keys have static replicas; empty if none.
+fn fixed_keys(layout: &Layout, policy: &Policy, copies: &Copies) -> Vec<bool> {
+    let fixed = |key| match policy.fixed {
+        Some(Fixed::All) => true,
+        Some(Fixed::Assigned) => copies.assignment.technique(key) == KeyTechnique::Replicate,
+        None => false,
+    };
+    let several = layout.nodes() > 1 && policy.fixed.is_some();
+    if several { (0..layout.keys()).map(|key| fixed(Key(key))).collect() } else { Vec::new() }
 }

@@ -6,11 +6,11 @@ use crate::reach::Marker;
 use intendant_core::{Element, Key, NodeId};
 use intendant_engine::{Action, Input, Kind};
 use intendant_techniques::{Initiator, Order, Role, SlotState};
-use intendant_wire::{Message, Origin};
+use intendant_wire::{ClockScope, Message, NewsKind, Origin, SyncKind};
 
 /// What an input is about.
 #[derive(Clone, Copy, Default)]
-enum About {
+pub(super) enum About {
     /// Nothing that is watched.
     #[default]
     Other,
@@ -30,41 +30,66 @@ enum About {
     Relocate,
     HandOver,
     Moved,
+    Sync {
+        kind: SyncKind,
+        holder: NodeId,
+    },
+    News(NewsKind),
+    Clock {
+        from: NodeId,
+        scope: ClockScope,
+        clock: u32,
+    },
+    Reduce {
+        round: u32,
+    },
+    Settle,
 }
 
 /// What is remembered of an input while the engine handles it.
 #[derive(Default)]
 pub(super) struct Watch {
-    about: About,
+    pub(super) about: About,
     /// Keys of a submitted access.
     submitted: usize,
+    /// Decisions about replicas.
+    decisions: usize,
     /// What it is about, as far as somebody wants to know.
-    keys: Vec<Key>,
+    pub(super) keys: Vec<Key>,
     /// Of an access.
     positions: Vec<u32>,
     /// Of what tells counters.
     counters: Vec<u32>,
+    /// Of what tells of replicas: epochs and numbers of deltas or clocks.
+    pub(super) epochs: Vec<u32>,
+    pub(super) numbers: Vec<u32>,
     /// The slots of `keys` before; empty if nobody looks at them.
-    slots: Vec<SlotState>,
+    pub(super) slots: Vec<SlotState>,
     /// Accesses that the channel had queued, and conflicts that it had seen.
     queued: u64,
     conflicts: u64,
+    /// Keys that it had synchronised, and reads that had waited for that.
+    synced: u64,
+    pub(super) stale_reads: u64,
 }
 
 impl<E: Element> Cluster<E> {
     /// A channel is about to handle an input.
     pub(super) fn watch(&mut self, station: usize, input: &Input) {
         let here = station / self.layout.channels();
-        let moves = self.policy.relocation.is_some();
+        let moves = self.policy.relocation.is_some() || self.policy.replicas.is_some();
         let every_step = moves && self.checks == Checks::EveryStep;
         let Self { watch, invariants, stations, .. } = self;
-        watch.submitted = 0;
+        (watch.submitted, watch.decisions) = (0, 0);
         watch.keys.clear();
         watch.positions.clear();
         watch.counters.clear();
+        watch.epochs.clear();
+        watch.numbers.clear();
         watch.slots.clear();
         let stats = stations[station].engine.management();
         (watch.queued, watch.conflicts) = (stats.queued, stats.localization_conflicts);
+        (watch.synced, watch.stale_reads) = (stats.synced_keys, stats.stale_reads);
         watch.about = match input {
             Input::Submit(s) => {
                 if every_step {
@@ -78,13 +103,19 @@ impl<E: Element> Cluster<E> {
                         About::Access { origin, from: None, hops: 0 }
                     }
                     Kind::Localize => About::Wanted,
+                    Kind::Synchronize => About::Other,
                 }
             }
             Input::Relocate { keys, .. } => {
                 watch.keys.extend_from_slice(keys);
                 About::Order
             }
-            Input::Snapshot(_) => About::Other,
+            Input::Replicate { .. } | Input::Unreplicate { .. } => {
+                watch.decisions = 1;
+                About::Other
+            }
+            Input::Settle => About::Settle,
+            Input::Snapshot(_) | Input::Clock(_) | Input::Tick => About::Other,
             Input::Message { from, message } => match message {
                 Message::Request(request) => {
                     if every_step {
@@ -120,6 +151,23 @@ impl<E: Element> Cluster<E> {
                     watch.counters.extend_from_slice(&moved.counters);
                     About::Moved
                 }
+                Message::Sync(sync) => {
+                    watch.keys.extend_from_slice(&sync.keys);
+                    watch.epochs.extend_from_slice(&sync.epochs);
+                    watch.numbers.extend_from_slice(&sync.numbers);
+                    About::Sync { kind: sync.kind, holder: sync.holder }
+                }
+                Message::News(news) => {
+                    watch.keys.extend_from_slice(&news.keys);
+                    watch.epochs.extend_from_slice(&news.epochs);
+                    watch.numbers.extend_from_slice(&news.seqs);
+                    watch.counters.extend_from_slice(&news.counters);
+                    About::News(news.kind)
+                }
+                Message::Clock(clock) => {
+                    About::Clock { from: *from, scope: clock.scope, clock: clock.clock }
+                }
+                Message::Reduce(reduce) => About::Reduce { round: reduce.round },
                 Message::SnapshotRequest(_) | Message::SnapshotPart(_) => About::Other,
             },
         };
@@ -132,12 +180,13 @@ impl<E: Element> Cluster<E> {
     /// The channel has handled the input; `actions` follow from it, and none of them has happened yet.
     pub(super) fn watched(&mut self, station: usize, actions: &[Action]) -> Result<(), Violation> {
         self.mark_sent(station, actions);
-        self.orders -= usize::from(matches!(self.watch.about, About::Order));
-        if self.policy.relocation.is_none() {
-            return Ok(());
-        }
+        self.orders -= usize::from(matches!(self.watch.about, About::Order)) + self.watch.decisions;
         let here = NodeId((station / self.layout.channels()) as u16);
+        if self.policy.relocation.is_none() {
+            return self.follow_copies(station, actions).map_err(|finding| self.violation(finding));
+        }
         let checked = self.enter(here, actions);
+        let checked = checked.and_then(|()| self.follow_copies(station, actions));
         let checked = checked.and_then(|()| {
             self.queue_up(here);
             self.invariants.queued.handled(here, actions)
@@ -202,10 +251,34 @@ impl<E: Element> Cluster<E> {
                 | Message::Response(_)
                 | Message::SnapshotRequest(_)
                 | Message::SnapshotPart(_)
-                | Message::Moved(_) => {}
+                | Message::Moved(_)
+                | Message::Sync(_)
+                | Message::News(_)
+                | Message::Clock(_)
+                | Message::Reduce(_) => {}
             }
         }
         Ok(())
+    }
+
+    /// Keys that the input that was handled has brought in step, beyond those that came with it.
+    pub(super) fn synced(&self, station: usize) -> u64 {
+        let synced = self.stations[station].engine.management().synced_keys - self.watch.synced;
+        match self.watch.about {
+            About::Sync { .. } | About::News(_) => synced.saturating_sub(self.watch.keys.len() as u64),
+            About::Other
+            | About::Access { .. }
+            | About::Wanted
+            | About::Order
+            | About::Response
+            | About::Localize(_)
+            | About::Relocate
+            | About::HandOver
+            | About::Moved
+            | About::Clock { .. }
+            | About::Reduce { .. }
+            | About::Settle => synced,
+        }
     }
 
     /// Notes what waits for keys from now on, and what does not wait any more.
@@ -230,7 +303,12 @@ impl<E: Element> Cluster<E> {
                 | About::Wanted
                 | About::Order
                 | About::Response
-                | About::Moved => {}
+                | About::Moved
+                | About::Sync { .. }
+                | About::News(_)
+                | About::Clock { .. }
+                | About::Reduce { .. }
+                | About::Settle => {}
             }
         }
     }
@@ -302,7 +380,7 @@ impl<E: Element> Cluster<E> {
         }
         for (at, (key, slot)) in watch.keys.iter().zip(&watch.slots).enumerate() {
             let home = layout.home(*key);
-            let absent = matches!(slot.role, Role::Absent | Role::Leaving);
+            let absent = matches!(slot.role, Role::Absent | Role::Leaving | Role::Replica);
             let older = watch.counters.get(at).is_some_and(|counter| *counter < slot.counter);
             let marks: &[(bool, Marker)] = match watch.about {
                 About::Access { from: Some(from), hops, origin } => &[
@@ -321,8 +399,15 @@ impl<E: Element> Cluster<E> {
                 }
                 About::Response => &[(slot.role == Role::Absent && older, Marker::OldNews)],
                 About::Moved => &[(older, Marker::MovedLate)],
-                About::Order => &[(slot.role != Role::Owner, Marker::OrderTooLate)],
-                About::Access { from: None, .. } | About::HandOver | About::Other => &[],
+                About::Order => &[(!slot.role.is_owner(), Marker::OrderTooLate)],
+                About::Access { from: None, .. }
+                | About::HandOver
+                | About::Sync { .. }
+                | About::News(_)
+                | About::Clock { .. }
+                | About::Reduce { .. }
+                | About::Settle
+                | About::Other => &[],
             };
             marks.iter().filter(|(reached, _)| *reached).for_each(|(_, marker)| reach.mark(*marker));
         }

@@ -24,6 +24,15 @@ pub struct Summary {
     pub pulls: usize,
 }
 
+impl Summary {
+    /// Adds what was checked of other keys.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        let (keys, pushes) = (self.keys + other.keys, self.pushes + other.pushes);
+        Self { keys, pushes, pulls: self.pulls + other.pulls }
+    }
+}
+
 /// A history that no execution explains.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -146,14 +155,39 @@ impl History {
     /// # Errors
     /// The first inconsistency.
     pub fn check(&self) -> Result<Summary, Inconsistency> {
+        self.check_keys(|_| true, true)
+    }
+
+    /// Checks what each worker sees of each of these keys by itself: its own pushes, and never less than before (read your
+    /// writes, monotonic reads). In which order others happened need not make sense.
+    ///
+    /// # Errors
+    /// The first inconsistency.
+    pub fn check_sessions(&self, of: impl Fn(Key) -> bool) -> Result<Summary, Inconsistency> {
+        self.check_keys(of, false)
+    }
+
+    /// As [`History::check`], of these keys only.
+    ///
+    /// # Errors
+    /// The first inconsistency.
+    pub fn check_order(&self, of: impl Fn(Key) -> bool) -> Result<Summary, Inconsistency> {
+        self.check_keys(of, true)
+    }
+
+    fn check_keys(&self, of: impl Fn(Key) -> bool, in_order: bool) -> Result<Summary, Inconsistency> {
         let mut order: Vec<u32> = (0..self.records.len() as u32).collect();
-        order.retain(|at| self.records[*at as usize].what != What::Pull(None));
+        order.retain(|at| {
+            let record = &self.records[*at as usize];
+            record.what != What::Pull(None) && of(record.key)
+        });
         // Stable by record number, so each worker's operations stay in program order.
         order.sort_unstable_by_key(|at| {
             let record = &self.records[*at as usize];
             (record.key, record.worker, *at)
         });
         let mut finals = self.finals.clone();
+        finals.retain(|(key, _)| of(*key));
         finals.sort_unstable();
         let mut summary = Summary::default();
         let mut check = KeyCheck::new(self);
@@ -165,7 +199,9 @@ impl History {
             let last = finals.get(first).filter(|(k, _)| *k == key).map(|(_, at)| self.lanes_at(*at));
             check.load(operations)?;
             check.compare_final(key, last)?;
-            check.execute(key)?;
+            if in_order {
+                check.execute(key)?;
+            }
             summary.keys += 1;
             summary.pushes += check.pushes.iter().map(|n| *n as usize).sum::<usize>();
         }

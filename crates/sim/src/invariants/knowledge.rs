@@ -7,7 +7,7 @@ use super::{Finding, Ledger};
 use hashbrown::HashMap;
 use intendant_core::{Key, Layout, NodeId};
 use intendant_engine::Storage;
-use intendant_techniques::{Initiator, Role, SlotState};
+use intendant_techniques::{Initiator, SlotState};
 
 /// Keys up to which a node never forgets any: sparse stores remember so many per channel of those that are elsewhere.
 const NEVER_FORGOTTEN_KEYS: u64 = 1 << 16;
@@ -53,7 +53,7 @@ impl Knowledge {
             return Ok(());
         }
         let place = ledger.place(key);
-        if state.role == Role::Owner && state.counter != place.counter {
+        if state.role.is_owner() && state.counter != place.counter {
             return finding(format!("the value is at {place:?}"));
         }
         let newest = if self.home_decides && at_home { ledger.last(key) } else { place.counter };
@@ -63,7 +63,7 @@ impl Knowledge {
         if state.counter > newest {
             return finding(format!("counter {newest} is the newest"));
         }
-        let Some(hint) = state.hint().filter(|_| state.role != Role::Owner) else { return Ok(()) };
+        let Some(hint) = state.hint().filter(|_| !state.role.is_owner()) else { return Ok(()) };
         match ledger.owner(key, state.counter) {
             Some(owner) if owner == hint => Ok(()),
             None if ledger.is_long_ago(key, state.counter) => Ok(()),

@@ -12,33 +12,47 @@
 //! | `bounded` | channels hold what workers were admitted with and wait for what they asked for, and nothing else |
 //! | `progress` | a run ends within a bounded number of events, and not before everybody is done |
 //! | `quiet` | when the cluster says that it is quiescent, nothing is in flight anywhere |
+//! | `merged` | every delta of a replica is merged once, by whoever owns the key, and a version is the name of one value |
+//! | `echo` | an owner does not send a holder what it has already |
+//! | `rounds` | after each round of an all-reduce, all nodes agree to the bit |
+//! | `staleness` | a pull sees what its staleness bound, a synchronisation, or a rest promises |
+//! | `copies` | at rest, all copies of a key are equal to the bit, and owners know who has one |
 //! | `cover` | a snapshot has every key of its range exactly once |
 //!
 //! What values say is checked elsewhere: [`crate::history`], [`crate::lanes`], [`crate::registers`].
 
 mod bounded;
+mod copies;
 mod cover;
+mod echo;
 mod fifo;
 mod hops;
 mod knowledge;
 mod ledger;
+mod merged;
 mod owners;
 mod progress;
 mod queued;
 mod quiet;
 mod replies;
+mod rounds;
+mod staleness;
 
 pub(crate) use bounded::Bounded;
+pub(crate) use copies::Copies;
 pub(crate) use cover::Cover;
 pub(crate) use fifo::Fifo;
 pub(crate) use hops::Hops;
 pub(crate) use knowledge::Knowledge;
 pub(crate) use ledger::Ledger;
+pub(crate) use merged::{Asked, Merged, Promoted, Told};
 pub(crate) use owners::Owners;
 pub(crate) use progress::Progress;
 pub(crate) use queued::Queued;
 pub(crate) use quiet::{InFlight, check as check_quiet};
 pub(crate) use replies::Replies;
+pub(crate) use rounds::Rounds;
+pub(crate) use staleness::{Need, Staleness};
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,5 +81,7 @@ pub(crate) struct Invariants {
     pub(crate) hops: Hops,
     pub(crate) fifo: Fifo,
     pub(crate) bounded: Bounded,
+    pub(crate) merged: Merged,
+    pub(crate) rounds: Rounds,
     pub(crate) progress: Progress,
 }

@@ -15,13 +15,22 @@ const LOOKS_AT_REST_MAX: u64 = 1 << 24;
 pub(crate) struct Owners {
     layout: Arc<Layout>,
     lazy: bool,
+    /// Whether nodes may hold replicas.
+    replicas: bool,
+    /// Keys of which every node has a copy; empty if there are none.
+    fixed: Vec<bool>,
     /// Key and node of the next look.
     next: (u64, usize),
 }
 
 impl Owners {
-    pub(crate) fn new(layout: &Arc<Layout>, storage: Storage) -> Self {
-        Self { layout: Arc::clone(layout), lazy: storage == Storage::Sparse, next: (0, 0) }
+    pub(crate) fn new(layout: &Arc<Layout>, storage: Storage, replicas: bool, fixed: Vec<bool>) -> Self {
+        Self { layout: Arc::clone(layout), lazy: storage == Storage::Sparse, replicas, fixed, next: (0, 0) }
+    }
+
+    /// Whether every node has a copy of `key`.
+    pub(crate) fn is_fixed(&self, key: Key) -> bool {
+        self.fixed.get(key.index()).copied().unwrap_or(false)
     }
 
     /// Whether stores make values only when they are touched.
@@ -71,6 +80,13 @@ impl Owners {
         let place = ledger.place(key);
         let here = place.node == node.node() && !place.flying;
         let wrong = match node.inspect(key) {
+            (Role::Static, true) if self.is_fixed(key) => return Ok(()),
+            _ if self.is_fixed(key) => "has no static replica",
+            (Role::Static, _) => "has a static replica, and others have none",
+            (Role::Replica, true) if !here && self.replicas => return Ok(()),
+            (Role::Replica, _) => "has a replica that it should not have",
+            (Role::Hub, true) if here && self.replicas => return Ok(()),
+            (Role::Hub, _) => "believes that others have replicas of it",
             (Role::Owner, true) if here => return Ok(()),
             // The home of a key that nobody touched yet owns it without having made its value.
             (Role::Absent, false) if here && self.lazy && place.counter == 0 => return Ok(()),

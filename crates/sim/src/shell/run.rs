@@ -5,7 +5,7 @@ use super::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome};
 use crate::cluster::{Cluster, Happened, Wait};
 use crate::delays::Delays;
 use crate::meeting::{Quiescence, Stream};
-use intendant_core::{Element, copy_from_bytes};
+use intendant_core::{Clock, Element, copy_from_bytes};
 use intendant_engine::AccessStats;
 use intendant_sampling::{SampleError, Sampler};
 use intendant_task::{
@@ -28,6 +28,7 @@ enum Waiting {
     Batch,
     Pull(OpId),
     Localize(OpId),
+    Synchronize(OpId),
     /// For room for its next call.
     Room,
     Flush,
@@ -51,6 +52,9 @@ struct Seat<T: Task> {
     /// What the driver wanted when it was not yet time for it, or no room.
     postponed: Option<Op>,
     stream: Option<Stream>,
+    clock: u32,
+    /// It comes from a meeting.
+    returns: bool,
 }
 
 pub(super) struct TaskRun<'a, T: Task> {
@@ -83,6 +87,8 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 event: Some(Event::Start),
                 postponed: None,
                 stream: None,
+                clock: 0,
+                returns: false,
             }
         };
         Self {
@@ -143,7 +149,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
             management: self.cluster.management(),
             messages,
             bytes,
-            virtual_ns: self.cluster.now_ns(),
+            virtual_ns: self.cluster.lively_ns(),
             events: self.cluster.events(),
             hash: self.cluster.hash(),
             reach: *self.cluster.reach(),
@@ -196,19 +202,28 @@ impl<'a, T: Task> TaskRun<'a, T> {
     /// All workers have met, and learn of it.
     fn all_go_on(&mut self, waiting: Waiting, event: impl Fn(usize) -> Event<T::Batch>) {
         let told_ns = self.cluster.meeting_ns();
+        let latest = self.seats.iter().map(|seat| seat.clock).max().unwrap_or(0);
         for worker in 0..self.seats.len() {
             debug_assert_eq!(self.seats[worker].waiting, waiting, "all workers have met");
+            (self.seats[worker].clock, self.seats[worker].returns) = (latest, true);
             self.go_on(worker, told_ns, event(worker));
         }
     }
 
-    fn all_wait(&self, waiting: Waiting) -> bool {
+    /// A worker comes to a meeting. Returns whether all are there.
+    fn meet(&mut self, worker: usize, waiting: Waiting) -> bool {
+        // Nobody waits for its updates meanwhile.
+        self.cluster.rest(worker);
+        self.seats[worker].waiting = waiting;
         self.seats.iter().all(|seat| seat.waiting == waiting)
     }
 
     /// A worker goes on with its program until it has to wait, or until it is not yet time for what it does next.
     fn step(&mut self, worker: usize) -> Result<(), TaskFailure> {
         let seat = &mut self.seats[worker];
+        if std::mem::take(&mut seat.returns) {
+            self.cluster.advance_clock(worker, Clock(seat.clock));
+        }
         let mut op = match (seat.postponed.take(), seat.event.take()) {
             (Some(op), _) => op,
             (None, Some(event)) => self.program(worker, event)?,
@@ -294,8 +309,23 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 Ok(Some(Event::Done))
             }
             Op::AdvanceClock => {
+                seat.clock += 1;
+                self.cluster.advance_clock(worker, Clock(seat.clock));
                 self.meter.step(&self.cluster, worker, &seat.driver.progress());
                 Ok(Some(Event::Done))
+            }
+            Op::Synchronize => {
+                if !self.cluster.admits_synchronize(worker) {
+                    (seat.waiting, seat.postponed) = (Waiting::Room, Some(op));
+                    return Ok(None);
+                }
+                match self.cluster.synchronize(worker)?.op {
+                    Some(op) => {
+                        seat.waiting = Waiting::Synchronize(op);
+                        Ok(None)
+                    }
+                    None => Ok(Some(Event::Done)),
+                }
             }
             Op::Flush if self.cluster.is_flushed(worker) => Ok(Some(Event::Done)),
             Op::Flush => {
@@ -303,8 +333,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 Ok(None)
             }
             Op::Barrier => {
-                seat.waiting = Waiting::Barrier;
-                if self.all_wait(Waiting::Barrier) {
+                if self.meet(worker, Waiting::Barrier) {
                     if self.seats[0].driver.is_starting() {
                         // What moved so far was preparation.
                         self.meter.begin(&self.cluster);
@@ -328,8 +357,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 }
             }
             Op::Quiesce => {
-                seat.waiting = Waiting::Quiesce;
-                if self.all_wait(Waiting::Quiesce) {
+                if self.meet(worker, Waiting::Quiesce) {
                     self.quiescence.begin(&mut self.cluster);
                 }
                 Ok(None)
@@ -340,13 +368,13 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 Ok(None)
             }
             Op::Reduce => {
-                seat.waiting = Waiting::Reduce;
-                if self.all_wait(Waiting::Reduce) {
+                if self.meet(worker, Waiting::Reduce) {
                     self.reduce();
                 }
                 Ok(None)
             }
             Op::Done => {
+                self.cluster.rest(worker);
                 seat.waiting = Waiting::Over;
                 Ok(None)
             }
@@ -380,10 +408,11 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 seat.waiting = Waiting::No;
                 self.cluster.wake(worker, 0);
             }
-            Waiting::Localize(waiting) if waiting == op => self.go_on(worker, 0, Event::Done),
+            Waiting::Localize(waiting) | Waiting::Synchronize(waiting) if waiting == op => self.go_on(worker, 0, Event::Done),
             Waiting::Flush if self.cluster.is_flushed(worker) => self.go_on(worker, 0, Event::Done),
             Waiting::Pull(_)
             | Waiting::Localize(_)
+            | Waiting::Synchronize(_)
             | Waiting::Flush
             | Waiting::No
             | Waiting::Batch

@@ -3,11 +3,13 @@
 //! A [`Mode`] says what all runs of a set have in common, [`Scenario::draw`] derives the rest from a seed, [`run`] runs it:
 //! workers call ([`program`](self)), come to rest, one of them reads a snapshot, and the history is checked.
 
+mod copies;
 mod mode;
 mod plan;
 mod program;
 mod scenario;
 
+pub use copies::Stop;
 pub use mode::Mode;
 pub use scenario::Scenario;
 
@@ -35,6 +37,9 @@ pub enum Failure {
     /// What workers saw has no explanation.
     #[error("history: {0}")]
     Inconsistency(#[from] Inconsistency),
+    /// What a worker saw of a key with copies contradicts what it did or saw before.
+    #[error("session: {0}")]
+    Session(Inconsistency),
     /// A value that no sequence of pushes makes.
     #[error("values: {0}")]
     Value(#[from] BadValue),
@@ -50,7 +55,7 @@ impl Failure {
         match self {
             Self::Inconsistency(found) => found.is_of_order(),
             Self::Register(found) => found.is_of_order(),
-            Self::Violation(_) | Self::Value(_) => false,
+            Self::Violation(_) | Self::Session(_) | Self::Value(_) => false,
         }
     }
 
@@ -60,7 +65,8 @@ impl Failure {
         match self {
             Self::Violation(violation) => violation.check,
             Self::Inconsistency(found) if found.is_of_order() => "history",
-            Self::Inconsistency(_) => "sums",
+            Self::Session(found) if found.is_of_order() => "session",
+            Self::Inconsistency(_) | Self::Session(_) => "sums",
             Self::Value(_) => "values",
             Self::Register(_) => "registers",
         }
@@ -103,6 +109,7 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
         }),
         storage: scenario.storage,
         policy: scenario.policy,
+        copies: scenario.copies.clone(),
         workers: scenario.workers,
         outstanding_bytes_max: scenario.outstanding_bytes_max,
         stale_hints: scenario.stale_hints,
@@ -138,7 +145,7 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
 enum Phase {
     /// Workers call.
     Working,
-    /// All have waited for their operations; reports are collected.
+    /// All have waited for their operations; reports are collected. Afterwards they go on, or it is the end.
     Resting(Quiescence),
     /// Worker 0 reads everything.
     Reading(Stream),
@@ -161,8 +168,14 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
                 if let Phase::Resting(quiescence) = &mut phase
                     && quiescence.reported(cluster, report)?
                 {
-                    let keys = 0..cluster.layout().keys();
-                    phase = Phase::Reading(Stream::begin(cluster, 0, keys, scenario.snapshot_bytes_max));
+                    programs.rested();
+                    phase = if programs.stop().is_some() {
+                        programs.go_on(cluster);
+                        Phase::Working
+                    } else {
+                        let keys = 0..cluster.layout().keys();
+                        Phase::Reading(Stream::begin(cluster, 0, keys, scenario.snapshot_bytes_max))
+                    };
                 }
             }
             Happened::Part { part, .. } => {
@@ -174,10 +187,16 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
                 }
             }
         }
-        if matches!(phase, Phase::Working) && programs.all_done() && cluster.orders() == 0 {
-            let mut quiescence = Quiescence::default();
-            quiescence.begin(cluster);
-            phase = Phase::Resting(quiescence);
+        if matches!(phase, Phase::Working) && programs.all_wait() {
+            match programs.stop() {
+                Some(Stop::Meeting) => programs.go_on(cluster),
+                Some(Stop::Rest | Stop::Synchronisation) | None if cluster.orders() > 0 => {}
+                Some(Stop::Rest | Stop::Synchronisation) | None => {
+                    let mut quiescence = Quiescence::default();
+                    quiescence.begin(cluster);
+                    phase = Phase::Resting(quiescence);
+                }
+            }
         }
     }
     match phase {
@@ -187,15 +206,12 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
         Phase::Reading(_) => return Err(cluster.stuck("a part of the snapshot did not come").into()),
     }
     cluster.check_quiescent()?;
-    // What holds in any order first.
-    programs.history.check_sums()?;
-    programs.registers.check()?;
-    Ok(programs.history.check()?)
+    programs.check()
 }
 
 /// The values of a snapshot are the final ones.
 fn take_part<E: Element>(
-    cluster: &Cluster<E>,
+    cluster: &mut Cluster<E>,
     programs: &mut Programs<E>,
     part: &SnapshotPart,
 ) -> Result<(), Failure> {
@@ -206,7 +222,7 @@ fn take_part<E: Element>(
         let end = at + size_of_val(&value[..]);
         copy_from_bytes(&mut value, &part.values[at..end]);
         at = end;
-        programs.ended(*key, &value)?;
+        programs.ended(cluster, *key, &value)?;
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! What all runs of a set have in common, and what they must reach.
 
 use crate::reach::Marker;
+use intendant_core::Tick;
 use intendant_engine::Storage;
-use intendant_techniques::{Initiator, Order, Policy, Technique};
+use intendant_techniques::{Initiator, Order, Policy, Replicas, Technique};
 use std::fmt;
 
 /// What all runs of a set have in common. What is `None` is drawn from each run's seed, so that its history is sequentially
@@ -13,6 +14,8 @@ pub struct Mode {
     pub technique: Technique,
     /// Whether owners move keys as they like, instead of what the technique decides.
     pub by_owners: bool,
+    /// Whether, on top of that, replicas through the owner come and go as somebody likes.
+    pub hub: bool,
     /// Number of nodes; drawn are 3 to 5.
     pub nodes: Option<usize>,
     /// Calls of all workers together.
@@ -26,6 +29,10 @@ pub struct Mode {
     /// Whether nodes remember where keys were. Where keys do not move: whether they start with ideas, mostly wrong, of where
     /// keys are.
     pub caches: Option<bool>,
+    /// The staleness bound, where there is one.
+    pub staleness: Option<u32>,
+    /// Whether static replicas are brought in step only when workers ask for it.
+    pub asked: Option<bool>,
     /// Whether connections and machines are slow at times, and nodes cut off from each other.
     pub faults: Option<bool>,
 }
@@ -37,14 +44,23 @@ impl Mode {
         Self {
             technique,
             by_owners: false,
+            hub: false,
             nodes: None,
             calls: 200,
             asynchronous: None,
             order: None,
             storage: None,
             caches: None,
+            staleness: None,
+            asked: None,
             faults: None,
         }
+    }
+
+    /// Replicas through the owner that come and go at random, of keys that owners move at random.
+    #[must_use]
+    pub const fn hub() -> Self {
+        Self { by_owners: true, hub: true, ..Self::new(Technique::Lapse) }
     }
 
     /// Who moves keys.
@@ -53,9 +69,26 @@ impl Mode {
         if self.by_owners { Some(Initiator::Owner) } else { self.technique.policy().relocation }
     }
 
+    /// Whether there are replicas through the owner: when they come, and how they are kept in step.
+    pub(super) fn replicas(&self, every: Tick) -> Option<Replicas> {
+        if self.hub { Some(Replicas::Directed { every }) } else { self.technique.policy().replicas }
+    }
+
+    /// Whether there are static replicas.
+    pub(super) const fn has_fixed(&self) -> bool {
+        self.technique.policy().fixed.is_some()
+    }
+
+    /// Whether there may be several copies of a key.
+    pub(super) const fn has_copies(&self) -> bool {
+        self.hub || self.has_fixed() || self.technique.policy().replicas.is_some()
+    }
+
     /// The policy of a run.
-    pub(super) fn policy(&self, order: Order, caches: bool) -> Policy {
-        Policy { relocation: self.relocation(), ..self.technique.policy().with(Some(order), Some(caches)) }
+    pub(super) fn policy(&self, order: Order, caches: bool, every: Tick) -> Policy {
+        let own = self.technique.policy();
+        let mixed = Policy { relocation: self.relocation(), replicas: self.replicas(every), ..own };
+        mixed.with(Some(order), Some(caches))
     }
 
     /// The markers that runs in this mode must reach, with the number of runs that is enough for it.
@@ -77,27 +110,40 @@ impl Mode {
         // Asynchronous workers whose operations are not chained: with caches, these histories are inconsistent.
         let unchained = self.asynchronous == Some(true) && self.order == Some(Order::Fifo);
         let caches = caches && !(moves && unchained && self.caches.is_none());
-        let overlap = maybe(self.asynchronous) && several(2);
+        let (lazy, eager) = (self.technique == Technique::Ssp, self.technique == Technique::Essp);
+        let clocked = (lazy || eager) && !self.hub && several(2);
+        let hub = self.hub && several(2);
+        let fixed = self.has_fixed() && several(2);
+        // With full replication, no access leaves its node.
+        let remote = several(2) && self.technique != Technique::FullReplication;
+        let overlap = maybe(self.asynchronous) && remote;
+        let chains = match self.order {
+            Some(Order::Fifo) => hub || clocked,
+            None => !(fixed && self.asynchronous == Some(false)),
+            Some(Order::Chain) => true,
+        };
         match marker {
             Marker::LocalServed => (20, true),
-            Marker::RemoteServed | Marker::MixedCall | Marker::DuplicateKey => (20, several(2)),
-            Marker::SeveralChannels | Marker::CrowdedChannel | Marker::CrowdedConnection => (50, several(2)),
+            Marker::RemoteServed | Marker::MixedCall | Marker::DuplicateKey => (50, remote),
+            Marker::SeveralChannels => (50, remote),
+            Marker::CrowdedChannel | Marker::CrowdedConnection => (50, several(2)),
             Marker::SeveralLengths | Marker::SetServed => (50, true),
-            Marker::SeveralOwners => (50, several(3)),
-            Marker::ForwardedOnce => (50, moves && several(3) || caches && several(3)),
-            Marker::Chained => (50, self.order != Some(Order::Fifo) && several(2)),
+            Marker::SeveralOwners => (50, remote && several(3)),
+            Marker::ForwardedOnce => (50, (moves || caches && !clocked && !fixed) && several(3)),
+            Marker::Chained => (100, chains && remote),
             Marker::AsyncOverlap | Marker::KeyOverlap => (50, overlap),
             Marker::AdmissionWaited => (100, overlap),
             Marker::SparseMaterialised => (50, self.storage != Some(Storage::Dense)),
             Marker::SnapshotParts => (50, several(2)),
             Marker::DoublePrecision => (200, true),
-            Marker::SplitFrame => (2_000, several(2)),
-            Marker::SplitHandOver => (5_000, moves),
+            // Few runs have values that long where there are copies.
+            Marker::SplitFrame => (2_000, remote && !self.has_copies()),
+            Marker::SplitHandOver => (5_000, moves && !self.has_copies()),
             // Under static allocation, a key that was deferred is still elsewhere when its channel looks.
             Marker::InboxRace => (100, moves),
             // A request is forwarded twice if a cache leads astray, or a home does not know yet.
-            Marker::ForwardedAgain => (100, (requesters && caches || owners) && several(3)),
-            Marker::Relocated | Marker::SeveralMoved => (20, moves),
+            Marker::ForwardedAgain => (100, (requesters && caches && !fixed || owners) && several(3)),
+            Marker::Relocated | Marker::SeveralMoved => (50, moves),
             Marker::Conflicted | Marker::ConflictSeen | Marker::Queued | Marker::WantedTwice => {
                 (50, requesters)
             }
@@ -105,13 +151,37 @@ impl Mode {
             Marker::QueuedForOther | Marker::DepartureQueued => (50, requesters && several(3)),
             Marker::WantedBack => (100, requesters && several(3)),
             // Without caches all requests of a node take the way of its wishes to have the key: over the home.
-            Marker::CameHome => (200, (requesters && caches || owners) && several(3)),
-            Marker::CacheHit | Marker::CacheStale => (50, moves && caches && several(3)),
+            Marker::CameHome => (200, (requesters && caches && !fixed || owners) && several(3)),
+            Marker::CacheHit | Marker::CacheStale => (100, moves && caches && several(3)),
             // News from an owner comes directly, other news from whoever has the key next: one connection may be faster.
             Marker::OldNews => (500, moves && caches && several(3) && maybe(self.asynchronous)),
             Marker::HomeBehind | Marker::OrderTooLate => (50, owners),
             Marker::MovedLate => (100, owners && several(3)),
-            Marker::IfLocalHit | Marker::IfLocalMiss => (20, moves),
+            Marker::IfLocalHit | Marker::IfLocalMiss => (50, moves),
+            Marker::ReplicaSetUp => (20, hub || clocked),
+            Marker::ReplicaDropped => (50, hub || clocked && lazy),
+            Marker::ReplicaRevived => (100, hub || clocked && lazy),
+            Marker::ReplicaClosed => (100, hub || clocked),
+            Marker::Promoted | Marker::PromotedUnsent | Marker::HoldersMoved => (100, hub),
+            Marker::PromotedMerged | Marker::PromotedUnmerged => (500, hub),
+            Marker::GhostDelta | Marker::GhostCameHome | Marker::ForwardedSync => (500, hub && several(3)),
+            Marker::ZombieRefused | Marker::StaleDropped => (1_000, hub && several(3)),
+            Marker::RefreshBeforeAnswer => (500, hub),
+            Marker::AcknowledgedBare => (50, hub || clocked),
+            Marker::EarlyAsk => (500, clocked && lazy && self.staleness.is_none_or(|s| s < 5)),
+            Marker::LazyDrop => (100, clocked && lazy),
+            Marker::EagerNews => (20, clocked && eager),
+            Marker::ParkedRead => (50, clocked && self.staleness.is_none_or(|s| s < 5)),
+            Marker::ResumeLifted => (100, clocked),
+            Marker::Agreed => (20, fixed),
+            // At most 9 nodes are drawn, at least 3 of them in half of the runs.
+            Marker::Folded => (50, fixed && self.nodes.is_none_or(|n| !n.is_power_of_two())),
+            Marker::RoundCalled => (50, fixed),
+            Marker::EarlyReduce => (500, fixed && several(3)),
+            Marker::SplitReduce => (5_000, fixed),
+            Marker::Synchronized => (50, fixed),
+            Marker::Clipped => (100, fixed),
+            Marker::Met | Marker::RestedBetween => (50, self.has_copies()),
             Marker::Faulty => (50, maybe(self.faults)),
         }
     }
@@ -120,9 +190,14 @@ impl Mode {
 impl fmt::Display for Mode {
     /// As on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { technique, by_owners, nodes, calls, asynchronous, order, storage, caches, faults } = *self;
-        write!(f, "--technique {technique}")?;
-        if by_owners {
+        let Self { technique, by_owners, hub, nodes, calls, asynchronous, order, storage, caches, .. } = *self;
+        let Self { staleness, asked, faults, .. } = *self;
+        if hub {
+            write!(f, "--technique hub")?;
+        } else {
+            write!(f, "--technique {technique}")?;
+        }
+        if by_owners && !hub {
             write!(f, " --initiator owner")?;
         }
         if let Some(nodes) = nodes {
@@ -141,6 +216,12 @@ impl fmt::Display for Mode {
         let on = |switch| if switch { "on" } else { "off" };
         if let Some(caches) = caches {
             write!(f, " --caches {}", on(caches))?;
+        }
+        if let Some(staleness) = staleness {
+            write!(f, " --staleness {staleness}")?;
+        }
+        if let Some(asked) = asked {
+            write!(f, " --pace {}", if asked { "asked" } else { "every" })?;
         }
         faults.map_or(Ok(()), |faults| write!(f, " --faults {}", on(faults)))
     }

@@ -3,7 +3,7 @@
 use super::Scenario;
 use crate::dice::Dice;
 use intendant_core::{Key, NodeId};
-use intendant_techniques::Initiator;
+use intendant_techniques::{Initiator, Replicas};
 use intendant_wire::AccessKind;
 
 /// What a call does.
@@ -17,6 +17,10 @@ pub(super) enum Act {
     IfLocal,
     /// The node that has the first key shall move the keys to this one.
     Order(NodeId),
+    /// The same, if it has a replica of the first key; if nobody has, to this one.
+    Promote(NodeId),
+    /// The worker's node wants replicas of the keys, or does not want them any more.
+    Replicate(bool),
 }
 
 /// A call.
@@ -46,7 +50,7 @@ impl Plan {
             let huge = scenario.lanes[2].0;
             return Self { act, keys: (0..4).map(|_| Key(small_keys + dice.below(huge))).collect() };
         }
-        let moves = matches!(act, Act::Localize { .. } | Act::Order(_));
+        let moves = matches!(act, Act::Localize { .. } | Act::Order(_) | Act::Promote(_) | Act::Replicate(_));
         if moves && dice.once_in(8) {
             // Whatever there is, so that many keys travel together.
             let all = registers.end - if scenario.huge { scenario.lanes[2].0 } else { 0 };
@@ -62,11 +66,23 @@ impl Plan {
 
     fn draw_act(dice: &mut Dice, scenario: &Scenario) -> Act {
         let access = if dice.once_in(2) { AccessKind::Pull } else { AccessKind::Push };
-        let Some(initiator) = scenario.policy.relocation else { return Act::Access(access) };
+        let copies = scenario.policy.replicas.is_some() || scenario.policy.fixed.is_some();
+        let Some(initiator) = scenario.policy.relocation else {
+            return if copies && dice.once_in(16) { Act::IfLocal } else { Act::Access(access) };
+        };
         let face = dice.below(16);
         match initiator {
             _ if face == 15 => Act::IfLocal,
             _ if face >= scenario.moves_in_16 => Act::Access(access),
+            Initiator::Owner if matches!(scenario.policy.replicas, Some(Replicas::Directed { .. })) => {
+                let to = NodeId(dice.below(scenario.nodes as u64) as u16);
+                match dice.below(10) {
+                    0 => Act::Order(to),
+                    1..=2 => Act::Promote(to),
+                    3..=6 => Act::Replicate(true),
+                    _ => Act::Replicate(false),
+                }
+            }
             Initiator::Requester => Act::Localize { wait: dice.once_in(2) },
             Initiator::Owner => Act::Order(NodeId(dice.below(scenario.nodes as u64) as u16)),
         }

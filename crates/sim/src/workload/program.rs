@@ -1,26 +1,34 @@
 //! What the workers of a random workload do.
 
+use super::copies::Stop;
 use super::plan::{Act, Plan};
 use super::{Failure, Scenario};
 use crate::cluster::{Called, Cluster, Wait};
 use crate::dice::Dice;
-use crate::history::{History, RecordId};
+use crate::history::{History, RecordId, Summary};
 use crate::lanes;
+use crate::invariants::{Need, Staleness};
 use crate::reach::Marker;
 use crate::registers::{ReadId, Registers};
-use intendant_core::{Element, Key, random};
+use intendant_core::{Clock, Element, Key, NodeId, random};
 use intendant_wire::{AccessKind, OpId};
+use std::collections::BTreeMap;
 
 /// Moves of keys that a worker may have outstanding if it waits for each access.
 const MOVES_MAX: usize = 4;
+
+/// Dust on the updates of a key with copies: so much in total, about.
+const DUST: f64 = 0.1;
 
 /// How a key of a call is recorded.
 #[derive(Clone, Copy)]
 enum Note {
     Push(RecordId),
-    Pull(RecordId),
+    Pull(RecordId, Need),
     Set,
     Read(ReadId),
+    /// A pull of a value whose updates are scaled down.
+    Scaled,
 }
 
 /// An operation that is under way.
@@ -37,13 +45,22 @@ enum Waiting {
     No,
     For(OpId),
     ForAll,
+    Synchronised(OpId),
     /// For room for its next call.
     Room,
+    /// For the others to come where it is.
+    Others,
+    /// It will wake, and come from a meeting.
+    Return,
     Over,
 }
 
 struct Program {
+    calls: u64,
     calls_left: u64,
+    clock: u32,
+    /// Stops that it has passed.
+    stops: usize,
     flights: Vec<Flight>,
     next: Option<Plan>,
     waiting: Waiting,
@@ -56,9 +73,12 @@ pub(super) struct Programs<E> {
     programs: Vec<Program>,
     pub(super) history: History,
     pub(super) registers: Registers,
+    staleness: Staleness,
+    /// Pushes per key and worker; only of keys whose updates are scaled down.
+    pushes: BTreeMap<Key, Vec<u32>>,
     /// Keys with lanes, without the range of huge values.
     small_keys: u64,
-    /// Workers that are not done.
+    /// Workers that are not where the others wait.
     left: usize,
     values: Vec<E>,
     lanes: Vec<u32>,
@@ -68,9 +88,12 @@ impl<E: Element> Programs<E> {
     pub(super) fn new(scenario: &Scenario, cluster: &mut Cluster<E>) -> Self {
         let workers = scenario.all_workers();
         let programs = (0..workers as u64)
-            .map(|worker| Program {
-                calls_left: scenario.calls / workers as u64
-                    + u64::from(worker < scenario.calls % workers as u64),
+            .map(|worker| scenario.calls / workers as u64 + u64::from(worker < scenario.calls % workers as u64))
+            .map(|calls| Program {
+                calls,
+                calls_left: calls,
+                clock: 0,
+                stops: 0,
                 flights: Vec::new(),
                 next: None,
                 waiting: Waiting::No,
@@ -82,6 +105,8 @@ impl<E: Element> Programs<E> {
             programs,
             history: History::new(workers),
             registers: Registers::default(),
+            staleness: Staleness::new(workers, scenario.is_clocked()),
+            pushes: BTreeMap::new(),
             small_keys: scenario.lanes[..2].iter().map(|(keys, _)| keys).sum(),
             left: workers,
             values: Vec::new(),
@@ -90,8 +115,97 @@ impl<E: Element> Programs<E> {
         }
     }
 
-    pub(super) fn all_done(&self) -> bool {
+    /// Whether all workers have come to a meeting, or to the end.
+    pub(super) fn all_wait(&self) -> bool {
         self.left == 0
+    }
+
+    /// Where the workers are that all wait; `None` at the end.
+    pub(super) fn stop(&self) -> Option<Stop> {
+        self.scenario.stops.get(self.programs[0].stops).copied()
+    }
+
+    /// All workers have met, and go on.
+    pub(super) fn go_on(&mut self, cluster: &mut Cluster<E>) {
+        let latest = self.programs.iter().map(|program| program.clock).max().unwrap_or(0);
+        let told_ns = cluster.meeting_ns();
+        self.left = self.programs.len();
+        for (worker, program) in self.programs.iter_mut().enumerate() {
+            program.stops += 1;
+            (program.waiting, program.clock) = (Waiting::Return, latest);
+            cluster.wake(worker, told_ns);
+        }
+    }
+
+    /// The cluster rests: every copy has everything.
+    pub(super) fn rested(&mut self) {
+        self.staleness.rested();
+    }
+
+    /// What workers saw makes sense. What holds in any order comes first.
+    pub(super) fn check(&self) -> Result<Summary, Failure> {
+        self.history.check_sums()?;
+        self.registers.check()?;
+        let scenario = &self.scenario;
+        let sessions = self.history.check_sessions(|key| !scenario.is_sequential(key));
+        let ordered = self.history.check_order(|key| scenario.is_sequential(key));
+        Ok(sessions.map_err(Failure::Session)?.and(ordered?))
+    }
+
+    /// Takes a worker to its next stop, if it is due. Returns whether that takes time.
+    fn stop_over(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<bool, Failure> {
+        let program = &mut self.programs[worker];
+        let stops = &self.scenario.stops;
+        let parts = stops.len() as u64 + 1;
+        let ahead = parts - program.stops as u64 - 1;
+        if program.calls_left > program.calls * ahead / parts {
+            return Ok(false);
+        }
+        let stop = stops.get(program.stops).copied();
+        let idle = program.flights.is_empty();
+        match stop {
+            None | Some(Stop::Rest) if !idle => program.waiting = Waiting::ForAll,
+            None | Some(Stop::Rest | Stop::Meeting) => {
+                if program.calls_left > 0 {
+                    let met = if stop == Some(Stop::Rest) { Marker::RestedBetween } else { Marker::Met };
+                    cluster.reach().mark(met);
+                }
+                program.waiting = if stop.is_none() { Waiting::Over } else { Waiting::Others };
+                self.left -= 1;
+                self.staleness.set_clock(worker, None);
+                cluster.rest(worker);
+            }
+            Some(Stop::Synchronisation) if !cluster.admits_synchronize(worker) => program.waiting = Waiting::Room,
+            Some(Stop::Synchronisation) => {
+                program.stops += 1;
+                match cluster.synchronize(worker)?.op {
+                    Some(op) => {
+                        program.flights.push(Flight { op, keys: Vec::new(), notes: Vec::new() });
+                        program.waiting = Waiting::Synchronised(op);
+                    }
+                    None => {
+                        self.set_clock(worker, self.programs[worker].clock + 1);
+                        cluster.wake(worker, 0);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn set_clock(&mut self, worker: usize, clock: u32) {
+        self.programs[worker].clock = clock;
+        self.staleness.set_clock(worker, Some(clock));
+    }
+
+    /// Advances the clock of a worker, if it feels like it.
+    fn tick(&mut self, cluster: &mut Cluster<E>, worker: usize) {
+        let once_in = self.scenario.clock_once_in.get(worker).copied().unwrap_or(0);
+        if once_in > 0 && self.dice.once_in(once_in) {
+            let steps = if self.dice.once_in(16) { 3 } else { 1 };
+            self.set_clock(worker, self.programs[worker].clock + steps);
+            cluster.advance_clock(worker, Clock(self.programs[worker].clock));
+        }
     }
 
     /// Who waits for what, in words.
@@ -104,16 +218,17 @@ impl<E: Element> Programs<E> {
 
     /// A worker goes on.
     pub(super) fn step(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<(), Failure> {
-        let program = &mut self.programs[worker];
-        program.waiting = Waiting::No;
-        let plan = match program.next.take() {
+        if std::mem::replace(&mut self.programs[worker].waiting, Waiting::No) == Waiting::Return {
+            let clock = self.programs[worker].clock;
+            self.set_clock(worker, clock);
+            cluster.advance_clock(worker, Clock(clock));
+        }
+        let plan = match self.programs[worker].next.take() {
             Some(plan) => plan,
-            None if program.calls_left == 0 => {
-                self.settle(cluster, worker, Waiting::ForAll);
-                return Ok(());
-            }
+            None if self.stop_over(cluster, worker)? => return Ok(()),
             None => {
-                program.calls_left -= 1;
+                self.tick(cluster, worker);
+                self.programs[worker].calls_left -= 1;
                 Plan::draw(&mut self.dice, &self.scenario, self.small_keys)
             }
         };
@@ -131,9 +246,17 @@ impl<E: Element> Programs<E> {
             Act::Access(kind) => self.access(cluster, worker, kind, plan.keys),
             Act::Localize { wait } => self.localize(cluster, worker, plan.keys, wait),
             Act::IfLocal => self.pull_if_local(cluster, worker, &plan.keys),
-            Act::Order(to) => {
+            Act::Order(to) | Act::Promote(to) => {
+                let holders = cluster.holders(plan.keys[0]);
+                let holder = matches!(plan.act, Act::Promote(_)) && !holders.is_empty();
+                let to = if holder { self.dice.pick(&holders) } else { to };
                 let owner = cluster.owner(plan.keys[0]).index();
                 cluster.order(owner * self.scenario.workers, &plan.keys, to);
+                cluster.wake(worker, 0);
+                Ok(())
+            }
+            Act::Replicate(wanted) => {
+                cluster.replicate(worker, &plan.keys, wanted);
                 cluster.wake(worker, 0);
                 Ok(())
             }
@@ -184,9 +307,35 @@ impl<E: Element> Programs<E> {
     fn note_pull(&mut self, worker: usize, key: Key, now_ns: Option<u64>) -> Note {
         if self.scenario.registers().contains(&key.0) {
             Note::Read(self.registers.pull(worker, key))
+        } else if self.scenario.is_clipped(key) {
+            Note::Scaled
         } else {
-            Note::Pull(self.history.pull(worker, key, now_ns))
+            let clock = self.programs[worker].clock;
+            let need = if self.scenario.is_asked() && self.scenario.is_fixed(key) {
+                clock
+            } else if self.scenario.is_clocked() {
+                clock.saturating_sub(self.scenario.copies.staleness)
+            } else {
+                0
+            };
+            Note::Pull(self.history.pull(worker, key, now_ns), self.staleness.need(need))
         }
+    }
+
+    /// A worker adds to a key; appends the update.
+    fn note_push(&mut self, worker: usize, key: Key, len: usize, now_ns: Option<u64>, values: &mut Vec<E>) -> Note {
+        let workers = self.scenario.all_workers();
+        lanes::push(worker, workers, len, values);
+        if !self.scenario.is_sequential(key) {
+            let most = DUST / (self.scenario.calls as f64).sqrt();
+            lanes::scatter(values, most * (self.dice.below(2_001) as f64 / 1_000.0 - 1.0));
+        }
+        if self.scenario.is_clipped(key) {
+            self.pushes.entry(key).or_insert_with(|| vec![0; workers])[worker] += 1;
+            return Note::Set;
+        }
+        self.staleness.push(worker, key, self.programs[worker].clock);
+        Note::Push(self.history.push(worker, key, now_ns))
     }
 
     fn access(
@@ -197,7 +346,9 @@ impl<E: Element> Programs<E> {
         keys: Vec<Key>,
     ) -> Result<(), Failure> {
         let now_ns = Some(cluster.now_ns());
-        let workers = self.scenario.all_workers();
+        let node = NodeId((worker / self.scenario.workers) as u16);
+        let sets = kind == AccessKind::Set && keys.iter().all(|key| self.scenario.may_set(node, *key));
+        let kind = if kind == AccessKind::Set && !sets { AccessKind::Pull } else { kind };
         let mut values = std::mem::take(&mut self.values);
         values.clear();
         let mut notes = Vec::with_capacity(keys.len());
@@ -205,10 +356,7 @@ impl<E: Element> Programs<E> {
             let len = cluster.layout().len(*key);
             notes.push(match kind {
                 AccessKind::Pull => self.note_pull(worker, *key, now_ns),
-                AccessKind::Push => {
-                    lanes::push(worker, workers, len, &mut values);
-                    Note::Push(self.history.push(worker, *key, now_ns))
-                }
+                AccessKind::Push => self.note_push(worker, *key, len, now_ns, &mut values),
                 AccessKind::Set => {
                     let tag = self.registers.set(worker, *key);
                     values.resize(values.len() + len, E::from_f64(f64::from(tag)));
@@ -276,7 +424,19 @@ impl<E: Element> Programs<E> {
             }
             Waiting::For(waiting) if waiting == op => self.settle(cluster, worker, Waiting::No),
             Waiting::ForAll => self.settle(cluster, worker, Waiting::ForAll),
-            Waiting::For(_) | Waiting::No | Waiting::Over => {}
+            Waiting::Synchronised(waiting) if waiting == op => {
+                cluster.reach().mark(Marker::Synchronized);
+                if self.scenario.is_asked() {
+                    self.set_clock(worker, self.programs[worker].clock + 1);
+                }
+                self.settle(cluster, worker, Waiting::No);
+            }
+            Waiting::For(_)
+            | Waiting::Synchronised(_)
+            | Waiting::No
+            | Waiting::Others
+            | Waiting::Return
+            | Waiting::Over => {}
         }
         Ok(())
     }
@@ -285,15 +445,12 @@ impl<E: Element> Programs<E> {
     fn settle(&mut self, cluster: &mut Cluster<E>, worker: usize, waiting: Waiting) {
         let program = &mut self.programs[worker];
         let waits = match waiting {
-            Waiting::For(op) => program.flights.iter().any(|flight| flight.op == op),
+            Waiting::For(op) | Waiting::Synchronised(op) => program.flights.iter().any(|flight| flight.op == op),
             Waiting::ForAll | Waiting::Room => !program.flights.is_empty(),
-            Waiting::No | Waiting::Over => false,
+            Waiting::No | Waiting::Others | Waiting::Return | Waiting::Over => false,
         };
         if waits {
             program.waiting = waiting;
-        } else if program.calls_left == 0 && program.next.is_none() && program.flights.is_empty() {
-            program.waiting = Waiting::Over;
-            self.left -= 1;
         } else {
             program.waiting = Waiting::No;
             cluster.wake(worker, 0);
@@ -324,10 +481,15 @@ impl<E: Element> Programs<E> {
             match note {
                 Note::Push(id) => self.history.pushed(*id, now_ns),
                 Note::Set => {}
-                Note::Pull(id) => {
-                    lanes::read(*key, &values[at..at + len], &mut self.lanes)?;
+                Note::Scaled => {
+                    self.check_scaled(*key, &values[at..at + len])?;
+                }
+                Note::Pull(id, need) => {
+                    self.read(*key, &values[at..at + len])?;
                     self.history.pulled(*id, &self.lanes, now_ns);
                     let lanes = &self.lanes;
+                    let fresh = self.staleness.pulled(worker, *key, *need, lanes);
+                    fresh.map_err(|finding| cluster.violation(finding))?;
                     cluster.note(|| format!("worker {worker} saw {key:?} {lanes:?}"));
                 }
                 Note::Read(id) => self.registers.pulled(*id, &values[at..at + len])?,
@@ -338,12 +500,33 @@ impl<E: Element> Programs<E> {
     }
 
     /// A value after everything has come to rest.
-    pub(super) fn ended(&mut self, key: Key, value: &[E]) -> Result<(), Failure> {
+    pub(super) fn ended(&mut self, cluster: &mut Cluster<E>, key: Key, value: &[E]) -> Result<(), Failure> {
         if self.scenario.registers().contains(&key.0) {
             return Ok(self.registers.ended(key, value)?);
         }
-        lanes::read(key, value, &mut self.lanes)?;
+        if self.scenario.is_clipped(key) {
+            let scaled = self.check_scaled(key, value)?;
+            if scaled {
+                cluster.reach().mark(Marker::Clipped);
+            }
+            return Ok(());
+        }
+        self.read(key, value)?;
         self.history.ended(key, &self.lanes);
         Ok(())
+    }
+
+    fn read(&mut self, key: Key, value: &[E]) -> Result<(), Failure> {
+        let dusty = !self.scenario.is_sequential(key);
+        let read = if dusty { lanes::read_dusty } else { lanes::read };
+        Ok(read(key, value, &mut self.lanes)?)
+    }
+
+    /// Returns whether something is missing.
+    fn check_scaled(&mut self, key: Key, value: &[E]) -> Result<bool, Failure> {
+        self.lanes.fill(0);
+        let most = self.pushes.get(&key).unwrap_or(&self.lanes);
+        lanes::read_scaled(key, value, most)?;
+        Ok(value.iter().zip(most).any(|(count, most)| count.to_f64() < f64::from(*most) - 0.1))
     }
 }

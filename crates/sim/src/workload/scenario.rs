@@ -1,22 +1,29 @@
 //! What a run is like: partly asked for, partly drawn from the seed.
 
 use super::Mode;
+use super::copies::{self, Stop};
 use crate::delays::Delays;
 use crate::dice::Dice;
 use crate::faults::Faults;
 use crate::lanes;
-use intendant_core::{KeyOrder, Layout, random};
-use intendant_engine::Storage;
-use intendant_techniques::{Initiator, Order, Policy};
+use intendant_core::{Key, KeyOrder, Layout, NodeId, Tick, random};
+use intendant_engine::{Copies, Storage};
+use intendant_techniques::{Fixed, Initiator, KeyTechnique, Order, Pace, Policy, Replicas};
 use std::ops::Range;
 
 /// Everything about a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// The seed.
     pub seed: u64,
     /// The technique, order and caches.
     pub policy: Policy,
+    /// How copies are kept.
+    pub copies: Copies,
+    /// Where all workers stop on their way, with equal parts of their calls in between.
+    pub stops: Vec<Stop>,
+    /// Per worker, how many calls it makes on average before it advances its clock; 0 if it never does.
+    pub clock_once_in: Vec<u64>,
     /// Number of nodes.
     pub nodes: usize,
     /// Workers per node.
@@ -60,7 +67,7 @@ pub struct Scenario {
 }
 
 /// Two of these fill a frame (of `f32`).
-const HUGE_ELEMENTS: usize = 140_000;
+pub(super) const HUGE_ELEMENTS: usize = 140_000;
 
 /// One run in so many has such values: it takes as long as a hundred others.
 const HUGE_ONCE_IN: u64 = 100;
@@ -105,7 +112,14 @@ impl Scenario {
         let caches = dice.once_in(2);
         let in_flight = dice.pick(&[2, 3, 8]);
         let asynchronous = mode.asynchronous.unwrap_or(asynchronous);
-        let (order, caches) = consistent(mode, asynchronous, order, caches);
+        let (order, caches) = if mode.has_copies() {
+            let order = if asynchronous && caches && mode.has_fixed() { Order::Chain } else { order };
+            // Hints have no place where nothing moves: nobody plants any.
+            let caches = mode.caches.unwrap_or(caches && mode.relocation().is_some());
+            (mode.order.unwrap_or(order), caches)
+        } else {
+            consistent(mode, asynchronous, order, caches)
+        };
         let delays = Delays::wild(dice);
         let horizon_ns = dice.pick(&FAULTS_WITHIN_NS);
         let faulty = dice.once_in(4);
@@ -114,9 +128,12 @@ impl Scenario {
         } else {
             Faults::none()
         };
-        Self {
+        let drawn = Self {
             seed,
-            policy: mode.policy(order, caches),
+            policy: mode.policy(order, caches, Tick(1)),
+            copies: Copies::default(),
+            stops: Vec::new(),
+            clock_once_in: Vec::new(),
             nodes,
             workers,
             channels: dice.between(1, 3) as usize,
@@ -132,12 +149,55 @@ impl Scenario {
             outstanding_bytes_max: dice.pick(&[1, 400, 2_000, 64 << 20]),
             snapshot_bytes_max: dice.pick(&[1, 300, 1 << 20]),
             storage: mode.storage.unwrap_or(storage),
-            stale_hints: caches && mode.relocation().is_none(),
+            stale_hints: caches && mode.relocation().is_none() && !mode.has_copies(),
             double: dice.once_in(8),
             huge,
             delays,
             faults,
-        }
+        };
+        if mode.has_copies() { copies::draw(mode, drawn) } else { drawn }
+    }
+
+    /// Whether every node has a copy of `key`.
+    #[must_use]
+    pub fn is_fixed(&self, key: Key) -> bool {
+        self.nodes > 1
+            && match self.policy.fixed {
+                None => false,
+                Some(Fixed::All) => true,
+                Some(Fixed::Assigned) => self.copies.assignment.technique(key) == KeyTechnique::Replicate,
+            }
+    }
+
+    /// Whether operations on `key` are sequentially consistent, whoever reads.
+    #[must_use]
+    pub fn is_sequential(&self, key: Key) -> bool {
+        self.policy.replicas.is_none() && !self.is_fixed(key)
+    }
+
+    /// Whether updates of `key` may be scaled down.
+    #[must_use]
+    pub fn is_clipped(&self, key: Key) -> bool {
+        self.copies.clip.is_some() && self.is_fixed(key)
+    }
+
+    /// Whether workers of `node` may overwrite `key`. Of what every node overwrites in its own copy, the differences would be
+    /// added up.
+    #[must_use]
+    pub fn may_set(&self, node: NodeId, key: Key) -> bool {
+        !self.is_fixed(key) || key.0 % self.nodes as u64 == u64::from(node.0)
+    }
+
+    /// Whether staleness is bounded by clocks.
+    #[must_use]
+    pub fn is_clocked(&self) -> bool {
+        self.policy.replicas.is_some_and(Replicas::is_clocked)
+    }
+
+    /// Whether static replicas are brought in step only when workers ask for it.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.policy.fixed.is_some() && self.copies.pace == Pace::Asked
     }
 
     /// Workers of all nodes, which is the number of lanes.

@@ -8,4 +8,11 @@
 use super::{Order, Policy};
 
 /// What this technique decides.
-pub const POLICY: Policy = Policy { name: "classic", order: Order::Fifo, relocation: None, caches: false };
+pub const POLICY: Policy = Policy {
+    name: "classic",
+    order: Order::Fifo,
+    relocation: None,
+    caches: false,
+    replicas: None,
+    fixed: None,
+};

@@ -12,5 +12,11 @@
 use super::{Initiator, Order, Policy};
 
 /// What this technique decides.
-pub const POLICY: Policy =
-    Policy { name: "lapse", order: Order::Fifo, relocation: Some(Initiator::Requester), caches: false };
+pub const POLICY: Policy = Policy {
+    name: "lapse",
+    order: Order::Fifo,
+    relocation: Some(Initiator::Requester),
+    caches: false,
+    replicas: None,
+    fixed: None,
+};

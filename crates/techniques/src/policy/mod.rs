@@ -1,8 +1,13 @@
 //! Techniques: which mechanisms a parameter server uses, and when.
 
 pub mod classic;
+pub mod essp;
+pub mod full_replication;
 pub mod lapse;
+pub mod nups;
+pub mod ssp;
 
+use intendant_core::Tick;
 use std::fmt;
 use std::str::FromStr;
 
@@ -48,17 +53,69 @@ pub struct Policy {
     pub relocation: Option<Initiator>,
     /// Whether nodes remember where keys were that they accessed.
     pub caches: bool,
+    /// When nodes get replicas through the owner; `None` if never.
+    pub replicas: Option<Replicas>,
+    /// Which keys have static replicas; `None` if none, and none may be asked for.
+    pub fixed: Option<Fixed>,
 }
 
 impl Policy {
     /// The same with what the user asks for. With caches, operations are chained unless somebody wants otherwise: they would not
-    /// be in order (000, theorem 3).
+    /// be in order (000, theorem 3). With replicas that come and go they are always chained.
     #[must_use]
     pub fn with(self, order: Option<Order>, caches: Option<bool>) -> Self {
         let caches = caches.unwrap_or(self.caches);
-        let order = order.unwrap_or(if caches { Order::Chain } else { self.order });
+        let chained = caches || self.replicas.is_some();
+        let order = order.unwrap_or(if chained { Order::Chain } else { self.order });
+        let order = if self.replicas.is_some() { Order::Chain } else { order };
         Self { order, caches, ..self }
     }
+}
+
+/// When nodes get replicas through the owner, and how these are kept in step; see [`crate::replication`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Replicas {
+    /// When whoever decides for the node says so. Deltas and news travel in rounds.
+    Directed {
+        /// From the start of a round to the start of the next, at least.
+        every: Tick,
+    },
+    /// When a worker reads the key; until they are too stale for all workers (SSP). Deltas travel at clocks.
+    Lazy,
+    /// When a worker reads the key; for ever (ESSP). Deltas and news travel at clocks.
+    Eager,
+}
+
+impl Replicas {
+    /// Whether staleness is bounded by clocks, and reads make replicas.
+    #[must_use]
+    pub const fn is_clocked(self) -> bool {
+        matches!(self, Self::Lazy | Self::Eager)
+    }
+}
+
+/// Which keys have static replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fixed {
+    /// Those that the user assigns ([`crate::Assignment`]).
+    Assigned,
+    /// All.
+    All,
+}
+
+/// When static replicas are brought in step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pace {
+    /// In the background, from the start of a round to the start of the next at least so long. It is a goal: no operation ever
+    /// waits for it (000 §4.4.6).
+    Every(Tick),
+    /// When all workers of all nodes ask for it, and at meetings (synchronous SGD).
+    Asked,
+}
+
+impl Pace {
+    /// 25 times per second (000 §4.4.1).
+    pub const DEFAULT: Self = Self::Every(Tick(40_000));
 }
 
 /// Who starts a relocation; see [`crate::relocation`].
@@ -77,20 +134,33 @@ pub enum Technique {
     /// Static allocation, one owner per key: [`classic`].
     #[default]
     Classic,
+    /// Static replicas of all keys: [`full_replication`].
+    FullReplication,
     /// Relocation on request: [`lapse`].
     Lapse,
+    /// Replicas on first read, dropped when stale: [`ssp`].
+    Ssp,
+    /// Replicas on first read, kept and refreshed: [`essp`].
+    Essp,
+    /// Static replicas of some keys, relocation of the others: [`nups`].
+    Nups,
 }
 
 impl Technique {
     /// All techniques.
-    pub const ALL: [Self; 2] = [Self::Classic, Self::Lapse];
+    pub const ALL: [Self; 6] =
+        [Self::Classic, Self::FullReplication, Self::Lapse, Self::Ssp, Self::Essp, Self::Nups];
 
     /// What the technique decides.
     #[must_use]
     pub const fn policy(self) -> Policy {
         match self {
             Self::Classic => classic::POLICY,
+            Self::FullReplication => full_replication::POLICY,
             Self::Lapse => lapse::POLICY,
+            Self::Ssp => ssp::POLICY,
+            Self::Essp => essp::POLICY,
+            Self::Nups => nups::POLICY,
         }
     }
 }

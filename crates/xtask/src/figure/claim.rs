@@ -1,8 +1,7 @@
 //! Claims: what must hold between the numbers of runs.
 
 use super::config::{Claim, Scale};
-use super::metric::Report;
-use std::collections::BTreeMap;
+use super::metric::{Number, Ratio, Reports};
 use std::fmt;
 
 /// What became of a claim.
@@ -13,7 +12,7 @@ pub(crate) struct Verdict {
     fitted: bool,
     deviation: Option<String>,
     /// The number and whether it is within the bounds; `None` if the claim was not judged.
-    found: Option<(f64, bool)>,
+    found: Option<(Ratio, bool)>,
 }
 
 impl Verdict {
@@ -38,7 +37,7 @@ impl fmt::Display for Verdict {
             (false, Some(_)) => "DEVIATES",
         };
         let fitted = if *fitted { "; the model was fitted to this" } else { "" };
-        write!(f, "  {word}  {text}: {} ({bound}; source: {paper}{fitted})", short(*number))?;
+        write!(f, "  {word}  {text}: {number} ({bound}; source: {paper}{fitted})")?;
         match deviation {
             Some(reason) if !held => write!(f, "\n            {reason}"),
             _ => Ok(()),
@@ -56,11 +55,7 @@ pub(crate) fn short(number: f64) -> String {
 }
 
 /// Judges a claim; an error if a report lacks a number. A claim about a run that was left out is not judged.
-pub(crate) fn judge(
-    claim: &Claim,
-    reports: &BTreeMap<String, Report>,
-    scale: Scale,
-) -> Result<Verdict, String> {
+pub(crate) fn judge(claim: &Claim, reports: &Reports, scale: Scale) -> Result<Verdict, String> {
     let bound = match (claim.at_least, claim.at_most) {
         (Some(least), Some(most)) => format!("{least} to {most}"),
         (Some(least), None) => format!("at least {least}"),
@@ -69,17 +64,16 @@ pub(crate) fn judge(
     };
     let term = |term: &String| {
         let (run, metric) = term.split_once(": ")?;
-        let report = reports.get(run)?;
-        Some(report.metric(metric).map_err(|error| format!("{run}: {error}")))
+        reports.number(run, metric)
     };
     let mut found = None;
     if claim.scales.is_empty() || claim.scales.contains(&scale) {
         let value = term(&claim.value).transpose()?;
-        let over = claim.over.as_ref().map_or(Some(Ok(1.0)), term).transpose()?;
+        let over = claim.over.as_ref().map_or(Some(Ok(Number::exact(1.0))), term).transpose()?;
         if let (Some(value), Some(over)) = (value, over) {
-            let number = value / over;
-            let held = claim.at_least.is_none_or(|least| number >= least)
-                && claim.at_most.is_none_or(|most| number <= most);
+            let number = value.over(over);
+            let held = claim.at_least.is_none_or(|least| number.least() >= least)
+                && claim.at_most.is_none_or(|most| number.most() <= most);
             found = Some((number, held));
         }
     }
@@ -90,6 +84,8 @@ pub(crate) fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::metric::Report;
+    use std::collections::BTreeMap;
 
     fn claim(over: Option<&str>, at_least: Option<f64>, at_most: Option<f64>) -> Claim {
         Claim {
@@ -110,7 +106,12 @@ mod tests {
         let report = |seconds: f64| {
             Report::parse(&format!(r#"{{"epochs":[{{"seconds":{seconds}}}]}}"#)).expect("a report")
         };
-        let reports = BTreeMap::from([("a".to_owned(), report(6.0)), ("b".to_owned(), report(2.0))]);
+        let reports = |a, b| {
+            let by_run = BTreeMap::from([("a".to_owned(), report(a)), ("b".to_owned(), report(b))]);
+            Reports { by_run, quality: None }
+        };
+        let nan = reports(0.0, 0.0);
+        let reports = reports(6.0, 2.0);
         let judged = |claim: &Claim, scale| judge(claim, &reports, scale).expect("numbers are there");
         let ratio = Some("b: seconds");
         assert!(!judged(&claim(ratio, Some(3.0), Some(3.0)), Scale::Small).broken());
@@ -123,7 +124,6 @@ mod tests {
         let verdict = judged(&known, Scale::Small);
         assert!(!verdict.broken() && verdict.to_string().contains("DEVIATES"), "{verdict}");
         // What is not a number holds nothing.
-        let nan = BTreeMap::from([("a".to_owned(), report(0.0)), ("b".to_owned(), report(0.0))]);
         assert!(judge(&claim(ratio, Some(0.0), None), &nan, Scale::Small).expect("numbers").broken());
     }
 

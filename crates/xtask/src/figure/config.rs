@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// How much work a figure does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scale {
     /// Seconds.
@@ -39,7 +39,7 @@ pub(crate) struct Figure {
     pub(crate) args: Vec<String>,
     /// Further flags of all runs, by scale.
     #[serde(default)]
-    pub(crate) scales: BTreeMap<String, Vec<String>>,
+    pub(crate) scales: BTreeMap<Scale, Vec<String>>,
     /// The runs.
     pub(crate) runs: Vec<Run>,
     /// What the table shows of each.
@@ -50,6 +50,22 @@ pub(crate) struct Figure {
     /// What must be known to read the table; printed with it.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
+    /// What counts as quality, for the metrics that are about it.
+    pub(crate) quality: Option<Quality>,
+}
+
+/// Which quality a model has after an epoch, and which one is good enough.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Quality {
+    /// JSON pointer into an epoch of a report: `/quality/rmse`.
+    pub(crate) pointer: String,
+    /// What a model has that has learnt nothing. Quality is how far one comes from there, up or down.
+    pub(crate) from: f64,
+    /// The run whose best quality counts.
+    pub(crate) baseline: String,
+    /// The part of it that is good enough.
+    pub(crate) part: f64,
 }
 
 /// A run of the program.
@@ -60,11 +76,24 @@ pub(crate) struct Run {
     pub(crate) name: String,
     /// Flags of its own.
     pub(crate) args: Vec<String>,
+    /// Further flags, by scale.
+    #[serde(default)]
+    pub(crate) args_at: BTreeMap<Scale, Vec<String>>,
+    /// The scales at which it runs; all if none is named.
+    #[serde(default)]
+    pub(crate) scales: Vec<Scale>,
     /// Another program than the figure's.
     pub(crate) app: Option<String>,
     /// What the source reports, by heading of a column.
     #[serde(default)]
     pub(crate) paper: BTreeMap<String, String>,
+}
+
+impl Run {
+    /// Whether it runs at a scale.
+    pub(crate) fn is_at(&self, scale: Scale) -> bool {
+        self.scales.is_empty() || self.scales.contains(&scale)
+    }
 }
 
 /// A column of the table.
@@ -131,9 +160,12 @@ impl Figure {
                 ));
             }
         }
-        for scale in figure.scales.keys() {
-            if !["ci", "small", "full"].contains(&scale.as_str()) {
-                return Err(format!("there is no scale '{scale}': ci, small, full"));
+        if let Some(quality) = &figure.quality {
+            if !known(&quality.baseline) {
+                return Err(format!("quality is relative to '{}', which is no run", quality.baseline));
+            }
+            if !(quality.part > 0.0 && quality.part <= 1.0 && quality.pointer.starts_with('/')) {
+                return Err("quality needs a JSON pointer and a part between 0 and 1".to_owned());
             }
         }
         for column in &figure.columns {
@@ -147,7 +179,18 @@ impl Figure {
             }
             for term in [Some(&claim.value), claim.over.as_ref()].into_iter().flatten() {
                 match term.split_once(": ") {
-                    Some((run, _)) if known(run) => {}
+                    Some((run, _)) if known(run) => {
+                        let runs_at = |scale: &&Scale| {
+                            figure.runs.iter().any(|known| known.name == run && known.is_at(**scale))
+                        };
+                        if let Some(scale) = claim.scales.iter().find(|scale| !runs_at(scale)) {
+                            return Err(format!(
+                                "the claim '{}' is judged at scale {}, where '{run}' does not run",
+                                claim.text,
+                                scale.name()
+                            ));
+                        }
+                    }
                     Some((run, _)) => {
                         return Err(format!("the claim '{}' names '{run}', which is no run", claim.text));
                     }
@@ -196,5 +239,18 @@ mod tests {
         assert!(wrong(&claim("a: seconds", ""), "").contains("has no bound"));
         assert!(wrong("", "relative_to='x'").contains("'x', which is no run"));
         assert!(wrong("", "colour='red'").contains("unknown field"));
+        let quality = |baseline: &str, part: &str| {
+            format!("[quality]\npointer='/loss'\nfrom=1.0\nbaseline='{baseline}'\npart={part}")
+        };
+        assert!(Figure::parse(&text(&quality("a", "0.9"), "")).is_ok());
+        assert!(wrong(&quality("b", "0.9"), "").contains("'b', which is no run"));
+        assert!(wrong(&quality("a", "9.0"), "").contains("a part between 0 and 1"));
+        let elsewhere = "[[runs]]\nname='b'\nargs=[]\nscales=['full']\n";
+        let at = |scale: &str| {
+            let bound = format!("at_least=1.0\nscales=['{scale}']");
+            text(&format!("{elsewhere}{}", claim("b: seconds", &bound)), "")
+        };
+        assert!(Figure::parse(&at("full")).is_ok());
+        assert!(Figure::parse(&at("ci")).expect_err("refused").contains("where 'b' does not run"));
     }
 }

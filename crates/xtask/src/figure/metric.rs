@@ -1,10 +1,66 @@
-//! Numbers of a report.
+//! Numbers of reports.
 
+use super::claim::short;
+use super::config::Quality;
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
 
 /// The report of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Report(Value);
+
+/// A number, or what it is at least.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Number {
+    pub(crate) value: f64,
+    /// The run ended before more was known.
+    pub(crate) or_more: bool,
+}
+
+impl Number {
+    pub(crate) const fn exact(value: f64) -> Self {
+        Self { value, or_more: false }
+    }
+
+    /// How large and how small `self / other` may be.
+    pub(crate) fn over(self, other: Self) -> Ratio {
+        let value = self.value / other.value;
+        Ratio { value, or_more: self.or_more, or_less: other.or_more }
+    }
+}
+
+/// A ratio of which an end may be open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Ratio {
+    value: f64,
+    or_more: bool,
+    or_less: bool,
+}
+
+impl Ratio {
+    /// What it is at least.
+    pub(crate) const fn least(self) -> f64 {
+        if self.or_less { 0.0 } else { self.value }
+    }
+
+    /// What it is at most.
+    pub(crate) const fn most(self) -> f64 {
+        if self.or_more && !self.value.is_nan() { f64::INFINITY } else { self.value }
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = short(self.value);
+        match (self.or_more, self.or_less) {
+            (false, false) => write!(f, "{number}"),
+            (true, false) => write!(f, "> {number}"),
+            (false, true) => write!(f, "< {number}"),
+            (true, true) => write!(f, "unknown"),
+        }
+    }
+}
 
 impl Report {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -17,14 +73,62 @@ impl Report {
         number.ok_or_else(|| format!("the report has no number {pointer}"))
     }
 
-    /// Seconds of all epochs.
-    fn seconds(&self) -> Result<f64, String> {
-        let epochs = self.0["epochs"].as_array().filter(|epochs| !epochs.is_empty());
-        let epochs = epochs.ok_or_else(|| "the report has no epochs".to_owned())?;
-        epochs.iter().map(|e| e["seconds"].as_f64().ok_or_else(|| "an epoch has no seconds".to_owned())).sum()
+    fn epochs(&self) -> &[Value] {
+        self.0["epochs"].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// A number by its name:
+    /// Seconds of all epochs.
+    fn seconds(&self) -> Result<f64, String> {
+        if self.epochs().is_empty() {
+            return Err("the report has no epochs".to_owned());
+        }
+        let seconds = |epoch: &Value| epoch["seconds"].as_f64();
+        self.epochs().iter().map(|e| seconds(e).ok_or_else(|| "an epoch has no seconds".to_owned())).sum()
+    }
+
+    /// After each epoch that has a quality: seconds since the beginning, and how far the model has come.
+    fn course(&self, quality: &Quality) -> Result<Vec<(f64, f64)>, String> {
+        let mut seconds = 0.0;
+        let mut course = Vec::new();
+        for epoch in self.epochs() {
+            seconds += epoch["seconds"].as_f64().ok_or_else(|| "an epoch has no seconds".to_owned())?;
+            if let Some(found) = epoch.pointer(&quality.pointer).and_then(Value::as_f64) {
+                course.push((seconds, found));
+            }
+        }
+        if course.is_empty() {
+            return Err(format!("no epoch has a number {}", quality.pointer));
+        }
+        Ok(course)
+    }
+
+    /// A number that no other run has a part in.
+    fn own(&self, name: &str) -> Result<f64, String> {
+        match name {
+            "seconds" => Ok(self.seconds()? / self.epochs().len() as f64),
+            "examples_per_s" => {
+                let examples: f64 = self.epochs().iter().filter_map(|epoch| epoch["examples"].as_f64()).sum();
+                Ok(examples / self.seconds()?)
+            }
+            "reads_per_s" => Ok(self.at("/access/pull_keys")? / self.seconds()?),
+            "remote_per_s" => Ok(self.at("/access/remote")? / self.seconds()?),
+            "relocations_per_s" => Ok(self.at("/management/relocations")? / self.seconds()?),
+            "bytes_per_s" => Ok(self.at("/network/bytes")? / self.seconds()?),
+            pointer if pointer.starts_with('/') => self.at(pointer),
+            other => Err(format!("there is no metric '{other}'")),
+        }
+    }
+}
+
+/// The reports of a figure.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reports {
+    pub(crate) by_run: BTreeMap<String, Report>,
+    pub(crate) quality: Option<Quality>,
+}
+
+impl Reports {
+    /// A number of a run by its name; `None` if the run was left out.
     ///
     /// | name | number |
     /// | --- | --- |
@@ -33,24 +137,59 @@ impl Report {
     /// | `reads_per_s` | keys pulled per second of all workers |
     /// | `remote_per_s` | remote accesses per second, reads and writes |
     /// | `relocations_per_s` | keys that moved per second |
+    /// | `bytes_per_s` | bytes sent per second, by all nodes |
+    /// | `quality` | [`Quality`] after the last epoch that has one, as it is in the report |
+    /// | `progress` | how far that is from where models begin, as a part of what the baseline reaches at best |
+    /// | `time_to_quality` | seconds until quality is good enough, evaluation excluded, interpolated between epochs; if it never is, more than all seconds |
     /// | `/…` | the number at this JSON pointer |
-    pub(crate) fn metric(&self, name: &str) -> Result<f64, String> {
-        match name {
-            "seconds" => {
-                let epochs = self.0["epochs"].as_array().map_or(0, Vec::len);
-                Ok(self.seconds()? / epochs as f64)
+    pub(crate) fn number(&self, run: &str, name: &str) -> Option<Result<Number, String>> {
+        let report = self.by_run.get(run)?;
+        let number = match name {
+            "quality" => self.course(report).map(|course| Number::exact(course[course.len() - 1].1)),
+            "progress" | "time_to_quality" => {
+                let baseline = &self.quality.as_ref()?.baseline;
+                let baseline = self.by_run.get(baseline)?;
+                self.compared(name, report, baseline)
             }
-            "examples_per_s" => {
-                let epochs = self.0["epochs"].as_array().map_or(&[][..], Vec::as_slice);
-                let examples: f64 = epochs.iter().filter_map(|epoch| epoch["examples"].as_f64()).sum();
-                Ok(examples / self.seconds()?)
-            }
-            "reads_per_s" => Ok(self.at("/access/pull_keys")? / self.seconds()?),
-            "remote_per_s" => Ok(self.at("/access/remote")? / self.seconds()?),
-            "relocations_per_s" => Ok(self.at("/management/relocations")? / self.seconds()?),
-            pointer if pointer.starts_with('/') => self.at(pointer),
-            other => Err(format!("there is no metric '{other}'")),
+            own => report.own(own).map(Number::exact),
+        };
+        Some(number.map_err(|error| format!("{run}: {error}")))
+    }
+
+    fn course(&self, report: &Report) -> Result<Vec<(f64, f64)>, String> {
+        let quality = self.quality.as_ref().ok_or("the figure does not say what quality is")?;
+        report.course(quality)
+    }
+
+    /// What needs the baseline's report.
+    fn compared(&self, name: &str, report: &Report, baseline: &Report) -> Result<Number, String> {
+        let Some(Quality { from, part, .. }) = self.quality else {
+            return Err("the figure does not say what quality is".to_owned());
+        };
+        let far = |(_, quality): &(f64, f64)| quality - from;
+        // Up or down, whichever way the baseline went.
+        let reached = self.course(baseline)?;
+        let best = reached
+            .iter()
+            .map(far)
+            .fold(0.0, |best: f64, far| if far.abs() > best.abs() { far } else { best });
+        if best == 0.0 {
+            return Err("the baseline does not learn anything".to_owned());
         }
+        let course: Vec<(f64, f64)> = self.course(report)?.iter().map(|at| (at.0, far(at) / best)).collect();
+        let (total, last) = course[course.len() - 1];
+        if name == "progress" {
+            return Ok(Number::exact(last));
+        }
+        let mut before = (0.0, 0.0);
+        for at in course {
+            if at.1 >= part {
+                let share = (part - before.1) / (at.1 - before.1);
+                return Ok(Number::exact(before.0 + share * (at.0 - before.0)));
+            }
+            before = at;
+        }
+        Ok(Number { value: total, or_more: true })
     }
 }
 
@@ -58,22 +197,71 @@ impl Report {
 mod tests {
     use super::*;
 
+    fn reports(runs: &[(&str, &str)], quality: Option<Quality>) -> Reports {
+        let parse =
+            |(name, text): &(&str, &str)| ((*name).to_owned(), Report::parse(text).expect("a report"));
+        Reports { by_run: runs.iter().map(parse).collect(), quality }
+    }
+
     #[test]
     fn numbers_are_found_and_those_that_are_not_there_are_named() {
         let text = r#"{"epochs":[{"seconds":1.0},{"seconds":3.0}],"access":{"pull_keys":80,"remote":40},
-            "management":{"relocations":8,"relocation_ms":{"mean":2.5}}}"#;
-        let report = Report::parse(text).expect("a report");
+            "management":{"relocations":8,"relocation_ms":{"mean":2.5}},"network":{"bytes":400}}"#;
+        let reports = reports(&[("a", text), ("empty", "{}")], None);
         for (name, number) in [
             ("seconds", 2.0),
             ("reads_per_s", 20.0),
             ("remote_per_s", 10.0),
             ("relocations_per_s", 2.0),
+            ("bytes_per_s", 100.0),
             ("/management/relocation_ms/mean", 2.5),
         ] {
-            assert_eq!(report.metric(name), Ok(number), "{name}");
+            assert_eq!(reports.number("a", name), Some(Ok(Number::exact(number))), "{name}");
         }
-        assert_eq!(report.metric("/test/rmse"), Err("the report has no number /test/rmse".to_owned()));
-        assert!(report.metric("speed").is_err());
-        assert!(Report::parse("{}").expect("JSON").metric("seconds").is_err());
+        let missing = reports.number("a", "/test/rmse");
+        assert_eq!(missing, Some(Err("a: the report has no number /test/rmse".to_owned())));
+        for wrong in ["speed", "quality"] {
+            assert!(reports.number("a", wrong).is_some_and(|number| number.is_err()), "{wrong}");
+        }
+        assert!(reports.number("empty", "seconds").is_some_and(|number| number.is_err()));
+        assert_eq!(reports.number("b", "seconds"), None);
+    }
+
+    /// An error that falls from 2: the baseline gets to 1, of which nine tenths are enough: 1.1.
+    #[test]
+    fn time_to_quality_is_interpolated_and_open_if_quality_is_not_reached() {
+        let text = |steps: &[(f64, f64)]| {
+            let epoch = |(seconds, rmse): &(f64, f64)| {
+                format!(r#"{{"seconds":{seconds},"quality":{{"rmse":{rmse}}}}}"#)
+            };
+            format!(r#"{{"epochs":[{}]}}"#, steps.iter().map(epoch).collect::<Vec<_>>().join(","))
+        };
+        let single = text(&[(10.0, 1.4), (10.0, 1.0), (10.0, 1.2)]);
+        let fast = text(&[(1.0, 1.3), (1.0, 1.2), (2.0, 1.1)]);
+        let slow = text(&[(50.0, 1.9), (50.0, 1.8)]);
+        let at_once = text(&[(4.0, 1.0)]);
+        let quality =
+            Quality { pointer: "/quality/rmse".into(), from: 2.0, baseline: "single".into(), part: 0.9 };
+        let runs = [("single", &single[..]), ("fast", &fast), ("slow", &slow), ("at once", &at_once)];
+        let reports = reports(&runs, Some(quality));
+        let time = |run| reports.number(run, "time_to_quality").expect("it ran").expect("a number");
+        let close = |number: Number, value: f64| (number.value - value).abs() < 1e-9 && !number.or_more;
+        assert!(close(time("single"), 17.5), "{:?}", time("single"));
+        assert!(close(time("fast"), 4.0), "{:?}", time("fast"));
+        assert!(close(time("at once"), 3.6), "{:?}", time("at once"));
+        assert_eq!(time("slow"), Number { value: 100.0, or_more: true });
+        let ratio = time("slow").over(time("fast"));
+        assert!((ratio.least() - 25.0).abs() < 1e-9 && ratio.most().is_infinite(), "{ratio}");
+        assert_eq!(ratio.to_string(), "> 25.0");
+        let inverse = time("fast").over(time("slow"));
+        assert!(inverse.least() == 0.0 && (inverse.most() - 0.04).abs() < 1e-9, "{inverse}");
+        let progress = reports.number("slow", "progress").expect("it ran").expect("a number");
+        assert!(close(progress, 0.2), "{progress:?}");
+        let quality = reports.number("slow", "quality").expect("it ran").expect("a number");
+        assert!(close(quality, 1.8), "{quality:?}");
+        // Without the baseline there is nothing to compare with.
+        let alone =
+            Reports { by_run: BTreeMap::from([("fast".into(), reports.by_run["fast"].clone())]), ..reports };
+        assert_eq!(alone.number("fast", "time_to_quality"), None);
     }
 }

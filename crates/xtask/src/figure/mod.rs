@@ -12,7 +12,7 @@ mod table;
 use crate::clock;
 use crate::process::{self, cargo};
 use config::{Figure, Scale};
-use metric::Report;
+use metric::{Report, Reports};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -93,7 +93,8 @@ fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> 
         let known: Vec<&str> = figure.runs.iter().map(|run| run.name.as_str()).collect();
         return Err(format!("{name} has no run '{unknown}'; there are: {}", known.join(", ")));
     }
-    let wanted = |run: &&config::Run| args.only.is_empty() || args.only.contains(&run.name);
+    let wanted =
+        |run: &&config::Run| run.is_at(args.scale) && (args.only.is_empty() || args.only.contains(&run.name));
     let runs: Vec<&config::Run> = figure.runs.iter().filter(wanted).collect();
     let place = process::root().join("target/figures").join(name).join(args.scale.name());
     std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
@@ -106,7 +107,8 @@ fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> 
     if !args.no_build {
         build(figure, args.dev)?;
     }
-    let reports = run_all(&commands, usize::from(args.jobs))?;
+    let by_run = run_all(&commands, usize::from(args.jobs))?;
+    let reports = Reports { by_run, quality: figure.quality.clone() };
     println!("{}", table::render(figure, &reports));
     println!("  In brackets: the source's. Reports: {}", place.display());
     figure.notes.iter().for_each(|note| println!("  {note}"));
@@ -143,8 +145,11 @@ impl Planned<'_> {
 fn plan<'a>(figure: &'a Figure, run: &'a config::Run, args: &Args, place: &Path) -> Planned<'a> {
     let app = run.app.as_ref().unwrap_or(&figure.app);
     let report = place.join(format!("{}.json", run.name.replace([' ', '/'], "-")));
-    let scaled = figure.scales.get(args.scale.name()).map(Vec::as_slice).unwrap_or_default();
-    let mut flags: Vec<String> = [&figure.args[..], scaled, &run.args].concat();
+    let scaled = |all: &'a BTreeMap<config::Scale, Vec<String>>| {
+        all.get(&args.scale).map(Vec::as_slice).unwrap_or_default()
+    };
+    let mut flags: Vec<String> =
+        [&figure.args[..], scaled(&figure.scales), &run.args, scaled(&run.args_at)].concat();
     flags.extend(["--no-progress".to_owned(), "--report".to_owned(), report.display().to_string()]);
     let built = process::root().join("target").join(if args.dev { "debug" } else { "release" });
     Planned { run, program: built.join(app), args: flags, report }

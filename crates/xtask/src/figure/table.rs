@@ -1,26 +1,24 @@
 //! The table: ours, and the source's beside it.
 
-use super::claim::short;
 use super::config::Figure;
-use super::metric::Report;
-use std::collections::BTreeMap;
+use super::metric::{Number, Reports};
 
 /// A table in Markdown, which is readable on a terminal as well. Numbers of the source are in brackets.
-pub(crate) fn render(figure: &Figure, reports: &BTreeMap<String, Report>) -> String {
+pub(crate) fn render(figure: &Figure, reports: &Reports) -> String {
     let mut rows = vec![vec!["run".to_owned()]];
     rows[0].extend(figure.columns.iter().map(|column| column.heading.clone()));
     for run in &figure.runs {
-        let Some(report) = reports.get(&run.name) else { continue };
+        if !reports.by_run.contains_key(&run.name) {
+            continue;
+        }
         let mut row = vec![run.name.clone()];
         for column in &figure.columns {
-            let ours = report.metric(&column.metric).and_then(|number| match &column.relative_to {
-                None => Ok(number / column.divide_by),
-                Some(base) => match reports.get(base) {
-                    Some(base) => Ok(base.metric(&column.metric)? / number),
-                    None => Err(format!("{base} was left out")),
-                },
+            let number = |run: &String| reports.number(run, &column.metric).and_then(Result::ok);
+            let ours = number(&run.name).and_then(|ours| match &column.relative_to {
+                None => Some(ours.over(Number::exact(column.divide_by))),
+                Some(base) => Some(number(base)?.over(ours)),
             });
-            let ours = ours.map_or_else(|_| "–".to_owned(), short);
+            let ours = ours.map_or_else(|| "–".to_owned(), |ours| ours.to_string());
             let paper = run.paper.get(&column.heading);
             row.push(paper.map_or(ours.clone(), |paper| format!("{ours} ({paper})")));
         }
@@ -45,6 +43,8 @@ pub(crate) fn render(figure: &Figure, reports: &BTreeMap<String, Report>) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::metric::Report;
+    use std::collections::BTreeMap;
 
     #[test]
     fn ours_and_the_sources() {
@@ -56,7 +56,8 @@ mod tests {
         .expect("a figure");
         let report =
             |seconds| Report::parse(&format!(r#"{{"epochs":[{{"seconds":{seconds}}}]}}"#)).expect("a report");
-        let reports = BTreeMap::from([("one".to_owned(), report(3)), ("two".to_owned(), report(2))]);
+        let by_run = BTreeMap::from([("one".to_owned(), report(3)), ("two".to_owned(), report(2))]);
+        let reports = Reports { by_run, quality: None };
         let expected = "| run | ms   | speed-up |\n| --- | ---- | -------- |\n| one | 3000 | 1.00     |\n\
                         | two | 2000 | 1.50 (2) |";
         assert_eq!(render(&figure, &reports), expected);

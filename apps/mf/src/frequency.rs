@@ -1,0 +1,59 @@
+//! How often keys are accessed in an epoch.
+//!
+//! A batch accesses each of its rows and columns once, however many of its entries have them: what a server sees is a pull of
+//! distinct keys. Which entries meet in a batch differs from epoch to epoch; numbers of accesses are averages over all orders.
+//! With batches of one entry they are the uses, the entries of each row and column. With larger ones, a column that is visited
+//! entry by entry is accessed once per batch of the visit, and its rows still once per entry: no column is hot by its accesses,
+//! though some are in use for a large part of the epoch.
+
+use crate::data::Dataset;
+use crate::division::Division;
+use intendant_core::Key;
+use intendant_task::{Frequency, Partition, expected_batches};
+
+/// What is counted of a row or column.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    accesses: f64,
+    /// The first node that was found to access it.
+    node: Option<u32>,
+    shared: bool,
+    uses: u64,
+    /// Those in the part that is being counted.
+    here: u32,
+}
+
+/// Frequencies of all keys that are accessed at all: rows, then columns. A row is never shared; nor is a column that is known to
+/// the rows of one node only.
+pub(crate) fn frequencies(
+    data: &Dataset,
+    division: &Division,
+    batch: usize,
+    partition: Partition,
+) -> Vec<Frequency> {
+    let first_column = data.rows().len();
+    let mut counts = vec![Count::default(); first_column + data.columns().len()];
+    for (worker, part) in division.parts() {
+        let node = worker / partition.workers_per_node();
+        let keys = |entry: &u32| {
+            let entry = data.train()[*entry as usize];
+            [entry.row as usize, first_column + entry.column as usize]
+        };
+        part.iter().flat_map(keys).for_each(|key| counts[key].here += 1);
+        for key in part.iter().flat_map(keys) {
+            let count = &mut counts[key];
+            // The first entry of a key counts for all of them.
+            let here = std::mem::take(&mut count.here).into();
+            count.accesses += expected_batches(part.len() as u64, batch as u64, here);
+            count.uses += here;
+            count.shared |= *count.node.get_or_insert(node) != node;
+        }
+    }
+    let frequency = |(key, count): (u64, &Count)| Frequency {
+        key: Key(key),
+        accesses: count.accesses,
+        uses: count.uses,
+        shared: count.shared,
+    };
+    (0..).zip(&counts).map(frequency).filter(|frequency| frequency.accesses > 0.0).collect()
+}

@@ -1,0 +1,133 @@
+//! Outgoing messages about replicas, grouped: one frame per destination and kind, split where a frame would grow too long.
+
+use crate::input::Action;
+use intendant_core::{Element, Key, NodeId, copy_to_bytes, limits};
+use intendant_wire::{Message, News, NewsKind, Sync, SyncKind};
+use std::collections::BTreeMap;
+
+/// What holders' messages have in common that travel in one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Way {
+    pub(crate) to: NodeId,
+    pub(crate) holder: NodeId,
+    pub(crate) kind: SyncKind,
+    pub(crate) hops: u8,
+}
+
+#[derive(Default)]
+struct Deltas {
+    keys: Vec<Key>,
+    epochs: Vec<u32>,
+    numbers: Vec<u32>,
+    values: Vec<u8>,
+}
+
+/// What is told about one key.
+#[derive(Clone, Copy)]
+pub(crate) struct Item {
+    pub(crate) key: Key,
+    pub(crate) epoch: u32,
+    pub(crate) seq: u32,
+    pub(crate) version: u32,
+    /// Relocation counter, if nodes remember locations.
+    pub(crate) counter: Option<u32>,
+}
+
+#[derive(Default)]
+struct Told {
+    /// The global clock when the first of these was told.
+    clock: u32,
+    items: Vec<Item>,
+    values: Vec<u8>,
+}
+
+/// Messages about replicas that the current input causes.
+#[derive(Default)]
+pub(crate) struct Copies {
+    sync: BTreeMap<Way, Deltas>,
+    news: BTreeMap<(NodeId, NewsKind), Told>,
+    /// Full ones.
+    ready_sync: Vec<Action>,
+    ready_news: Vec<Action>,
+}
+
+impl Copies {
+    /// A holder's message about one key; `values` are the elements of a delta.
+    pub(crate) fn sync(&mut self, way: Way, key: Key, epoch: u32, number: u32, values: &[u8]) {
+        let group = self.sync.entry(way).or_default();
+        let full = group.values.len() + values.len() > limits::FRAME_PAYLOAD_BYTES_TARGET
+            || group.keys.len() == limits::FRAME_KEYS_MAX;
+        if full && !group.keys.is_empty() {
+            self.ready_sync.push(load(way, std::mem::take(group)));
+        }
+        group.keys.push(key);
+        group.epochs.push(epoch);
+        if way.kind != SyncKind::Drop {
+            group.numbers.push(number);
+        }
+        group.values.extend_from_slice(values);
+    }
+
+    /// What an owner whose global clock is `clock` tells a holder about one key; `value` is empty unless `kind` has one.
+    pub(crate) fn news<E: Element>(
+        &mut self,
+        to: NodeId,
+        kind: NewsKind,
+        clock: u32,
+        item: Item,
+        value: &[E],
+    ) {
+        let group = self.news.entry((to, kind)).or_default();
+        let full = group.values.len() + size_of_val(value) > limits::FRAME_PAYLOAD_BYTES_TARGET
+            || group.items.len() == limits::FRAME_KEYS_MAX;
+        if full && !group.items.is_empty() {
+            self.ready_news.push(tell(to, kind, std::mem::take(group)));
+        }
+        if group.items.is_empty() {
+            group.clock = clock;
+        }
+        group.items.push(item);
+        copy_to_bytes(value, &mut group.values);
+    }
+
+    /// Sends what owners tell: before answers to what holders asked otherwise.
+    pub(crate) fn flush_news(&mut self, actions: &mut Vec<Action>) {
+        actions.append(&mut self.ready_news);
+        while let Some(((to, kind), told)) = self.news.pop_first() {
+            actions.push(tell(to, kind, told));
+        }
+    }
+
+    /// Sends what holders say: after hand-overs, along the way of keys.
+    pub(crate) fn flush_sync(&mut self, actions: &mut Vec<Action>) {
+        actions.append(&mut self.ready_sync);
+        while let Some((way, deltas)) = self.sync.pop_first() {
+            actions.push(load(way, deltas));
+        }
+    }
+}
+
+fn load(way: Way, deltas: Deltas) -> Action {
+    let Way { to, holder, kind, hops } = way;
+    let Deltas { keys, epochs, numbers, values } = deltas;
+    let message = Message::Sync(Sync { kind, holder, hops, keys, epochs, numbers, values: values.into() });
+    Action::Send { to, message }
+}
+
+fn tell(to: NodeId, kind: NewsKind, told: Told) -> Action {
+    let Told { clock, items, values } = told;
+    let all = |number: fn(&Item) -> u32| -> Vec<u32> {
+        if kind == NewsKind::Dropped { Vec::new() } else { items.iter().map(number).collect() }
+    };
+    let message = Message::News(News {
+        kind,
+        clock,
+        keys: items.iter().map(|item| item.key).collect(),
+        epochs: items.iter().map(|item| item.epoch).collect(),
+        seqs: all(|item| item.seq),
+        versions: all(|item| item.version),
+        counters: items.iter().filter_map(|item| item.counter).collect(),
+        values: values.into(),
+    });
+    Action::Send { to, message }
+}

@@ -1,0 +1,502 @@
+//! Replicas that this node holds: asking, deltas, news, giving up. See the table in [`intendant_techniques::replication`].
+
+use crate::accesses::Access;
+use crate::channel::{Channel, Hash};
+use crate::copies::Way;
+use crate::shared::Shared;
+use bytes::Bytes;
+use hashbrown::HashMap;
+use intendant_core::{Element, Key, NodeId, copy_from_bytes, copy_to_bytes};
+use intendant_store::Entry;
+use intendant_techniques::replication::{Dropped, Replica, Stage};
+use intendant_techniques::{NextHop, Replicas, Role, SlotState};
+use intendant_wire::{News, NewsKind, SyncKind};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// A replica, or one to come.
+pub(crate) struct Held<E> {
+    pub(crate) replica: Replica<E>,
+    /// Whether it shall stay.
+    wanted: bool,
+    /// Nothing is served until it is gone: somebody overwrites the main copy.
+    closed: bool,
+    /// Clocks that the owner was asked for and has not reached, as far as is known here. Slower workers must not wait for faster
+    /// ones.
+    asked: BTreeSet<u32>,
+    /// Accesses that wait until it has come or gone.
+    pub(crate) queue: VecDeque<(Access, Bytes)>,
+}
+
+impl<E> Held<E> {
+    fn ends(&self) -> bool {
+        !self.wanted || self.closed
+    }
+}
+
+/// The replicas that a node holds of a channel's keys.
+pub(crate) struct Holding<E> {
+    pub(crate) held: HashMap<Key, Held<E>, Hash>,
+    /// Epochs given out so far.
+    epochs: u32,
+    /// Keys whose updates have not been sent (if their slots still say so).
+    pub(crate) dirty: BTreeSet<Key>,
+    /// Reads that wait for fresher copies, also of keys that are owned here.
+    pub(crate) parked: BTreeMap<Key, VecDeque<Access>>,
+    /// By key, accesses of this node's workers that were sent away and are not answered. The owner must know of the replica as
+    /// long as there are any: what it answers must be in the copy.
+    away: HashMap<Key, usize, Hash>,
+    /// Clocks and keys of replicas that are to be dropped when too old; the clocks may have grown meanwhile.
+    aging: BTreeSet<(u32, Key)>,
+}
+
+impl<E> Default for Holding<E> {
+    fn default() -> Self {
+        Self {
+            held: HashMap::default(),
+            epochs: 0,
+            dirty: BTreeSet::new(),
+            parked: BTreeMap::new(),
+            away: HashMap::default(),
+            aging: BTreeSet::new(),
+        }
+    }
+}
+
+impl<E: Element> Channel<E> {
+    fn replicas(&self) -> Option<Replicas> {
+        self.shared.policy().replicas
+    }
+
+    fn fresh_epoch(&mut self) -> u32 {
+        self.holding.epochs = self.holding.epochs.wrapping_add(1);
+        self.holding.epochs
+    }
+
+    /// Replicas here that are not settled: the owner does not know of them yet, or a delta or a drop is under way.
+    pub(crate) fn unsettled(&self) -> usize {
+        let held = &self.holding.held;
+        #[expect(clippy::disallowed_methods, reason = "counting does not depend on the order")]
+        let unsettled =
+            held.values().filter(|h| h.replica.stage() != Stage::Held || h.replica.is_sending()).count();
+        // Under lazy replication a settled node holds none.
+        if self.replicas() == Some(Replicas::Lazy) { held.len() } else { unsettled }
+    }
+
+    /// Sends a holder's message to the owner of `key`, as far as this node knows.
+    fn tell_owner(
+        &mut self,
+        key: Key,
+        state: &SlotState,
+        kind: SyncKind,
+        epoch: u32,
+        number: u32,
+        delta: &[u8],
+    ) {
+        let NextHop::To(to) = self.shared.directory().first_hop(key, state) else {
+            intendant_core::strict_assert!(false, "{key:?} has no owner");
+            return;
+        };
+        let way = Way { to, holder: self.shared.node(), kind, hops: 0 };
+        self.copies.sync(way, key, epoch, number, delta);
+    }
+
+    /// Whoever decides for this node wants replicas of `keys`.
+    pub(crate) fn on_replicate(&mut self, keys: &[Key]) -> Result<(), String> {
+        self.check_directed()?;
+        self.check_keys(keys)?;
+        let shared = Arc::clone(&self.shared);
+        for key in keys {
+            let (entry, role) = shared.latch(*key);
+            let state = entry.state();
+            drop(entry);
+            match role {
+                Role::Absent | Role::Replica => self.want(*key, &state, 0),
+                Role::Owner | Role::Hub | Role::Static | Role::Arriving | Role::Leaving => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever decides for this node wants no replicas of `keys`.
+    pub(crate) fn on_unreplicate(&mut self, keys: &[Key]) -> Result<(), String> {
+        self.check_directed()?;
+        self.check_keys(keys)?;
+        keys.iter().for_each(|key| self.unwant(*key));
+        Ok(())
+    }
+
+    fn check_directed(&self) -> Result<(), String> {
+        match self.replicas() {
+            Some(Replicas::Directed { .. }) => Ok(()),
+            None | Some(Replicas::Lazy | Replicas::Eager) => {
+                Err("it directs replicas, which nobody does".into())
+            }
+        }
+    }
+
+    /// A replica of `key` is wanted here, with all updates up to clock `need`.
+    pub(crate) fn want(&mut self, key: Key, state: &SlotState, need: u32) {
+        let Some(held) = self.holding.held.get_mut(&key) else {
+            let epoch = self.fresh_epoch();
+            let (replica, queue) = (Replica::ask(epoch), VecDeque::new());
+            let held = Held { replica, wanted: true, closed: false, asked: BTreeSet::from([need]), queue };
+            self.holding.held.insert(key, held);
+            self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[]);
+            return;
+        };
+        held.wanted = true;
+        if held.closed {
+            return;
+        }
+        if held.replica.stage() == Stage::Dropping {
+            let epoch = self.fresh_epoch();
+            self.revive(key, state, epoch, need);
+        } else if need > 0 && held.asked.insert(need) {
+            let epoch = held.replica.epoch();
+            self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[]);
+        }
+    }
+
+    fn revive(&mut self, key: Key, state: &SlotState, epoch: u32, need: u32) {
+        let held = self.holding.held.get_mut(&key).expect("a replica that is dropped has a record");
+        held.replica.revive(epoch);
+        held.asked = BTreeSet::from([need]);
+        self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[]);
+    }
+
+    /// A replica of `key` is not wanted any more.
+    pub(crate) fn unwant(&mut self, key: Key) {
+        if let Some(held) = self.holding.held.get_mut(&key) {
+            held.wanted = false;
+            self.carry_on(key);
+        }
+    }
+
+    /// Nothing is served from the replica of `key` from now on; when it is gone, what waits goes to the owner.
+    pub(crate) fn close(&mut self, mut entry: Entry<'_, SlotState, E>) {
+        let key = entry.key();
+        entry.state_mut().set_closed(true);
+        drop(entry);
+        if let Some(held) = self.holding.held.get_mut(&key) {
+            held.closed = true;
+            self.carry_on(key);
+        }
+    }
+
+    /// Sends the updates of `key` that have not been sent, or that its replica ends. False if there are updates that must
+    /// wait: for a value, or for the answer to the delta in flight.
+    pub(crate) fn carry_on(&mut self, key: Key) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let Some(held) = self.holding.held.get_mut(&key) else { return true };
+        let (mut entry, role) = shared.latch(key);
+        if role != Role::Replica {
+            return true;
+        }
+        if held.replica.stage() != Stage::Held || held.replica.is_sending() {
+            return !entry.state().is_dirty();
+        }
+        let (ends, epoch) = (held.ends(), held.replica.epoch());
+        if entry.state().is_dirty() {
+            entry.state_mut().set_dirty(false);
+            self.holding.dirty.remove(&key);
+            let value = entry.value_mut().expect("a replica has a value");
+            if let Some((seq, delta)) = held.replica.collect(value) {
+                let mut bytes = Vec::with_capacity(size_of_val(delta));
+                copy_to_bytes(delta, &mut bytes);
+                let state = entry.state();
+                drop(entry);
+                self.stats.synced_keys += 1;
+                self.tell_owner(key, &state, SyncKind::Delta, epoch, seq, &bytes);
+                return true;
+            }
+        }
+        if ends && !self.holding.away.contains_key(&key) && held.replica.drop_out() {
+            let state = entry.state();
+            drop(entry);
+            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0, &[]);
+        }
+        true
+    }
+
+    /// An access of a worker here to `key` was sent away.
+    pub(crate) fn sent_away(&mut self, key: Key) {
+        if let Some(Replicas::Directed { .. }) = self.replicas() {
+            *self.holding.away.entry(key).or_insert(0) += 1;
+        }
+    }
+
+    /// Such an access has been answered, or served here.
+    pub(crate) fn came_back(&mut self, key: Key) {
+        if let Some(count) = self.holding.away.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.holding.away.remove(&key);
+            }
+        }
+    }
+
+    /// What a replica waited for that is to end may have come.
+    pub(crate) fn end_if_due(&mut self, key: Key) {
+        if self.holding.held.get(&key).is_some_and(Held::ends) {
+            self.carry_on(key);
+        }
+    }
+
+    /// The owner tells something about replicas here.
+    pub(crate) fn on_news(&mut self, from: NodeId, news: &News) -> Result<(), String> {
+        self.check_news(news)?;
+        let shared = Arc::clone(&self.shared);
+        let mut offset = 0;
+        for (at, key) in news.keys.iter().enumerate() {
+            let key = *key;
+            let start = offset;
+            if matches!(news.kind, NewsKind::SetUp | NewsKind::Refresh) {
+                offset += self.value_bytes(key);
+            }
+            if let Some(counter) = news.counters.get(at) {
+                self.learn(key, from, *counter);
+            }
+            let epoch = news.epochs[at];
+            let known = self.holding.held.get(&key).is_some_and(|held| held.replica.epoch() == epoch);
+            match news.kind {
+                NewsKind::SetUp if !known => self.refuse(&shared, key, epoch),
+                NewsKind::SetUp | NewsKind::Refresh if known => {
+                    let value = &news.values[start..offset];
+                    self.renew(&shared, key, value, news.seqs[at], news.versions[at], news.clock)?;
+                }
+                NewsKind::Acknowledged if known => {
+                    let held = self.holding.held.get_mut(&key).expect("known");
+                    if held.replica.acknowledged(news.versions[at], news.seqs[at]) {
+                        self.after(&shared, key);
+                    }
+                }
+                NewsKind::Dropped if known => self.on_dropped(&shared, key, epoch)?,
+                NewsKind::SetUp | NewsKind::Refresh | NewsKind::Acknowledged | NewsKind::Dropped => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A registration that this node does not want: a late one. The owner must not think that there is a replica here.
+    fn refuse(&mut self, shared: &Shared<E>, key: Key, epoch: u32) {
+        let (entry, role) = shared.latch(key);
+        let state = entry.state();
+        drop(entry);
+        if matches!(role, Role::Absent | Role::Replica) {
+            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0, &[]);
+        }
+    }
+
+    /// The main copy was `bytes`.
+    fn renew(
+        &mut self,
+        shared: &Shared<E>,
+        key: Key,
+        bytes: &[u8],
+        seq: u32,
+        version: u32,
+        clock: u32,
+    ) -> Result<(), String> {
+        let mut news = vec![E::ZERO; shared.layout().len(key)].into_boxed_slice();
+        copy_from_bytes(&mut news, bytes);
+        let held = self.holding.held.get_mut(&key).expect("the caller has looked");
+        let (mut entry, role) = shared.latch(key);
+        let new = held.replica.stage() == Stage::Asking;
+        let updated = entry.state().is_dirty() && !new;
+        if new {
+            if role != Role::Absent {
+                return Err(format!("it sets up a replica of {key:?}, which is {role:?} here"));
+            }
+            entry.allocate();
+            let state = entry.state_mut();
+            (state.role, state.side) = (Role::Replica, 0);
+            state.set_closed(held.closed);
+            self.stats.replica_setups += 1;
+        }
+        let value = entry.value_mut().expect("a replica has a value");
+        let newer = held.replica.news(version, seq, news, value, updated);
+        self.stats.synced_keys += u64::from(newer);
+        // The same value may be known to be fresher.
+        if newer || version == held.replica.version() {
+            let state = entry.state_mut();
+            state.side = state.side.max(clock);
+            held.asked = held.asked.split_off(&clock.saturating_add(1));
+            if self.shared.policy().replicas == Some(Replicas::Lazy) {
+                self.holding.aging.insert((entry.state().side, key));
+            }
+        }
+        drop(entry);
+        if new {
+            self.drain_queue(key)?;
+        }
+        self.after(shared, key);
+        self.unpark(key)
+    }
+
+    /// What was under way for a replica has come to an end: what waited for it goes on.
+    fn after(&mut self, shared: &Shared<E>, key: Key) {
+        let dirty = shared.latch(key).0.state().is_dirty();
+        let Some(held) = self.holding.held.get(&key) else { return };
+        if held.ends() || self.staleness.is_blocked_by(key) {
+            if self.carry_on(key) {
+                self.staleness.unblock(key);
+            }
+        } else if dirty {
+            // In the next round.
+            self.holding.dirty.insert(key);
+        }
+    }
+
+    fn on_dropped(&mut self, shared: &Shared<E>, key: Key, epoch: u32) -> Result<(), String> {
+        let held = self.holding.held.get_mut(&key).expect("the caller has looked");
+        let (mut entry, _) = shared.latch(key);
+        let state = entry.state();
+        match held.replica.dropped(epoch, state.is_dirty()) {
+            Dropped::Stale => Ok(()),
+            Dropped::Updated => {
+                drop(entry);
+                let epoch = self.fresh_epoch();
+                self.revive(key, &state, epoch, 0);
+                Ok(())
+            }
+            Dropped::Gone => {
+                entry.release();
+                let slot = entry.state_mut();
+                (slot.role, slot.side) = (Role::Absent, 0);
+                slot.set_closed(false);
+                if shared.is_lazy() && entry.state() == SlotState::default() {
+                    entry.remove();
+                } else {
+                    drop(entry);
+                }
+                self.stats.replica_drops += 1;
+                let wanted = held.wanted;
+                let forgotten = self.forget_replica(key);
+                if let Some((_, queue)) = forgotten {
+                    self.serve_queue(key, queue)?;
+                }
+                self.unpark(key)?;
+                if wanted {
+                    let state = shared.latch(key).0.state();
+                    self.want(key, &state, 0);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The replica of `key` is gone or has become the main copy. Its record, and what waited for it.
+    pub(crate) fn forget_replica(&mut self, key: Key) -> Option<(Replica<E>, VecDeque<(Access, Bytes)>)> {
+        self.holding.dirty.remove(&key);
+        self.staleness.unblock(key);
+        self.holding.held.remove(&key).map(|held| (held.replica, held.queue))
+    }
+
+    fn drain_queue(&mut self, key: Key) -> Result<(), String> {
+        let Some(held) = self.holding.held.get_mut(&key) else { return Ok(()) };
+        let queue = std::mem::take(&mut held.queue);
+        self.serve_queue(key, queue)
+    }
+
+    pub(crate) fn serve_queue(&mut self, key: Key, queue: VecDeque<(Access, Bytes)>) -> Result<(), String> {
+        let shared = Arc::clone(&self.shared);
+        for (access, operand) in queue {
+            self.staleness.waited(&access);
+            self.access(&shared, access, key, &operand, 0..operand.len())?;
+        }
+        Ok(())
+    }
+
+    /// An access waits for the replica of `key` to come or to go.
+    pub(crate) fn queue(&mut self, key: Key, access: Access, operand: Bytes) {
+        self.staleness.waits(&access);
+        let held = self.holding.held.get_mut(&key).expect("who waits for a replica waits for one");
+        held.queue.push_back((access, operand));
+    }
+
+    /// A read waits for a fresher copy of `key`, which is in this state.
+    pub(crate) fn park(&mut self, key: Key, state: &SlotState, access: Access) {
+        self.stats.stale_reads += 1;
+        self.holding.parked.entry(key).or_default().push_back(access);
+        if state.role == Role::Replica && self.replicas() == Some(Replicas::Lazy) {
+            self.want(key, state, access.need);
+        }
+    }
+
+    /// The copy of `key` may be fresher now, or gone.
+    pub(crate) fn unpark(&mut self, key: Key) -> Result<(), String> {
+        let Some(parked) = self.holding.parked.remove(&key) else { return Ok(()) };
+        let shared = Arc::clone(&self.shared);
+        for access in parked {
+            self.access(&shared, access, key, &Bytes::new(), 0..0)?;
+        }
+        Ok(())
+    }
+
+    /// Copies of several keys may be fresher now.
+    pub(crate) fn unpark_all(&mut self, which: impl Fn(Key) -> bool) -> Result<(), String> {
+        let keys: Vec<Key> = self.holding.parked.keys().copied().filter(|key| which(*key)).collect();
+        keys.into_iter().try_for_each(|key| self.unpark(key))
+    }
+
+    /// Gives up replicas that are too old for readers who need `need`, under lazy replication.
+    pub(crate) fn age(&mut self, need: u32) {
+        if self.replicas() != Some(Replicas::Lazy) {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        while let Some((clock, key)) = self.holding.aging.first().copied()
+            && clock < need
+        {
+            self.holding.aging.pop_first();
+            let state = shared.latch(key).0.state();
+            if state.role == Role::Replica && state.side < need {
+                self.unwant(key);
+            }
+        }
+    }
+
+    /// Gives up all replicas.
+    pub(crate) fn unwant_all(&mut self) {
+        #[expect(clippy::disallowed_methods, reason = "sorted right below")]
+        let mut keys: Vec<Key> = self.holding.held.keys().copied().collect();
+        keys.sort_unstable();
+        keys.into_iter().for_each(|key| self.unwant(key));
+    }
+
+    /// Finds keys whose values workers have changed: of replicas, of main copies with replicas elsewhere, of static replicas.
+    pub(crate) fn gather(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let layout = shared.layout();
+        let mut noted = std::mem::take(&mut self.noted);
+        for shard in (self.id.index()..layout.shards()).step_by(layout.channels()) {
+            if shared.store().has_noted(shard) {
+                shared.store().take_noted(shard, &mut noted);
+            }
+        }
+        for key in noted.drain(..) {
+            let (mut entry, role) = shared.latch(key);
+            if !entry.state().is_dirty() {
+                continue;
+            }
+            match role {
+                Role::Replica => {
+                    self.holding.dirty.insert(key);
+                }
+                Role::Static => {
+                    let index = entry.state().side;
+                    self.fixed.touched(index);
+                }
+                Role::Hub => {
+                    entry.state_mut().set_dirty(false);
+                    self.changed(key);
+                }
+                Role::Owner | Role::Absent | Role::Arriving | Role::Leaving => {
+                    entry.state_mut().set_dirty(false);
+                }
+            }
+        }
+        self.noted = noted;
+    }
+}

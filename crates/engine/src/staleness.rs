@@ -1,0 +1,268 @@
+//! Bounded staleness: what this node's clock waits for, and what waits for the global clock. See
+//! [`intendant_techniques::clocks`].
+
+use crate::accesses::Access;
+use crate::channel::Channel;
+use crate::input::Action;
+use intendant_core::{Element, Key, NodeId};
+use intendant_techniques::Replicas;
+use intendant_techniques::clocks::{GlobalClock, NodeClock, RESTING};
+use intendant_wire::{AccessKind, Clock, ClockScope, Message};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What a node said of its workers.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    /// The slowest worker's clock when the node last had one.
+    worked: u32,
+    rests: bool,
+    /// How many meetings it came from.
+    meetings: u32,
+}
+
+/// The clocks of a channel.
+pub(crate) struct Staleness {
+    /// What the workers said last.
+    heard: NodeClock,
+    /// What the other nodes were told last.
+    published: NodeClock,
+    /// What they are to be told as soon as the updates of these keys have been sent.
+    next: Option<(NodeClock, BTreeSet<Key>)>,
+    /// Updates that wait here, by the clock at which they were made.
+    waiting: BTreeMap<u32, usize>,
+    global: GlobalClock,
+    /// By node.
+    standings: Vec<Standing>,
+    /// Who is to be told about which keys when the global clock has come that far.
+    early: BTreeSet<(u32, Key, NodeId)>,
+}
+
+impl Staleness {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            heard: NodeClock::default(),
+            published: NodeClock::default(),
+            next: None,
+            waiting: BTreeMap::new(),
+            global: GlobalClock::new(nodes),
+            standings: vec![Standing::default(); nodes],
+            early: BTreeSet::new(),
+        }
+    }
+
+    /// The updates of `key` are all that the clock waits for, or among it.
+    pub(crate) fn is_blocked_by(&self, key: Key) -> bool {
+        self.next.as_ref().is_some_and(|(_, blocked)| blocked.contains(&key))
+    }
+
+    /// The updates of `key` have been sent.
+    pub(crate) fn unblock(&mut self, key: Key) {
+        if let Some((_, blocked)) = &mut self.next {
+            blocked.remove(&key);
+        }
+    }
+
+    /// An access begins to wait: if it is an update, the clock waits for it.
+    pub(crate) fn waits(&mut self, access: &Access) {
+        if access.kind != AccessKind::Pull {
+            *self.waiting.entry(access.clock).or_insert(0) += 1;
+        }
+    }
+
+    /// An access has waited long enough.
+    pub(crate) fn waited(&mut self, access: &Access) {
+        if access.kind != AccessKind::Pull
+            && let Some(count) = self.waiting.get_mut(&access.clock)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.remove(&access.clock);
+            }
+        }
+    }
+
+    /// Updates made at clocks before this one are in the values owned here.
+    pub(crate) fn global(&self) -> u32 {
+        self.global.global()
+    }
+
+    /// A node has reached a clock, or rests. True if the global clock has advanced.
+    fn reach(&mut self, node: NodeId, clock: u32) -> bool {
+        let most = self.standings.iter().map(|standing| standing.meetings).max();
+        let standing = &mut self.standings[node.index()];
+        standing.rests = clock == RESTING;
+        if !standing.rests {
+            standing.worked = clock;
+        }
+        // Whoever rests in a meeting that another node has come from works again, and has not said so yet.
+        let left = standing.rests && Some(standing.meetings) < most;
+        let clock = if left { standing.worked } else { clock };
+        self.global.reach(node, clock)
+    }
+
+    /// A node has come from a meeting; its clock will follow. All nodes come from the same meetings, but their messages may be
+    /// late: those that rest in this one, or in one before it, rest no longer; those that rest in the next one, or for ever, do.
+    fn resume(&mut self, node: NodeId) {
+        let standing = &mut self.standings[node.index()];
+        standing.meetings = standing.meetings.saturating_add(1);
+        let meetings = standing.meetings;
+        for (other, standing) in self.standings.iter().enumerate() {
+            if standing.rests && (standing.meetings < meetings || other == node.index()) {
+                self.global.reach(NodeId(other as u16), standing.worked);
+            }
+        }
+        self.standings[node.index()].rests = false;
+    }
+
+    /// `holder` asked for `key` as of a clock that has not come.
+    pub(crate) fn owe(&mut self, need: u32, key: Key, holder: NodeId) {
+        self.early.insert((need, key, holder));
+    }
+
+    /// `holder` has no copy of `key` any more.
+    pub(crate) fn disown(&mut self, key: Key, holder: NodeId) {
+        self.early.retain(|(_, owed, to)| (*owed, *to) != (key, holder));
+    }
+
+    /// What the other nodes may be told next: what the workers said last, or, if older updates wait here, the clock of the first
+    /// of them. It may wait for a read, which may wait for other nodes to hear this.
+    fn may_tell(&self) -> Option<NodeClock> {
+        let (heard, published) = (self.heard, self.published);
+        match self.waiting.first_key_value() {
+            // What came from a meeting of which this channel has not heard is later than all that was before, and no business
+            // of those who rest.
+            Some((first, _)) if *first < heard.clock && (heard.clock != RESTING || *first <= heard.latest) => {
+                let (clock, resumed) = (*first, heard.resumed.min(*first));
+                let news = published.clock == RESTING || published.clock < clock;
+                news.then_some(NodeClock { clock, resumed, ..heard })
+            }
+            Some(_) | None => Some(heard),
+        }
+    }
+
+    /// Whether the other nodes know what the workers said last.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.heard == self.published
+    }
+}
+
+impl<E: Element> Channel<E> {
+    fn is_clocked(&self) -> bool {
+        self.shared.policy().replicas.is_some_and(Replicas::is_clocked)
+    }
+
+    pub(crate) fn on_node_clock(&mut self, clock: NodeClock) {
+        // Workers compute their node's clock one after the other, but may tell it in another order.
+        if self.is_clocked() && clock.serial > self.staleness.heard.serial {
+            self.staleness.heard = clock;
+        }
+    }
+
+    /// Tells the other nodes how far the workers of this one are, once all that they added before is on its way. Whether it did.
+    pub(crate) fn publish(&mut self, actions: &mut Vec<Action>) -> Result<bool, String> {
+        let mut told = false;
+        while self.is_clocked() && !self.staleness.is_settled() {
+            if self.staleness.next.is_none() {
+                let Some(clock) = self.staleness.may_tell() else { return Ok(told) };
+                self.gather();
+                let mut blocked = BTreeSet::new();
+                for key in std::mem::take(&mut self.holding.dirty) {
+                    if !self.carry_on(key) {
+                        self.holding.dirty.insert(key);
+                        blocked.insert(key);
+                    }
+                }
+                self.staleness.next = Some((clock, blocked));
+            }
+            let Some((next, _)) = self.staleness.next.take_if(|(_, blocked)| blocked.is_empty()) else {
+                return Ok(told);
+            };
+            self.batch.flush(actions);
+            self.copies.flush_sync(actions);
+            self.tell_clock(next, actions)?;
+            told = true;
+        }
+        Ok(told)
+    }
+
+    fn tell_clock(&mut self, next: NodeClock, actions: &mut Vec<Action>) -> Result<(), String> {
+        let here = self.shared.node();
+        let before = std::mem::replace(&mut self.staleness.published, next);
+        self.stats.sync_rounds += 1;
+        // Each of them, even if there was no time to tell of one before the next: the others count.
+        for _ in 0..next.meetings.wrapping_sub(before.meetings) {
+            self.broadcast(ClockScope::Resumed, next.resumed, |_| true, actions);
+            self.staleness.resume(here);
+        }
+        self.broadcast(ClockScope::Node, next.clock, |_| true, actions);
+        let advanced = self.staleness.reach(here, next.clock);
+        self.age(self.shared.need(next.clock.min(self.staleness.global.latest())));
+        if advanced { self.on_global(actions) } else { Ok(()) }
+    }
+
+    fn broadcast(
+        &self,
+        scope: ClockScope,
+        clock: u32,
+        whom: impl Fn(NodeId) -> bool,
+        actions: &mut Vec<Action>,
+    ) {
+        let nodes = (0..self.shared.layout().nodes()).map(|node| NodeId(node as u16));
+        for to in nodes.filter(|to| *to != self.shared.node() && whom(*to)) {
+            actions.push(Action::Send { to, message: Message::Clock(Clock { scope, clock }) });
+        }
+    }
+
+    /// Another node tells how far workers are.
+    pub(crate) fn on_clock(
+        &mut self,
+        from: NodeId,
+        clock: &Clock,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
+        if !self.is_clocked() {
+            let name = self.shared.policy().name;
+            return Err(format!("it tells a clock, which nobody does with technique {name}"));
+        }
+        let advanced = match clock.scope {
+            ClockScope::Node => self.staleness.reach(from, clock.clock),
+            ClockScope::Resumed => {
+                self.staleness.resume(from);
+                false
+            }
+            ClockScope::Global => {
+                self.shared.set_fresh(self.id, from, clock.clock);
+                let shared = Arc::clone(&self.shared);
+                return self.unpark_all(|key| shared.directory().home(key) == from);
+            }
+        };
+        if advanced { self.on_global(actions) } else { Ok(()) }
+    }
+
+    /// The slowest node has advanced: what was too early is not any more.
+    fn on_global(&mut self, actions: &mut Vec<Action>) -> Result<(), String> {
+        let shared = Arc::clone(&self.shared);
+        let global = self.staleness.global();
+        shared.set_global(self.id, global);
+        let mut due = BTreeSet::new();
+        while let Some((need, key, holder)) = self.staleness.early.first().copied()
+            && need <= global
+        {
+            self.staleness.early.pop_first();
+            due.insert((key, holder));
+        }
+        // Once, for however many clocks it asked.
+        due.into_iter().for_each(|(key, holder)| self.refresh(&shared, key, holder));
+        if shared.policy().replicas == Some(Replicas::Eager) {
+            self.gather();
+            self.tell_all();
+            // The news are worth nothing to readers before they know how new they are.
+            self.copies.flush_news(actions);
+            let holders = &self.hubs.holders;
+            let holds = |node: NodeId| holders.get(node.index()).is_some_and(|count| *count > 0);
+            self.broadcast(ClockScope::Global, global, holds, actions);
+        }
+        self.unpark_all(|key| shared.directory().is_home(key))
+    }
+}

@@ -1,0 +1,202 @@
+//! Bounded staleness: workers that run at different speeds, meet, and read what must not be too old.
+
+use crate::cluster::{Cluster, Seed, Setup};
+use crate::seeds;
+use intendant_core::{Clock, Key};
+use intendant_engine::{Copies, ManagementStats, Storage};
+use intendant_techniques::{Role, Technique};
+
+/// Where a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// Working; so many clocks are left before the next meeting, or the end.
+    Work(usize),
+    /// Waits in a meeting.
+    Meeting,
+    /// The meeting is over; it may go.
+    Leaving,
+    Finished,
+}
+
+struct Run {
+    c: Cluster,
+    at: Vec<At>,
+    /// Meetings to come, per worker.
+    meetings: Vec<usize>,
+    /// Chance of a worker to go on, in percent.
+    speed: Vec<usize>,
+    /// Operations that workers have under way at most.
+    ahead: usize,
+    bound: u32,
+    /// Whether the next meeting is for quiescence: workers come with nothing under way.
+    quiet: bool,
+    /// With what clock workers leave the last meeting.
+    latest: u32,
+}
+
+impl Run {
+    fn new(seed: u64, technique: Technique) -> Self {
+        let bound = [0, 1, 3][seed as usize % 3];
+        let setup = Setup {
+            nodes: 2 + seed as usize / 3 % 3,
+            workers: 1 + seed as usize / 9 % 3,
+            channels: 1 + seed as usize / 2 % 2,
+            keys: 4,
+            storage: if seed.is_multiple_of(2) { Storage::Dense } else { Storage::Sparse },
+            policy: technique.policy(),
+            copies: Copies { staleness: bound, ..Copies::default() },
+        };
+        let mut c = Cluster::new(setup, seed);
+        let workers = c.workers.len();
+        let ahead = [0, 2, 4][c.dice.below(3)];
+        let meetings = c.dice.below(5);
+        let speed = (0..workers).map(|_| [10, 40, 90][c.dice.below(3)]).collect();
+        let at = (0..workers).map(|_| At::Work(c.dice.below(6))).collect();
+        let quiet = c.dice.percent(30);
+        Self { c, at, meetings: vec![meetings; workers], speed, ahead, bound, quiet, latest: 0 }
+    }
+
+    fn run(mut self, stats: &mut ManagementStats) {
+        let mut stuck = 0;
+        for step in 0.. {
+            if step % 60 == 0 {
+                self.c.shift();
+            }
+            if self.at.iter().all(|at| *at == At::Finished) {
+                break;
+            }
+            let me = self.c.dice.below(self.at.len());
+            let went = match self.c.dice.below(3) {
+                0 => self.step(me),
+                1 => self.c.receive(me),
+                _ => self.c.deliver_any(),
+            };
+            stuck = if went { 0 } else { stuck + 1 };
+            if stuck > 1_000 {
+                let clocks: Vec<_> = self.c.workers.iter().map(|worker| worker.clock).collect();
+                panic!("nothing goes on: {:?} at {clocks:?}", self.at);
+            }
+        }
+        self.check_quiet();
+        stats.merge(&self.c.stats());
+    }
+
+    /// What a worker does next; false if it has to wait.
+    fn step(&mut self, me: usize) -> bool {
+        let under_way = self.c.workers[me].ahead();
+        match self.at[me] {
+            At::Work(_) if under_way > self.ahead => return false,
+            At::Work(_) if !self.c.dice.percent(self.speed[me]) => {}
+            At::Work(_) if self.c.dice.percent(75) => self.act(me),
+            At::Work(left @ 1..) => {
+                self.at[me] = At::Work(left - 1);
+                let clock = self.c.workers[me].clock + 1;
+                self.c.advance(me, clock);
+            }
+            // Who comes to wait for quiescence, or to finish, has waited for everything; others need not.
+            At::Work(0) if under_way > 0 && (self.quiet || self.meetings[me] == 0) => return false,
+            At::Work(0) => {
+                self.c.rest(me);
+                self.at[me] = if self.meetings[me] == 0 { At::Finished } else { At::Meeting };
+                self.meet();
+            }
+            At::Leaving => {
+                self.at[me] = At::Work(self.c.dice.below(6));
+                self.c.advance(me, self.latest);
+            }
+            At::Meeting | At::Finished => return false,
+        }
+        true
+    }
+
+    /// If all have come, the meeting is over.
+    fn meet(&mut self) {
+        if self.at.iter().any(|at| *at != At::Meeting) {
+            return;
+        }
+        if self.quiet {
+            self.check_quiet();
+        }
+        self.latest = self.c.workers.iter().map(|worker| worker.clock).max().expect("workers");
+        self.at.fill(At::Leaving);
+        self.meetings.iter_mut().for_each(|left| *left -= 1);
+        self.quiet = self.c.dice.percent(30);
+    }
+
+    /// No worker has anything to do.
+    fn check_quiet(&mut self) {
+        self.c.drain();
+        self.c.quiesce(60);
+        self.c.check_end();
+        self.c.check_staleness(self.bound);
+        if self.c.setup.policy == Technique::Ssp.policy() {
+            for key in (0..self.c.setup.keys).map(Key) {
+                assert!((0..self.c.setup.nodes).all(|node| self.c.role(node, key) != Role::Replica));
+            }
+        }
+    }
+
+    fn act(&mut self, me: usize) {
+        let keys = self.c.setup.keys as usize;
+        let (key, other) = (Key(self.c.dice.below(keys) as u64), Key(self.c.dice.below(keys) as u64));
+        match self.c.dice.below(12) {
+            0..5 => self.c.pull(me, &[key, other]),
+            5 => {
+                self.c.pull_if_local(me, key);
+            }
+            6 if key == Key(0) => self.c.set(me, key),
+            _ => self.c.push(me, key),
+        }
+    }
+}
+
+impl Cluster {
+    fn advance(&mut self, me: usize, clock: u32) {
+        self.watch.trace(|| format!("worker {me} is at {clock}"));
+        let worker = &mut self.workers[me];
+        worker.clock = clock;
+        let told = self.nodes[me / self.setup.workers].advance_clock(&mut worker.local, Clock(clock));
+        self.tell_clock(me, told);
+    }
+
+    fn rest(&mut self, me: usize) {
+        self.watch.trace(|| format!("worker {me} rests"));
+        let told = self.nodes[me / self.setup.workers].rest(&self.workers[me].local);
+        self.tell_clock(me, told);
+    }
+
+    /// A read at clock c has every update of every worker up to its clock c − bound − 1.
+    fn check_staleness(&self, bound: u32) {
+        for worker in &self.workers {
+            for read in worker.reads.iter().filter(|read| !self.workers.iter().any(|w| w.has_set(read.key))) {
+                let value = read.value.as_ref().expect("the read has ended");
+                for (lane, writer) in self.workers.iter().enumerate() {
+                    let least = writer.pushes_before(read.key, read.clock.saturating_sub(bound));
+                    assert!(value[lane] >= least as f32, "{read:?} of {}: lane {lane} should be {least} at least", worker.me());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn stale_synchronous_parallel() {
+    let mut stats = ManagementStats::default();
+    for seed in seeds(2_000) {
+        let _seed = Seed(seed);
+        Run::new(seed, Technique::Ssp).run(&mut stats);
+    }
+    let ManagementStats { replica_setups, replica_drops, stale_reads, .. } = stats;
+    eprintln!("{replica_setups} {replica_drops} {stale_reads}");
+}
+
+#[test]
+fn eager_stale_synchronous_parallel() {
+    let mut stats = ManagementStats::default();
+    for seed in seeds(2_000) {
+        let _seed = Seed(seed);
+        Run::new(seed, Technique::Essp).run(&mut stats);
+    }
+    let ManagementStats { replica_setups, replica_drops, stale_reads, .. } = stats;
+    eprintln!("{replica_setups} {replica_drops} {stale_reads}");
+}

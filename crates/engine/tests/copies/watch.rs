@@ -1,0 +1,216 @@
+//! What goes on, seen from outside: how often each mechanism was at work, and what needs more than one node to be told.
+
+use intendant_core::{Key, NodeId};
+use intendant_engine::{Action, Channel, Shared};
+use intendant_techniques::Role;
+use intendant_wire::{HandOver, Message, News, NewsKind, Sync, SyncKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Default)]
+pub(crate) struct Watch {
+    nodes: usize,
+    traced: bool,
+    /// What happened, if it is to be kept.
+    pub(crate) log: Option<Vec<String>>,
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+    /// By key: hand-overs on their way.
+    flying: Vec<usize>,
+    /// By node and key: epoch of the last registration asked for.
+    epochs: BTreeMap<(usize, Key), u32>,
+    /// By node and key: epoch and number of the delta in flight.
+    deltas: BTreeMap<(usize, Key), (u32, u32)>,
+    tags: u32,
+    /// By key: tags that were set.
+    issued: BTreeMap<Key, BTreeSet<u32>>,
+    /// By key: tags of the main copy, one after the other.
+    order: BTreeMap<Key, Vec<u32>>,
+}
+
+impl Watch {
+    pub(crate) fn new(nodes: usize, keys: u64) -> Self {
+        let traced = std::env::var_os("INTENDANT_TRACE").is_some();
+        Self { nodes, traced, flying: vec![0; keys as usize], ..Self::default() }
+    }
+
+    /// Says what happens, if anybody wants to know.
+    pub(crate) fn trace(&mut self, what: impl FnOnce() -> String) {
+        if let Some(log) = &mut self.log {
+            log.push(what());
+        } else if self.traced {
+            eprintln!("{}", what());
+        }
+    }
+
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_insert(0) += 1;
+    }
+
+    pub(crate) fn flying(&self, key: Key) -> usize {
+        self.flying[key.0 as usize]
+    }
+
+    pub(crate) fn epoch(&self, node: usize, key: Key) -> Option<u32> {
+        self.epochs.get(&(node, key)).copied()
+    }
+
+    /// A number that nobody has set yet.
+    pub(crate) fn tag(&mut self, key: Key) -> u32 {
+        self.tags += 1;
+        self.issued.entry(key).or_default().insert(self.tags);
+        self.tags
+    }
+
+    pub(crate) fn is_tag(&self, key: Key, tag: f32) -> bool {
+        self.issued.get(&key).is_some_and(|issued| issued.contains(&(tag as u32)) && tag == tag.trunc())
+    }
+
+    /// The main copy has this tag now.
+    pub(crate) fn main(&mut self, key: Key, tag: f32) {
+        assert!(tag == 0.0 || self.is_tag(key, tag), "{key:?} was never set to {tag}");
+        let order = self.order.entry(key).or_default();
+        if order.last() != Some(&(tag as u32)) {
+            assert!(!order.contains(&(tag as u32)), "{key:?} is {tag} again");
+            order.push(tag as u32);
+        }
+    }
+
+    /// Whether the main copy was `later` after it was `before`, or at the same time. True if nobody saw one of them.
+    pub(crate) fn follows(&self, key: Key, before: f32, later: f32) -> bool {
+        let at = |tag: f32| self.order.get(&key)?.iter().position(|seen| *seen == tag as u32);
+        match (at(before), at(later)) {
+            (Some(before), Some(later)) => before <= later,
+            (None, _) | (_, None) => true,
+        }
+    }
+
+    /// `node` is about to be told `message`.
+    pub(crate) fn hears(
+        &mut self,
+        node: usize,
+        message: &Message,
+        shared: &Shared<f32>,
+        channel: &Channel<f32>,
+    ) {
+        match message {
+            Message::HandOver(hand_over) => self.hears_hand_over(node, hand_over, shared),
+            Message::Sync(sync) => self.hears_sync(node, sync, shared, channel),
+            Message::News(news) => self.hears_news(node, news, shared),
+            _ => {}
+        }
+    }
+
+    fn hears_hand_over(&mut self, node: usize, hand_over: &HandOver, shared: &Shared<f32>) {
+        for (at, key) in hand_over.keys.iter().enumerate() {
+            self.flying[key.0 as usize] -= 1;
+            let rows = || hand_over.holders.iter().filter(|row| row.at as usize == at);
+            if rows().any(|row| row.node.index() != node) {
+                self.count("handed over with holders");
+            }
+            let state = shared.slot(*key);
+            let delta = self.deltas.remove(&(node, *key));
+            if state.role != Role::Replica {
+                continue;
+            }
+            self.count("promoted");
+            let row = rows().find(|row| row.node.index() == node);
+            if state.is_closed() {
+                self.count("promoted while closed");
+            }
+            if row.is_none_or(|row| Some(row.epoch) != self.epoch(node, *key)) {
+                self.count("promoted, unknown to the owner");
+            }
+            if state.is_dirty() {
+                self.count("promoted with updates unsent");
+            }
+            match (delta, row) {
+                (Some((epoch, seq)), Some(row)) if row.epoch == epoch && row.seq == seq => {
+                    self.count("promoted, delta in flight merged");
+                }
+                (Some(_), _) => self.count("promoted, delta in flight not merged"),
+                (None, _) => {}
+            }
+        }
+    }
+
+    fn hears_sync(&mut self, node: usize, sync: &Sync, shared: &Shared<f32>, channel: &Channel<f32>) {
+        let holder = sync.holder.index();
+        for (key, epoch) in sync.keys.iter().zip(&sync.epochs) {
+            if !shared.slot(*key).role.is_owner() {
+                self.count("forwarded");
+                continue;
+            }
+            let hub = channel.hub(*key);
+            let record = hub.and_then(|hub| hub.holders().iter().find(|known| known.node == sync.holder));
+            let known = record.is_some_and(|record| record.epoch == *epoch);
+            match sync.kind {
+                SyncKind::Delta if holder == node => self.count("ghost came back to its holder"),
+                SyncKind::Delta if !known => self.count("ghost came to another owner"),
+                SyncKind::Ask if holder == node => self.count("asked itself"),
+                SyncKind::Ask if record.is_some() && !known => self.count("asked under another epoch"),
+                SyncKind::Drop if !known => self.count("dropped what was not known"),
+                SyncKind::Ask | SyncKind::Delta | SyncKind::Drop => {}
+            }
+        }
+    }
+
+    fn hears_news(&mut self, node: usize, news: &News, shared: &Shared<f32>) {
+        for (at, (key, epoch)) in news.keys.iter().zip(&news.epochs).enumerate() {
+            let known = self.epoch(node, *key) == Some(*epoch);
+            let state = shared.slot(*key);
+            match news.kind {
+                NewsKind::SetUp if !known || state.role.is_owner() => self.count("zombie set up"),
+                NewsKind::Refresh if state.role == Role::Absent && known => self.count("refreshed before set-up"),
+                NewsKind::Dropped if !known => self.count("stale dropped"),
+                NewsKind::Dropped if state.is_dirty() => self.count("updated since the drop"),
+                NewsKind::SetUp | NewsKind::Refresh | NewsKind::Acknowledged | NewsKind::Dropped => {}
+            }
+            if known && news.seqs.get(at).is_some_and(|seq| self.deltas.get(&(node, *key)) == Some(&(*epoch, *seq))) {
+                self.deltas.remove(&(node, *key));
+                let acknowledged = news.kind == NewsKind::Acknowledged;
+                self.count(if acknowledged { "acknowledged without a value" } else { "acknowledged with news" });
+            }
+        }
+    }
+
+    /// `node` has done this.
+    pub(crate) fn does(&mut self, node: usize, actions: &[Action], shared: &Shared<f32>) {
+        let mut told = BTreeSet::new();
+        for action in actions {
+            let Action::Send { to, message } = action else { continue };
+            assert!(to.index() < self.nodes && to.index() != node, "node {node} sends to {to}");
+            match message {
+                Message::HandOver(hand_over) => {
+                    hand_over.keys.iter().for_each(|key| self.flying[key.0 as usize] += 1);
+                }
+                Message::News(news) if news.kind == NewsKind::Refresh => {
+                    told.insert(*to);
+                }
+                Message::Response(_) if told.contains(to) => self.count("told before the answer"),
+                Message::Sync(sync) if sync.holder == NodeId(node as u16) && sync.hops == 0 => {
+                    self.says(node, sync, shared);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn says(&mut self, node: usize, sync: &Sync, shared: &Shared<f32>) {
+        for (at, (key, epoch)) in sync.keys.iter().zip(&sync.epochs).enumerate() {
+            match sync.kind {
+                SyncKind::Ask => {
+                    let before = self.epochs.insert((node, *key), *epoch);
+                    if before == Some(*epoch) {
+                        self.count("asked again");
+                    } else if shared.slot(*key).role == Role::Replica {
+                        self.count("revived");
+                    }
+                }
+                SyncKind::Delta => {
+                    let before = self.deltas.insert((node, *key), (*epoch, sync.numbers[at]));
+                    assert_eq!(before, None, "{key:?}: two deltas of {node} in flight");
+                }
+                SyncKind::Drop => self.count("drop told"),
+            }
+        }
+    }
+}

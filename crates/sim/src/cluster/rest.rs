@@ -1,0 +1,84 @@
+//! What is checked when the cluster says that it is quiescent.
+
+use super::{Checks, Cluster, Post, Station};
+use crate::invariants::{Copies, Finding, InFlight, Invariants, Violation, check_quiet};
+use crate::lane::Lane;
+use crate::reach::Marker;
+use intendant_core::{Element, Key};
+use intendant_engine::{ChannelReport, Input};
+use std::collections::VecDeque;
+
+/// Keys whose copies are compared when the cluster rests, at most: all of any that looks for errors.
+const COMPARED_AT_REST_MAX: u64 = 1 << 14;
+
+impl<E: Element> Cluster<E> {
+    /// Checks that nothing is in flight, and the invariants that are too expensive for every step.
+    ///
+    /// # Errors
+    /// If something is.
+    pub fn check_quiescent(&mut self) -> Result<(), Violation> {
+        let mut report = ChannelReport::default();
+        self.stations.iter().for_each(|station| report.merge(station.engine.report()));
+        let lanes = |post: &Post<E>| {
+            let errands: usize = post.errands.iter().map(Lane::len).sum();
+            errands + post.results.iter().map(Lane::len).sum::<usize>() + post.queue.len()
+        };
+        let received = self.stations.iter().flat_map(|s| &s.received).map(VecDeque::len).sum::<usize>();
+        let inboxes =
+            self.stations.iter().map(|s| s.inbox.len() + usize::from(is_busy(s))).sum::<usize>();
+        let on_links =
+            self.links.iter().map(|link| link.under_way.len() + link.coming_in.len()).sum::<usize>();
+        let found = InFlight {
+            report,
+            frames: on_links + received,
+            handed: self.posts.iter().map(lanes).sum::<usize>() + inboxes,
+            busy_workers: self
+                .posts
+                .iter()
+                .filter(|p| !p.local.is_idle() || p.local.outstanding_bytes() > 0)
+                .count(),
+            debt: self.invariants.replies.open(),
+        };
+        check_quiet(&found).map_err(|finding| self.violation(finding))?;
+        let Invariants { owners, ledger, .. } = &mut self.invariants;
+        let checked = owners.at_rest(&self.nodes, ledger);
+        let stats = self.management();
+        let counted = (stats.relocations, stats.relocation.count());
+        let checked = checked.and_then(|()| self.invariants.ledger.counted(counted.0, counted.1));
+        let checked = checked.and_then(|()| self.check_copies());
+        checked.map_err(|finding| self.violation(finding))?;
+        self.resting = true;
+        if self.invariants.owners.lazy() && self.nodes.iter().any(|node| node.held() > 0) {
+            self.reach.mark(Marker::SparseMaterialised);
+        }
+        Ok(())
+    }
+
+    /// Compares the copies of every key; of large models, of some keys, others each time.
+    fn check_copies(&mut self) -> Result<(), Finding> {
+        let replicas = self.policy.replicas;
+        if replicas.is_none() && self.policy.fixed.is_none() {
+            return Ok(());
+        }
+        self.invariants.rounds.settled()?;
+        let keys = self.layout.keys();
+        let channels = self.layout.channels();
+        let book = (self.checks == Checks::EveryStep).then_some(&self.invariants.merged);
+        let mut hubs = Vec::with_capacity(self.nodes.len());
+        for key in (0..keys.min(COMPARED_AT_REST_MAX)).map(|at| Key((self.compared + at) % keys)) {
+            let channel = self.layout.channel(key).index();
+            hubs.clear();
+            hubs.extend((0..self.nodes.len()).map(|at| self.stations[at * channels + channel].engine.hub(key)));
+            let owner = self.invariants.ledger.place(key).node;
+            let fixed = self.invariants.owners.is_fixed(key);
+            Copies { key, nodes: &self.nodes, owner, fixed, replicas, hubs: &hubs, book }.check()?;
+        }
+        self.compared = (self.compared + COMPARED_AT_REST_MAX) % keys;
+        Ok(())
+    }
+}
+
+/// Whether a channel works on something that somebody wants. A look at the time is nothing.
+fn is_busy<E>(station: &Station<E>) -> bool {
+    station.current.as_ref().is_some_and(|input| !matches!(input, Input::Tick))
+}

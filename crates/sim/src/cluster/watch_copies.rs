@@ -1,0 +1,314 @@
+//! Watching what a channel does about copies: enters it into the books, and notes what was reached.
+
+use super::watch::About;
+use super::{Checks, Cluster};
+use crate::invariants::{Asked, Finding, Promoted, Told};
+use crate::reach::Marker;
+use intendant_core::{Element, Key, NodeId};
+use intendant_engine::Action;
+use intendant_techniques::clocks::RESTING;
+use intendant_techniques::{Replicas, Role};
+use intendant_wire::{ClockScope, Message, News, NewsKind, Sync, SyncKind};
+use xxhash_rust::xxh3::xxh3_64;
+
+impl<E: Element> Cluster<E> {
+    /// Whether there is anything to watch: copies, in a run that looks for errors.
+    fn has_books(&self) -> bool {
+        self.checks == Checks::EveryStep && (self.policy.replicas.is_some() || self.policy.fixed.is_some())
+    }
+
+    /// The channel has handled an input that may concern copies.
+    pub(super) fn follow_copies(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
+        if !self.has_books() {
+            return Ok(());
+        }
+        let here = NodeId((station / self.layout.channels()) as u16);
+        self.check_silence(here, actions)?;
+        if self.policy.fixed.is_some() {
+            self.follow_rounds(station, actions)?;
+        }
+        if self.policy.replicas.is_none() {
+            return Ok(());
+        }
+        match self.watch.about {
+            About::Sync { kind, holder } => self.enter_sync(station, kind, holder, actions),
+            About::News(kind) => self.enter_news(here, kind),
+            About::HandOver => self.enter_arrivals(here),
+            About::Clock { from, scope, clock } => self.enter_clock(station, from, scope, clock),
+            About::Other
+            | About::Access { .. }
+            | About::Wanted
+            | About::Order
+            | About::Response
+            | About::Localize(_)
+            | About::Relocate
+            | About::Moved
+            | About::Reduce { .. }
+            | About::Settle => {}
+        }
+        self.enter_sent(here, actions)?;
+        let stats = self.stations[station].engine.management();
+        if stats.stale_reads > self.watch.stale_reads {
+            self.reach.mark(Marker::ParkedRead);
+        }
+        self.invariants.merged.handled()
+    }
+
+    /// A cluster at rest says nothing about copies until somebody does something.
+    fn check_silence(&self, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
+        if !self.resting {
+            return Ok(());
+        }
+        let spoken = actions.iter().find_map(|action| match action {
+            Action::Send { to, message } => match message {
+                Message::Sync(_) | Message::News(_) | Message::Clock(_) | Message::Reduce(_) => Some(to),
+                Message::Request(_)
+                | Message::Response(_)
+                | Message::SnapshotRequest(_)
+                | Message::SnapshotPart(_)
+                | Message::Localize(_)
+                | Message::Relocate(_)
+                | Message::HandOver(_)
+                | Message::Moved(_) => None,
+            },
+            Action::Complete { .. } | Action::CompleteSnapshot { .. } => None,
+        });
+        match spoken {
+            None => Ok(()),
+            Some(to) => Err(("quiet", format!("the cluster rests, and {here:?} tells {to:?} about copies"))),
+        }
+    }
+
+    /// A holder's message came.
+    fn enter_sync(&mut self, station: usize, kind: SyncKind, holder: NodeId, actions: &[Action]) {
+        let here = NodeId((station / self.layout.channels()) as u16);
+        let Self { watch, invariants, reach, .. } = self;
+        let book = &mut invariants.merged;
+        let answered = |key: Key| {
+            actions.iter().any(|action| match action {
+                Action::Send { message: Message::News(news), .. } => news.keys.contains(&key),
+                Action::Send { .. } | Action::Complete { .. } | Action::CompleteSnapshot { .. } => false,
+            })
+        };
+        for (at, (key, slot)) in watch.keys.iter().zip(&watch.slots).enumerate() {
+            let (key, epoch) = (*key, watch.epochs[at]);
+            // An untouched key is owned by its home without a slot that says so.
+            let untouched = *slot == intendant_techniques::SlotState::default();
+            if !(slot.role.is_owner() || untouched && self.layout.home(key) == here) {
+                reach.mark(Marker::ForwardedSync);
+                continue;
+            }
+            if holder == here {
+                reach.mark(Marker::GhostCameHome);
+                continue;
+            }
+            match kind {
+                SyncKind::Ask => {
+                    let need = watch.numbers[at];
+                    let asked = book.registers(key, holder, epoch, need);
+                    if asked == Asked::Again && !answered(key) {
+                        reach.mark(Marker::EarlyAsk);
+                    }
+                }
+                SyncKind::Delta => {
+                    if !book.merges(key, holder, epoch, watch.numbers[at]) {
+                        reach.mark(Marker::GhostDelta);
+                    }
+                }
+                SyncKind::Drop => book.releases(key, holder, epoch),
+            }
+        }
+    }
+
+    /// An owner's message came.
+    fn enter_news(&mut self, here: NodeId, kind: NewsKind) {
+        let Self { watch, invariants, reach, nodes, .. } = self;
+        let book = &mut invariants.merged;
+        for (at, (key, slot)) in watch.keys.iter().zip(&watch.slots).enumerate() {
+            let (key, epoch) = (*key, watch.epochs[at]);
+            let known = book.epoch(key, here) == Some(epoch);
+            let role = nodes[here.index()].slot(key).role;
+            if kind != NewsKind::Dropped {
+                book.hears(key, here, epoch, watch.numbers[at]);
+            }
+            let marks = [
+                (kind == NewsKind::SetUp && known && role == Role::Replica, Marker::ReplicaSetUp),
+                (kind == NewsKind::SetUp && !known, Marker::ZombieRefused),
+                (kind == NewsKind::Acknowledged && known, Marker::AcknowledgedBare),
+                (kind == NewsKind::Dropped && slot.role == Role::Replica && role == Role::Absent, Marker::ReplicaDropped),
+                (kind == NewsKind::Dropped && slot.role == Role::Replica && !known, Marker::StaleDropped),
+            ];
+            marks.into_iter().filter(|(reached, _)| *reached).for_each(|(_, marker)| reach.mark(marker));
+        }
+    }
+
+    /// Keys came, maybe to where replicas of them are.
+    fn enter_arrivals(&mut self, here: NodeId) {
+        let Self { watch, invariants, reach, .. } = self;
+        for (key, slot) in watch.keys.iter().zip(&watch.slots) {
+            let promoted = invariants.merged.arrives(*key, here);
+            if slot.role != Role::Replica {
+                continue;
+            }
+            if slot.is_dirty() {
+                reach.mark(Marker::PromotedUnsent);
+            }
+            reach.mark(match promoted {
+                Promoted::Nothing | Promoted::Bare => Marker::Promoted,
+                Promoted::Merged => Marker::PromotedMerged,
+                Promoted::Unmerged => Marker::PromotedUnmerged,
+            });
+        }
+    }
+
+    fn enter_clock(&mut self, station: usize, from: NodeId, scope: ClockScope, clock: u32) {
+        let nodes = self.nodes.len();
+        self.heard.resize(self.stations.len() * nodes, 0);
+        let heard = &mut self.heard[station * nodes..(station + 1) * nodes];
+        match scope {
+            ClockScope::Node => heard[from.index()] = clock,
+            ClockScope::Resumed => {
+                if (0..nodes).any(|other| other != from.index() && heard[other] == RESTING) {
+                    self.reach.mark(Marker::ResumeLifted);
+                }
+            }
+            ClockScope::Global => self.reach.mark(Marker::EagerNews),
+        }
+    }
+
+    /// Enters what the channel sends.
+    fn enter_sent(&mut self, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
+        let mut told = Vec::new();
+        let mut refreshed = Vec::new();
+        for action in actions {
+            let Action::Send { to, message } = action else { continue };
+            match message {
+                Message::Sync(sync) => self.enter_holder(here, sync)?,
+                Message::News(news) => {
+                    if news.kind == NewsKind::Refresh {
+                        refreshed.push(*to);
+                    }
+                    self.list_told(*to, news, &mut told);
+                }
+                Message::Response(_) => {
+                    if refreshed.contains(to) {
+                        self.reach.mark(Marker::RefreshBeforeAnswer);
+                    }
+                }
+                Message::HandOver(hand_over) => {
+                    for (at, key) in hand_over.keys.iter().enumerate() {
+                        let rows = hand_over.holders.iter().filter(|row| row.at as usize == at);
+                        if rows.clone().next().is_some() {
+                            self.reach.mark(Marker::HoldersMoved);
+                        }
+                        self.invariants.merged.departs(*key, rows)?;
+                    }
+                }
+                Message::Request(_)
+                | Message::SnapshotRequest(_)
+                | Message::SnapshotPart(_)
+                | Message::Localize(_)
+                | Message::Relocate(_)
+                | Message::Moved(_)
+                | Message::Clock(_)
+                | Message::Reduce(_) => {}
+            }
+        }
+        // Grouped by receiver; within a key, versions grow as things happened.
+        told.sort_by_key(|told: &Told| (told.key, told.version));
+        told.into_iter().try_for_each(|told| self.invariants.merged.tells(told))
+    }
+
+    fn list_told(&self, to: NodeId, news: &News, told: &mut Vec<Told>) {
+        let News { kind, keys, epochs, seqs, versions, values, .. } = news;
+        let mut offset = 0;
+        for (at, key) in keys.iter().enumerate() {
+            let value = matches!(kind, NewsKind::SetUp | NewsKind::Refresh).then(|| {
+                let start = offset;
+                offset += self.layout.len(*key) * size_of::<E>();
+                xxh3_64(&values[start..offset])
+            });
+            let number = |numbers: &[u32]| numbers.get(at).copied().unwrap_or_default();
+            let (epoch, seq, version) = (epochs[at], number(seqs), number(versions));
+            told.push(Told { key: *key, to, kind: *kind, epoch, seq, version, value });
+        }
+    }
+
+    /// A holder speaks; what is only forwarded was entered when it was said.
+    fn enter_holder(&mut self, here: NodeId, sync: &Sync) -> Result<(), Finding> {
+        let Sync { kind, hops, keys, epochs, numbers, .. } = sync;
+        if *hops > 0 {
+            return Ok(());
+        }
+        let lazy = self.policy.replicas == Some(Replicas::Lazy);
+        let settles = matches!(self.watch.about, About::Settle);
+        let Self { invariants, reach, nodes, .. } = self;
+        let book = &mut invariants.merged;
+        for (at, key) in keys.iter().enumerate() {
+            let (key, epoch) = (*key, epochs[at]);
+            let slot = nodes[here.index()].slot(key);
+            match kind {
+                SyncKind::Ask => {
+                    let anew = book.asks(key, here, epoch, numbers[at])?;
+                    if anew && slot.role == Role::Replica {
+                        reach.mark(Marker::ReplicaRevived);
+                    }
+                }
+                SyncKind::Delta => book.sends(key, here, epoch, numbers[at])?,
+                SyncKind::Drop => {
+                    book.leaves(key, here, epoch)?;
+                    let marks =
+                        [(lazy && !settles, Marker::LazyDrop), (slot.is_closed(), Marker::ReplicaClosed)];
+                    let reached = marks.into_iter().filter(|(reached, _)| *reached);
+                    reached.for_each(|(_, marker)| reach.mark(marker));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All-reduces: what nodes agree on, and what was reached.
+    fn follow_rounds(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
+        let (before, was_running) = self.invariants.rounds.of(station);
+        let (nodes, channels) = (self.nodes.len(), self.layout.channels());
+        let agreed = self.stations[station].engine.agreed();
+        let mut running = was_running && agreed.0 == before;
+        let (mut split, mut folded) = (false, false);
+        for action in actions {
+            match action {
+                Action::Send { message: Message::Reduce(reduce), .. } => {
+                    running |= reduce.round == agreed.0;
+                    split |= !reduce.last;
+                    folded |= reduce.step == 0 && !reduce.indices.is_empty();
+                }
+                Action::Complete { .. } | Action::Send { .. } | Action::CompleteSnapshot { .. } => {}
+            }
+        }
+        let marks = match self.watch.about {
+            About::Reduce { round } => {
+                [(round > before, Marker::EarlyReduce), (!was_running && running, Marker::RoundCalled)]
+            }
+            About::Other
+            | About::Access { .. }
+            | About::Wanted
+            | About::Order
+            | About::Response
+            | About::Localize(_)
+            | About::Relocate
+            | About::HandOver
+            | About::Moved
+            | About::Sync { .. }
+            | About::News(_)
+            | About::Clock { .. }
+            | About::Settle => [(false, Marker::EarlyReduce), (false, Marker::RoundCalled)],
+        };
+        let more = [(split, Marker::SplitReduce), (folded && !nodes.is_power_of_two(), Marker::Folded)];
+        let reached = marks.into_iter().chain(more).filter(|(reached, _)| *reached);
+        reached.for_each(|(_, marker)| self.reach.mark(marker));
+        let rounds = &mut self.invariants.rounds;
+        if rounds.handled(station, station % channels, agreed, running)? {
+            self.reach.mark(Marker::Agreed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! When the cluster rests, all copies of a key are equal, to the bit; owners know who has one, and nobody has anything that the
+//! others lack.
+
+use super::{Finding, Merged};
+use intendant_core::{Element, Key, NodeId, copy_to_bytes};
+use intendant_engine::Shared;
+use intendant_techniques::replication::Hub;
+use intendant_techniques::{Replicas, Role};
+use std::sync::Arc;
+
+/// A key with copies, as all nodes see it.
+pub(crate) struct Copies<'a, E> {
+    pub(crate) key: Key,
+    pub(crate) nodes: &'a [Arc<Shared<E>>],
+    /// The node that has the main copy; of static replicas, the home.
+    pub(crate) owner: NodeId,
+    /// Whether every node is to have a copy.
+    pub(crate) fixed: bool,
+    pub(crate) replicas: Option<Replicas>,
+    /// What each node has recorded about holders elsewhere.
+    pub(crate) hubs: &'a [Option<&'a Hub>],
+    /// What holders sent; `None` if nobody kept the book.
+    pub(crate) book: Option<&'a Merged>,
+}
+
+fn wrong<T>(key: Key, what: String) -> Result<T, Finding> {
+    Err(("copies", format!("the cluster rests, and of {key:?}, {what}")))
+}
+
+impl<E: Element> Copies<'_, E> {
+    /// Checks the key.
+    pub(crate) fn check(&self) -> Result<(), Finding> {
+        let key = self.key;
+        let mut main = None;
+        for node in self.nodes {
+            let state = node.slot(key);
+            let copied = if self.fixed { state.role == Role::Static } else { state.role == Role::Replica };
+            if self.fixed && !copied {
+                return wrong(key, format!("{:?} has no static replica: {state:?}", node.node()));
+            }
+            if (state.is_dirty() && state.role != Role::Owner) || state.is_closed() {
+                return wrong(key, format!("{:?} has something left to do: {state:?}", node.node()));
+            }
+            if !copied {
+                continue;
+            }
+            if self.replicas == Some(Replicas::Lazy) {
+                return wrong(key, format!("{:?} still has a replica", node.node()));
+            }
+            let main = main.get_or_insert_with(|| bytes(self.nodes[self.owner.index()].peek(key)));
+            let copy = bytes(node.peek_copy(key));
+            if copy.is_none() || copy != *main {
+                let (here, there) = (node.peek_copy(key), self.nodes[self.owner.index()].peek(key));
+                return wrong(key, format!("{:?} has {here:?}; {:?} has {there:?}", node.node(), self.owner));
+            }
+        }
+        self.check_hub()
+    }
+
+    /// Who has a replica is registered with the owner and nowhere else.
+    fn check_hub(&self) -> Result<(), Finding> {
+        let (key, owner) = (self.key, self.owner);
+        if let Some(other) = (0..self.hubs.len()).find(|at| self.hubs[*at].is_some() && *at != owner.index()) {
+            return wrong(key, format!("n{other} has registered holders, and {owner:?} owns it"));
+        }
+        let role = self.nodes[owner.index()].slot(key).role;
+        let holders = self.nodes.iter().filter(|node| node.slot(key).role == Role::Replica);
+        let holders: Vec<NodeId> = holders.map(|node| node.node()).collect();
+        let hub = self.hubs[owner.index()];
+        let registered: Vec<NodeId> = hub.iter().flat_map(|hub| hub.holders()).map(|h| h.node).collect();
+        if registered != holders || hub.is_some() == holders.is_empty() || hub.is_some() != (role == Role::Hub) {
+            return wrong(
+                key,
+                format!("{holders:?} have replicas; {owner:?}, which is {role:?}, knows of {hub:?}"),
+            );
+        }
+        let Some(hub) = hub else { return Ok(()) };
+        if let Some(behind) = hub.behind().next() {
+            return wrong(key, format!("{behind:?} has not been told the last version: {hub:?}"));
+        }
+        let Some(book) = self.book else { return Ok(()) };
+        hub.holders().iter().try_for_each(|h| book.settled(key, h.node, h.epoch, h.seq))
+    }
+}
+
+fn bytes<E: Element>(value: Option<Vec<E>>) -> Option<Vec<u8>> {
+    let value = value?;
+    let mut bytes = Vec::with_capacity(size_of_val(&value[..]));
+    copy_to_bytes(&value, &mut bytes);
+    Some(bytes)
+}

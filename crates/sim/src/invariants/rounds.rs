@@ -1,0 +1,91 @@
+//! Static replicas: after each round of an all-reduce, all nodes agree, to the bit. (That each update is in exactly one round is
+//! seen in the sums.)
+
+use super::Finding;
+use hashbrown::HashMap;
+use intendant_core::{Element, copy_to_bytes};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What nodes agreed on.
+pub(crate) struct Rounds {
+    nodes: usize,
+    /// Rounds of a channel that some nodes have completed: the value that they agreed on, and how many these are.
+    agreed: HashMap<(usize, u32), (u64, usize), foldhash::fast::FixedState>,
+    /// Per node and channel, rounds completed, and whether the next one has begun.
+    stations: Vec<(u32, bool)>,
+    bytes: Vec<u8>,
+}
+
+impl Rounds {
+    pub(crate) fn new(nodes: usize, channels: usize) -> Self {
+        let stations = vec![(0, false); nodes * channels];
+        Self { nodes, agreed: HashMap::default(), stations, bytes: Vec::new() }
+    }
+
+    /// Rounds that a channel of a node has completed, and whether it has begun the next.
+    pub(crate) fn of(&self, station: usize) -> (u32, bool) {
+        self.stations[station]
+    }
+
+    /// A channel of a node has handled an input; it has completed so many rounds, in which this was agreed, and has begun the
+    /// next or not. Returns whether another round is complete.
+    pub(crate) fn handled<E: Element>(
+        &mut self,
+        station: usize,
+        channel: usize,
+        (rounds, agreed): (u32, &[E]),
+        running: bool,
+    ) -> Result<bool, Finding> {
+        let (before, _) = std::mem::replace(&mut self.stations[station], (rounds, running));
+        if rounds == before {
+            return Ok(false);
+        }
+        // Nobody completes two rounds at once: to the second, all others contribute after they have completed the first.
+        if rounds != before + 1 {
+            return Err(("rounds", format!("channel {station} completes {rounds} rounds, after {before}")));
+        }
+        self.bytes.clear();
+        copy_to_bytes(agreed, &mut self.bytes);
+        let hash = xxh3_64(&self.bytes);
+        let (first, count) = self.agreed.entry((channel, rounds)).or_insert((hash, 0));
+        *count += 1;
+        if *first != hash {
+            return Err(("rounds", format!("channel {station} disagrees with others after round {rounds}")));
+        }
+        if *count == self.nodes {
+            self.agreed.remove(&(channel, rounds));
+        }
+        Ok(true)
+    }
+
+    /// At rest, all nodes have completed the same rounds.
+    pub(crate) fn settled(&self) -> Result<(), Finding> {
+        match self.agreed.iter().map(|((channel, round), _)| (*channel, *round)).min() {
+            None => Ok(()),
+            Some((channel, round)) => Err((
+                "rounds",
+                format!("the cluster rests, and some nodes have not completed round {round} of channel {channel}"),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_agree_round_by_round() {
+        let mut rounds = Rounds::new(2, 1);
+        let mut step = |station, round, value: f32| rounds.handled(station, 0, (round, &[value]), false);
+        assert_eq!(step(0, 1, 0.1), Ok(true));
+        assert_eq!(step(0, 1, 0.3), Ok(false), "nothing new");
+        assert!(step(1, 1, 0.100_000_01).is_err(), "almost");
+        assert!(step(0, 3, 0.1).is_err(), "one is left out");
+        let mut rounds = Rounds::new(2, 1);
+        assert_eq!(rounds.handled(0, 0, (1, &[0.5f64]), true), Ok(true));
+        assert!(rounds.settled().is_err(), "node 1 has not");
+        assert_eq!(rounds.handled(1, 0, (1, &[0.5f64]), false), Ok(true));
+        assert_eq!(rounds.settled(), Ok(()));
+    }
+}

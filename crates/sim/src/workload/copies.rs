@@ -1,0 +1,103 @@
+//! What is drawn in addition where there may be several copies of a key.
+
+use super::{Mode, Scenario};
+use crate::dice::Dice;
+use crate::lanes;
+use intendant_core::{Key, Tick, random};
+use intendant_engine::Copies;
+use intendant_techniques::{Assignment, Fixed, KeyTechnique, Pace};
+
+/// Where all workers stop on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// They meet, and go on.
+    Meeting,
+    /// They meet and wait until the cluster rests.
+    Rest,
+    /// Each brings static replicas in step.
+    Synchronisation,
+}
+
+/// One run in so many has values that take several frames.
+const HUGE_ONCE_IN: u64 = 400;
+
+/// Draws the rest of a scenario.
+pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
+    let mut dice = Dice::new(random::stream(scenario.seed, &[3]));
+    let dice = &mut dice;
+    if mode.has_fixed() && mode.nodes.is_none() {
+        set_nodes(&mut scenario, dice.between(2, 9) as usize);
+    }
+    let huge = std::mem::take(&mut scenario.huge);
+    if huge {
+        scenario.lanes.pop();
+    }
+    if dice.once_in(HUGE_ONCE_IN) {
+        scenario.huge = true;
+        scenario.lanes.push((4, super::scenario::HUGE_ELEMENTS));
+    }
+    let every = every(&scenario, dice);
+    if let Some(replicas) = mode.replicas(every) {
+        scenario.policy.replicas = Some(replicas);
+    }
+    let staleness = dice.pick(&[0, 1, 1, 2, 5]);
+    let asked = dice.once_in(3);
+    let clip = mode.has_fixed() && dice.once_in(6);
+    scenario.copies = Copies {
+        assignment: assign(&scenario, dice),
+        pace: if mode.asked.unwrap_or(asked) { Pace::Asked } else { Pace::Every(every) },
+        clip: clip.then(|| dice.pick(&[0.5, 1.0, 1.5])),
+        staleness: mode.staleness.unwrap_or(staleness),
+    };
+    let clocked = scenario.is_clocked();
+    scenario.clock_once_in = (0..scenario.all_workers())
+        .map(|_| if clocked { dice.pick(&[0, 1, 2, 2, 4, 8]) } else { 0 })
+        .collect();
+    let kinds: &[Stop] = match (mode.has_fixed(), scenario.is_asked()) {
+        (false, _) => &[Stop::Meeting, Stop::Rest],
+        (true, false) => &[Stop::Meeting, Stop::Rest, Stop::Synchronisation],
+        (true, true) => &[Stop::Meeting, Stop::Rest, Stop::Synchronisation, Stop::Synchronisation],
+    };
+    let most = if scenario.is_asked() { 12 } else { 4 };
+    scenario.stops = (0..dice.below(most)).map(|_| dice.pick(kinds)).collect();
+    scenario
+}
+
+/// Another number of nodes; values have a lane per worker.
+fn set_nodes(scenario: &mut Scenario, nodes: usize) {
+    let before = lanes::len_min(scenario.all_workers());
+    if !scenario.faults.is_none() {
+        let horizon_ns = scenario.faults.episodes().iter().map(|e| e.until_ns).max().unwrap_or(0);
+        scenario.faults = crate::faults::Faults::random(scenario.seed, nodes, horizon_ns);
+    }
+    scenario.nodes = nodes;
+    let now = lanes::len_min(scenario.all_workers());
+    scenario.lanes[0].1 = scenario.lanes[0].1 - before + now;
+    scenario.lanes[1].1 = scenario.lanes[1].1 - 2 * before + 2 * now;
+}
+
+/// How often copies are brought in step: from much more often than anything else happens to hardly ever.
+fn every(scenario: &Scenario, dice: &mut Dice) -> Tick {
+    let delays = &scenario.delays;
+    let slowest = [delays.worker, delays.enqueue, delays.turn, delays.network.latency, delays.deliver, delays.intake];
+    let slowest_ns = slowest.iter().map(|spread| spread.max_ns).max().unwrap_or(0);
+    // While nodes are cut off, nothing but this happens.
+    let faulty_ns = scenario.faults.episodes().iter().map(|e| e.until_ns).max().unwrap_or(0);
+    let quarters = dice.pick(&[1, 2, 8, 32, 128]);
+    Tick((slowest_ns * quarters / 4_000).max(faulty_ns / 500_000).max(1))
+}
+
+/// Random keys to be replicated: hardly any, some, or most of them.
+fn assign(scenario: &Scenario, dice: &mut Dice) -> Assignment {
+    if scenario.policy.fixed != Some(Fixed::Assigned) {
+        return Assignment::none();
+    }
+    let mut assignment = Assignment::none();
+    let of_16 = dice.pick(&[1, 4, 8, 12]);
+    for key in 0..scenario.registers().end {
+        if dice.below(16) < of_16 {
+            assignment.set_technique(Key(key), KeyTechnique::Replicate);
+        }
+    }
+    assignment
+}

@@ -1,0 +1,52 @@
+//! The keys of a shard that somebody wants to be looked at, in the order in which they were noted.
+//!
+//! The list lives behind the shard's latch; beside it is a hint that costs no latch, so that whoever looks through many
+//! shards latches only those with something in them.
+
+use crate::sync::{AtomicBool, Ordering, TrackedUnsafeCell};
+use intendant_core::Key;
+
+#[derive(Default)]
+pub(crate) struct Noted {
+    /// Whether `keys` has any. Written under the latch, read without it.
+    any: AtomicBool,
+    keys: TrackedUnsafeCell<Vec<Key>>,
+}
+
+impl Noted {
+    /// Appends `key`.
+    ///
+    /// # Safety
+    /// The caller holds the latch of the shard.
+    #[inline]
+    pub(crate) unsafe fn push(&self, key: Key) {
+        // SAFETY: the list is used only under the latch, which the caller holds; the reference ends with the closure.
+        let count = self.keys.with_mut(|keys| unsafe {
+            (*keys).push(key);
+            (*keys).len()
+        });
+        if count == 1 {
+            // Relaxed: a hint. All stores happen under the latch, so the last of them agrees with the list.
+            self.any.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Moves all keys to the end of `to`.
+    ///
+    /// # Safety
+    /// The caller holds the latch of the shard.
+    pub(crate) unsafe fn take(&self, to: &mut Vec<Key>) {
+        // SAFETY: as in `push`. The list keeps its memory: a shard that was busy once will be again, and nothing should be
+        // allocated under the latch.
+        self.keys.with_mut(|keys| unsafe { to.append(&mut *keys) });
+        // Relaxed: as in `push`.
+        self.any.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether there are keys; needs no latch, so that may just not be true any more, or not be seen yet.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        // Relaxed: nothing is read because of the answer without taking the latch.
+        self.any.load(Ordering::Relaxed)
+    }
+}

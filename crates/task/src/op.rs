@@ -1,0 +1,118 @@
+//! What a [`crate::Driver`] wants done, what it hears, and what it is told to do.
+
+use crate::{Cost, Prepared, Reduction};
+use intendant_core::Key;
+use std::num::NonZeroU32;
+use std::ops::Range;
+
+/// When what is trained and evaluated; equal for all workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Passes over the data. 0 evaluates the initial model.
+    pub epochs: u32,
+    /// Validate after every so many epochs; 0 means never.
+    pub valid_every: u32,
+    /// Evaluate on the test data after the last epoch.
+    pub test: bool,
+    /// Latency hiding: localize the keys of a batch so many batches before it is trained; 0 means not at all.
+    pub localize_ahead: u32,
+    /// Wait for the push of a batch before going on.
+    pub synchronous: bool,
+    /// All workers meet in a synchronisation of the copies that every node keeps ([`Op::Synchronize`]) after every so many
+    /// batches of an epoch; with 1, training is synchronous SGD. Batches are counted as if all workers had as many in a subepoch
+    /// as the one with the most: who has run out of them still comes to each meeting. `None` means never: the technique keeps
+    /// copies in step by itself, or has none.
+    pub synchronize: Option<NonZeroU32>,
+}
+
+impl Schedule {
+    /// So many passes over the data, then the evaluation on the test data; nothing else.
+    #[must_use]
+    pub const fn epochs(epochs: u32) -> Self {
+        Self { epochs, valid_every: 0, test: true, localize_ahead: 0, synchronous: false, synchronize: None }
+    }
+}
+
+/// What a [`crate::Driver`] wants done. The interpreter does it, then calls [`crate::Driver::step`] with the [`Event`] named here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// Receive the next batch from the loader → [`Event::Batch`].
+    NextBatch,
+    /// Move the keys of [`crate::Driver::localize_keys`] to this node, if the technique moves keys at all → [`Event::Done`].
+    Localize {
+        /// Whether to go on only when they are here.
+        wait: bool,
+    },
+    /// Wait until all workers have come here → [`Event::Done`].
+    Barrier,
+    /// Choose the keys of prepared samples: call [`crate::Driver::draw`] → [`Event::Done`].
+    PullSample,
+    /// Read the values of [`crate::Driver::pull_buffers`] → [`Event::Done`].
+    Pull,
+    /// Charge for arithmetic that was just done → [`Event::Done`].
+    Compute(Cost),
+    /// Add the values of [`crate::Driver::push_buffers`]; need not wait for them to arrive → [`Event::Done`].
+    Push,
+    /// Advance this worker's clock by one → [`Event::Done`].
+    AdvanceClock,
+    /// Bring the copies that every node keeps in step, together with all other workers, each of which comes here as often →
+    /// [`Event::Done`].
+    Synchronize,
+    /// Wait until everything that this worker pushed has been applied → [`Event::Done`].
+    Flush,
+    /// Wait until all workers have come here and nothing is in flight in the cluster → [`Event::Done`].
+    Quiesce,
+    /// Call [`crate::Driver::snapshot_part`] with every key of the range and its value, in parts → [`Event::Done`].
+    Snapshot(Range<u64>),
+    /// Combine [`crate::Driver::reduction`] of all workers → [`Event::Reduced`].
+    Reduce,
+    /// Training is over.
+    Done,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event<B> {
+    /// The first event.
+    Start,
+    /// The operation is done.
+    Done,
+    /// The next batch.
+    Batch(Prepared<B>),
+    /// The combined sums of all workers.
+    Reduced(Reduction),
+}
+
+/// Training stopped making sense: a loss or an update is not finite.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "diverged in epoch {epoch}, step {step}{}: {what} is {value}; lower the learning rate or raise the regularisation",
+    key.map_or(String::new(), |k| format!(", key {k}"))
+)]
+pub struct Diverged {
+    /// Epoch, from 1.
+    pub epoch: u32,
+    /// Step of this worker within the epoch, from 1.
+    pub step: u64,
+    /// The first key with an infinite value or update, if it could be told.
+    pub key: Option<Key>,
+    /// What was found.
+    pub what: &'static str,
+    /// The value found.
+    pub value: f64,
+}
+
+/// How far a worker is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Epoch, from 0.
+    pub epoch: u32,
+    /// Batches of this epoch that this worker has trained.
+    pub batches: u64,
+    /// Batches of this epoch that this worker will train.
+    pub batches_total: u64,
+    /// Examples trained in this epoch.
+    pub examples: u64,
+    /// Sum of their losses.
+    pub loss: f64,
+}

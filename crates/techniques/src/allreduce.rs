@@ -1,0 +1,345 @@
+//! Sparse all-reduce: how the copies that every node keeps of static keys stay in step.
+//!
+//! In a round every node contributes what was added to its copies since it contributed last, and gets the sum of all
+//! contributions, its own included. Only updated keys are exchanged (Träff 2010), by recursive doubling (Thakur and Gropp
+//! 2003), as in NuPS (000 §4.2). Of N nodes, p = 2^k ≤ N < 2p take part in the doubling; each of the r = N − p *extra* nodes
+//! p + i lets node i do it for both.
+//!
+//! | step | who | has | hears | does |
+//! | --- | --- | --- | --- | --- |
+//! | 0 | extra p + i | | start | *fold*: its contribution → i |
+//! | 0 | i < r | no fold yet | start | *call*: nothing → p + i |
+//! | 0 | extra p + i | not started | *call* | is called: should start the round |
+//! | 0 | extra p + i | started | *call* | nothing: the messages have crossed |
+//! | 0 | i < r | started | *fold* of p + i | adds it to its own; goes on with step 1 |
+//! | 1…k | i < p | the steps before | | *sum* of what it has → i xor 2^(step−1) |
+//! | 1…k | i < p | sent its sum of this step | *sum* of i xor 2^(step−1) | adds it to its own; goes on with the next step |
+//! | 1…k | i < p | not as far | *sum* of i xor 2^(step−1) | keeps it; is called if it has not started |
+//! | k + 1 | i < r | step k | | *unfold*: the result → p + i; the round is complete |
+//! | k + 1 | extra p + i | started | *unfold* of i | the round is complete |
+//!
+//! That is p·k + 2r messages in a round, and a call for each extra node that starts after its partner. One node that starts
+//! makes all others start, if those start that are called: a partner in the doubling hears of the round by what it is sent, and
+//! an extra node, which nobody would tell, is called. So a cluster without updates is silent, and a round that one node wants
+//! comes to its end.
+//!
+//! **All nodes get the same bits.** Before step s, nodes whose ranks differ in their lowest s − 1 bits only (a group) have the
+//! same bits. In step s two groups exchange what they have: each of their nodes adds the same two operands, the part of the
+//! lower ranks first, so they have the same bits again. In other words: N gives one tree of additions, whoever computes it and
+//! whenever. (Which operand is first matters for the payload of a NaN at most; which two are added, always.) An element of a
+//! key that one part lacks is not touched. Extra nodes get the result as it is.
+//!
+//! **Who may be ahead.** No node completes a round to which another has not contributed, so nobody is two rounds ahead. A node
+//! that has completed round t may start t + 1, and even come to its last step, while a partner is still in t: the partner's
+//! contribution is with everybody, but messages to it are on their way. Messages between two nodes do not overtake each other,
+//! so this may be early by a round: the sum of a step in which, in round t, this node has sent its half and has the other; and
+//! a call, if the unfold is here and nobody has looked at it. Folds and unfolds answer each other across rounds and are never
+//! early. [`AllReduce::receive`] keeps exactly this and refuses the rest: no more than the sums of k steps of two rounds.
+//!
+//! Messages from one node to another must arrive in the order in which they were sent: all frames of an all-reduce go through
+//! one channel.
+//!
+//! Absent on purpose: when to start a round, the copies, how messages become frames.
+
+mod deltas;
+#[cfg(test)]
+mod tests;
+
+pub use deltas::Deltas;
+
+use intendant_core::{Element, NodeId};
+use std::sync::Arc;
+
+/// A message that is to be sent, even if it has no updates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step<E> {
+    /// To whom.
+    pub to: NodeId,
+    /// Round of the all-reduce.
+    pub round: u32,
+    /// Step of the round; see the table of the [module](self).
+    pub step: u8,
+    /// The updates. A sender may split them into parts, in order.
+    pub deltas: Deltas<E>,
+}
+
+/// What a node has of one message.
+#[derive(Clone, Debug)]
+enum Slot<E> {
+    /// Nothing yet.
+    Expected,
+    /// Some parts.
+    Arriving(Deltas<E>),
+    /// All of it.
+    Arrived(Deltas<E>),
+    /// All of it, and it was used.
+    Used,
+}
+
+impl<E> Slot<E> {
+    fn take(&mut self) -> Option<Deltas<E>> {
+        match std::mem::replace(self, Self::Used) {
+            Self::Arrived(deltas) => Some(deltas),
+            other @ (Self::Expected | Self::Arriving(_) | Self::Used) => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
+/// A round that this node has started.
+#[derive(Clone, Debug)]
+struct Running<E> {
+    /// Sum of the contributions that this node knows so far.
+    sum: Deltas<E>,
+    /// The step whose message it waits for; what it sends itself in this step is sent.
+    step: u8,
+}
+
+/// One node's part in the rounds of an all-reduce.
+///
+/// Feed every part of a message to [`receive`](Self::receive), then call [`advance`](Self::advance); also after
+/// [`start`](Self::start). If [`is_called`](Self::is_called), start the round.
+#[derive(Clone, Debug)]
+pub struct AllReduce<E> {
+    node: usize,
+    nodes: usize,
+    /// k: nodes 0 to 2^k − 1 take part in the doubling.
+    doublings: u8,
+    lens: Arc<[u32]>,
+    round: u32,
+    running: Option<Running<E>>,
+    /// Messages of this round, by step.
+    now: Vec<Slot<E>>,
+    /// Messages of the round after the running one.
+    next: Vec<Slot<E>>,
+}
+
+impl<E: Element> AllReduce<E> {
+    /// The part of `node` in the all-reduce of `nodes` nodes; `lens` says how many elements each static key has. The first round
+    /// is 0.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    #[must_use]
+    pub fn new(node: NodeId, nodes: usize, lens: Arc<[u32]>) -> Self {
+        assert!(node.index() < nodes, "node {node} of {nodes}");
+        let doublings = nodes.ilog2() as u8;
+        let mut new = Self {
+            node: node.index(),
+            nodes,
+            doublings,
+            lens,
+            round: 0,
+            running: None,
+            now: Vec::new(),
+            next: Vec::new(),
+        };
+        (new.now, new.next) = (new.slots(), new.slots());
+        new
+    }
+
+    /// The running round, or the one that starts next. The first is 0; after `u32::MAX` comes 0 again.
+    pub const fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Whether this node has contributed to a round that is not complete here.
+    pub const fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Whether another node has started the round that starts next here: this node should start it as well, even with nothing
+    /// to contribute. While a round is running, this is not the question.
+    pub fn is_called(&self) -> bool {
+        self.running.is_none() && !self.is_idle()
+    }
+
+    /// Whether nothing is running and nothing of the next round has arrived.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_none() && self.now.iter().all(|slot| matches!(slot, Slot::Expected))
+    }
+
+    /// Starts the round with this node's contribution, which must be well-formed. Messages to be sent are appended to `out`; call
+    /// [`advance`](Self::advance) next.
+    pub fn start(&mut self, own: Deltas<E>, out: &mut Vec<Step<E>>) {
+        intendant_core::strict_assert!(!self.is_running(), "round {} is running", self.round);
+        intendant_core::strict_assert!(self.check(&own, None) == Ok(()), "own contribution is malformed");
+        if self.is_extra() {
+            self.send(0, own, out);
+            self.running = Some(Running { sum: Deltas::new(), step: self.unfold() });
+        } else if self.peer(0).is_some() {
+            if matches!(self.now[0], Slot::Expected) {
+                self.send(0, Deltas::new(), out);
+            }
+            self.running = Some(Running { sum: own, step: 0 });
+        } else {
+            self.send_sum(1, &own, out);
+            self.running = Some(Running { sum: own, step: 1 });
+        }
+    }
+
+    /// Takes a part of a message of another node; `last` ends the message. Messages that are early are kept.
+    ///
+    /// # Errors
+    /// What the other node did wrong, as the rest of a sentence that begins with its name. Nothing has changed then.
+    pub fn receive(
+        &mut self,
+        from: NodeId,
+        round: u32,
+        step: u8,
+        last: bool,
+        part: Deltas<E>,
+    ) -> Result<(), String> {
+        let early = self.check_step(from, round, step)?;
+        let slots = if early { &self.next } else { &self.now };
+        let before = match &slots[usize::from(step)] {
+            Slot::Expected => None,
+            Slot::Arriving(deltas) => deltas.indices.last().copied(),
+            Slot::Arrived(_) | Slot::Used => {
+                return Err(format!("it sent more of step {step} of all-reduce {round} after its end"));
+            }
+        };
+        if self.is_extra() && step == 0 && !(last && part.is_empty()) {
+            return Err(format!("it calls for all-reduce {round} with updates"));
+        }
+        self.check(&part, before)
+            .map_err(|wrong| format!("it sent {wrong} in step {step} of all-reduce {round}"))?;
+        let slot = &mut if early { &mut self.next } else { &mut self.now }[usize::from(step)];
+        let deltas = match std::mem::replace(slot, Slot::Used) {
+            Slot::Arriving(mut deltas) => {
+                deltas.indices.extend_from_slice(&part.indices);
+                deltas.values.extend_from_slice(&part.values);
+                deltas
+            }
+            Slot::Expected | Slot::Arrived(_) | Slot::Used => part,
+        };
+        *slot = if last { Slot::Arrived(deltas) } else { Slot::Arriving(deltas) };
+        Ok(())
+    }
+
+    /// Goes on with the round as far as possible; messages to be sent are appended to `out`. Returns the sum of all nodes'
+    /// contributions if the round is complete: the same bits on every node. Then the next round may be started.
+    pub fn advance(&mut self, out: &mut Vec<Step<E>>) -> Option<Deltas<E>> {
+        let Running { mut sum, mut step } = self.running.take()?;
+        let unfold = self.unfold();
+        // An extra node waits for nothing but the last step.
+        while step < unfold || self.is_extra() {
+            let Some(mut theirs) = self.now[usize::from(step)].take() else {
+                self.running = Some(Running { sum, step });
+                return None;
+            };
+            if self.is_extra() {
+                sum = theirs;
+                break;
+            }
+            let len = |index: u32| self.lens[index as usize] as usize;
+            if self.peer(step).is_some_and(|peer| peer < self.node) {
+                theirs.merge(&sum, len);
+                sum = theirs;
+            } else {
+                sum.merge(&theirs, len);
+            }
+            step += 1;
+            self.send_sum(step, &sum, out);
+        }
+        self.round = self.round.wrapping_add(1);
+        self.now = std::mem::take(&mut self.next);
+        self.next = self.slots();
+        Some(sum)
+    }
+
+    fn slots(&self) -> Vec<Slot<E>> {
+        (0..=self.unfold()).map(|_| Slot::Expected).collect()
+    }
+
+    /// The step after the doubling.
+    const fn unfold(&self) -> u8 {
+        self.doublings + 1
+    }
+
+    const fn is_extra(&self) -> bool {
+        self.node >> self.doublings != 0
+    }
+
+    /// With whom this node exchanges messages in `step`.
+    fn peer(&self, step: u8) -> Option<usize> {
+        let power = 1 << self.doublings;
+        if (1..=self.doublings).contains(&step) {
+            return (!self.is_extra()).then(|| self.node ^ (1 << (step - 1)));
+        }
+        if step > self.unfold() {
+            return None;
+        }
+        if self.is_extra() {
+            Some(self.node - power)
+        } else {
+            Some(self.node + power).filter(|extra| *extra < self.nodes)
+        }
+    }
+
+    fn send(&self, step: u8, deltas: Deltas<E>, out: &mut Vec<Step<E>>) {
+        if let Some(peer) = self.peer(step) {
+            out.push(Step { to: NodeId(peer as u16), round: self.round, step, deltas });
+        }
+    }
+
+    /// What a node of the doubling sends when it comes to `step`.
+    fn send_sum(&self, step: u8, sum: &Deltas<E>, out: &mut Vec<Step<E>>) {
+        if self.peer(step).is_some() {
+            self.send(step, sum.clone(), out);
+        }
+    }
+
+    /// Whether the message is of the round after the running one, if it may arrive at all now.
+    fn check_step(&self, from: NodeId, round: u32, step: u8) -> Result<bool, String> {
+        let (node, unfold) = (self.node, self.unfold());
+        // Only extra nodes hear the last step.
+        let expected = self.peer(step).filter(|_| self.is_extra() || step < unfold);
+        if expected != Some(from.index()) {
+            return Err(format!(
+                "it sent step {step} of an all-reduce to node {node}, which is not its to send"
+            ));
+        }
+        let begun = |step: u8| !matches!(self.now[usize::from(step)], Slot::Expected);
+        let has = |step: u8| matches!(self.now[usize::from(step)], Slot::Arrived(_) | Slot::Used);
+        let early = round != self.round;
+        let known = match &self.running {
+            _ if early && round != self.round.wrapping_add(1) => false,
+            // The partner calls before it unfolds, and unfolds what was folded.
+            None if self.is_extra() => !early && step == 0,
+            Some(_) if self.is_extra() && early => step == 0 && has(unfold),
+            Some(_) if self.is_extra() => step == unfold || !begun(unfold),
+            Some(running) if early => (1..=running.step).contains(&step) && has(step),
+            None | Some(_) => !early,
+        };
+        if !known {
+            let is = if self.is_running() { "is in" } else { "has not started" };
+            return Err(format!(
+                "it sent step {step} of all-reduce {round}, while node {node} {is} {}",
+                self.round
+            ));
+        }
+        Ok(early)
+    }
+
+    /// Whether the updates are well-formed and continue those up to index `before`. What is wrong is returned as an object.
+    fn check(&self, part: &Deltas<E>, before: Option<u32>) -> Result<(), String> {
+        let (mut last, mut elements) = (before, 0);
+        for index in part.indices.iter().copied() {
+            let Some(len) = self.lens.get(index as usize) else {
+                return Err(format!("index {index} of {} static keys", self.lens.len()));
+            };
+            if let Some(last) = last.filter(|last| *last >= index) {
+                return Err(format!("index {index} after {last}"));
+            }
+            last = Some(index);
+            elements += *len as usize;
+        }
+        if elements != part.values.len() {
+            return Err(format!("{} elements for keys of {elements}", part.values.len()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! What only the inside can arrange; everything else is tested from outside.
+
+use super::*;
+
+#[test]
+fn after_the_last_round_comes_the_first() {
+    let lens: Arc<[u32]> = Arc::from([1]);
+    let mut nodes = [0, 1].map(|node| {
+        let mut node = AllReduce::<f64>::new(NodeId(node), 2, Arc::clone(&lens));
+        node.round = u32::MAX;
+        node
+    });
+    let own = |value| Deltas { indices: vec![0], values: vec![value] };
+    for round in [u32::MAX, 0, 1] {
+        let mut out = Vec::new();
+        nodes[1].start(own(2.0), &mut out);
+        // Node 0 is still in the round before, as far as it knows.
+        if round != u32::MAX {
+            assert_eq!(nodes[0].round(), round.wrapping_sub(1));
+        }
+        let to_0 = out.pop().map(|step| (step.round, step.deltas));
+        assert_eq!(to_0, Some((round, own(2.0))));
+        nodes[0].receive(NodeId(1), round, 1, true, own(2.0)).unwrap();
+        if round != u32::MAX {
+            assert_eq!(nodes[0].advance(&mut out), Some(own(3.0)));
+            assert!(nodes[0].is_called());
+        }
+        nodes[0].start(own(1.0), &mut out);
+        nodes[1].receive(NodeId(0), round, 1, true, own(1.0)).unwrap();
+        assert_eq!(nodes[1].advance(&mut out), Some(own(3.0)));
+    }
+}
+
+#[test]
+#[should_panic(expected = "node 3 of 3")]
+fn a_node_belongs_to_its_cluster() {
+    let _ = AllReduce::<f32>::new(NodeId(3), 3, Arc::from([]));
+}

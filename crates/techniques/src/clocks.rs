@@ -1,0 +1,181 @@
+//! Clocks of bounded staleness (SSP, ESSP; 000 §2.2.3, 001 §2.3).
+//!
+//! A worker advances its clock when it likes; with staleness bound s, what it reads at clock c contains every update that any
+//! worker made up to its clock c − s − 1.
+//!
+//! | who | hears | does |
+//! | --- | --- | --- |
+//! | worker | | advances its clock, goes to a meeting (*rests*), comes from one |
+//! | node | that its slowest working worker has a later clock n | sends all updates made before, then *clock* n → all nodes, on each channel |
+//! | owner | *clock* of all nodes | its *global clock* g is the least of them: it has every update made up to clock g − 1 |
+//!
+//! So a copy that was told by an owner at global clock g may be read at clocks up to g + s.
+//!
+//! **Rest.** A worker that waits in a meeting, or is finished, updates nothing: nobody waits for it. A meeting is of all workers
+//! of all nodes, and all leave it with the latest of their clocks; so when one node is known to have come from a meeting
+//! (*resumed*), all that rest are: they are taken to have that clock at once, or the fast ones would run ahead of those whose
+//! message is still on its way.
+
+use intendant_core::NodeId;
+
+/// The clock of a node none of whose workers is working.
+pub const RESTING: u32 = u32::MAX;
+
+/// What channels must be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeClock {
+    /// Later ones supersede earlier ones, in whatever order they are heard.
+    pub serial: u64,
+    /// The clock of the slowest worker that is working, or [`RESTING`].
+    pub clock: u32,
+    /// How many meetings workers came from, and the clock with which they came from the last one.
+    pub meetings: u32,
+    /// See `meetings`; 0 before the first.
+    pub resumed: u32,
+    /// The latest clock of any worker so far.
+    pub latest: u32,
+}
+
+/// The clocks of a node's workers.
+#[derive(Clone, Debug)]
+pub struct WorkerClocks {
+    workers: Vec<u32>,
+    latest: u32,
+    last: NodeClock,
+}
+
+impl WorkerClocks {
+    /// All at work, at clock 0.
+    #[must_use]
+    pub fn new(workers: usize) -> Self {
+        Self { workers: vec![0; workers], latest: 0, last: NodeClock::default() }
+    }
+
+    /// A worker's clock is `clock` from now on, [`RESTING`] while it rests. `Some` if channels must be told.
+    pub fn set(&mut self, worker: usize, clock: u32) -> Option<NodeClock> {
+        let mut next = self.last;
+        if std::mem::replace(&mut self.workers[worker], clock) == RESTING && clock != RESTING {
+            // The others come from the same meeting with the same clock.
+            for resting in self.workers.iter_mut().filter(|clock| **clock == RESTING) {
+                *resting = clock;
+            }
+            (next.meetings, next.resumed) = (next.meetings.wrapping_add(1), clock);
+        }
+        next.clock = self.workers.iter().copied().min().unwrap_or(RESTING);
+        if clock != RESTING {
+            self.latest = self.latest.max(clock);
+        }
+        if next == self.last {
+            return None;
+        }
+        (next.serial, next.latest) = (next.serial + 1, self.latest);
+        self.last = next;
+        Some(next)
+    }
+}
+
+/// What an owner knows of the clocks of all nodes.
+#[derive(Clone, Debug)]
+pub struct GlobalClock {
+    nodes: Vec<u32>,
+    global: u32,
+    /// The latest clock of any node.
+    latest: u32,
+}
+
+impl GlobalClock {
+    /// All at work, at clock 0.
+    #[must_use]
+    pub fn new(nodes: usize) -> Self {
+        Self { nodes: vec![0; nodes], global: 0, latest: 0 }
+    }
+
+    /// Updates made at clocks before this one are here.
+    #[must_use]
+    pub fn global(&self) -> u32 {
+        self.global
+    }
+
+    /// The latest clock of any node.
+    #[must_use]
+    pub fn latest(&self) -> u32 {
+        self.latest
+    }
+
+    /// Whether no node is working.
+    #[must_use]
+    pub fn is_resting(&self) -> bool {
+        self.nodes.iter().all(|clock| *clock == RESTING)
+    }
+
+    /// A node has reached `clock`, or rests. True if the global clock has advanced.
+    pub fn reach(&mut self, node: NodeId, clock: u32) -> bool {
+        self.nodes[node.index()] = clock;
+        self.advance(clock)
+    }
+
+    /// A node has come from a meeting, with `clock`. True if the global clock has advanced.
+    pub fn resume(&mut self, node: NodeId, clock: u32) -> bool {
+        self.nodes[node.index()] = clock;
+        for resting in self.nodes.iter_mut().filter(|clock| **clock == RESTING) {
+            *resting = clock;
+        }
+        self.advance(clock)
+    }
+
+    fn advance(&mut self, clock: u32) -> bool {
+        if clock != RESTING {
+            self.latest = self.latest.max(clock);
+        }
+        let slowest = self.nodes.iter().copied().min().unwrap_or(RESTING);
+        let global = if slowest == RESTING { self.latest } else { slowest };
+        let advanced = global > self.global;
+        self.global = self.global.max(global);
+        advanced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_as_fast_as_its_slowest_working_worker() {
+        let mut clocks = WorkerClocks::new(2);
+        let told = |serial, clock, meetings, resumed, latest| {
+            Some(NodeClock { serial, clock, meetings, resumed, latest })
+        };
+        assert_eq!(clocks.set(0, 1), None);
+        assert_eq!(clocks.set(1, 2), told(1, 1, 0, 0, 2));
+        assert_eq!(clocks.set(0, RESTING), told(2, 2, 0, 0, 2));
+        assert_eq!(clocks.set(1, RESTING), told(3, RESTING, 0, 0, 2));
+        assert_eq!(clocks.set(0, 2), told(4, 2, 1, 2, 2));
+        assert_eq!(clocks.set(0, 3), None, "the other one is at 2, although it has not said so");
+        assert_eq!(clocks.set(1, 2), None);
+        assert_eq!(clocks.set(1, 3), told(5, 3, 1, 2, 3));
+    }
+
+    #[test]
+    fn the_global_clock_waits_for_all_that_work() {
+        let mut global = GlobalClock::new(2);
+        assert!(!global.reach(NodeId(0), 3));
+        assert!(global.reach(NodeId(1), 2));
+        assert_eq!(global.global(), 2);
+        assert!(global.reach(NodeId(1), RESTING), "nobody waits for it");
+        assert_eq!(global.global(), 3);
+        assert!(!global.reach(NodeId(0), RESTING));
+        assert_eq!(global.global(), 3);
+    }
+
+    #[test]
+    fn nobody_runs_ahead_of_a_node_whose_return_is_not_known_yet() {
+        let mut global = GlobalClock::new(2);
+        global.reach(NodeId(0), RESTING);
+        global.reach(NodeId(1), RESTING);
+        assert!(global.resume(NodeId(0), 5));
+        assert!(!global.reach(NodeId(0), 6), "node 1 works at clock 5");
+        assert_eq!(global.global(), 5);
+        assert!(!global.resume(NodeId(1), 5));
+        assert!(global.reach(NodeId(1), 6));
+    }
+}

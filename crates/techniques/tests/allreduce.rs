@@ -1,0 +1,354 @@
+//! The all-reduce in clusters of up to 17 nodes, over connections that keep the order of messages and nothing else.
+
+use intendant_core::{Element, NodeId, random};
+use intendant_techniques::allreduce::{AllReduce, Deltas, Step};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// A small generator of numbers that is the same everywhere.
+struct Dice {
+    seed: u64,
+    thrown: u64,
+}
+
+impl Dice {
+    fn word(&mut self) -> u64 {
+        self.thrown += 1;
+        random::stream(self.seed, &[self.thrown])
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.word() % end as u64) as usize
+    }
+
+    fn unit(&mut self) -> f64 {
+        random::unit(self.word())
+    }
+}
+
+/// A part of a message on its way.
+#[derive(Clone)]
+struct Frame<E> {
+    round: u32,
+    step: u8,
+    last: bool,
+    part: Deltas<E>,
+}
+
+struct Cluster<E> {
+    lens: Arc<[u32]>,
+    nodes: Vec<AllReduce<E>>,
+    queues: BTreeMap<(usize, usize), VecDeque<Frame<E>>>,
+    /// By round and step: messages sent; calls apart.
+    sent: BTreeMap<(u32, u8), usize>,
+    calls: BTreeMap<u32, usize>,
+    /// Per node: what it contributed and got, by round.
+    contributions: Vec<Vec<Deltas<E>>>,
+    results: Vec<Vec<Deltas<E>>>,
+    dice: Dice,
+}
+
+impl<E: Element> Cluster<E> {
+    fn new(nodes: usize, lens: &[u32], seed: u64) -> Self {
+        let lens: Arc<[u32]> = Arc::from(lens);
+        Self {
+            nodes: (0..nodes)
+                .map(|node| AllReduce::new(NodeId(node as u16), nodes, Arc::clone(&lens)))
+                .collect(),
+            lens,
+            queues: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            contributions: vec![Vec::new(); nodes],
+            results: vec![Vec::new(); nodes],
+            dice: Dice { seed, thrown: 0 },
+        }
+    }
+
+    fn doublings(&self) -> u8 {
+        self.nodes.len().ilog2() as u8
+    }
+
+    fn is_extra(&self, node: usize) -> bool {
+        node >= 1 << self.doublings()
+    }
+
+    /// Cuts messages into parts at random keys and puts them on their way.
+    fn send(&mut self, from: usize, steps: Vec<Step<E>>) {
+        for Step { to, round, step, deltas } in steps {
+            if step == 0 && !self.is_extra(from) {
+                assert!(deltas.is_empty(), "a call carries nothing");
+                *self.calls.entry(round).or_default() += 1;
+            } else {
+                *self.sent.entry((round, step)).or_default() += 1;
+            }
+            let queue = self.queues.entry((from, to.index())).or_default();
+            let mut part = Deltas::new();
+            for (index, delta) in deltas.iter(|index| self.lens[index as usize] as usize) {
+                part.push(index, delta);
+                if self.dice.below(3) == 0 {
+                    queue.push_back(Frame { round, step, last: false, part: std::mem::take(&mut part) });
+                }
+            }
+            queue.push_back(Frame { round, step, last: true, part });
+        }
+    }
+
+    fn start(&mut self, node: usize, own: Deltas<E>) {
+        let mut steps = Vec::new();
+        self.contributions[node].push(own.clone());
+        self.nodes[node].start(own, &mut steps);
+        assert!(self.nodes[node].is_running());
+        self.send(node, steps);
+    }
+
+    fn advance(&mut self, node: usize) {
+        let mut steps = Vec::new();
+        let round = self.nodes[node].round();
+        if let Some(result) = self.nodes[node].advance(&mut steps) {
+            assert_eq!(round, self.results[node].len() as u32);
+            assert_eq!(self.nodes[node].round(), round + 1);
+            assert!(!self.nodes[node].is_running());
+            self.results[node].push(result);
+        }
+        self.send(node, steps);
+    }
+
+    /// A random frame that is first on its connection.
+    fn head(&mut self) -> Option<(usize, usize)> {
+        let heads: Vec<_> =
+            self.queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(at, _)| *at).collect();
+        (!heads.is_empty()).then(|| heads[self.dice.below(heads.len())])
+    }
+
+    fn deliver(&mut self, (from, to): (usize, usize)) {
+        let frame = self.queues.get_mut(&(from, to)).and_then(VecDeque::pop_front).expect("a head");
+        let taken =
+            self.nodes[to].receive(NodeId(from as u16), frame.round, frame.step, frame.last, frame.part);
+        assert_eq!(taken, Ok(()), "node {to}: {:?}", self.nodes[to]);
+    }
+
+    /// Random events until every node has completed `rounds` rounds. A node starts a round when it is called, or with the
+    /// probability of its own `haste`, if any: some run ahead, some come late, some would never start by themselves.
+    fn run(&mut self, rounds: u32, haste: &[f64], mut contribute: impl FnMut(&mut Dice) -> Deltas<E>) {
+        for _ in 0..1_000_000 {
+            if self.nodes.iter().all(|node| node.round() == rounds) {
+                assert!(self.queues.values().all(VecDeque::is_empty), "messages that nobody needed");
+                assert!(self.nodes.iter().all(AllReduce::is_idle));
+                return;
+            }
+            let node = self.dice.below(self.nodes.len());
+            let state = &self.nodes[node];
+            if !state.is_running() && state.round() < rounds {
+                if self.dice.unit() < haste[node] || self.nodes[node].is_called() {
+                    let own = contribute(&mut self.dice);
+                    self.start(node, own);
+                }
+            } else if self.dice.below(2) == 0 {
+                self.advance(node);
+            }
+            if self.dice.below(4) != 0
+                && let Some(head) = self.head()
+            {
+                self.deliver(head);
+            }
+        }
+        panic!("no progress: {:?}", self.nodes.iter().map(AllReduce::round).collect::<Vec<_>>());
+    }
+
+    /// All nodes have the same bits in every round, nobody's count of messages is off, and the sums are right within
+    /// `tolerance` × the sum of absolute values.
+    fn check(&self, rounds: u32, tolerance: f64) {
+        let (all, doublings) = (self.nodes.len(), self.doublings());
+        let power = 1 << doublings;
+        let extra = all - power;
+        for round in 0..rounds {
+            let count = |step| self.sent.get(&(round, step)).copied().unwrap_or(0);
+            assert_eq!(count(0), extra, "folds");
+            assert!((1..=doublings).all(|step| count(step) == power), "sums: {:?}", self.sent);
+            assert_eq!(count(doublings + 1), extra, "unfolds");
+            assert!(self.calls.get(&round).is_none_or(|calls| *calls <= extra), "calls: {:?}", self.calls);
+
+            let mut sums: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
+            for contributions in &self.contributions {
+                for (index, delta) in contributions[round as usize].iter(|i| self.lens[i as usize] as usize) {
+                    let sum = sums.entry(index).or_insert_with(|| vec![(0.0, 0.0); delta.len()]);
+                    for (sum, element) in sum.iter_mut().zip(delta) {
+                        sum.0 += element.to_f64();
+                        sum.1 += element.abs().to_f64();
+                    }
+                }
+            }
+            let bits = |node: usize| {
+                let result = &self.results[node][round as usize];
+                (result.indices.clone(), bytes(&result.values))
+            };
+            let first = bits(0);
+            assert!(sums.keys().eq(&first.0), "keys of the result: {:?}", first.0);
+            for node in 1..all {
+                assert!(bits(node) == first, "nodes 0 and {node} differ in round {round}");
+            }
+            let expected = sums.values().flatten();
+            for ((sum, absolute), got) in expected.zip(&self.results[0][round as usize].values) {
+                let off = (got.to_f64() - sum).abs();
+                assert!(off <= tolerance * absolute, "{got} instead of {sum} ± {}", tolerance * absolute);
+            }
+        }
+    }
+}
+
+fn bytes<E: Element>(values: &[E]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    intendant_core::copy_to_bytes(values, &mut bytes);
+    bytes
+}
+
+/// Updates of a random share of the keys: none and all of them are frequent.
+fn sparse<E: Element>(dice: &mut Dice, lens: &[u32], element: impl Fn(&mut Dice) -> E) -> Deltas<E> {
+    let share = [0.0, 0.1, 0.5, 1.0][dice.below(4)];
+    let mut deltas = Deltas::new();
+    for (index, len) in lens.iter().enumerate() {
+        if dice.unit() < share {
+            let delta: Vec<E> = (0..*len).map(|_| element(dice)).collect();
+            deltas.push(index as u32, &delta);
+        }
+    }
+    deltas
+}
+
+/// Numbers of so different sizes that no order of additions gives what another gives.
+fn fraction(dice: &mut Dice) -> f32 {
+    let size = 10f64.powi(dice.below(7) as i32 - 3);
+    ((dice.unit() - 0.5) * size) as f32
+}
+
+fn whole(dice: &mut Dice) -> f32 {
+    dice.below(2001) as f32 - 1000.0
+}
+
+fn sizes() -> impl Strategy<Value = usize> {
+    prop_oneof![9 => 1usize..=9, 1 => Just(16), 1 => Just(17)]
+}
+
+fn hastes(nodes: usize, dice: &mut Dice) -> Vec<f64> {
+    let mut haste: Vec<f64> = (0..nodes).map(|_| [0.0, 0.02, 0.3, 1.0][dice.below(4)]).collect();
+    haste[dice.below(nodes)] = 0.5;
+    haste
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn all_nodes_get_the_same_bits_and_the_sum(nodes in sizes(), lens in prop::collection::vec(0u32..5, 0..24), seed: u64) {
+        let mut cluster = Cluster::<f32>::new(nodes, &lens, seed);
+        let haste = hastes(nodes, &mut cluster.dice);
+        cluster.run(4, &haste, |dice| sparse(dice, &lens, fraction));
+        cluster.check(4, f64::from(f32::EPSILON) * nodes as f64);
+    }
+
+    #[test]
+    fn every_contribution_enters_exactly_one_round(nodes in sizes(), lens in prop::collection::vec(1u32..3, 1..12), seed: u64) {
+        let mut cluster = Cluster::<f32>::new(nodes, &lens, seed);
+        let haste = hastes(nodes, &mut cluster.dice);
+        cluster.run(6, &haste, |dice| sparse(dice, &lens, whole));
+        cluster.check(6, 0.0);
+    }
+
+    #[test]
+    fn merging_adds_what_both_have_and_touches_nothing_else(lens in prop::collection::vec(0u32..4, 0..20), seed: u64) {
+        let mut dice = Dice { seed, thrown: 0 };
+        let element = |dice: &mut Dice| if dice.below(4) == 0 { -0.0 } else { fraction(dice) };
+        let (left, right) = (sparse(&mut dice, &lens, element), sparse(&mut dice, &lens, element));
+        let len = |index: u32| lens[index as usize] as usize;
+        let mut expected: BTreeMap<u32, Vec<f32>> = left.iter(len).map(|(i, delta)| (i, delta.to_vec())).collect();
+        for (index, delta) in right.iter(len) {
+            match expected.get_mut(&index) {
+                Some(sum) => sum.iter_mut().zip(delta).for_each(|(a, b)| *a += *b),
+                None => { expected.insert(index, delta.to_vec()); }
+            }
+        }
+        let mut sum = left.clone();
+        sum.merge(&right, len);
+        prop_assert!(expected.keys().eq(&sum.indices));
+        prop_assert_eq!(bytes(&expected.values().flatten().copied().collect::<Vec<_>>()), bytes(&sum.values));
+    }
+}
+
+/// Only one node has something to say; the others start because they are called. With nobody, nothing is sent.
+#[test]
+fn one_node_that_starts_makes_all_others_start() {
+    for nodes in (1..=9).chain([16, 17]) {
+        for eager in 0..nodes {
+            let mut cluster = Cluster::<f32>::new(nodes, &[1, 2], eager as u64);
+            let mut haste = vec![0.0; nodes];
+            haste[eager] = 1.0;
+            cluster.run(2, &haste, |dice| sparse(dice, &[1, 2], whole));
+            cluster.check(2, 0.0);
+        }
+        let mut silent = Cluster::<f32>::new(nodes, &[1, 2], 0);
+        (0..nodes).for_each(|node| silent.advance(node));
+        assert!(silent.nodes.iter().all(|node| node.is_idle() && !node.is_called() && node.round() == 0));
+        assert!(silent.queues.is_empty());
+    }
+}
+
+/// With equal haste, an extra node is called only if its partner was first.
+#[test]
+fn an_extra_node_that_has_folded_is_not_called() {
+    let mut cluster = Cluster::<f64>::new(3, &[1], 0);
+    let own = |value| Deltas { indices: vec![0], values: vec![value] };
+    cluster.start(2, own(1.0));
+    cluster.deliver((2, 0));
+    assert!(cluster.nodes[0].is_called() && !cluster.nodes[1].is_called());
+    cluster.start(0, own(2.0));
+    assert_eq!(cluster.calls.len(), 0);
+    cluster.advance(0);
+    assert_eq!(cluster.queues[&(0, 1)][0].part, own(3.0));
+}
+
+#[test]
+fn parts_that_cannot_be_are_refused_and_change_nothing() {
+    let mut cluster = Cluster::<f32>::new(5, &[2, 1, 2], 0);
+    cluster.start(1, Deltas::new());
+    let part =
+        |indices: &[u32], elements: usize| Deltas { indices: indices.to_vec(), values: vec![1.0; elements] };
+    let mut refuse = |at: usize, from: u16, round, step, last, part, why: &str| {
+        let before = format!("{:?}", cluster.nodes[at]);
+        let error = cluster.nodes[at].receive(NodeId(from), round, step, last, part).expect_err(why);
+        assert!(error.contains(why), "'{error}' does not say '{why}'");
+        assert_eq!(before, format!("{:?}", cluster.nodes[at]));
+    };
+    refuse(1, 0, 0, 4, true, part(&[], 0), "step 4 of an all-reduce to node 1, which is not its to send");
+    refuse(1, 0, 0, 255, true, part(&[], 0), "step 255 of an all-reduce");
+    refuse(1, 0, 0, 0, true, part(&[], 0), "step 0 of an all-reduce");
+    refuse(1, 2, 0, 1, true, part(&[], 0), "step 1 of an all-reduce");
+    refuse(1, 1, 0, 1, true, part(&[], 0), "step 1 of an all-reduce");
+    refuse(1, 900, 0, 1, true, part(&[], 0), "step 1 of an all-reduce");
+    refuse(0, 4, 0, 3, true, part(&[], 0), "step 3 of an all-reduce");
+    refuse(1, 0, 2, 1, true, part(&[], 0), "step 1 of all-reduce 2, while node 1 is in 0");
+    refuse(1, 0, u32::MAX, 1, true, part(&[], 0), "all-reduce 4294967295, while node 1 is in 0");
+    refuse(1, 0, 1, 1, true, part(&[], 0), "all-reduce 1, while node 1 is in 0");
+    refuse(2, 3, 1, 1, true, part(&[], 0), "all-reduce 1, while node 2 has not started 0");
+    refuse(4, 0, 0, 3, true, part(&[], 0), "step 3 of all-reduce 0, while node 4 has not started 0");
+    refuse(4, 0, 0, 0, true, part(&[0], 2), "it calls for all-reduce 0 with updates");
+    refuse(4, 0, 0, 0, false, part(&[], 0), "it calls for all-reduce 0 with updates");
+    refuse(1, 0, 0, 1, true, part(&[3], 1), "index 3 of 3 static keys");
+    refuse(1, 0, 0, 1, true, part(&[1, 1], 2), "index 1 after 1");
+    refuse(1, 0, 0, 1, true, part(&[2, 0], 4), "index 0 after 2");
+    refuse(1, 0, 0, 1, true, part(&[0, 1], 2), "2 elements for keys of 3");
+    refuse(1, 0, 0, 1, true, part(&[], 1), "1 elements for keys of 0");
+
+    let at = &mut cluster.nodes[1];
+    assert_eq!(at.receive(NodeId(0), 0, 1, false, part(&[0, 1], 3)), Ok(()));
+    let mut refuse = |part, why: &str| {
+        let error = at.receive(NodeId(0), 0, 1, true, part).expect_err(why);
+        assert!(error.contains(why), "'{error}' does not say '{why}'");
+    };
+    refuse(part(&[1, 2], 3), "index 1 after 1");
+    refuse(part(&[2], 1), "1 elements for keys of 2");
+    assert_eq!(at.receive(NodeId(0), 0, 1, true, part(&[2], 2)), Ok(()));
+    let error = at.receive(NodeId(0), 0, 1, true, part(&[], 0)).expect_err("twice");
+    assert!(error.contains("more of step 1 of all-reduce 0 after its end"), "{error}");
+}

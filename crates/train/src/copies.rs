@@ -1,0 +1,315 @@
+//! How copies of parameters are kept: the flags about it, what they mean to the technique, and which keys are replicated.
+//!
+//! Each flag is for some techniques. With another one it is refused, not ignored: whoever gives it expects something of it.
+
+use crate::args::Technique;
+use crate::error::{PathDisplay, TrainError};
+use crate::plan::Plan;
+use crate::settings::Config;
+use indicatif::{HumanBytes, HumanCount};
+use intendant::assignment::FACTOR;
+use intendant::{Assignment, Copies, Fixed, Pace, Policy, Replicas, Tick};
+use intendant_core::{Key, Layout};
+use intendant_task::{Frequency, Partition, Task};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+const COPIES: &str = "Copies of parameters";
+
+/// An hour: what is meant by more is never.
+const SYNC_EVERY_MS_MAX: f64 = 3_600_000.0;
+
+// The flags, as the user typed them. (Not a documentation comment: it would become the description of the program.)
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct CopyArgs {
+    /// Staleness bound (ssp, essp): a read sees every update of every worker but those of the last so many batches, and of the one
+    /// that is being trained [default: 1]
+    #[arg(long, value_name = "BATCHES", help_heading = COPIES)]
+    pub(crate) staleness: Option<u32>,
+
+    /// Milliseconds between synchronisations of replicated parameters (nups, full-replication). A goal for which nothing waits; the
+    /// report says what was reached [default: 40]
+    #[arg(long, value_name = "MS", help_heading = COPIES)]
+    pub(crate) sync_every: Option<f64>,
+
+    /// Synchronise when all workers have trained so many batches, instead of in the background (full-replication); with 1, training is
+    /// synchronous SGD
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..), help_heading = COPIES)]
+    pub(crate) sync_batches: Option<u32>,
+
+    /// Scale updates of replicated parameters down to so many times the average norm, if they are longer (nups, full-replication)
+    #[arg(long, value_name = "FACTOR", help_heading = COPIES)]
+    pub(crate) clip_updates: Option<f64>,
+
+    /// Replicate parameters that training examples use so many times as often as the average one (nups) [default: 100]
+    #[arg(long, value_name = "FACTOR", help_heading = COPIES)]
+    pub(crate) replicate_above: Option<f64>,
+
+    /// Replicate so many times as many parameters as --replicate-above chooses: the most frequent ones (nups) [default: 1]
+    #[arg(long, value_name = "X", help_heading = COPIES)]
+    pub(crate) replicate_scale: Option<f64>,
+
+    /// Replicate the N most frequent parameters (nups)
+    #[arg(long, value_name = "N", help_heading = COPIES)]
+    pub(crate) replicate_top: Option<u64>,
+
+    /// Replicate the keys in this file: on each line a key, a range first..end without its end, or * (nups)
+    #[arg(long, value_name = "FILE", help_heading = COPIES)]
+    pub(crate) replicate_file: Option<PathBuf>,
+}
+
+/// How copies are kept, as far as it is known before there is a task.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CopyPlan {
+    staleness: u32,
+    pace: Pace,
+    /// Batches between synchronisations, if workers ask for them.
+    pub(crate) sync_batches: Option<NonZeroU32>,
+    clip: Option<f64>,
+    choice: Choice,
+}
+
+/// Which keys are replicated, if the technique leaves that open.
+#[derive(Clone, Debug, PartialEq)]
+enum Choice {
+    /// `scale` times as many as are used more than `factor` times as often as the mean key.
+    Above { factor: f64, scale: f64 },
+    /// So many.
+    Top(u64),
+    /// These.
+    Given(Assignment),
+}
+
+fn policy(technique: Technique) -> Option<Policy> {
+    match technique {
+        Technique::Single => None,
+        Technique::Server(technique) => Some(technique.policy()),
+    }
+}
+
+fn number(flag: &str, given: Option<f64>, default: f64, max: f64) -> Result<f64, TrainError> {
+    match given {
+        Some(number) if !(number > 0.0 && number <= max) => {
+            Err(TrainError::usage(format!("{flag} is {number}; it must be above 0 and at most {max}")))
+        }
+        given => Ok(given.unwrap_or(default)),
+    }
+}
+
+impl CopyPlan {
+    /// Checks the flags; records in `config` what is used in place of those that were not given.
+    pub(crate) fn new(args: &CopyArgs, technique: Technique, config: &mut Config) -> Result<Self, TrainError> {
+        let policy = policy(technique);
+        let clocked = policy.and_then(|p| p.replicas).is_some_and(Replicas::is_clocked);
+        let fixed = policy.and_then(|p| p.fixed);
+        let assigned = fixed == Some(Fixed::Assigned);
+        let (stale, replicating) = ("ssp and essp", "nups and full-replication");
+        let flags = [
+            ("--staleness", args.staleness.is_some(), clocked, stale),
+            ("--sync-every", args.sync_every.is_some(), fixed.is_some(), replicating),
+            ("--sync-batches", args.sync_batches.is_some(), fixed == Some(Fixed::All), "full-replication"),
+            ("--clip-updates", args.clip_updates.is_some(), fixed.is_some(), replicating),
+            ("--replicate-above", args.replicate_above.is_some(), assigned, "nups"),
+            ("--replicate-scale", args.replicate_scale.is_some(), assigned, "nups"),
+            ("--replicate-top", args.replicate_top.is_some(), assigned, "nups"),
+            ("--replicate-file", args.replicate_file.is_some(), assigned, "nups"),
+        ];
+        if let Some((flag, _, _, whom)) = flags.iter().find(|(_, given, allowed, _)| *given && !allowed) {
+            let name = technique.name();
+            return Err(TrainError::usage(format!(
+                "{flag} is for {whom}; technique {name} makes nothing of it: leave it out"
+            )));
+        }
+        let either = |one: &str, other: &str| {
+            TrainError::usage(format!("{one} and {other} contradict each other; give one of them"))
+        };
+        if args.sync_every.is_some() && args.sync_batches.is_some() {
+            return Err(either("--sync-every", "--sync-batches"));
+        }
+        let sync_every_ms = number("--sync-every", args.sync_every, 40.0, SYNC_EVERY_MS_MAX)?;
+        let pace = match args.sync_batches {
+            Some(_) => Pace::Asked,
+            None => Pace::Every(Tick(((sync_every_ms * 1e3) as u64).max(1))),
+        };
+        let clip = match args.clip_updates {
+            Some(factor) => Some(number("--clip-updates", Some(factor), factor, f64::MAX)?),
+            None => None,
+        };
+        let staleness = args.staleness.unwrap_or(Copies::default().staleness);
+        let factor = number("--replicate-above", args.replicate_above, FACTOR, f64::MAX)?;
+        let scale = number("--replicate-scale", args.replicate_scale, 1.0, 1e9)?;
+        let heuristic = args.replicate_above.map(|_| "--replicate-above");
+        let heuristic = heuristic.or(args.replicate_scale.map(|_| "--replicate-scale"));
+        let choice = match (heuristic, args.replicate_top, &args.replicate_file) {
+            (_, None, None) => Choice::Above { factor, scale },
+            (None, Some(count), None) => Choice::Top(count),
+            (None, None, Some(file)) => Choice::Given(read(file)?),
+            (Some(flag), Some(_), _) => return Err(either(flag, "--replicate-top")),
+            (Some(flag), None, Some(_)) => return Err(either(flag, "--replicate-file")),
+            (None, Some(_), Some(_)) => return Err(either("--replicate-top", "--replicate-file")),
+        };
+        if clocked {
+            config.set("staleness", i64::from(staleness));
+        }
+        if fixed.is_some() && pace != Pace::Asked {
+            config.set("sync-every", sync_every_ms);
+        }
+        if let (true, Choice::Above { factor, scale }) = (assigned, &choice) {
+            config.set("replicate-above", *factor);
+            config.set("replicate-scale", *scale);
+        }
+        let sync_batches = args.sync_batches.and_then(NonZeroU32::new);
+        Ok(Self { staleness, pace, sync_batches, clip, choice })
+    }
+
+    /// Synchronisations per second that are wanted, if they are in the background of `technique`.
+    pub(crate) fn goal(&self, technique: Technique) -> Option<f64> {
+        match self.pace {
+            Pace::Every(every) if policy(technique)?.fixed.is_some() => Some(1e6 / every.0 as f64),
+            Pace::Every(_) | Pace::Asked => None,
+        }
+    }
+}
+
+fn read(file: &PathBuf) -> Result<Assignment, TrainError> {
+    let error = |reason: String| {
+        TrainError::usage(format!("--replicate-file {}: {reason}", PathDisplay(file.clone())))
+    };
+    let text = std::fs::read_to_string(file).map_err(|e| error(format!("cannot be read: {e}")))?;
+    Assignment::parse(&text).map_err(|e| error(e.to_string()))
+}
+
+/// What static replicas a model has.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Replicated {
+    /// Keys of which every node keeps a copy all the time.
+    pub keys: u64,
+    /// Bytes of their values, on each node.
+    pub bytes: u64,
+    /// Part of all expected accesses that go to them; absent if the task does not know how often keys are accessed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_share: Option<f64>,
+}
+
+/// How copies are kept of the keys of a task.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolved {
+    pub(crate) copies: Copies,
+    /// If the technique has static replicas.
+    pub(crate) replicated: Option<Replicated>,
+    /// Channels that bring copies in step.
+    pub(crate) channels: usize,
+}
+
+/// Chooses the keys that are replicated. All nodes come to the same choice.
+pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result<Resolved, TrainError> {
+    let CopyPlan { staleness, pace, clip, ref choice, .. } = plan.copies;
+    let policy = policy(plan.technique);
+    let Some(fixed) = policy.and_then(|p| p.fixed) else {
+        let clocked = policy.and_then(|p| p.replicas).is_some();
+        let copies = Copies { staleness, ..Copies::default() };
+        return Ok(Resolved { copies, replicated: None, channels: if clocked { layout.channels() } else { 0 } });
+    };
+    let partition = Partition {
+        worker: 0,
+        workers: (plan.nodes * plan.workers) as u32,
+        nodes: plan.nodes as u32,
+        threads: 1,
+    };
+    let (assignment, frequencies) = match fixed {
+        Fixed::All => (Assignment::all(), None),
+        Fixed::Assigned => {
+            let frequencies = task.frequencies(partition);
+            (choose(choice, frequencies.as_deref(), layout.keys(), task.name())?, frequencies)
+        }
+    };
+    assignment.check(layout).map_err(|error| match choice {
+        Choice::Given(_) => TrainError::usage(format!("--replicate-file: {error}")),
+        Choice::Above { .. } | Choice::Top(_) => TrainError::usage(error),
+    })?;
+    // Of one node, a copy would be in step with itself.
+    let keys = if plan.nodes > 1 { assignment.resolve(layout) } else { [].into() };
+    let elements: u64 = keys.iter().map(|key| layout.len(*key) as u64).sum();
+    let replicated = Replicated {
+        keys: keys.len() as u64,
+        bytes: elements * size_of::<T::Element>() as u64,
+        access_share: match fixed {
+            Fixed::All => Some(if plan.nodes > 1 { 1.0 } else { 0.0 }),
+            Fixed::Assigned => frequencies.map(|frequencies| share(&frequencies, &keys)),
+        },
+    };
+    let mut used = vec![false; layout.channels()];
+    keys.iter().for_each(|key| used[layout.channel(*key).index()] = true);
+    let copies = Copies { assignment, pace, clip, staleness };
+    let channels = used.into_iter().filter(|used| *used).count();
+    Ok(Resolved { copies, replicated: Some(replicated), channels })
+}
+
+/// Chooses by how often examples use a key: its frequency in the data. Samples come on top, but they are drawn from all keys.
+fn choose(
+    choice: &Choice,
+    frequencies: Option<&[Frequency]>,
+    keys: u64,
+    task: &str,
+) -> Result<Assignment, TrainError> {
+    let known = || {
+        frequencies.ok_or_else(|| {
+            TrainError::usage(format!(
+                "task {task} does not know how often parameters are accessed; name those that nups replicates by \
+                 --replicate-file"
+            ))
+        })
+    };
+    match *choice {
+        Choice::Given(ref assignment) => Ok(assignment.clone()),
+        Choice::Top(count) => Ok(most_used(known()?, count)),
+        Choice::Above { factor, scale } => {
+            let frequencies = known()?;
+            let mean = frequencies.iter().map(|f| f.uses as f64).sum::<f64>() / keys as f64;
+            let hot = |f: &&Frequency| f.shared && f.uses as f64 > factor * mean;
+            let count = frequencies.iter().filter(hot).count();
+            Ok(most_used(frequencies, (count as f64 * scale).round() as u64))
+        }
+    }
+}
+
+/// The `count` most frequent keys of those that several nodes access: copies elsewhere would be of no use.
+fn most_used(frequencies: &[Frequency], count: u64) -> Assignment {
+    let shared = frequencies.iter().filter(|f| f.shared).map(|f| (f.key, f.uses as f64));
+    Assignment::top(shared, usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// The part of all accesses that go to `keys`; both ascending.
+fn share(frequencies: &[Frequency], keys: &[Key]) -> f64 {
+    let all: f64 = frequencies.iter().map(|f| f.accesses).sum();
+    let replicated = frequencies.iter().filter(|f| keys.binary_search(&f.key).is_ok());
+    if all > 0.0 { replicated.map(|f| f.accesses).sum::<f64>() / all } else { 0.0 }
+}
+
+/// Tells what is replicated, before training begins.
+pub(crate) fn tell(resolved: &Resolved, plan: &Plan) {
+    let Some(replicated) = resolved.replicated.filter(|_| plan.rank() == 0 && plan.nodes > 1) else { return };
+    if replicated.keys == 0 {
+        tracing::warn!(
+            "no key is replicated: none is used more often than --replicate-above says; without replicas, nups is lapse"
+        );
+    } else if plan.progress {
+        crate::logging::say(&format!("replicated: {replicated}"));
+    }
+}
+
+impl fmt::Display for Replicated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} keys, {} on each node", HumanCount(self.keys), HumanBytes(self.bytes))?;
+        match self.access_share {
+            Some(share) => write!(f, ", {:.1} % of accesses", 100.0 * share),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "copies_tests.rs"]
+mod tests;
