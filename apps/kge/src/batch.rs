@@ -29,9 +29,70 @@ pub struct Batch {
     pub(crate) entities: usize,
     /// How often each direct key is used: the number of penalties on it.
     pub(crate) uses: Vec<u32>,
+    /// How many triples count as trained with it.
+    pub(crate) examples: u64,
+    /// What is asked for, if it is none of the direct keys: of a step that trains one corrupted triple.
+    pub(crate) answer: Option<Key>,
+}
+
+/// What a step trains, if each score is a step of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scored {
+    /// The triple.
+    Triple,
+    /// The triple with another object.
+    OtherObject,
+    /// The triple with another subject.
+    OtherSubject,
+}
+
+impl Scored {
+    /// What the `at`-th step of a triple trains, if it has so many negatives per side: the triple comes first.
+    pub(crate) const fn nth(at: u64, negatives: u64) -> Self {
+        match at {
+            0 => Self::Triple,
+            at if at <= negatives => Self::OtherObject,
+            _ => Self::OtherSubject,
+        }
+    }
 }
 
 impl Batch {
+    /// One score of `triple`, and its keys, entities first. The key of relation `r` is `forward + r`.
+    pub(crate) fn of_score(triple: &Triple, forward: u64, scored: Scored) -> (Self, Vec<Key>) {
+        let (subject, object) = (Key(triple.subject.into()), Key(triple.object.into()));
+        let mut keys = match scored {
+            Scored::Triple => vec![subject, object],
+            Scored::OtherObject => vec![subject],
+            Scored::OtherSubject => vec![object],
+        };
+        keys.sort_unstable();
+        keys.dedup();
+        let entities = keys.len();
+        keys.push(Key(forward + u64::from(triple.relation)));
+        let place = |key: Key| keys.iter().position(|k| *k == key).unwrap_or(entities) as u32;
+        let query = |anchor, answer, inverse| Query {
+            anchor: place(anchor),
+            relation: entities as u32,
+            target: place(answer),
+            inverse,
+            scores_triple: scored == Scored::Triple,
+        };
+        let (query, answer) = match scored {
+            Scored::Triple => (query(subject, object, false), None),
+            Scored::OtherObject => (query(subject, object, false), Some(object)),
+            Scored::OtherSubject => (query(object, subject, true), Some(subject)),
+        };
+        let uses = vec![1; keys.len()];
+        let examples = u64::from(scored == Scored::Triple);
+        (Self { queries: vec![query], entities, uses, examples, answer }, keys)
+    }
+
+    /// The key of what `query` asks for; `keys` are the direct ones.
+    pub(crate) fn answer(&self, query: &Query, keys: &[Key]) -> Key {
+        self.answer.unwrap_or_else(|| keys[query.target as usize])
+    }
+
     /// The queries of `triples` and their distinct keys: entities first, each ascending. The key of relation `r` is
     /// `relations.0 + r`, that of its reciprocal `relations.1 + r` if there are any.
     pub(crate) fn new(triples: &[Triple], relations: (u64, Option<u64>)) -> (Self, Vec<Key>) {
@@ -76,7 +137,7 @@ impl Batch {
             }
         }
         let entities = keys.partition_point(|k| k.0 < forward);
-        (Self { queries, entities, uses }, keys)
+        (Self { queries, entities, uses, examples: triples.len() as u64, answer: None }, keys)
     }
 }
 

@@ -43,6 +43,9 @@ pub struct Config {
     pub init_scale: f64,
     /// Which worker trains which triples.
     pub cluster: Cluster,
+    /// Whether each score of a triple is a step of its own, with a pull and a push of three keys: the triple's, then those of
+    /// its negatives. Only with the logistic loss, batches of one triple, and without reciprocals.
+    pub separate: bool,
     /// Seed of initial values, order and samples.
     pub seed: u64,
 }
@@ -64,6 +67,11 @@ impl Config {
     #[must_use]
     pub const fn scorer(&self) -> Scorer {
         Scorer { model: self.model, dim: self.dim }
+    }
+
+    /// Steps that train a batch.
+    pub(crate) const fn steps(&self) -> u64 {
+        if self.separate { 1 + 2 * self.negatives as u64 } else { 1 }
     }
 
     /// Tells whether this can be trained, as far as that can be told without the data.
@@ -99,6 +107,10 @@ impl Config {
             if !(number >= 0.0 && number.is_finite()) {
                 return wrong(name, number.to_string(), "a number of at least 0");
             }
+        }
+        if self.separate && (self.loss != Loss::Logistic || self.batch != 1 || self.reciprocal) {
+            let allowed = "false, unless with logistic loss, batch 1 and without reciprocals";
+            return wrong("separate", "true".to_owned(), allowed);
         }
         if self.model == ModelKind::Rescal && self.penalties.n3 > 0.0 {
             let n3 = self.penalties.n3.to_string();
@@ -168,6 +180,7 @@ mod tests {
             learning_rate: 0.1,
             init_scale: 0.7,
             cluster: Cluster::None,
+            separate: false,
             seed: 3,
         }
     }
@@ -200,6 +213,7 @@ mod tests {
         );
         assert_eq!(refused(|c| c.learning_rate = 0.0), "lr is 0; it must be a number above 0");
         assert!(refused(|c| c.penalties.n3 = f64::NAN).starts_with("n3 is NaN; "));
+        assert!(refused(|c| c.separate = true).starts_with("separate is true; "));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! For every held-out triple both the object and the subject are predicted: all entities are ranked by score, other true
 //! answers (of train, valid and test) are left out, and the rank of the answer is 1 + the number of entities with a higher
 //! score + half the number of others with the same score (the mean of the ranks that ties allow; a model that gives every
-//! entity the same score gains nothing). A score that is not a number counts as higher. Reported are the mean reciprocal rank
-//! and the shares of answers at rank 1, up to 3, up to 10.
+//! entity the same score gains nothing). A score that is not a number counts as higher. Reported are the mean reciprocal rank,
+//! the mean rank, and the shares of answers at rank 1, up to 3, up to 10.
 //!
 //! The score that decides is the inner product in double precision, in a fixed order of summation, and so ranks depend on
 //! neither blocks, threads nor processor. Most scores need not be known that well: a matrix product in the element type tells
@@ -148,6 +148,7 @@ impl<E: Element> Evaluation<E> for Ranking<E> {
         for ranked in &self.ranked {
             let rank = 1.0 + ranked.higher as f64 + 0.5 * ranked.equal as f64;
             sums.add("quality.mrr_filtered", 1.0 / rank);
+            sums.add("quality.mean_rank_filtered", rank);
             for (name, last) in
                 [("quality.hits_at_1", 1.0), ("quality.hits_at_3", 3.0), ("quality.hits_at_10", 10.0)]
             {

@@ -95,6 +95,7 @@ fn naive<E: Element>(data: &Dataset, model: &[Vec<E>], reciprocal: bool, scorer:
                 }
             }
             sums.add("quality.mrr_filtered", 1.0 / rank);
+            sums.add("quality.mean_rank_filtered", rank);
             for (name, last) in [("hits_at_1", 1.0), ("hits_at_3", 3.0), ("hits_at_10", 10.0)] {
                 sums.add(&format!("quality.{name}"), if rank <= last { 1.0 } else { 0.0 });
             }

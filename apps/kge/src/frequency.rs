@@ -3,7 +3,8 @@
 //! A batch accesses each of its entities and relations once, however many of its triples have them, and each sample as often as
 //! it is drawn. Which triples meet in a batch differs from epoch to epoch, and so does what is drawn; numbers of accesses are
 //! averages over all orders and all samples. With a hundred negatives for each side of a triple, uniform samples are almost all
-//! accesses, and hardly anything is far above their mean; what is popular in the graph shows in the uses.
+//! accesses, and hardly anything is far above their mean; what is popular in the graph shows in the uses. If each score is a step
+//! of its own, it shows in the accesses as well.
 
 use crate::cluster::Clusters;
 use crate::config::{Config, Loss};
@@ -32,6 +33,8 @@ pub(crate) fn frequencies(
     let mut counts = vec![Count::default(); entities + data.relations.len()];
     let mut uses = vec![0; counts.len()];
     let mut samples = 0;
+    // Each score of a triple reads its keys again, but for the one that is replaced.
+    let again = if config.separate { config.negatives as f64 } else { 0.0 };
     let mut add = |triples: &mut dyn Iterator<Item = &Triple>| {
         uses.fill(0);
         let mut examples = 0;
@@ -42,6 +45,9 @@ pub(crate) fn frequencies(
                 uses[triple.object as usize] += 1;
             }
             uses[entities + triple.relation as usize] += 1;
+            counts[triple.subject as usize].accesses += again;
+            counts[triple.object as usize].accesses += again;
+            counts[entities + triple.relation as usize].accesses += 2.0 * again;
         }
         for (count, uses) in counts.iter_mut().zip(&uses).filter(|(_, uses)| **uses > 0) {
             count.accesses += expected_batches(examples, batch, *uses);

@@ -115,6 +115,28 @@ fn frequencies_are_how_often_keys_are_pulled() {
     }
 }
 
+/// Each score reads its triple again.
+#[test]
+fn separate_scores_make_accesses_of_uses() {
+    const NEGATIVES: u32 = 3;
+    let config = Config {
+        batch: 1,
+        negatives: NEGATIVES as usize,
+        separate: true,
+        ..config(ModelKind::Complex, Loss::Logistic, false)
+    };
+    let task = Arc::new(Kge::<f32>::new(Arc::new(graph(ENTITIES, 57)), config).unwrap());
+    let frequencies = task.frequencies(Partition { nodes: 2, workers: 4, ..Partition::alone() }).unwrap();
+    let Pulled { direct, sampled, .. } = pulled(&task, 2, 2);
+    let of_each = sampled[0].iter().sum::<u32>() as f64 / f64::from(ENTITIES);
+    assert_eq!(of_each, f64::from(57 * 2 * NEGATIVES) / f64::from(ENTITIES));
+    for Frequency { key, accesses, .. } in frequencies {
+        let seen = f64::from(direct[0][key.index()]);
+        let samples = if key.0 < u64::from(ENTITIES) { of_each } else { 0.0 };
+        assert!((accesses - samples - seen).abs() < 1e-9, "{key:?}: {accesses}, {seen} and {samples} seen");
+    }
+}
+
 /// A relation that is split between nodes is shared, others are at one node only.
 #[test]
 fn split_relations_are_shared() {

@@ -35,7 +35,7 @@ pub(crate) fn gradients<E: Element>(
             let target = query.target as usize * stride;
             score(1.0, &pulled.values[target..][..stride], &mut update.values[target..][..stride]);
         }
-        let target_key = pulled.keys[query.target as usize];
+        let target_key = batch.answer(query, pulled.keys);
         for sample in at * negatives..(at + 1) * negatives {
             if pulled.sample_keys[sample] != target_key {
                 let place = sample * stride..(sample + 1) * stride;

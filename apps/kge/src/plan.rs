@@ -40,6 +40,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
             ClusterName::None => Cluster::None,
             ClusterName::Relations => Cluster::Relations,
         },
+        separate: flags.separate,
         seed: plan.seed,
     };
     config.check().map_err(|error| TrainError::usage(format!("--{error}")))?;

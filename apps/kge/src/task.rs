@@ -3,7 +3,7 @@
 //! Keys: the entities from 0, then the relations, then their reciprocals if there are any. A value is an embedding and its
 //! AdaGrad accumulator.
 
-use crate::batch::{Batch, Scratch};
+use crate::batch::{Batch, Scored, Scratch};
 use crate::cluster::Clusters;
 use crate::config::{Cluster, Config, ConfigError, Loss};
 use crate::data::{Dataset, Known, Triple};
@@ -14,7 +14,7 @@ use crate::share::{Share, within_node};
 use crate::{logistic, softmax};
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
-use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
+use intendant_sampling::{Conformity, Distribution, DistributionId, Handle, Sampler};
 use intendant_task::{
     BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
     Split, StepReport, Subepoch, Task, Update,
@@ -117,6 +117,35 @@ impl<E: Element> Kge<E> {
             Loss::Logistic => triples.iter().map(|t| request(2 * self.config.negatives, &[*t])).collect(),
         }
     }
+
+    /// A step that trains one score of a triple. The first one of a triple has the samples of all of them to bring near.
+    fn prepare_score(&self, epoch: u32, triple: u64, step: u64) -> Prepared<Batch> {
+        let request = |step: u64| SampleRequest {
+            distribution: self.negatives,
+            samples: 1,
+            stream: stream(self.config.seed, &[NEGATIVES, epoch.into(), triple, step]),
+        };
+        let of_triple = self.data.train[triple as usize];
+        let scored = Scored::nth(step, self.config.negatives as u64);
+        let (batch, keys) = Batch::of_score(&of_triple, self.relations.0, scored);
+        let (mut near, mut samples) = (Vec::new(), vec![request(step)]);
+        if scored == Scored::Triple {
+            samples.clear();
+            near.extend_from_slice(&keys);
+            for step in 1..self.config.steps() {
+                let SampleRequest { distribution, samples, stream } = request(step);
+                let handle = self.model.sampler.prepare(distribution, samples, stream);
+                near.extend(handle.iter().flat_map(Handle::ahead));
+            }
+        }
+        let Triple { subject, relation, object } = of_triple;
+        let name = [epoch.into(), subject.into(), relation.into(), object.into()];
+        let digest = match samples.first() {
+            None => stream(self.config.seed, &name),
+            Some(sample) => stream(sample.stream, &[1]),
+        };
+        Prepared { batch, keys, near, samples, handles: Vec::new(), digest }
+    }
 }
 
 /// Names of the uses of the seed.
@@ -142,12 +171,16 @@ impl<E: Element> Task for Kge<E> {
     }
 
     fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
-        self.share(subepoch.epoch, partition).batches()
+        self.share(subepoch.epoch, partition).batches() * self.config.steps()
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
         let epoch = at.subepoch.epoch;
         let share = self.share(epoch, at.partition);
+        if self.config.separate {
+            let steps = self.config.steps();
+            return self.prepare_score(epoch, share.triples(at.index / steps)[0], at.index % steps);
+        }
         let numbers = share.triples(at.index);
         let triples: Vec<Triple> = numbers.iter().map(|number| self.data.train[*number as usize]).collect();
         let (batch, keys) = Batch::new(&triples, self.relations);
@@ -216,7 +249,7 @@ impl<E: Element> Task for Kge<E> {
         let (direct, sampled) = (pulled.values.len() / 2, pulled.sample_values.len() / 2);
         let penalties = if self.config.penalties == Penalties::default() { 0 } else { direct };
         let cost = Cost(scores.0 + (queries + penalties + (direct + sampled) * ADAGRAD_COST) as u64);
-        StepReport { loss, examples: batch.queries.len() as u64 / 2, cost }
+        StepReport { loss, examples: batch.examples, cost }
     }
 
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {

@@ -38,6 +38,7 @@ pub(super) fn config(model: ModelKind, loss: Loss, reciprocal: bool) -> Config {
         learning_rate: 0.1,
         init_scale: 0.7,
         cluster: Cluster::None,
+        separate: false,
         seed: 3,
     }
 }
@@ -355,4 +356,67 @@ fn initial_values_of_both_element_types_agree_and_have_the_scale() {
     let mut other = vec![0.0f64; 4000];
     initialise(5, Key(10), 0.25, &mut other);
     assert!(other.iter().zip(&values.1).take(2000).all(|(a, b)| a != b));
+}
+
+fn separate(negatives: usize) -> Config {
+    let config = config(ModelKind::Complex, Loss::Logistic, false);
+    Config { batch: 1, negatives, separate: true, ..config }
+}
+
+/// Steps of a triple as one batch would train it: the same loss and, before anything is learnt, the same gradients.
+#[test]
+fn separate_scores_are_the_scores_of_the_batch() {
+    const NEGATIVES: usize = 4;
+    // No penalties: these count per use, and there are as many uses as steps.
+    let grouped = Config { separate: false, penalties: Penalties::default(), ..separate(NEGATIVES) };
+    let apart = Config { separate: true, ..grouped.clone() };
+    let steps = apart.steps();
+    assert_eq!(steps, 9);
+    let data = Arc::new(graph(11, 30));
+    let (mut replaced, mut equal) = (0, 0);
+    for triple in 0..30 {
+        let task = |config: &Config| Kge::<f64>::new(Arc::clone(&data), config.clone()).unwrap();
+        let all: Vec<Step> = (0..steps)
+            .map(|step| Step::new(task(&apart), BatchAt::alone(0, triple * steps + step)))
+            .collect();
+        let mut whole = Step::new(task(&grouped), BatchAt::alone(0, triple));
+        // The samples of the steps in the place of its own.
+        whole.sample_keys = all.iter().flat_map(|step| step.sample_keys.clone()).collect();
+        assert_eq!(whole.sample_keys.len(), 2 * NEGATIVES);
+        let model = initial(&whole.task);
+        let reports: Vec<_> = all.iter().map(|step| step.report(&model).0).collect();
+        let (loss, examples) = reports.iter().fold((0.0, 0), |(l, e), r| (l + r.loss, e + r.examples));
+        let expected = whole.report(&model).0;
+        assert!((loss - expected.loss).abs() < 1e-9 && examples == expected.examples, "triple {triple}");
+        // All that is accessed is near before the first step, relations included.
+        let near = &all[0].prepared.near;
+        for step in &all {
+            assert!(step.prepared.keys.iter().chain(&step.sample_keys).all(|key| near.contains(key)));
+            let keys = step.prepared.keys.len() + step.sample_keys.len();
+            let triple = data.train[triple as usize];
+            assert!(keys == 3 || triple.subject == triple.object, "a score is of three keys");
+            replaced += step.sample_keys.len();
+            equal +=
+                usize::from(step.prepared.batch.answer.is_some_and(|key| step.sample_keys.contains(&key)));
+        }
+        assert!(all[1..].iter().all(|step| step.prepared.near.is_empty()));
+    }
+    assert!(equal > 0 && equal < replaced / 2, "some samples are what they replace: {equal} of {replaced}");
+}
+
+/// However many workers there are, all scores are trained.
+#[test]
+fn separate_scores_are_trained_once() {
+    let task = Kge::<f64>::new(Arc::new(graph(11, 30)), separate(2)).unwrap();
+    let digest = |workers| {
+        let subepoch = Subepoch { epoch: 1, index: 0 };
+        let partitions = Partition { workers, ..Partition::alone() }.all();
+        let batches = partitions.flat_map(|partition| {
+            (0..task.batches(subepoch, partition)).map(move |index| BatchAt { subepoch, partition, index })
+        });
+        let prepared: Vec<_> = batches.map(|at| task.prepare(at)).collect();
+        assert_eq!(prepared.len(), 150);
+        prepared.iter().fold(0u64, |sum, prepared| sum.wrapping_add(prepared.digest))
+    };
+    assert_eq!(digest(1), digest(7));
 }

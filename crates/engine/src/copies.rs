@@ -80,7 +80,8 @@ impl Copies {
         let group = self.news.entry((to, kind)).or_default();
         let full = group.values.len() + size_of_val(value) > limits::FRAME_PAYLOAD_BYTES_TARGET
             || group.items.len() == limits::FRAME_KEYS_MAX;
-        if full && !group.items.is_empty() {
+        // A holder that waits for this clock must not be told an older one.
+        if (full || group.clock != clock) && !group.items.is_empty() {
             self.ready_news.push(tell(to, kind, std::mem::take(group)));
         }
         if group.items.is_empty() {

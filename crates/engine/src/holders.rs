@@ -373,8 +373,8 @@ impl<E: Element> Channel<E> {
                 self.stats.replica_drops += 1;
                 let wanted = held.wanted;
                 let forgotten = self.forget_replica(key);
-                if let Some((_, queue)) = forgotten {
-                    self.serve_queue(key, queue)?;
+                if let Some(held) = forgotten {
+                    self.serve_queue(key, held.queue)?;
                 }
                 self.unpark(key)?;
                 if wanted {
@@ -387,10 +387,10 @@ impl<E: Element> Channel<E> {
     }
 
     /// The replica of `key` is gone or has become the main copy. Its record, and what waited for it.
-    pub(crate) fn forget_replica(&mut self, key: Key) -> Option<(Replica<E>, VecDeque<(Access, Bytes)>)> {
+    pub(crate) fn forget_replica(&mut self, key: Key) -> Option<Held<E>> {
         self.holding.dirty.remove(&key);
         self.staleness.unblock(key);
-        self.holding.held.remove(&key).map(|held| (held.replica, held.queue))
+        self.holding.held.remove(&key)
     }
 
     fn drain_queue(&mut self, key: Key) -> Result<(), String> {

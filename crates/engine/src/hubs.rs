@@ -40,12 +40,12 @@ impl<E: Element> Channel<E> {
     pub(crate) fn changed(&mut self, key: Key) {
         if let Some(hub) = self.hubs.hubs.get_mut(&key) {
             hub.touch();
-            self.to_tell(key);
+            self.tell_later(key);
         }
     }
 
     /// Holders of `key` lack something. Under lazy replication they ask.
-    fn to_tell(&mut self, key: Key) {
+    fn tell_later(&mut self, key: Key) {
         if self.shared.policy().replicas != Some(Replicas::Lazy) {
             self.hubs.unsent.insert(key);
         }
@@ -165,7 +165,7 @@ impl<E: Element> Channel<E> {
         self.stats.synced_keys += 1;
         let kind = if merge == Merge::Acknowledge { NewsKind::Acknowledged } else { NewsKind::Refresh };
         self.tell(entry, holder, kind);
-        self.to_tell(key);
+        self.tell_later(key);
         Ok(())
     }
 
@@ -211,7 +211,7 @@ impl<E: Element> Channel<E> {
         entry.state_mut().role = Role::Hub;
         hub.holders().iter().for_each(|holder| self.count_holder(holder.node, 1, 0));
         self.hubs.hubs.insert(key, hub);
-        self.to_tell(key);
+        self.tell_later(key);
     }
 
     /// Tells a holder the value, or that its delta was merged.

@@ -270,9 +270,9 @@ impl<E: Element> Channel<E> {
                     self.stats.replica_drops += 1;
                     entry.value_mut().expect("a replica has a value")
                 };
-                let (replica, queue) = self.forget_replica(key).expect("looked up above");
-                replica.promote(own, &main, copy, updated);
-                queue
+                let held = self.forget_replica(key).expect("looked up above");
+                held.replica.promote(own, &main, copy, updated);
+                held.queue
             }
         };
         entry.state_mut().set_closed(false);

@@ -132,7 +132,9 @@ impl Staleness {
         match self.waiting.first_key_value() {
             // What came from a meeting of which this channel has not heard is later than all that was before, and no business
             // of those who rest.
-            Some((first, _)) if *first < heard.clock && (heard.clock != RESTING || *first <= heard.latest) => {
+            Some((first, _))
+                if *first < heard.clock && (heard.clock != RESTING || *first <= heard.latest) =>
+            {
                 let (clock, resumed) = (*first, heard.resumed.min(*first));
                 let news = published.clock == RESTING || published.clock < clock;
                 news.then_some(NodeClock { clock, resumed, ..heard })

@@ -11,7 +11,7 @@ use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from
 use intendant_engine::quiesce::{ChannelReport, Waves};
 use intendant_engine::{AccessError, AccessStats, Completion, Input, Local, SnapshotAsk, Started};
 use intendant_sampling::{Handle, SampleError};
-use intendant_techniques::Initiator;
+use intendant_techniques::{Initiator, Pace};
 use intendant_techniques::clocks::RESTING;
 use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
@@ -147,14 +147,20 @@ impl<E: Element> Worker<E> {
     ///
     /// With [`crate::Pace::Asked`], it returns when all have called and every copy has what anybody did before; until somebody
     /// goes on to write, all copies are equal. In the background ([`crate::Pace::Every`]), it returns when a round is over that
-    /// began after all workers of this node had called: what they added is in all copies, or about to be. Techniques and nodes
-    /// without static replicas return at once, without waiting for anybody.
+    /// began after all workers of this node had called: what they added is in all copies, or about to be. Without static
+    /// replicas, it returns at once, with one exception: where replicas were synchronized when asked, had the cluster more than
+    /// one node, the workers of the only one wait for each other all the same.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended, also because a worker was dropped that others wait for.
     pub fn synchronize(&mut self) -> Result<(), Error> {
         self.take_in()?;
-        if self.inner.shared.fixed() == 0 {
+        let shared = &self.inner.shared;
+        if shared.fixed() == 0 {
+            let asked = shared.policy().fixed.is_some() && shared.copies().pace == Pace::Asked;
+            if asked && shared.layout().nodes() == 1 && self.inner.meetings.participants() > 1 {
+                self.meet(&format!("{OWN}synchronize"), Vec::new(), Purpose::Gather)?;
+            }
             return Ok(());
         }
         let worker = self.id.index();

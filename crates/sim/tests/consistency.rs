@@ -8,6 +8,14 @@ use intendant_techniques::{Order, Technique};
 const CLASSIC: Mode = Mode::new(Technique::Classic);
 const LAPSE: Mode = Mode::new(Technique::Lapse);
 const BY_OWNERS: Mode = Mode { by_owners: true, ..LAPSE };
+const HUB: Mode = Mode::hub();
+const SSP: Mode = Mode::new(Technique::Ssp);
+const ESSP: Mode = Mode::new(Technique::Essp);
+const NUPS: Mode = Mode::new(Technique::Nups);
+const FULL: Mode = Mode::new(Technique::FullReplication);
+
+/// Those with several copies of a key.
+const COPIES: [Mode; 5] = [HUB, SSP, ESSP, NUPS, FULL];
 
 fn all_consistent(mode: &Mode, seeds: std::ops::Range<u64>) -> Reach {
     let mut reach = Reach::default();
@@ -100,7 +108,7 @@ fn keys_that_owners_move_are_consistent() {
 
 #[test]
 fn faults_change_nothing_but_times() {
-    for mode in [CLASSIC, LAPSE, BY_OWNERS] {
+    for mode in [CLASSIC, LAPSE, BY_OWNERS].into_iter().chain(COPIES) {
         let mode = Mode { faults: Some(true), ..mode };
         let reach = all_consistent(&mode, 5_000..5_100);
         assert_eq!(reach.count(Marker::Faulty), 100);
@@ -110,7 +118,7 @@ fn faults_change_nothing_but_times() {
 #[test]
 fn clusters_of_any_size_are_consistent() {
     for nodes in [1, 2, 3, 7] {
-        for mode in [CLASSIC, LAPSE, BY_OWNERS] {
+        for mode in [CLASSIC, LAPSE, BY_OWNERS].into_iter().chain(COPIES) {
             all_consistent(&Mode { nodes: Some(nodes), ..mode }, 2_000..2_060);
         }
     }
@@ -118,7 +126,51 @@ fn clusters_of_any_size_are_consistent() {
 
 #[test]
 fn long_runs_are_consistent() {
-    for mode in [CLASSIC, LAPSE, BY_OWNERS] {
+    for mode in [CLASSIC, LAPSE, BY_OWNERS].into_iter().chain(COPIES) {
         all_consistent(&Mode { calls: 10_000, ..mode }, 0..3);
+    }
+}
+
+/// Techniques use the mechanisms that they are made of, and no others.
+#[test]
+fn copies_keep_what_their_technique_promises() {
+    for mode in COPIES {
+        let reach = all_consistent(&mode, 0..300);
+        let reached = |marker| reach.count(marker) > 0;
+        let fixed = mode == NUPS || mode == FULL;
+        assert_eq!(reached(Marker::ReplicaSetUp), !fixed, "{mode}");
+        assert_eq!(reached(Marker::Agreed), fixed, "{mode}");
+        assert_eq!(reached(Marker::Relocated), mode == NUPS || mode == HUB, "{mode}");
+        assert_eq!(reached(Marker::ParkedRead), mode == SSP || mode == ESSP, "{mode}");
+        assert_eq!(reached(Marker::RemoteServed), mode != FULL, "{mode}");
+    }
+}
+
+#[test]
+fn staleness_is_bounded_whatever_the_bound() {
+    for mode in [SSP, ESSP] {
+        for staleness in [0, 1, 5] {
+            all_consistent(&Mode { staleness: Some(staleness), ..mode }, 3_000..3_100);
+        }
+    }
+}
+
+#[test]
+fn synchronisation_brings_everything_everywhere() {
+    for mode in [NUPS, FULL] {
+        for asked in [false, true] {
+            let reach = all_consistent(&Mode { asked: Some(asked), ..mode }, 4_000..4_150);
+            assert_eq!(reach.count(Marker::RoundCalled) > 0, !asked, "{mode}");
+        }
+    }
+}
+
+#[test]
+fn techniques_without_copies_do_nothing_about_them() {
+    for mode in [CLASSIC, LAPSE, BY_OWNERS] {
+        let reach = all_consistent(&mode, 6_000..6_050);
+        for marker in [Marker::ReplicaSetUp, Marker::Agreed, Marker::Synchronized, Marker::EagerNews] {
+            assert_eq!(reach.count(marker), 0, "{mode} reached {}", marker.name());
+        }
     }
 }

@@ -8,7 +8,10 @@ fn the_same_seed_is_the_same_run() {
     let classic = Mode::new(Technique::Classic);
     let lapse = Mode::new(Technique::Lapse);
     let by_owners = Mode { by_owners: true, ..lapse };
-    for (seed, mode) in (0..60).zip([classic, lapse, by_owners].into_iter().cycle()) {
+    let copies =
+        [Technique::Ssp, Technique::Essp, Technique::Nups, Technique::FullReplication].map(Mode::new);
+    let modes = [classic, lapse, by_owners, Mode::hub()].into_iter().chain(copies);
+    for (seed, mode) in (0..160).zip(modes.cycle()) {
         let (a, b) = (workload::run(&mode, seed, false), workload::run(&mode, seed, true));
         assert_eq!((a.hash, a.events, a.virtual_ns), (b.hash, b.events, b.virtual_ns), "seed {seed}");
         assert!(

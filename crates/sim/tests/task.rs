@@ -3,11 +3,13 @@
 
 mod likes;
 
-use intendant_core::{Element, Key};
+use intendant_core::{Element, Key, Tick};
+use intendant_engine::Copies;
 use intendant_sim::{Faults, Spread, TaskConfig, TaskOutcome, run_task};
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Prepared, Schedule, Task};
-use intendant_techniques::{Order, Technique};
+use intendant_techniques::{Assignment, KeyTechnique, Order, Pace, Technique};
 use likes::Likes;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 const SCHEDULE: Schedule = Schedule { valid_every: 3, ..Schedule::epochs(6) };
@@ -80,6 +82,7 @@ fn plain<E: Element>() -> (Vec<E>, u64) {
             Op::Compute(_)
             | Op::Localize { .. }
             | Op::AdvanceClock
+            | Op::Synchronize
             | Op::Flush
             | Op::Barrier
             | Op::Quiesce => Event::Done,
@@ -203,6 +206,76 @@ fn epochs_add_up_to_the_run_without_its_evaluations() {
     assert!(sum(|epoch| epoch.virtual_ns) < outcome.virtual_ns);
     assert!(sum(|epoch| epoch.bytes) < outcome.bytes);
     assert_eq!(sum(|epoch| epoch.management.relocations), outcome.management.relocations);
+}
+
+/// Every technique with copies; static replicas of every third key, or of all.
+fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
+    let base = |technique| TaskConfig { technique, ..TaskConfig::new(nodes, workers, SCHEDULE) };
+    let mut some = Assignment::none();
+    (0..200).step_by(3).for_each(|key| some.set_technique(Key(key), KeyTechnique::Replicate));
+    let paced = Copies { pace: Pace::Every(Tick(2_000)), ..Copies::default() };
+    let asked = Schedule { synchronize: NonZeroU32::new(1), ..SCHEDULE };
+    vec![
+        base(Technique::Ssp),
+        base(Technique::Essp),
+        TaskConfig { copies: Copies { assignment: some, ..paced.clone() }, ..base(Technique::Nups) },
+        TaskConfig { copies: paced.clone(), ..base(Technique::FullReplication) },
+        TaskConfig {
+            copies: Copies { pace: Pace::Asked, ..paced },
+            technique: Technique::FullReplication,
+            ..TaskConfig::new(nodes, workers, asked)
+        },
+    ]
+}
+
+#[test]
+fn a_task_is_trained_with_copies() {
+    let (_, expected) = plain::<f32>();
+    for config in with_copies(3, 2) {
+        let name = format!("{} {:?}", config.technique, config.copies.pace);
+        let outcome = train::<f32>(&config);
+        assert_eq!(digest(&outcome), expected, "{name}: the same examples");
+        let [first, .., last, test] = &outcome.combined[..] else { panic!("{name}: too few epochs") };
+        let loss = |r: &intendant_task::Reduction| r.get("loss") / r.get("examples");
+        assert!(loss(last) < 0.8 * loss(first), "{name}: loss {} to {}", loss(first), loss(last));
+        let right = test.get("quality.ranked_right") / test.get("quality.count");
+        assert!(right > 0.85, "{name}: {right} of the held-out pairs are ranked right");
+        let stats = &outcome.management;
+        assert!(stats.sync_rounds > 0 && stats.synced_keys > 0, "{name}: {stats:?}");
+        let lazily = matches!(config.technique, Technique::Ssp | Technique::Essp);
+        assert_eq!(stats.replica_setups > 0, lazily, "{name}");
+        let full = config.technique == Technique::FullReplication;
+        assert_eq!(outcome.accesses.remote == 0, full, "{name}");
+        assert_eq!(train::<f32>(&config).hash, outcome.hash, "{name}: a seed is a run");
+    }
+}
+
+/// Copies of one node are no copies.
+#[test]
+fn one_worker_needs_no_copies() {
+    let (values, _) = plain::<f32>();
+    for config in with_copies(1, 1) {
+        let outcome = train::<f32>(&config);
+        assert_eq!(outcome.values, values, "{} bit by bit", config.technique);
+        assert_eq!((outcome.messages, outcome.accesses.remote), (0, 0), "{}", config.technique);
+    }
+}
+
+/// What channels do for copies takes them time, and bytes occupy the network.
+#[test]
+fn bringing_copies_in_step_has_a_price() {
+    let busy = |every| {
+        let copies = Copies { pace: Pace::Every(Tick(every)), ..Copies::default() };
+        let technique = Technique::FullReplication;
+        let outcome = train::<f32>(&TaskConfig { technique, copies, ..TaskConfig::new(4, 1, SCHEDULE) });
+        let load = outcome.epochs.iter().map(|epoch| epoch.load.channels.busy_ns).sum::<u64>();
+        (load, outcome.bytes, outcome.management.sync_rounds)
+    };
+    let (often, rarely) = (busy(500), busy(50_000));
+    assert!(
+        often.0 > 2 * rarely.0 && often.1 > 2 * rarely.1 && often.2 > 2 * rarely.2,
+        "{often:?}, {rarely:?}"
+    );
 }
 
 #[test]

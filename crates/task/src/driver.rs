@@ -7,6 +7,7 @@ use crate::{
 use intendant_core::{Element, Key};
 use intendant_sampling::Handle;
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +49,8 @@ pub struct Driver<T: Task> {
     subepoch: u32,
     subepochs: u32,
     received: u64,
+    /// Batches of the current subepoch that were trained.
+    trained: u64,
     batches: u64,
     /// Steps of this epoch: done, and at the end of the current subepoch; only with [`Schedule::synchronize`]. In a subepoch
     /// all workers take as many as the one with the most batches, so that all synchronise equally often; those of workers
@@ -84,6 +87,7 @@ impl<T: Task> Driver<T> {
             subepoch: 0,
             subepochs: 0,
             received: 0,
+            trained: 0,
             batches: 0,
             steps: 0,
             steps_end: 0,
@@ -196,11 +200,8 @@ impl<T: Task> Driver<T> {
             (State::Pull, Event::Done) => self.compute(),
             (State::Compute, Event::Done) => self.go(State::Push, Op::Push),
             (State::Push, Event::Done) if self.schedule.synchronous => self.go(State::PushFlush, Op::Flush),
-            (State::Push | State::PushFlush, Event::Done) => self.go(State::Clock, Op::AdvanceClock),
-            (State::Clock, Event::Done) => {
-                self.current = None;
-                Ok(self.end_step())
-            }
+            (State::Push | State::PushFlush, Event::Done) => Ok(self.tick()),
+            (State::Clock, Event::Done) => Ok(self.end_step()),
             (State::Synchronize, Event::Done) => Ok(self.next_batch()),
             (State::SubepochFlush, Event::Done) => self.go(State::SubepochBarrier, Op::Barrier),
             (State::SubepochBarrier, Event::Done) => {
@@ -290,7 +291,7 @@ impl<T: Task> Driver<T> {
             let batches = self.partition.all().map(|worker| self.task.batches(subepoch, worker));
             self.steps_end += batches.max().unwrap_or(0);
         }
-        self.received = 0;
+        (self.received, self.trained) = (0, 0);
         self.near = self.task.block(subepoch, self.partition);
         if self.near.is_empty() {
             self.next_batch()
@@ -323,8 +324,21 @@ impl<T: Task> Driver<T> {
         }
     }
 
+    /// A batch has been pushed: advances the clock if it is time, else goes on.
+    fn tick(&mut self) -> Op {
+        self.trained += 1;
+        let last = self.received == self.batches && self.queue.is_empty();
+        let due = |every: NonZeroU32| self.trained.is_multiple_of(every.get().into());
+        if last || self.schedule.clock_every.is_some_and(due) {
+            self.state = State::Clock;
+            return Op::AdvanceClock;
+        }
+        self.end_step()
+    }
+
     /// A batch has been trained: synchronises if it is time, else goes on.
     fn end_step(&mut self) -> Op {
+        self.current = None;
         if let Some(every) = self.schedule.synchronize {
             self.steps += 1;
             if self.steps.is_multiple_of(every.get().into()) {

@@ -23,13 +23,24 @@ pub struct Schedule {
     /// as the one with the most: who has run out of them still comes to each meeting. `None` means never: the technique keeps
     /// copies in step by itself, or has none.
     pub synchronize: Option<NonZeroU32>,
+    /// Advance the clock after every so many batches of a subepoch and after its last one; `None` means after the last one only.
+    /// It is the unit in which techniques of bounded staleness count.
+    pub clock_every: Option<NonZeroU32>,
 }
 
 impl Schedule {
-    /// So many passes over the data, then the evaluation on the test data; nothing else.
+    /// So many passes over the data, a clock per batch, then the evaluation on the test data; nothing else.
     #[must_use]
     pub const fn epochs(epochs: u32) -> Self {
-        Self { epochs, valid_every: 0, test: true, localize_ahead: 0, synchronous: false, synchronize: None }
+        Self {
+            epochs,
+            valid_every: 0,
+            test: true,
+            localize_ahead: 0,
+            synchronous: false,
+            synchronize: None,
+            clock_every: NonZeroU32::new(1),
+        }
     }
 }
 

@@ -386,6 +386,25 @@ fn workers_synchronise_after_batches_and_then_go_on() {
 }
 
 #[test]
+fn clocks_are_as_long_as_asked_for_and_end_with_the_subepoch() {
+    let task = Sums::new(None);
+    let clocks = |every, ahead| {
+        let clock_every = NonZeroU32::new(every);
+        let schedule = Schedule { clock_every, localize_ahead: ahead, test: false, ..Schedule::epochs(2) };
+        let mut cluster = Cluster::new(&task, 1, schedule);
+        cluster.run(&task).unwrap();
+        let ops =
+            cluster.ops[0].iter().filter(|op| ["Compute", "AdvanceClock", "Flush"].contains(&op.as_str()));
+        ops.map(|op| &op[..1]).collect::<String>()
+    };
+    for ahead in [0, 2] {
+        assert_eq!(clocks(1, ahead), "CACACACACACAF".repeat(2));
+        assert_eq!(clocks(4, ahead), "CCCCACCAF".repeat(2));
+        assert_eq!(clocks(0, ahead), "CCCCCCAF".repeat(2), "one for the subepoch");
+    }
+}
+
+#[test]
 fn no_epochs_evaluate_the_initial_model() {
     let task = Sums::new(None);
     let mut cluster = Cluster::new(&task, 2, Schedule { valid_every: 1, ..Schedule::epochs(0) });

@@ -29,6 +29,11 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "BATCHES", help_heading = COPIES)]
     pub(crate) staleness: Option<u32>,
 
+    /// Count staleness in so many batches instead of single ones, the last batch of a subepoch included; 0: in subepochs (ssp, essp)
+    /// [default: 1]
+    #[arg(long, value_name = "BATCHES", help_heading = COPIES)]
+    pub(crate) clock_every: Option<u32>,
+
     /// Milliseconds between synchronisations of replicated parameters (nups, full-replication). A goal for which nothing waits; the
     /// report says what was reached [default: 40]
     #[arg(long, value_name = "MS", help_heading = COPIES)]
@@ -64,6 +69,8 @@ pub(crate) struct CopyArgs {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CopyPlan {
     staleness: u32,
+    /// Batches per clock; `None`: one clock per subepoch.
+    pub(crate) clock_every: Option<NonZeroU32>,
     pace: Pace,
     /// Batches between synchronisations, if workers ask for them.
     pub(crate) sync_batches: Option<NonZeroU32>,
@@ -74,7 +81,7 @@ pub(crate) struct CopyPlan {
 /// Which keys are replicated, if the technique leaves that open.
 #[derive(Clone, Debug, PartialEq)]
 enum Choice {
-    /// `scale` times as many as are used more than `factor` times as often as the mean key.
+    /// `scale` times as many as are used more than `factor` times as often as the mean of those that may be shared.
     Above { factor: f64, scale: f64 },
     /// So many.
     Top(u64),
@@ -108,6 +115,7 @@ impl CopyPlan {
         let (stale, replicating) = ("ssp and essp", "nups and full-replication");
         let flags = [
             ("--staleness", args.staleness.is_some(), clocked, stale),
+            ("--clock-every", args.clock_every.is_some(), clocked, stale),
             ("--sync-every", args.sync_every.is_some(), fixed.is_some(), replicating),
             ("--sync-batches", args.sync_batches.is_some(), fixed == Some(Fixed::All), "full-replication"),
             ("--clip-updates", args.clip_updates.is_some(), fixed.is_some(), replicating),
@@ -152,6 +160,7 @@ impl CopyPlan {
         };
         if clocked {
             config.set("staleness", i64::from(staleness));
+            config.set("clock-every", i64::from(args.clock_every.unwrap_or(1)));
         }
         if fixed.is_some() && pace != Pace::Asked {
             config.set("sync-every", sync_every_ms);
@@ -161,7 +170,8 @@ impl CopyPlan {
             config.set("replicate-scale", *scale);
         }
         let sync_batches = args.sync_batches.and_then(NonZeroU32::new);
-        Ok(Self { staleness, pace, sync_batches, clip, choice })
+        let clock_every = NonZeroU32::new(args.clock_every.unwrap_or(1));
+        Ok(Self { staleness, clock_every, pace, sync_batches, clip, choice })
     }
 
     /// Synchronisations per second that are wanted, if they are in the background of `technique`.
@@ -267,7 +277,10 @@ fn choose(
         Choice::Top(count) => Ok(most_used(known()?, count)),
         Choice::Above { factor, scale } => {
             let frequencies = known()?;
-            let mean = frequencies.iter().map(|f| f.uses as f64).sum::<f64>() / keys as f64;
+            // The mean of keys that may be hot: the rows of a matrix, of which each belongs to one node, would pull it down.
+            let shared = || frequencies.iter().filter(|f| f.shared);
+            let others = (frequencies.len() - shared().count()) as u64;
+            let mean = shared().map(|f| f.uses as f64).sum::<f64>() / (keys - others).max(1) as f64;
             let hot = |f: &&Frequency| f.shared && f.uses as f64 > factor * mean;
             let count = frequencies.iter().filter(hot).count();
             Ok(most_used(frequencies, (count as f64 * scale).round() as u64))
@@ -285,7 +298,8 @@ fn most_used(frequencies: &[Frequency], count: u64) -> Assignment {
 fn share(frequencies: &[Frequency], keys: &[Key]) -> f64 {
     let all: f64 = frequencies.iter().map(|f| f.accesses).sum();
     let replicated = frequencies.iter().filter(|f| keys.binary_search(&f.key).is_ok());
-    if all > 0.0 { replicated.map(|f| f.accesses).sum::<f64>() / all } else { 0.0 }
+    // The sum of nothing would be -0.
+    if all > 0.0 { replicated.map(|f| f.accesses).fold(0.0, |sum, more| sum + more) / all } else { 0.0 }
 }
 
 /// Tells what is replicated, before training begins.

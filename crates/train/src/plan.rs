@@ -148,6 +148,7 @@ impl Plan {
             localize_ahead: self.localize_ahead,
             synchronous: self.synchronous,
             synchronize: self.copies.sync_batches,
+            clock_every: self.copies.clock_every,
         }
     }
 

@@ -21,7 +21,8 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
         ),
         ("model", format!("{} keys, {}", HumanCount(report.model.keys), HumanBytes(report.model.bytes))),
     ];
-    if let Some(replicated) = report.model.replicated.filter(|_| report.nodes > 1) {
+    let replicated = report.model.replicated.filter(|_| report.nodes > 1);
+    if let Some(replicated) = replicated {
         rows.push(("replicated", replicated.to_string()));
     }
     if let Some(last) = report.epochs.last() {
@@ -44,7 +45,8 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
                 100.0 * report.access.remote_share
             ),
         ));
-        if let Some(goal) = plan.copies.goal(plan.technique).filter(|_| report.nodes > 1) {
+        let has_copies = replicated.is_some_and(|replicated| replicated.keys > 0);
+        if let Some(goal) = plan.copies.goal(plan.technique).filter(|_| has_copies) {
             let reached = report.management.syncs_per_second;
             rows.push(("synchronised", format!("{reached:.1} times per second, the goal is {goal:.1}")));
         }

@@ -102,10 +102,10 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
             Op::Push => {
                 let (keys, values) = driver.push_buffers();
                 parameters.push(keys, values)?;
+                meter.step(&driver.progress(), || parameters.accesses());
                 Event::Done
             }
             Op::AdvanceClock => {
-                meter.step(&driver.progress(), || parameters.accesses());
                 parameters.advance_clock();
                 Event::Done
             }

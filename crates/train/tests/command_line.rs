@@ -116,9 +116,13 @@ fn the_report_has_the_documented_members_and_no_others() {
     let report: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&path).expect("written")).expect("JSON");
     assert_eq!(report["schema"], SCHEMA);
-    let mut found = BTreeSet::new();
-    paths(&report, "", &mut found);
-    found.retain(|path| !path.starts_with(".config."));
+    let members = |report: &serde_json::Value| {
+        let mut found = BTreeSet::new();
+        paths(report, "", &mut found);
+        found.retain(|path| !path.starts_with(".config."));
+        found
+    };
+    let found = members(&report);
     let access = [
         "pull_keys",
         "push_keys",
@@ -134,6 +138,9 @@ fn the_report_has_the_documented_members_and_no_others() {
         "management.replica_drops",
         "management.localization_conflicts",
         "management.sync_rounds",
+        "management.syncs_per_second",
+        "management.synced_keys",
+        "management.stale_reads",
         "management.relocation_ms.mean",
         "management.relocation_ms.p50",
         "management.relocation_ms.p99",
@@ -173,6 +180,13 @@ fn the_report_has_the_documented_members_and_no_others() {
     );
     documented.extend(everywhere.iter().flat_map(|name| [format!(".{name}"), format!(".epochs[].{name}")]));
     assert_eq!(found, documented);
+    // Those that some runs have only.
+    let flags = format!("--technique full-replication --nodes 2 --epochs 2 --report {}", path.display());
+    succeeded(&output(&flags));
+    let report = serde_json::from_slice(&std::fs::read(&path).expect("written")).expect("JSON");
+    documented.extend(["keys", "bytes", "access_share"].map(|name| format!(".model.replicated.{name}")));
+    assert_eq!(members(&report), documented);
+    documented.insert(".model.replicated".to_owned());
     let pages = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md"))
         .expect("the page");
     for name in documented.iter().filter_map(|path| path.trim_end_matches("[]").rsplit('.').next()) {
@@ -224,7 +238,9 @@ fn results_go_to_standard_output_and_progress_to_standard_error_unless_silenced(
 #[test]
 fn exit_codes_tell_what_happened() {
     for (flags, code, message) in [
-        ("--technique nups", 2, "technique nups is not built yet"),
+        ("--technique adaptive", 2, "technique adaptive is not built yet"),
+        ("--technique nups", 2, "task regression does not know how often parameters are accessed"),
+        ("--technique lapse --staleness 2", 2, "regression: error: --staleness is for ssp and essp"),
         ("--technique single --nodes 2", 2, "regression: error: technique single is plain memory"),
         ("--rate 0", 2, "regression: error: --rate is 0; it must be greater than 0"),
         ("--config /no/such.toml", 2, "regression: error: /no/such.toml: cannot be read"),
@@ -245,6 +261,41 @@ fn exit_codes_tell_what_happened() {
     }
     assert!(output("--help").status.success());
     assert!(output("--version").status.success());
+}
+
+#[test]
+fn what_is_replicated_and_how_often_it_is_brought_in_step_is_told() {
+    let folder = Folder::new();
+    let (keys, path) = (folder.path("keys"), folder.path("r.json"));
+    std::fs::write(&keys, "1000 # the constant\n0..9\n").expect("written");
+    let nups = format!("--technique nups --replicate-file {} --epochs 3", keys.display());
+    for simulated in ["", " --simulate"] {
+        let done = output(&format!("{nups} --nodes 2 --sync-every 2 --report {}{simulated}", path.display()));
+        succeeded(&done);
+        let (result, progress) = (text(&done.stdout), text(&done.stderr));
+        assert!(progress.contains("replicated: 10 keys, 76 B on each node"), "{progress}");
+        assert!(result.contains("10 keys, 76 B on each node"), "{result}");
+        assert!(result.contains(" times per second, the goal is 500.0"), "{result}");
+        let report = report(&path);
+        let replicated = report.model.replicated.expect("some keys are");
+        assert_eq!((replicated.keys, replicated.bytes, replicated.access_share), (10, 76, None));
+        let management = report.management;
+        assert!(management.sync_rounds > 0 && management.synced_keys > 0, "{management:?}");
+        let seconds: f64 = report.epochs.iter().map(|epoch| epoch.seconds).sum();
+        // One channel on each of two nodes.
+        let expected = management.sync_rounds as f64 / seconds / 2.0;
+        assert!((management.syncs_per_second / expected - 1.0).abs() < 1e-9, "{management:?}, {expected}");
+        assert_eq!(report.config["sync-every"], 2.0);
+    }
+    // Of one node there is nothing to be brought in step.
+    succeeded(&output(&format!("{nups} --report {}", path.display())));
+    let alone = report(&path);
+    assert_eq!(alone.model.replicated.map(|replicated| replicated.keys), Some(0));
+    assert_eq!(alone.management, Default::default());
+    std::fs::write(&keys, "1001\n").expect("written");
+    let (code, said) = end(&output(&nups));
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--replicate-file: key 1001 is to be replicated, but the model has keys 0 to 1000"), "{said}");
 }
 
 /// A simulation is a run like any other: settings, report, configuration, export, and what a person sees.

@@ -118,10 +118,12 @@ fn validation_follows_its_schedule() {
 #[test]
 fn one_worker_repeats_itself_bit_by_bit_with_every_technique() {
     let losses =
-        |flags| trained::<f32>(flags).report.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+        |flags: &str| trained::<f32>(flags).report.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
     let single = losses("--epochs 3");
     assert_eq!(losses("--epochs 3"), single);
-    assert_eq!(losses("--epochs 3 --technique classic"), single);
+    for technique in ["classic", "lapse", "ssp", "essp", "full-replication", "full-replication --sync-batches 3"] {
+        assert_eq!(losses(&format!("--epochs 3 --technique {technique}")), single, "{technique}");
+    }
 }
 
 #[test]
@@ -146,6 +148,10 @@ fn a_simulated_cluster_trains_the_same_examples_and_learns() {
         "--technique single --workers 3",
         "--technique classic --nodes 4 --workers 2",
         "--technique lapse --nodes 3 --localize-ahead 3",
+        "--technique ssp --nodes 3 --workers 2 --staleness 2",
+        "--technique essp --nodes 3 --workers 2",
+        "--technique full-replication --nodes 4 --sync-every 1",
+        "--technique full-replication --nodes 3 --sync-batches 2",
     ] {
         let report = simulated(&format!("--epochs 3 {flags}"));
         assert_eq!(report.data_digest, digest, "{flags}");
@@ -154,7 +160,8 @@ fn a_simulated_cluster_trains_the_same_examples_and_learns() {
             report.access.local + report.access.remote,
             report.access.pull_keys + report.access.push_keys
         );
-        assert_eq!(report.access.remote > 0, report.nodes > 1, "{flags}");
+        let everywhere = flags.contains("full-replication");
+        assert_eq!(report.access.remote > 0, report.nodes > 1 && !everywhere, "{flags}");
     }
 }
 

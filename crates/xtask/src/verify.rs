@@ -38,7 +38,7 @@ enum Length {
 
 /// What is simulated: the options of `cargo xtask sim` besides the seeds. Those of lapse are the columns of 000 Table 3.2, and
 /// what makes the last one consistent.
-const SIMULATIONS: [(&str, &str, Length); 13] = [
+const SIMULATIONS: [(&str, &str, Length); 21] = [
     ("classic sync fifo", "--mode sync --order fifo", Length::Usual),
     ("classic sync chain", "--mode sync --order chain", Length::Usual),
     ("classic async fifo", "--mode async --order fifo", Length::Usual),
@@ -58,6 +58,14 @@ const SIMULATIONS: [(&str, &str, Length); 13] = [
         Length::Usual,
     ),
     ("by owners sync", "--technique lapse --initiator owner --mode sync", Length::Usual),
+    ("replicas and moves", "--technique hub", Length::Usual),
+    ("ssp", "--technique ssp", Length::Usual),
+    ("essp", "--technique essp", Length::Usual),
+    ("nups", "--technique nups", Length::Usual),
+    ("full replication", "--technique full-replication --pace every", Length::Usual),
+    ("synchronous replication", "--technique full-replication --pace asked", Length::Usual),
+    ("replicas, long runs", "--technique hub --ops 10000", Length::Long),
+    ("ssp, long runs", "--technique ssp --ops 10000", Length::Long),
     ("lapse, long runs", "--technique lapse --ops 10000", Length::Long),
     ("by owners, long runs", "--technique lapse --initiator owner --ops 10000", Length::Long),
 ];

@@ -68,8 +68,10 @@ const SUBJECT_SKEW: f64 = 0.5;
 const TRIPLES_PER_HELD: u32 = 100;
 const HELD_MAX: u32 = 500;
 
-/// Draws per triple at most, on average. Graphs that are nearly complete would take forever.
+/// Draws per triple at most, on average. Graphs that are nearly complete would take forever. For triples that are held out,
+/// which are few, more: where most entities have no triple, it takes long until all parts of one are known.
 const DRAWS_PER_TRIPLE_MAX: u64 = 16;
+const DRAWS_PER_HELD_MAX: u64 = 1 << 14;
 
 /// The graph that `spec` describes: `ENTITIESxRELATIONSxTRIPLES`. `name` is what such graphs are called.
 pub(super) fn generate(name: &'static str, spec: &str, skew: Skew) -> Result<Dataset, DataError> {
@@ -81,7 +83,7 @@ pub(super) fn generate(name: &'static str, spec: &str, skew: Skew) -> Result<Dat
     let held = (shape.triples / TRIPLES_PER_HELD).clamp(1, HELD_MAX);
     let crowded = || refuse("so few entities and relations hardly have as many distinct triples");
     let mut generator = Generator::new(shape, skew);
-    let train = generator.take(shape.triples, |_| true).ok_or_else(crowded)?;
+    let train = generator.take(shape.triples, DRAWS_PER_TRIPLE_MAX, |_| true).ok_or_else(crowded)?;
     let mut seen = (vec![false; shape.entities as usize], vec![false; shape.relations as usize]);
     for triple in &train {
         seen.0[triple.subject as usize] = true;
@@ -90,8 +92,8 @@ pub(super) fn generate(name: &'static str, spec: &str, skew: Skew) -> Result<Dat
     }
     let known =
         |t: &Triple| seen.0[t.subject as usize] && seen.0[t.object as usize] && seen.1[t.relation as usize];
-    let valid = generator.take(held, known).ok_or_else(crowded)?;
-    let test = generator.take(held, known).ok_or_else(crowded)?;
+    let valid = generator.take(held, DRAWS_PER_HELD_MAX, known).ok_or_else(crowded)?;
+    let test = generator.take(held, DRAWS_PER_HELD_MAX, known).ok_or_else(crowded)?;
     let names = |prefix: &str, count: u32| {
         let mut names = Names::default();
         (0..count).for_each(|number| names.push(&format!("{prefix}{number}")));
@@ -174,11 +176,12 @@ impl Generator {
         }
     }
 
-    /// The next `count` triples that are `wanted` and unlike all before; `None` if they are too rare.
-    fn take(&mut self, count: u32, wanted: impl Fn(&Triple) -> bool) -> Option<Vec<Triple>> {
+    /// The next `count` triples that are `wanted` and unlike all before; `None` if they are so rare that it would take more than
+    /// `draws_max` draws for each.
+    fn take(&mut self, count: u32, draws_max: u64, wanted: impl Fn(&Triple) -> bool) -> Option<Vec<Triple>> {
         let start = self.triples.len();
         let end = start + count as usize;
-        let mut draws = u64::from(count) * DRAWS_PER_TRIPLE_MAX;
+        let mut draws = u64::from(count) * draws_max;
         while self.triples.len() < end {
             draws = draws.checked_sub(1)?;
             let triple = self.draw();

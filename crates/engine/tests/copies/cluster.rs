@@ -10,7 +10,6 @@ use intendant_engine::quiesce::Waves;
 use intendant_engine::{
     Action, Channel, ChannelReport, Copies, Input, Local, ManagementStats, Shared, SharedConfig, Storage,
 };
-use intendant_techniques::clocks::NodeClock;
 use intendant_techniques::{Policy, Role, SlotState};
 use intendant_wire::Message;
 use std::collections::VecDeque;
@@ -190,13 +189,6 @@ impl Cluster {
         self.ways[place][node].push_back(input);
     }
 
-    pub(crate) fn tell_clock(&mut self, me: usize, clock: Option<NodeClock>) {
-        let Some(clock) = clock else { return };
-        for channel in 0..self.setup.channels {
-            self.submit(me, ChannelId(channel as u16), Input::Clock(clock));
-        }
-    }
-
     /// Delivers what comes next at `place` from `way`; false if there is nothing.
     pub(crate) fn deliver(&mut self, place: usize, way: usize) -> bool {
         let Some(input) = self.ways[place][way].pop_front() else { return false };
@@ -325,7 +317,11 @@ impl Cluster {
                 assert_eq!(Some(holder.epoch), self.watch.epoch(holder.node.index(), key));
             }
             let hubs: usize = self.channels.iter().filter(|channel| channel.hub(key).is_some()).count();
-            assert_eq!(hubs, usize::from(!replicas.is_empty()), "{key:?}: only owners with holders have records");
+            assert_eq!(
+                hubs,
+                usize::from(!replicas.is_empty()),
+                "{key:?}: only owners with holders have records"
+            );
             if self.role(owner, key) != Role::Static {
                 assert_eq!(self.role(owner, key) == Role::Hub, !replicas.is_empty(), "{key:?}");
             }
@@ -347,6 +343,9 @@ impl Cluster {
             fractions += worker.fractions(key);
         }
         let found = f64::from(main[self.workers.len()]);
-        assert!((found - fractions).abs() < 1e-3 * (1.0 + fractions.abs()), "{key:?}: {found} for {fractions}");
+        assert!(
+            (found - fractions).abs() < 1e-3 * (1.0 + fractions.abs()),
+            "{key:?}: {found} for {fractions}"
+        );
     }
 }

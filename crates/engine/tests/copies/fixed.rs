@@ -93,9 +93,10 @@ fn in_the_background() {
             check_silence(&mut c);
         }
         (rounds, synced) = (rounds + c.stats().sync_rounds, synced + c.stats().synced_keys);
-        let expected = match technique {
-            Technique::FullReplication => 5,
-            _ => c.setup.copies.assignment.resolve(&c.layout).len(),
+        let expected = if technique == Technique::FullReplication {
+            5
+        } else {
+            c.setup.copies.assignment.resolve(&c.layout).len()
         };
         assert_eq!(c.nodes[0].fixed(), if c.setup.nodes == 1 { 0 } else { expected });
         for node in 0..c.setup.nodes {
@@ -130,7 +131,10 @@ fn when_all_workers_ask() {
                             let value = c.nodes[me / c.setup.workers].peek_copy(*key).expect("a replica");
                             for lane in 0..workers {
                                 let least = before[ended[me]][lane][key.0 as usize];
-                                assert!(value[lane] >= least as f32, "{key:?}: {least} of {lane} in {value:?}");
+                                assert!(
+                                    value[lane] >= least as f32,
+                                    "{key:?}: {least} of {lane} in {value:?}"
+                                );
                             }
                         }
                         ended[me] += 1;
@@ -150,9 +154,7 @@ fn when_all_workers_ask() {
                 }
                 0 if c.workers[me].ahead() == 0 => {
                     before.resize_with(before.len().max(asked[me] + 1), || vec![vec![0; 5]; workers]);
-                    for key in 0..5 {
-                        before[asked[me]][me][key] = c.workers[me].pushes(Key(key as u64));
-                    }
+                    before[asked[me]][me] = (0..5).map(|key| c.workers[me].pushes(Key(key))).collect();
                     c.synchronize(me);
                     asked[me] += 1;
                     true
@@ -210,6 +212,25 @@ fn clipped() {
         }
     }
     assert!(shorter > 200, "clipped in {shorter} runs only");
+}
+
+/// What was clipped is gone: it does not come back with the next update.
+#[test]
+fn a_copy_forgets_what_is_clipped_when_it_is_sent() {
+    let mut setup = setup(1, Technique::FullReplication, EVERY, Some(0.5));
+    (setup.nodes, setup.workers, setup.channels) = (2, 1, 1);
+    let mut c = Cluster::new(setup, 0);
+    c.push(0, Key(1));
+    c.handle(0, Input::Tick);
+    // The first update is as long as the average: half of it remains.
+    let copy = |c: &Cluster, node: usize| c.nodes[node].peek_copy(Key(1)).expect("a replica")[0];
+    assert_eq!(copy(&c, 0), 0.5);
+    c.push(0, Key(1));
+    assert_eq!(copy(&c, 0), 1.5);
+    c.deliver_all();
+    assert_eq!((copy(&c, 0), copy(&c, 1)), (1.5, 0.5));
+    c.quiesce(20);
+    check_equal(&c, &[Key(1)]);
 }
 
 #[test]

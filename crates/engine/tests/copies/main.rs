@@ -3,6 +3,7 @@
 mod cluster;
 mod fixed;
 mod replication;
+mod rows;
 mod staleness;
 mod watch;
 mod worker;

@@ -91,11 +91,12 @@ impl Watch {
         shared: &Shared<f32>,
         channel: &Channel<f32>,
     ) {
-        match message {
-            Message::HandOver(hand_over) => self.hears_hand_over(node, hand_over, shared),
-            Message::Sync(sync) => self.hears_sync(node, sync, shared, channel),
-            Message::News(news) => self.hears_news(node, news, shared),
-            _ => {}
+        if let Message::HandOver(hand_over) = message {
+            self.hears_hand_over(node, hand_over, shared);
+        } else if let Message::Sync(sync) = message {
+            self.hears_sync(node, sync, shared, channel);
+        } else if let Message::News(news) = message {
+            self.hears_news(node, news, shared);
         }
     }
 
@@ -159,15 +160,26 @@ impl Watch {
             let state = shared.slot(*key);
             match news.kind {
                 NewsKind::SetUp if !known || state.role.is_owner() => self.count("zombie set up"),
-                NewsKind::Refresh if state.role == Role::Absent && known => self.count("refreshed before set-up"),
+                NewsKind::Refresh if state.role == Role::Absent && known => {
+                    self.count("refreshed before set-up")
+                }
                 NewsKind::Dropped if !known => self.count("stale dropped"),
                 NewsKind::Dropped if state.is_dirty() => self.count("updated since the drop"),
                 NewsKind::SetUp | NewsKind::Refresh | NewsKind::Acknowledged | NewsKind::Dropped => {}
             }
-            if known && news.seqs.get(at).is_some_and(|seq| self.deltas.get(&(node, *key)) == Some(&(*epoch, *seq))) {
+            if known
+                && news
+                    .seqs
+                    .get(at)
+                    .is_some_and(|seq| self.deltas.get(&(node, *key)) == Some(&(*epoch, *seq)))
+            {
                 self.deltas.remove(&(node, *key));
                 let acknowledged = news.kind == NewsKind::Acknowledged;
-                self.count(if acknowledged { "acknowledged without a value" } else { "acknowledged with news" });
+                self.count(if acknowledged {
+                    "acknowledged without a value"
+                } else {
+                    "acknowledged with news"
+                });
             }
         }
     }
@@ -178,18 +190,17 @@ impl Watch {
         for action in actions {
             let Action::Send { to, message } = action else { continue };
             assert!(to.index() < self.nodes && to.index() != node, "node {node} sends to {to}");
-            match message {
-                Message::HandOver(hand_over) => {
-                    hand_over.keys.iter().for_each(|key| self.flying[key.0 as usize] += 1);
-                }
-                Message::News(news) if news.kind == NewsKind::Refresh => {
-                    told.insert(*to);
-                }
-                Message::Response(_) if told.contains(to) => self.count("told before the answer"),
-                Message::Sync(sync) if sync.holder == NodeId(node as u16) && sync.hops == 0 => {
-                    self.says(node, sync, shared);
-                }
-                _ => {}
+            if let Message::HandOver(hand_over) = message {
+                hand_over.keys.iter().for_each(|key| self.flying[key.0 as usize] += 1);
+            } else if let Message::News(News { kind: NewsKind::Refresh, .. }) = message {
+                told.insert(*to);
+            } else if matches!(message, Message::Response(_)) && told.contains(to) {
+                self.count("told before the answer");
+            } else if let Message::Sync(sync) = message
+                && sync.holder == NodeId(node as u16)
+                && sync.hops == 0
+            {
+                self.says(node, sync, shared);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::watch::Watch;
-use intendant_core::Key;
+use intendant_core::{ChannelId, Key};
 use intendant_engine::{Completion, Input, Local, Started};
 use intendant_wire::OpId;
 use std::collections::VecDeque;
@@ -31,6 +31,8 @@ pub(crate) struct Worker {
     pub(crate) local: Local<f32>,
     pub(crate) inbox: VecDeque<Completion>,
     ahead: Vec<Ahead>,
+    /// What channels are to be told of its clock.
+    pub(crate) untold: VecDeque<(ChannelId, Input)>,
     pub(crate) clock: u32,
     pub(crate) reads: Vec<Read>,
     /// By key: clock of each push.
@@ -47,6 +49,7 @@ impl Worker {
             local,
             inbox: VecDeque::new(),
             ahead: Vec::new(),
+            untold: VecDeque::new(),
             clock: 0,
             reads: Vec::new(),
             pushes: vec![Vec::new(); keys],
@@ -219,7 +222,10 @@ impl Cluster {
                 read.value = Some(value.clone());
                 for (lane, worker) in self.workers.iter().enumerate() {
                     let pushes = worker.pushes(key) as f32;
-                    assert!(value[lane] <= pushes, "{key:?}: {value:?}, but {lane} has pushed {pushes} times");
+                    assert!(
+                        value[lane] <= pushes,
+                        "{key:?}: {value:?}, but {lane} has pushed {pushes} times"
+                    );
                 }
             }
         }

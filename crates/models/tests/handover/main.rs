@@ -7,18 +7,20 @@
 //!
 //! A failure prints its schedule; `shuttle::replay` repeats it. `INTENDANT_SCHEDULES` sets how many are tried per case.
 
+mod copies;
 mod worker;
 mod world;
 
-use intendant_core::Key;
+use intendant_core::{Key, Tick};
 use intendant_engine::{ManagementStats, Storage};
 use intendant_sim::history::History;
 use intendant_sim::lanes;
 use intendant_sim::registers::Registers;
-use intendant_techniques::{Initiator, Order, Policy, Technique};
+use intendant_techniques::{Initiator, Order, Policy, Replicas, Technique};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 use std::sync::{Arc, Mutex};
+use copies::CopyWorker;
 use worker::{Book, Reach, Worker};
 use world::{LANES, REGISTER, Setup, World};
 
@@ -70,16 +72,18 @@ fn run(setup: Setup, reached: &Mutex<(Reach, ManagementStats)>) {
     }
 }
 
-fn explore(setup: Setup) {
+/// Tries schedules, with two schedulers.
+fn try_all(body: impl Fn() + Clone + Send + Sync + 'static) {
     let schedules = std::env::var("INTENDANT_SCHEDULES").ok().and_then(|text| text.parse().ok());
     let schedules = schedules.unwrap_or(SCHEDULES);
+    Runner::new(RandomScheduler::new_from_seed(SEED, schedules), Config::new()).run(body.clone());
+    Runner::new(PctScheduler::new_from_seed(SEED, DEPTH, schedules), Config::new()).run(body);
+}
+
+fn explore(setup: Setup) {
     let reached = Arc::new(Mutex::new((Reach::default(), ManagementStats::default())));
-    let body = || {
-        let reached = Arc::clone(&reached);
-        move || run(setup, &reached)
-    };
-    Runner::new(RandomScheduler::new_from_seed(SEED, schedules), Config::new()).run(body());
-    Runner::new(PctScheduler::new_from_seed(SEED, DEPTH, schedules), Config::new()).run(body());
+    let sink = Arc::clone(&reached);
+    try_all(move || run(setup, &sink));
     let (reach, management) = reached.lock().expect("nobody panics").clone();
     let Reach { local, remote, came_meanwhile, hits, misses, localized_at_once } = reach;
     let mut expected = vec![
@@ -139,4 +143,62 @@ fn sparse() {
 fn moved_by_owners() {
     let policy = Policy { relocation: Some(Initiator::Owner), ..lapse(Order::Chain, false) };
     explore(Setup { policy, nodes: 3, ..SMALL });
+}
+
+/// One schedule over copies.
+fn run_copies(setup: Setup, reached: &Mutex<(copies::Reach, ManagementStats)>) {
+    let (world, channels, deliveries) = World::start(setup);
+    let workers = deliveries.into_iter().enumerate().map(|(me, deliveries)| {
+        let worker = CopyWorker::new(me, Arc::clone(&world), deliveries);
+        thread::spawn(move || worker.run())
+    });
+    let workers: Vec<_> = workers.collect();
+    let logs: Vec<_> = workers.into_iter().map(|w| w.join().expect("the worker ends")).collect();
+    let stats = world.finish(channels);
+    copies::check(&setup, &world, &logs);
+    let (sum, management) = &mut *reached.lock().expect("nobody panics");
+    management.merge(&stats);
+    for copies::Log { reach, .. } in logs {
+        sum.on_hub += reach.on_hub;
+        sum.on_replica += reach.on_replica;
+        sum.on_static += reach.on_static;
+        sum.deferred += reach.deferred;
+    }
+}
+
+fn explore_copies(setup: Setup) -> (copies::Reach, ManagementStats) {
+    let reached = Arc::new(Mutex::new((copies::Reach::default(), ManagementStats::default())));
+    let sink = Arc::clone(&reached);
+    try_all(move || run_copies(setup, &sink));
+    let reached = reached.lock().expect("nobody panics").clone();
+    assert!(reached.1.synced_keys > 0 && reached.1.sync_rounds > 0, "{reached:?}");
+    reached
+}
+
+#[test]
+fn replicas_as_directed() {
+    let replicas = Some(Replicas::Directed { every: Tick(20) });
+    let policy = Policy { relocation: Some(Initiator::Owner), replicas, ..lapse(Order::Chain, true) };
+    let (reach, management) = explore_copies(Setup { policy, calls: 8, ..SMALL });
+    assert!(reach.on_hub > 0 && reach.on_replica > 0 && reach.deferred > 0, "{reach:?}");
+    let ManagementStats { relocations, replica_setups, replica_drops, .. } = management;
+    assert!(relocations > 0 && replica_setups > 0 && replica_drops > 0, "{management:?}");
+}
+
+#[test]
+fn replicas_on_first_read() {
+    for technique in [Technique::Ssp, Technique::Essp] {
+        let (reach, management) = explore_copies(Setup { policy: technique.policy(), calls: 8, ..SMALL });
+        assert!(reach.on_hub > 0 && reach.on_replica > 0 && reach.deferred > 0, "{reach:?}");
+        assert!(management.replica_setups > 0 && management.stale_reads > 0, "{management:?}");
+    }
+}
+
+#[test]
+fn static_replicas() {
+    for nodes in [2, 3] {
+        let policy = Technique::FullReplication.policy();
+        let (reach, _) = explore_copies(Setup { policy, nodes, workers_per_node: 4 - nodes, ..SMALL });
+        assert!(reach.on_static > 0 && reach.deferred == 0, "{reach:?}");
+    }
 }

@@ -4,10 +4,12 @@
 //! shuttle's choice. So a message may be overtaken by one that was sent later on another way, as over real connections.
 
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
-use intendant_engine::{Action, Channel, Completion, Input, ManagementStats, Shared, SharedConfig, Storage};
+use intendant_engine::{
+    Action, Channel, Completion, Copies, Input, ManagementStats, Shared, SharedConfig, Storage,
+};
 use intendant_sim::lanes;
 use intendant_sim::registers::Registers;
-use intendant_techniques::{Policy, Role};
+use intendant_techniques::{Pace, Policy, Role};
 use shuttle::rand::Rng;
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
 use shuttle::sync::{Condvar, Mutex};
@@ -20,6 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const LANES: u64 = 3;
 pub(crate) const REGISTER: Key = Key(LANES);
 pub(crate) const KEYS: u64 = LANES + 1;
+
+/// After how many waves copies are in step, none of which is being set up, brought back or given up any more.
+const SETTLES: usize = 6;
 
 /// What is run.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +43,10 @@ pub(crate) struct Setup {
 impl Setup {
     pub(crate) fn workers(&self) -> usize {
         self.nodes * self.workers_per_node
+    }
+
+    fn has_copies(&self) -> bool {
+        self.policy.replicas.is_some() || self.policy.fixed.is_some()
     }
 }
 
@@ -84,7 +93,9 @@ impl World {
         let node = |node| {
             let (layout, init) = (Arc::clone(&layout), Arc::new(init));
             let Setup { storage, policy, .. } = setup;
-            Arc::new(Shared::new(SharedConfig { node: NodeId(node as u16), layout, init, storage, policy }))
+            let (node, workers) = (NodeId(node as u16), setup.workers_per_node);
+            let copies = Copies { pace: Pace::Every(Tick(20)), ..Copies::default() };
+            Arc::new(Shared::new(SharedConfig { node, layout, init, storage, policy, copies, workers }))
         };
         let post = |_| Post {
             mail: Mutex::new(Mail {
@@ -175,8 +186,13 @@ impl World {
     /// Waits until nothing is under way, ends the channels, and checks that they have nothing left to do and that every key is
     /// in one place. Returns what managing keys took.
     pub(crate) fn finish(&self, channels: Channels) -> ManagementStats {
-        while self.under_way.load(Ordering::Relaxed) > 0 {
-            thread::yield_now();
+        self.come_to_rest();
+        if self.setup.has_copies() {
+            for _ in 0..SETTLES {
+                let places = (0..self.setup.nodes).flat_map(|node| (0..self.setup.channels).map(move |c| (node, c)));
+                places.for_each(|(node, c)| self.put(node, ChannelId(c as u16), node, Input::Settle));
+                self.come_to_rest();
+            }
         }
         for post in &self.posts {
             post.mail.lock().expect("nobody panics").over = true;
@@ -190,8 +206,12 @@ impl World {
         }
         for key in (0..KEYS).map(Key) {
             let places: Vec<_> = self.nodes.iter().map(|node| node.inspect(key)).collect();
-            let owners = places.iter().filter(|(role, held)| (*role, *held) == (Role::Owner, true)).count();
-            let others = places.iter().filter(|(role, held)| (*role, *held) == (Role::Absent, false)).count();
+            if places.iter().all(|place| *place == (Role::Static, true)) {
+                continue;
+            }
+            let owners = places.iter().filter(|(role, held)| role.is_owner() && *held).count();
+            let is_other = |place: &&(Role, bool)| matches!(place, (Role::Absent, false) | (Role::Replica, true));
+            let others = places.iter().filter(is_other).count();
             // A key of a sparse store that nobody touched is nowhere.
             let untouched = self.setup.storage == Storage::Sparse && others == places.len();
             assert!(untouched || (owners == 1 && others == places.len() - 1), "{key:?}: {places:?}");
@@ -199,10 +219,17 @@ impl World {
         stats
     }
 
+    /// Waits until nothing is under way.
+    fn come_to_rest(&self) {
+        while self.under_way.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
+    }
+
     /// The value of a key, after the end.
     pub(crate) fn value(&self, key: Key) -> Option<Vec<f32>> {
         let home = &self.nodes[self.layout.home(key).index()];
-        let owner = self.nodes.iter().find(|node| node.inspect(key).0 == Role::Owner).unwrap_or(home);
+        let owner = self.nodes.iter().find(|node| node.inspect(key).0.is_owner()).unwrap_or(home);
         owner.peek(key)
     }
 }

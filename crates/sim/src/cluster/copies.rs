@@ -3,7 +3,7 @@
 //! Timers alone do not keep a cluster alive: when nothing else is left to happen, each goes off once or twice more, and if
 //! nothing follows from that, the run is over.
 
-use super::{Called, Cluster, Errand, Event, Happened};
+use super::{Called, Cluster, Errand, Event, Happened, Station};
 use crate::invariants::Violation;
 use intendant_core::{Clock, Element, Key, NodeId, Tick, limits};
 use intendant_techniques::Role;
@@ -141,7 +141,12 @@ impl<E: Element> Cluster<E> {
 
     /// Whether nothing will happen any more but timers that go off for nothing.
     pub(super) fn only_timers_are_left(&self) -> bool {
-        self.queue.len() == self.timers && self.fruitless > 2 * self.stations.len()
+        let waits = |station: &Station<E>| {
+            !station.inbox.is_empty() || station.received.iter().any(|received| !received.is_empty())
+        };
+        self.queue.len() == self.timers + self.looking
+            && self.fruitless > 2 * self.stations.len()
+            && !self.stations.iter().any(waits)
     }
 
     /// When something happened last, apart from timers that went off for nothing.

@@ -40,7 +40,7 @@ impl<E: Element> Cluster<E> {
         };
         self.trace.event(self.queue.now_ns(), kind, who, what);
         self.note_life(event);
-        let mut checked = self.invariants.progress.step(self.trace.events() - self.ticks);
+        let mut checked = self.invariants.progress.step(self.trace.events() - self.ticks, self.ticks);
         if self.checks == Checks::EveryStep {
             checked = checked.and_then(|()| {
                 let Invariants { owners, ledger, .. } = &mut self.invariants;
@@ -111,6 +111,7 @@ impl<E: Element> Cluster<E> {
         let (came_ns, work_ns, input) = match source {
             Source::Timer => {
                 self.stations[station].timer.is_due = false;
+                self.looking += 1;
                 (self.now_ns(), machine.input(0, 0), Input::Tick)
             }
             Source::Inbox => {
@@ -180,6 +181,7 @@ impl<E: Element> Cluster<E> {
         let reports = matches!(input, Input::Settle);
         let is_tick = matches!(input, Input::Tick);
         self.ticks += u64::from(is_tick);
+        self.looking -= usize::from(is_tick);
         let now = Tick(self.queue.now_ns() / 1000);
         let handled = self.stations[station].engine.handle(now, input, &mut actions);
         handled.map_err(|error| self.violation(("protocol", error.to_string())))?;

@@ -44,8 +44,8 @@ use intendant_engine::{
     AccessStats, Action, Channel, ChannelReport, Completion, Copies, Input, Local, ManagementStats, Shared,
     SharedConfig, SnapshotAsk, Storage, Submission,
 };
-use intendant_techniques::{Fixed, KeyTechnique, Policy};
 use intendant_techniques::clocks::NodeClock;
+use intendant_techniques::{Fixed, KeyTechnique, Policy};
 use intendant_wire::{OpId, SnapshotPart};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -255,6 +255,8 @@ pub struct Cluster<E> {
     /// Events of timers that lie ahead, and those that have happened, with what channels did about them.
     timers: usize,
     ticks: u64,
+    /// Channels that look at the time.
+    looking: usize,
     /// Timers that went off, for nothing, since something else happened; and when that was.
     fruitless: usize,
     lively_ns: u64,
@@ -346,6 +348,7 @@ impl<E: Element> Cluster<E> {
             heard: Vec::new(),
             timers: 0,
             ticks: 0,
+            looking: 0,
             fruitless: 0,
             lively_ns: 0,
             actions: Vec::new(),

@@ -24,8 +24,7 @@ impl<E: Element> Cluster<E> {
             errands + post.results.iter().map(Lane::len).sum::<usize>() + post.queue.len()
         };
         let received = self.stations.iter().flat_map(|s| &s.received).map(VecDeque::len).sum::<usize>();
-        let inboxes =
-            self.stations.iter().map(|s| s.inbox.len() + usize::from(is_busy(s))).sum::<usize>();
+        let inboxes = self.stations.iter().map(|s| s.inbox.len() + usize::from(is_busy(s))).sum::<usize>();
         let on_links =
             self.links.iter().map(|link| link.under_way.len() + link.coming_in.len()).sum::<usize>();
         let found = InFlight {
@@ -68,7 +67,9 @@ impl<E: Element> Cluster<E> {
         for key in (0..keys.min(COMPARED_AT_REST_MAX)).map(|at| Key((self.compared + at) % keys)) {
             let channel = self.layout.channel(key).index();
             hubs.clear();
-            hubs.extend((0..self.nodes.len()).map(|at| self.stations[at * channels + channel].engine.hub(key)));
+            hubs.extend(
+                (0..self.nodes.len()).map(|at| self.stations[at * channels + channel].engine.hub(key)),
+            );
             let owner = self.invariants.ledger.place(key).node;
             let fixed = self.invariants.owners.is_fixed(key);
             Copies { key, nodes: &self.nodes, owner, fixed, replicas, hubs: &hubs, book }.check()?;

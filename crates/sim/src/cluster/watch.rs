@@ -164,9 +164,7 @@ impl<E: Element> Cluster<E> {
                     watch.counters.extend_from_slice(&news.counters);
                     About::News(news.kind)
                 }
-                Message::Clock(clock) => {
-                    About::Clock { from: *from, scope: clock.scope, clock: clock.clock }
-                }
+                Message::Clock(clock) => About::Clock { from: *from, scope: clock.scope, clock: clock.clock },
                 Message::Reduce(reduce) => About::Reduce { round: reduce.round },
                 Message::SnapshotRequest(_) | Message::SnapshotPart(_) => About::Other,
             },

@@ -135,7 +135,10 @@ impl<E: Element> Cluster<E> {
                 (kind == NewsKind::SetUp && known && role == Role::Replica, Marker::ReplicaSetUp),
                 (kind == NewsKind::SetUp && !known, Marker::ZombieRefused),
                 (kind == NewsKind::Acknowledged && known, Marker::AcknowledgedBare),
-                (kind == NewsKind::Dropped && slot.role == Role::Replica && role == Role::Absent, Marker::ReplicaDropped),
+                (
+                    kind == NewsKind::Dropped && slot.role == Role::Replica && role == Role::Absent,
+                    Marker::ReplicaDropped,
+                ),
                 (kind == NewsKind::Dropped && slot.role == Role::Replica && !known, Marker::StaleDropped),
             ];
             marks.into_iter().filter(|(reached, _)| *reached).for_each(|(_, marker)| reach.mark(marker));

@@ -60,7 +60,8 @@ impl<E: Element> Copies<'_, E> {
     /// Who has a replica is registered with the owner and nowhere else.
     fn check_hub(&self) -> Result<(), Finding> {
         let (key, owner) = (self.key, self.owner);
-        if let Some(other) = (0..self.hubs.len()).find(|at| self.hubs[*at].is_some() && *at != owner.index()) {
+        if let Some(other) = (0..self.hubs.len()).find(|at| self.hubs[*at].is_some() && *at != owner.index())
+        {
             return wrong(key, format!("n{other} has registered holders, and {owner:?} owns it"));
         }
         let role = self.nodes[owner.index()].slot(key).role;
@@ -68,7 +69,10 @@ impl<E: Element> Copies<'_, E> {
         let holders: Vec<NodeId> = holders.map(|node| node.node()).collect();
         let hub = self.hubs[owner.index()];
         let registered: Vec<NodeId> = hub.iter().flat_map(|hub| hub.holders()).map(|h| h.node).collect();
-        if registered != holders || hub.is_some() == holders.is_empty() || hub.is_some() != (role == Role::Hub) {
+        if registered != holders
+            || hub.is_some() == holders.is_empty()
+            || hub.is_some() != (role == Role::Hub)
+        {
             return wrong(
                 key,
                 format!("{holders:?} have replicas; {owner:?}, which is {role:?}, knows of {hub:?}"),

@@ -9,8 +9,10 @@ use intendant_wire::NewsKind;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Account {
     told: Option<u32>,
-    /// It asked, and may be told once for that, and once more when the clock comes.
-    asked: u32,
+    /// It asks, in the input that is being handled.
+    asks: bool,
+    /// It asked as of clocks that may not have come: so many.
+    early: u32,
     /// Its delta has just been merged.
     merged: bool,
 }
@@ -18,7 +20,13 @@ pub(crate) struct Account {
 impl Account {
     /// The holder asks, as of a clock that may not have come.
     pub(crate) fn asked(&mut self, need: u32) {
-        self.asked += 1 + u32::from(need > 0);
+        self.asks = true;
+        self.early += u32::from(need > 0);
+    }
+
+    /// The input has been handled.
+    pub(crate) fn handled(&mut self) {
+        self.asks = false;
     }
 
     /// The owner has merged a delta of the holder.
@@ -34,11 +42,15 @@ impl Account {
         match kind {
             NewsKind::Acknowledged if !knew_the_rest => Err("it lacks more than that"),
             NewsKind::Refresh if knew_the_rest => Err("all that is new are its own updates"),
-            NewsKind::Refresh if before == Some(version) && self.asked == 0 => Err("it was told that already"),
-            NewsKind::SetUp | NewsKind::Refresh => {
-                self.asked = self.asked.saturating_sub(1);
-                Ok(())
-            }
+            NewsKind::SetUp | NewsKind::Refresh if std::mem::take(&mut self.asks) => Ok(()),
+            NewsKind::SetUp | NewsKind::Refresh if before != Some(version) => Ok(()),
+            NewsKind::SetUp | NewsKind::Refresh => match self.early.checked_sub(1) {
+                None => Err("it was told that already"),
+                Some(left) => {
+                    self.early = left;
+                    Ok(())
+                }
+            },
             NewsKind::Acknowledged | NewsKind::Dropped => Ok(()),
         }
     }
@@ -61,6 +73,7 @@ mod tests {
         assert!(account.told(NewsKind::Refresh, 5).is_err(), "unasked");
         account.asked(7);
         assert_eq!(account.told(NewsKind::Refresh, 5), Ok(()));
+        account.handled();
         assert_eq!(account.told(NewsKind::Refresh, 5), Ok(()), "clock 7 has come");
         assert!(account.told(NewsKind::Refresh, 5).is_err());
         assert_eq!(holder().told(NewsKind::Refresh, 6), Ok(()));

@@ -83,6 +83,8 @@ pub(crate) struct Merged {
     copies: HashMap<(Key, NodeId), Copy, Hash>,
     /// Holders whose delta the current input merged, and who must be told.
     due: Vec<(Key, NodeId)>,
+    /// Holders from whom the current input is a question.
+    asking: Vec<(Key, NodeId)>,
 }
 
 fn wrong<T>(what: String) -> Result<T, Finding> {
@@ -97,7 +99,9 @@ impl Merged {
             return Ok(false);
         }
         if epoch <= copy.epoch {
-            return wrong(format!("{node:?} asks for {key:?} under epoch {epoch} as of clock {need}, and had {copy:?}"));
+            return wrong(format!(
+                "{node:?} asks for {key:?} under epoch {epoch} as of clock {need}, and had {copy:?}"
+            ));
         }
         if copy.flying && !copy.over {
             return wrong(format!("{node:?} asks for {key:?} anew, while a delta is in flight: {copy:?}"));
@@ -144,6 +148,7 @@ impl Merged {
 
     /// The owner hears that a node wants a copy.
     pub(crate) fn registers(&mut self, key: Key, node: NodeId, epoch: u32, need: u32) -> Asked {
+        self.asking.push((key, node));
         let holders = &mut self.records.entry(key).or_default().holders;
         match holders.get_mut(&node) {
             Some(known) if known.epoch == epoch => {
@@ -204,7 +209,9 @@ impl Merged {
             Some((newest, _)) if version < newest => {
                 return wrong(format!("version {newest} of {key:?} is known already: {told:?}"));
             }
-            Some((newest, Some(before))) if version == newest && value.is_some_and(|value| value != before) => {
+            Some((newest, Some(before)))
+                if version == newest && value.is_some_and(|value| value != before) =>
+            {
                 return wrong(format!("version {version} of {key:?} names two values: {told:?}"));
             }
             Some((newest, before)) if version == newest => record.newest = Some((newest, before.or(value))),
@@ -221,6 +228,12 @@ impl Merged {
 
     /// The input has been handled.
     pub(crate) fn handled(&mut self) -> Result<(), Finding> {
+        for (key, node) in self.asking.drain(..) {
+            let record = self.records.get_mut(&key);
+            if let Some(known) = record.and_then(|record| record.holders.get_mut(&node)) {
+                known.echo.handled();
+            }
+        }
         match self.due.pop() {
             None => Ok(()),
             Some((key, node)) => wrong(format!("a delta of {node:?} for {key:?} was not answered")),

@@ -2,6 +2,9 @@
 
 use super::Finding;
 
+/// Where nothing happens for long, there are many looks at the time; but not that many.
+const TICKS_PER_EVENT_MAX: u64 = 20;
+
 /// The bound.
 pub(crate) struct Progress {
     events_max: u64,
@@ -12,9 +15,9 @@ impl Progress {
         Self { events_max }
     }
 
-    /// After `events` events.
-    pub(crate) fn step(&self, events: u64) -> Result<(), Finding> {
-        if events <= self.events_max {
+    /// After `events` events, and so many looks at the time.
+    pub(crate) fn step(&self, events: u64, ticks: u64) -> Result<(), Finding> {
+        if events <= self.events_max && ticks / TICKS_PER_EVENT_MAX <= self.events_max {
             return Ok(());
         }
         Err((

@@ -64,7 +64,9 @@ impl Rounds {
             None => Ok(()),
             Some((channel, round)) => Err((
                 "rounds",
-                format!("the cluster rests, and some nodes have not completed round {round} of channel {channel}"),
+                format!(
+                    "the cluster rests, and some nodes have not completed round {round} of channel {channel}"
+                ),
             )),
         }
     }

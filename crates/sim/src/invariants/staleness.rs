@@ -54,7 +54,8 @@ impl Staleness {
     /// A worker pushes to a key.
     pub(crate) fn push(&mut self, worker: usize, key: Key, clock: u32) {
         let workers = self.workers;
-        let pushes = self.pushes.entry(key).or_insert_with(|| (0..workers).map(|_| Pushes::default()).collect());
+        let pushes =
+            self.pushes.entry(key).or_insert_with(|| (0..workers).map(|_| Pushes::default()).collect());
         pushes[worker].clocks.push(clock);
     }
 
@@ -74,7 +75,10 @@ impl Staleness {
     /// A worker learns what a pull saw.
     pub(crate) fn pulled(&self, worker: usize, key: Key, need: Need, lanes: &[u32]) -> Result<(), Finding> {
         let finding = |what: String| {
-            Err(("staleness", format!("worker {worker} pulls {key:?} as of {need:?} and sees {lanes:?}; {what}")))
+            Err((
+                "staleness",
+                format!("worker {worker} pulls {key:?} as of {need:?} and sees {lanes:?}; {what}"),
+            ))
         };
         let mut clocks = self.clocks.iter().flatten().enumerate();
         if let Some((late, clock)) = clocks.find(|(_, clock)| clock.is_some_and(|clock| clock < need.clock)) {

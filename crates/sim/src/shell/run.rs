@@ -306,12 +306,12 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 }
                 // Nobody waits for it until the next flush.
                 self.cluster.push(worker, keys, values)?;
+                self.meter.step(&self.cluster, worker, &seat.driver.progress());
                 Ok(Some(Event::Done))
             }
             Op::AdvanceClock => {
                 seat.clock += 1;
                 self.cluster.advance_clock(worker, Clock(seat.clock));
-                self.meter.step(&self.cluster, worker, &seat.driver.progress());
                 Ok(Some(Event::Done))
             }
             Op::Synchronize => {
@@ -408,7 +408,9 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 seat.waiting = Waiting::No;
                 self.cluster.wake(worker, 0);
             }
-            Waiting::Localize(waiting) | Waiting::Synchronize(waiting) if waiting == op => self.go_on(worker, 0, Event::Done),
+            Waiting::Localize(waiting) | Waiting::Synchronize(waiting) if waiting == op => {
+                self.go_on(worker, 0, Event::Done)
+            }
             Waiting::Flush if self.cluster.is_flushed(worker) => self.go_on(worker, 0, Event::Done),
             Waiting::Pull(_)
             | Waiting::Localize(_)

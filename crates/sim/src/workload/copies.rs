@@ -79,11 +79,12 @@ fn set_nodes(scenario: &mut Scenario, nodes: usize) {
 /// How often copies are brought in step: from much more often than anything else happens to hardly ever.
 fn every(scenario: &Scenario, dice: &mut Dice) -> Tick {
     let delays = &scenario.delays;
-    let slowest = [delays.worker, delays.enqueue, delays.turn, delays.network.latency, delays.deliver, delays.intake];
+    let slowest =
+        [delays.worker, delays.enqueue, delays.turn, delays.network.latency, delays.deliver, delays.intake];
     let slowest_ns = slowest.iter().map(|spread| spread.max_ns).max().unwrap_or(0);
     // While nodes are cut off, nothing but this happens.
     let faulty_ns = scenario.faults.episodes().iter().map(|e| e.until_ns).max().unwrap_or(0);
-    let quarters = dice.pick(&[1, 2, 8, 32, 128]);
+    let quarters = dice.pick(&[2, 4, 16, 64]);
     Tick((slowest_ns * quarters / 4_000).max(faulty_ns / 500_000).max(1))
 }
 

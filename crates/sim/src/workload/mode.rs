@@ -163,7 +163,9 @@ impl Mode {
             Marker::ReplicaRevived => (100, hub || clocked && lazy),
             Marker::ReplicaClosed => (100, hub || clocked),
             Marker::Promoted | Marker::PromotedUnsent | Marker::HoldersMoved => (100, hub),
-            Marker::PromotedMerged | Marker::PromotedUnmerged => (500, hub),
+            Marker::PromotedUnmerged => (500, hub),
+            // The key must have gone over a third node, faster than the acknowledgement.
+            Marker::PromotedMerged => (10_000, hub && several(3) && maybe(self.asynchronous)),
             Marker::GhostDelta | Marker::GhostCameHome | Marker::ForwardedSync => (500, hub && several(3)),
             Marker::ZombieRefused | Marker::StaleDropped => (1_000, hub && several(3)),
             Marker::RefreshBeforeAnswer => (500, hub),
@@ -172,12 +174,13 @@ impl Mode {
             Marker::LazyDrop => (100, clocked && lazy),
             Marker::EagerNews => (20, clocked && eager),
             Marker::ParkedRead => (50, clocked && self.staleness.is_none_or(|s| s < 5)),
-            Marker::ResumeLifted => (100, clocked),
+            Marker::ResumeLifted => (100, clocked && several(3)),
             Marker::Agreed => (20, fixed),
             // At most 9 nodes are drawn, at least 3 of them in half of the runs.
             Marker::Folded => (50, fixed && self.nodes.is_none_or(|n| !n.is_power_of_two())),
-            Marker::RoundCalled => (50, fixed),
-            Marker::EarlyReduce => (500, fixed && several(3)),
+            // Where workers must ask, nobody starts for others.
+            Marker::RoundCalled => (50, fixed && self.asked != Some(true)),
+            Marker::EarlyReduce => (500, fixed && self.nodes.is_none_or(|n| n >= 4)),
             Marker::SplitReduce => (5_000, fixed),
             Marker::Synchronized => (50, fixed),
             Marker::Clipped => (100, fixed),
@@ -190,7 +193,8 @@ impl Mode {
 impl fmt::Display for Mode {
     /// As on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { technique, by_owners, hub, nodes, calls, asynchronous, order, storage, caches, .. } = *self;
+        let Self { technique, by_owners, hub, nodes, calls, asynchronous, order, storage, caches, .. } =
+            *self;
         let Self { staleness, asked, faults, .. } = *self;
         if hub {
             write!(f, "--technique hub")?;

@@ -6,8 +6,8 @@ use super::{Failure, Scenario};
 use crate::cluster::{Called, Cluster, Wait};
 use crate::dice::Dice;
 use crate::history::{History, RecordId, Summary};
-use crate::lanes;
 use crate::invariants::{Need, Staleness};
+use crate::lanes;
 use crate::reach::Marker;
 use crate::registers::{ReadId, Registers};
 use intendant_core::{Clock, Element, Key, NodeId, random};
@@ -88,7 +88,9 @@ impl<E: Element> Programs<E> {
     pub(super) fn new(scenario: &Scenario, cluster: &mut Cluster<E>) -> Self {
         let workers = scenario.all_workers();
         let programs = (0..workers as u64)
-            .map(|worker| scenario.calls / workers as u64 + u64::from(worker < scenario.calls % workers as u64))
+            .map(|worker| {
+                scenario.calls / workers as u64 + u64::from(worker < scenario.calls % workers as u64)
+            })
             .map(|calls| Program {
                 calls,
                 calls_left: calls,
@@ -175,7 +177,9 @@ impl<E: Element> Programs<E> {
                 self.staleness.set_clock(worker, None);
                 cluster.rest(worker);
             }
-            Some(Stop::Synchronisation) if !cluster.admits_synchronize(worker) => program.waiting = Waiting::Room,
+            Some(Stop::Synchronisation) if !cluster.admits_synchronize(worker) => {
+                program.waiting = Waiting::Room
+            }
             Some(Stop::Synchronisation) => {
                 program.stops += 1;
                 match cluster.synchronize(worker)?.op {
@@ -323,7 +327,14 @@ impl<E: Element> Programs<E> {
     }
 
     /// A worker adds to a key; appends the update.
-    fn note_push(&mut self, worker: usize, key: Key, len: usize, now_ns: Option<u64>, values: &mut Vec<E>) -> Note {
+    fn note_push(
+        &mut self,
+        worker: usize,
+        key: Key,
+        len: usize,
+        now_ns: Option<u64>,
+        values: &mut Vec<E>,
+    ) -> Note {
         let workers = self.scenario.all_workers();
         lanes::push(worker, workers, len, values);
         if !self.scenario.is_sequential(key) {
@@ -445,7 +456,9 @@ impl<E: Element> Programs<E> {
     fn settle(&mut self, cluster: &mut Cluster<E>, worker: usize, waiting: Waiting) {
         let program = &mut self.programs[worker];
         let waits = match waiting {
-            Waiting::For(op) | Waiting::Synchronised(op) => program.flights.iter().any(|flight| flight.op == op),
+            Waiting::For(op) | Waiting::Synchronised(op) => {
+                program.flights.iter().any(|flight| flight.op == op)
+            }
             Waiting::ForAll | Waiting::Room => !program.flights.is_empty(),
             Waiting::No | Waiting::Others | Waiting::Return | Waiting::Over => false,
         };

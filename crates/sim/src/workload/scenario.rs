@@ -182,10 +182,10 @@ impl Scenario {
     }
 
     /// Whether workers of `node` may overwrite `key`. Of what every node overwrites in its own copy, the differences would be
-    /// added up.
+    /// added up; or scaled down.
     #[must_use]
     pub fn may_set(&self, node: NodeId, key: Key) -> bool {
-        !self.is_fixed(key) || key.0 % self.nodes as u64 == u64::from(node.0)
+        !self.is_fixed(key) || self.copies.clip.is_none() && key.0 % self.nodes as u64 == u64::from(node.0)
     }
 
     /// Whether staleness is bounded by clocks.

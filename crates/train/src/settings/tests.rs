@@ -155,7 +155,7 @@ fn a_wrong_key_or_value_is_told_with_file_and_line() {
         ("config = 'other.toml'\n", 1, "'config' works on the command line only"),
         ("label = 'f'\nepochs = 'many'\n", 2, "invalid value 'many' for '--epochs <"),
         ("workers = 0\n", 1, "invalid value '0' for '--workers <"),
-        ("technique = 'nups'\n", 1, "technique nups is not built yet"),
+        ("technique = 'adaptive'\n", 1, "technique adaptive is not built yet"),
         ("epochs = [1, 2]\n", 1, "'epochs' takes one value, found 2"),
         ("[training]\nepochs = 1\n", 1, "unknown key 'training'"),
         ("epochs = { at = 1 }\n", 1, "expected a string, a number or true/false, found table"),

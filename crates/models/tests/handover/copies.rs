@@ -1,0 +1,178 @@
+//! Workers against channels over copies: fast paths read and add to replicas, main copies with replicas elsewhere, and static
+//! replicas, while channels collect, merge and apply.
+//!
+//! Nothing may be lost or counted twice: in the end every lane has as many pushes as its worker made, and all copies are equal to
+//! the bit. What a worker sees has its own pushes, exactly, and never less of others' than before; under bounded staleness,
+//! everything that its clock asks for.
+
+use crate::world::{LANES, Setup, World};
+use intendant_core::{Clock, Key, NodeId, WorkerId};
+use intendant_engine::{Completion, Input, Local, Shared, Started};
+use intendant_sim::lanes;
+use intendant_techniques::clocks::NodeClock;
+use intendant_techniques::{Replicas, Role};
+use shuttle::rand::Rng;
+use shuttle::sync::mpsc::Receiver;
+use std::sync::Arc;
+
+/// How often something happened that a set of schedules should have in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reach {
+    /// Accesses served by the worker itself, by what this node is to the key when the worker looks again.
+    pub(crate) on_hub: u64,
+    pub(crate) on_replica: u64,
+    pub(crate) on_static: u64,
+    pub(crate) deferred: u64,
+}
+
+struct Read {
+    key: Key,
+    clock: u32,
+    own: usize,
+    seen: Vec<u32>,
+}
+
+/// What a worker did.
+pub(crate) struct Log {
+    pub(crate) reach: Reach,
+    reads: Vec<Read>,
+    /// By key: clocks of its pushes.
+    pushes: Vec<Vec<u32>>,
+}
+
+pub(crate) struct CopyWorker {
+    node: usize,
+    me: usize,
+    world: Arc<World>,
+    local: Local<f32>,
+    deliveries: Receiver<Completion>,
+    clock: u32,
+    log: Log,
+}
+
+impl CopyWorker {
+    pub(crate) fn new(me: usize, world: Arc<World>, deliveries: Receiver<Completion>) -> Self {
+        let per_node = world.setup.workers_per_node;
+        let local = Local::new(WorkerId((me % per_node) as u16), &world.layout);
+        let (reach, reads, pushes) = (Reach::default(), Vec::new(), vec![Vec::new(); LANES as usize]);
+        let log = Log { reach, reads, pushes };
+        Self { node: me / per_node, me, world, local, deliveries, clock: 0, log }
+    }
+
+    pub(crate) fn run(mut self) -> Log {
+        let replicas = self.world.setup.policy.replicas;
+        let (directed, clocked) =
+            (matches!(replicas, Some(Replicas::Directed { .. })), replicas.is_some_and(Replicas::is_clocked));
+        for _ in 0..self.world.setup.calls {
+            let key = Key(shuttle::rand::thread_rng().gen_range(0..LANES));
+            match shuttle::rand::thread_rng().gen_range(0..12) {
+                0..3 => self.pull(key),
+                3..7 => self.push(key),
+                7..9 if directed => self.input(key, Input::Replicate { keys: vec![key] }),
+                9 if directed => self.input(key, Input::Unreplicate { keys: vec![key] }),
+                10 if directed => {
+                    let to = NodeId(shuttle::rand::thread_rng().gen_range(0..self.world.setup.nodes as u16));
+                    self.input(key, Input::Relocate { keys: vec![key], to });
+                }
+                7..11 if clocked => {
+                    self.clock += 1;
+                    let told = self.shared().advance_clock(&mut self.local, Clock(self.clock));
+                    self.tell(told);
+                }
+                _ => self.input(key, Input::Tick),
+            }
+        }
+        let told = self.shared().rest(&self.local);
+        self.tell(told);
+        assert!(self.local.is_idle());
+        self.log
+    }
+
+    fn shared(&self) -> Arc<Shared<f32>> {
+        Arc::clone(&self.world.nodes[self.node])
+    }
+
+    fn input(&self, key: Key, input: Input) {
+        self.world.submit(self.node, self.local.worker().index(), self.world.layout.channel(key), input);
+    }
+
+    fn tell(&self, clock: Option<NodeClock>) {
+        let Some(clock) = clock else { return };
+        // Channels have one key each, or more.
+        for channel in 0..self.world.setup.channels {
+            let (worker, channel) = (self.local.worker().index(), intendant_core::ChannelId(channel as u16));
+            self.world.submit(self.node, worker, channel, Input::Clock(clock));
+        }
+    }
+
+    fn pull(&mut self, key: Key) {
+        let mut value = vec![0.0; self.world.layout.len(key)];
+        let own = self.log.pushes[key.0 as usize].len();
+        let started = self.shared().pull(&mut self.local, &[key], &mut value, false);
+        self.wait(key, started.expect("the key exists"), &mut value);
+        let mut seen = vec![0; self.world.setup.workers()];
+        lanes::read_dusty(key, &value, &mut seen).unwrap_or_else(|error| panic!("{error}"));
+        self.log.reads.push(Read { key, clock: self.clock, own, seen });
+    }
+
+    fn push(&mut self, key: Key) {
+        self.log.pushes[key.0 as usize].push(self.clock);
+        let mut update = Vec::new();
+        lanes::push(self.me, self.world.setup.workers(), self.world.layout.len(key), &mut update);
+        lanes::scatter(&mut update, shuttle::rand::thread_rng().gen_range(1..100) as f64 * 1e-4);
+        let started = self.shared().push(&mut self.local, &[key], &update);
+        self.wait(key, started.expect("the key exists"), &mut []);
+    }
+
+    fn wait(&mut self, key: Key, started: Started, value: &mut [f32]) {
+        let Started { op, submissions } = started;
+        let reach = &mut self.log.reach;
+        let Some(op) = op else {
+            match self.world.nodes[self.node].inspect(key).0 {
+                Role::Hub => reach.on_hub += 1,
+                Role::Replica => reach.on_replica += 1,
+                Role::Static => reach.on_static += 1,
+                Role::Owner | Role::Absent | Role::Arriving | Role::Leaving => {}
+            }
+            return;
+        };
+        reach.deferred += 1;
+        for (channel, submission) in submissions {
+            let worker = self.local.worker().index();
+            self.world.submit(self.node, worker, channel, Input::Submit(submission));
+        }
+        while !self.local.is_done(op) {
+            let completion = self.deliveries.recv().expect("the channels are there");
+            self.local.complete(&completion, &self.world.layout, Some((op, value)));
+        }
+    }
+}
+
+/// After the end.
+pub(crate) fn check(setup: &Setup, world: &World, logs: &[Log]) {
+    for key in (0..LANES).map(Key) {
+        let Some(main) = world.value(key) else { continue };
+        let mut lanes = vec![0; setup.workers()];
+        lanes::read_dusty(key, &main, &mut lanes).unwrap_or_else(|error| panic!("{error}"));
+        let pushes: Vec<u32> = logs.iter().map(|log| log.pushes[key.0 as usize].len() as u32).collect();
+        assert_eq!(lanes, pushes, "{key:?}: the lanes, and what was pushed");
+        for copy in world.nodes.iter().filter_map(|node| node.peek_copy(key)) {
+            assert!(copy.iter().zip(&main).all(|(c, m)| c.to_bits() == m.to_bits()), "{copy:?} {main:?}");
+        }
+    }
+    let bound = world.nodes[0].staleness_bound();
+    for (me, log) in logs.iter().enumerate() {
+        let mut before = vec![vec![0; logs.len()]; LANES as usize];
+        for Read { key, clock, own, seen } in &log.reads {
+            let at = key.0 as usize;
+            assert_eq!(seen[me] as usize, *own, "{key:?}: own pushes of {me}");
+            for (lane, writer) in logs.iter().enumerate() {
+                assert!(seen[lane] >= before[at][lane], "{key:?}: {lane} seen by {me} goes back");
+                let Some(bound) = bound else { continue };
+                let needed = writer.pushes[at].iter().filter(|made| **made < clock.saturating_sub(bound)).count();
+                assert!(seen[lane] as usize >= needed, "{key:?} at {clock}: {needed} of {lane} in {seen:?}");
+            }
+            before[at].clone_from(seen);
+        }
+    }
+}
