@@ -1,11 +1,11 @@
 //! Several node processes: what they report together, and what happens if they were started differently.
 
 mod program;
+mod schema;
 
 use kge::Clusters;
 use kge::data::Dataset;
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -54,91 +54,13 @@ fn report(flags: &[&str]) -> Value {
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
 
-/// The members of an object; for an array, those of its first element.
-fn members(value: &Value) -> BTreeSet<&str> {
-    let value = value.get(0).unwrap_or(value);
-    value.as_object().expect("an object").keys().map(String::as_str).collect()
-}
-
 #[test]
 fn four_nodes_report_what_one_process_does() {
-    let access = [
-        "pull_keys",
-        "push_keys",
-        "local",
-        "remote",
-        "sampled",
-        "remote_share",
-        "remote_share_after_5_percent",
-    ];
-    let schema: [(&str, &[&str]); 9] = [
-        (
-            "",
-            &[
-                "schema",
-                "task",
-                "technique",
-                "seed",
-                "nodes",
-                "workers_per_node",
-                "simulated",
-                "config",
-                "data_digest",
-                "model",
-                "epochs",
-                "test",
-                "access",
-                "management",
-                "network",
-            ],
-        ),
-        ("/model", &["keys", "values", "bytes"]),
-        (
-            "/epochs",
-            &[
-                "epoch",
-                "seconds",
-                "cpu_seconds",
-                "examples",
-                "loss",
-                "access",
-                "management",
-                "network",
-                "quality",
-            ],
-        ),
-        ("/epochs/0/access", &access),
-        ("/epochs/0/quality", &["mrr_filtered", "hits_at_1", "hits_at_3", "hits_at_10"]),
-        ("/test", &["mrr_filtered", "hits_at_1", "hits_at_3", "hits_at_10"]),
-        ("/access", &access),
-        (
-            "/management",
-            &[
-                "relocations",
-                "replica_setups",
-                "replica_drops",
-                "localization_conflicts",
-                "sync_rounds",
-                "syncs_per_second",
-                "synced_keys",
-                "stale_reads",
-                "relocation_ms",
-                "blocking_ms",
-                "queued",
-                "forwards",
-            ],
-        ),
-        ("/network", &["messages", "bytes"]),
-    ];
     for (float, bytes) in [("f32", 4), ("f64", 8)] {
         let same = ["--epochs", "1", "--valid-every", "1", "--dim", "8", "--float", float];
         let cluster = ["--nodes", "4", "--workers", "1", "--technique", "classic"];
         let four = report(&[&cluster[..], &same].concat());
-        for (place, documented) in &schema {
-            let found = four.pointer(place).unwrap();
-            let documented = documented.iter().copied().collect::<BTreeSet<_>>();
-            assert_eq!(members(found), documented, "{place}");
-        }
+        schema::check(&four);
         assert_eq!(four["schema"], "intendant.report/1");
         assert_eq!((&four["nodes"], &four["workers_per_node"]), (&4.into(), &1.into()));
         assert_eq!(four["model"]["bytes"], (2034 + 2 * 42) * 16 * bytes);

@@ -79,7 +79,8 @@ pub struct Channel<E> {
 }
 
 impl<E: Element> Channel<E> {
-    /// A channel at the start.
+    /// A channel at the start: before the first access of a worker, since static replicas are measured against what they are
+    /// now.
     #[must_use]
     pub fn new(id: ChannelId, shared: Arc<Shared<E>>) -> Self {
         let fixed = FixedKeys::new(&shared, id);

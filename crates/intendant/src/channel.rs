@@ -234,7 +234,8 @@ impl<E: Element> Post<E> {
 
     fn check_calls(&self) {
         if self.calls.are_hopeless(self.channel.management().sync_rounds) {
-            self.plane.abort("workers of other nodes synchronize replicas, but a worker of this node was dropped");
+            self.plane
+                .abort("workers of other nodes synchronize replicas, but a worker of this node was dropped");
         }
     }
 

@@ -21,7 +21,8 @@ pub struct NodeConfig<E> {
     pub workers: usize,
     /// Dense or sparse.
     pub storage: Storage,
-    /// Order of a worker's operations on a key; `None` for the technique's own.
+    /// Order of a worker's operations on a key; `None` for the technique's own. Where copies come and go ([`Technique::Ssp`],
+    /// [`Technique::Essp`]), it is [`Order::Chain`] in any case.
     pub order: Option<Order>,
     /// Whether nodes remember where keys were that they accessed, which saves a message if they are still there and costs one if
     /// not; `None` for the technique's own. With caches, the default order is [`Order::Chain`].
@@ -61,12 +62,14 @@ impl<E> NodeConfig<E> {
         }
         .map_err(|error| wrong(error.to_string()))?;
         if self.copies.pace == Pace::Every(Tick(0)) {
-            return Err(wrong("replicas to be brought in step without a pause; let a microsecond pass".into()));
+            return Err(wrong(
+                "replicas to be brought in step without a pause; let a microsecond pass".into(),
+            ));
         }
         match self.copies.clip {
-            Some(factor) if !(factor.is_finite() && factor > 0.0) => {
-                Err(wrong(format!("updates to be clipped at {factor} times the average; use a number above 0")))
-            }
+            Some(factor) if !(factor.is_finite() && factor > 0.0) => Err(wrong(format!(
+                "updates to be clipped at {factor} times the average; use a number above 0"
+            ))),
             _ => Ok(()),
         }
     }

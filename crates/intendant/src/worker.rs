@@ -11,8 +11,8 @@ use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from
 use intendant_engine::quiesce::{ChannelReport, Waves};
 use intendant_engine::{AccessError, AccessStats, Completion, Input, Local, SnapshotAsk, Started};
 use intendant_sampling::{Handle, SampleError};
-use intendant_techniques::{Initiator, Pace};
 use intendant_techniques::clocks::RESTING;
+use intendant_techniques::{Initiator, Pace};
 use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
 use std::sync::Arc;

@@ -107,7 +107,11 @@ fn number(flag: &str, given: Option<f64>, default: f64, max: f64) -> Result<f64,
 
 impl CopyPlan {
     /// Checks the flags; records in `config` what is used in place of those that were not given.
-    pub(crate) fn new(args: &CopyArgs, technique: Technique, config: &mut Config) -> Result<Self, TrainError> {
+    pub(crate) fn new(
+        args: &CopyArgs,
+        technique: Technique,
+        config: &mut Config,
+    ) -> Result<Self, TrainError> {
         let policy = policy(technique);
         let clocked = policy.and_then(|p| p.replicas).is_some_and(Replicas::is_clocked);
         let fixed = policy.and_then(|p| p.fixed);
@@ -218,9 +222,10 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
     let CopyPlan { staleness, pace, clip, ref choice, .. } = plan.copies;
     let policy = policy(plan.technique);
     let Some(fixed) = policy.and_then(|p| p.fixed) else {
-        let clocked = policy.and_then(|p| p.replicas).is_some();
+        let has_copies = policy.and_then(|p| p.replicas).is_some() && plan.nodes > 1;
         let copies = Copies { staleness, ..Copies::default() };
-        return Ok(Resolved { copies, replicated: None, channels: if clocked { layout.channels() } else { 0 } });
+        let channels = if has_copies { layout.channels() } else { 0 };
+        return Ok(Resolved { copies, replicated: None, channels });
     };
     let partition = Partition {
         worker: 0,

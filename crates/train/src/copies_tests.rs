@@ -49,10 +49,22 @@ fn a_flag_is_for_the_techniques_that_make_something_of_it() {
 
 #[test]
 fn what_contradicts_itself_or_makes_no_sense_is_refused() {
-    refused("--technique full-replication --sync-every 10 --sync-batches 2", "--sync-every and --sync-batches");
-    refused("--technique nups --replicate-top 10 --replicate-above 2", "--replicate-above and --replicate-top");
-    refused("--technique nups --replicate-top 10 --replicate-scale 2", "--replicate-scale and --replicate-top");
-    refused("--technique nups --replicate-file x --replicate-scale 2", "--replicate-scale and --replicate-file");
+    refused(
+        "--technique full-replication --sync-every 10 --sync-batches 2",
+        "--sync-every and --sync-batches",
+    );
+    refused(
+        "--technique nups --replicate-top 10 --replicate-above 2",
+        "--replicate-above and --replicate-top",
+    );
+    refused(
+        "--technique nups --replicate-top 10 --replicate-scale 2",
+        "--replicate-scale and --replicate-top",
+    );
+    refused(
+        "--technique nups --replicate-file x --replicate-scale 2",
+        "--replicate-scale and --replicate-file",
+    );
     refused("--technique nups --sync-every 0", "--sync-every is 0; it must be above 0");
     refused("--technique nups --sync-every 1e9", "at most 3600000");
     refused("--technique nups --clip-updates nan", "--clip-updates is NaN");
@@ -98,7 +110,10 @@ fn batches_between_synchronisations_are_scheduled_and_have_no_goal() {
     assert_eq!((asked.copies.pace, asked.copies.goal(asked.technique)), (Pace::Asked, None));
     let paced = plan("--technique nups --sync-every 2.5");
     assert_eq!(paced.schedule().synchronize, None);
-    assert_eq!((paced.copies.pace, paced.copies.goal(paced.technique)), (Pace::Every(Tick(2_500)), Some(400.0)));
+    assert_eq!(
+        (paced.copies.pace, paced.copies.goal(paced.technique)),
+        (Pace::Every(Tick(2_500)), Some(400.0))
+    );
     for (flags, every) in [("", 1), ("--clock-every 10", 10), ("--clock-every 0", 0)] {
         let clocked = plan(&format!("--technique ssp {flags}"));
         assert_eq!(clocked.schedule().clock_every, NonZeroU32::new(every), "0: at the end of subepochs only");
@@ -137,7 +152,11 @@ fn hot_keys_that_several_nodes_use_are_chosen_by_their_uses() {
     assert_eq!(chosen("--replicate-above 23"), [7]);
     assert_eq!(chosen(""), [0; 0], "no key has 100 times the mean");
     assert_eq!(chosen("--replicate-above 10 --replicate-scale 0.34"), [7]);
-    assert_eq!(chosen("--replicate-above 10 --replicate-scale 2"), [2, 5, 7, 8, 21, 60], "of equals the lower keys");
+    assert_eq!(
+        chosen("--replicate-above 10 --replicate-scale 2"),
+        [2, 5, 7, 8, 21, 60],
+        "of equals the lower keys"
+    );
     assert_eq!(chosen("--replicate-top 2"), [7, 21]);
     assert_eq!(chosen("--replicate-top 1000").len(), 89, "all but the one that nobody shares");
 }
@@ -150,7 +169,10 @@ fn who_knows_no_frequencies_must_name_the_keys() {
     };
     for flags in ["", "--replicate-top 3"] {
         let error = none(flags).expect_err("nothing is known");
-        assert!(error.contains("task unknown does not know") && error.contains("--replicate-file"), "{error}");
+        assert!(
+            error.contains("task unknown does not know") && error.contains("--replicate-file"),
+            "{error}"
+        );
     }
     let all = Choice::Given(Assignment::all());
     assert_eq!(choose(&all, None, 100, "unknown").expect("given"), Assignment::all());
@@ -158,7 +180,9 @@ fn who_knows_no_frequencies_must_name_the_keys() {
 
 #[test]
 fn the_share_is_one_of_accesses() {
-    let all = 2_200.0 + (0..90).filter(|key| ![7, 20, 21, 60].contains(key)).map(|k| k % 3).sum::<u64>() as f64 + 900.0;
+    let all = 2_200.0
+        + (0..90).filter(|key| ![7, 20, 21, 60].contains(key)).map(|k| k % 3).sum::<u64>() as f64
+        + 900.0;
     assert_eq!(share(&frequencies(), &[Key(7), Key(21)]), 1_320.0 / all);
     assert_eq!(share(&frequencies(), &[]), 0.0);
     assert_eq!(share(&[], &[Key(3)]), 0.0);

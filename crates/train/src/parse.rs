@@ -16,10 +16,9 @@ pub(crate) fn technique(text: &str) -> Result<Technique, String> {
         name if TECHNIQUES_TO_COME.contains(&name) => {
             Err(format!("technique {name} is not built yet; use {TECHNIQUES}"))
         }
-        name => name
-            .parse()
-            .map(Technique::Server)
-            .map_err(|_| format!("no such technique; use {TECHNIQUES}")),
+        name => {
+            name.parse().map(Technique::Server).map_err(|_| format!("no such technique; use {TECHNIQUES}"))
+        }
     }
 }
 

@@ -190,7 +190,9 @@ fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainEr
         Technique::Server(technique)
             if args.order == Some(OrderKind::Fifo) && technique.policy().replicas.is_some() =>
         {
-            Err(TrainError::usage(format!("technique {technique} chains operations on a key; leave --order out")))
+            Err(TrainError::usage(format!(
+                "technique {technique} chains operations on a key; leave --order out"
+            )))
         }
         Technique::Server(_) | Technique::Single => Ok(()),
     }

@@ -167,14 +167,16 @@ impl Simulation {
             watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
             let mut watcher = Watcher { progress: &progress, stop };
             let trained = guarded("the simulation", || {
-                run_task(task, &self.config(plan, resolved.copies.clone()), &mut watcher).map_err(|failure| match failure {
-                    TaskFailure::Diverged { source, .. } => TrainError::Diverged(source),
-                    TaskFailure::Sample { worker, source } => {
-                        TrainError::Sample { worker: worker % plan.workers, source }
+                run_task(task, &self.config(plan, resolved.copies.clone()), &mut watcher).map_err(|failure| {
+                    match failure {
+                        TaskFailure::Diverged { source, .. } => TrainError::Diverged(source),
+                        TaskFailure::Sample { worker, source } => {
+                            TrainError::Sample { worker: worker % plan.workers, source }
+                        }
+                        TaskFailure::Layout(error) => TrainError::usage(error),
+                        TaskFailure::Stopped => TrainError::Interrupted(signal.load(Ordering::Relaxed)),
+                        TaskFailure::Violation(_) => TrainError::Simulation(failure),
                     }
-                    TaskFailure::Layout(error) => TrainError::usage(error),
-                    TaskFailure::Stopped => TrainError::Interrupted(signal.load(Ordering::Relaxed)),
-                    TaskFailure::Violation(_) => TrainError::Simulation(failure),
                 })
             });
             drop(end);

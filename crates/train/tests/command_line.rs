@@ -295,7 +295,10 @@ fn what_is_replicated_and_how_often_it_is_brought_in_step_is_told() {
     std::fs::write(&keys, "1001\n").expect("written");
     let (code, said) = end(&output(&nups));
     assert_eq!(code, Some(2));
-    assert!(said.contains("--replicate-file: key 1001 is to be replicated, but the model has keys 0 to 1000"), "{said}");
+    assert!(
+        said.contains("--replicate-file: key 1001 is to be replicated, but the model has keys 0 to 1000"),
+        "{said}"
+    );
 }
 
 /// A simulation is a run like any other: settings, report, configuration, export, and what a person sees.

@@ -117,11 +117,14 @@ fn validation_follows_its_schedule() {
 
 #[test]
 fn one_worker_repeats_itself_bit_by_bit_with_every_technique() {
-    let losses =
-        |flags: &str| trained::<f32>(flags).report.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+    let losses = |flags: &str| {
+        trained::<f32>(flags).report.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>()
+    };
     let single = losses("--epochs 3");
     assert_eq!(losses("--epochs 3"), single);
-    for technique in ["classic", "lapse", "ssp", "essp", "full-replication", "full-replication --sync-batches 3"] {
+    for technique in
+        ["classic", "lapse", "ssp", "essp", "full-replication", "full-replication --sync-batches 3"]
+    {
         assert_eq!(losses(&format!("--epochs 3 --technique {technique}")), single, "{technique}");
     }
 }

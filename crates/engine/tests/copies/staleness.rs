@@ -2,10 +2,11 @@
 
 use crate::cluster::{Cluster, Seed, Setup};
 use crate::seeds;
-use intendant_core::{ChannelId, Clock, Key};
+use intendant_core::{ChannelId, Clock, Key, NodeId};
 use intendant_engine::{Copies, Input, ManagementStats, Storage};
-use intendant_techniques::clocks::NodeClock;
+use intendant_techniques::clocks::{NodeClock, RESTING};
 use intendant_techniques::{Role, Technique};
+use intendant_wire::{self as wire, ClockScope, Message};
 
 /// Where a worker is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,4 +229,112 @@ fn eager_stale_synchronous_parallel() {
     // Sets end replicas, nothing else does.
     assert!(replica_drops < replica_setups / 2, "{replica_drops} of {replica_setups} replicas were given up");
     assert!(replica_setups > 1_000 && stale_reads > 1_000, "{replica_setups} replicas, {stale_reads} waited");
+}
+
+/// Node 0 of three, at clock 5 like the others, in a meeting to which all have come; its clock says whether a read waits.
+fn owner_in_a_meeting() -> Cluster {
+    let copies = Copies { staleness: 0, ..Copies::default() };
+    let (storage, policy) = (Storage::Dense, Technique::Essp.policy());
+    let setup = Setup { nodes: 3, workers: 1, channels: 1, keys: 3, storage, policy, copies };
+    let mut c = Cluster::new(setup, 0);
+    c.come(5);
+    c.hear(1, ClockScope::Node, 5);
+    c.hear(2, ClockScope::Node, 5);
+    assert!(c.pull_if_local(0, Key(0)), "everything from before clock 5 is here");
+    c.rest(0);
+    c.tell_all(0);
+    c
+}
+
+impl Cluster {
+    /// What a worker has to tell, now.
+    fn tell_all(&mut self, me: usize) {
+        while let Some((channel, input)) = self.workers[me].untold.pop_front() {
+            self.handle(channel.index(), input);
+        }
+    }
+
+    /// Worker 0, of node 0, comes to a clock.
+    fn come(&mut self, clock: u32) {
+        self.advance(0, clock);
+        self.tell_all(0);
+    }
+
+    /// Node 0 hears of a clock of another one.
+    fn hear(&mut self, from: u16, scope: ClockScope, clock: u32) {
+        let message = Message::Clock(wire::Clock { scope, clock });
+        self.handle(0, Input::Message { from: NodeId(from), message });
+    }
+}
+
+#[test]
+fn who_has_left_a_meeting_and_has_not_told_its_clock_is_waited_for() {
+    let mut c = owner_in_a_meeting();
+    c.hear(1, ClockScope::Node, RESTING);
+    c.hear(2, ClockScope::Node, RESTING);
+    c.hear(1, ClockScope::Resumed, 5);
+    c.hear(2, ClockScope::Resumed, 5);
+    c.hear(2, ClockScope::Node, 6);
+    c.come(5);
+    c.come(6);
+    assert!(!c.pull_if_local(0, Key(0)), "node 1 works at clock 5");
+    c.hear(1, ClockScope::Node, 6);
+    assert!(c.pull_if_local(0, Key(0)));
+}
+
+#[test]
+fn a_rest_that_is_known_too_late_is_none() {
+    let mut c = owner_in_a_meeting();
+    c.hear(2, ClockScope::Node, RESTING);
+    c.hear(2, ClockScope::Resumed, 5);
+    c.hear(2, ClockScope::Node, 6);
+    c.come(6);
+    c.hear(1, ClockScope::Node, RESTING);
+    assert!(!c.pull_if_local(0, Key(0)), "it rested in the meeting that node 2 has left");
+    c.hear(1, ClockScope::Resumed, 5);
+    c.hear(1, ClockScope::Node, 5);
+    assert!(!c.pull_if_local(0, Key(0)));
+    c.hear(1, ClockScope::Node, 6);
+    assert!(c.pull_if_local(0, Key(0)));
+}
+
+#[test]
+fn who_rests_in_the_next_meeting_is_not_called_back_by_those_who_leave_this_one() {
+    let mut c = owner_in_a_meeting();
+    c.hear(1, ClockScope::Node, RESTING);
+    c.hear(2, ClockScope::Node, RESTING);
+    c.hear(2, ClockScope::Resumed, 5);
+    c.hear(2, ClockScope::Node, 6);
+    c.hear(2, ClockScope::Node, RESTING);
+    c.come(8);
+    c.hear(1, ClockScope::Resumed, 5);
+    c.hear(1, ClockScope::Node, 5);
+    assert!(!c.pull_if_local(0, Key(0)));
+    c.hear(1, ClockScope::Node, 8);
+    assert!(c.pull_if_local(0, Key(0)), "node 2 has no update to make before the next meeting");
+}
+
+/// A clock told for a worker that is ahead must not hide what a slower one has asked for.
+#[test]
+fn a_slow_reader_does_not_wait_for_the_fast_one() {
+    let copies = Copies { staleness: 0, ..Copies::default() };
+    let (storage, policy) = (Storage::Dense, Technique::Ssp.policy());
+    let setup = Setup { nodes: 2, workers: 2, channels: 1, keys: 2, storage, policy, copies };
+    let mut c = Cluster::new(setup, 0);
+    // Workers 2 and 3 of node 1 read a key of node 0 at clocks 2 and 1; nobody else works.
+    for (me, clock) in [(2, 2), (3, 1)] {
+        c.advance(me, clock);
+        while let Some((channel, input)) = c.workers[me].untold.pop_front() {
+            c.submit(me, channel, input);
+        }
+        c.pull(me, &[Key(0)]);
+    }
+    for me in [0, 1] {
+        c.rest(me);
+    }
+    c.tell_all(0);
+    c.tell_all(1);
+    c.deliver_all();
+    while c.receive(3) {}
+    assert_eq!((c.workers[2].ahead(), c.workers[3].ahead()), (1, 0));
 }

@@ -1,9 +1,11 @@
-//! A workload for techniques that copy keys, and what must hold in it.
+//! Workloads for techniques that copy keys, and what must hold in them.
 //!
 //! A value has an element for each worker, which counts that worker's pushes, one that counts all, and one to which everybody adds
 //! fractions. Counts are exact in any order; the last element is not, so copies that were brought in step differently differ there.
 
-use intendant::{Error, Key, KeyOrder, KeyTechnique, Layout, NodeConfig, Pace, Storage, Technique, Tick, Worker};
+use intendant::{
+    Error, Key, KeyOrder, KeyTechnique, Layout, NodeConfig, Pace, Storage, Technique, Tick, Worker,
+};
 use intendant_core::random::{mix, stream};
 use std::sync::Arc;
 
@@ -42,6 +44,11 @@ impl Setting {
     /// Workers of all nodes.
     pub(crate) const fn all(&self) -> usize {
         self.nodes * self.workers
+    }
+
+    /// Whether staleness is bounded, by clocks.
+    pub(crate) fn is_clocked(&self) -> bool {
+        matches!(self.technique, Technique::Ssp | Technique::Essp)
     }
 
     pub(crate) fn layout(&self) -> Layout {
@@ -178,7 +185,10 @@ impl Pusher {
         let mut bits = Vec::new();
         for (key, value) in values.iter().enumerate() {
             for (lane, made) in made.iter().enumerate() {
-                assert_eq!(value[lane], made[key] as f32, "{setting:?}: pushes of worker {lane} to key {key}");
+                assert_eq!(
+                    value[lane], made[key] as f32,
+                    "{setting:?}: pushes of worker {lane} to key {key}"
+                );
             }
             let total: u64 = made.iter().map(|made| made[key]).sum();
             assert_eq!(value[all], total as f32, "{setting:?}: all pushes to key {key}");
@@ -190,11 +200,13 @@ impl Pusher {
         }
         // What is copied everywhere, and what must be: all of it, some of it, or what was read.
         let here = copies.iter().filter(|copy| copy.is_some()).count() as u64;
-        let expected = match setting.technique {
-            Technique::FullReplication => here == KEYS,
-            Technique::Nups => (0..KEYS).step_by(setting.replicated as usize).all(|key| copies[key as usize].is_some()),
-            Technique::Essp => here > KEYS / setting.nodes as u64,
-            _ => true,
+        let replicated = (0..KEYS).step_by(setting.replicated as usize);
+        let expected = if setting.technique == Technique::FullReplication {
+            here == KEYS
+        } else if setting.technique == Technique::Nups {
+            replicated.into_iter().all(|key| copies[key as usize].is_some())
+        } else {
+            setting.technique != Technique::Essp || here > KEYS / setting.nodes as u64
         };
         assert!(expected || setting.nodes == 1, "{setting:?}: copies of {here} keys");
         Ok(bits)
@@ -211,7 +223,12 @@ pub(crate) fn unpack(payload: &[u8]) -> Vec<u64> {
 }
 
 /// Works in phases, looks after each of them whether all is there and equal on all nodes, and returns the bits at the end.
-pub(crate) fn phases(worker: &mut Worker<f32>, setting: Setting, me: usize, steps: u64) -> Result<Vec<u32>, Error> {
+pub(crate) fn phases(
+    worker: &mut Worker<f32>,
+    setting: Setting,
+    me: usize,
+    steps: u64,
+) -> Result<Vec<u32>, Error> {
     let mut pusher = Pusher::new(setting, me);
     let mut bits = Vec::new();
     for phase in 0..3 {
@@ -219,11 +236,56 @@ pub(crate) fn phases(worker: &mut Worker<f32>, setting: Setting, me: usize, step
         let idle = phase == 1 && me / setting.workers == 1;
         pusher.work(worker, phase, if idle { 0 } else { steps })?;
         worker.quiesce()?;
-        let made: Vec<_> = worker.gather("made", pack(&pusher.made))?.iter().map(|made| unpack(made)).collect();
+        let made: Vec<_> =
+            worker.gather("made", pack(&pusher.made))?.iter().map(|made| unpack(made)).collect();
         bits = pusher.look(worker, &made)?;
         let told: Vec<u8> = bits.iter().flat_map(|bits| bits.to_le_bytes()).collect();
         let all = worker.gather("bits", told)?;
         assert!(all.iter().all(|bits| *bits == all[0]), "{setting:?}: nodes have different values");
     }
     Ok(bits)
+}
+
+/// What a worker pushes to at a clock, when everybody knows what all others push.
+fn pushed_at(worker: usize, clock: u32) -> [Key; 3] {
+    let word = stream(11, &[worker as u64, clock.into()]);
+    [0, 8, 16].map(|shift| Key((word >> shift) % 20))
+}
+
+/// Goes through `clocks` clocks without meeting anybody; whatever it reads has what all did up to the staleness bound. `each` is
+/// called before each clock.
+pub(crate) fn bounded(
+    worker: &mut Worker<f32>,
+    setting: Setting,
+    me: usize,
+    clocks: u32,
+    mut each: impl FnMut(u32),
+) -> Result<(), Error> {
+    let mut pusher = Pusher::new(setting, me);
+    // Pushes of a worker to a key before a clock.
+    let before = |other: usize, key: Key, clock: u32| -> usize {
+        (0..clock).map(|clock| pushed_at(other, clock).iter().filter(|k| **k == key).count()).sum()
+    };
+    for clock in 0..clocks {
+        each(clock);
+        let update = pusher.update(&pushed_at(me, clock), clock.into());
+        drop(worker.push_async(&pushed_at(me, clock), &update)?);
+        worker.advance_clock();
+        let keys = pushed_at(me, clock + 1);
+        for (key, value) in keys.iter().zip(pusher.read(worker, &keys)?) {
+            assert_eq!(
+                value[me], pusher.made[key.0 as usize] as f32,
+                "{setting:?}: worker {me} reads {key:?}"
+            );
+            for (other, found) in value[..setting.all()].iter().enumerate() {
+                let promised = before(other, *key, (clock + 1).saturating_sub(setting.staleness));
+                assert!(
+                    *found >= promised as f32,
+                    "{setting:?}: worker {me} reads {key:?} at clock {} with {found} of {promised} pushes of worker {other}",
+                    clock + 1
+                );
+            }
+        }
+    }
+    Ok(())
 }

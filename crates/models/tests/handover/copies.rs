@@ -6,7 +6,7 @@
 //! everything that its clock asks for.
 
 use crate::world::{LANES, Setup, World};
-use intendant_core::{Clock, Key, NodeId, WorkerId};
+use intendant_core::{ChannelId, Clock, Key, NodeId, WorkerId};
 use intendant_engine::{Completion, Input, Local, Shared, Started};
 use intendant_sim::lanes;
 use intendant_techniques::clocks::NodeClock;
@@ -98,9 +98,8 @@ impl CopyWorker {
 
     fn tell(&self, clock: Option<NodeClock>) {
         let Some(clock) = clock else { return };
-        // Channels have one key each, or more.
         for channel in 0..self.world.setup.channels {
-            let (worker, channel) = (self.local.worker().index(), intendant_core::ChannelId(channel as u16));
+            let (worker, channel) = (self.local.worker().index(), ChannelId(channel as u16));
             self.world.submit(self.node, worker, channel, Input::Clock(clock));
         }
     }
@@ -169,7 +168,8 @@ pub(crate) fn check(setup: &Setup, world: &World, logs: &[Log]) {
             for (lane, writer) in logs.iter().enumerate() {
                 assert!(seen[lane] >= before[at][lane], "{key:?}: {lane} seen by {me} goes back");
                 let Some(bound) = bound else { continue };
-                let needed = writer.pushes[at].iter().filter(|made| **made < clock.saturating_sub(bound)).count();
+                let needed =
+                    writer.pushes[at].iter().filter(|made| **made < clock.saturating_sub(bound)).count();
                 assert!(seen[lane] as usize >= needed, "{key:?} at {clock}: {needed} of {lane} in {seen:?}");
             }
             before[at].clone_from(seen);

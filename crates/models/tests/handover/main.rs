@@ -1,4 +1,5 @@
-//! Workers against channels: fast paths pull, push, set and localize while channels move the same keys in and out.
+//! Workers against channels: fast paths pull, push, set and localize while channels move the same keys in and out, or keep copies
+//! of them in step (see [`copies`]).
 //!
 //! The engine and the store are those that ship, compiled a second time onto shuttle's primitives; every use of a latch is a
 //! point where another thread may go on. After each schedule what workers saw must be sequentially consistent per key, nothing
@@ -11,6 +12,7 @@ mod copies;
 mod worker;
 mod world;
 
+use copies::CopyWorker;
 use intendant_core::{Key, Tick};
 use intendant_engine::{ManagementStats, Storage};
 use intendant_sim::history::History;
@@ -20,7 +22,6 @@ use intendant_techniques::{Initiator, Order, Policy, Replicas, Technique};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 use std::sync::{Arc, Mutex};
-use copies::CopyWorker;
 use worker::{Book, Reach, Worker};
 use world::{LANES, REGISTER, Setup, World};
 

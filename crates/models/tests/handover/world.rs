@@ -117,7 +117,9 @@ impl World {
         let places = (0..setup.nodes).flat_map(|node| (0..setup.channels).map(move |c| (node, c)));
         let channels = places.map(|(node, id)| {
             let world = Arc::clone(&world);
-            thread::spawn(move || world.run_channel(node, ChannelId(id as u16)))
+            // Before the first worker does anything.
+            let channel = Channel::new(ChannelId(id as u16), Arc::clone(&world.nodes[node]));
+            thread::spawn(move || world.run_channel(node, channel))
         });
         let channels = Channels(channels.collect());
         (world, channels, received)
@@ -156,9 +158,8 @@ impl World {
         }
     }
 
-    fn run_channel(&self, node: usize, id: ChannelId) -> Channel<f32> {
-        let mut channel = Channel::new(id, Arc::clone(&self.nodes[node]));
-        let mut actions = Vec::new();
+    fn run_channel(&self, node: usize, mut channel: Channel<f32>) -> Channel<f32> {
+        let (id, mut actions) = (channel.id(), Vec::new());
         while let Some(input) = self.next(node, id) {
             channel.handle(self.now(), input, &mut actions).expect("no peer breaks the protocol");
             for action in actions.drain(..) {
@@ -189,7 +190,8 @@ impl World {
         self.come_to_rest();
         if self.setup.has_copies() {
             for _ in 0..SETTLES {
-                let places = (0..self.setup.nodes).flat_map(|node| (0..self.setup.channels).map(move |c| (node, c)));
+                let places =
+                    (0..self.setup.nodes).flat_map(|node| (0..self.setup.channels).map(move |c| (node, c)));
                 places.for_each(|(node, c)| self.put(node, ChannelId(c as u16), node, Input::Settle));
                 self.come_to_rest();
             }
@@ -210,7 +212,8 @@ impl World {
                 continue;
             }
             let owners = places.iter().filter(|(role, held)| role.is_owner() && *held).count();
-            let is_other = |place: &&(Role, bool)| matches!(place, (Role::Absent, false) | (Role::Replica, true));
+            let is_other =
+                |place: &&(Role, bool)| matches!(place, (Role::Absent, false) | (Role::Replica, true));
             let others = places.iter().filter(is_other).count();
             // A key of a sparse store that nobody touched is nowhere.
             let untouched = self.setup.storage == Storage::Sparse && others == places.len();

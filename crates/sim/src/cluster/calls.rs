@@ -158,6 +158,12 @@ impl<E: Element> Cluster<E> {
         self.invariants.ledger.place(key).node
     }
 
+    /// Whether a node has the value of a key.
+    pub fn is_at(&self, key: Key, node: NodeId) -> bool {
+        let place = self.invariants.ledger.place(key);
+        place.node == node && !place.flying
+    }
+
     /// Whether an operation of a worker is done.
     pub fn is_done(&self, worker: usize, op: OpId) -> bool {
         self.posts[worker].local.is_done(op)

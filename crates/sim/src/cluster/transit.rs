@@ -22,6 +22,11 @@ impl<E: Element> Cluster<E> {
             let checked = self.invariants.hops.sent(request, ledger, |key| node.slot(key).counter);
             checked.map_err(|finding| self.violation(finding))?;
         }
+        if let Message::Sync(sync) = message {
+            let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
+            let checked = self.invariants.hops.said(sync, ledger, |key| node.slot(key).counter);
+            checked.map_err(|finding| self.violation(finding))?;
+        }
         let frame = message.encode();
         self.trace.bytes(&frame);
         self.trace.line(self.queue.now_ns(), || {

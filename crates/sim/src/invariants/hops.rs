@@ -11,24 +11,31 @@
 
 use super::{Finding, Ledger};
 use hashbrown::HashMap;
-use intendant_core::Key;
+use intendant_core::{Key, NodeId};
 use intendant_techniques::{Initiator, Policy};
-use intendant_wire::{Origin, Request};
+use intendant_wire::{Origin, Request, Sync};
 
 /// The bound in force.
 pub(crate) enum Hops {
     /// The same for all requests.
     Fixed(u8),
-    /// Per access that is under way, the counter of what its sender knew.
-    PerFlight(HashMap<(Origin, u32), u32, foldhash::fast::FixedState>),
+    /// Per access and per message of a holder about a key, the counter of what its sender knew.
+    PerFlight { accesses: HashMap<(Origin, u32), u32, Hash>, words: HashMap<Word, u32, Hash> },
 }
+
+/// What a holder says about a key: holder, key, kind, epoch, number.
+type Word = (NodeId, Key, u8, u32, u32);
+
+type Hash = foldhash::fast::FixedState;
 
 impl Hops {
     pub(crate) fn new(policy: &Policy) -> Self {
         match policy.relocation {
             None => Self::Fixed(u8::from(policy.caches)),
             Some(Initiator::Requester) => Self::Fixed(1 + u8::from(policy.caches)),
-            Some(Initiator::Owner) => Self::PerFlight(HashMap::default()),
+            Some(Initiator::Owner) => {
+                Self::PerFlight { accesses: HashMap::default(), words: HashMap::default() }
+            }
         }
     }
 
@@ -50,7 +57,7 @@ impl Hops {
         match self {
             Self::Fixed(max) if *hops <= *max => Ok(()),
             Self::Fixed(max) => finding(keys, u32::from(*max)),
-            Self::PerFlight(flights) => {
+            Self::PerFlight { accesses: flights, .. } => {
                 for (key, position) in keys.iter().zip(positions) {
                     let flight = (*origin, *position);
                     if *hops == 0 {
@@ -66,5 +73,33 @@ impl Hops {
                 Ok(())
             }
         }
+    }
+
+    /// What a holder says leaves a node. As with requests; where keys do not move, it is never forwarded.
+    pub(crate) fn said(
+        &mut self,
+        sync: &Sync,
+        ledger: &Ledger,
+        known: impl Fn(Key) -> u32,
+    ) -> Result<(), Finding> {
+        let Sync { kind, holder, hops, keys, epochs, numbers, .. } = sync;
+        for (at, key) in keys.iter().enumerate() {
+            let bound = match self {
+                Self::Fixed(_) => 0,
+                Self::PerFlight { words, .. } => {
+                    let number = numbers.get(at).copied().unwrap_or_default();
+                    let word = (*holder, *key, *kind as u8, epochs[at], number);
+                    if *hops == 0 {
+                        words.entry(word).or_insert_with(|| known(*key));
+                    }
+                    ledger.place(*key).counter - words.get(&word).copied().unwrap_or_default()
+                }
+            };
+            if u32::from(*hops) > bound {
+                let what = format!("a {kind:?} of {holder:?} for {key:?} is forwarded {hops} times");
+                return Err(("hops", format!("{what}; the bound is {bound}")));
+            }
+        }
+        Ok(())
     }
 }

@@ -2,15 +2,15 @@
 //! seen in the sums.)
 
 use super::Finding;
-use hashbrown::HashMap;
 use intendant_core::{Element, copy_to_bytes};
+use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What nodes agreed on.
 pub(crate) struct Rounds {
     nodes: usize,
     /// Rounds of a channel that some nodes have completed: the value that they agreed on, and how many these are.
-    agreed: HashMap<(usize, u32), (u64, usize), foldhash::fast::FixedState>,
+    agreed: BTreeMap<(usize, u32), (u64, usize)>,
     /// Per node and channel, rounds completed, and whether the next one has begun.
     stations: Vec<(u32, bool)>,
     bytes: Vec<u8>,
@@ -19,7 +19,7 @@ pub(crate) struct Rounds {
 impl Rounds {
     pub(crate) fn new(nodes: usize, channels: usize) -> Self {
         let stations = vec![(0, false); nodes * channels];
-        Self { nodes, agreed: HashMap::default(), stations, bytes: Vec::new() }
+        Self { nodes, agreed: BTreeMap::new(), stations, bytes: Vec::new() }
     }
 
     /// Rounds that a channel of a node has completed, and whether it has begun the next.
@@ -60,7 +60,7 @@ impl Rounds {
 
     /// At rest, all nodes have completed the same rounds.
     pub(crate) fn settled(&self) -> Result<(), Finding> {
-        match self.agreed.iter().map(|((channel, round), _)| (*channel, *round)).min() {
+        match self.agreed.keys().next() {
             None => Ok(()),
             Some((channel, round)) => Err((
                 "rounds",

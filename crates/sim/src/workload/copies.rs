@@ -40,7 +40,8 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     if let Some(replicas) = mode.replicas(every) {
         scenario.policy.replicas = Some(replicas);
     }
-    let staleness = dice.pick(&[0, 1, 1, 2, 5]);
+    let bounds = [0, 1, 1, 2, 5];
+    let staleness = dice.pick(&bounds);
     let asked = dice.once_in(3);
     let clip = mode.has_fixed() && dice.once_in(6);
     scenario.copies = Copies {
@@ -60,6 +61,13 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     };
     let most = if scenario.is_asked() { 12 } else { 4 };
     scenario.stops = (0..dice.below(most)).map(|_| dice.pick(kinds)).collect();
+    let mut bound = scenario.copies.staleness;
+    for stop in &scenario.stops {
+        if *stop == Stop::Rest && mode.staleness.is_none() && dice.once_in(2) {
+            bound = dice.pick(&bounds);
+        }
+        scenario.bounds.push(bound);
+    }
     scenario
 }
 

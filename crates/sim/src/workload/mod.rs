@@ -5,9 +5,11 @@
 
 mod copies;
 mod mode;
+mod moves;
 mod plan;
 mod program;
 mod scenario;
+mod stops;
 
 pub use copies::Stop;
 pub use mode::Mode;

@@ -122,6 +122,8 @@ impl Mode {
             None => !(fixed && self.asynchronous == Some(false)),
             Some(Order::Chain) => true,
         };
+        // Where keys are copied as well, they move more rarely.
+        let rarely = if self.has_copies() { 5 } else { 1 };
         match marker {
             Marker::LocalServed => (20, true),
             Marker::RemoteServed | Marker::MixedCall | Marker::DuplicateKey => (50, remote),
@@ -140,23 +142,25 @@ impl Mode {
             Marker::SplitFrame => (2_000, remote && !self.has_copies()),
             Marker::SplitHandOver => (5_000, moves && !self.has_copies()),
             // Under static allocation, a key that was deferred is still elsewhere when its channel looks.
-            Marker::InboxRace => (100, moves),
+            Marker::InboxRace => (rarely * 100, moves),
             // A request is forwarded twice if a cache leads astray, or a home does not know yet.
-            Marker::ForwardedAgain => (100, (requesters && caches && !fixed || owners) && several(3)),
+            Marker::ForwardedAgain => {
+                (rarely * 100, (requesters && caches && !fixed || owners) && several(3))
+            }
             Marker::Relocated | Marker::SeveralMoved => (50, moves),
             Marker::Conflicted | Marker::ConflictSeen | Marker::Queued | Marker::WantedTwice => {
                 (50, requesters)
             }
             // Between two nodes, everything takes the same connection as the key.
-            Marker::QueuedForOther | Marker::DepartureQueued => (50, requesters && several(3)),
-            Marker::WantedBack => (100, requesters && several(3)),
+            Marker::QueuedForOther | Marker::DepartureQueued => (rarely * 50, requesters && several(3)),
+            Marker::WantedBack => (rarely * 100, requesters && several(3)),
             // Without caches all requests of a node take the way of its wishes to have the key: over the home.
-            Marker::CameHome => (200, (requesters && caches && !fixed || owners) && several(3)),
-            Marker::CacheHit | Marker::CacheStale => (100, moves && caches && several(3)),
+            Marker::CameHome => (rarely * 200, (requesters && caches && !fixed || owners) && several(3)),
+            Marker::CacheHit | Marker::CacheStale => (rarely * 100, moves && caches && several(3)),
             // News from an owner comes directly, other news from whoever has the key next: one connection may be faster.
-            Marker::OldNews => (500, moves && caches && several(3) && maybe(self.asynchronous)),
-            Marker::HomeBehind | Marker::OrderTooLate => (50, owners),
-            Marker::MovedLate => (100, owners && several(3)),
+            Marker::OldNews => (rarely * 500, moves && caches && several(3) && maybe(self.asynchronous)),
+            Marker::HomeBehind | Marker::OrderTooLate => (rarely * 50, owners),
+            Marker::MovedLate => (rarely * 100, owners && several(3)),
             Marker::IfLocalHit | Marker::IfLocalMiss => (50, moves),
             Marker::ReplicaSetUp => (20, hub || clocked),
             Marker::ReplicaDropped => (50, hub || clocked && lazy),
@@ -177,13 +181,13 @@ impl Mode {
             Marker::ResumeLifted => (100, clocked && several(3)),
             Marker::Agreed => (20, fixed),
             // At most 9 nodes are drawn, at least 3 of them in half of the runs.
-            Marker::Folded => (50, fixed && self.nodes.is_none_or(|n| !n.is_power_of_two())),
+            Marker::Folded => (200, fixed && self.nodes.is_none_or(|n| !n.is_power_of_two())),
             // Where workers must ask, nobody starts for others.
-            Marker::RoundCalled => (50, fixed && self.asked != Some(true)),
+            Marker::RoundCalled => (200, fixed && self.asked != Some(true)),
             Marker::EarlyReduce => (500, fixed && self.nodes.is_none_or(|n| n >= 4)),
             Marker::SplitReduce => (5_000, fixed),
             Marker::Synchronized => (50, fixed),
-            Marker::Clipped => (100, fixed),
+            Marker::Clipped => (200, fixed),
             Marker::Met | Marker::RestedBetween => (50, self.has_copies()),
             Marker::Faulty => (50, maybe(self.faults)),
         }

@@ -1,6 +1,5 @@
 //! What the workers of a random workload do.
 
-use super::copies::Stop;
 use super::plan::{Act, Plan};
 use super::{Failure, Scenario};
 use crate::cluster::{Called, Cluster, Wait};
@@ -14,15 +13,12 @@ use intendant_core::{Clock, Element, Key, NodeId, random};
 use intendant_wire::{AccessKind, OpId};
 use std::collections::BTreeMap;
 
-/// Moves of keys that a worker may have outstanding if it waits for each access.
-const MOVES_MAX: usize = 4;
-
 /// Dust on the updates of a key with copies: so much in total, about.
 const DUST: f64 = 0.1;
 
 /// How a key of a call is recorded.
 #[derive(Clone, Copy)]
-enum Note {
+pub(super) enum Note {
     Push(RecordId),
     Pull(RecordId, Need),
     Set,
@@ -32,15 +28,15 @@ enum Note {
 }
 
 /// An operation that is under way.
-struct Flight {
-    op: OpId,
-    keys: Vec<Key>,
+pub(super) struct Flight {
+    pub(super) op: OpId,
+    pub(super) keys: Vec<Key>,
     /// Per key; empty if keys only move.
-    notes: Vec<Note>,
+    pub(super) notes: Vec<Note>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Waiting {
+pub(super) enum Waiting {
     /// It will wake.
     No,
     For(OpId),
@@ -55,31 +51,35 @@ enum Waiting {
     Over,
 }
 
-struct Program {
-    calls: u64,
-    calls_left: u64,
-    clock: u32,
+pub(super) struct Program {
+    pub(super) calls: u64,
+    pub(super) calls_left: u64,
+    pub(super) clock: u32,
     /// Stops that it has passed.
-    stops: usize,
-    flights: Vec<Flight>,
-    next: Option<Plan>,
-    waiting: Waiting,
+    pub(super) stops: usize,
+    pub(super) flights: Vec<Flight>,
+    pub(super) next: Option<Plan>,
+    pub(super) waiting: Waiting,
 }
 
 /// The programs of all workers, and what they saw.
 pub(super) struct Programs<E> {
-    scenario: Scenario,
-    dice: Dice,
-    programs: Vec<Program>,
+    pub(super) scenario: Scenario,
+    pub(super) dice: Dice,
+    pub(super) programs: Vec<Program>,
     pub(super) history: History,
     pub(super) registers: Registers,
-    staleness: Staleness,
+    pub(super) staleness: Staleness,
     /// Pushes per key and worker; only of keys whose updates are scaled down.
     pushes: BTreeMap<Key, Vec<u32>>,
+    /// The staleness bound.
+    pub(super) bound: u32,
+    /// A key that goes over a node to a holder.
+    pub(super) chased: Option<(Key, NodeId, NodeId)>,
     /// Keys with lanes, without the range of huge values.
     small_keys: u64,
     /// Workers that are not where the others wait.
-    left: usize,
+    pub(super) left: usize,
     values: Vec<E>,
     lanes: Vec<u32>,
 }
@@ -109,39 +109,14 @@ impl<E: Element> Programs<E> {
             registers: Registers::default(),
             staleness: Staleness::new(workers, scenario.is_clocked()),
             pushes: BTreeMap::new(),
+            bound: scenario.copies.staleness,
+            chased: None,
             small_keys: scenario.lanes[..2].iter().map(|(keys, _)| keys).sum(),
             left: workers,
             values: Vec::new(),
             lanes: vec![0; workers],
             scenario: scenario.clone(),
         }
-    }
-
-    /// Whether all workers have come to a meeting, or to the end.
-    pub(super) fn all_wait(&self) -> bool {
-        self.left == 0
-    }
-
-    /// Where the workers are that all wait; `None` at the end.
-    pub(super) fn stop(&self) -> Option<Stop> {
-        self.scenario.stops.get(self.programs[0].stops).copied()
-    }
-
-    /// All workers have met, and go on.
-    pub(super) fn go_on(&mut self, cluster: &mut Cluster<E>) {
-        let latest = self.programs.iter().map(|program| program.clock).max().unwrap_or(0);
-        let told_ns = cluster.meeting_ns();
-        self.left = self.programs.len();
-        for (worker, program) in self.programs.iter_mut().enumerate() {
-            program.stops += 1;
-            (program.waiting, program.clock) = (Waiting::Return, latest);
-            cluster.wake(worker, told_ns);
-        }
-    }
-
-    /// The cluster rests: every copy has everything.
-    pub(super) fn rested(&mut self) {
-        self.staleness.rested();
     }
 
     /// What workers saw makes sense. What holds in any order comes first.
@@ -152,64 +127,6 @@ impl<E: Element> Programs<E> {
         let sessions = self.history.check_sessions(|key| !scenario.is_sequential(key));
         let ordered = self.history.check_order(|key| scenario.is_sequential(key));
         Ok(sessions.map_err(Failure::Session)?.and(ordered?))
-    }
-
-    /// Takes a worker to its next stop, if it is due. Returns whether that takes time.
-    fn stop_over(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<bool, Failure> {
-        let program = &mut self.programs[worker];
-        let stops = &self.scenario.stops;
-        let parts = stops.len() as u64 + 1;
-        let ahead = parts - program.stops as u64 - 1;
-        if program.calls_left > program.calls * ahead / parts {
-            return Ok(false);
-        }
-        let stop = stops.get(program.stops).copied();
-        let idle = program.flights.is_empty();
-        match stop {
-            None | Some(Stop::Rest) if !idle => program.waiting = Waiting::ForAll,
-            None | Some(Stop::Rest | Stop::Meeting) => {
-                if program.calls_left > 0 {
-                    let met = if stop == Some(Stop::Rest) { Marker::RestedBetween } else { Marker::Met };
-                    cluster.reach().mark(met);
-                }
-                program.waiting = if stop.is_none() { Waiting::Over } else { Waiting::Others };
-                self.left -= 1;
-                self.staleness.set_clock(worker, None);
-                cluster.rest(worker);
-            }
-            Some(Stop::Synchronisation) if !cluster.admits_synchronize(worker) => {
-                program.waiting = Waiting::Room
-            }
-            Some(Stop::Synchronisation) => {
-                program.stops += 1;
-                match cluster.synchronize(worker)?.op {
-                    Some(op) => {
-                        program.flights.push(Flight { op, keys: Vec::new(), notes: Vec::new() });
-                        program.waiting = Waiting::Synchronised(op);
-                    }
-                    None => {
-                        self.set_clock(worker, self.programs[worker].clock + 1);
-                        cluster.wake(worker, 0);
-                    }
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    fn set_clock(&mut self, worker: usize, clock: u32) {
-        self.programs[worker].clock = clock;
-        self.staleness.set_clock(worker, Some(clock));
-    }
-
-    /// Advances the clock of a worker, if it feels like it.
-    fn tick(&mut self, cluster: &mut Cluster<E>, worker: usize) {
-        let once_in = self.scenario.clock_once_in.get(worker).copied().unwrap_or(0);
-        if once_in > 0 && self.dice.once_in(once_in) {
-            let steps = if self.dice.once_in(16) { 3 } else { 1 };
-            self.set_clock(worker, self.programs[worker].clock + steps);
-            cluster.advance_clock(worker, Clock(self.programs[worker].clock));
-        }
     }
 
     /// Who waits for what, in words.
@@ -227,6 +144,7 @@ impl<E: Element> Programs<E> {
             self.set_clock(worker, clock);
             cluster.advance_clock(worker, Clock(clock));
         }
+        self.chase(cluster);
         let plan = match self.programs[worker].next.take() {
             Some(plan) => plan,
             None if self.stop_over(cluster, worker)? => return Ok(()),
@@ -250,12 +168,13 @@ impl<E: Element> Programs<E> {
             Act::Access(kind) => self.access(cluster, worker, kind, plan.keys),
             Act::Localize { wait } => self.localize(cluster, worker, plan.keys, wait),
             Act::IfLocal => self.pull_if_local(cluster, worker, &plan.keys),
-            Act::Order(to) | Act::Promote(to) => {
-                let holders = cluster.holders(plan.keys[0]);
-                let holder = matches!(plan.act, Act::Promote(_)) && !holders.is_empty();
-                let to = if holder { self.dice.pick(&holders) } else { to };
-                let owner = cluster.owner(plan.keys[0]).index();
-                cluster.order(owner * self.scenario.workers, &plan.keys, to);
+            Act::Order(to) => {
+                self.order(cluster, &plan.keys, to);
+                cluster.wake(worker, 0);
+                Ok(())
+            }
+            Act::Promote(to) => {
+                self.promote(cluster, &plan.keys, to);
                 cluster.wake(worker, 0);
                 Ok(())
             }
@@ -267,48 +186,7 @@ impl<E: Element> Programs<E> {
         }
     }
 
-    fn pull_if_local(
-        &mut self,
-        cluster: &mut Cluster<E>,
-        worker: usize,
-        keys: &[Key],
-    ) -> Result<(), Failure> {
-        let now_ns = Some(cluster.now_ns());
-        let (values, here) = cluster.pull_if_local(worker, keys)?;
-        let mut at = 0;
-        for (key, here) in keys.iter().zip(here) {
-            let end = at + cluster.layout().len(*key);
-            if here {
-                let note = self.note_pull(worker, *key, now_ns);
-                self.learn(cluster, worker, &[*key], &[note], &values[at..end])?;
-            }
-            at = end;
-        }
-        cluster.wake(worker, 0);
-        Ok(())
-    }
-
-    fn localize(
-        &mut self,
-        cluster: &mut Cluster<E>,
-        worker: usize,
-        keys: Vec<Key>,
-        wait: bool,
-    ) -> Result<(), Failure> {
-        let Called { op, .. } = cluster.localize(worker, &keys)?;
-        let Some(op) = op else {
-            cluster.wake(worker, 0);
-            return Ok(());
-        };
-        let flights = &mut self.programs[worker].flights;
-        flights.push(Flight { op, keys, notes: Vec::new() });
-        let crowded = flights.len() >= self.scenario.in_flight_max.max(MOVES_MAX);
-        let waiting = if wait || crowded { Waiting::For(op) } else { Waiting::No };
-        self.settle(cluster, worker, waiting);
-        Ok(())
-    }
-
-    fn note_pull(&mut self, worker: usize, key: Key, now_ns: Option<u64>) -> Note {
+    pub(super) fn note_pull(&mut self, worker: usize, key: Key, now_ns: Option<u64>) -> Note {
         if self.scenario.registers().contains(&key.0) {
             Note::Read(self.registers.pull(worker, key))
         } else if self.scenario.is_clipped(key) {
@@ -318,7 +196,7 @@ impl<E: Element> Programs<E> {
             let need = if self.scenario.is_asked() && self.scenario.is_fixed(key) {
                 clock
             } else if self.scenario.is_clocked() {
-                clock.saturating_sub(self.scenario.copies.staleness)
+                clock.saturating_sub(self.bound)
             } else {
                 0
             };
@@ -453,7 +331,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// Lets the worker wait, or go on if there is nothing to wait for.
-    fn settle(&mut self, cluster: &mut Cluster<E>, worker: usize, waiting: Waiting) {
+    pub(super) fn settle(&mut self, cluster: &mut Cluster<E>, worker: usize, waiting: Waiting) {
         let program = &mut self.programs[worker];
         let waits = match waiting {
             Waiting::For(op) | Waiting::Synchronised(op) => {
@@ -479,7 +357,7 @@ impl<E: Element> Programs<E> {
         self.learn(cluster, worker, &keys, &notes, &values)
     }
 
-    fn learn(
+    pub(super) fn learn(
         &mut self,
         cluster: &mut Cluster<E>,
         worker: usize,

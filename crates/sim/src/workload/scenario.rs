@@ -22,6 +22,8 @@ pub struct Scenario {
     pub copies: Copies,
     /// Where all workers stop on their way, with equal parts of their calls in between.
     pub stops: Vec<Stop>,
+    /// The staleness bound after each stop. It changes at rests only.
+    pub bounds: Vec<u32>,
     /// Per worker, how many calls it makes on average before it advances its clock; 0 if it never does.
     pub clock_once_in: Vec<u64>,
     /// Number of nodes.
@@ -133,6 +135,7 @@ impl Scenario {
             policy: mode.policy(order, caches, Tick(1)),
             copies: Copies::default(),
             stops: Vec::new(),
+            bounds: Vec::new(),
             clock_once_in: Vec::new(),
             nodes,
             workers,

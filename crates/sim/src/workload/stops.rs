@@ -1,0 +1,99 @@
+//! Where workers stop on their way, and their clocks.
+
+use super::Failure;
+use super::copies::Stop;
+use super::program::{Flight, Programs, Waiting};
+use crate::cluster::Cluster;
+use crate::reach::Marker;
+use intendant_core::{Clock, Element};
+
+impl<E: Element> Programs<E> {
+    /// Whether all workers have come to a meeting, or to the end.
+    pub(super) fn all_wait(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Where the workers are that all wait; `None` at the end.
+    pub(super) fn stop(&self) -> Option<Stop> {
+        self.scenario.stops.get(self.programs[0].stops).copied()
+    }
+
+    /// All workers have met, and go on.
+    pub(super) fn go_on(&mut self, cluster: &mut Cluster<E>) {
+        let latest = self.programs.iter().map(|program| program.clock).max().unwrap_or(0);
+        let told_ns = cluster.meeting_ns();
+        if let Some(bound) = self.scenario.bounds.get(self.programs[0].stops) {
+            self.bound = *bound;
+            cluster.set_staleness_bound(self.bound);
+        }
+        self.left = self.programs.len();
+        for (worker, program) in self.programs.iter_mut().enumerate() {
+            program.stops += 1;
+            (program.waiting, program.clock) = (Waiting::Return, latest);
+            cluster.wake(worker, told_ns);
+        }
+    }
+
+    /// The cluster rests: every copy has everything.
+    pub(super) fn rested(&mut self) {
+        self.staleness.rested();
+    }
+
+    /// Takes a worker to its next stop, if it is due. Returns whether that takes time.
+    pub(super) fn stop_over(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<bool, Failure> {
+        let program = &mut self.programs[worker];
+        let stops = &self.scenario.stops;
+        let parts = stops.len() as u64 + 1;
+        let ahead = parts - program.stops as u64 - 1;
+        if program.calls_left > program.calls * ahead / parts {
+            return Ok(false);
+        }
+        let stop = stops.get(program.stops).copied();
+        let idle = program.flights.is_empty();
+        match stop {
+            None | Some(Stop::Rest) if !idle => program.waiting = Waiting::ForAll,
+            None | Some(Stop::Rest | Stop::Meeting) => {
+                if program.calls_left > 0 {
+                    let met = if stop == Some(Stop::Rest) { Marker::RestedBetween } else { Marker::Met };
+                    cluster.reach().mark(met);
+                }
+                program.waiting = if stop.is_none() { Waiting::Over } else { Waiting::Others };
+                self.left -= 1;
+                self.staleness.set_clock(worker, None);
+                cluster.rest(worker);
+            }
+            Some(Stop::Synchronisation) if !cluster.admits_synchronize(worker) => {
+                program.waiting = Waiting::Room
+            }
+            Some(Stop::Synchronisation) => {
+                program.stops += 1;
+                match cluster.synchronize(worker)?.op {
+                    Some(op) => {
+                        program.flights.push(Flight { op, keys: Vec::new(), notes: Vec::new() });
+                        program.waiting = Waiting::Synchronised(op);
+                    }
+                    None => {
+                        self.set_clock(worker, self.programs[worker].clock + 1);
+                        cluster.wake(worker, 0);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn set_clock(&mut self, worker: usize, clock: u32) {
+        self.programs[worker].clock = clock;
+        self.staleness.set_clock(worker, Some(clock));
+    }
+
+    /// Advances the clock of a worker, if it feels like it.
+    pub(super) fn tick(&mut self, cluster: &mut Cluster<E>, worker: usize) {
+        let once_in = self.scenario.clock_once_in.get(worker).copied().unwrap_or(0);
+        if once_in > 0 && self.dice.once_in(once_in) {
+            let steps = if self.dice.once_in(16) { 3 } else { 1 };
+            self.set_clock(worker, self.programs[worker].clock + steps);
+            cluster.advance_clock(worker, Clock(self.programs[worker].clock));
+        }
+    }
+}

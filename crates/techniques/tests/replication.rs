@@ -1,0 +1,177 @@
+//! Replicas through the owner without engines: what a holder and an owner do about what they hear.
+
+use intendant_core::NodeId;
+use intendant_techniques::replication::{Asked, Dropped, Hub, Merge, Replica, Stage};
+use proptest::prelude::*;
+
+const A: NodeId = NodeId(1);
+const B: NodeId = NodeId(2);
+
+/// A holder at this version of a main copy of one element; its copy.
+fn held(version: u32, main: f32) -> (Replica<f32>, [f32; 1]) {
+    let (mut replica, mut value) = (Replica::ask(1), [9.0]);
+    assert!(replica.news(version, 0, [main].into(), &mut value, false));
+    assert_eq!((replica.stage(), replica.version(), value), (Stage::Held, version, [main]));
+    (replica, value)
+}
+
+#[test]
+fn an_owner_registers_by_epoch() {
+    let mut hub = Hub::default();
+    assert_eq!(hub.ask(A, 5), Asked::New);
+    assert!(hub.owes(A) && !hub.owes(B));
+    assert_eq!(hub.tell(A).map(|holder| (holder.epoch, holder.seq)), Some((5, 0)));
+    assert!(!hub.owes(A));
+    assert_eq!(hub.ask(A, 5), Asked::Again);
+    assert_eq!(hub.ask(A, 4), Asked::Stale);
+    assert_eq!(hub.ask(A, 6), Asked::New);
+    assert!(hub.owes(A), "it has to be told anew");
+    assert!(!hub.leave(A, 5) && hub.holders().len() == 1, "a ghost of the first registration");
+    assert!(hub.leave(A, 6) && hub.holders().is_empty());
+    assert_eq!(hub.ask(A, u32::MAX), Asked::New);
+    assert_eq!(hub.ask(A, 0), Asked::New, "epochs wrap");
+}
+
+#[test]
+fn an_owner_merges_the_next_delta_of_the_epoch_and_nothing_else() {
+    let mut hub = Hub::default();
+    hub.ask(A, 5);
+    hub.ask(B, 1);
+    hub.tell(A);
+    hub.tell(B);
+    assert_eq!(hub.merge(A, 4, 1), Merge::Ghost);
+    assert_eq!(hub.merge(A, 5, 2), Merge::Impossible);
+    assert_eq!(hub.version(), 0, "nothing has changed");
+    assert_eq!(hub.merge(A, 5, 1), Merge::Acknowledge);
+    assert_eq!(hub.merge(A, 5, 1), Merge::Ghost);
+    assert_eq!(hub.merge(A, 5, 2), Merge::Acknowledge, "it knows what it sent");
+    assert_eq!((hub.version(), hub.behind().collect::<Vec<_>>()), (2, vec![B]));
+    assert_eq!(hub.merge(B, 1, 1), Merge::Refresh, "it does not know what A sent");
+    hub.tell(B);
+    hub.touch();
+    assert_eq!(hub.behind().collect::<Vec<_>>(), [A, B]);
+    assert_eq!(hub.merge(A, 5, 3), Merge::Refresh);
+}
+
+#[test]
+fn registrations_move_and_the_new_owner_supposes_that_nobody_was_told() {
+    let rows = [(B, 7, 3), (A, 2, 9)];
+    let (mut hub, own) = Hub::arrived(A, 41, rows);
+    assert_eq!((own, hub.version(), hub.holders().len()), (Some((2, 9)), 42, 1));
+    assert!(hub.owes(B));
+    assert_eq!(hub.merge(B, 7, 3), Merge::Ghost);
+    assert_eq!(hub.merge(B, 7, 4), Merge::Refresh);
+    let (hub, own) = Hub::arrived(NodeId(0), u32::MAX, rows);
+    assert_eq!((own, hub.version()), (None, 0));
+    assert_eq!(hub.holders().iter().map(|holder| holder.node).collect::<Vec<_>>(), [A, B]);
+}
+
+#[test]
+fn a_holder_sends_one_delta_at_a_time() {
+    let (mut replica, mut value) = held(0, 1.0);
+    assert_eq!(replica.collect(&mut value), None, "nothing has changed");
+    value[0] += 0.5;
+    assert_eq!(replica.collect(&mut value), Some((1, &[0.5][..])));
+    value[0] += 0.25;
+    assert_eq!(replica.collect(&mut value), None, "one is in flight");
+    assert!(!replica.drop_out(), "the owner has to merge it first");
+    assert!(!replica.acknowledged(1, 2) && !replica.acknowledged(2, 1) && replica.is_sending());
+    assert!(replica.acknowledged(1, 1));
+    assert_eq!((replica.version(), replica.base(), value), (1, &[1.5][..], [1.75]));
+    assert!(!replica.acknowledged(2, 1), "once");
+    assert_eq!(replica.collect(&mut value), Some((2, &[0.25][..])));
+}
+
+#[test]
+fn updates_that_cancel_are_not_sent() {
+    let (mut replica, mut value) = held(0, 1.0);
+    value[0] += 0.5;
+    value[0] -= 0.5;
+    assert_eq!(replica.collect(&mut value), None);
+    assert_eq!((replica.is_sending(), value), (false, [1.0]));
+}
+
+#[test]
+fn news_contain_the_delta_in_flight_or_not() {
+    for merged in [0, 1] {
+        let (mut replica, mut value) = held(3, 1.0);
+        value[0] += 2.0;
+        replica.collect(&mut value);
+        value[0] += 4.0;
+        assert!(!replica.news(3, merged, [100.0].into(), &mut value, true), "known");
+        assert!(!replica.news(2, merged, [100.0].into(), &mut value, true), "old");
+        let main = 10.0 + if merged == 1 { 2.0 } else { 0.0 };
+        assert!(replica.news(5, merged, [main].into(), &mut value, true));
+        assert_eq!((value, replica.is_sending(), replica.base()), ([16.0], merged == 0, &[main][..]));
+    }
+}
+
+#[test]
+fn a_drop_ends_or_is_taken_back() {
+    let (mut replica, mut value) = held(3, 1.0);
+    assert_eq!(replica.dropped(1, false), Dropped::Stale, "nobody has asked for that");
+    assert!(replica.drop_out() && !replica.drop_out());
+    assert_eq!(replica.dropped(0, false), Dropped::Stale);
+    assert_eq!(replica.dropped(1, false), Dropped::Gone);
+    value[0] += 0.5;
+    assert_eq!(replica.dropped(1, true), Dropped::Updated);
+    replica.revive(2);
+    assert_eq!(replica.dropped(1, true), Dropped::Stale);
+    assert_eq!(replica.collect(&mut value), None, "the owner must know of it first");
+    assert!(!replica.drop_out());
+    // A new registration may begin at any version.
+    assert!(replica.news(0, 0, [7.0].into(), &mut value, true));
+    assert_eq!((replica.stage(), replica.epoch(), value), (Stage::Held, 2, [7.5]));
+    assert_eq!(replica.collect(&mut value), Some((1, &[0.5][..])));
+}
+
+#[test]
+fn a_holder_that_becomes_owner_adds_what_the_main_copy_lacks() {
+    // What the owner knew of it, what the main copy has of its delta of 2, and whether that is news to others.
+    let cases = [
+        (Some((1, 1)), 12.0, 12.0, 16.0, false),
+        (Some((1, 0)), 10.0, 12.0, 16.0, true),
+        // The owner had forgotten it, or knew another epoch.
+        (None, 10.0, 12.0, 16.0, true),
+        (Some((2, 1)), 10.0, 12.0, 16.0, true),
+    ];
+    for (known, main, without, with, news) in cases {
+        for (updated, expected) in [(false, without), (true, with)] {
+            let (mut replica, mut value) = held(3, 1.0);
+            value[0] += 2.0;
+            replica.collect(&mut value);
+            value[0] += if updated { 4.0 } else { 0.0 };
+            let changed = replica.promote(known, &[main], &mut value, updated);
+            assert_eq!((value, changed), ([expected], news || updated), "{known:?}, updated: {updated}");
+        }
+    }
+    let mut copy = [0.0];
+    assert!(!Replica::ask(1).promote(None, &[5.0_f32], &mut copy, false));
+    assert_eq!(copy, [5.0]);
+}
+
+proptest! {
+    /// An owner and a holder that exchange deltas and acknowledgements agree to the bit, whatever the numbers.
+    #[test]
+    fn acknowledged_copies_are_equal_to_the_bit(pushes in prop::collection::vec((-1e3_f32..1e3, -1e3_f32..1e3), 1..40)) {
+        let (mut hub, mut main) = (Hub::default(), 1.1_f32);
+        hub.ask(A, 1);
+        hub.tell(A);
+        let (mut replica, mut value) = held(0, main);
+        for (first, second) in pushes {
+            value[0] += first;
+            let delta = replica.collect(&mut value).map(|(seq, delta)| (seq, delta[0]));
+            value[0] += second;
+            if let Some((seq, delta)) = delta {
+                prop_assert_eq!(hub.merge(A, 1, seq), Merge::Acknowledge);
+                main += delta;
+                prop_assert!(replica.acknowledged(hub.version(), seq));
+            }
+            prop_assert_eq!(replica.base()[0].to_bits(), main.to_bits());
+        }
+        if let Some((_, delta)) = replica.collect(&mut value) {
+            main += delta[0];
+        }
+        prop_assert_eq!(value[0].to_bits(), main.to_bits());
+    }
+}
