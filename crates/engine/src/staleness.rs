@@ -11,16 +11,6 @@ use intendant_wire::{AccessKind, Clock, ClockScope, Message};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a node said of its workers.
-#[derive(Clone, Copy, Default)]
-struct Standing {
-    /// The slowest worker's clock when the node last had one.
-    worked: u32,
-    rests: bool,
-    /// How many meetings it came from.
-    meetings: u32,
-}
-
 /// The clocks of a channel.
 pub(crate) struct Staleness {
     /// What the workers said last.
@@ -32,8 +22,6 @@ pub(crate) struct Staleness {
     /// Updates that wait here, by the clock at which they were made.
     waiting: BTreeMap<u32, usize>,
     global: GlobalClock,
-    /// By node.
-    standings: Vec<Standing>,
     /// Who is to be told about which keys when the global clock has come that far.
     early: BTreeSet<(u32, Key, NodeId)>,
 }
@@ -46,7 +34,6 @@ impl Staleness {
             next: None,
             waiting: BTreeMap::new(),
             global: GlobalClock::new(nodes),
-            standings: vec![Standing::default(); nodes],
             early: BTreeSet::new(),
         }
     }
@@ -85,34 +72,6 @@ impl Staleness {
     /// Updates made at clocks before this one are in the values owned here.
     pub(crate) fn global(&self) -> u32 {
         self.global.global()
-    }
-
-    /// A node has reached a clock, or rests. True if the global clock has advanced.
-    fn reach(&mut self, node: NodeId, clock: u32) -> bool {
-        let most = self.standings.iter().map(|standing| standing.meetings).max();
-        let standing = &mut self.standings[node.index()];
-        standing.rests = clock == RESTING;
-        if !standing.rests {
-            standing.worked = clock;
-        }
-        // Whoever rests in a meeting that another node has come from works again, and has not said so yet.
-        let left = standing.rests && Some(standing.meetings) < most;
-        let clock = if left { standing.worked } else { clock };
-        self.global.reach(node, clock)
-    }
-
-    /// A node has come from a meeting; its clock will follow. All nodes come from the same meetings, but their messages may be
-    /// late: those that rest in this one, or in one before it, rest no longer; those that rest in the next one, or for ever, do.
-    fn resume(&mut self, node: NodeId) {
-        let standing = &mut self.standings[node.index()];
-        standing.meetings = standing.meetings.saturating_add(1);
-        let meetings = standing.meetings;
-        for (other, standing) in self.standings.iter().enumerate() {
-            if standing.rests && (standing.meetings < meetings || other == node.index()) {
-                self.global.reach(NodeId(other as u16), standing.worked);
-            }
-        }
-        self.standings[node.index()].rests = false;
     }
 
     /// `holder` asked for `key` as of a clock that has not come.
@@ -195,10 +154,10 @@ impl<E: Element> Channel<E> {
         // Each of them, even if there was no time to tell of one before the next: the others count.
         for _ in 0..next.meetings.wrapping_sub(before.meetings) {
             self.broadcast(ClockScope::Resumed, next.resumed, |_| true, actions);
-            self.staleness.resume(here);
+            self.staleness.global.resume(here);
         }
         self.broadcast(ClockScope::Node, next.clock, |_| true, actions);
-        let advanced = self.staleness.reach(here, next.clock);
+        let advanced = self.staleness.global.reach(here, next.clock);
         self.age(self.shared.need(next.clock.min(self.staleness.global.latest())));
         if advanced { self.on_global(actions) } else { Ok(()) }
     }
@@ -228,9 +187,9 @@ impl<E: Element> Channel<E> {
             return Err(format!("it tells a clock, which nobody does with technique {name}"));
         }
         let advanced = match clock.scope {
-            ClockScope::Node => self.staleness.reach(from, clock.clock),
+            ClockScope::Node => self.staleness.global.reach(from, clock.clock),
             ClockScope::Resumed => {
-                self.staleness.resume(from);
+                self.staleness.global.resume(from);
                 false
             }
             ClockScope::Global => {

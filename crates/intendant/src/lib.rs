@@ -5,8 +5,8 @@
 //! [`control`] is how nodes meet and fail together.
 //!
 //! Inside: every channel has a thread with its own single-threaded runtime (`channel`), which owns the channel's engine and
-//! its links. Workers serve what is local by themselves and hand the rest to a channel's `inbox`; answers come back through a
-//! queue per worker. All state is in values: several clusters can live in one process.
+//! its links, and wakes when the engine wants it. Workers serve what is local by themselves and hand the rest to a channel's
+//! `inbox`; answers come back through a queue per worker. All state is in values: several clusters can live in one process.
 //!
 //! Absent on purpose: what is done to values, when to move them (`intendant-engine`, `intendant-techniques`), and training
 //! (`intendant-task`, `intendant-train`).

@@ -1,18 +1,16 @@
 //! A worker: the handle through which one training thread uses the parameters.
 
+mod together;
+
 use crate::control::Failure;
 use crate::error::Error;
 use crate::inbox::Command;
-use crate::meeting::OWN;
 use crate::node::{DOWN, Inner};
-use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from_bytes, limits};
-use intendant_engine::quiesce::{ChannelReport, Waves};
 use intendant_engine::{AccessError, AccessStats, Completion, Input, Local, SnapshotAsk, Started};
 use intendant_sampling::{Handle, SampleError};
-use intendant_techniques::clocks::RESTING;
-use intendant_techniques::{Initiator, Pace};
+use intendant_techniques::Initiator;
 use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,12 +20,6 @@ use std::sync::Arc;
 const LOCALIZE_KEYS_MAX: usize = 1 << 14;
 /// Parts of a long localize that fit into what may be in flight: a few, or each would wait for the one before.
 const LOCALIZE_PARTS: usize = 4;
-/// Where all workers meet.
-const WORKERS: &str = "intendant:workers";
-/// What the workers of a node may bring to a meeting together: the control plane's own limit, less than a frame.
-const NODE_PAYLOAD_BYTES_MAX: usize = 8 << 20;
-/// Length of a meeting's name.
-const NAME_BYTES_MAX: usize = 150;
 
 /// What reaches a worker from other threads.
 #[derive(Debug)]
@@ -104,80 +96,6 @@ impl<E: Element> Worker<E> {
     /// This worker's clock.
     pub fn clock(&self) -> Clock {
         self.clock
-    }
-
-    /// Advances this worker's clock by one. With [`crate::Technique::Ssp`] and [`crate::Technique::Essp`], what the workers of
-    /// this node added before is sent off when the slowest of them does so, and reads of all workers of all nodes begin to wait
-    /// for a worker whose clock is more than the staleness bound behind theirs. The others just count.
-    pub fn advance_clock(&mut self) {
-        self.set_clock(self.clock.0.saturating_add(1));
-    }
-
-    fn set_clock(&mut self, clock: u32) {
-        self.clock = Clock(clock.min(RESTING - 1));
-        if let Some(clock) = self.inner.shared.advance_clock(&mut self.local, self.clock) {
-            self.inner.tell_clock(clock);
-        }
-    }
-
-    /// Nobody waits for this worker's clock any more.
-    fn rest(&self) {
-        if let Some(clock) = self.inner.shared.rest(&self.local) {
-            self.inner.tell_clock(clock);
-        }
-    }
-
-    /// This worker goes on, as all others do, with the latest clock of any.
-    fn resume(&mut self, latest: u32) {
-        if self.inner.shared.staleness_bound().is_some() {
-            self.set_clock(self.clock.0.max(latest));
-        }
-    }
-
-    /// Changes the staleness bound of this node's reads, in clocks: a worker that pulls at clock c reads every update that any
-    /// worker made up to its clock c − `bound` − 1. For all nodes to have the same, all must change it at the same clocks, e.g.
-    /// after a barrier. Does nothing unless the technique is [`crate::Technique::Ssp`] or [`crate::Technique::Essp`]. (Petuum's
-    /// set_staleness_bound.)
-    pub fn set_staleness_bound(&mut self, bound: u32) {
-        self.inner.shared.set_staleness_bound(bound);
-    }
-
-    /// Brings static replicas in step ([`crate::Technique::Nups`], [`crate::Technique::FullReplication`]). All workers of all nodes must
-    /// call it equally often.
-    ///
-    /// With [`crate::Pace::Asked`], it returns when all have called and every copy has what anybody did before; until somebody
-    /// goes on to write, all copies are equal. In the background ([`crate::Pace::Every`]), it returns when a round is over that
-    /// began after all workers of this node had called: what they added is in all copies, or about to be. Without static
-    /// replicas, it returns at once, with one exception: where replicas were synchronized when asked, had the cluster more than
-    /// one node, the workers of the only one wait for each other all the same.
-    ///
-    /// # Errors
-    /// [`Error::Failed`] if the cluster has ended, also because a worker was dropped that others wait for.
-    pub fn synchronize(&mut self) -> Result<(), Error> {
-        self.take_in()?;
-        let shared = &self.inner.shared;
-        if shared.fixed() == 0 {
-            let asked = shared.policy().fixed.is_some() && shared.copies().pace == Pace::Asked;
-            if asked && shared.layout().nodes() == 1 && self.inner.meetings.participants() > 1 {
-                self.meet(&format!("{OWN}synchronize"), Vec::new(), Purpose::Gather)?;
-            }
-            return Ok(());
-        }
-        let worker = self.id.index();
-        if let Err(gone) = self.inner.attendance.come(worker) {
-            let reason = format!("worker {worker} synchronizes replicas, but worker {gone} was dropped");
-            self.inner.plane.abort(&reason);
-            let failure = Failure::aborted(self.rank(), reason);
-            self.inner.health.fail(failure.clone());
-            return Err(failure.into());
-        }
-        let started = self.inner.shared.synchronize(&mut self.local);
-        if let Some(op) = self.submit(started)? {
-            self.wait_for(op, None)?;
-            self.local.take(op);
-        }
-        self.inner.attendance.go(worker);
-        Ok(())
     }
 
     /// What this worker accessed so far.
@@ -394,118 +312,6 @@ impl<E: Element> Worker<E> {
         self.inner.sampler.draw(handle, samples, keys)
     }
 
-    /// Waits until all workers of all nodes have come to the barrier called `name`.
-    ///
-    /// # Errors
-    /// [`Error::Failed`] if the cluster has ended.
-    pub fn barrier(&mut self, name: &str) -> Result<(), Error> {
-        self.gather(name, Vec::new()).map(drop)
-    }
-
-    /// Waits until all workers of all nodes have come, and returns what each brought, ordered by node and worker.
-    ///
-    /// # Errors
-    /// [`Error::Failed`] if the cluster has ended; [`Error::Meeting`] if name or payload are too long, with no effect.
-    pub fn gather(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
-        let bytes_max = NODE_PAYLOAD_BYTES_MAX / self.inner.meetings.participants();
-        if name.len() > NAME_BYTES_MAX || payload.len() > bytes_max {
-            let (name_bytes, bytes) = (name.len(), payload.len());
-            return Err(Error::Meeting { name_bytes, name_bytes_max: NAME_BYTES_MAX, bytes, bytes_max });
-        }
-        if name.starts_with(OWN) {
-            return Err(Error::Config(format!(
-                "a meeting called '{name}': names that start with '{OWN}' are reserved"
-            )));
-        }
-        self.rest();
-        let met = self.meet(name, payload, Purpose::Gather)?;
-        self.resume(met.latest);
-        Ok(met.payloads)
-    }
-
-    /// All workers meet in the same place, whatever they call it: so those who mean different meetings are told, instead of
-    /// waiting for each other. Nobody waits for the clocks of those who have come.
-    fn meet(&mut self, name: &str, payload: Vec<u8>, purpose: Purpose) -> Result<Met, Error> {
-        self.inner.health.check()?;
-        let (inner, rank, worker) = (&*self.inner, self.rank(), self.id);
-        let clock = self.clock.0.to_le_bytes().to_vec();
-        let brought = pack(&[name.as_bytes().to_vec(), clock, payload]);
-        let all = inner.meetings.meet(WORKERS, name, worker.index(), brought, |brought| {
-            let (mut latest, mut here) = (0, Vec::new());
-            for (other, brought) in brought.iter().enumerate() {
-                let Brought { name: theirs, clock, rest } = Brought::read(brought, rank)?;
-                if theirs != name {
-                    return Err(Failure::disagreement(
-                        rank,
-                        format!("has worker {other} waiting in '{theirs}' and worker {worker} in '{name}'"),
-                    ));
-                }
-                latest = latest.max(clock);
-                here.extend(rest);
-            }
-            let report = match purpose {
-                Purpose::Gather => Vec::new(),
-                // By now all workers of this node are here.
-                Purpose::Quiesce => inner.report()?.to_bytes().to_vec(),
-            };
-            here.splice(0..0, [name.as_bytes().to_vec(), latest.to_le_bytes().to_vec(), report]);
-            let nodes = inner.plane.gather(WORKERS, name, pack(&here))?;
-            let (mut latest, mut sum, mut everywhere) = (0, ChannelReport::default(), Vec::new());
-            for (node, brought) in (0..).map(NodeId).zip(nodes) {
-                let Brought { name: theirs, clock, mut rest } = Brought::read(&brought, node)?;
-                if theirs != name {
-                    let reason = format!("waits in '{theirs}' while node {rank} waits in '{name}'");
-                    return Err(Failure::disagreement(node, reason));
-                }
-                latest = latest.max(clock);
-                if rest.is_empty() {
-                    return Err(Brought::malformed(node));
-                }
-                let report = rest.remove(0);
-                if purpose == Purpose::Quiesce {
-                    sum.merge(ChannelReport::from_bytes(&report).ok_or_else(|| Brought::malformed(node))?);
-                }
-                everywhere.extend(rest);
-            }
-            everywhere.push(latest.to_le_bytes().to_vec());
-            everywhere.push(sum.to_bytes().to_vec());
-            Ok(everywhere)
-        });
-        let met = all.and_then(|all| {
-            let mut payloads = all.as_ref().clone();
-            let report = payloads.pop().and_then(|bytes| ChannelReport::from_bytes(&bytes));
-            let latest = payloads.pop().and_then(|bytes| Some(u32::from_le_bytes(bytes.try_into().ok()?)));
-            match (latest, report) {
-                (Some(latest), Some(report)) => Ok(Met { payloads, latest, report }),
-                _ => Err(Brought::malformed(rank)),
-            }
-        });
-        met.map_err(|failure| {
-            // Whatever it was, nobody must wait for this node. If the cluster has failed, this has no effect.
-            inner.plane.abort(&format!("worker {worker} could not meet the others: {failure}"));
-            inner.health.fail(failure.clone());
-            failure.into()
-        })
-    }
-
-    /// Waits for all operations of this worker, for all other workers to do the same, and until nothing is in flight in the
-    /// cluster and all copies of a key are equal. Until a worker goes on to write, all see the same values.
-    ///
-    /// # Errors
-    /// [`Error::Failed`] if the cluster has ended.
-    pub fn quiesce(&mut self) -> Result<(), Error> {
-        self.wait_all()?;
-        self.rest();
-        let mut waves = Waves::default();
-        loop {
-            let met = self.meet(&format!("{OWN}quiesce"), Vec::new(), Purpose::Quiesce)?;
-            if waves.judge(met.report) {
-                self.resume(met.latest);
-                return Ok(());
-            }
-        }
-    }
-
     /// Calls `part` with every key of `range` and its value, in parts of bounded size, from all owners; each key once, in no
     /// particular order. For a consistent picture the cluster must be quiescent: see [`Worker::quiesce`].
     ///
@@ -662,82 +468,5 @@ impl<E: Element> Drop for Worker<E> {
                 .plane
                 .abort(&format!("worker {} was dropped while others wait for it in '{meeting}'", self.id));
         }
-    }
-}
-
-/// What a meeting is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    /// To exchange what workers bring.
-    Gather,
-    /// To find out whether anything is in flight.
-    Quiesce,
-}
-
-/// What a meeting brought.
-struct Met {
-    /// By node and worker.
-    payloads: Vec<Vec<u8>>,
-    /// The latest clock of any worker.
-    latest: u32,
-    /// The sum over all channels of all nodes, if it was for that.
-    report: ChannelReport,
-}
-
-/// What a worker or a node brought to a meeting.
-struct Brought {
-    name: String,
-    clock: u32,
-    rest: Vec<Vec<u8>>,
-}
-
-impl Brought {
-    fn read(packed: &[u8], node: NodeId) -> Result<Self, Failure> {
-        let read = || {
-            let mut parts = unpack(packed)?.into_iter();
-            let name = String::from_utf8(parts.next()?).ok()?;
-            let clock = u32::from_le_bytes(parts.next()?.try_into().ok()?);
-            Some(Self { name, clock, rest: parts.collect() })
-        };
-        read().ok_or_else(|| Self::malformed(node))
-    }
-
-    fn malformed(node: NodeId) -> Failure {
-        Failure::disagreement(node, "brought something malformed to a meeting of the workers")
-    }
-}
-
-/// Payloads as one: each with its length before it.
-fn pack(payloads: &[Vec<u8>]) -> Vec<u8> {
-    let mut packed = Vec::new();
-    for payload in payloads {
-        packed.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-        packed.extend_from_slice(payload);
-    }
-    packed
-}
-
-fn unpack(packed: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut rest = Bytes::copy_from_slice(packed);
-    let mut payloads = Vec::new();
-    while !rest.is_empty() {
-        let len = u32::from_le_bytes(rest.get(..4)?.try_into().ok()?) as usize;
-        payloads.push(rest.get(4..4 + len)?.to_vec());
-        rest = rest.slice(4 + len..);
-    }
-    Some(payloads)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn payloads_are_packed_and_unpacked() {
-        for payloads in [vec![], vec![vec![]], vec![vec![1, 2], vec![], vec![3; 300]]] {
-            assert_eq!(unpack(&pack(&payloads)), Some(payloads));
-        }
-        assert_eq!(unpack(&[1, 0, 0]), None);
-        assert_eq!(unpack(&[2, 0, 0, 0, 9]), None);
     }
 }

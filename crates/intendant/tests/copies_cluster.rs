@@ -361,12 +361,12 @@ fn who_synchronizes_without_static_replicas_waits_for_nobody() {
     }
 }
 
-/// Of six workers, the last is dropped: on the node of one who waits, and on another.
+/// The last of all workers is dropped, which others of its node wait for, or only those of other nodes.
 #[test]
 fn who_synchronizes_with_a_worker_that_is_gone_is_told() {
-    for pace in [Pace::Asked, Pace::Every(Tick(1_000))] {
+    for (pace, workers) in [(Pace::Asked, 2), (Pace::Asked, 1), (Pace::Every(Tick(1_000)), 2)] {
         for before in [false, true] {
-            let setting = Setting { pace, ..Setting::new(Technique::FullReplication) };
+            let setting = Setting { pace, workers, ..Setting::new(Technique::FullReplication) };
             ends(move || {
                 let mut nodes = Node::start_local(setting.config(), setting.nodes).unwrap();
                 let mut workers: Vec<_> = nodes.iter_mut().flat_map(Node::workers).collect();

@@ -2,8 +2,9 @@
 //!
 //! A value of at least [`len_min`] elements has one *lane* per worker of the cluster, which counts that worker's pushes.
 //! Longer values repeat the lanes, so that a torn read shows; the last element names the key, so that a value that went to
-//! the wrong place shows. All numbers are small integers, which floats add exactly; only the name may have *dust* on it, small
-//! fractions that do not add up exactly, so that copies that were added up in different ways differ.
+//! the wrong place shows. All numbers are small integers, which floats add exactly. Where there are several copies of a
+//! value, its last element but one gathers *dust*: fractions of very different size, which do not add up exactly, so that copies
+//! that were added up in different ways differ.
 
 use intendant_core::{Element, Key};
 
@@ -16,12 +17,6 @@ pub const fn len_min(workers: usize) -> usize {
 fn name(key: Key) -> f64 {
     // Below 2^20 and exact; neighbours differ.
     (key.0 % (1 << 20) + 1) as f64
-}
-
-/// Whether `last` is not the name of `key`, apart from less than so much dust.
-fn is_other<E: Element>(last: E, key: Key, dust: f64) -> bool {
-    let off = (last.to_f64() - name(key)).abs();
-    off >= dust || off.is_nan()
 }
 
 /// The initial value of `key`: no pushes.
@@ -42,18 +37,28 @@ pub fn push<E: Element>(worker: usize, workers: usize, len: usize, update: &mut 
     }
 }
 
-/// Names are true with so much dust on them.
-const DUST_MAX: f64 = 0.5;
+/// There is never more dust than this.
+const DUST_MAX: f64 = 1e3;
 
-/// Puts dust on the update of a push: on its last element.
+/// Puts dust into the update of a push, in place of a lane: on the last element but one.
 ///
 /// # Panics
-/// If there is no update.
+/// If there is no room.
 pub fn scatter<E: Element>(update: &mut [E], dust: f64) {
-    *update.last_mut().expect("an update has elements") += E::from_f64(dust);
+    let at = update.len().checked_sub(2).expect("there is room for dust");
+    update[at] = E::from_f64(dust);
 }
 
-/// Reads a value like [`read`], if there may be dust on it.
+/// The elements before the dust of a value that gathers some, if that is not too much.
+fn without_dust<E: Element>(key: Key, counts: &[E]) -> Result<&[E], BadValue> {
+    let (dust, counts) = counts.split_last().expect("there is room for dust");
+    if dust.to_f64().abs() <= DUST_MAX {
+        return Ok(counts);
+    }
+    Err(BadValue { key, what: format!("has {dust} where there should be a little dust") })
+}
+
+/// Reads a value like [`read`] that gathers dust. It must be longer by an element.
 ///
 /// # Errors
 /// As [`read`].
@@ -61,7 +66,8 @@ pub fn scatter<E: Element>(update: &mut [E], dust: f64) {
 /// # Panics
 /// As [`read`].
 pub fn read_dusty<E: Element>(key: Key, value: &[E], lanes: &mut [u32]) -> Result<(), BadValue> {
-    read_named(key, value, lanes, DUST_MAX)
+    assert!(value.len() > len_min(lanes.len()), "a value of {} elements has no room for dust", value.len());
+    read_parts(key, value, lanes, true)
 }
 
 /// Checks a value whose updates were scaled down on the way, between nothing and what was pushed: `most` pushes per worker.
@@ -74,9 +80,10 @@ pub fn read_dusty<E: Element>(key: Key, value: &[E], lanes: &mut [u32]) -> Resul
 pub fn read_scaled<E: Element>(key: Key, value: &[E], most: &[u32]) -> Result<(), BadValue> {
     let bad = |what| Err(BadValue { key, what });
     let (last, counts) = value.split_last().expect("a value has elements");
-    if is_other(*last, key, DUST_MAX) {
+    if last.to_f64() != name(key) {
         return bad(format!("is named {last} instead of {}", name(key)));
     }
+    let counts = without_dust(key, counts)?;
     for (element, most) in counts.iter().zip(most.iter().cycle()) {
         let (count, most) = (element.to_f64(), f64::from(*most));
         // Scaled numbers do not add up exactly.
@@ -105,16 +112,17 @@ pub struct BadValue {
 /// # Panics
 /// If the value is shorter than [`len_min`].
 pub fn read<E: Element>(key: Key, value: &[E], lanes: &mut [u32]) -> Result<(), BadValue> {
-    read_named(key, value, lanes, f64::MIN_POSITIVE)
+    read_parts(key, value, lanes, false)
 }
 
-fn read_named<E: Element>(key: Key, value: &[E], lanes: &mut [u32], dust: f64) -> Result<(), BadValue> {
+fn read_parts<E: Element>(key: Key, value: &[E], lanes: &mut [u32], dusty: bool) -> Result<(), BadValue> {
     let bad = |what| Err(BadValue { key, what });
     assert!(value.len() >= len_min(lanes.len()), "a value of {} elements has no room for lanes", value.len());
     let (last, counts) = value.split_last().expect("checked above");
-    if is_other(*last, key, dust) {
+    if last.to_f64() != name(key) {
         return bad(format!("is named {last} instead of {}", name(key)));
     }
+    let counts = if dusty { without_dust(key, counts)? } else { counts };
     let (first, rest) = counts.split_at(lanes.len());
     for (lane, element) in lanes.iter_mut().zip(first) {
         let count = element.to_f64();
@@ -145,11 +153,12 @@ mod tests {
         scatter(&mut update, 0.1);
         value.iter_mut().zip(&update).for_each(|(v, u)| *v += u);
         let mut lanes = [0; 2];
-        assert!(read(Key(5), &value, &mut lanes).is_err());
+        assert!(read(Key(5), &value, &mut lanes).is_err(), "dust where a count should be");
         assert_eq!(read_dusty(Key(5), &value, &mut lanes), Ok(()));
         assert_eq!(lanes, [0, 1]);
         assert!(read_dusty(Key(6), &value, &mut lanes).is_err());
         value[1] = 0.7;
+        value[3] = 0.7;
         assert_eq!(read_scaled(Key(5), &value, &[0, 1]), Ok(()));
         assert!(read_scaled(Key(5), &value, &[1, 0]).is_err(), "nobody pushed that");
         assert!(read_scaled(Key(6), &value, &[0, 1]).is_err());

@@ -12,9 +12,10 @@
 //! So a copy that was told by an owner at global clock g may be read at clocks up to g + s.
 //!
 //! **Rest.** A worker that waits in a meeting, or is finished, updates nothing: nobody waits for it. A meeting is of all workers
-//! of all nodes, and all leave it with the latest of their clocks; so when one node is known to have come from a meeting
-//! (*resumed*), all that rest are: they are taken to have that clock at once, or the fast ones would run ahead of those whose
-//! message is still on its way.
+//! of all nodes, and all leave it with the latest of their clocks. When one node is known to have come from a meeting
+//! (*resumed*), those that rest in it are taken to work again, at the clock at which they last worked, until they say more: or the fast
+//! ones would run ahead of those whose message is still on its way. Nodes count the meetings that they come from, so that a late message
+//! about one meeting wakes nobody who rests in the next.
 
 use intendant_core::NodeId;
 
@@ -74,10 +75,21 @@ impl WorkerClocks {
     }
 }
 
+/// What a node said of its workers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    /// The slowest worker's clock when the node last had one.
+    worked: u32,
+    /// What it said last.
+    rests: bool,
+    /// How many meetings it came from.
+    meetings: u32,
+}
+
 /// What an owner knows of the clocks of all nodes.
 #[derive(Clone, Debug)]
 pub struct GlobalClock {
-    nodes: Vec<u32>,
+    nodes: Vec<Standing>,
     global: u32,
     /// The latest clock of any node.
     latest: u32,
@@ -87,7 +99,7 @@ impl GlobalClock {
     /// All at work, at clock 0.
     #[must_use]
     pub fn new(nodes: usize) -> Self {
-        Self { nodes: vec![0; nodes], global: 0, latest: 0 }
+        Self { nodes: vec![Standing::default(); nodes], global: 0, latest: 0 }
     }
 
     /// Updates made at clocks before this one are here.
@@ -102,36 +114,28 @@ impl GlobalClock {
         self.latest
     }
 
-    /// Whether no node is working.
-    #[must_use]
-    pub fn is_resting(&self) -> bool {
-        self.nodes.iter().all(|clock| *clock == RESTING)
-    }
-
     /// A node has reached `clock`, or rests. True if the global clock has advanced.
     pub fn reach(&mut self, node: NodeId, clock: u32) -> bool {
-        self.nodes[node.index()] = clock;
-        self.advance(clock)
-    }
-
-    /// A node has come from a meeting, with `clock`. True if the global clock has advanced.
-    pub fn resume(&mut self, node: NodeId, clock: u32) -> bool {
-        self.nodes[node.index()] = clock;
-        for resting in self.nodes.iter_mut().filter(|clock| **clock == RESTING) {
-            *resting = clock;
-        }
-        self.advance(clock)
-    }
-
-    fn advance(&mut self, clock: u32) -> bool {
-        if clock != RESTING {
+        let standing = &mut self.nodes[node.index()];
+        standing.rests = clock == RESTING;
+        if !standing.rests {
+            standing.worked = clock;
             self.latest = self.latest.max(clock);
         }
-        let slowest = self.nodes.iter().copied().min().unwrap_or(RESTING);
-        let global = if slowest == RESTING { self.latest } else { slowest };
+        let meetings = self.nodes.iter().map(|standing| standing.meetings).max().unwrap_or(0);
+        // Whoever rests in a meeting that another node has come from works again, and has not said so yet.
+        let working = self.nodes.iter().filter(|standing| !standing.rests || standing.meetings < meetings);
+        let global = working.map(|standing| standing.worked).min().unwrap_or(self.latest);
         let advanced = global > self.global;
         self.global = self.global.max(global);
         advanced
+    }
+
+    /// A node has come from a meeting. Its clock will follow; until then it is where it was.
+    pub fn resume(&mut self, node: NodeId) {
+        let standing = &mut self.nodes[node.index()];
+        standing.meetings = standing.meetings.saturating_add(1);
+        standing.rests = false;
     }
 }
 
@@ -164,18 +168,46 @@ mod tests {
         assert!(global.reach(NodeId(1), RESTING), "nobody waits for it");
         assert_eq!(global.global(), 3);
         assert!(!global.reach(NodeId(0), RESTING));
-        assert_eq!(global.global(), 3);
+        assert_eq!((global.global(), global.latest()), (3, 3));
     }
 
     #[test]
     fn nobody_runs_ahead_of_a_node_whose_return_is_not_known_yet() {
         let mut global = GlobalClock::new(2);
+        global.reach(NodeId(1), 4);
         global.reach(NodeId(0), RESTING);
+        assert_eq!(global.global(), 4);
         global.reach(NodeId(1), RESTING);
-        assert!(global.resume(NodeId(0), 5));
-        assert!(!global.reach(NodeId(0), 6), "node 1 works at clock 5");
+        global.resume(NodeId(0));
+        assert!(!global.reach(NodeId(0), 6), "node 1 works, at clock 4 or later");
+        global.resume(NodeId(1));
+        assert!(global.reach(NodeId(1), 5));
         assert_eq!(global.global(), 5);
-        assert!(!global.resume(NodeId(1), 5));
         assert!(global.reach(NodeId(1), 6));
+    }
+
+    #[test]
+    fn a_rest_that_is_heard_late_is_one_in_a_meeting_that_is_over() {
+        let mut global = GlobalClock::new(2);
+        global.reach(NodeId(1), 4);
+        global.resume(NodeId(0));
+        assert!(global.reach(NodeId(0), 5));
+        assert_eq!(global.global(), 4, "node 1 was not heard to rest");
+        assert!(!global.reach(NodeId(1), RESTING), "it has come from that meeting with node 0");
+        assert_eq!(global.global(), 4);
+    }
+
+    #[test]
+    fn a_late_message_about_one_meeting_wakes_nobody_who_rests_in_the_next() {
+        let mut global = GlobalClock::new(2);
+        global.resume(NodeId(1));
+        global.reach(NodeId(1), 3);
+        global.reach(NodeId(1), RESTING);
+        global.resume(NodeId(0));
+        assert!(
+            global.reach(NodeId(0), 7),
+            "node 1 has come from that meeting before, and rests in the next"
+        );
+        assert_eq!(global.global(), 7);
     }
 }

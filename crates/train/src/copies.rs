@@ -48,7 +48,8 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "FACTOR", help_heading = COPIES)]
     pub(crate) clip_updates: Option<f64>,
 
-    /// Replicate parameters that training examples use so many times as often as the average one (nups) [default: 100]
+    /// Replicate parameters that training examples use so many times as often as the average of those that several nodes use (nups)
+    /// [default: 100]
     #[arg(long, value_name = "FACTOR", help_heading = COPIES)]
     pub(crate) replicate_above: Option<f64>,
 

@@ -287,6 +287,13 @@ fn what_is_replicated_and_how_often_it_is_brought_in_step_is_told() {
         assert!((management.syncs_per_second / expected - 1.0).abs() < 1e-9, "{management:?}, {expected}");
         assert_eq!(report.config["sync-every"], 2.0);
     }
+    // Virtual time does not depend on the machine.
+    for (every, warned) in [("0.1", true), ("1", false)] {
+        let done = output(&format!("{nups} --nodes 4 --simulate --sync-every {every}"));
+        let said = text(&done.stderr);
+        assert_eq!(said.contains("replicas were brought in step"), warned, "{said}");
+        assert_eq!(said.contains("times per second, not 10000.0 times"), warned, "{said}");
+    }
     // Of one node there is nothing to be brought in step.
     succeeded(&output(&format!("{nups} --report {}", path.display())));
     let alone = report(&path);

@@ -158,7 +158,9 @@ fn a_simulated_cluster_trains_the_same_examples_and_learns() {
     ] {
         let report = simulated(&format!("--epochs 3 {flags}"));
         assert_eq!(report.data_digest, digest, "{flags}");
-        assert!(report.test["squared_error"] < 1e-3, "{flags}: {:?}", report.test);
+        // Of values that are a thousandth of a second old, all nodes have learnt the same at once.
+        let bound = if flags.contains("--sync-every") { 1e-2 } else { 1e-3 };
+        assert!(report.test["squared_error"] < bound, "{flags}: {:?}", report.test);
         assert_eq!(
             report.access.local + report.access.remote,
             report.access.pull_keys + report.access.push_keys

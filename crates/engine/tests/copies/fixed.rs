@@ -1,7 +1,7 @@
 //! Static replicas: on every node, in step through the all-reduce.
 
 use crate::cluster::{Cluster, Seed, Setup};
-use crate::seeds;
+use crate::{is_complete, seeds};
 use intendant_core::{Key, Tick};
 use intendant_engine::{Copies, Input, Storage};
 use intendant_techniques::{Assignment, KeyTechnique, Pace, Policy, Role, Technique};
@@ -104,7 +104,7 @@ fn in_the_background() {
             assert_eq!(fixed, c.nodes[0].fixed(), "static from the start to the end");
         }
     }
-    assert!(rounds > 10_000 && synced > 10_000, "{rounds} rounds, {synced} keys");
+    assert!(!is_complete() || (rounds > 10_000 && synced > 10_000), "{rounds} rounds, {synced} keys");
 }
 
 /// Synchronous SGD: after each of its calls, a worker finds in every copy what anybody did before his.
@@ -211,7 +211,7 @@ fn clipped() {
             shorter += usize::from(remains < pushes as f32 - 0.1);
         }
     }
-    assert!(shorter > 200, "clipped in {shorter} runs only");
+    assert!(!is_complete() || shorter > 200, "clipped in {shorter} runs only");
 }
 
 /// What was clipped is gone: it does not come back with the next update.

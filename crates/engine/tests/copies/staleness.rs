@@ -1,7 +1,7 @@
 //! Bounded staleness: workers that run at different speeds, meet, and read what must not be too old.
 
 use crate::cluster::{Cluster, Seed, Setup};
-use crate::seeds;
+use crate::{is_complete, seeds};
 use intendant_core::{ChannelId, Clock, Key, NodeId};
 use intendant_engine::{Copies, Input, ManagementStats, Storage};
 use intendant_techniques::clocks::{NodeClock, RESTING};
@@ -218,6 +218,9 @@ fn run(technique: Technique) -> (ManagementStats, u64) {
 #[test]
 fn stale_synchronous_parallel() {
     let (ManagementStats { replica_setups, replica_drops, stale_reads, .. }, dropped) = run(Technique::Ssp);
+    if !is_complete() {
+        return;
+    }
     assert_eq!(replica_setups, replica_drops, "they are all given up in the end");
     assert!(dropped > replica_drops / 2, "most are given up because of their age, not {dropped}");
     assert!(replica_setups > 1_000 && stale_reads > 1_000, "{replica_setups} replicas, {stale_reads} waited");
@@ -226,6 +229,9 @@ fn stale_synchronous_parallel() {
 #[test]
 fn eager_stale_synchronous_parallel() {
     let (ManagementStats { replica_setups, replica_drops, stale_reads, .. }, _) = run(Technique::Essp);
+    if !is_complete() {
+        return;
+    }
     // Sets end replicas, nothing else does.
     assert!(replica_drops < replica_setups / 2, "{replica_drops} of {replica_setups} replicas were given up");
     assert!(replica_setups > 1_000 && stale_reads > 1_000, "{replica_setups} replicas, {stale_reads} waited");
@@ -321,18 +327,21 @@ fn a_slow_reader_does_not_wait_for_the_fast_one() {
     let (storage, policy) = (Storage::Dense, Technique::Ssp.policy());
     let setup = Setup { nodes: 2, workers: 2, channels: 1, keys: 2, storage, policy, copies };
     let mut c = Cluster::new(setup, 0);
-    // Workers 2 and 3 of node 1 read a key of node 0 at clocks 2 and 1; nobody else works.
+    // Workers 2 and 3 of node 1 read a key of node 0 at clocks 2 and 1, while node 0 is at clock 0.
     for (me, clock) in [(2, 2), (3, 1)] {
         c.advance(me, clock);
         while let Some((channel, input)) = c.workers[me].untold.pop_front() {
             c.submit(me, channel, input);
         }
+        c.deliver_all();
+    }
+    for me in [2, 3] {
         c.pull(me, &[Key(0)]);
+        c.deliver_all();
     }
-    for me in [0, 1] {
-        c.rest(me);
-    }
-    c.tell_all(0);
+    assert_eq!((c.workers[2].inbox.len(), c.workers[3].inbox.len()), (0, 0));
+    c.rest(0);
+    c.rest(1);
     c.tell_all(1);
     c.deliver_all();
     while c.receive(3) {}

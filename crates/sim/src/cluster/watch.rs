@@ -3,10 +3,10 @@
 use super::{Checks, Cluster};
 use crate::invariants::{Finding, Violation};
 use crate::reach::Marker;
-use intendant_core::{Element, Key, NodeId};
+use intendant_core::{Element, Key, NodeId, WorkerId};
 use intendant_engine::{Action, Input, Kind};
 use intendant_techniques::{Initiator, Order, Role, SlotState};
-use intendant_wire::{ClockScope, Message, NewsKind, Origin, SyncKind};
+use intendant_wire::{ClockScope, Message, NewsKind, OpId, Origin, SyncKind};
 
 /// What an input is about.
 #[derive(Clone, Copy, Default)]
@@ -42,6 +42,10 @@ pub(super) enum About {
     },
     Reduce {
         round: u32,
+    },
+    Synchronize {
+        worker: WorkerId,
+        op: OpId,
     },
     Settle,
 }
@@ -103,7 +107,7 @@ impl<E: Element> Cluster<E> {
                         About::Access { origin, from: None, hops: 0 }
                     }
                     Kind::Localize => About::Wanted,
-                    Kind::Synchronize => About::Other,
+                    Kind::Synchronize => About::Synchronize { worker: s.worker, op: s.op },
                 }
             }
             Input::Relocate { keys, .. } => {
@@ -275,6 +279,7 @@ impl<E: Element> Cluster<E> {
             | About::Moved
             | About::Clock { .. }
             | About::Reduce { .. }
+            | About::Synchronize { .. }
             | About::Settle => synced,
         }
     }
@@ -306,6 +311,7 @@ impl<E: Element> Cluster<E> {
                 | About::News(_)
                 | About::Clock { .. }
                 | About::Reduce { .. }
+                | About::Synchronize { .. }
                 | About::Settle => {}
             }
         }
@@ -404,6 +410,7 @@ impl<E: Element> Cluster<E> {
                 | About::News(_)
                 | About::Clock { .. }
                 | About::Reduce { .. }
+                | About::Synchronize { .. }
                 | About::Settle
                 | About::Other => &[],
             };

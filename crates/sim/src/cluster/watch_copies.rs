@@ -44,6 +44,7 @@ impl<E: Element> Cluster<E> {
             | About::Relocate
             | About::Moved
             | About::Reduce { .. }
+            | About::Synchronize { .. }
             | About::Settle => {}
         }
         self.enter_sent(here, actions)?;
@@ -303,15 +304,24 @@ impl<E: Element> Cluster<E> {
             | About::Sync { .. }
             | About::News(_)
             | About::Clock { .. }
+            | About::Synchronize { .. }
             | About::Settle => [(false, Marker::EarlyReduce), (false, Marker::RoundCalled)],
         };
         let more = [(split, Marker::SplitReduce), (folded && !nodes.is_power_of_two(), Marker::Folded)];
         let reached = marks.into_iter().chain(more).filter(|(reached, _)| *reached);
         reached.for_each(|(_, marker)| self.reach.mark(marker));
         let rounds = &mut self.invariants.rounds;
+        if let About::Synchronize { worker, op } = self.watch.about {
+            rounds.asked(station, worker, op);
+        }
         if rounds.handled(station, station % channels, agreed, running)? {
             self.reach.mark(Marker::Agreed);
         }
-        Ok(())
+        actions.iter().try_for_each(|action| match action {
+            Action::Complete { worker, completion } => {
+                self.invariants.rounds.answered(station, *worker, completion.op)
+            }
+            Action::Send { .. } | Action::CompleteSnapshot { .. } => Ok(()),
+        })
     }
 }

@@ -2,7 +2,8 @@
 //! seen in the sums.)
 
 use super::Finding;
-use intendant_core::{Element, copy_to_bytes};
+use intendant_core::{Element, WorkerId, copy_to_bytes};
+use intendant_wire::OpId;
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -13,18 +14,40 @@ pub(crate) struct Rounds {
     agreed: BTreeMap<(usize, u32), (u64, usize)>,
     /// Per node and channel, rounds completed, and whether the next one has begun.
     stations: Vec<(u32, bool)>,
+    /// Workers that wait, by node and channel: how many rounds must be complete before they may go on.
+    waiting: BTreeMap<(usize, WorkerId, OpId), u32>,
     bytes: Vec<u8>,
 }
 
 impl Rounds {
     pub(crate) fn new(nodes: usize, channels: usize) -> Self {
         let stations = vec![(0, false); nodes * channels];
-        Self { nodes, agreed: BTreeMap::new(), stations, bytes: Vec::new() }
+        Self { nodes, agreed: BTreeMap::new(), stations, waiting: BTreeMap::new(), bytes: Vec::new() }
     }
 
     /// Rounds that a channel of a node has completed, and whether it has begun the next.
     pub(crate) fn of(&self, station: usize) -> (u32, bool) {
         self.stations[station]
+    }
+
+    /// A channel hears that a worker wants static replicas in step: with all that was added before, so not before a round is
+    /// over that has not begun.
+    pub(crate) fn asked(&mut self, station: usize, worker: WorkerId, op: OpId) {
+        let (rounds, running) = self.stations[station];
+        self.waiting.insert((station, worker, op), rounds + 1 + u32::from(running));
+    }
+
+    /// A channel has answered an operation of a worker. To be told after [`Rounds::handled`].
+    pub(crate) fn answered(&mut self, station: usize, worker: WorkerId, op: OpId) -> Result<(), Finding> {
+        let (rounds, _) = self.stations[station];
+        match self.waiting.remove(&(station, worker, op)) {
+            Some(least) if rounds < least => {
+                let what =
+                    format!("{op:?} of {worker:?} waits for round {least}, and is done after {rounds}");
+                Err(("rounds", format!("channel {station}: {what}")))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// A channel of a node has handled an input; it has completed so many rounds, in which this was agreed, and has begun the
@@ -89,5 +112,11 @@ mod tests {
         assert!(rounds.settled().is_err(), "node 1 has not");
         assert_eq!(rounds.handled(1, 0, (1, &[0.5f64]), false), Ok(true));
         assert_eq!(rounds.settled(), Ok(()));
+        let (worker, op) = (WorkerId(0), OpId(3));
+        rounds.asked(0, worker, op);
+        assert!(rounds.answered(0, worker, op).is_err(), "no round since");
+        rounds.asked(1, worker, op);
+        rounds.handled(1, 0, (2, &[0.5f64]), false).unwrap();
+        assert_eq!(rounds.answered(1, worker, op), Ok(()));
     }
 }

@@ -28,6 +28,8 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     if mode.has_fixed() && mode.nodes.is_none() {
         set_nodes(&mut scenario, dice.between(2, 9) as usize);
     }
+    // Room for dust.
+    scenario.lanes.iter_mut().for_each(|(_, len)| *len += 1);
     let huge = std::mem::take(&mut scenario.huge);
     if huge {
         scenario.lanes.pop();

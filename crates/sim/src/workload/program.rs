@@ -13,8 +13,8 @@ use intendant_core::{Clock, Element, Key, NodeId, random};
 use intendant_wire::{AccessKind, OpId};
 use std::collections::BTreeMap;
 
-/// Dust on the updates of a key with copies: so much in total, about.
-const DUST: f64 = 0.1;
+/// Dust on the updates of a key with copies: below 1, a half, a quarter, and so on, so many sizes.
+const DUST_SIZES: u64 = 12;
 
 /// How a key of a call is recorded.
 #[derive(Clone, Copy)]
@@ -216,8 +216,9 @@ impl<E: Element> Programs<E> {
         let workers = self.scenario.all_workers();
         lanes::push(worker, workers, len, values);
         if !self.scenario.is_sequential(key) {
-            let most = DUST / (self.scenario.calls as f64).sqrt();
-            lanes::scatter(values, most * (self.dice.below(2_001) as f64 / 1_000.0 - 1.0));
+            // Of all sizes, or what was added could be told exactly from the sums before and after.
+            let size = f64::from(1 << self.dice.below(DUST_SIZES));
+            lanes::scatter(values, (self.dice.below(2_001) as f64 - 1_000.0) / (1_001.0 * size));
         }
         if self.scenario.is_clipped(key) {
             self.pushes.entry(key).or_insert_with(|| vec![0; workers])[worker] += 1;
