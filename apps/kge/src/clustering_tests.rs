@@ -4,7 +4,8 @@
 use super::tests::{config, graph};
 use super::*;
 use crate::model::ModelKind;
-use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Schedule};
+use intendant_sampling::{Everything, Manager};
+use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, SampleRequest, Schedule};
 use std::collections::BTreeSet;
 
 const ENTITIES: u64 = 30;
@@ -148,15 +149,15 @@ pub(super) fn run(task: &Arc<Kge<f32>>, partition: Partition, schedule: Schedule
     let mut loader = Loader::new(Arc::clone(task), partition, &schedule);
     let mut driver = Driver::new(Arc::clone(task), partition, schedule);
     let mut run = Run { residents: Vec::new(), localized: Vec::new(), pulls: Vec::new() };
-    let sampler = &task.model().sampler;
+    let manager = Manager::new(task.model().sampler.clone(), 0, 0);
     let mut event = Event::Start;
     loop {
         event = match driver.step(event).unwrap() {
             Op::NextBatch => {
                 let mut answer = LoaderEvent::Start;
                 while let LoaderOp::PrepareSample(request) = loader.step(answer) {
-                    let handle =
-                        sampler.prepare(request.distribution, request.samples, request.stream).unwrap();
+                    let SampleRequest { distribution, samples, stream } = request;
+                    let handle = manager.prepare(distribution, samples, stream, &Everything).unwrap();
                     answer = LoaderEvent::Prepared(handle);
                 }
                 Event::Batch(loader.take())
@@ -170,7 +171,10 @@ pub(super) fn run(task: &Arc<Kge<f32>>, partition: Partition, schedule: Schedule
                 Event::Done
             }
             Op::PullSample => {
-                driver.draw(|handle, left, keys| sampler.draw(handle, left, keys)).unwrap();
+                let draw = |handle: &mut _, samples, keys: &mut _| {
+                    manager.draw(handle, samples, &Everything, keys, &mut Vec::new())
+                };
+                driver.draw(draw).unwrap();
                 Event::Done
             }
             Op::Pull => {

@@ -14,12 +14,13 @@ use crate::share::{Share, within_node};
 use crate::{logistic, softmax};
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
-use intendant_sampling::{Conformity, Distribution, DistributionId, Handle, Sampler};
+use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
     BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
     Split, StepReport, Subepoch, Task, Update,
 };
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Knowledge graph embeddings.
@@ -118,33 +119,22 @@ impl<E: Element> Kge<E> {
         }
     }
 
-    /// A step that trains one score of a triple. The first one of a triple has the samples of all of them to bring near.
+    /// A step that trains one score of a triple. The samples of all of them come from one handle, one by one.
     fn prepare_score(&self, epoch: u32, triple: u64, step: u64) -> Prepared<Batch> {
-        let request = |step: u64| SampleRequest {
-            distribution: self.negatives,
-            samples: 1,
-            stream: stream(self.config.seed, &[NEGATIVES, epoch.into(), triple, step]),
-        };
         let of_triple = self.data.train[triple as usize];
         let scored = Scored::nth(step, self.config.negatives as u64);
         let (batch, keys) = Batch::of_score(&of_triple, self.relations.0, scored);
-        let (mut near, mut samples) = (Vec::new(), vec![request(step)]);
-        if scored == Scored::Triple {
-            samples.clear();
-            near.extend_from_slice(&keys);
-            for step in 1..self.config.steps() {
-                let SampleRequest { distribution, samples, stream } = request(step);
-                let handle = self.model.sampler.prepare(distribution, samples, stream);
-                near.extend(handle.iter().flat_map(Handle::ahead));
-            }
-        }
+        let is_first = scored == Scored::Triple;
+        let request = SampleRequest {
+            distribution: self.negatives,
+            samples: usize::from(!is_first),
+            stream: stream(self.config.seed, &[NEGATIVES, epoch.into(), triple]),
+        };
+        let near = if is_first { keys.clone() } else { Vec::new() };
         let Triple { subject, relation, object } = of_triple;
         let name = [epoch.into(), subject.into(), relation.into(), object.into()];
-        let digest = match samples.first() {
-            None => stream(self.config.seed, &name),
-            Some(sample) => stream(sample.stream, &[1]),
-        };
-        Prepared { batch, keys, near, samples, handles: Vec::new(), digest }
+        let digest = if is_first { stream(self.config.seed, &name) } else { stream(request.stream, &[step]) };
+        Prepared { batch, keys, near, samples: vec![request], handles: Vec::new(), digest }
     }
 }
 
@@ -172,6 +162,11 @@ impl<E: Element> Task for Kge<E> {
 
     fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
         self.share(subepoch.epoch, partition).batches() * self.config.steps()
+    }
+
+    fn portions(&self) -> NonZeroU32 {
+        // The steps of a triple, if its scores are trained one by one.
+        u32::try_from(self.config.steps()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::data::Names;
 use crate::model::{ModelKind, adagrad};
+use intendant_sampling::{Everything, Manager};
 
 /// A graph of `entities` entities and 3 relations with pseudorandom triples.
 pub(super) fn graph(entities: u32, triples: u64) -> Dataset {
@@ -74,11 +75,12 @@ struct Step {
 impl Step {
     fn new(task: Kge<f64>, at: BatchAt) -> Self {
         let prepared = task.prepare(at);
+        let manager = Manager::new(task.model().sampler.clone(), 0, 0);
         let mut sample_keys = Vec::new();
         for request in &prepared.samples {
-            let sampler = &task.model().sampler;
-            let mut handle = sampler.prepare(request.distribution, request.samples, request.stream).unwrap();
-            sampler.draw(&mut handle, request.samples, &mut sample_keys).unwrap();
+            let SampleRequest { distribution, samples, stream } = *request;
+            let mut handle = manager.prepare(distribution, samples, stream, &Everything).unwrap();
+            manager.draw(&mut handle, samples, &Everything, &mut sample_keys, &mut Vec::new()).unwrap();
         }
         Self { task, prepared, sample_keys }
     }

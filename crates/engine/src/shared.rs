@@ -393,6 +393,17 @@ impl<E: Element> Shared<E> {
         (entry.state().role, entry.value().is_some())
     }
 
+    /// Whether this node has a copy of `key`, so that an access to it needs no message; nothing is touched. It may be otherwise at
+    /// once. A copy that bounded staleness has outdated counts: refreshing it is up to who reads.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn is_local(&self, key: Key) -> bool {
+        let state = self.store.latch(key).state();
+        // What nobody has touched yet is where it is at home.
+        state.role.is_copy() || (self.lazy && state == SlotState::default() && self.directory.is_home(key))
+    }
+
     /// Checks a call before anything is done for it. A call without values has no `elements`.
     fn check(&self, keys: &[Key], elements: Option<usize>) -> Result<(), AccessError> {
         if keys.len() > limits::FRAME_KEYS_MAX {

@@ -15,6 +15,8 @@ pub struct NodeConfig<E> {
     pub init: Initialiser<E>,
     /// Distributions to sample from.
     pub sampler: Sampler,
+    /// Seed of the samples that the system draws: of all that [`crate::Worker::prepare_sample`] prepares, and of pools.
+    pub seed: u64,
     /// Who decides where parameters are.
     pub technique: Technique,
     /// Workers (training threads) of this node.
@@ -109,6 +111,7 @@ impl<E: Element> NodeConfig<E> {
             layout,
             init,
             sampler: Sampler::default(),
+            seed: 0,
             technique: Technique::default(),
             workers: 1,
             storage: Storage::default(),

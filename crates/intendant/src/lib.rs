@@ -41,7 +41,8 @@ pub use intendant_core::{
 };
 pub use intendant_engine::{AccessError, AccessStats, Copies, ManagementStats, Storage};
 pub use intendant_sampling::{
-    Conformity, Distribution, DistributionError, DistributionId, Handle, SampleError, Sampler, SamplerBuilder,
+    Conformity, Distribution, DistributionError, DistributionId, Handle, Pooling, SampleError, Sampler,
+    SamplerBuilder, SamplingStats, Scheme, SchemeError,
 };
 pub use intendant_techniques::assignment;
 pub use intendant_techniques::{
@@ -50,4 +51,4 @@ pub use intendant_techniques::{
 pub use intendant_transport::Token;
 pub use node::{Aborter, NetworkStats, Node};
 pub use rendezvous::{Rendezvous, RendezvousError};
-pub use worker::{Ticket, Worker};
+pub use worker::{Preparer, Ticket, Worker};

@@ -11,11 +11,11 @@ use crate::inbox::{Command, InboxSender, inbox};
 use crate::meeting::{Meetings, OWN};
 use crate::plane::{Group, Plane};
 use crate::rendezvous::Rendezvous;
-use crate::worker::{Delivery, Worker};
+use crate::worker::{Delivery, Preparer, Worker};
 use crossbeam_channel::{Receiver, Sender};
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, random};
 use intendant_engine::{Channel, ChannelReport, Input, Local, ManagementStats, Shared, SharedConfig};
-use intendant_sampling::Sampler;
+use intendant_sampling::{Manager, SamplingStats};
 use intendant_techniques::clocks::NodeClock;
 use intendant_transport::{FabricBuilder, Token, local, tcp};
 use std::io;
@@ -43,7 +43,8 @@ pub struct NetworkStats {
 pub(crate) struct Inner<E> {
     pub(crate) shared: Arc<Shared<E>>,
     pub(crate) clock: MonotonicClock,
-    pub(crate) sampler: Sampler,
+    pub(crate) seed: u64,
+    pub(crate) sampling: Manager,
     pub(crate) inboxes: Vec<InboxSender>,
     pub(crate) plane: Arc<Plane>,
     pub(crate) health: Arc<Health>,
@@ -250,9 +251,9 @@ impl<E: Element> Node<E> {
         mesh: Option<MeshGuard>,
     ) -> Result<Self, Error> {
         let policy = config.policy();
-        let NodeConfig { init, sampler, workers, storage, copies, outstanding_bytes, .. } = config;
-        let layout = Arc::clone(&layout);
-        let shared = SharedConfig { node: rank, layout, init, storage, policy, copies, workers };
+        let NodeConfig { init, sampler, seed, workers, storage, copies, outstanding_bytes, .. } = config;
+        let shared =
+            SharedConfig { node: rank, layout: Arc::clone(&layout), init, storage, policy, copies, workers };
         let clock = MonotonicClock::start();
         let shared = Arc::new(Shared::new(shared));
         let (plane, health) = (Arc::new(plane), Arc::new(Health::default()));
@@ -300,8 +301,20 @@ impl<E: Element> Node<E> {
         };
         let meetings = Meetings::new(workers, missed, Arc::clone(&health));
         let attendance = Attendance::new(workers);
-        let inner =
-            Inner { shared, clock, sampler, inboxes, plane, health, meetings, attendance, outstanding_bytes };
+        let keys_move = policy.relocation.is_some() || layout.nodes() == 1;
+        let sampling = Manager::new(sampler.settled(keys_move), seed, rank.0);
+        let inner = Inner {
+            shared,
+            clock,
+            seed,
+            sampling,
+            inboxes,
+            plane,
+            health,
+            meetings,
+            attendance,
+            outstanding_bytes,
+        };
         Ok(Self {
             inner: Arc::new(inner),
             deliveries: Some(deliveries),
@@ -337,8 +350,13 @@ impl<E: Element> Node<E> {
     }
 
     /// What loader threads prepare samples with.
-    pub fn preparer(&self) -> Sampler {
-        self.inner.sampler.clone()
+    pub fn preparer(&self) -> Preparer<E> {
+        Preparer::new(Arc::clone(&self.inner))
+    }
+
+    /// What sampling did on this node so far.
+    pub fn sampling(&self) -> SamplingStats {
+        self.inner.sampling.stats()
     }
 
     /// What this node has sent so far.

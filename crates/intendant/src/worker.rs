@@ -1,6 +1,9 @@
 //! A worker: the handle through which one training thread uses the parameters.
 
+mod sampling;
 mod together;
+
+pub use sampling::Preparer;
 
 use crate::control::Failure;
 use crate::error::Error;
@@ -9,7 +12,6 @@ use crate::node::{DOWN, Inner};
 use crossbeam_channel::{Receiver, Sender};
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from_bytes, limits};
 use intendant_engine::{AccessError, AccessStats, Completion, Input, Local, SnapshotAsk, Started};
-use intendant_sampling::{Handle, SampleError};
 use intendant_techniques::Initiator;
 use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
@@ -73,6 +75,10 @@ pub struct Worker<E: Element> {
     deliveries: Receiver<Delivery>,
     local: Local<E>,
     clock: Clock,
+    /// Handles prepared so far without a stream of their own.
+    handles: u64,
+    /// Keys of the next pull that are samples.
+    samples: usize,
     /// Pulls whose tickets were dropped.
     dropped: (Sender<OpId>, Receiver<OpId>),
 }
@@ -80,7 +86,16 @@ pub struct Worker<E: Element> {
 impl<E: Element> Worker<E> {
     pub(crate) fn new(id: WorkerId, inner: Arc<Inner<E>>, deliveries: Receiver<Delivery>) -> Self {
         let local = Local::new(id, inner.shared.layout());
-        Self { id, inner, deliveries, local, clock: Clock(0), dropped: crossbeam_channel::unbounded() }
+        Self {
+            id,
+            inner,
+            deliveries,
+            local,
+            clock: Clock(0),
+            handles: 0,
+            samples: 0,
+            dropped: crossbeam_channel::unbounded(),
+        }
     }
 
     /// This worker.
@@ -103,9 +118,10 @@ impl<E: Element> Worker<E> {
         self.local.stats()
     }
 
-    /// Counts that many of the next pull's keys as samples.
+    /// Counts that many of the next pull's keys, its last ones, as samples.
     pub fn count_sampled(&mut self, keys: usize) {
         self.local.count_sampled(keys);
+        self.samples += keys;
     }
 
     /// Reads the values of `keys` into `values`.
@@ -113,6 +129,7 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// [`Error::Access`] if the call is wrong, [`Error::Failed`] if the cluster has ended.
     pub fn pull(&mut self, keys: &[Key], values: &mut [E]) -> Result<(), Error> {
+        self.observe(keys);
         self.admit(keys.len(), values.len())?;
         let started = self.inner.shared.pull(&mut self.local, keys, values, false)?;
         match self.submit(started)? {
@@ -145,6 +162,7 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// As [`Worker::pull`].
     pub fn pull_async(&mut self, keys: &[Key]) -> Result<Ticket, Error> {
+        self.observe(keys);
         let elements = self.elements(keys);
         self.admit(keys.len(), elements)?;
         let mut values = vec![E::ZERO; elements];
@@ -302,14 +320,6 @@ impl<E: Element> Worker<E> {
             self.receive(None)?;
         }
         Ok(())
-    }
-
-    /// Appends the next `samples` keys of a prepared handle to `keys`.
-    ///
-    /// # Errors
-    /// If fewer are left.
-    pub fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError> {
-        self.inner.sampler.draw(handle, samples, keys)
     }
 
     /// Calls `part` with every key of `range` and its value, in parts of bounded size, from all owners; each key once, in no

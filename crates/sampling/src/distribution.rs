@@ -5,6 +5,7 @@ use rand::{Rng, RngExt};
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Why a distribution is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -36,7 +37,11 @@ pub struct Distribution(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     Uniform(Range<u64>),
-    Weighted { first: u64, table: WeightedAliasIndex<f64> },
+    /// The table is shared: all copies of a registration draw from the same one.
+    Weighted {
+        keys: Range<u64>,
+        table: Arc<WeightedAliasIndex<f64>>,
+    },
 }
 
 impl Distribution {
@@ -67,7 +72,26 @@ impl Distribution {
         let scaled = weights.iter().map(|w| w / largest).collect();
         let table = WeightedAliasIndex::new(scaled)
             .map_err(|_| DistributionError::AllZero { keys: weights.len() })?;
-        Ok(Self(Kind::Weighted { first: first.0, table }))
+        let keys = first.0..first.0 + weights.len() as u64;
+        Ok(Self(Kind::Weighted { keys, table: Arc::new(table) }))
+    }
+
+    /// Key `first + i` with a probability in proportion to `counts[i]` to the power of `exponent`: with 0.75, the smoothed
+    /// unigram distribution of the negatives of word vectors (Mikolov et al. 2013).
+    ///
+    /// # Errors
+    /// As [`Distribution::weighted`], of the powers.
+    pub fn unigram(first: Key, counts: &[u64], exponent: f64) -> Result<Self, DistributionError> {
+        // 0 to the power of 0 is 1, but what never occurs is never drawn.
+        let weight = |count: &u64| if *count == 0 { 0.0 } else { (*count as f64).powf(exponent) };
+        Self::weighted(first, &counts.iter().map(weight).collect::<Vec<_>>())
+    }
+
+    /// The keys that it chooses from, some perhaps with probability 0.
+    pub fn keys(&self) -> Range<u64> {
+        match &self.0 {
+            Kind::Uniform(keys) | Kind::Weighted { keys, .. } => keys.clone(),
+        }
     }
 
     /// Draws one key.
@@ -75,7 +99,7 @@ impl Distribution {
     pub fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> Key {
         match &self.0 {
             Kind::Uniform(keys) => Key(rng.random_range(keys.clone())),
-            Kind::Weighted { first, table } => Key(first + table.sample(rng) as u64),
+            Kind::Weighted { keys, table } => Key(keys.start + table.sample(rng) as u64),
         }
     }
 }

@@ -1,34 +1,18 @@
-//! The registered distributions and the schemes that serve them.
+//! The registered distributions: what the application wants of samples, before anything is drawn.
 
-use crate::Distribution;
-use intendant_core::Key;
-use rand::SeedableRng;
-use rand_pcg::Pcg64Mcg;
-use std::collections::VecDeque;
-
-/// How closely samples must follow the registered distribution (000, §4.3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Conformity {
-    /// Level 1: every sample is drawn independently from the distribution.
-    Conform,
-    /// Level 2: right first-order probabilities; dependencies between samples reach over a bounded distance.
-    Bounded,
-    /// Level 3: right frequencies in the long run.
-    LongTerm,
-    /// Level 4: no promise about probabilities.
-    NonConform,
-}
-
-/// How samples are produced. A scheme serves every level from its own downwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
-    /// Independent draws, fixed when they are prepared (000, §4.3.2). Level [`Conformity::Conform`].
-    Independent,
-}
+use crate::{Conformity, Distribution, Pooling, Scheme};
+use std::num::NonZeroU32;
+use std::sync::Arc;
 
 /// Names a registered distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DistributionId(u32);
+
+impl DistributionId {
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// What goes wrong when sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,59 +36,87 @@ pub enum SampleError {
     },
 }
 
-/// Prepared samples. It is consumed by [`Sampler::draw`]; dropping it early is allowed.
-#[derive(Debug)]
-pub struct Handle {
-    distribution: DistributionId,
-    keys: VecDeque<Key>,
+/// A scheme that was named does not offer the level that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{scheme} sampling is {offered}, not {asked}: ask for {offered}, or leave the scheme to the system")]
+pub struct SchemeError {
+    /// The scheme.
+    pub scheme: Scheme,
+    /// What it offers.
+    pub offered: Conformity,
+    /// What was asked for.
+    pub asked: Conformity,
 }
 
-impl Handle {
-    /// Samples that can still be drawn.
-    pub fn left(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// The distribution that the samples come from.
-    pub fn distribution(&self) -> DistributionId {
-        self.distribution
-    }
-
-    /// The keys that this handle will probably yield, for a system that wants to bring them near.
-    pub fn ahead(&self) -> impl Iterator<Item = Key> {
-        self.keys.iter().copied()
-    }
+/// A registered distribution.
+#[derive(Clone, Debug)]
+pub(crate) struct Registered {
+    pub(crate) distribution: Distribution,
+    pub(crate) level: Conformity,
+    pub(crate) scheme: Scheme,
+    /// Whether the system picked the scheme.
+    picked: bool,
 }
 
 /// Collects the distributions of a [`Sampler`].
 #[derive(Clone, Debug, Default)]
 pub struct SamplerBuilder {
-    registered: Vec<(Distribution, Conformity, Scheme)>,
+    registered: Vec<Registered>,
 }
 
 impl SamplerBuilder {
     /// Registers a distribution whose samples conform at least to `level`; the system picks the scheme.
     pub fn register(&mut self, distribution: Distribution, level: Conformity) -> DistributionId {
-        let scheme = match level {
-            Conformity::Conform | Conformity::Bounded | Conformity::LongTerm | Conformity::NonConform => {
-                Scheme::Independent
-            }
-        };
-        self.registered.push((distribution, level, scheme));
+        self.add(distribution, level, level.scheme(), true)
+    }
+
+    /// Registers a distribution whose samples conform at least to `level`, and names the scheme.
+    ///
+    /// # Errors
+    /// If the scheme does not offer the level.
+    pub fn register_with(
+        &mut self,
+        distribution: Distribution,
+        level: Conformity,
+        scheme: Scheme,
+    ) -> Result<DistributionId, SchemeError> {
+        check(level, scheme)?;
+        Ok(self.add(distribution, level, scheme, false))
+    }
+
+    fn add(
+        &mut self,
+        distribution: Distribution,
+        level: Conformity,
+        scheme: Scheme,
+        picked: bool,
+    ) -> DistributionId {
+        self.registered.push(Registered { distribution, level, scheme, picked });
         DistributionId((self.registered.len() - 1) as u32)
     }
 
     /// Finishes the registration.
     #[must_use]
     pub fn build(self) -> Sampler {
-        Sampler { registered: self.registered }
+        Sampler { registered: self.registered.into() }
     }
 }
 
-/// The sampling manager of a node.
-#[derive(Clone, Debug, Default)]
+fn check(asked: Conformity, scheme: Scheme) -> Result<(), SchemeError> {
+    let offered = scheme.offers();
+    if offered > asked { Err(SchemeError { scheme, offered, asked }) } else { Ok(()) }
+}
+
+/// The registered distributions, the same on all nodes. Clones share them.
+#[derive(Clone, Debug)]
 pub struct Sampler {
-    registered: Vec<(Distribution, Conformity, Scheme)>,
+    registered: Arc<[Registered]>,
+}
+
+impl Default for Sampler {
+    fn default() -> Self {
+        Self::builder().build()
+    }
 }
 
 impl Sampler {
@@ -114,11 +126,63 @@ impl Sampler {
         SamplerBuilder::default()
     }
 
-    fn entry(&self, id: DistributionId) -> Result<&(Distribution, Conformity, Scheme), SampleError> {
-        self.registered.get(id.0 as usize).ok_or(SampleError::UnknownDistribution {
-            index: id.0 as usize,
-            registered: self.registered.len(),
+    /// Number of registered distributions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.registered.len()
+    }
+
+    /// Whether nothing is ever sampled.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.registered.is_empty()
+    }
+
+    /// The same distributions at another level and, if one is named, with another scheme.
+    ///
+    /// # Errors
+    /// If the scheme does not offer the level.
+    pub fn with(&self, level: Conformity, scheme: Option<Scheme>) -> Result<Self, SchemeError> {
+        let picked = scheme.is_none();
+        let scheme = scheme.unwrap_or(level.scheme());
+        check(level, scheme)?;
+        Ok(self.change(|entry| Registered { level, scheme, picked, ..entry.clone() }))
+    }
+
+    fn change(&self, change: impl Fn(&Registered) -> Registered) -> Self {
+        Self { registered: self.registered.iter().map(change).collect() }
+    }
+
+    /// What the system picks once it knows whether keys come to a node that wants them. If they do not, nothing is gained by
+    /// postponing, and local sampling would draw from a part of the keys only, always the same: then it is reuse. Schemes that
+    /// were named stay.
+    #[must_use]
+    pub fn settled(&self, keys_move: bool) -> Self {
+        self.change(|entry| match entry.scheme {
+            Scheme::Postponing(pooling) if entry.picked && !keys_move => {
+                Registered { scheme: Scheme::Reuse(pooling), ..entry.clone() }
+            }
+            Scheme::Local if entry.picked && !keys_move => {
+                Registered { scheme: Scheme::Reuse(Pooling::DEFAULT), ..entry.clone() }
+            }
+            _ => entry.clone(),
         })
+    }
+
+    /// The same with other pools, where there are some.
+    #[must_use]
+    pub fn pooling(&self, pooling: Pooling) -> Self {
+        self.change(|entry| Registered { scheme: entry.scheme.with_pooling(pooling), ..entry.clone() })
+    }
+
+    pub(crate) fn entries(&self) -> &[Registered] {
+        &self.registered
+    }
+
+    pub(crate) fn entry(&self, id: DistributionId) -> Result<&Registered, SampleError> {
+        let unknown =
+            SampleError::UnknownDistribution { index: id.index(), registered: self.registered.len() };
+        self.registered.get(id.index()).ok_or(unknown)
     }
 
     /// The level and scheme of a distribution.
@@ -126,34 +190,17 @@ impl Sampler {
     /// # Errors
     /// If the distribution is not registered here.
     pub fn scheme(&self, id: DistributionId) -> Result<(Conformity, Scheme), SampleError> {
-        self.entry(id).map(|e| (e.1, e.2))
+        self.entry(id).map(|entry| (entry.level, entry.scheme))
     }
 
-    /// Prepares `samples` samples. `stream` names the randomness, e.g. [`intendant_core::random::stream`] of seed, epoch and
-    /// example; with [`Scheme::Independent`] equal streams give equal samples, whatever else happens.
-    ///
-    /// # Errors
-    /// If the distribution is not registered here.
-    pub fn prepare(&self, id: DistributionId, samples: usize, stream: u64) -> Result<Handle, SampleError> {
-        let (distribution, _, scheme) = self.entry(id)?;
-        let keys = match scheme {
-            Scheme::Independent => {
-                let mut rng = Pcg64Mcg::seed_from_u64(stream);
-                (0..samples).map(|_| distribution.draw(&mut rng)).collect()
-            }
-        };
-        Ok(Handle { distribution: id, keys })
+    /// The levels and schemes of all distributions, in the order of their registration.
+    pub fn schemes(&self) -> impl Iterator<Item = (Conformity, Scheme)> {
+        self.registered.iter().map(|entry| (entry.level, entry.scheme))
     }
 
-    /// Appends the next `samples` keys of `handle` to `keys`.
-    ///
-    /// # Errors
-    /// If fewer are left; then nothing is drawn.
-    pub fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError> {
-        if samples > handle.keys.len() {
-            return Err(SampleError::HandleExhausted { wanted: samples, left: handle.keys.len() });
-        }
-        keys.extend(handle.keys.drain(..samples));
-        Ok(())
+    /// Into how many portions handles should be divided: the most that a scheme asks for ([`Scheme::portions`]).
+    #[must_use]
+    pub fn portions(&self) -> NonZeroU32 {
+        self.schemes().map(|(_, scheme)| scheme.portions()).max().unwrap_or(NonZeroU32::MIN)
     }
 }

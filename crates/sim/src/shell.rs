@@ -17,7 +17,7 @@ use crate::network::Network;
 use crate::reach::Reach;
 use intendant_core::{KeyOrder, Layout, LayoutError};
 use intendant_engine::{AccessStats, Copies, ManagementStats, Storage};
-use intendant_sampling::SampleError;
+use intendant_sampling::{SampleError, Sampler};
 use intendant_task::{Diverged, Progress, Reduction, Schedule, Task};
 use intendant_techniques::{Order, Technique};
 use run::TaskRun;
@@ -46,6 +46,8 @@ pub struct TaskConfig {
     pub caches: Option<bool>,
     /// How copies are kept; used by techniques that have some.
     pub copies: Copies,
+    /// The distributions to sample from; `None` for those that the task registered, as it did.
+    pub sampler: Option<Sampler>,
     /// Bytes of values that a worker may have outstanding.
     pub outstanding_bytes_max: usize,
     /// Batches that a loader prepares ahead; at least 1.
@@ -86,6 +88,7 @@ impl TaskConfig {
             order: None,
             caches: None,
             copies: Copies::default(),
+            sampler: None,
             outstanding_bytes_max: intendant_core::limits::OUTSTANDING_BYTES_DEFAULT,
             look_ahead: 4,
             schedule,

@@ -5,8 +5,11 @@ mod likes;
 
 use intendant_core::{Element, Key, Tick};
 use intendant_engine::Copies;
+use intendant_sampling::{Everything, Manager};
 use intendant_sim::{Faults, Spread, TaskConfig, TaskOutcome, run_task};
-use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Prepared, Schedule, Task};
+use intendant_task::{
+    Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Prepared, SampleRequest, Schedule, Task,
+};
 use intendant_techniques::{Assignment, KeyTechnique, Order, Pace, Technique};
 use likes::Likes;
 use std::num::NonZeroU32;
@@ -23,8 +26,9 @@ fn next<T: Task>(task: &T, loader: &mut Loader<T>, mut event: LoaderEvent) -> Pr
     loop {
         match loader.step(event) {
             LoaderOp::PrepareSample(request) => {
-                let sampler = &task.model().sampler;
-                let handle = sampler.prepare(request.distribution, request.samples, request.stream).unwrap();
+                let manager = Manager::new(task.model().sampler.clone(), 0, 0);
+                let SampleRequest { distribution, samples, stream } = request;
+                let handle = manager.prepare(distribution, samples, stream, &Everything).unwrap();
                 event = LoaderEvent::Prepared(handle);
             }
             LoaderOp::Deliver => return loader.take(),
@@ -37,6 +41,7 @@ fn next<T: Task>(task: &T, loader: &mut Loader<T>, mut event: LoaderEvent) -> Pr
 fn plain<E: Element>() -> (Vec<E>, u64) {
     let task = Arc::new(Likes::<E>::new(5));
     let model = task.model().clone();
+    let manager = Manager::new(model.sampler.clone(), 0, 0);
     let mut at = vec![0];
     let mut values = Vec::new();
     for key in (0..model.keys()).map(Key) {
@@ -57,7 +62,10 @@ fn plain<E: Element>() -> (Vec<E>, u64) {
                 Event::Batch(next(&*task, &mut loader, heard.take().unwrap_or(LoaderEvent::Done)))
             }
             Op::PullSample => {
-                driver.draw(|handle, samples, keys| model.sampler.draw(handle, samples, keys)).unwrap();
+                let draw = |handle: &mut _, samples, keys: &mut _| {
+                    manager.draw(handle, samples, &Everything, keys, &mut Vec::new())
+                };
+                driver.draw(draw).unwrap();
                 Event::Done
             }
             Op::Pull => {

@@ -61,6 +61,8 @@ pub struct Driver<T: Task> {
     /// Batches that were received and wait for their turn.
     queue: VecDeque<Prepared<T::Batch>>,
     current: Option<Prepared<T::Batch>>,
+    /// What the samples of the current batch come from, and of those that share its handles.
+    handles: Vec<Handle>,
     /// Keys to be localized.
     near: Vec<Key>,
     /// Keys of the current batch: direct ones, then sampled ones.
@@ -94,6 +96,7 @@ impl<T: Task> Driver<T> {
             scratch,
             queue: VecDeque::new(),
             current: None,
+            handles: Vec::new(),
             near: Vec::new(),
             keys: Vec::new(),
             direct_keys: 0,
@@ -136,21 +139,24 @@ impl<T: Task> Driver<T> {
         if self.current.is_some() { self.keys.len() - self.direct_keys } else { 0 }
     }
 
-    /// Lets `draw` append the keys of each prepared handle: all that the handle has left.
+    /// Lets `draw` append keys from each prepared handle: as many as the batch wants.
     ///
     /// # Errors
     /// Whatever `draw` returns.
     ///
     /// # Panics
-    /// If the last operation was not [`Op::PullSample`].
+    /// If the last operation was not [`Op::PullSample`], or samples were not prepared.
     pub fn draw<X>(
         &mut self,
         mut draw: impl FnMut(&mut Handle, usize, &mut Vec<Key>) -> Result<(), X>,
     ) -> Result<(), X> {
         let current = self.current.as_mut().expect("draw follows PullSample");
-        for handle in &mut current.handles {
-            let left = handle.left();
-            draw(handle, left, &mut self.keys)?;
+        if !current.handles.is_empty() {
+            self.handles = std::mem::take(&mut current.handles);
+        }
+        assert_eq!(self.handles.len(), current.samples.len(), "samples are prepared");
+        for (handle, request) in self.handles.iter_mut().zip(&current.samples) {
+            draw(handle, request.samples, &mut self.keys)?;
         }
         Ok(())
     }
@@ -364,7 +370,7 @@ impl<T: Task> Driver<T> {
         self.near.clear();
         if self.schedule.localize_ahead > 0 {
             self.near.extend_from_slice(&prepared.near);
-            self.near.extend(prepared.handles.iter().flat_map(Handle::ahead));
+            self.near.extend(prepared.handles.iter().flat_map(Handle::near));
             self.near.sort_unstable();
             self.near.dedup();
         }
@@ -381,7 +387,7 @@ impl<T: Task> Driver<T> {
         self.keys.clear();
         self.keys.extend_from_slice(&prepared.keys);
         self.direct_keys = prepared.keys.len();
-        let samples = !prepared.handles.is_empty();
+        let samples = !prepared.samples.is_empty();
         self.current = Some(prepared);
         if samples {
             self.state = State::Sample;

@@ -2,6 +2,7 @@
 
 use crate::{BatchAt, Partition, Prepared, SampleRequest, Schedule, Subepoch, Task};
 use intendant_sampling::Handle;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What a [`Loader`] wants done. The interpreter does it and answers with the [`LoaderEvent`] named here.
@@ -35,20 +36,42 @@ pub struct Loader<T: Task> {
     subepochs: u32,
     /// Of the current subepoch.
     batches: u64,
-    current: Option<Prepared<T::Batch>>,
+    /// Batches that share handles, at most.
+    portions: usize,
+    /// Prepared batches: the first is next. The others before `grouped` draw from its handles.
+    prepared: VecDeque<Prepared<T::Batch>>,
+    grouped: usize,
+    /// The first of a group is next, for which handles are prepared.
+    is_opening: bool,
+}
+
+/// Whether two batches want samples of the same distributions.
+fn alike<B>(one: &Prepared<B>, other: &Prepared<B>) -> bool {
+    one.samples.iter().map(|r| r.distribution).eq(other.samples.iter().map(|r| r.distribution))
 }
 
 impl<T: Task> Loader<T> {
     /// A loader for one worker.
     pub fn new(task: Arc<T>, partition: Partition, schedule: &Schedule) -> Self {
         let subepoch = Subepoch { epoch: 0, index: 0 };
+        let portions = schedule.sample_portions.get().next_multiple_of(task.portions().get()) as usize;
         let (mut subepochs, mut batches) = (0, 0);
         if schedule.epochs > 0 {
             subepochs = task.subepochs(0, partition);
             batches = if subepochs > 0 { task.batches(subepoch, partition) } else { 0 };
         }
         let at = BatchAt { subepoch, partition, index: 0 };
-        Self { task, at, epochs: schedule.epochs, subepochs, batches, current: None }
+        Self {
+            task,
+            at,
+            epochs: schedule.epochs,
+            subepochs,
+            batches,
+            portions,
+            prepared: VecDeque::new(),
+            grouped: 0,
+            is_opening: true,
+        }
     }
 
     /// Goes to the next batch; false if none is left.
@@ -69,33 +92,67 @@ impl<T: Task> Loader<T> {
         true
     }
 
+    /// Prepares the next batch, and those that share its handles; false if none is left.
+    fn prepare(&mut self) -> bool {
+        if self.grouped > 0 {
+            return true;
+        }
+        while self.prepared.len() < self.portions {
+            let is_first = self.prepared.is_empty();
+            // Handles do not outlive a subepoch: workers meet, and keys move, between them.
+            if !is_first && self.at.index >= self.batches {
+                break;
+            }
+            if !self.advance() {
+                return false;
+            }
+            let next = self.task.prepare(self.at);
+            self.at.index += 1;
+            let ends = self.prepared.front().is_some_and(|first| !alike(first, &next));
+            self.prepared.push_back(next);
+            if ends {
+                // It is the first of the next group.
+                self.grouped = self.prepared.len() - 1;
+                return true;
+            }
+        }
+        self.grouped = self.prepared.len();
+        true
+    }
+
+    /// The samples for which a handle is wanted next: for all batches of the group together.
+    fn request(&self) -> Option<SampleRequest> {
+        let group = self.prepared.iter().take(self.grouped);
+        let first = self.prepared.front().filter(|_| self.is_opening)?;
+        let index = first.handles.len();
+        let request = first.samples.get(index)?;
+        Some(SampleRequest { samples: group.map(|batch| batch.samples[index].samples).sum(), ..*request })
+    }
+
     /// The batch to deliver.
     ///
     /// # Panics
     /// If the last operation was not [`LoaderOp::Deliver`].
     pub fn take(&mut self) -> Prepared<T::Batch> {
-        self.current.take().expect("take follows Deliver")
+        self.grouped -= 1;
+        self.is_opening = false;
+        self.prepared.pop_front().expect("take follows Deliver")
     }
 
     /// Says what happened, asks what to do next.
     pub fn step(&mut self, event: LoaderEvent) -> LoaderOp {
         match event {
             LoaderEvent::Prepared(handle) => {
-                let prepared = self.current.as_mut().expect("samples are prepared for a batch");
-                prepared.handles.push(handle);
+                let first = self.prepared.front_mut().expect("samples are prepared for a batch");
+                first.handles.push(handle);
             }
             LoaderEvent::Start | LoaderEvent::Done => {
-                if !self.advance() {
+                self.is_opening |= self.grouped == 0;
+                if !self.prepare() {
                     return LoaderOp::Done;
                 }
-                self.current = Some(self.task.prepare(self.at));
-                self.at.index += 1;
             }
         }
-        let prepared = self.current.as_ref().expect("a batch is being prepared");
-        match prepared.samples.get(prepared.handles.len()) {
-            Some(request) => LoaderOp::PrepareSample(*request),
-            None => LoaderOp::Deliver,
-        }
+        self.request().map_or(LoaderOp::Deliver, LoaderOp::PrepareSample)
     }
 }

@@ -26,6 +26,9 @@ pub struct Schedule {
     /// Advance the clock after every so many batches of a subepoch and after its last one; `None` means after the last one only.
     /// It is the unit in which techniques of bounded staleness count.
     pub clock_every: Option<NonZeroU32>,
+    /// So many batches in a row share the handles of their samples, as far as they want samples of the same distributions, and draw
+    /// from them one after the other. Some sampling schemes make use of it: [`intendant_sampling::Sampler::portions`].
+    pub sample_portions: NonZeroU32,
 }
 
 impl Schedule {
@@ -40,6 +43,7 @@ impl Schedule {
             synchronous: false,
             synchronize: None,
             clock_every: NonZeroU32::new(1),
+            sample_portions: NonZeroU32::MIN,
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::{Evaluation, Reduction, Split};
 use intendant_core::{Element, Initialiser, Key};
 use intendant_sampling::{DistributionId, Handle, Sampler};
+use std::num::NonZeroU32;
 
 /// One range of a model's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +145,7 @@ pub struct SampleRequest {
     pub distribution: DistributionId,
     /// How many.
     pub samples: usize,
-    /// Names the randomness; see [`Sampler::prepare`].
+    /// Names the randomness; see [`intendant_sampling::Manager::prepare`].
     pub stream: u64,
 }
 
@@ -160,7 +161,8 @@ pub struct Prepared<B> {
     pub near: Vec<Key>,
     /// Samples wanted.
     pub samples: Vec<SampleRequest>,
-    /// Handles of the samples, one per request; filled by the [`crate::Loader`].
+    /// Handles of the samples, one per request; filled by the [`crate::Loader`]. Empty if the samples come from the handles of an
+    /// earlier batch: [`crate::Schedule::sample_portions`].
     pub handles: Vec<Handle>,
     /// A hash of the examples and of their randomness. Their wrapping sum over all batches tells whether every example was
     /// trained exactly once.
@@ -247,6 +249,13 @@ pub trait Task: Send + Sync + 'static {
 
     /// Number of batches that a worker trains in a subepoch. Cheap: it is asked more than once.
     fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64;
+
+    /// So many batches in a row, from the first one of a subepoch on, share the handles of their samples: for batches that are
+    /// steps of one example, of which each takes some of its samples. They want samples of the same distributions; the first
+    /// one's [`SampleRequest::stream`] names the randomness.
+    fn portions(&self) -> NonZeroU32 {
+        NonZeroU32::MIN
+    }
 
     /// Prepares one batch. Pure: a function of the data, the seed and `at`. All examples of an epoch are trained once,
     /// whatever the partition, and the randomness of an example depends on seed, epoch and example only.

@@ -1,7 +1,7 @@
 //! Drivers and loaders, interpreted by hand: the order of operations, who trains what, and what stops a run.
 
 use intendant_core::Key;
-use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
+use intendant_sampling::{Conformity, Distribution, DistributionId, Everything, Manager, Sampler};
 use intendant_task::{
     BatchAt, Cost, Driver, EpochOrder, Evaluation, Event, Loader, LoaderEvent, LoaderOp, Model, ModelRange,
     Op, Partition, Prepared, Pulled, Reduction, SampleRequest, Schedule, Split, StepReport, Subepoch, Task,
@@ -158,8 +158,9 @@ fn deliver(task: &Sums, loader: &mut Loader<Sums>, event: LoaderEvent) -> Option
     loop {
         op = match op {
             LoaderOp::PrepareSample(request) => {
-                let sampler = &task.model.sampler;
-                let handle = sampler.prepare(request.distribution, request.samples, request.stream).unwrap();
+                let manager = Manager::new(task.model.sampler.clone(), 0, 0);
+                let SampleRequest { distribution, samples, stream } = request;
+                let handle = manager.prepare(distribution, samples, stream, &Everything).unwrap();
                 loader.step(LoaderEvent::Prepared(handle))
             }
             LoaderOp::Deliver => return Some(loader.take()),
@@ -204,7 +205,11 @@ impl Cluster {
                             Event::Batch(deliver(task, loader, LoaderEvent::Done).expect("a batch is left"))
                         }
                         Op::PullSample => {
-                            driver.draw(|handle, n, keys| task.model.sampler.draw(handle, n, keys)).unwrap();
+                            let manager = Manager::new(task.model.sampler.clone(), 0, 0);
+                            let draw = |handle: &mut _, n, keys: &mut _| {
+                                manager.draw(handle, n, &Everything, keys, &mut Vec::new())
+                            };
+                            driver.draw(draw).unwrap();
                             Event::Done
                         }
                         Op::Pull => {
@@ -510,4 +515,53 @@ fn expected_batches_are_the_average_over_all_orders() {
     // One example per batch: as often as it is used. Always used: in every batch.
     assert!((expected_batches(123_456_789_123, 1, 77) - 77.0).abs() < 1e-12);
     assert_eq!(expected_batches(1000, 64, 1000), 16.0);
+}
+
+/// What a loader asks for and hands over, one letter each: `2p` prepares two samples, `d` delivers a batch.
+fn loading(task: &Arc<Sums>, sample_portions: u32, epochs: u32) -> String {
+    let sample_portions = NonZeroU32::new(sample_portions).unwrap();
+    let schedule = Schedule { sample_portions, ..Schedule::epochs(epochs) };
+    let mut loader = Loader::new(Arc::clone(task), Partition::alone(), &schedule);
+    let manager = Manager::new(task.model.sampler.clone(), 0, 0);
+    let (mut heard, mut told) = (LoaderEvent::Start, String::new());
+    loop {
+        heard = match loader.step(heard) {
+            LoaderOp::PrepareSample(SampleRequest { distribution, samples, stream }) => {
+                told += &format!("{samples}p");
+                LoaderEvent::Prepared(manager.prepare(distribution, samples, stream, &Everything).unwrap())
+            }
+            LoaderOp::Deliver => {
+                let batch = loader.take();
+                told += if batch.handles.is_empty() { "-" } else { "d" };
+                LoaderEvent::Done
+            }
+            LoaderOp::Done => return told,
+        };
+    }
+}
+
+#[test]
+fn batches_share_handles_within_a_subepoch() {
+    let whole = Sums::new(None);
+    // Six batches of an epoch.
+    assert_eq!(loading(&whole, 1, 2), "2pd".repeat(12));
+    assert_eq!(loading(&whole, 4, 2), "8pd---4pd-".repeat(2));
+    assert_eq!(loading(&whole, 100, 1), "12pd-----");
+    assert_eq!(loading(&Sums::in_subepochs(3, BATCH), 4, 1), "4pd-".repeat(3));
+    assert_eq!(loading(&whole, 4, 0), "");
+}
+
+#[test]
+fn who_shares_handles_trains_all_the_same() {
+    let task = Sums::new(None);
+    for (workers, portions, ahead) in [(1, 4, 0), (3, 2, 1), (1, 6, 3)] {
+        let sample_portions = NonZeroU32::new(portions).unwrap();
+        let schedule = Schedule { sample_portions, localize_ahead: ahead, ..Schedule::epochs(3) };
+        let mut cluster = Cluster::new(&task, workers, schedule);
+        cluster.run(&task).unwrap();
+        let sampled: f64 = (EXAMPLES..EXAMPLES + 5).map(|key| cluster.model[&Key(key)][0]).sum();
+        assert_eq!(sampled, 3.0 * 2.0 * 6.0, "two samples for each of six batches");
+        let reduction = &cluster.workers[0].0.combined()[0];
+        assert_eq!(reduction.digest, EVERYTHING);
+    }
 }

@@ -5,6 +5,7 @@
 
 use crate::copies::CopyArgs;
 use crate::parse;
+use crate::sampling::SamplingArgs;
 use clap::ArgAction;
 use clap::builder::RangedU64ValueParser;
 use intendant_core::{ElementType, KeyOrder, limits};
@@ -157,6 +158,9 @@ pub(crate) struct CommonArgs {
 
     #[command(flatten)]
     pub(crate) copies: CopyArgs,
+
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
 
     /// Train in a simulated cluster: nodes and workers in virtual time, in this process, instead of processes and threads
     #[arg(long, help_heading = SIMULATION)]

@@ -4,15 +4,16 @@ use crate::args::{OrderKind, StorageKind};
 use crate::error::TrainError;
 use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
 use crate::plan::Plan;
-use intendant::{Copies, ManagementStats, Node, NodeConfig, Order, Storage, Worker};
+use intendant::{Copies, ManagementStats, Node, NodeConfig, Order, Preparer, Storage, Worker};
 use intendant_core::{Element, Key, Layout};
-use intendant_sampling::{Handle, SampleError, Sampler};
-use intendant_task::Model;
+use intendant_sampling::{Handle, SampleError, Sampler, SamplingStats};
+use intendant_task::{Model, SampleRequest};
 use std::ops::Range;
 
 /// This process's node of the cluster.
 pub(crate) struct ClusterHome<E: Element> {
     node: Node<E>,
+    preparer: Preparer<E>,
 }
 
 /// Joins the cluster, or starts one of a single node.
@@ -21,9 +22,11 @@ pub(crate) fn start<E: Element>(
     model: &Model<E>,
     plan: &Plan,
     copies: Copies,
+    sampler: &Sampler,
 ) -> Result<ClusterHome<E>, TrainError> {
     let mut config = NodeConfig::new(layout, model.init.clone());
-    config.sampler = model.sampler.clone();
+    config.sampler = sampler.clone();
+    config.seed = plan.seed;
     if let crate::args::Technique::Server(technique) = plan.technique {
         config.technique = technique;
     }
@@ -43,7 +46,7 @@ pub(crate) fn start<E: Element>(
         Some(rendezvous) => Node::join(config, rendezvous.clone())?,
         None => Node::start_alone(config)?,
     };
-    Ok(ClusterHome { node })
+    Ok(ClusterHome { preparer: node.preparer(), node })
 }
 
 impl<E: Element> ClusterHome<E> {
@@ -54,11 +57,6 @@ impl<E: Element> ClusterHome<E> {
     /// The workers; once.
     pub(crate) fn workers(&mut self) -> Vec<ClusterWorker<E>> {
         self.node.workers().into_iter().map(ClusterWorker).collect()
-    }
-
-    /// The sampler that loaders prepare samples with.
-    pub(crate) fn preparer(&self) -> Sampler {
-        self.node.preparer()
     }
 
     /// Leaves, together with the others.
@@ -80,6 +78,14 @@ impl<E: Element> Home for ClusterHome<E> {
     fn management(&self) -> ManagementStats {
         // An error is one of the cluster, and every call of a worker tells it.
         self.node.management().unwrap_or_default()
+    }
+
+    fn sampling(&self) -> SamplingStats {
+        self.node.sampling()
+    }
+
+    fn prepare_sample(&self, request: &SampleRequest) -> Result<Handle, SampleError> {
+        self.preparer.prepare_sample(request.distribution, request.samples, request.stream)
     }
 }
 
@@ -130,8 +136,8 @@ impl<E: Element> Parameters<E> for ClusterWorker<E> {
         Ok(self.0.synchronize()?)
     }
 
-    fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError> {
-        self.0.draw(handle, samples, keys)
+    fn draw(&mut self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), TrainError> {
+        Ok(self.0.draw(handle, samples, keys)?)
     }
 
     fn count_sampled(&mut self, keys: usize) {

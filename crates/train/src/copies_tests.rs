@@ -1,5 +1,6 @@
 use super::*;
 use crate::app::App;
+use intendant_sampling::Sampler;
 
 #[derive(clap::Args)]
 struct NoFlags {}
@@ -106,17 +107,21 @@ fn the_effective_configuration_says_what_is_used() {
 fn batches_between_synchronisations_are_scheduled_and_have_no_goal() {
     let plan = |flags: &str| plan(flags).expect("fine");
     let asked = plan("--technique full-replication --sync-batches 4");
-    assert_eq!(asked.schedule().synchronize, NonZeroU32::new(4));
+    assert_eq!(asked.schedule(&Sampler::default()).synchronize, NonZeroU32::new(4));
     assert_eq!((asked.copies.pace, asked.copies.goal(asked.technique)), (Pace::Asked, None));
     let paced = plan("--technique nups --sync-every 2.5");
-    assert_eq!(paced.schedule().synchronize, None);
+    assert_eq!(paced.schedule(&Sampler::default()).synchronize, None);
     assert_eq!(
         (paced.copies.pace, paced.copies.goal(paced.technique)),
         (Pace::Every(Tick(2_500)), Some(400.0))
     );
     for (flags, every) in [("", 1), ("--clock-every 10", 10), ("--clock-every 0", 0)] {
         let clocked = plan(&format!("--technique ssp {flags}"));
-        assert_eq!(clocked.schedule().clock_every, NonZeroU32::new(every), "0: at the end of subepochs only");
+        assert_eq!(
+            clocked.schedule(&Sampler::default()).clock_every,
+            NonZeroU32::new(every),
+            "0: at the end of subepochs only"
+        );
     }
     let without = plan("--technique lapse");
     assert_eq!(without.copies.goal(without.technique), None);

@@ -5,7 +5,7 @@
 //! [`Outcome`] with the [`Report`]. Inside, `worker` interprets the programs of `intendant-task` with blocking calls, a
 //! training thread and a loader thread per worker; `parameters` is what it needs from whoever manages the parameters, which
 //! is a `cluster` or, for technique `single`, one array that threads share; `copies` says what is
-//! replicated; `simulation` trains in a simulated cluster instead; `tally` and `meter` are what workers tell each
+//! replicated, `sampling` how samples are drawn; `simulation` trains in a simulated cluster instead; `tally` and `meter` are what workers tell each
 //! other at the end of an epoch.
 //!
 //! Absent on purpose: any model or data format (applications have them), and any decision about where parameters are.
@@ -27,6 +27,7 @@ mod plan;
 mod progress;
 mod report;
 mod run;
+mod sampling;
 mod settings;
 mod signals;
 mod simulation;
@@ -43,5 +44,6 @@ pub use export::Exporter;
 pub use plan::Plan;
 pub use report::{Access, Epoch, Management, Milliseconds, ModelSize, Network, Report, SCHEMA, Simulated};
 pub use run::{Outcome, run};
+pub use sampling::Sampling;
 pub use settings::Config;
 pub use simulation::Simulation;

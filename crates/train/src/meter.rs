@@ -8,6 +8,7 @@ use crate::error::TrainError;
 use crate::parameters::{Accesses, Home, Traffic};
 use crate::tally::Tally;
 use intendant::ManagementStats;
+use intendant_sampling::SamplingStats;
 use intendant_task::{Progress, Reduction};
 use std::time::Instant;
 
@@ -51,6 +52,8 @@ pub(crate) struct Meter<'a> {
     traffic: Traffic,
     management_start: ManagementStats,
     management: ManagementStats,
+    sampling_start: SamplingStats,
+    sampling: SamplingStats,
     /// Whether the next quiescence ends an epoch.
     flushed: bool,
 }
@@ -71,6 +74,8 @@ impl<'a> Meter<'a> {
             traffic: Traffic::default(),
             management_start: ManagementStats::default(),
             management: ManagementStats::default(),
+            sampling_start: SamplingStats::default(),
+            sampling: SamplingStats::default(),
             flushed: false,
         }
     }
@@ -80,6 +85,7 @@ impl<'a> Meter<'a> {
         (self.at_start, self.at_late, self.at_end) = (accesses, accesses, accesses);
         (self.seconds, self.cpu_ns, self.traffic) = (0.0, 0, Traffic::default());
         self.management = ManagementStats::default();
+        self.sampling = SamplingStats::default();
         self.start = now();
         self.is_late = false;
         if self.home.is_some() {
@@ -123,6 +129,10 @@ impl<'a> Meter<'a> {
                 bytes: traffic.bytes.saturating_sub(self.traffic_start.bytes),
             };
             self.management = home.management().since(&self.management_start);
+            // What was prepared ahead of the epoch is of the epoch.
+            let sampling = home.sampling();
+            self.sampling = sampling.since(&self.sampling_start);
+            self.sampling_start = sampling;
         }
     }
 
@@ -135,6 +145,7 @@ impl<'a> Meter<'a> {
             cpu_ns: self.cpu_ns,
             traffic: self.traffic,
             management: self.management.clone(),
+            sampling: self.sampling,
         };
         tally.encode()
     }
@@ -158,6 +169,8 @@ fn process_cpu_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use intendant_sampling::{Handle, SampleError};
+    use intendant_task::SampleRequest;
 
     struct Counting;
 
@@ -166,6 +179,14 @@ mod tests {
 
         fn traffic(&self) -> Traffic {
             Traffic { messages: 7, bytes: 70 }
+        }
+
+        fn sampling(&self) -> SamplingStats {
+            SamplingStats::default()
+        }
+
+        fn prepare_sample(&self, _request: &SampleRequest) -> Result<Handle, SampleError> {
+            unreachable!("nothing is sampled")
         }
 
         fn management(&self) -> ManagementStats {

@@ -6,7 +6,8 @@
 use crate::error::TrainError;
 use intendant::ManagementStats;
 use intendant_core::{Element, Key};
-use intendant_sampling::{Handle, SampleError};
+use intendant_sampling::{Handle, SampleError, SamplingStats};
+use intendant_task::SampleRequest;
 use std::ops::Range;
 
 /// Accesses of a worker so far, in keys.
@@ -78,9 +79,9 @@ pub(crate) trait Parameters<E: Element>: Send {
     fn synchronize(&mut self) -> Result<(), TrainError>;
 
     /// Takes keys from a handle.
-    fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError>;
+    fn draw(&mut self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), TrainError>;
 
-    /// Says that so many keys of the next pull are samples.
+    /// Says that so many keys of the next pull, its last ones, are samples.
     fn count_sampled(&mut self, keys: usize);
 
     /// Accesses so far.
@@ -104,4 +105,10 @@ pub(crate) trait Home: Sync {
 
     /// What managing keys took this node so far.
     fn management(&self) -> ManagementStats;
+
+    /// What sampling did on this node so far.
+    fn sampling(&self) -> SamplingStats;
+
+    /// Prepares samples, on any thread.
+    fn prepare_sample(&self, request: &SampleRequest) -> Result<Handle, SampleError>;
 }

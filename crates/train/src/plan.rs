@@ -3,11 +3,13 @@
 use crate::args::{CommonArgs, DataSource, OrderKind, StorageKind, Technique, TestSource};
 use crate::copies::CopyPlan;
 use crate::error::TrainError;
+use crate::sampling::SamplingPlan;
 use crate::settings::Config;
 use crate::signals::Interrupt;
 use crate::simulation::Simulation;
 use intendant::Rendezvous;
 use intendant_core::{ElementType, KeyOrder};
+use intendant_sampling::Sampler;
 use intendant_task::Schedule;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +52,8 @@ pub struct Plan {
     pub synchronous: bool,
     /// How copies of parameters are kept.
     pub(crate) copies: CopyPlan,
+    /// How samples are drawn.
+    pub(crate) sampling: SamplingPlan,
     /// The simulated cluster that trains, if none of processes does.
     pub simulation: Option<Simulation>,
     /// Where the report goes.
@@ -97,6 +101,7 @@ impl Plan {
         }
         let mut config = config;
         let copies = CopyPlan::new(&args.copies, args.technique, &mut config)?;
+        let sampling = SamplingPlan::new(&args.sampling, args.technique, nodes)?;
         refuse_routing_that_would_be_ignored(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
         // Other nodes may be on other machines and do not write.
@@ -127,6 +132,7 @@ impl Plan {
             localize_ahead: args.localize_ahead,
             synchronous: args.synchronous,
             copies,
+            sampling,
             simulation,
             report: args.report,
             export: args.export,
@@ -138,9 +144,9 @@ impl Plan {
         })
     }
 
-    /// When is trained and evaluated.
+    /// When is trained and evaluated, with samples drawn by `sampler`.
     #[must_use]
-    pub fn schedule(&self) -> Schedule {
+    pub(crate) fn schedule(&self, sampler: &Sampler) -> Schedule {
         Schedule {
             epochs: self.epochs,
             valid_every: self.valid_every,
@@ -149,6 +155,7 @@ impl Plan {
             synchronous: self.synchronous,
             synchronize: self.copies.sync_batches,
             clock_every: self.copies.clock_every,
+            sample_portions: sampler.portions(),
         }
     }
 

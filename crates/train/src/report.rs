@@ -5,8 +5,10 @@ use crate::error::{PathDisplay, TrainError};
 use crate::meter::Totals;
 use crate::parameters::{Accesses, Traffic};
 use crate::plan::Plan;
+use crate::sampling::Sampling;
 use intendant::ManagementStats;
 use intendant_core::{Element, Histogram};
+use intendant_sampling::{Sampler, SamplingStats};
 use intendant_task::{Model, Partition, Reduction, Subepoch, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,6 +52,9 @@ pub struct Report {
     pub management: Management,
     /// What the epochs sent.
     pub network: Network,
+    /// How samples were drawn; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Sampling>,
     /// More about a simulated run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulated>,
@@ -281,10 +286,16 @@ impl ModelSize {
 }
 
 impl Report {
-    pub(crate) fn new<T: Task>(task: &T, plan: &Plan, resolved: &Resolved, totals: &Totals) -> Self {
+    pub(crate) fn new<T: Task>(
+        task: &T,
+        plan: &Plan,
+        resolved: &Resolved,
+        sampler: &Sampler,
+        totals: &Totals,
+    ) -> Self {
         let channels = resolved.channels * plan.nodes;
         let (mut all, mut late, mut traffic) = (Accesses::default(), Accesses::default(), Traffic::default());
-        let mut management = ManagementStats::default();
+        let (mut management, mut sampled) = (ManagementStats::default(), SamplingStats::default());
         let mut digest = 0u64;
         let mut epochs = Vec::new();
         let mut seconds = 0.0;
@@ -295,6 +306,7 @@ impl Report {
             traffic.messages += tally.traffic.messages;
             traffic.bytes += tally.traffic.bytes;
             management.merge(&tally.management);
+            sampled.merge(&tally.sampling);
             seconds += sum.seconds;
             digest = digest.wrapping_add(tally.reduction.digest);
             let examples = tally.reduction.get("examples");
@@ -326,6 +338,7 @@ impl Report {
             access: access(all, late),
             management: Management::new(&management, channels, seconds),
             network: Network { messages: traffic.messages, bytes: traffic.bytes },
+            sampling: Sampling::new(sampler, &sampled),
             simulation: None,
         }
     }

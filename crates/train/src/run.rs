@@ -14,13 +14,14 @@ use crate::parameters::{Home, Parameters};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::report::Report;
+use crate::sampling;
 use crate::single;
 use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::bounded;
 use intendant::Initiator;
 use intendant_core::{Element, KeyRange, Layout};
 use intendant_sampling::Sampler;
-use intendant_task::{Driver, Loader, Partition, Task};
+use intendant_task::{Driver, Loader, Partition, Schedule, Task};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -62,14 +63,19 @@ pub fn run<T: Task>(
     let ranges = layout.ranges().to_vec();
     let resolved = copies::resolve(task.as_ref(), plan, &layout)?;
     copies::tell(&resolved, plan);
+    let mut config = plan.config.clone();
+    let sampler =
+        plan.sampling.resolve(&model.sampler, task.name(), plan.technique, plan.nodes, &mut config)?;
+    let plan = &Plan { config, ..plan.clone() };
+    sampling::tell(&sampler, plan);
     if let Some(simulation) = &plan.simulation {
-        return simulation.run(task, plan, &resolved, exporter);
+        return simulation.run(task, plan, &resolved, &sampler, exporter);
     }
-    let crew = |rank| Crew { task, plan, rank, ranges: &ranges, resolved: &resolved };
+    let crew = |rank| Crew { task, plan, rank, ranges: &ranges, resolved: &resolved, sampler: &sampler };
     match plan.technique {
         Technique::Single => {
-            let (home, workers) = single::start(layout, &model.init, &model.sampler, plan.workers);
-            let totals = crew(0).work(&home, &model.sampler, workers, exporter)?;
+            let (home, workers) = single::start(layout, &model.init, &sampler, plan.seed, plan.workers);
+            let totals = crew(0).work(&home, workers, exporter)?;
             crew(0).report(&totals)
         }
         Technique::Server(technique) => {
@@ -82,9 +88,9 @@ pub fn run<T: Task>(
                     "technique {technique} without --localize-ahead: nothing moves but what the application keeps at a node"
                 );
             }
-            let mut node = cluster::start(layout, model, plan, resolved.copies.clone())?;
-            let (rank, workers, sampler) = (node.rank(), node.workers(), node.preparer());
-            let totals = crew(rank).work(&node, &sampler, workers, exporter)?;
+            let mut node = cluster::start(layout, model, plan, resolved.copies.clone(), &sampler)?;
+            let (rank, workers) = (node.rank(), node.workers());
+            let totals = crew(rank).work(&node, workers, exporter)?;
             // A run that loses a node while it ends has failed, and what failed has no report.
             node.shutdown()?;
             crew(rank).report(&totals)
@@ -99,12 +105,17 @@ struct Crew<'a, T: Task> {
     rank: u16,
     ranges: &'a [KeyRange],
     resolved: &'a Resolved,
+    sampler: &'a Sampler,
 }
 
 impl<T: Task> Crew<'_, T> {
+    fn schedule(&self) -> Schedule {
+        self.plan.schedule(self.sampler)
+    }
+
     /// The outcome of a run that ended well.
     fn report(&self, totals: &Totals) -> Result<Outcome, TrainError> {
-        let report = Report::new(self.task.as_ref(), self.plan, self.resolved, totals);
+        let report = Report::new(self.task.as_ref(), self.plan, self.resolved, self.sampler, totals);
         if self.rank == 0 {
             report.warn(self.task.as_ref(), self.plan);
         }
@@ -118,7 +129,6 @@ impl<T: Task> Crew<'_, T> {
     fn work<P: Parameters<T::Element>>(
         &self,
         home: &dyn Home,
-        sampler: &Sampler,
         workers: Vec<P>,
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Totals, TrainError> {
@@ -144,18 +154,18 @@ impl<T: Task> Crew<'_, T> {
             for (worker, mut parameters) in workers.into_iter().enumerate() {
                 let partition = self.partition(worker);
                 let (sender, batches) = bounded(self.plan.look_ahead);
-                let loader = Loader::new(Arc::clone(self.task), partition, &self.plan.schedule());
+                let loader = Loader::new(Arc::clone(self.task), partition, &self.schedule());
                 let name = format!("loader-{worker}");
                 let loading = named(name.clone()).spawn_scoped(scope, move || {
                     // The sender outlives the verdict: the training thread must not be the first to say that batches end.
-                    if let Err(error) = guarded(&name, || load(loader, sampler, worker, &sender)) {
+                    if let Err(error) = guarded(&name, || load(loader, home, worker, &sender)) {
                         verdict.fail(error);
                     }
                 });
                 let exporter = exporter.take();
                 let name = format!("worker-{worker}");
                 let training = named(name.clone()).spawn_scoped(scope, move || {
-                    let driver = Driver::new(Arc::clone(self.task), partition, self.plan.schedule());
+                    let driver = Driver::new(Arc::clone(self.task), partition, self.schedule());
                     let station = Station { worker, epochs: self.plan.epochs, batches, home, progress };
                     let done = guarded(&name, || self.career(driver, &mut parameters, &station, exporter));
                     match done {

@@ -19,6 +19,7 @@ use crate::worker::guarded;
 use crossbeam_channel::bounded;
 use intendant::{AccessStats, Copies, Order, Storage};
 use intendant_core::{Element, Key, Layout};
+use intendant_sampling::Sampler;
 use intendant_sim::cluster::Checks;
 use intendant_sim::presets::{self, PresetError};
 use intendant_sim::{
@@ -114,7 +115,7 @@ impl Simulation {
         Ok(Some(Self { net, machine, charge, charge_compute, delays }))
     }
 
-    fn config(&self, plan: &Plan, copies: Copies) -> TaskConfig {
+    fn config(&self, plan: &Plan, copies: Copies, sampler: &Sampler) -> TaskConfig {
         let technique = match plan.technique {
             // Nothing of it leaves the node: what remains of a server is the memory that its workers share.
             Technique::Single => intendant::Technique::Classic,
@@ -134,12 +135,13 @@ impl Simulation {
             }),
             caches: plan.caches,
             copies,
+            sampler: Some(sampler.clone()),
             look_ahead: plan.look_ahead,
             delays: self.delays,
             checks: Checks::AtRest,
             layout_seed: plan.seed,
             seed: plan.seed,
-            ..TaskConfig::new(plan.nodes, plan.workers, plan.schedule())
+            ..TaskConfig::new(plan.nodes, plan.workers, plan.schedule(sampler))
         }
     }
 
@@ -149,6 +151,7 @@ impl Simulation {
         task: &std::sync::Arc<T>,
         plan: &Plan,
         resolved: &Resolved,
+        sampler: &Sampler,
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Outcome, TrainError> {
         let progress = Progress::new(plan.nodes * plan.workers, plan.epochs, plan.progress);
@@ -167,8 +170,8 @@ impl Simulation {
             watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
             let mut watcher = Watcher { progress: &progress, stop };
             let trained = guarded("the simulation", || {
-                run_task(task, &self.config(plan, resolved.copies.clone()), &mut watcher).map_err(|failure| {
-                    match failure {
+                run_task(task, &self.config(plan, resolved.copies.clone(), sampler), &mut watcher).map_err(
+                    |failure| match failure {
                         TaskFailure::Diverged { source, .. } => TrainError::Diverged(source),
                         TaskFailure::Sample { worker, source } => {
                             TrainError::Sample { worker: worker % plan.workers, source }
@@ -176,8 +179,8 @@ impl Simulation {
                         TaskFailure::Layout(error) => TrainError::usage(error),
                         TaskFailure::Stopped => TrainError::Interrupted(signal.load(Ordering::Relaxed)),
                         TaskFailure::Violation(_) => TrainError::Simulation(failure),
-                    }
-                })
+                    },
+                )
             });
             drop(end);
             trained
@@ -187,7 +190,7 @@ impl Simulation {
         if let (Some(_), Some(exporter)) = (&plan.export, exporter) {
             export(task.model().ranges.iter().map(|r| (r.name, r.keys, r.len)), &outcome.values, exporter)?;
         }
-        let report = self.report(task.as_ref(), plan, resolved, &outcome);
+        let report = self.report(task.as_ref(), plan, resolved, sampler, &outcome);
         report.warn(task.as_ref(), plan);
         if let Some(path) = &plan.report {
             report.write(plan, path)?;
@@ -200,6 +203,7 @@ impl Simulation {
         task: &T,
         plan: &Plan,
         resolved: &Resolved,
+        sampler: &Sampler,
         outcome: &TaskOutcome<T::Element>,
     ) -> Report {
         let totals = Totals {
@@ -209,7 +213,7 @@ impl Simulation {
                 .clone()
                 .map(|reduction| EpochSum { tally: Tally { reduction, ..Tally::default() }, seconds: 0.0 }),
         };
-        let mut report = Report::new(task, plan, resolved, &totals);
+        let mut report = Report::new(task, plan, resolved, sampler, &totals);
         let virtual_ns: u64 = outcome.epochs.iter().map(|epoch| epoch.virtual_ns).sum();
         let (mut channels, mut sending) = (intendant_sim::Load::default(), intendant_sim::Load::default());
         for epoch in &outcome.epochs {
@@ -266,6 +270,7 @@ fn sum(epoch: &EpochOutcome) -> EpochSum {
         cpu_ns: epoch.load.workers.busy_ns + epoch.load.channels.busy_ns,
         traffic: Traffic { messages: epoch.messages, bytes: epoch.bytes },
         management: epoch.management.clone(),
+        sampling: epoch.sampling,
     };
     EpochSum { tally, seconds: epoch.virtual_ns as f64 / 1e9 }
 }

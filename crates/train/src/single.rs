@@ -7,8 +7,9 @@ use crate::error::TrainError;
 use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
 use intendant::ManagementStats;
 use intendant_core::{Element, Initialiser, Key, Layout};
-use intendant_sampling::{Handle, SampleError, Sampler};
+use intendant_sampling::{Everything, Handle, Manager, SampleError, Sampler, SamplingStats};
 use intendant_store::Flat;
+use intendant_task::SampleRequest;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,12 +20,15 @@ const SNAPSHOT_KEYS: u64 = 1024;
 /// The process, as far as its workers share it.
 pub(crate) struct SingleHome {
     meeting: Arc<Meeting>,
+    sampling: Arc<Manager>,
 }
 
 /// One worker's view of the shared array.
 pub(crate) struct SingleWorker<E> {
     values: Arc<Flat<E>>,
-    sampler: Sampler,
+    sampling: Arc<Manager>,
+    /// Keys of the next pull that are samples.
+    samples: usize,
     meeting: Arc<Meeting>,
     worker: usize,
     accesses: Accesses,
@@ -35,19 +39,22 @@ pub(crate) fn start<E: Element>(
     layout: Layout,
     init: &Initialiser<E>,
     sampler: &Sampler,
+    seed: u64,
     workers: usize,
 ) -> (SingleHome, Vec<SingleWorker<E>>) {
     let values = Arc::new(Flat::new(Arc::new(layout), init));
     let meeting = Arc::new(Meeting::new(workers));
+    let sampling = Arc::new(Manager::new(sampler.clone(), seed, 0));
     let view = |worker| SingleWorker {
         values: Arc::clone(&values),
-        sampler: sampler.clone(),
+        sampling: Arc::clone(&sampling),
+        samples: 0,
         meeting: Arc::clone(&meeting),
         worker,
         accesses: Accesses::default(),
     };
     let workers = (0..workers).map(view).collect();
-    (SingleHome { meeting }, workers)
+    (SingleHome { meeting, sampling }, workers)
 }
 
 impl Home for SingleHome {
@@ -61,6 +68,14 @@ impl Home for SingleHome {
 
     fn management(&self) -> ManagementStats {
         ManagementStats::default()
+    }
+
+    fn sampling(&self) -> SamplingStats {
+        self.sampling.stats()
+    }
+
+    fn prepare_sample(&self, request: &SampleRequest) -> Result<Handle, SampleError> {
+        self.sampling.prepare(request.distribution, request.samples, request.stream, &Everything)
     }
 }
 
@@ -85,6 +100,10 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
         self.meeting.check()?;
         self.count(keys, values.len())?;
         self.accesses.pull_keys += keys.len() as u64;
+        let samples = std::mem::take(&mut self.samples);
+        if self.sampling.observes() {
+            self.sampling.observe(&keys[..keys.len().saturating_sub(samples)]);
+        }
         let mut rest = values;
         for key in keys {
             let (value, after) = rest.split_at_mut(self.values.layout().len(*key));
@@ -155,12 +174,14 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
         Ok(())
     }
 
-    fn draw(&self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), SampleError> {
-        self.sampler.draw(handle, samples, keys)
+    fn draw(&mut self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), TrainError> {
+        let drawn = self.sampling.draw(handle, samples, &Everything, keys, &mut Vec::new());
+        drawn.map_err(|source| TrainError::Sample { worker: self.worker, source })
     }
 
     fn count_sampled(&mut self, keys: usize) {
         self.accesses.sampled += keys as u64;
+        self.samples += keys;
     }
 
     fn accesses(&self) -> Accesses {

@@ -7,6 +7,7 @@ use crate::error::TrainError;
 use crate::parameters::{Accesses, Traffic};
 use intendant::ManagementStats;
 use intendant_core::Histogram;
+use intendant_sampling::SamplingStats;
 use intendant_task::Reduction;
 
 /// One worker's part of an epoch, or the sum of several.
@@ -23,6 +24,8 @@ pub(crate) struct Tally {
     pub(crate) traffic: Traffic,
     /// What managing keys took a node; its first worker tells it.
     pub(crate) management: ManagementStats,
+    /// What sampling did on a node; its first worker tells it.
+    pub(crate) sampling: SamplingStats,
 }
 
 impl Tally {
@@ -65,8 +68,8 @@ impl Tally {
         bytes
     }
 
-    fn numbers(&self) -> [u64; 14] {
-        let (all, late) = (self.accesses, self.late);
+    fn numbers(&self) -> [u64; 19] {
+        let (all, late, sampling) = (self.accesses, self.late, self.sampling);
         [
             self.reduction.digest,
             all.pull_keys,
@@ -82,6 +85,11 @@ impl Tally {
             self.cpu_ns,
             self.traffic.messages,
             self.traffic.bytes,
+            sampling.drawn,
+            sampling.pools,
+            sampling.late_pools,
+            sampling.postponed,
+            sampling.strayed,
         ]
     }
 
@@ -101,6 +109,13 @@ impl Tally {
         let (accesses, late) = (accesses()?, accesses()?);
         let cpu_ns = next()?;
         let traffic = Traffic { messages: next()?, bytes: next()? };
+        let sampling = SamplingStats {
+            drawn: next()?,
+            pools: next()?,
+            late_pools: next()?,
+            postponed: next()?,
+            strayed: next()?,
+        };
         let management = ManagementStats {
             relocations: next()?,
             localization_conflicts: next()?,
@@ -124,7 +139,7 @@ impl Tally {
             let name = name.to_owned();
             reduction.sums.insert(name, f64::from_bits(reader.number()?));
         }
-        Ok(Self { reduction, accesses, late, cpu_ns, traffic, management })
+        Ok(Self { reduction, accesses, late, cpu_ns, traffic, management, sampling })
     }
 
     fn add(&mut self, other: &Self) {
@@ -135,6 +150,7 @@ impl Tally {
         self.traffic.messages = self.traffic.messages.saturating_add(other.traffic.messages);
         self.traffic.bytes = self.traffic.bytes.saturating_add(other.traffic.bytes);
         self.management.merge(&other.management);
+        self.sampling.merge(&other.sampling);
     }
 
     /// The sum of what all workers told, in their order.
@@ -195,7 +211,8 @@ mod tests {
             ..Default::default()
         };
         (0..seed).for_each(|us| management.relocation.record(1_000 * us));
-        Tally { reduction, accesses, late: accesses.plus(accesses), cpu_ns: 7, traffic, management }
+        let sampling = SamplingStats { drawn: 21, pools: 22, late_pools: 23, postponed: 24, strayed: seed };
+        Tally { reduction, accesses, late: accesses.plus(accesses), cpu_ns: 7, traffic, management, sampling }
     }
 
     #[test]
@@ -218,6 +235,7 @@ mod tests {
         assert_eq!((sum.management.relocations, sum.management.forwards), (10, [5, 10, 15, 20]));
         assert_eq!(sum.management.relocation.count(), 10);
         assert_eq!((sum.management.replica_setups, sum.management.stale_reads), (55, 75));
+        assert_eq!((sum.sampling.drawn, sum.sampling.strayed), (105, 10));
         assert_eq!((sum.cpu_ns, sum.traffic), (35, Traffic { messages: 40, bytes: 45 }));
     }
 
@@ -231,7 +249,7 @@ mod tests {
             }
         }
         // Numbers, counts, the two histograms, of which one has a part.
-        let names = (14 + 12 + 2 + 2 + 2) * 8;
+        let names = (19 + 12 + 2 + 2 + 2) * 8;
         let twice: Vec<u8> = [bytes.as_slice(), &bytes[names..]].concat();
         assert_eq!(Tally::decode(&twice), Err("a name occurs twice"));
     }

@@ -5,13 +5,12 @@ use crate::meter::{EpochSum, Meter, Totals};
 use crate::parameters::{Home, Parameters};
 use crate::progress::Progress;
 use crossbeam_channel::{Receiver, Sender};
-use intendant_sampling::Sampler;
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Prepared, Task};
 
 /// Prepares batches until none is left or nobody wants them any more.
 pub(crate) fn load<T: Task>(
     mut loader: Loader<T>,
-    sampler: &Sampler,
+    home: &dyn Home,
     worker: usize,
     batches: &Sender<Prepared<T::Batch>>,
 ) -> Result<(), TrainError> {
@@ -19,9 +18,8 @@ pub(crate) fn load<T: Task>(
     loop {
         event = match loader.step(event) {
             LoaderOp::PrepareSample(request) => {
-                let handle = sampler
-                    .prepare(request.distribution, request.samples, request.stream)
-                    .map_err(|source| TrainError::Sample { worker, source })?;
+                let handle = home.prepare_sample(&request);
+                let handle = handle.map_err(|source| TrainError::Sample { worker, source })?;
                 LoaderEvent::Prepared(handle)
             }
             LoaderOp::Deliver => match batches.send(loader.take()) {
@@ -80,10 +78,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 Event::Done
             }
             Op::PullSample => {
-                let parameters = &*parameters;
-                driver
-                    .draw(|handle, samples, keys| parameters.draw(handle, samples, keys))
-                    .map_err(|source| TrainError::Sample { worker, source })?;
+                driver.draw(|handle, samples, keys| parameters.draw(handle, samples, keys))?;
                 Event::Done
             }
             Op::Pull => {

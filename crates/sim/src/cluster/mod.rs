@@ -369,6 +369,11 @@ impl<E: Element> Cluster<E> {
         self.posts.len()
     }
 
+    /// Whether a node has a copy of a key, so that an access needs no message.
+    pub fn is_local(&self, node: usize, key: Key) -> bool {
+        self.nodes[node].is_local(key)
+    }
+
     /// Virtual time since the start.
     pub fn now_ns(&self) -> u64 {
         self.queue.now_ns()

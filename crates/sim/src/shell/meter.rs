@@ -6,6 +6,7 @@
 use crate::cluster::{Cluster, ClusterLoad};
 use intendant_core::Element;
 use intendant_engine::{AccessStats, ManagementStats};
+use intendant_sampling::SamplingStats;
 use intendant_task::{Progress, Reduction};
 
 /// Accesses before this part of a worker's batches has been trained are start-up.
@@ -24,6 +25,8 @@ pub struct EpochOutcome {
     pub late: AccessStats,
     /// What managing keys took on all nodes.
     pub management: ManagementStats,
+    /// What sampling did on all nodes.
+    pub sampling: SamplingStats,
     /// Messages sent by all nodes.
     pub messages: u64,
     /// Bytes of these messages, charged.
@@ -37,16 +40,17 @@ pub struct EpochOutcome {
 struct Mark {
     at_ns: u64,
     management: ManagementStats,
+    sampling: SamplingStats,
     messages: u64,
     bytes: u64,
     load: ClusterLoad,
 }
 
 impl Mark {
-    fn now<E: Element>(cluster: &Cluster<E>) -> Self {
+    fn now<E: Element>(cluster: &Cluster<E>, sampling: SamplingStats) -> Self {
         let (messages, bytes) = cluster.traffic();
         let management = cluster.management();
-        Self { at_ns: cluster.now_ns(), management, messages, bytes, load: cluster.load() }
+        Self { at_ns: cluster.now_ns(), management, sampling, messages, bytes, load: cluster.load() }
     }
 }
 
@@ -64,17 +68,25 @@ struct Accesses {
 pub(super) struct Meter {
     start: Mark,
     end: Option<Mark>,
+    /// What sampling did until the end of the last epoch.
+    sampled: SamplingStats,
     workers: Vec<Accesses>,
 }
 
 impl Meter {
     pub(super) fn new(workers: usize) -> Self {
-        Self { start: Mark::default(), end: None, workers: vec![Accesses::default(); workers] }
+        Self {
+            start: Mark::default(),
+            end: None,
+            sampled: SamplingStats::default(),
+            workers: vec![Accesses::default(); workers],
+        }
     }
 
     /// All workers may train.
     pub(super) fn begin<E: Element>(&mut self, cluster: &Cluster<E>) {
-        (self.start, self.end) = (Mark::now(cluster), None);
+        // What was prepared ahead of the epoch is of the epoch.
+        (self.start, self.end) = (Mark::now(cluster, self.sampled), None);
         for (worker, accesses) in self.workers.iter_mut().enumerate() {
             let now = cluster.accesses(worker);
             *accesses = Accesses { start: now, late: now, is_late: false, end: now };
@@ -90,19 +102,20 @@ impl Meter {
     }
 
     /// The cluster is quiescent. The first time since the beginning, this is the end of the epoch.
-    pub(super) fn quiesced<E: Element>(&mut self, cluster: &Cluster<E>) {
+    pub(super) fn quiesced<E: Element>(&mut self, cluster: &Cluster<E>, sampling: SamplingStats) {
         if self.end.is_some() {
             return;
         }
-        self.end = Some(Mark::now(cluster));
+        self.end = Some(Mark::now(cluster, sampling));
         for (worker, accesses) in self.workers.iter_mut().enumerate() {
             accesses.end = cluster.accesses(worker);
         }
     }
 
     /// What the epoch cost.
-    pub(super) fn outcome(&self, reduction: Reduction) -> EpochOutcome {
+    pub(super) fn outcome(&mut self, reduction: Reduction) -> EpochOutcome {
         let end = self.end.as_ref().unwrap_or(&self.start);
+        self.sampled = end.sampling;
         let (mut accesses, mut late) = (AccessStats::default(), AccessStats::default());
         for worker in &self.workers {
             accesses.merge(&since(&worker.end, &worker.start));
@@ -114,6 +127,7 @@ impl Meter {
             accesses,
             late,
             management: end.management.since(&self.start.management),
+            sampling: end.sampling.since(&self.start.sampling),
             messages: end.messages - self.start.messages,
             bytes: end.bytes - self.start.bytes,
             load: end.load.since(&self.start.load),

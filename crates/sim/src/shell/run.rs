@@ -5,9 +5,9 @@ use super::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome};
 use crate::cluster::{Cluster, Happened, Wait};
 use crate::delays::Delays;
 use crate::meeting::{Quiescence, Stream};
-use intendant_core::{Clock, Element, copy_from_bytes};
+use intendant_core::{Clock, Element, Key, Tick, copy_from_bytes};
 use intendant_engine::AccessStats;
-use intendant_sampling::{SampleError, Sampler};
+use intendant_sampling::{Locality, Manager, SampleError, SamplingStats};
 use intendant_task::{
     Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Prepared, Reduction, Task,
 };
@@ -57,11 +57,28 @@ struct Seat<T: Task> {
     returns: bool,
 }
 
+/// A node, as its sampling manager sees it.
+struct Place<'a, E> {
+    cluster: &'a Cluster<E>,
+    node: usize,
+}
+
+impl<E: Element> Locality for Place<'_, E> {
+    fn is_local(&self, key: Key) -> bool {
+        self.cluster.is_local(self.node, key)
+    }
+
+    fn now(&self) -> Tick {
+        Tick(self.cluster.now_ns() / 1_000)
+    }
+}
+
 pub(super) struct TaskRun<'a, T: Task> {
     cluster: Cluster<T::Element>,
     seats: Vec<Seat<T>>,
     config: &'a TaskConfig,
-    sampler: Sampler,
+    /// One per node.
+    sampling: Vec<Manager>,
     quiescence: Quiescence,
     meter: Meter,
     epochs: Vec<EpochOutcome>,
@@ -91,12 +108,16 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 returns: false,
             }
         };
+        let keys_move = config.nodes == 1 || config.technique.policy().relocation.is_some();
+        let sampler = config.sampler.as_ref().unwrap_or(&task.model().sampler).settled(keys_move);
+        let manager = |node| Manager::new(sampler.clone(), config.layout_seed, node);
+        let sampling = (0..config.nodes as u16).map(manager).collect();
         Self {
             meter: Meter::new(cluster.workers()),
             cluster,
             seats: (0..workers).map(seat).collect(),
             config,
-            sampler: task.model().sampler.clone(),
+            sampling,
             quiescence: Quiescence::default(),
             epochs: Vec::new(),
             observer,
@@ -121,7 +142,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 }
                 Happened::Reported(report) => {
                     if self.quiescence.reported(&mut self.cluster, report)? {
-                        self.meter.quiesced(&self.cluster);
+                        self.meter.quiesced(&self.cluster, self.sampled());
                         self.all_go_on(Waiting::Quiesce, |_| Event::Done);
                     }
                 }
@@ -156,6 +177,13 @@ impl<'a, T: Task> TaskRun<'a, T> {
         })
     }
 
+    /// What sampling did on all nodes.
+    fn sampled(&self) -> SamplingStats {
+        let mut sum = SamplingStats::default();
+        self.sampling.iter().for_each(|manager| sum.merge(&manager.stats()));
+        sum
+    }
+
     fn sample_error(worker: usize) -> impl Fn(SampleError) -> TaskFailure {
         move |source| TaskFailure::Sample { worker, source }
     }
@@ -165,7 +193,13 @@ impl<'a, T: Task> TaskRun<'a, T> {
         loop {
             match self.seats[worker].loader.step(event) {
                 LoaderOp::PrepareSample(request) => {
-                    let handle = self.sampler.prepare(request.distribution, request.samples, request.stream);
+                    let place = Place { cluster: &self.cluster, node: worker / self.config.workers };
+                    let handle = self.sampling[place.node].prepare(
+                        request.distribution,
+                        request.samples,
+                        request.stream,
+                        &place,
+                    );
                     event = LoaderEvent::Prepared(handle.map_err(Self::sample_error(worker))?);
                 }
                 LoaderOp::Deliver => {
@@ -252,8 +286,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
     /// Does what the program of a worker wants. `None` if the worker will wake, or is waiting.
     fn execute(&mut self, worker: usize, op: Op) -> Result<Option<Event<T::Batch>>, TaskFailure> {
         // What concerns nobody else happens at once, and takes its time before the next thing that does.
-        let own =
-            matches!(op, Op::NextBatch | Op::PullSample | Op::Compute(_) | Op::AdvanceClock | Op::Flush);
+        let own = matches!(op, Op::NextBatch | Op::Compute(_) | Op::AdvanceClock | Op::Flush);
         if !own && self.too_early(worker, &op) {
             return Ok(None);
         }
@@ -270,9 +303,18 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 Ok(Some(Event::Batch(prepared)))
             }
             Op::PullSample => {
-                let sampler = &self.sampler;
-                let drawn = seat.driver.draw(|handle, samples, keys| sampler.draw(handle, samples, keys));
+                let place = Place { cluster: &self.cluster, node: worker / self.config.workers };
+                let (manager, mut near) = (&self.sampling[place.node], Vec::new());
+                let drawn = seat
+                    .driver
+                    .draw(|handle, samples, keys| manager.draw(handle, samples, &place, keys, &mut near));
                 drawn.map_err(Self::sample_error(worker))?;
+                near.sort_unstable();
+                near.dedup();
+                // If there is no room to ask for them, they are read from where they are.
+                if !near.is_empty() && self.cluster.admits(worker, &near) {
+                    self.cluster.localize(worker, &near)?;
+                }
                 Ok(Some(Event::Done))
             }
             Op::Pull => {
@@ -283,6 +325,10 @@ impl<'a, T: Task> TaskRun<'a, T> {
                     return Ok(None);
                 }
                 self.cluster.count_sampled(worker, samples);
+                let manager = &self.sampling[worker / self.config.workers];
+                if manager.observes() {
+                    manager.observe(&keys[..keys.len() - samples]);
+                }
                 match self.cluster.pull_into(worker, keys, values, Wait::Blocking)? {
                     None => Ok(Some(Event::Done)),
                     Some(op) => {

@@ -1,0 +1,108 @@
+//! Samples that the system draws: handles are prepared and drawn by the node's sampling manager, the keys that it wants here are
+//! localized on the way.
+
+use super::Worker;
+use crate::error::Error;
+use crate::node::Inner;
+use intendant_core::{Element, Key, Tick, random};
+use intendant_sampling::{DistributionId, Handle, Locality, SampleError};
+use std::sync::Arc;
+
+impl<E: Element> Locality for Inner<E> {
+    fn is_local(&self, key: Key) -> bool {
+        // A distribution may reach beyond the last key; the pull says so.
+        self.shared.layout().contains(key) && self.shared.is_local(key)
+    }
+
+    fn now(&self) -> Tick {
+        self.clock.now()
+    }
+}
+
+/// Prepares samples on any thread, such as one that prepares batches ahead of a worker.
+#[derive(Clone)]
+pub struct Preparer<E>(Arc<Inner<E>>);
+
+impl<E: Element> Preparer<E> {
+    pub(crate) fn new(inner: Arc<Inner<E>>) -> Self {
+        Self(inner)
+    }
+
+    /// Prepares `samples` samples. `stream` names their randomness: with independent sampling, equal streams give equal samples.
+    /// No key is moved because of it; [`Handle::near`] says which should be.
+    ///
+    /// # Errors
+    /// If the distribution is not registered.
+    pub fn prepare_sample(
+        &self,
+        distribution: DistributionId,
+        samples: usize,
+        stream: u64,
+    ) -> Result<Handle, SampleError> {
+        self.0.sampling.prepare(distribution, samples, stream, &*self.0)
+    }
+}
+
+impl<E: Element> Worker<E> {
+    /// Prepares `samples` samples, and begins to move here the keys that the system chooses now, if the technique moves keys
+    /// (000, §4.3.3). Call it some time before [`Worker::pull_sample`].
+    ///
+    /// # Errors
+    /// If the distribution is not registered, and as [`Worker::localize_async`].
+    pub fn prepare_sample(&mut self, distribution: DistributionId, samples: usize) -> Result<Handle, Error> {
+        let stream = random::stream(self.inner.seed, &[self.rank().0.into(), self.id.0.into(), self.handles]);
+        self.handles += 1;
+        let handle = self.inner.sampling.prepare(distribution, samples, stream, &*self.inner)?;
+        self.bring(handle.near().collect())?;
+        Ok(handle)
+    }
+
+    /// Takes the next `samples` samples of a handle: `keys` and `values` (concatenated) are overwritten with their keys and
+    /// values (000, §4.3.3). Portions smaller than the handle leave the system more freedom.
+    ///
+    /// # Errors
+    /// If fewer are left, then nothing is drawn; and as [`Worker::pull`].
+    pub fn pull_sample(
+        &mut self,
+        handle: &mut Handle,
+        samples: usize,
+        keys: &mut Vec<Key>,
+        values: &mut Vec<E>,
+    ) -> Result<(), Error> {
+        keys.clear();
+        self.draw(handle, samples, keys)?;
+        values.resize(self.elements(keys), E::ZERO);
+        self.count_sampled(keys.len());
+        self.pull(keys, values)
+    }
+
+    /// Appends the keys of the next `samples` samples of a handle to `keys`, for a pull that reads other keys as well: see
+    /// [`Worker::count_sampled`].
+    ///
+    /// # Errors
+    /// As [`Worker::pull_sample`].
+    pub fn draw(&mut self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), Error> {
+        let mut near = Vec::new();
+        self.inner.sampling.draw(handle, samples, &*self.inner, keys, &mut near)?;
+        self.bring(near)
+    }
+
+    fn bring(&mut self, mut near: Vec<Key>) -> Result<(), Error> {
+        if near.is_empty() {
+            return Ok(());
+        }
+        near.sort_unstable();
+        near.dedup();
+        // Nobody waits for it.
+        let _ticket = self.localize_async(&near)?;
+        Ok(())
+    }
+
+    /// Tells the sampling manager of a pull, if it wants to know.
+    pub(super) fn observe(&mut self, keys: &[Key]) {
+        let samples = std::mem::take(&mut self.samples);
+        if self.inner.sampling.observes() {
+            self.inner.sampling.observe(&keys[..keys.len().saturating_sub(samples)]);
+        }
+    }
+}

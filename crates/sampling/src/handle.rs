@@ -1,0 +1,58 @@
+//! Prepared samples.
+
+use crate::DistributionId;
+use intendant_core::Key;
+use rand_pcg::Pcg64Mcg;
+use std::collections::VecDeque;
+
+/// Prepared samples. [`crate::Manager::draw`] consumes it; dropping it early is allowed.
+#[derive(Debug)]
+pub struct Handle {
+    pub(crate) distribution: DistributionId,
+    pub(crate) source: Source,
+    /// Keys to move here that are not among the samples: of pools that will be used later.
+    pub(crate) later: Vec<Key>,
+}
+
+/// Where a handle's samples come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// They are chosen.
+    Chosen(VecDeque<Key>),
+    /// They are chosen; the first `fresh` of them may still be moved to the end, if they are not here.
+    Postponing { keys: VecDeque<Key>, fresh: usize },
+    /// So many are to be chosen among the keys that are here.
+    Local { left: usize, rng: Pcg64Mcg },
+    /// So many are to be chosen among the keys that were pulled lately.
+    Repurposing { left: usize, rng: Pcg64Mcg },
+}
+
+impl Handle {
+    /// Samples that can still be drawn.
+    pub fn left(&self) -> usize {
+        match &self.source {
+            Source::Chosen(keys) | Source::Postponing { keys, .. } => keys.len(),
+            Source::Local { left, .. } | Source::Repurposing { left, .. } => *left,
+        }
+    }
+
+    /// The distribution that the samples come from.
+    pub fn distribution(&self) -> DistributionId {
+        self.distribution
+    }
+
+    /// The keys that this handle will yield, as far as they are chosen already.
+    pub fn ahead(&self) -> impl Iterator<Item = Key> {
+        let keys = match &self.source {
+            Source::Chosen(keys) | Source::Postponing { keys, .. } => Some(keys),
+            Source::Local { .. } | Source::Repurposing { .. } => None,
+        };
+        keys.into_iter().flatten().copied()
+    }
+
+    /// The keys to move to this node, if keys move at all: [`Handle::ahead`], and those of pools that will be used later. Some
+    /// may be here.
+    pub fn near(&self) -> impl Iterator<Item = Key> {
+        self.ahead().chain(self.later.iter().copied())
+    }
+}

@@ -1,0 +1,274 @@
+//! The sampling manager of a node: prepares samples, and chooses their keys.
+
+use crate::handle::Source;
+use crate::pools::{PoolCounts, Pools};
+use crate::recent::Recent;
+use crate::{Distribution, DistributionId, Handle, Locality, SampleError, Sampler, Scheme};
+use intendant_core::{Key, random};
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Independent draws until local sampling looks elsewhere.
+const LOCAL_DRAWS: u32 = 16;
+
+/// Neighbours that local sampling looks at after that.
+const LOCAL_NEIGHBOURS: u64 = 64;
+
+/// What sampling did on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SamplingStats {
+    /// Samples drawn.
+    pub drawn: u64,
+    /// Pools made.
+    pub pools: u64,
+    /// Of these, pools that were made only when a sample of them was wanted.
+    pub late_pools: u64,
+    /// Samples that were moved to the end of their handle.
+    pub postponed: u64,
+    /// Samples that were not here when they were drawn, of the schemes that look: postponing and local.
+    pub strayed: u64,
+}
+
+impl SamplingStats {
+    /// What came on top of `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            drawn: self.drawn - before.drawn,
+            pools: self.pools - before.pools,
+            late_pools: self.late_pools - before.late_pools,
+            postponed: self.postponed - before.postponed,
+            strayed: self.strayed - before.strayed,
+        }
+    }
+
+    /// Adds those of another node.
+    pub fn merge(&mut self, other: &Self) {
+        self.drawn += other.drawn;
+        self.pools += other.pools;
+        self.late_pools += other.late_pools;
+        self.postponed += other.postponed;
+        self.strayed += other.strayed;
+    }
+}
+
+/// The sampling manager of a node, for all of its workers and the threads that prepare their batches (000, §4.3.4).
+///
+/// It moves no key itself: [`Handle::near`] and [`Manager::draw`] say which should be moved.
+pub struct Manager {
+    sampler: Sampler,
+    /// Per distribution, what its scheme remembers.
+    memories: Vec<Memory>,
+    /// Whether it wants to know what is pulled directly.
+    observes: bool,
+    drawn: AtomicU64,
+    postponed: AtomicU64,
+    strayed: AtomicU64,
+}
+
+enum Memory {
+    Nothing,
+    Pools(Mutex<Pools>),
+    Recent(Mutex<Recent>),
+}
+
+/// What these locks guard is consistent between any two steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Manager {
+    /// The manager of node `node`. What it draws for pools depends on `seed` and `node`.
+    #[must_use]
+    pub fn new(sampler: Sampler, seed: u64, node: u16) -> Self {
+        let memory = |(index, entry): (usize, &crate::sampler::Registered)| match entry.scheme {
+            Scheme::Reuse(pooling) | Scheme::Postponing(pooling) => {
+                let stream = random::stream(seed, &[u64::from(node), index as u64]);
+                Memory::Pools(Mutex::new(Pools::new(entry.distribution.clone(), pooling, stream)))
+            }
+            Scheme::Repurposing => Memory::Recent(Mutex::new(Recent::new(entry.distribution.keys()))),
+            Scheme::Independent | Scheme::Local => Memory::Nothing,
+        };
+        let memories: Vec<_> = sampler.entries().iter().enumerate().map(memory).collect();
+        let observes = memories.iter().any(|memory| matches!(memory, Memory::Recent(_)));
+        let [drawn, postponed, strayed] = [const { AtomicU64::new(0) }; 3];
+        Self { sampler, memories, observes, drawn, postponed, strayed }
+    }
+
+    /// The registered distributions.
+    pub fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// What sampling did so far.
+    pub fn stats(&self) -> SamplingStats {
+        let mut pools = PoolCounts::default();
+        for memory in &self.memories {
+            if let Memory::Pools(of_one) = memory {
+                let counts = lock(of_one).counts();
+                pools.made += counts.made;
+                pools.late += counts.late;
+            }
+        }
+        SamplingStats {
+            drawn: self.drawn.load(Ordering::Relaxed),
+            pools: pools.made,
+            late_pools: pools.late,
+            postponed: self.postponed.load(Ordering::Relaxed),
+            strayed: self.strayed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Prepares `samples` samples (`prepare_sample` of 000, §4.3.3); returns at once. `stream` names the randomness, e.g.
+    /// [`intendant_core::random::stream`] of seed, epoch and example; with [`Scheme::Independent`] equal streams give equal
+    /// samples, whatever else happens.
+    ///
+    /// # Errors
+    /// If the distribution is not registered here.
+    pub fn prepare(
+        &self,
+        id: DistributionId,
+        samples: usize,
+        stream: u64,
+        place: &impl Locality,
+    ) -> Result<Handle, SampleError> {
+        let entry = self.sampler.entry(id)?;
+        let mut later = Vec::new();
+        let rng = || Pcg64Mcg::seed_from_u64(stream);
+        let source = match (entry.scheme, &self.memories[id.index()]) {
+            (Scheme::Independent, _) => {
+                let mut rng = rng();
+                Source::Chosen((0..samples).map(|_| entry.distribution.draw(&mut rng)).collect())
+            }
+            (Scheme::Reuse(_) | Scheme::Postponing(_), Memory::Pools(pools)) => {
+                let mut keys = VecDeque::with_capacity(samples);
+                lock(pools).take(samples, place, &mut keys, &mut later);
+                match entry.scheme {
+                    Scheme::Postponing(_) => Source::Postponing { keys, fresh: samples },
+                    _ => Source::Chosen(keys),
+                }
+            }
+            (Scheme::Local, _) => Source::Local { left: samples, rng: rng() },
+            (Scheme::Repurposing, _) => Source::Repurposing { left: samples, rng: rng() },
+            (Scheme::Reuse(_) | Scheme::Postponing(_), Memory::Nothing | Memory::Recent(_)) => {
+                unreachable!("a distribution that is reused has pools")
+            }
+        };
+        Ok(Handle { distribution: id, source, later })
+    }
+
+    /// Appends the next `samples` keys of `handle` to `keys`, right before they are pulled, and to `near` the keys that should be
+    /// moved here because of it.
+    ///
+    /// # Errors
+    /// If fewer are left, or the handle's distribution is not registered here; then nothing is drawn.
+    pub fn draw(
+        &self,
+        handle: &mut Handle,
+        samples: usize,
+        place: &impl Locality,
+        keys: &mut Vec<Key>,
+        near: &mut Vec<Key>,
+    ) -> Result<(), SampleError> {
+        let entry = self.sampler.entry(handle.distribution)?;
+        let left = handle.left();
+        if samples > left {
+            return Err(SampleError::HandleExhausted { wanted: samples, left });
+        }
+        self.drawn.fetch_add(samples as u64, Ordering::Relaxed);
+        match &mut handle.source {
+            Source::Chosen(chosen) => keys.extend(chosen.drain(..samples)),
+            Source::Postponing { keys: chosen, fresh } => {
+                self.draw_postponing(chosen, fresh, samples, place, keys, near);
+            }
+            Source::Local { left, rng } => {
+                *left -= samples;
+                keys.extend((0..samples).map(|_| self.draw_local(&entry.distribution, rng, place)));
+            }
+            Source::Repurposing { left, rng } => {
+                *left -= samples;
+                let Memory::Recent(recent) = &self.memories[handle.distribution.index()] else {
+                    unreachable!("a distribution that repurposes remembers pulls")
+                };
+                let recent = lock(recent);
+                keys.extend((0..samples).map(|_| {
+                    // At the start of a run nothing was pulled yet.
+                    recent.draw(rng).unwrap_or_else(|| entry.distribution.draw(rng))
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Samples that are not here go to the end of the handle, each once at most: at some point every sample is used, as frequent
+    /// as it should be.
+    fn draw_postponing(
+        &self,
+        chosen: &mut VecDeque<Key>,
+        fresh: &mut usize,
+        samples: usize,
+        place: &impl Locality,
+        keys: &mut Vec<Key>,
+        near: &mut Vec<Key>,
+    ) {
+        let mut wanted = samples;
+        while wanted > 0 {
+            let Some(key) = chosen.pop_front() else {
+                unreachable!("as many are left as are wanted");
+            };
+            let here = place.is_local(key);
+            if *fresh > 0 {
+                *fresh -= 1;
+                if !here {
+                    chosen.push_back(key);
+                    near.push(key);
+                    self.postponed.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+            }
+            self.strayed.fetch_add(u64::from(!here), Ordering::Relaxed);
+            keys.push(key);
+            wanted -= 1;
+        }
+    }
+
+    /// A key that is here: the first of some independent draws, which leaves π's proportions among the keys that are here; if few
+    /// are, a neighbour of the last draw; if none of these is here either, the last draw itself.
+    fn draw_local(&self, distribution: &Distribution, rng: &mut Pcg64Mcg, place: &impl Locality) -> Key {
+        let mut key = distribution.draw(rng);
+        for _ in 1..LOCAL_DRAWS {
+            if place.is_local(key) {
+                return key;
+            }
+            key = distribution.draw(rng);
+        }
+        let range = distribution.keys();
+        let size = range.end - range.start;
+        for step in 0..LOCAL_NEIGHBOURS.min(size) {
+            let neighbour = Key(range.start + (key.0 - range.start + step) % size);
+            if place.is_local(neighbour) {
+                return neighbour;
+            }
+        }
+        self.strayed.fetch_add(1, Ordering::Relaxed);
+        key
+    }
+
+    /// Whether [`Manager::observe`] should be told of direct accesses.
+    #[inline]
+    pub fn observes(&self) -> bool {
+        self.observes
+    }
+
+    /// `keys` were pulled, not as samples: [`Scheme::Repurposing`] chooses among the latest of them.
+    pub fn observe(&self, keys: &[Key]) {
+        for memory in &self.memories {
+            if let Memory::Recent(recent) = memory {
+                lock(recent).add(keys);
+            }
+        }
+    }
+}

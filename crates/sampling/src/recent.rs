@@ -1,0 +1,38 @@
+//! Direct-access repurposing: the keys that a node pulled lately (000, §4.3.2).
+
+use intendant_core::Key;
+use rand::{Rng, RngExt};
+use std::ops::Range;
+
+/// Keys that are remembered: those of some batches, which are still here, most likely.
+const REMEMBERED: usize = 1_024;
+
+/// The latest keys of a range that were pulled, each as often as it was.
+pub(crate) struct Recent {
+    range: Range<u64>,
+    keys: Vec<Key>,
+    /// Where the oldest is, once all places are taken.
+    oldest: usize,
+}
+
+impl Recent {
+    pub(crate) fn new(range: Range<u64>) -> Self {
+        Self { range, keys: Vec::new(), oldest: 0 }
+    }
+
+    pub(crate) fn add(&mut self, keys: &[Key]) {
+        for key in keys.iter().filter(|key| self.range.contains(&key.0)) {
+            if self.keys.len() < REMEMBERED {
+                self.keys.push(*key);
+            } else {
+                self.keys[self.oldest] = *key;
+                self.oldest = (self.oldest + 1) % REMEMBERED;
+            }
+        }
+    }
+
+    /// One of them, if there is any.
+    pub(crate) fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> Option<Key> {
+        if self.keys.is_empty() { None } else { Some(self.keys[rng.random_range(0..self.keys.len())]) }
+    }
+}

@@ -1,0 +1,188 @@
+//! How the system draws samples: the flags about it, what they make of the distributions that a task registered, and the report.
+//!
+//! A task registers a distribution at the level that it was made for; the user may ask for another one, and may name a scheme.
+
+use crate::args::Technique;
+use crate::error::TrainError;
+use crate::plan::Plan;
+use crate::settings::Config;
+use intendant_sampling::{Conformity, Pooling, Sampler, SamplingStats, Scheme};
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
+
+const SAMPLING: &str = "Sampling";
+
+/// A pool of more keys than this is a mistake: a frame could not ask for it.
+const POOL_KEYS_MAX: i64 = 1 << 16;
+
+// The flags, as the user typed them. (Not a documentation comment: it would become the description of the program.)
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct SamplingArgs {
+    /// How closely samples must follow their distribution: conform (independent draws), bounded (dependent on some earlier ones),
+    /// long-term (right frequencies in the long run) or non-conform (no promise); the less is asked for, the faster it can be
+    /// [default: what the task is made for]
+    #[arg(long, value_name = "LEVEL", help_heading = SAMPLING)]
+    pub(crate) sampling: Option<Conformity>,
+
+    /// How samples are drawn: independent, reuse (pools of keys that are used again and again), postponing (the same, later what is
+    /// not here yet), local (what is here) or repurposing (what was pulled lately) [default: the system picks one that conforms]
+    #[arg(long, value_name = "SCHEME", help_heading = SAMPLING)]
+    pub(crate) sampling_scheme: Option<Scheme>,
+
+    /// Keys of a pool (reuse, postponing) [default: 250]
+    #[arg(long, value_name = "G", value_parser = clap::value_parser!(u32).range(1..=POOL_KEYS_MAX), help_heading = SAMPLING)]
+    pub(crate) pool_keys: Option<u32>,
+
+    /// How often each key of a pool is used (reuse, postponing) [default: 16]
+    #[arg(long, value_name = "U", value_parser = clap::value_parser!(u32).range(1..), help_heading = SAMPLING)]
+    pub(crate) pool_uses: Option<u32>,
+}
+
+/// What the flags ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct SamplingPlan {
+    level: Option<Conformity>,
+    scheme: Option<Scheme>,
+    pooling: Pooling,
+    /// Whether somebody chose it.
+    pools_chosen: bool,
+}
+
+impl SamplingPlan {
+    /// Checks what can be checked without a task.
+    pub(crate) fn new(args: &SamplingArgs, technique: Technique, nodes: usize) -> Result<Self, TrainError> {
+        let or_default = |given: Option<u32>, default| given.and_then(NonZeroU32::new).unwrap_or(default);
+        let pooling = Pooling {
+            keys: or_default(args.pool_keys, Pooling::DEFAULT.keys),
+            uses: or_default(args.pool_uses, Pooling::DEFAULT.uses),
+        };
+        if let (Some(scheme @ Scheme::Postponing(_)), false) =
+            (args.sampling_scheme, keys_move(technique, nodes))
+        {
+            return Err(TrainError::usage(format!(
+                "--sampling-scheme {scheme} postpones samples until their keys have come, but technique {} moves no keys on \
+                 request: use reuse",
+                technique.name()
+            )));
+        }
+        let plan = Self {
+            level: args.sampling,
+            scheme: args.sampling_scheme,
+            pooling,
+            pools_chosen: args.pool_keys.is_some() || args.pool_uses.is_some(),
+        };
+        // The error is the same for every distribution.
+        plan.apply(&Sampler::default())?;
+        Ok(plan)
+    }
+
+    fn apply(&self, registered: &Sampler) -> Result<Sampler, TrainError> {
+        let level = self.level.or(self.scheme.map(Scheme::offers));
+        let Some(level) = level else { return Ok(registered.clone()) };
+        let changed = registered.with(level, self.scheme);
+        changed.map_err(|error| {
+            TrainError::usage(format!("--sampling {level} --sampling-scheme {}: {error}", error.scheme))
+        })
+    }
+
+    /// What becomes of the distributions of a task; records it in `config`.
+    pub(crate) fn resolve(
+        &self,
+        registered: &Sampler,
+        task: &str,
+        technique: Technique,
+        nodes: usize,
+        config: &mut Config,
+    ) -> Result<Sampler, TrainError> {
+        let flag = self.level.map(|_| "--sampling").or(self.scheme.map(|_| "--sampling-scheme"));
+        let flag = flag.or(self.pools_chosen.then_some("--pool-keys and --pool-uses"));
+        if registered.is_empty() {
+            return match flag {
+                Some(flag) => Err(TrainError::usage(format!(
+                    "{flag}: task {task} draws no samples, so there is nothing to choose; leave it out"
+                ))),
+                None => Ok(registered.clone()),
+            };
+        }
+        let sampler = self.apply(registered)?.settled(keys_move(technique, nodes)).pooling(self.pooling);
+        let pooled = sampler.schemes().any(|(_, scheme)| scheme.pooling().is_some());
+        if self.pools_chosen && !pooled {
+            let schemes: Vec<_> = sampler.schemes().map(|(_, scheme)| scheme.to_string()).collect();
+            return Err(TrainError::usage(format!(
+                "--pool-keys and --pool-uses are about pools, which {} sampling has not; add --sampling bounded",
+                schemes.join(" and ")
+            )));
+        }
+        if let Some((level, scheme)) = sampler.schemes().next() {
+            config.set("sampling", level.to_string());
+            config.set("sampling-scheme", scheme.to_string());
+        }
+        if pooled {
+            config.set("pool-keys", i64::from(self.pooling.keys.get()));
+            config.set("pool-uses", i64::from(self.pooling.uses.get()));
+        }
+        Ok(sampler)
+    }
+}
+
+/// Whether keys come to a node that wants them, or are there anyway.
+fn keys_move(technique: Technique, nodes: usize) -> bool {
+    match technique {
+        Technique::Single => true,
+        Technique::Server(technique) => nodes == 1 || technique.policy().relocation.is_some(),
+    }
+}
+
+/// Tells, before training begins, what sampling will not do well.
+pub(crate) fn tell(sampler: &Sampler, plan: &Plan) {
+    let local = sampler.schemes().any(|(_, scheme)| scheme == Scheme::Local);
+    if local && !keys_move(plan.technique, plan.nodes) && plan.rank() == 0 {
+        tracing::warn!(
+            "local sampling with technique {}: keys stay where they are, so each node only ever draws from its own part",
+            plan.technique.name()
+        );
+    }
+}
+
+/// How samples were drawn, as reported; counts are of all nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sampling {
+    /// The conformity level that was asked for.
+    pub level: String,
+    /// The scheme.
+    pub scheme: String,
+    /// Keys of a pool, of schemes that have some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool_keys: Option<u32>,
+    /// How often each of them is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool_uses: Option<u32>,
+    /// Samples drawn.
+    pub drawn: u64,
+    /// Pools made.
+    pub pools: u64,
+    /// Of these, pools that were made only when a sample of them was wanted.
+    pub late_pools: u64,
+    /// Samples that were moved to the end of their handle.
+    pub postponed: u64,
+    /// Samples that were not here when they were drawn; only postponing and local sampling look.
+    pub strayed: u64,
+}
+
+impl Sampling {
+    pub(crate) fn new(sampler: &Sampler, stats: &SamplingStats) -> Option<Self> {
+        let (level, scheme) = sampler.schemes().next()?;
+        let pooling = scheme.pooling();
+        Some(Self {
+            level: level.to_string(),
+            scheme: scheme.to_string(),
+            pool_keys: pooling.map(|pooling| pooling.keys.get()),
+            pool_uses: pooling.map(|pooling| pooling.uses.get()),
+            drawn: stats.drawn,
+            pools: stats.pools,
+            late_pools: stats.late_pools,
+            postponed: stats.postponed,
+            strayed: stats.strayed,
+        })
+    }
+}
