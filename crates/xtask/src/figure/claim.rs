@@ -11,14 +11,23 @@ pub(crate) struct Verdict {
     bound: String,
     fitted: bool,
     deviation: Option<String>,
-    /// The number and whether it is within the bounds; `None` if the claim was not judged.
-    found: Option<(Ratio, bool)>,
+    /// The number and what it makes of the claim; `None` if that was not judged.
+    found: Option<(Ratio, Finding)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Finding {
+    Holds,
+    /// It does not hold, as stated.
+    Deviates,
+    /// It does not hold, or is stated to deviate and holds, or deviates by something else.
+    Broken,
 }
 
 impl Verdict {
     /// Whether the claim must hold, and does not.
     pub(crate) fn broken(&self) -> bool {
-        matches!(self.found, Some((_, false))) && self.deviation.is_none()
+        matches!(self.found, Some((_, Finding::Broken)))
     }
 
     /// Whether it was judged.
@@ -30,17 +39,17 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { text, paper, bound, fitted, deviation, found } = self;
-        let Some((number, held)) = found else { return write!(f, "  not judged  {text}") };
-        let word = match (held, deviation) {
-            (true, _) => "holds   ",
-            (false, None) => "BROKEN  ",
-            (false, Some(_)) => "DEVIATES",
+        let Some((number, finding)) = found else { return write!(f, "  not judged  {text}") };
+        let word = match finding {
+            Finding::Holds => "holds   ",
+            Finding::Broken => "BROKEN  ",
+            Finding::Deviates => "DEVIATES",
         };
-        let fitted = if *fitted { "; the model was fitted to this" } else { "" };
+        let fitted = if *fitted { "; fitted to this" } else { "" };
         write!(f, "  {word}  {text}: {number} ({bound}; source: {paper}{fitted})")?;
         match deviation {
-            Some(reason) if !held => write!(f, "\n            {reason}"),
-            _ => Ok(()),
+            Some(reason) => write!(f, "\n            {reason}"),
+            None => Ok(()),
         }
     }
 }
@@ -56,12 +65,15 @@ pub(crate) fn short(number: f64) -> String {
 
 /// Judges a claim; an error if a report lacks a number. A claim about a run that was left out is not judged.
 pub(crate) fn judge(claim: &Claim, reports: &Reports, scale: Scale) -> Result<Verdict, String> {
-    let bound = match (claim.at_least, claim.at_most) {
+    let mut bound = match (claim.at_least, claim.at_most) {
         (Some(least), Some(most)) => format!("{least} to {most}"),
         (Some(least), None) => format!("at least {least}"),
         (None, Some(most)) => format!("at most {most}"),
         (None, None) => "no bound".to_owned(),
     };
+    if let Some([from, to]) = claim.deviates {
+        bound.push_str(&format!(", known to be {from} to {to}"));
+    }
     let term = |term: &String| {
         let (run, metric) = term.split_once(": ")?;
         reports.number(run, metric)
@@ -72,9 +84,13 @@ pub(crate) fn judge(claim: &Claim, reports: &Reports, scale: Scale) -> Result<Ve
         let over = claim.over.as_ref().map_or(Some(Ok(Number::exact(1.0))), term).transpose()?;
         if let (Some(value), Some(over)) = (value, over) {
             let number = value.over(over);
-            let held = claim.at_least.is_none_or(|least| number.least() >= least)
-                && claim.at_most.is_none_or(|most| number.most() <= most);
-            found = Some((number, held));
+            let (least, most) = (number.least(), number.most());
+            let finding = match claim.deviates {
+                None if claim.holds(least, most) => Finding::Holds,
+                Some([from, to]) if least >= from && most <= to => Finding::Deviates,
+                None | Some(_) => Finding::Broken,
+            };
+            found = Some((number, finding));
         }
     }
     let Claim { text, paper, fitted, deviation, .. } = claim.clone();
@@ -97,6 +113,7 @@ mod tests {
             paper: "3".to_owned(),
             fitted: false,
             deviation: None,
+            deviates: None,
             scales: vec![Scale::Small],
         }
     }
@@ -108,7 +125,7 @@ mod tests {
         };
         let reports = |a, b| {
             let by_run = BTreeMap::from([("a".to_owned(), report(a)), ("b".to_owned(), report(b))]);
-            Reports { by_run, quality: None }
+            Reports { by_run, ..Reports::new(Scale::Small) }
         };
         let nan = reports(0.0, 0.0);
         let reports = reports(6.0, 2.0);
@@ -120,9 +137,17 @@ mod tests {
         assert!(!judged(&claim(ratio, Some(3.1), None), Scale::Ci).broken(), "not judged at this scale");
         assert!(!judged(&claim(Some("c: seconds"), Some(9.0), None), Scale::Small).broken(), "left out");
         assert!(judge(&claim(Some("b: /test/rmse"), Some(9.0), None), &reports, Scale::Small).is_err());
-        let known = Claim { deviation: Some("another setting".to_owned()), ..claim(None, None, Some(5.9)) };
-        let verdict = judged(&known, Scale::Small);
-        assert!(!verdict.broken() && verdict.to_string().contains("DEVIATES"), "{verdict}");
+        // A deviation is known by its number as well: one that grew, or went away, is none.
+        for (range, broken) in [([5.95, 6.1], false), ([6.1, 7.0], true), ([5.92, 5.98], true)] {
+            let deviation = Some("another setting".to_owned());
+            let known = Claim { deviation, deviates: Some(range), ..claim(None, None, Some(5.9)) };
+            let verdict = judged(&known, Scale::Small);
+            assert_eq!(
+                (verdict.broken(), verdict.to_string().contains("DEVIATES")),
+                (broken, !broken),
+                "{verdict}"
+            );
+        }
         // What is not a number holds nothing.
         assert!(judge(&claim(ratio, Some(0.0), None), &nan, Scale::Small).expect("numbers").broken());
     }

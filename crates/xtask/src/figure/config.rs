@@ -60,8 +60,10 @@ pub(crate) struct Figure {
 pub(crate) struct Quality {
     /// JSON pointer into an epoch of a report: `/quality/rmse`.
     pub(crate) pointer: String,
-    /// What a model has that has learnt nothing. Quality is how far one comes from there, up or down.
-    pub(crate) from: f64,
+    /// Whether a model gets better as the number falls: a loss, an error.
+    pub(crate) lower_is_better: bool,
+    /// What a model has that has learnt nothing, by scale: it may depend on the data. Quality is how far one comes from there.
+    pub(crate) from: BTreeMap<Scale, f64>,
     /// The run whose best quality counts.
     pub(crate) baseline: String,
     /// The part of it that is good enough.
@@ -131,14 +133,41 @@ pub(crate) struct Claim {
     pub(crate) at_most: Option<f64>,
     /// What the source reports.
     pub(crate) paper: String,
-    /// The constants of the model were chosen with this number of the source in view: that it holds is no confirmation.
+    /// Constants of the model or settings of the runs were chosen with this number of the source in view: that it holds is no
+    /// confirmation.
     #[serde(default)]
     pub(crate) fitted: bool,
-    /// Why ours differs from the source: the claim is shown, and fails nothing.
+    /// Why ours differs from the source: the claim need not hold, but the number must be where `deviates` says.
     pub(crate) deviation: Option<String>,
+    /// Where the number is instead: from, to. Outside, the deviation is not what it was said to be, which breaks the claim.
+    pub(crate) deviates: Option<[f64; 2]>,
     /// The scales at which it is judged; all if none is named.
     #[serde(default)]
     pub(crate) scales: Vec<Scale>,
+}
+
+impl Claim {
+    /// Whether the bounds allow a number that is between `least` and `most`.
+    pub(crate) fn holds(&self, least: f64, most: f64) -> bool {
+        self.at_least.is_none_or(|bound| least >= bound) && self.at_most.is_none_or(|bound| most <= bound)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let wrong = |what: &str| Err(format!("the claim '{}' {what}", self.text));
+        if self.at_least.is_none() && self.at_most.is_none() {
+            return wrong("has no bound");
+        }
+        match (&self.deviation, self.deviates) {
+            (None, None) => Ok(()),
+            (Some(_), Some([from, to])) if from <= to => {
+                if self.holds(from, from) || self.holds(to, to) {
+                    return wrong("would hold where it is said to deviate");
+                }
+                Ok(())
+            }
+            _ => wrong("needs both for a deviation, its reason and 'deviates = [from, to]', or none of them"),
+        }
+    }
 }
 
 impl Figure {
@@ -164,6 +193,9 @@ impl Figure {
             if !known(&quality.baseline) {
                 return Err(format!("quality is relative to '{}', which is no run", quality.baseline));
             }
+            if quality.from.is_empty() {
+                return Err("quality says at no scale what models begin with".to_owned());
+            }
             if !(quality.part > 0.0 && quality.part <= 1.0 && quality.pointer.starts_with('/')) {
                 return Err("quality needs a JSON pointer and a part between 0 and 1".to_owned());
             }
@@ -174,9 +206,7 @@ impl Figure {
             }
         }
         for claim in &figure.claims {
-            if claim.at_least.is_none() && claim.at_most.is_none() {
-                return Err(format!("the claim '{}' has no bound", claim.text));
-            }
+            claim.check()?;
             for term in [Some(&claim.value), claim.over.as_ref()].into_iter().flatten() {
                 match term.split_once(": ") {
                     Some((run, _)) if known(run) => {
@@ -240,11 +270,20 @@ mod tests {
         assert!(wrong("", "relative_to='x'").contains("'x', which is no run"));
         assert!(wrong("", "colour='red'").contains("unknown field"));
         let quality = |baseline: &str, part: &str| {
-            format!("[quality]\npointer='/loss'\nfrom=1.0\nbaseline='{baseline}'\npart={part}")
+            format!(
+                "[quality]\npointer='/loss'\nlower_is_better=true\nfrom={{ci=1.0}}\nbaseline='{baseline}'\npart={part}"
+            )
         };
         assert!(Figure::parse(&text(&quality("a", "0.9"), "")).is_ok());
         assert!(wrong(&quality("b", "0.9"), "").contains("'b', which is no run"));
         assert!(wrong(&quality("a", "9.0"), "").contains("a part between 0 and 1"));
+        let deviates = |rest: &str| text(&claim("a: seconds", &format!("at_most=3.0\n{rest}")), "");
+        assert!(Figure::parse(&deviates("deviation='why'\ndeviates=[3.1, 4.0]")).is_ok());
+        for half in ["deviation='why'", "deviates=[3.1, 4.0]", "deviation='why'\ndeviates=[4.0, 3.1]"] {
+            assert!(Figure::parse(&deviates(half)).expect_err("refused").contains("needs both"), "{half}");
+        }
+        let held = Figure::parse(&deviates("deviation='why'\ndeviates=[2.9, 4.0]")).expect_err("refused");
+        assert!(held.contains("would hold"), "{held}");
         let elsewhere = "[[runs]]\nname='b'\nargs=[]\nscales=['full']\n";
         let at = |scale: &str| {
             let bound = format!("at_least=1.0\nscales=['{scale}']");

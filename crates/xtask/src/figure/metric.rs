@@ -1,7 +1,7 @@
 //! Numbers of reports.
 
 use super::claim::short;
-use super::config::Quality;
+use super::config::{Quality, Scale};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -121,13 +121,20 @@ impl Report {
 }
 
 /// The reports of a figure.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reports {
     pub(crate) by_run: BTreeMap<String, Report>,
     pub(crate) quality: Option<Quality>,
+    pub(crate) scale: Scale,
 }
 
 impl Reports {
+    /// None, at a scale.
+    #[cfg(test)]
+    pub(crate) const fn new(scale: Scale) -> Self {
+        Self { by_run: BTreeMap::new(), quality: None, scale }
+    }
+
     /// A number of a run by its name; `None` if the run was left out.
     ///
     /// | name | number |
@@ -163,18 +170,19 @@ impl Reports {
 
     /// What needs the baseline's report.
     fn compared(&self, name: &str, report: &Report, baseline: &Report) -> Result<Number, String> {
-        let Some(Quality { from, part, .. }) = self.quality else {
+        let Some(Quality { ref from, part, lower_is_better, .. }) = self.quality else {
             return Err("the figure does not say what quality is".to_owned());
         };
-        let far = |(_, quality): &(f64, f64)| quality - from;
-        // Up or down, whichever way the baseline went.
-        let reached = self.course(baseline)?;
-        let best = reached
-            .iter()
-            .map(far)
-            .fold(0.0, |best: f64, far| if far.abs() > best.abs() { far } else { best });
-        if best == 0.0 {
-            return Err("the baseline does not learn anything".to_owned());
+        let Some(&from) = from.get(&self.scale) else {
+            let scale = self.scale.name();
+            return Err(format!("the figure does not say what quality models begin with at scale {scale}"));
+        };
+        let far = |(_, quality): &(f64, f64)| if lower_is_better { from - quality } else { quality - from };
+        let best = self.course(baseline)?.iter().map(far).fold(f64::NEG_INFINITY, f64::max);
+        if best <= 0.0 {
+            return Err(format!(
+                "the baseline does not learn: at best it is {best} better than at the beginning"
+            ));
         }
         let course: Vec<(f64, f64)> = self.course(report)?.iter().map(|at| (at.0, far(at) / best)).collect();
         let (total, last) = course[course.len() - 1];
@@ -200,7 +208,14 @@ mod tests {
     fn reports(runs: &[(&str, &str)], quality: Option<Quality>) -> Reports {
         let parse =
             |(name, text): &(&str, &str)| ((*name).to_owned(), Report::parse(text).expect("a report"));
-        Reports { by_run: runs.iter().map(parse).collect(), quality }
+        Reports { by_run: runs.iter().map(parse).collect(), quality, ..Reports::new(Scale::Small) }
+    }
+
+    /// An error that falls from 2, and from 4 at another scale.
+    fn falling(baseline: &str) -> Quality {
+        let from = BTreeMap::from([(Scale::Small, 2.0), (Scale::Ci, 4.0)]);
+        let (pointer, baseline) = ("/quality/rmse".to_owned(), baseline.to_owned());
+        Quality { pointer, lower_is_better: true, from, baseline, part: 0.9 }
     }
 
     #[test]
@@ -240,8 +255,7 @@ mod tests {
         let fast = text(&[(1.0, 1.3), (1.0, 1.2), (2.0, 1.0)]);
         let slow = text(&[(50.0, 1.9), (50.0, 1.8)]);
         let at_once = text(&[(4.0, 1.0)]);
-        let quality =
-            Quality { pointer: "/quality/rmse".into(), from: 2.0, baseline: "single".into(), part: 0.9 };
+        let quality = falling("single");
         let runs = [("single", &single[..]), ("fast", &fast), ("slow", &slow), ("at once", &at_once)];
         let reports = reports(&runs, Some(quality));
         let time = |run| reports.number(run, "time_to_quality").expect("it ran").expect("a number");
@@ -259,6 +273,17 @@ mod tests {
         assert!(close(progress, 0.2), "{progress:?}");
         let quality = reports.number("slow", "quality").expect("it ran").expect("a number");
         assert!(close(quality, 1.8), "{quality:?}");
+        let progress_at = |scale, lower_is_better| {
+            let quality = Some(Quality { lower_is_better, ..falling("single") });
+            Reports { scale, quality, ..reports.clone() }.number("slow", "progress").expect("it ran")
+        };
+        let elsewhere = progress_at(Scale::Ci, true).expect("a number");
+        assert!(close(elsewhere, 2.2 / 3.0), "{elsewhere:?}");
+        // A baseline that got worse is no measure, nor is one without a beginning.
+        let worse = progress_at(Scale::Small, false).expect_err("a rate that falls");
+        assert!(worse.contains("the baseline does not learn"), "{worse}");
+        let unknown = progress_at(Scale::Full, true).expect_err("no beginning");
+        assert!(unknown.contains("at scale full"), "{unknown}");
         // Without the baseline there is nothing to compare with.
         let alone =
             Reports { by_run: BTreeMap::from([("fast".into(), reports.by_run["fast"].clone())]), ..reports };

@@ -108,7 +108,7 @@ fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> 
         build(figure, args.dev)?;
     }
     let by_run = run_all(&commands, usize::from(args.jobs))?;
-    let reports = Reports { by_run, quality: figure.quality.clone() };
+    let reports = Reports { by_run, quality: figure.quality.clone(), scale: args.scale };
     println!("{}", table::render(figure, &reports));
     println!("  In brackets: the source's. Reports: {}", place.display());
     figure.notes.iter().for_each(|note| println!("  {note}"));
@@ -123,7 +123,12 @@ fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> 
         }
     }
     if judged == 0 && !figure.claims.is_empty() && args.only.is_empty() {
-        return Err(format!("{name}: no claim is judged at scale {}", args.scale.name()));
+        let nothing = format!("{name}: no claim is judged at scale {}", args.scale.name());
+        // What takes hours is there to be looked at; what anybody can run must be able to fail.
+        if args.scale != Scale::Full {
+            return Err(nothing);
+        }
+        println!("  {nothing}");
     }
     Ok(broken)
 }

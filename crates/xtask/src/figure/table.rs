@@ -43,6 +43,7 @@ pub(crate) fn render(figure: &Figure, reports: &Reports) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::config::Scale;
     use crate::figure::metric::Report;
     use std::collections::BTreeMap;
 
@@ -57,7 +58,7 @@ mod tests {
         let report =
             |seconds| Report::parse(&format!(r#"{{"epochs":[{{"seconds":{seconds}}}]}}"#)).expect("a report");
         let by_run = BTreeMap::from([("one".to_owned(), report(3)), ("two".to_owned(), report(2))]);
-        let reports = Reports { by_run, quality: None };
+        let reports = Reports { by_run, ..Reports::new(Scale::Ci) };
         let expected = "| run | ms   | speed-up |\n| --- | ---- | -------- |\n| one | 3000 | 1.00     |\n\
                         | two | 2000 | 1.50 (2) |";
         assert_eq!(render(&figure, &reports), expected);
