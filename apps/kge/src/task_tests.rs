@@ -379,9 +379,23 @@ fn separate_scores_are_the_scores_of_the_batch() {
     let (mut replaced, mut equal) = (0, 0);
     for triple in 0..30 {
         let task = |config: &Config| Kge::<f64>::new(Arc::clone(&data), config.clone()).unwrap();
-        let all: Vec<Step> = (0..steps)
-            .map(|step| Step::new(task(&apart), BatchAt::alone(0, triple * steps + step)))
-            .collect();
+        // As a loader does: one handle for the steps of a triple, whose first asks for all of their samples.
+        assert_eq!(u64::from(task(&apart).portions().get()), steps);
+        let at = |step| BatchAt::alone(0, triple * steps + step);
+        let prepared: Vec<_> = (0..steps).map(|step| task(&apart).prepare(at(step))).collect();
+        let SampleRequest { distribution, stream, .. } = prepared[0].samples[0];
+        let samples = prepared.iter().map(|step| step.samples[0].samples).sum();
+        let manager = Manager::new(task(&apart).model().sampler.clone(), 0, 0);
+        let mut handle = manager.prepare(distribution, samples, stream, &Everything).unwrap();
+        // All that is accessed is near before the first step, relations included.
+        let near: Vec<Key> = prepared[0].near.iter().copied().chain(handle.near()).collect();
+        let step = |prepared: Prepared<Batch>| {
+            let (task, mut sample_keys) = (task(&apart), Vec::new());
+            let samples = prepared.samples[0].samples;
+            manager.draw(&mut handle, samples, &Everything, &mut sample_keys, &mut Vec::new()).unwrap();
+            Step { task, prepared, sample_keys }
+        };
+        let all: Vec<Step> = prepared.into_iter().map(step).collect();
         let mut whole = Step::new(task(&grouped), BatchAt::alone(0, triple));
         // The samples of the steps in the place of its own.
         whole.sample_keys = all.iter().flat_map(|step| step.sample_keys.clone()).collect();
@@ -391,8 +405,6 @@ fn separate_scores_are_the_scores_of_the_batch() {
         let (loss, examples) = reports.iter().fold((0.0, 0), |(l, e), r| (l + r.loss, e + r.examples));
         let expected = whole.report(&model).0;
         assert!((loss - expected.loss).abs() < 1e-9 && examples == expected.examples, "triple {triple}");
-        // All that is accessed is near before the first step, relations included.
-        let near = &all[0].prepared.near;
         let is_loop = all[0].prepared.keys.len() == 2;
         for step in &all {
             assert!(step.prepared.keys.iter().chain(&step.sample_keys).all(|key| near.contains(key)));
