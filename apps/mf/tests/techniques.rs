@@ -136,7 +136,7 @@ fn nups() {
 
 #[test]
 fn full_replication_in_the_background() {
-    check("full-replication", &["--sync-every", "10"], STALENESS, |report| {
+    check("full-replication", &["--sync-every-ms", "10"], STALENESS, |report| {
         assert_eq!(report["model"]["replicated"]["bytes"], report["model"]["bytes"]);
         assert_eq!(report["access"]["remote"], 0);
         assert!(

@@ -37,7 +37,7 @@ pub(crate) struct CopyArgs {
     /// Milliseconds between synchronisations of replicated parameters (nups, full-replication). A goal for which nothing waits; the
     /// report says what was reached [default: 40]
     #[arg(long, value_name = "MS", help_heading = COPIES)]
-    pub(crate) sync_every: Option<f64>,
+    pub(crate) sync_every_ms: Option<f64>,
 
     /// Synchronise when all workers have trained so many batches, instead of in the background (full-replication); with 1, training is
     /// synchronous SGD
@@ -121,7 +121,7 @@ impl CopyPlan {
         let flags = [
             ("--staleness", args.staleness.is_some(), clocked, stale),
             ("--clock-every", args.clock_every.is_some(), clocked, stale),
-            ("--sync-every", args.sync_every.is_some(), fixed.is_some(), replicating),
+            ("--sync-every-ms", args.sync_every_ms.is_some(), fixed.is_some(), replicating),
             ("--sync-batches", args.sync_batches.is_some(), fixed == Some(Fixed::All), "full-replication"),
             ("--clip-updates", args.clip_updates.is_some(), fixed.is_some(), replicating),
             ("--replicate-above", args.replicate_above.is_some(), assigned, "nups"),
@@ -138,10 +138,10 @@ impl CopyPlan {
         let either = |one: &str, other: &str| {
             TrainError::usage(format!("{one} and {other} contradict each other; give one of them"))
         };
-        if args.sync_every.is_some() && args.sync_batches.is_some() {
-            return Err(either("--sync-every", "--sync-batches"));
+        if args.sync_every_ms.is_some() && args.sync_batches.is_some() {
+            return Err(either("--sync-every-ms", "--sync-batches"));
         }
-        let sync_every_ms = number("--sync-every", args.sync_every, 40.0, SYNC_EVERY_MS_MAX)?;
+        let sync_every_ms = number("--sync-every-ms", args.sync_every_ms, 40.0, SYNC_EVERY_MS_MAX)?;
         let pace = match args.sync_batches {
             Some(_) => Pace::Asked,
             None => Pace::Every(Tick(((sync_every_ms * 1e3) as u64).max(1))),
@@ -168,7 +168,7 @@ impl CopyPlan {
             config.set("clock-every", i64::from(args.clock_every.unwrap_or(1)));
         }
         if fixed.is_some() && pace != Pace::Asked {
-            config.set("sync-every", sync_every_ms);
+            config.set("sync-every-ms", sync_every_ms);
         }
         if let (true, Choice::Above { factor, scale }) = (assigned, &choice) {
             config.set("replicate-above", *factor);

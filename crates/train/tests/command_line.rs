@@ -270,7 +270,8 @@ fn what_is_replicated_and_how_often_it_is_brought_in_step_is_told() {
     std::fs::write(&keys, "1000 # the constant\n0..9\n").expect("written");
     let nups = format!("--technique nups --replicate-file {} --epochs 3", keys.display());
     for simulated in ["", " --simulate"] {
-        let done = output(&format!("{nups} --nodes 2 --sync-every 2 --report {}{simulated}", path.display()));
+        let done =
+            output(&format!("{nups} --nodes 2 --sync-every-ms 2 --report {}{simulated}", path.display()));
         succeeded(&done);
         let (result, progress) = (text(&done.stdout), text(&done.stderr));
         assert!(progress.contains("replicated: 10 keys, 76 B on each node"), "{progress}");
@@ -285,11 +286,11 @@ fn what_is_replicated_and_how_often_it_is_brought_in_step_is_told() {
         // One channel on each of two nodes.
         let expected = management.sync_rounds as f64 / seconds / 2.0;
         assert!((management.syncs_per_second / expected - 1.0).abs() < 1e-9, "{management:?}, {expected}");
-        assert_eq!(report.config["sync-every"], 2.0);
+        assert_eq!(report.config["sync-every-ms"], 2.0);
     }
     // Virtual time does not depend on the machine.
     for (every, warned) in [("0.1", true), ("1", false)] {
-        let done = output(&format!("{nups} --nodes 4 --simulate --sync-every {every}"));
+        let done = output(&format!("{nups} --nodes 4 --simulate --sync-every-ms {every}"));
         let said = text(&done.stderr);
         assert_eq!(said.contains("replicas were brought in step"), warned, "{said}");
         assert_eq!(said.contains("times per second, not 10000.0 times"), warned, "{said}");
