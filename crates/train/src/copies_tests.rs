@@ -162,6 +162,24 @@ fn hot_keys_that_several_nodes_use_are_chosen_by_their_uses() {
 }
 
 #[test]
+fn the_flag_that_chose_no_key_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("keys");
+    std::fs::write(&file, "# none yet\n").expect("written");
+    let file = format!("--replicate-file {}", file.display());
+    for (flags, named) in [
+        ("", "--replicate-above"),
+        ("--replicate-above 10 --replicate-scale 0.1", "--replicate-scale"),
+        ("--replicate-top 0", "--replicate-top is 0"),
+        (&file, "--replicate-file names none"),
+    ] {
+        assert_eq!(chosen(flags), [0; 0], "{flags}");
+        let reason = why_none(&plan(&format!("--technique nups {flags}")).expect("fine").copies.choice);
+        assert!(reason.contains(named), "{flags}: {reason}");
+    }
+}
+
+#[test]
 fn who_knows_no_frequencies_must_name_the_keys() {
     let none = |flags: &str| {
         let plan = plan(&format!("--technique nups {flags}")).expect("fine");
