@@ -9,11 +9,11 @@
 //! they are complete; what is left of an earlier export is replaced, and removed if this model has none of its kind.
 
 use intendant_core::{Element, Key, KeyRange};
-use intendant_formats::{Matrix, WriteError, write_text};
+use intendant_formats::{Matrix, WriteError, remove, write_text};
 use intendant_train::{AppError, Exporter};
 use kge::data::{Dataset, Names};
 use std::fs::{self, File};
-use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,15 +43,6 @@ impl Export {
 
     fn ids(&self, name: &str, names: &Names) -> Result<(), WriteError> {
         write_text(&self.folder.join(name), |file| names.iter().try_for_each(|name| writeln!(file, "{name}")))
-    }
-
-    /// Removes what an earlier export may have left.
-    fn remove(&self, name: &str) -> Result<(), WriteError> {
-        let file = self.folder.join(name);
-        match fs::remove_file(&file) {
-            Err(source) if source.kind() != ErrorKind::NotFound => Err(WriteError::Write { file, source }),
-            _ => Ok(()),
-        }
     }
 
     /// Converts the matrix of the entities, whose rows are the end of `numbers`, row by row.
@@ -117,7 +108,7 @@ impl<E: Element> Exporter<E> for Export {
             self.word2vec::<E>(&numbers, dim)?;
         }
         if !reciprocal {
-            self.remove("reciprocal.npy")?;
+            remove(&self.folder.join("reciprocal.npy"))?;
         }
         Ok(())
     }

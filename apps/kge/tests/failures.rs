@@ -1,14 +1,15 @@
 //! Four processes train; one of them is killed or stopped in the middle of an epoch, or nobody's launcher is left.
 #![cfg(target_os = "linux")]
 
-mod program;
-
+use intendant_apptest::App;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
+
+const KGE: App = App::new(env!("CARGO_BIN_EXE_kge"));
 
 /// Looks for anything, this often at most: two minutes. What is promised is far less; the launcher itself kills and reports
 /// nodes that do not end within ten seconds of the first failure, and the tests look at that report.
@@ -49,8 +50,7 @@ impl Run {
         let report = tempfile::tempdir().unwrap();
         let mark = format!("KGE_TEST_RUN={}", report.path().display());
         let (name, value) = mark.split_once('=').unwrap();
-        let mut command = program::kge();
-        command.args([
+        let mut command = KGE.command(&[
             "--nodes",
             "4",
             "--workers",

@@ -1,57 +1,25 @@
 //! Several node processes: what they report together, and what happens if they were started differently.
 
-mod program;
-mod schema;
-
+use intendant_apptest::{App, finish, ranks, schema, start};
 use kge::Clusters;
 use kge::data::Dataset;
 use serde_json::Value;
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::process::{Child, Output};
 
-/// Nothing here takes this long; a run that does would hang forever.
-const SAFETY_NET: Duration = Duration::from_secs(120);
-
-/// `kge` with `flags` and nothing from the environment that configures it.
-fn kge(flags: &[&str]) -> Command {
-    let mut command = program::kge();
-    command.args(flags).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
+const KGE: App = App::new(env!("CARGO_BIN_EXE_kge"));
+const QUALITY: [&str; 5] = ["mrr_filtered", "mean_rank_filtered", "hits_at_1", "hits_at_3", "hits_at_10"];
 
 /// Runs one process per list of flags as the nodes of one cluster, to the end.
 fn nodes(flags: &[Vec<&str>]) -> Vec<Output> {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let start = |(rank, flags): (usize, &Vec<&str>)| -> Child {
-        let mut command = kge(flags);
-        command.env("RANK", rank.to_string()).env("WORLD_SIZE", "2");
-        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string()).spawn().unwrap()
-    };
-    let mut children: Vec<Child> = flags.iter().enumerate().map(start).collect();
-    let (_keep, never) = mpsc::channel::<()>();
-    let mut waited = Duration::ZERO;
-    while !children.iter_mut().all(|child| child.try_wait().unwrap().is_some()) {
-        let look = Duration::from_millis(10);
-        let _ = never.recv_timeout(look);
-        waited += look;
-        if waited > SAFETY_NET {
-            children.iter_mut().for_each(|child| child.kill().unwrap());
-            panic!("{flags:?}: it hung");
-        }
-    }
-    children.into_iter().map(|child| child.wait_with_output().unwrap()).collect()
+    let commands = flags.iter().map(|flags| KGE.command(flags)).collect();
+    let children: Vec<Child> = ranks(commands).into_iter().map(start).collect();
+    children.into_iter().map(finish).collect()
 }
 
 fn report(flags: &[&str]) -> Value {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("report.json");
-    let output = kge(&[flags, &["--report", file.to_str().unwrap(), "-q"]].concat()).output().unwrap();
-    assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+    KGE.report(flags)
 }
 
 #[test]
@@ -60,8 +28,7 @@ fn four_nodes_report_what_one_process_does() {
         let same = ["--epochs", "1", "--valid-every", "1", "--dim", "8", "--float", float];
         let cluster = ["--nodes", "4", "--workers", "1", "--technique", "classic"];
         let four = report(&[&cluster[..], &same].concat());
-        schema::check(&four);
-        assert_eq!(four["schema"], "intendant.report/1");
+        schema::check(&four, &QUALITY, 1);
         assert_eq!((&four["nodes"], &four["workers_per_node"]), (&4.into(), &1.into()));
         assert_eq!(four["model"]["bytes"], (2034 + 2 * 42) * 16 * bytes);
         let access = |name: &str| four["access"][name].as_u64().unwrap();
@@ -206,7 +173,7 @@ fn the_balance_of_clusters_is_told() {
         "1",
         "-v",
     ];
-    let output = kge(&flags).output().unwrap();
+    let output = KGE.output(&flags);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
     let clusters: Vec<&str> = said.lines().filter(|line| line.contains("clusters")).collect();

@@ -1,24 +1,14 @@
 //! The program as a user runs it.
 
-mod program;
-
+use intendant_apptest::App;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::Output;
 
-/// Runs `kge` with `flags` and nothing from the environment that configures it.
-fn kge(flags: &[&str]) -> Output {
-    program::kge().args(flags).output().unwrap()
-}
+const KGE: App = App::new(env!("CARGO_BIN_EXE_kge"));
 
-/// Runs `kge`, which must succeed, and returns its report.
 fn report(flags: &[&str]) -> Value {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("report.json");
-    let output = kge(&[flags, &["--report", file.to_str().unwrap(), "-q"]].concat());
-    assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+    KGE.report(flags)
 }
 
 fn mrr(report: &Value) -> f64 {
@@ -288,7 +278,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
         (&["--test", "0.00001"], "leaves nothing to train on or to test"),
         (&["--loss", "hinge"], "[possible values: softmax, logistic]"),
     ] {
-        let output = kge(&[flags, &["--technique", "single"]].concat());
+        let output = KGE.output(&[flags, &["--technique", "single"]].concat());
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {error}");
         assert!(error.contains(message), "{flags:?}: {error}");
@@ -299,7 +289,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
 fn an_absurd_learning_rate_ends_with_exit_code_3() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--data", cycle(folder.path()), "--lr", "1e30", "--technique", "single", "-q"];
-    let output = kge(&flags);
+    let output = KGE.output(&flags);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{error}");
     assert!(error.contains("diverged in epoch "), "{error}");
@@ -327,7 +317,7 @@ fn unseen_entities_are_ranked_or_skipped() {
     assert!((ranked - expected).abs() < 1e-12, "{ranked}, not {expected}: {skipped} and {only}");
 
     for (policy, message) in [("rank", "are evaluated with"), ("skip", "are left out")] {
-        let output = kge(&[&flags[..], &["--unseen", policy, "-q"]].concat());
+        let output = KGE.output(&[&flags[..], &["--unseen", policy, "-q"]].concat());
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("1 test triples") && said.contains(message), "{said}");
     }

@@ -8,12 +8,12 @@
 //! of their kind.
 
 use intendant_core::{Element, Key, KeyRange};
-use intendant_formats::{Matrix, WriteError, write_text};
+use intendant_formats::{Matrix, WriteError, remove, write_text};
 use intendant_train::{AppError, Exporter};
 use mf::Config;
 use mf::data::{Dataset, Ids};
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,15 +56,6 @@ impl Export {
         })
     }
 
-    /// Removes what an earlier export may have left.
-    fn remove(&self, name: &str) -> Result<(), WriteError> {
-        let file = self.folder.join(name);
-        match fs::remove_file(&file) {
-            Err(source) if source.kind() != ErrorKind::NotFound => Err(WriteError::Write { file, source }),
-            _ => Ok(()),
-        }
-    }
-
     fn row<E: Element>(&mut self, key: Key, value: &[E]) -> Result<(), ExportError> {
         let (rank, sides) = (self.rank, &mut self.sides);
         let side = sides.iter_mut().find(|side| side.range.keys.contains(&key.0));
@@ -89,7 +80,7 @@ impl Export {
         } else {
             ["row_bias.npy", "column_bias.npy", "mean.txt"]
                 .into_iter()
-                .try_for_each(|name| self.remove(name))?;
+                .try_for_each(|name| remove(&self.folder.join(name)))?;
         }
         Ok(())
     }

@@ -1,19 +1,13 @@
 //! Several node processes: what they report together, what moves between them, and what they refuse.
 
-mod program;
-
+use intendant_apptest::{App, finish, ranks, schema, start};
 use serde_json::Value;
-use std::fs;
-use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::Child;
+
+const MF: App = App::new(env!("CARGO_BIN_EXE_mf"));
 
 fn report(flags: &[&str]) -> Value {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("report.json");
-    let flags = [flags, &["--report", file.to_str().unwrap(), "-q"]].concat();
-    let output = program::mf().args(&flags).output().unwrap();
-    assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+    MF.report(flags)
 }
 
 fn access(report: &Value, name: &str) -> u64 {
@@ -29,7 +23,8 @@ fn run(technique: &str, nodes: &str, algorithm: &str, more: &[&str]) -> Value {
     let flags = ["--technique", technique, "--nodes", nodes, "--workers", "2", "--algorithm", algorithm];
     let report = report(&[&DATA[..], &flags, more].concat());
     assert_eq!(access(&report, "local") + access(&report, "remote"), 2 * access(&report, "pull_keys"));
-    assert_eq!((&report["schema"], &report["task"]), (&"intendant.report/1".into(), &"mf".into()));
+    schema::check(&report, &["rmse", "mae"], 1);
+    assert_eq!(report["task"], "mf");
     assert_eq!(
         (&report["nodes"], &report["workers_per_node"]),
         (&nodes.parse::<u64>().unwrap().into(), &2.into())
@@ -92,17 +87,10 @@ fn more_workers_than_rows_and_columns_are_no_problem() {
 
 #[test]
 fn nodes_with_different_data_refuse_each_other() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let start = |rank: usize| {
-        let data = ["builtin:zipf:30x20x100", "builtin:uniform:30x20x100"][rank];
-        let mut command = program::mf();
-        command.args(["--data", data, "--epochs", "3"]).stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.env("RANK", rank.to_string()).env("WORLD_SIZE", "2");
-        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string()).spawn().unwrap()
-    };
-    for child in [0, 1].map(start) {
-        let output = child.wait_with_output().unwrap();
+    let data = ["builtin:zipf:30x20x100", "builtin:uniform:30x20x100"];
+    let commands = data.map(|data| MF.command(&["--data", data, "--epochs", "3"])).into();
+    let children: Vec<Child> = ranks(commands).into_iter().map(start).collect();
+    for output in children.into_iter().map(finish) {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("were started differently: digest of the data is"), "{said}");

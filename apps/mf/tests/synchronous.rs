@@ -1,22 +1,21 @@
 //! Synchronous SGD, written down: what `--technique full-replication --sync-batches 1` has to come to, to the last bit.
 //!
 //! Every node computes a batch on the same values; what they add is summed, the sum is added, and all have the same values again.
-//! Nodes without a batch add nothing. Floating-point sums depend on the order, so it is part of the statement: the nodes beyond a
-//! power of two add to one of the others each, then neighbours, then neighbouring pairs, and so on.
+//! Nodes without a batch add nothing. Each node has one worker: several would see what one of them has added in the same step.
+//! Floating-point sums depend on the order, so it is part of the statement: the nodes beyond a power of two add to one of the others
+//! each, then neighbours, then neighbouring pairs, and so on.
 
-mod program;
-
+use intendant_apptest::App;
 use intendant_core::Key;
 use intendant_task::{
     Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Reduction, Schedule, Task,
 };
 use mf::data::Generator;
 use mf::{Algorithm, Config, Mf, Optimizer, Scope};
-use serde_json::Value;
-use std::fs;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+const MF: App = App::new(env!("CARGO_BIN_EXE_mf"));
 const EPOCHS: u32 = 3;
 const SIZE: &str = "zipf:300x60x4000";
 
@@ -40,7 +39,7 @@ fn task() -> Arc<Mf<f32>> {
 }
 
 /// The same from the command line.
-const FLAGS: [&str; 13] = [
+const FLAGS: [&str; 12] = [
     "--data",
     "builtin:zipf:300x60x4000",
     "--rank",
@@ -53,7 +52,6 @@ const FLAGS: [&str; 13] = [
     "7",
     "--technique",
     "full-replication",
-    "-q",
 ];
 
 /// A node of one worker, with its copy of all values.
@@ -201,13 +199,8 @@ fn sum(lower: Option<Vec<f32>>, higher: Option<Vec<f32>>) -> Option<Vec<f32>> {
 }
 
 fn run(nodes: usize, more: &[&str]) -> (Vec<f64>, f64) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("report.json");
-    let mut command = program::mf();
-    command.args(FLAGS).args(["--nodes", &nodes.to_string(), "--report"]).arg(&file).args(more);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let report: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let nodes = nodes.to_string();
+    let report = MF.report(&[&FLAGS[..], &["--workers", "1", "--nodes", &nodes], more].concat());
     let epochs = report["epochs"].as_array().unwrap();
     let losses = epochs.iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect();
     (losses, report["test"]["rmse"].as_f64().unwrap())

@@ -1,24 +1,14 @@
 //! The program as a user runs it.
 
-mod program;
-
+use intendant_apptest::App;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
 
-/// Runs `mf` with `flags` and nothing from the environment that configures it.
-fn mf(flags: &[&str]) -> Output {
-    program::mf().args(flags).output().unwrap()
-}
+const MF: App = App::new(env!("CARGO_BIN_EXE_mf"));
 
-/// Runs `mf`, which must succeed, and returns its report.
 fn report(flags: &[&str]) -> Value {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("report.json");
-    let output = mf(&[flags, &["--report", file.to_str().unwrap(), "-q"]].concat());
-    assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+    MF.report(flags)
 }
 
 fn rmse(report: &Value) -> f64 {
@@ -238,7 +228,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
         (&["--test", broken], "broken.tsv, line 2: found 2 columns"),
         (&["--algorithm", "rows"], "[possible values: columns, blocks]"),
     ] {
-        let output = mf(&[flags, &["--technique", "single"]].concat());
+        let output = MF.output(&[flags, &["--technique", "single"]].concat());
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {error}");
         assert!(error.contains(message), "{flags:?}: {error}");
@@ -247,8 +237,9 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
 
 #[test]
 fn an_absurd_learning_rate_ends_with_exit_code_3() {
-    let output =
-        mf(&[&SMALL[..], &["--optimizer", "sgd", "--lr", "1e30", "--technique", "single", "-q"]].concat());
+    let output = MF.output(
+        &[&SMALL[..], &["--optimizer", "sgd", "--lr", "1e30", "--technique", "single", "-q"]].concat(),
+    );
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{error}");
     assert!(error.contains("diverged in epoch 1"), "{error}");
@@ -261,7 +252,7 @@ fn without_test_entries_quality_is_not_claimed() {
     let report = report(&["--data", &data, "--technique", "single", "--epochs", "2"]);
     assert_eq!(report["test"].as_object().unwrap().len(), 0);
     assert_eq!(report["epochs"][1]["quality"].as_object().unwrap().len(), 0);
-    let output = mf(&["--data", &data, "--technique", "single", "--epochs", "1", "-q"]);
+    let output = MF.output(&["--data", &data, "--technique", "single", "--epochs", "1", "-q"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("no test entries"));
 }
 
@@ -273,7 +264,7 @@ fn rows_that_training_never_saw_are_told_once() {
     let told = |text: &str| {
         fs::write(&test, text).unwrap();
         let flags = ["--data", &data, "--test", test.to_str().unwrap(), "--technique", "single"];
-        let output = mf(&[&flags[..], &["--workers", "2", "--epochs", "2", "-q"]].concat());
+        let output = MF.output(&[&flags[..], &["--workers", "2", "--epochs", "2", "-q"]].concat());
         assert!(output.status.success());
         String::from_utf8(output.stderr).unwrap().matches("have a row or column without training").count()
     };

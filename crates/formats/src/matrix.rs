@@ -16,6 +16,14 @@ pub enum WriteError {
         /// What went wrong.
         source: io::Error,
     },
+    /// What is left of an earlier file cannot be removed.
+    #[error("cannot remove {}, which is of an earlier model: {source}", file.display())]
+    Remove {
+        /// The file.
+        file: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
     /// Not all rows of a matrix have come.
     #[error("the stream of values ended after {rows} of {expected} rows of {}", file.display())]
     Incomplete {
@@ -156,6 +164,19 @@ pub fn write_text(
     result.map_err(|source| WriteError::Write { file: path.to_owned(), source })
 }
 
+/// Removes a file that an earlier export may have left.
+///
+/// # Errors
+/// [`WriteError::Remove`]; not if there is no such file.
+pub fn remove(path: &Path) -> Result<(), WriteError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(WriteError::Remove { file: path.to_owned(), source })
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// The header of a NumPy file, format 1.0: rows of little-endian numbers, padded so that they begin at a multiple of 64 bytes.
 fn npy_header(element: ElementType, rows: u64, columns: usize) -> Vec<u8> {
     const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
@@ -216,6 +237,19 @@ mod tests {
         assert_eq!(files(folder.path()), [""; 0]);
         write_text(&path, |text| writeln!(text, "all")).unwrap();
         assert_eq!(fs::read_to_string(path).unwrap(), "all\n");
+    }
+
+    #[test]
+    fn what_is_not_there_need_not_be_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.npy");
+        fs::write(&path, "old").unwrap();
+        remove(&path).unwrap();
+        assert_eq!(files(folder.path()), [""; 0]);
+        remove(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let error = remove(&path).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot remove {}, ", path.display())), "{error}");
     }
 
     #[test]

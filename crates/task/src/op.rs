@@ -19,9 +19,10 @@ pub struct Schedule {
     /// Wait for the push of a batch before going on.
     pub synchronous: bool,
     /// All workers meet in a synchronisation of the copies that every node keeps ([`Op::Synchronize`]) after every so many
-    /// batches of an epoch; with 1, training is synchronous SGD. Batches are counted as if all workers had as many in a subepoch
-    /// as the one with the most: who has run out of them still comes to each meeting. `None` means never: the technique keeps
-    /// copies in step by itself, or has none.
+    /// batches of an epoch. With 1 and one worker per node, training is synchronous SGD; workers of one node share its copy, and
+    /// may see in a step what another one of them has already added in it. Batches are counted as if all workers had as many in
+    /// a subepoch as the one with the most: who has run out of them still comes to each meeting. `None` means never: the
+    /// technique keeps copies in step by itself, or has none.
     pub synchronize: Option<NonZeroU32>,
     /// Advance the clock after every so many batches of a subepoch and after its last one; `None` means after the last one only.
     /// It is the unit in which techniques of bounded staleness count.

@@ -2,8 +2,8 @@
 //! data would wait for each other forever, or train something that nobody asked for.
 //!
 //! Everything is compared but what may well differ: how far loaders look ahead, what is shown, and where data and results are.
-//! Not the place of the data counts, but its content, by [`Task::digest`]; which keys are replicated was compared at the door. The comparison is by name, so that the error can
-//! name what differs; hence it is made here, not by a hash at the door of the cluster.
+//! Not the place of the data counts, but its content, by [`Task::digest`]; which keys are replicated was compared at the door. The
+//! comparison is by name, so that the error can name what differs; hence it is made here, not by a hash at the door of the cluster.
 
 use crate::error::TrainError;
 use crate::plan::Plan;

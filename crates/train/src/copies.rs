@@ -24,23 +24,22 @@ const SYNC_EVERY_MS_MAX: f64 = 3_600_000.0;
 // The flags, as the user typed them. (Not a documentation comment: it would become the description of the program.)
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct CopyArgs {
-    /// Staleness bound (ssp, essp): a read sees every update of every worker but those of the last so many batches, and of the one
-    /// that is being trained [default: 1]
-    #[arg(long, value_name = "BATCHES", help_heading = COPIES)]
+    /// Staleness bound (ssp, essp): a read sees every update of every worker but those of the last so many clocks, and of the one
+    /// that is being trained; a clock is a batch, if --clock-every does not say otherwise [default: 1]
+    #[arg(long, value_name = "CLOCKS", help_heading = COPIES)]
     pub(crate) staleness: Option<u32>,
 
-    /// Count staleness in so many batches instead of single ones, the last batch of a subepoch included; 0: in subepochs (ssp, essp)
-    /// [default: 1]
+    /// A clock is so many batches, and ends with the last batch of a subepoch; 0: a clock is a subepoch (ssp, essp) [default: 1]
     #[arg(long, value_name = "BATCHES", help_heading = COPIES)]
     pub(crate) clock_every: Option<u32>,
 
     /// Milliseconds between synchronisations of replicated parameters (nups, full-replication). A goal for which nothing waits; the
     /// report says what was reached [default: 40]
     #[arg(long, value_name = "MS", help_heading = COPIES)]
-    pub(crate) sync_every: Option<f64>,
+    pub(crate) sync_every_ms: Option<f64>,
 
-    /// Synchronise when all workers have trained so many batches, instead of in the background (full-replication); with 1, training is
-    /// synchronous SGD
+    /// Synchronise when all workers have trained so many batches, instead of in the background (full-replication); with 1 and one
+    /// worker per node, training is synchronous SGD (several workers of a node share its copy, and see each other's updates sooner)
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..), help_heading = COPIES)]
     pub(crate) sync_batches: Option<u32>,
 
@@ -121,7 +120,7 @@ impl CopyPlan {
         let flags = [
             ("--staleness", args.staleness.is_some(), clocked, stale),
             ("--clock-every", args.clock_every.is_some(), clocked, stale),
-            ("--sync-every", args.sync_every.is_some(), fixed.is_some(), replicating),
+            ("--sync-every-ms", args.sync_every_ms.is_some(), fixed.is_some(), replicating),
             ("--sync-batches", args.sync_batches.is_some(), fixed == Some(Fixed::All), "full-replication"),
             ("--clip-updates", args.clip_updates.is_some(), fixed.is_some(), replicating),
             ("--replicate-above", args.replicate_above.is_some(), assigned, "nups"),
@@ -138,10 +137,10 @@ impl CopyPlan {
         let either = |one: &str, other: &str| {
             TrainError::usage(format!("{one} and {other} contradict each other; give one of them"))
         };
-        if args.sync_every.is_some() && args.sync_batches.is_some() {
-            return Err(either("--sync-every", "--sync-batches"));
+        if args.sync_every_ms.is_some() && args.sync_batches.is_some() {
+            return Err(either("--sync-every-ms", "--sync-batches"));
         }
-        let sync_every_ms = number("--sync-every", args.sync_every, 40.0, SYNC_EVERY_MS_MAX)?;
+        let sync_every_ms = number("--sync-every-ms", args.sync_every_ms, 40.0, SYNC_EVERY_MS_MAX)?;
         let pace = match args.sync_batches {
             Some(_) => Pace::Asked,
             None => Pace::Every(Tick(((sync_every_ms * 1e3) as u64).max(1))),
@@ -168,7 +167,7 @@ impl CopyPlan {
             config.set("clock-every", i64::from(args.clock_every.unwrap_or(1)));
         }
         if fixed.is_some() && pace != Pace::Asked {
-            config.set("sync-every", sync_every_ms);
+            config.set("sync-every-ms", sync_every_ms);
         }
         if let (true, Choice::Above { factor, scale }) = (assigned, &choice) {
             config.set("replicate-above", *factor);
@@ -312,11 +311,22 @@ fn share(frequencies: &[Frequency], keys: &[Key]) -> f64 {
 pub(crate) fn tell(resolved: &Resolved, plan: &Plan) {
     let Some(replicated) = resolved.replicated.filter(|_| plan.rank() == 0 && plan.nodes > 1) else { return };
     if replicated.keys == 0 {
-        tracing::warn!(
-            "no key is replicated: none is used more often than --replicate-above says; without replicas, nups is lapse"
-        );
+        let reason = why_none(&plan.copies.choice);
+        tracing::warn!("no key is replicated: {reason}; without replicas, nups is lapse");
     } else if plan.progress {
         crate::logging::say(&format!("replicated: {replicated}"));
+    }
+}
+
+/// Why no key is replicated, by the flag that decides it.
+fn why_none(choice: &Choice) -> &'static str {
+    match choice {
+        Choice::Above { .. } => {
+            "none that several nodes use is used as often as --replicate-above and --replicate-scale ask for"
+        }
+        Choice::Top(0) => "--replicate-top is 0",
+        Choice::Top(_) => "none is used by several nodes",
+        Choice::Given(_) => "--replicate-file names none",
     }
 }
 

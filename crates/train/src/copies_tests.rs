@@ -26,7 +26,7 @@ fn a_flag_is_for_the_techniques_that_make_something_of_it() {
     let flags: [(&str, &[&str]); 9] = [
         ("--staleness 3", &["ssp", "essp"]),
         ("--clock-every 10", &["ssp", "essp"]),
-        ("--sync-every 10", &["nups", "full-replication"]),
+        ("--sync-every-ms 10", &["nups", "full-replication"]),
         ("--sync-batches 2", &["full-replication"]),
         ("--clip-updates 2", &["nups", "full-replication"]),
         ("--replicate-above 10", &["nups"]),
@@ -51,8 +51,8 @@ fn a_flag_is_for_the_techniques_that_make_something_of_it() {
 #[test]
 fn what_contradicts_itself_or_makes_no_sense_is_refused() {
     refused(
-        "--technique full-replication --sync-every 10 --sync-batches 2",
-        "--sync-every and --sync-batches",
+        "--technique full-replication --sync-every-ms 10 --sync-batches 2",
+        "--sync-every-ms and --sync-batches",
     );
     refused(
         "--technique nups --replicate-top 10 --replicate-above 2",
@@ -66,8 +66,8 @@ fn what_contradicts_itself_or_makes_no_sense_is_refused() {
         "--technique nups --replicate-file x --replicate-scale 2",
         "--replicate-scale and --replicate-file",
     );
-    refused("--technique nups --sync-every 0", "--sync-every is 0; it must be above 0");
-    refused("--technique nups --sync-every 1e9", "at most 3600000");
+    refused("--technique nups --sync-every-ms 0", "--sync-every-ms is 0; it must be above 0");
+    refused("--technique nups --sync-every-ms 1e9", "at most 3600000");
     refused("--technique nups --clip-updates nan", "--clip-updates is NaN");
     refused("--technique nups --replicate-above=-1", "--replicate-above");
     refused("--technique full-replication --sync-batches 0", "--sync-batches");
@@ -92,14 +92,14 @@ fn the_effective_configuration_says_what_is_used() {
     let of = |flags: &str, name: &str| plan(flags).expect("fine").config.get(name).cloned();
     assert_eq!(of("--technique ssp", "staleness"), Some(1.into()));
     assert_eq!(of("--technique essp --staleness 0", "staleness"), Some(0.into()));
-    assert_eq!(of("--technique nups", "sync-every"), Some(40.0.into()));
+    assert_eq!(of("--technique nups", "sync-every-ms"), Some(40.0.into()));
     assert_eq!(of("--technique nups", "replicate-above"), Some(100.0.into()));
     assert_eq!(of("--technique essp", "clock-every"), Some(1.into()));
     assert_eq!(of("--technique essp --clock-every 0", "clock-every"), Some(0.into()));
-    for name in ["staleness", "clock-every", "sync-every", "replicate-above", "replicate-scale"] {
+    for name in ["staleness", "clock-every", "sync-every-ms", "replicate-above", "replicate-scale"] {
         assert_eq!(of("--technique lapse", name), None);
     }
-    assert_eq!(of("--technique full-replication --sync-batches 4", "sync-every"), None);
+    assert_eq!(of("--technique full-replication --sync-batches 4", "sync-every-ms"), None);
     assert_eq!(of("--technique nups --replicate-top 7", "replicate-above"), None);
 }
 
@@ -109,7 +109,7 @@ fn batches_between_synchronisations_are_scheduled_and_have_no_goal() {
     let asked = plan("--technique full-replication --sync-batches 4");
     assert_eq!(asked.schedule(&Sampler::default()).synchronize, NonZeroU32::new(4));
     assert_eq!((asked.copies.pace, asked.copies.goal(asked.technique)), (Pace::Asked, None));
-    let paced = plan("--technique nups --sync-every 2.5");
+    let paced = plan("--technique nups --sync-every-ms 2.5");
     assert_eq!(paced.schedule(&Sampler::default()).synchronize, None);
     assert_eq!(
         (paced.copies.pace, paced.copies.goal(paced.technique)),
@@ -164,6 +164,24 @@ fn hot_keys_that_several_nodes_use_are_chosen_by_their_uses() {
     );
     assert_eq!(chosen("--replicate-top 2"), [7, 21]);
     assert_eq!(chosen("--replicate-top 1000").len(), 89, "all but the one that nobody shares");
+}
+
+#[test]
+fn the_flag_that_chose_no_key_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("keys");
+    std::fs::write(&file, "# none yet\n").expect("written");
+    let file = format!("--replicate-file {}", file.display());
+    for (flags, named) in [
+        ("", "--replicate-above"),
+        ("--replicate-above 10 --replicate-scale 0.1", "--replicate-scale"),
+        ("--replicate-top 0", "--replicate-top is 0"),
+        (&file, "--replicate-file names none"),
+    ] {
+        assert_eq!(chosen(flags), [0; 0], "{flags}");
+        let reason = why_none(&plan(&format!("--technique nups {flags}")).expect("fine").copies.choice);
+        assert!(reason.contains(named), "{flags}: {reason}");
+    }
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn line(epoch: usize, epochs: u32, sum: &EpochSum) -> String {
     );
     let quality = means(&tally.reduction);
     if !quality.is_empty() {
-        line.push_str("  valid");
+        line.push_str("  held-out");
         for (name, value) in in_reading_order(&quality) {
             // Writing to a string does not fail.
             let _ = write!(line, " {name} {}", number(value));
@@ -137,7 +137,7 @@ mod tests {
         let tally = Tally { reduction, accesses, ..Tally::default() };
         assert_eq!(
             line(3, 20, &EpochSum { tally, seconds: 0.5 }),
-            "epoch  3/20  loss 0.2500  0.50 s  4,000 examples/s  remote 25.0 %  valid mrr 0.3000"
+            "epoch  3/20  loss 0.2500  0.50 s  4,000 examples/s  remote 25.0 %  held-out mrr 0.3000"
         );
     }
 }

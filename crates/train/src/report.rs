@@ -361,7 +361,7 @@ impl Report {
         if has_copies && is_far_below(reached, wanted, seconds) {
             tracing::warn!(
                 "replicas were brought in step {reached:.1} times per second, not {goal:.1} times, and were staler than asked \
-                 for; replicate fewer keys, or ask for less by --sync-every"
+                 for; replicate fewer keys, or ask for less by --sync-every-ms"
             );
         }
     }

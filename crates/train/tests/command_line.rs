@@ -1,57 +1,20 @@
 //! The example application as a process: settings, output, exit codes, signals, and several processes together.
 
+use intendant_apptest::{finish, schema, start};
 use intendant_train::{Report, SCHEMA};
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
-
-/// Nothing here takes this long; a run that does would hang forever.
-const SAFETY_NET: Duration = Duration::from_secs(120);
+use std::process::{Child, Command, Output};
 
 /// The example, which `cargo test` builds, with an environment that says nothing about clusters.
 fn regression(flags: &str) -> Command {
     let mut path = std::env::current_exe().expect("this test");
     path.pop();
     path.set_file_name("examples");
-    let mut command = Command::new(path.join("regression"));
-    for name in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "RUST_LOG"] {
-        command.env_remove(name);
-    }
-    let ours = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("INTENDANT_");
-    std::env::vars_os().map(|(name, _)| name).filter(ours).for_each(|name| {
-        command.env_remove(name);
-    });
-    command.args(flags.split_whitespace()).stdin(Stdio::null());
+    let mut command = intendant_apptest::command(path.join("regression"));
+    command.args(flags.split_whitespace());
     command
-}
-
-fn start(mut command: Command) -> Child {
-    command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("cargo build -p intendant-train --examples")
-}
-
-/// Waits for the end, which the safety net brings about if nothing else does.
-fn finish(child: Child) -> Output {
-    let pid = pid(&child);
-    let (done, waiting) = std::sync::mpsc::channel::<()>();
-    let net = std::thread::spawn(move || {
-        let hung = waiting.recv_timeout(SAFETY_NET) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
-        if hung {
-            let _ = kill_process(pid, Signal::KILL);
-        }
-        hung
-    });
-    let output = child.wait_with_output().expect("its output");
-    drop(done);
-    assert!(!net.join().expect("no panic"), "it hung");
-    output
 }
 
 fn pid(child: &Child) -> Pid {
@@ -92,109 +55,22 @@ impl Folder {
     }
 }
 
-/// Every path of an object, with `[]` for the elements of arrays.
-fn paths(value: &serde_json::Value, at: &str, all: &mut BTreeSet<String>) {
-    use serde_json::Value::{Array, Bool, Null, Number, Object, String};
-    match value {
-        Object(members) if !members.is_empty() => {
-            members.iter().for_each(|(name, value)| paths(value, &format!("{at}.{name}"), all));
-        }
-        Array(items) if !items.is_empty() => {
-            items.iter().for_each(|item| paths(item, &format!("{at}[]"), all))
-        }
-        Object(_) | Array(_) | Null | Bool(_) | Number(_) | String(_) => {
-            all.insert(at.to_owned());
-        }
-    }
-}
-
 #[test]
 fn the_report_has_the_documented_members_and_no_others() {
     let folder = Folder::new();
     let path = folder.path("r.json");
-    succeeded(&output(&format!("--technique single --epochs 2 --report {}", path.display())));
-    let report: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(&path).expect("written")).expect("JSON");
-    assert_eq!(report["schema"], SCHEMA);
-    let members = |report: &serde_json::Value| {
-        let mut found = BTreeSet::new();
-        paths(report, "", &mut found);
-        found.retain(|path| !path.starts_with(".config."));
-        found
-    };
-    let found = members(&report);
-    let access = [
-        "pull_keys",
-        "push_keys",
-        "local",
-        "remote",
-        "sampled",
-        "remote_share",
-        "remote_share_after_5_percent",
-    ];
-    let everywhere = [
-        "management.relocations",
-        "management.replica_setups",
-        "management.replica_drops",
-        "management.localization_conflicts",
-        "management.sync_rounds",
-        "management.syncs_per_second",
-        "management.synced_keys",
-        "management.stale_reads",
-        "management.relocation_ms.mean",
-        "management.relocation_ms.p50",
-        "management.relocation_ms.p99",
-        "management.queued",
-        "management.blocking_ms.mean",
-        "management.blocking_ms.p50",
-        "management.blocking_ms.p99",
-        "management.forwards[]",
-        "network.messages",
-        "network.bytes",
-    ];
-    let mut documented: BTreeSet<String> = [
-        "schema",
-        "task",
-        "technique",
-        "seed",
-        "nodes",
-        "workers_per_node",
-        "simulated",
-        "data_digest",
-        "model.keys",
-        "model.values",
-        "model.bytes",
-        "epochs[].epoch",
-        "epochs[].seconds",
-        "epochs[].cpu_seconds",
-        "epochs[].examples",
-        "epochs[].loss",
-        "epochs[].quality.squared_error",
-        "test.squared_error",
-    ]
-    .iter()
-    .map(|name| format!(".{name}"))
-    .collect();
-    documented.extend(
-        access.iter().flat_map(|name| [format!(".access.{name}"), format!(".epochs[].access.{name}")]),
-    );
-    documented.extend(everywhere.iter().flat_map(|name| [format!(".{name}"), format!(".epochs[].{name}")]));
-    assert_eq!(found, documented);
-    // Those that some runs have only.
-    let flags = format!("--technique full-replication --nodes 2 --epochs 2 --report {}", path.display());
-    succeeded(&output(&flags));
-    let report = serde_json::from_slice(&std::fs::read(&path).expect("written")).expect("JSON");
-    documented.extend(["keys", "bytes", "access_share"].map(|name| format!(".model.replicated.{name}")));
-    assert_eq!(members(&report), documented);
-    documented.insert(".model.replicated".to_owned());
-    let pages = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md"))
-        .expect("the page");
-    for name in documented.iter().filter_map(|path| path.trim_end_matches("[]").rsplit('.').next()) {
-        assert!(
-            name == "squared_error" || pages.contains(&format!("`{name}`")),
-            "docs/report.md lacks {name}"
-        );
+    for flags in [
+        "--technique single --epochs 3 --valid-every 2",
+        "--technique full-replication --nodes 2 --epochs 1",
+        "--technique ssp --simulate --nodes 2 --epochs 1",
+    ] {
+        succeeded(&output(&format!("{flags} --report {}", path.display())));
+        let report = serde_json::from_slice(&std::fs::read(&path).expect("written")).expect("JSON");
+        schema::check(&report, &["squared_error"], if flags.contains("--valid-every") { 2 } else { 1 });
     }
+    // The example is not an application that the page is about.
+    schema::described(&[]);
+    assert_eq!(schema::SCHEMA, SCHEMA);
 }
 
 #[test]
@@ -270,7 +146,8 @@ fn what_is_replicated_and_how_often_it_is_brought_in_step_is_told() {
     std::fs::write(&keys, "1000 # the constant\n0..9\n").expect("written");
     let nups = format!("--technique nups --replicate-file {} --epochs 3", keys.display());
     for simulated in ["", " --simulate"] {
-        let done = output(&format!("{nups} --nodes 2 --sync-every 2 --report {}{simulated}", path.display()));
+        let done =
+            output(&format!("{nups} --nodes 2 --sync-every-ms 2 --report {}{simulated}", path.display()));
         succeeded(&done);
         let (result, progress) = (text(&done.stdout), text(&done.stderr));
         assert!(progress.contains("replicated: 10 keys, 76 B on each node"), "{progress}");
@@ -285,11 +162,11 @@ fn what_is_replicated_and_how_often_it_is_brought_in_step_is_told() {
         // One channel on each of two nodes.
         let expected = management.sync_rounds as f64 / seconds / 2.0;
         assert!((management.syncs_per_second / expected - 1.0).abs() < 1e-9, "{management:?}, {expected}");
-        assert_eq!(report.config["sync-every"], 2.0);
+        assert_eq!(report.config["sync-every-ms"], 2.0);
     }
     // Virtual time does not depend on the machine.
     for (every, warned) in [("0.1", true), ("1", false)] {
-        let done = output(&format!("{nups} --nodes 4 --simulate --sync-every {every}"));
+        let done = output(&format!("{nups} --nodes 4 --simulate --sync-every-ms {every}"));
         let said = text(&done.stderr);
         assert_eq!(said.contains("replicas were brought in step"), warned, "{said}");
         assert_eq!(said.contains("times per second, not 10000.0 times"), warned, "{said}");
@@ -337,12 +214,6 @@ fn a_simulated_cluster_is_reported_like_a_real_one_and_repeats_itself() {
     assert_eq!((details.charge, details.charge_compute), (10.0, 10.0));
     assert!(details.events > 0 && details.channel_wait_ms > 0.0);
     assert!((0.0..1.0).contains(&details.channel_busy) && details.channel_busy > details.nic_busy);
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md");
-    let page = std::fs::read_to_string(page).expect("the page");
-    let members = serde_json::to_value(details).expect("an object");
-    for name in members.as_object().expect("an object").keys() {
-        assert!(page.contains(&format!("`{name}`")), "docs/report.md lacks {name}");
-    }
 }
 
 /// Starts a run without an end and waits until it trains.
@@ -373,15 +244,7 @@ fn a_signal_ends_the_run_with_its_exit_code() {
 
 /// Processes as torchrun would start them, each with its own flags.
 fn ranks(flags: &[&str]) -> Vec<Command> {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-    let nodes = flags.len().to_string();
-    let place = |(rank, flags): (usize, &&str)| {
-        let mut command = regression(flags);
-        command.env("RANK", rank.to_string()).env("WORLD_SIZE", &nodes);
-        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
-        command
-    };
-    flags.iter().enumerate().map(place).collect()
+    intendant_apptest::ranks(flags.iter().map(|flags| regression(flags)).collect())
 }
 
 #[test]

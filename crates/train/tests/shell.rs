@@ -153,13 +153,13 @@ fn a_simulated_cluster_trains_the_same_examples_and_learns() {
         "--technique lapse --nodes 3 --localize-ahead 3",
         "--technique ssp --nodes 3 --workers 2 --staleness 2",
         "--technique essp --nodes 3 --workers 2",
-        "--technique full-replication --nodes 4 --sync-every 1",
+        "--technique full-replication --nodes 4 --sync-every-ms 1",
         "--technique full-replication --nodes 3 --sync-batches 2",
     ] {
         let report = simulated(&format!("--epochs 3 {flags}"));
         assert_eq!(report.data_digest, digest, "{flags}");
         // Of values that are a thousandth of a second old, all nodes have learnt the same at once.
-        let bound = if flags.contains("--sync-every") { 1e-2 } else { 1e-3 };
+        let bound = if flags.contains("--sync-every-ms") { 1e-2 } else { 1e-3 };
         assert!(report.test["squared_error"] < bound, "{flags}: {:?}", report.test);
         assert_eq!(
             report.access.local + report.access.remote,

@@ -134,7 +134,7 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// What each crate may depend on within the workspace, over however many others (`docs/architecture.md`): everything to its
 /// left, and nothing to its right.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("intendant-core", &[]),
     ("intendant-formats", &["core"]),
     ("intendant-wire", &["core"]),
@@ -144,6 +144,8 @@ const LAYERS: [(&str, &[&str]); 10] = [
     ("intendant-engine", &["core", "wire", "store", "sampling", "techniques"]),
     ("intendant-task", &["core", "sampling"]),
     ("intendant-transport", &["core"]),
+    // Applications are tested from outside.
+    ("intendant-apptest", &[]),
     ("intendant-sim", &["core", "wire", "store", "sampling", "techniques", "engine", "task"]),
 ];
 

@@ -1,0 +1,153 @@
+//! Techniques as they are run by a [`Matrix`](crate::Matrix), and what each of them is there for.
+
+use serde_json::Value;
+
+/// A technique with its flags.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// `--technique`.
+    pub technique: &'static str,
+    /// Flags of the technique.
+    pub flags: &'static [&'static str],
+    /// Panics if a run on several nodes did not do what the technique is there for.
+    pub works: fn(&Value),
+}
+
+impl Case {
+    /// All flags, the technique's name included.
+    #[must_use]
+    pub fn flags(&self) -> Vec<&'static str> {
+        [&["--technique", self.technique], self.flags].concat()
+    }
+}
+
+/// All that follow but the controls.
+pub const ALL: [Case; 9] =
+    [CLASSIC, LAPSE, SSP, SSP_LOOSE, ESSP, NUPS, NUPS_DEFAULT, FULL_REPLICATION, SYNCHRONOUS];
+
+/// Nothing moves, nothing is copied.
+pub const CLASSIC: Case = Case {
+    technique: "classic",
+    flags: &[],
+    works: |report| has_none(report, &["relocations", "replica_setups", "sync_rounds"]),
+};
+
+/// Keys move, some batches ahead.
+pub const LAPSE: Case = Case {
+    technique: "lapse",
+    flags: &["--localize-ahead", "4"],
+    works: |report| {
+        has_many(report, &["relocations"]);
+        has_none(report, &["replica_setups", "sync_rounds"]);
+    },
+};
+
+/// Copies come and go.
+pub const SSP: Case = Case { technique: "ssp", flags: &[], works: ssp };
+
+/// The same, and may be 25 batches old.
+pub const SSP_LOOSE: Case =
+    Case { technique: "ssp", flags: &["--staleness", "5", "--clock-every", "5"], works: ssp };
+
+fn ssp(report: &Value) {
+    has_many(report, &["replica_setups", "replica_drops", "synced_keys"]);
+    has_none(report, &["relocations"]);
+    let [setups, drops] = ["replica_setups", "replica_drops"].map(|what| did(report, what));
+    assert!(setups >= drops, "{}", report["management"]);
+}
+
+/// Copies come and stay.
+pub const ESSP: Case = Case {
+    technique: "essp",
+    flags: &["--staleness", "1"],
+    works: |report| {
+        has_many(report, &["replica_setups", "synced_keys"]);
+        has_none(report, &["replica_drops", "relocations"]);
+    },
+};
+
+/// The hottest keys have copies, the others move.
+pub const NUPS: Case = Case {
+    technique: "nups",
+    flags: &["--localize-ahead", "4", "--replicate-top", "20", "--sync-every-ms", "2"],
+    works: |report| {
+        assert_eq!(report["model"]["replicated"]["keys"], 20);
+        nups(report);
+    },
+};
+
+/// The same as users get it: with the keys that are chosen by default, and as often in step.
+pub const NUPS_DEFAULT: Case = Case { technique: "nups", flags: &["--localize-ahead", "4"], works: nups };
+
+/// Some keys were replicated and brought in step, but not all; others moved.
+///
+/// # Panics
+/// If not.
+pub fn nups(report: &Value) {
+    let replicated = &report["model"]["replicated"];
+    let share = replicated["access_share"].as_f64().expect("the task knows");
+    assert!(share > 0.0 && share < 1.0 && replicated["keys"].as_u64() > Some(0), "{replicated}");
+    has_many(report, &["relocations"]);
+    assert!(did(report, "sync_rounds") > 2, "{}", report["management"]);
+    assert!(report["management"]["syncs_per_second"].as_f64() > Some(0.0));
+}
+
+/// All keys have copies, which are brought in step in the background.
+pub const FULL_REPLICATION: Case = Case {
+    technique: "full-replication",
+    flags: &["--sync-every-ms", "2"],
+    works: |report| {
+        all_are_replicated(report);
+        assert!(did(report, "sync_rounds") > 2, "{}", report["management"]);
+    },
+};
+
+/// All keys have copies, which are brought in step after each batch.
+pub const SYNCHRONOUS: Case = Case {
+    technique: "full-replication",
+    flags: &["--sync-batches", "1"],
+    works: |report| {
+        all_are_replicated(report);
+        assert!(did(report, "sync_rounds") > 50, "{}", report["management"]);
+    },
+};
+
+/// Controls: copies that are brought in step at the end of an epoch only. Of clocked replicas it is not the bound that does it
+/// (it only bounds; updates go out with every clock), but clocks that do not tick.
+pub const NEVER: [Case; 3] = [
+    Case { flags: &["--sync-every-ms", "3600000"], works: |_| (), ..FULL_REPLICATION },
+    Case { flags: &["--staleness", "1000000", "--clock-every", "0"], works: |_| (), ..SSP },
+    Case { flags: &["--staleness", "1000000", "--clock-every", "0"], works: |_| (), ..ESSP },
+];
+
+fn all_are_replicated(report: &Value) {
+    assert_eq!(report["model"]["replicated"]["bytes"], report["model"]["bytes"]);
+    assert_eq!(report["access"]["remote"], 0);
+    has_many(report, &["synced_keys"]);
+    has_none(report, &["relocations", "replica_setups"]);
+}
+
+/// A count of what parameter management did.
+///
+/// # Panics
+/// If the report has none.
+#[must_use]
+#[track_caller]
+pub fn did(report: &Value, what: &str) -> u64 {
+    report["management"][what].as_u64().expect(what)
+}
+
+#[track_caller]
+fn has_none(report: &Value, counts: &[&str]) {
+    for what in counts {
+        assert_eq!(did(report, what), 0, "{what}: {}", report["management"]);
+    }
+}
+
+/// What is done to keys is done to many.
+#[track_caller]
+fn has_many(report: &Value, counts: &[&str]) {
+    for what in counts {
+        assert!(did(report, what) > 100, "{what}: {}", report["management"]);
+    }
+}

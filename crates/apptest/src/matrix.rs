@@ -1,0 +1,166 @@
+//! Every technique on one, two and four node processes: the same examples, the documented report, what the technique is to do, and
+//! as much learnt as its consistency allows. One process does the very same with every technique.
+
+use crate::{App, Case, case, schema};
+use serde_json::Value;
+use std::sync::OnceLock;
+
+/// How an application is run and judged.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Its program.
+    pub app: App,
+    /// Flags of a task that takes about a second, without `--epochs` and `--valid-every`.
+    pub task: &'static [&'static str],
+    /// `--epochs`; far from convergence, so that what is lost shows.
+    pub epochs: &'static str,
+    /// The members of its quality.
+    pub quality: &'static [&'static str],
+    /// A number, from the quality on the test data, that grows with what was learnt.
+    pub measure: fn(&Value) -> f64,
+    /// Places in the report, besides the digest of the data, that are equal whoever trains.
+    pub same: &'static [&'static str],
+    /// The part by which several nodes may learn more than one process does.
+    pub noise: f64,
+}
+
+/// A setting with the runs that all others are compared with.
+#[derive(Debug)]
+pub struct Matrix {
+    setting: Setting,
+    baseline: OnceLock<Baseline>,
+}
+
+#[derive(Debug)]
+struct Baseline {
+    single: Value,
+    /// Of the untrained model, and of `single`.
+    measures: [f64; 2],
+}
+
+fn losses(report: &Value) -> Vec<&Value> {
+    report["epochs"].as_array().expect("an array").iter().map(|epoch| &epoch["loss"]).collect()
+}
+
+impl Matrix {
+    /// Runs nothing yet.
+    #[must_use]
+    pub const fn new(setting: Setting) -> Self {
+        Self { setting, baseline: OnceLock::new() }
+    }
+
+    /// The report of a run. It is validated once, at its end.
+    #[must_use]
+    #[track_caller]
+    pub fn report(&self, flags: &[&str]) -> Value {
+        let Setting { app, task, epochs, quality, .. } = self.setting;
+        let report = app.report(&[task, &["--epochs", epochs, "--valid-every", epochs], flags].concat());
+        let epochs = epochs.parse().expect("a number");
+        assert_eq!(losses(&report).len(), epochs);
+        schema::check(&report, quality, epochs);
+        report
+    }
+
+    fn baseline(&self) -> &Baseline {
+        self.baseline.get_or_init(|| {
+            let Setting { app, task, quality, measure, .. } = self.setting;
+            schema::described(quality);
+            let single = self.report(&["--technique", "single"]);
+            let untrained = app.report(&[task, &["--epochs", "0", "--technique", "single"]].concat());
+            let measures = [&untrained, &single].map(|report| measure(&report["test"]));
+            assert!(measures[0] < measures[1], "something is learnt: {measures:?}");
+            Baseline { single, measures }
+        })
+    }
+
+    /// What a run has learnt, as a part of what one process learns: 0 is the untrained model, 1 is one process.
+    fn learnt(&self, report: &Value) -> f64 {
+        let [untrained, single] = self.baseline().measures;
+        ((self.setting.measure)(&report["test"]) - untrained) / (single - untrained)
+    }
+
+    /// Runs a case. On several nodes it may learn less than one process by the part `loss`.
+    ///
+    /// # Panics
+    /// If anything is not as it must be.
+    #[track_caller]
+    pub fn check(&self, case: &Case, loss: f64) {
+        let single = &self.baseline().single;
+        let flags = case.flags();
+        for (nodes, layout) in
+            [("1", &[][..]), ("2", &["--channels", "2", "--storage", "sparse"]), ("4", &[])]
+        {
+            let report = self.report(&[&flags[..], &["--nodes", nodes], layout].concat());
+            let what = format!("{flags:?}, {nodes} nodes: {}, {}", report["test"], report["management"]);
+            assert_eq!(
+                (&report["technique"], report["nodes"].to_string()),
+                (&case.technique.into(), nodes.to_owned())
+            );
+            for place in ["/data_digest"].iter().chain(self.setting.same) {
+                let of = |report: &Value| report.pointer(place).expect(place).clone();
+                assert_eq!(of(&report), of(single), "{place}: {what}");
+            }
+            let access = |name: &str| report["access"][name].as_u64().expect(name);
+            assert_eq!(
+                access("local") + access("remote"),
+                access("pull_keys") + access("push_keys"),
+                "{what}"
+            );
+            if nodes == "1" {
+                assert_eq!((losses(&report), &report["test"]), (losses(single), &single["test"]), "{what}");
+                assert_eq!(report["network"]["messages"], 0, "{what}");
+                for nothing in ["relocations", "replica_setups", "synced_keys"] {
+                    assert_eq!(case::did(&report, nothing), 0, "{what}");
+                }
+                // A worker's clock passes through its node's channels, and the worker may be there before it.
+                let clocked = ["ssp", "essp"].contains(&case.technique);
+                assert!(access("remote") == 0 || clocked, "{what}");
+            } else {
+                let learnt = self.learnt(&report);
+                let allowed = 1.0 - loss..1.0 + self.setting.noise;
+                assert!(allowed.contains(&learnt), "{learnt:.3} of single, {allowed:?} is allowed: {what}");
+                (case.works)(&report);
+            }
+        }
+    }
+
+    /// [`case::NEVER`], simulated: four nodes whose copies meet at the end of epochs only must lose more than the part `loss`,
+    /// the largest that [`check`](Self::check) is called with. (Of real processes, those that have no batch left would bring
+    /// copies in step with those that a busy machine has not let run yet.)
+    ///
+    /// # Panics
+    /// If they do not.
+    #[track_caller]
+    pub fn check_controls(&self, loss: f64) {
+        for case in &case::NEVER {
+            let learnt =
+                self.learnt(&self.report(&[&case.flags()[..], &["--nodes", "4", "--simulate"]].concat()));
+            assert!(learnt < 1.0 - loss, "{:?}: {learnt:.3} of single, and {loss} may be lost", case.flags());
+        }
+    }
+
+    /// Three nodes come to the same every time, whoever is faster, also if time is virtual.
+    ///
+    /// # Panics
+    /// If they do not.
+    #[track_caller]
+    pub fn check_repeats(&self, case: &Case) {
+        let flags = [&case.flags()[..], &["--nodes", "3"]].concat();
+        let first = self.report(&flags);
+        for other in [self.report(&flags), self.report(&[&flags[..], &["--simulate"]].concat())] {
+            assert_eq!((losses(&first), &first["test"]), (losses(&other), &other["test"]), "{flags:?}");
+        }
+    }
+
+    /// Tells on standard error what four nodes learn in so many runs of each case, least first: what thresholds are made of.
+    pub fn measure(&self, cases: &[Case], runs: usize) {
+        eprintln!("untrained and single: {:?}", self.baseline().measures);
+        for case in cases {
+            let run = |_| self.learnt(&self.report(&[&case.flags()[..], &["--nodes", "4"]].concat()));
+            let mut learnt: Vec<f64> = (0..runs).map(run).collect();
+            learnt.sort_by(f64::total_cmp);
+            let learnt: Vec<String> = learnt.iter().map(|learnt| format!("{learnt:.3}")).collect();
+            eprintln!("{}: {}", case.flags().join(" "), learnt.join(" "));
+        }
+    }
+}

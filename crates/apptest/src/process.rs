@@ -1,0 +1,113 @@
+//! Programs under test: started with a clean environment, ended if they hang.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Nothing in these tests takes this long, on a busy machine either; a run that does would hang forever.
+const SAFETY_NET: Duration = Duration::from_secs(300);
+
+/// Variables that make a process a node, or make it say more.
+const VARIABLES: [&str; 6] =
+    ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "RUST_LOG"];
+
+/// An application's program.
+#[derive(Clone, Copy, Debug)]
+pub struct App(&'static str);
+
+impl App {
+    /// The program at this path.
+    #[must_use]
+    pub const fn new(path: &'static str) -> Self {
+        Self(path)
+    }
+
+    /// As [`command`].
+    #[must_use]
+    pub fn command(self, flags: &[&str]) -> Command {
+        let mut command = command(self.0);
+        command.args(flags);
+        command
+    }
+
+    /// Runs it to the end.
+    #[must_use]
+    pub fn output(self, flags: &[&str]) -> Output {
+        finish(start(self.command(flags)))
+    }
+
+    /// Runs it, which must succeed, without a word, and returns its report.
+    #[must_use]
+    #[track_caller]
+    pub fn report(self, flags: &[&str]) -> Value {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("report.json");
+        let mut command = self.command(flags);
+        command.arg("-q").arg("--report").arg(&file);
+        let output = finish(start(command));
+        assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&std::fs::read(file).expect("a report")).expect("JSON")
+    }
+}
+
+/// A program with nothing from the environment that configures it or makes it a node, and no input.
+#[must_use]
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("INTENDANT_") || VARIABLES.contains(&&*text) {
+            command.env_remove(&name);
+        }
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Starts a program whose output is kept.
+///
+/// # Panics
+/// If there is no such program.
+#[must_use]
+pub fn start(mut command: Command) -> Child {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    child.unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()))
+}
+
+/// Waits for the end.
+///
+/// # Panics
+/// If it does not end within five minutes; it is killed then.
+#[must_use]
+#[track_caller]
+pub fn finish(child: Child) -> Output {
+    let pid = Pid::from_child(&child);
+    let (done, waiting) = channel::<()>();
+    let net = std::thread::spawn(move || {
+        let hung = waiting.recv_timeout(SAFETY_NET) == Err(RecvTimeoutError::Timeout);
+        if hung {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        hung
+    });
+    let output = child.wait_with_output().expect("its output");
+    drop(done);
+    assert!(!net.join().expect("no panic"), "it hung: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// Makes commands the nodes of one cluster, in the order of their ranks, as torchrun would.
+#[must_use]
+pub fn ranks(mut commands: Vec<Command>) -> Vec<Command> {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let nodes = commands.len().to_string();
+    for (rank, command) in commands.iter_mut().enumerate() {
+        command.env("RANK", rank.to_string()).env("WORLD_SIZE", &nodes);
+        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+    }
+    commands
+}

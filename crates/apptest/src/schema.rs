@@ -1,0 +1,214 @@
+//! What `docs/report.md` says of reports, to be compared with what is in them.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The version of the schema.
+pub const SCHEMA: &str = "intendant.report/1";
+
+/// Members of a run but `config`, `epochs`, `test`, `simulation` and the [`COUNTS`].
+const RUN: [&str; 11] = [
+    "schema",
+    "task",
+    "technique",
+    "seed",
+    "nodes",
+    "workers_per_node",
+    "simulated",
+    "data_digest",
+    "model.keys",
+    "model.values",
+    "model.bytes",
+];
+/// Members of an epoch but `quality` and the [`COUNTS`].
+const EPOCH: [&str; 5] = ["epoch", "seconds", "cpu_seconds", "examples", "loss"];
+/// Members of runs and of epochs.
+const COUNTS: [&str; 25] = [
+    "access.pull_keys",
+    "access.push_keys",
+    "access.local",
+    "access.remote",
+    "access.sampled",
+    "access.remote_share",
+    "access.remote_share_after_5_percent",
+    "management.relocations",
+    "management.replica_setups",
+    "management.replica_drops",
+    "management.localization_conflicts",
+    "management.sync_rounds",
+    "management.syncs_per_second",
+    "management.synced_keys",
+    "management.stale_reads",
+    "management.relocation_ms.mean",
+    "management.relocation_ms.p50",
+    "management.relocation_ms.p99",
+    "management.queued",
+    "management.blocking_ms.mean",
+    "management.blocking_ms.p50",
+    "management.blocking_ms.p99",
+    "management.forwards[]",
+    "network.messages",
+    "network.bytes",
+];
+/// Members of a run with static replicas.
+const REPLICATED: [&str; 2] = ["model.replicated.keys", "model.replicated.bytes"];
+/// The same, if it is known how often keys are accessed, or if all are replicated.
+const SHARE: &str = "model.replicated.access_share";
+/// Members of a simulated run.
+const SIMULATED: [&str; 8] = [
+    "simulation.net",
+    "simulation.machine",
+    "simulation.charge",
+    "simulation.charge_compute",
+    "simulation.events",
+    "simulation.channel_busy",
+    "simulation.channel_wait_ms",
+    "simulation.nic_busy",
+];
+
+/// Every path below `value`, with `[]` for the elements of arrays; what is empty is a path itself.
+fn paths(value: &Value, at: &str, all: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            let below = |name: &String| if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+            members.iter().for_each(|(name, value)| paths(value, &below(name), all));
+        }
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().for_each(|item| paths(item, &format!("{at}[]"), all));
+        }
+        Value::Object(_)
+        | Value::Array(_)
+        | Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_) => {
+            all.insert(at.to_owned());
+        }
+    }
+}
+
+#[track_caller]
+fn has(found: &Value, documented: impl IntoIterator<Item = String>, what: &str) {
+    let mut members = BTreeSet::new();
+    paths(found, "", &mut members);
+    assert_eq!(members, documented.into_iter().collect(), "{what}: members here, members documented");
+}
+
+/// The report has the documented members and no others. What a run is tested by are the members `quality`; so is an epoch if it
+/// is one after which `--valid-every` asks for a validation, and no other (0: none is).
+///
+/// # Panics
+/// If not.
+#[track_caller]
+pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
+    assert_eq!(report["schema"], SCHEMA);
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let of = |place: &str| quality.iter().map(|name| format!("{place}.{name}")).collect::<Vec<_>>();
+
+    let mut run = report.clone();
+    let members = run.as_object_mut().expect("an object");
+    assert!(members.remove("config").is_some_and(|config| config.is_object()), "config");
+    let epochs = members.remove("epochs").expect("epochs");
+    let technique = report["technique"].as_str().expect("a name");
+    let mut documented = [owned(&RUN), owned(&COUNTS), of("test")].concat();
+    if ["nups", "full-replication"].contains(&technique) {
+        documented.extend(owned(&REPLICATED));
+        // What a user names need not be what the task counts.
+        if technique == "full-replication" || report["model"]["replicated"].get("access_share").is_some() {
+            documented.push(SHARE.to_owned());
+        }
+    }
+    if report["simulated"] == true {
+        documented.extend(owned(&SIMULATED));
+    }
+    has(&run, documented, "the run");
+
+    for (number, epoch) in (1..).zip(epochs.as_array().expect("an array")) {
+        let validated = valid_every > 0 && number % valid_every == 0;
+        let quality = if validated { of("quality") } else { owned(&["quality"]) };
+        has(epoch, [owned(&EPOCH), owned(&COUNTS), quality].concat(), &format!("epoch {number}"));
+        assert_eq!(epoch["epoch"], number);
+    }
+}
+
+/// Every member that [`check`] asks for, and each of `quality`, is described in `docs/report.md`.
+///
+/// # Panics
+/// If not.
+#[track_caller]
+pub fn described(quality: &[&str]) {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md");
+    let page = std::fs::read_to_string(page).expect("docs/report.md");
+    let members = [&RUN[..], &EPOCH, &COUNTS, &REPLICATED, &[SHARE], &SIMULATED, quality].concat();
+    // Each part of a path is a member: relocation_ms as well as p50.
+    for name in members.iter().flat_map(|path| path.trim_end_matches("[]").split('.')) {
+        assert!(page.contains(&format!("`{name}`")), "docs/report.md lacks {name}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Map, json};
+
+    fn put(value: &mut Map<String, Value>, path: &str) {
+        match path.split_once('.') {
+            None if path.ends_with("[]") => {
+                drop(value.insert(path.trim_end_matches("[]").to_owned(), json!([0])))
+            }
+            None => drop(value.entry(path).or_insert(json!(0))),
+            Some((name, rest)) => {
+                put(value.entry(name).or_insert(json!({})).as_object_mut().expect("an object"), rest);
+            }
+        }
+    }
+
+    /// A report of three epochs, of which the second is validated.
+    fn report() -> Value {
+        let mut run = Map::new();
+        [&RUN[..], &COUNTS, &["test.rank"]].concat().iter().for_each(|path| put(&mut run, path));
+        let epoch = |number: u32| {
+            let mut epoch = Map::new();
+            [&EPOCH[..], &COUNTS].concat().iter().for_each(|path| put(&mut epoch, path));
+            epoch.insert("epoch".into(), json!(number));
+            epoch.insert("quality".into(), if number == 2 { json!({"rank": 0.5}) } else { json!({}) });
+            Value::Object(epoch)
+        };
+        run.insert("epochs".into(), (1..=3).map(epoch).collect());
+        run.insert("config".into(), json!({"anything": 1}));
+        run.insert("schema".into(), json!(SCHEMA));
+        run.insert("technique".into(), json!("lapse"));
+        Value::Object(run)
+    }
+
+    fn is_refused(report: &Value, quality: &[&str], valid_every: usize) -> bool {
+        std::panic::catch_unwind(|| check(report, quality, valid_every)).is_err()
+    }
+
+    #[test]
+    fn a_lost_or_unknown_member_or_validation_is_noticed() {
+        check(&report(), &["rank"], 2);
+        for valid_every in [0, 1, 3] {
+            assert!(is_refused(&report(), &["rank"], valid_every), "{valid_every}");
+        }
+        assert!(is_refused(&report(), &["rank", "other"], 2));
+        let with = |change: &dyn Fn(&mut Value)| {
+            let mut report = report();
+            change(&mut report);
+            is_refused(&report, &["rank"], 2)
+        };
+        assert!(!with(&|_| ()));
+        assert!(with(&|r| drop(r["epochs"][2]["access"].as_object_mut().expect("here").remove("local"))));
+        assert!(with(&|r| r["management"]["relocation_ms"]["p75"] = json!(1)));
+        assert!(with(&|r| r["test"] = json!({})));
+        assert!(with(&|r| r["simulated"] = json!(true)), "more is told of simulations");
+        assert!(with(&|r| r["technique"] = json!("nups")), "what is replicated is told");
+        assert!(with(&|r| r["schema"] = json!("intendant.report/2")));
+    }
+
+    #[test]
+    fn all_members_are_described() {
+        described(&[]);
+        assert!(std::panic::catch_unwind(|| described(&["no_such_member"])).is_err());
+    }
+}
