@@ -98,6 +98,15 @@ fn synchronous_full_replication() {
     MATRIX.check(&case::SYNCHRONOUS, NOISE);
 }
 
+/// Two epochs of so small a model are not many samples: which negatives a triple meets matters, and how much is learnt varies.
+#[test]
+fn samples_of_every_scheme() {
+    MATRIX.check_schemes(
+        &[case::CLASSIC, case::LAPSE, case::SSP, case::ESSP, case::NUPS, case::FULL_REPLICATION],
+        0.5,
+    );
+}
+
 #[test]
 fn copies_that_are_never_in_step_are_noticed() {
     MATRIX.check_controls(STALENESS);

@@ -36,6 +36,17 @@ fn the_built_in_matrix_is_learned() {
     }
 }
 
+#[test]
+fn there_is_nothing_to_sample() {
+    for flags in [&["--sampling", "bounded"][..], &["--sampling-scheme", "local"], &["--pool-keys", "10"]] {
+        let refused = MF.output(&[&SMALL[..], flags].concat());
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("task mf draws no samples"), "{said}");
+        assert!(said.contains(flags[0]), "{said}");
+    }
+}
+
 /// With batches of one entry, the accesses are those of the papers: two keys for each entry, pulled and pushed.
 #[test]
 fn an_entry_is_two_keys() {

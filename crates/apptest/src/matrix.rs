@@ -38,6 +38,8 @@ struct Baseline {
     measures: [f64; 2],
 }
 
+const SCHEMES: [&str; 5] = ["independent", "reuse", "postponing", "local", "repurposing"];
+
 fn losses(report: &Value) -> Vec<&Value> {
     report["epochs"].as_array().expect("an array").iter().map(|epoch| &epoch["loss"]).collect()
 }
@@ -121,6 +123,38 @@ impl Matrix {
                 assert!(allowed.contains(&learnt), "{learnt:.3} of single, {allowed:?} is allowed: {what}");
                 (case.works)(&report);
             }
+        }
+    }
+
+    /// Runs each case with each sampling scheme on two nodes: as many samples as one process draws, and at least the part
+    /// `learnt` of what it learns. What makes no sense is refused with a reason.
+    ///
+    /// # Panics
+    /// If anything is not as it must be.
+    #[track_caller]
+    pub fn check_schemes(&self, cases: &[Case], learnt: f64) {
+        let Setting { app, task, .. } = self.setting;
+        let single = &self.baseline().single;
+        let sampled = |report: &Value| report["access"]["sampled"].as_u64().expect("a count");
+        assert!(sampled(single) > 0, "the task draws samples");
+        for (case, scheme) in cases.iter().flat_map(|case| SCHEMES.map(|scheme| (case, scheme))) {
+            let flags = [&case.flags()[..], &["--nodes", "2", "--sampling-scheme", scheme]].concat();
+            if scheme == "postponing" && !["lapse", "nups"].contains(&case.technique) {
+                let refused = app.output(&[task, &flags[..]].concat());
+                let said = String::from_utf8_lossy(&refused.stderr);
+                assert_eq!(refused.status.code(), Some(2), "{flags:?}: {said}");
+                assert!(said.contains("moves no keys on request"), "{flags:?}: {said}");
+                continue;
+            }
+            let report = self.report(&flags);
+            let what = format!("{flags:?}: {}, {}", report["test"], report["sampling"]);
+            assert_eq!(report["sampling"]["scheme"], scheme, "{what}");
+            assert_eq!(sampled(&report), sampled(single), "{what}");
+            assert_eq!(report["sampling"]["drawn"], sampled(&report), "{what}");
+            let pooled = ["reuse", "postponing"].contains(&scheme);
+            assert_eq!(report["sampling"]["pools"].as_u64() > Some(0), pooled, "{what}");
+            let part = self.learnt(&report);
+            assert!(part >= learnt, "{part:.3} of single: {what}");
         }
     }
 

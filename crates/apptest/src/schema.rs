@@ -54,6 +54,18 @@ const COUNTS: [&str; 25] = [
 const REPLICATED: [&str; 2] = ["model.replicated.keys", "model.replicated.bytes"];
 /// The same, if it is known how often keys are accessed, or if all are replicated.
 const SHARE: &str = "model.replicated.access_share";
+/// Members of a run that draws samples.
+const SAMPLING: [&str; 7] = [
+    "sampling.level",
+    "sampling.scheme",
+    "sampling.drawn",
+    "sampling.pools",
+    "sampling.late_pools",
+    "sampling.postponed",
+    "sampling.strayed",
+];
+/// The same, if the scheme has pools.
+const POOLS: [&str; 2] = ["sampling.pool_keys", "sampling.pool_uses"];
 /// Members of a simulated run.
 const SIMULATED: [&str; 8] = [
     "simulation.net",
@@ -118,6 +130,12 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
             documented.push(SHARE.to_owned());
         }
     }
+    if let Some(sampling) = report.get("sampling") {
+        documented.extend(owned(&SAMPLING));
+        if ["reuse", "postponing"].contains(&sampling["scheme"].as_str().expect("a name")) {
+            documented.extend(owned(&POOLS));
+        }
+    }
     if report["simulated"] == true {
         documented.extend(owned(&SIMULATED));
     }
@@ -139,7 +157,8 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
 pub fn described(quality: &[&str]) {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md");
     let page = std::fs::read_to_string(page).expect("docs/report.md");
-    let members = [&RUN[..], &EPOCH, &COUNTS, &REPLICATED, &[SHARE], &SIMULATED, quality].concat();
+    let members =
+        [&RUN[..], &EPOCH, &COUNTS, &REPLICATED, &[SHARE], &SAMPLING, &POOLS, &SIMULATED, quality].concat();
     // Each part of a path is a member: relocation_ms as well as p50.
     for name in members.iter().flat_map(|path| path.trim_end_matches("[]").split('.')) {
         assert!(page.contains(&format!("`{name}`")), "docs/report.md lacks {name}");

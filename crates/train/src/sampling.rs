@@ -186,3 +186,88 @@ impl Sampling {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::App;
+    use intendant_sampling::Distribution;
+
+    #[derive(clap::Args)]
+    struct NoFlags {}
+
+    fn plan(flags: &str) -> Result<Plan, String> {
+        let app = App::new(clap::Command::new("task"));
+        let parsed = app.parse::<NoFlags>(flags.split(' ').filter(|flag| !flag.is_empty()));
+        parsed.map(|(_, plan)| plan).map_err(|error| error.to_string())
+    }
+
+    /// What becomes of a distribution that a task registered as independent.
+    fn resolved(flags: &str) -> Result<(String, Config), String> {
+        let mut builder = Sampler::builder();
+        builder.register(Distribution::uniform(0..10).expect("keys"), Conformity::Conform);
+        let plan = plan(flags)?;
+        let mut config = plan.config.clone();
+        let sampler =
+            plan.sampling.resolve(&builder.build(), "task", plan.technique, plan.nodes, &mut config);
+        let sampler = sampler.map_err(|error| error.to_string())?;
+        let (level, scheme) = sampler.schemes().next().expect("it is registered");
+        Ok((format!("{level} {scheme}"), config))
+    }
+
+    #[test]
+    fn the_user_asks_for_a_level_or_names_a_scheme() {
+        for (flags, expected) in [
+            ("", "conform independent"),
+            ("--sampling bounded", "bounded reuse"),
+            ("--technique lapse --nodes 2 --sampling long-term", "long-term postponing"),
+            ("--technique classic --nodes 2 --sampling long-term", "long-term reuse"),
+            ("--technique classic --nodes 1 --sampling long-term", "long-term postponing"),
+            ("--technique nups --nodes 2 --sampling non-conform", "non-conform local"),
+            ("--technique essp --nodes 2 --sampling non-conform", "non-conform reuse"),
+            ("--technique classic --nodes 2 --sampling-scheme local", "non-conform local"),
+            ("--sampling-scheme repurposing", "non-conform repurposing"),
+            ("--sampling long-term --sampling-scheme independent", "long-term independent"),
+        ] {
+            let (found, config) = resolved(flags).expect(flags);
+            assert_eq!(found, expected, "{flags}");
+            let (level, scheme) = expected.split_once(' ').expect("two words");
+            assert_eq!(config.get("sampling").and_then(|v| v.as_str()), Some(level), "{flags}");
+            assert_eq!(config.get("sampling-scheme").and_then(|v| v.as_str()), Some(scheme), "{flags}");
+            let pools = config.get("pool-keys").is_some() && config.get("pool-uses").is_some();
+            assert_eq!(pools, ["reuse", "postponing"].contains(&scheme), "{flags}");
+        }
+        let (_, config) = resolved("--sampling bounded --pool-keys 7 --pool-uses 3").expect("fine");
+        assert_eq!(config.get("pool-keys").and_then(toml::Value::as_integer), Some(7));
+        assert_eq!(config.get("pool-uses").and_then(toml::Value::as_integer), Some(3));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_the_reason() {
+        for (flags, what) in [
+            ("--sampling conform --sampling-scheme local", "local sampling is non-conform, not conform"),
+            (
+                "--technique classic --nodes 2 --sampling-scheme postponing",
+                "moves no keys on request: use reuse",
+            ),
+            ("--pool-keys 10", "about pools, which independent sampling has not"),
+            ("--sampling non-conform --technique lapse --pool-uses 2", "which local sampling has not"),
+            ("--sampling best", "'best' is not a conformity level"),
+            ("--sampling-scheme best", "'best' is not a sampling scheme"),
+            ("--sampling bounded --pool-keys 0", "--pool-keys"),
+        ] {
+            let error = resolved(flags).expect_err(flags);
+            assert!(error.contains(what), "{flags}: {error}");
+        }
+        let plan = plan("--sampling bounded").expect("fine");
+        let nothing = plan.sampling.resolve(
+            &Sampler::default(),
+            "mf",
+            plan.technique,
+            plan.nodes,
+            &mut Config::default(),
+        );
+        let error = nothing.expect_err("refused").to_string();
+        assert!(error.contains("--sampling: task mf draws no samples"), "{error}");
+    }
+}
