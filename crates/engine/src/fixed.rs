@@ -59,7 +59,7 @@ pub(crate) struct FixedKeys<E> {
 
 impl<E: Element> FixedKeys<E> {
     pub(crate) fn new(shared: &Shared<E>, channel: ChannelId) -> Self {
-        let keys: Vec<Key> = shared.fixed_keys(channel).collect();
+        let keys = shared.fixed_keys(channel).to_vec();
         let (mut starts, mut base) = (vec![0], Vec::new());
         for key in &keys {
             base.extend_from_slice(
