@@ -212,7 +212,7 @@ impl<E: Element> Channel<E> {
             Message::Sync(sync) => self.on_sync(from, &sync),
             Message::News(news) => self.on_news(from, &news),
             Message::Clock(clock) => self.on_clock(from, &clock, actions),
-            Message::Reduce(reduce) => self.on_reduce(from, &reduce, actions),
+            Message::Reduce(reduce) => self.on_reduce(from, reduce, actions),
         }
     }
 
