@@ -93,7 +93,7 @@ impl<E: Element> Channel<E> {
             {
                 let state = entry.state();
                 drop(entry);
-                self.park(key, &state, access);
+                self.park(key, &state, access)?;
             }
             Role::Replica if own => return self.access_replica(shared, entry, access, values, operand),
             Role::Static if !own => {
@@ -129,7 +129,7 @@ impl<E: Element> Channel<E> {
                 if own && shared.policy().replicas.is_some_and(Replicas::is_clocked) {
                     // A read makes a replica; what comes after it waits for that.
                     if kind == AccessKind::Pull {
-                        self.want(key, &state, access.need);
+                        self.want(key, &state, access.need)?;
                     }
                     if self.holding.held.contains_key(&key) {
                         self.queue(key, access, values.slice(operand));
@@ -174,11 +174,11 @@ impl<E: Element> Channel<E> {
             self.queue(key, access, values.slice(operand));
         } else if kind == AccessKind::Set {
             // The owner executes it. Until then the copy has updates that came before it, and afterwards it lacks it.
-            self.close(entry);
+            self.close(entry)?;
             self.queue(key, access, values.slice(operand));
         } else if kind == AccessKind::Pull && !shared.is_fresh(key, &state, access.need) {
             drop(entry);
-            self.park(key, &state, access);
+            self.park(key, &state, access)?;
         } else {
             let counter = shared.policy().caches.then_some(state.counter);
             let value = entry.value_mut().expect("a replica has a value");
@@ -262,7 +262,7 @@ impl<E: Element> Channel<E> {
         actions.push(Action::Complete { worker, completion: Completion { op, positions, values } });
         for key in &keys {
             self.came_back(*key);
-            self.end_if_due(*key);
+            self.end_if_due(*key)?;
         }
         self.release(worker, &keys)
     }

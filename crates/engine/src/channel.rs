@@ -3,10 +3,10 @@
 
 use crate::accesses::Access;
 use crate::batch::Batch;
-use crate::copies::Copies;
+use crate::copies::CopyMessages;
 use crate::error::Violation;
 use crate::fixed::{FixedKeys, Start};
-use crate::holders::Holding;
+use crate::holding::Holding;
 use crate::hubs::Hubs;
 use crate::input::{Action, Completion, Input, Kind, SnapshotAsk, Submission};
 use crate::moves::Moves;
@@ -66,7 +66,7 @@ pub struct Channel<E> {
     pub(crate) moves: Moves,
     pub(crate) holding: Holding<E>,
     pub(crate) hubs: Hubs,
-    pub(crate) copies: Copies,
+    pub(crate) copies: CopyMessages,
     pub(crate) staleness: Staleness,
     pub(crate) fixed: FixedKeys<E>,
     /// Keys that workers have noted; empty between uses.
@@ -90,7 +90,7 @@ impl<E: Element> Channel<E> {
             shared,
             holding: Holding::default(),
             hubs: Hubs::default(),
-            copies: Copies::default(),
+            copies: CopyMessages::default(),
             staleness,
             fixed,
             noted: Vec::new(),
@@ -142,7 +142,8 @@ impl<E: Element> Channel<E> {
     }
 
     /// Takes an input that happens at `now` and appends what has to be done to `actions`. Times are compared with each other and
-    /// with those of workers' calls only; they are statistics, no decision follows from them.
+    /// with those of workers' calls only. When a paced round of copies may start depends on them (see [`Channel::due`]), and
+    /// statistics do; what an access does and who answers it does not. They should not go back: rounds would be late.
     ///
     /// # Errors
     /// If a peer broke the protocol; nothing of its message was applied beyond the offending key.
@@ -212,7 +213,7 @@ impl<E: Element> Channel<E> {
             Message::Sync(sync) => self.on_sync(from, &sync),
             Message::News(news) => self.on_news(from, &news),
             Message::Clock(clock) => self.on_clock(from, &clock, actions),
-            Message::Reduce(reduce) => self.on_reduce(from, &reduce, actions),
+            Message::Reduce(reduce) => self.on_reduce(from, reduce, actions),
         }
     }
 
@@ -229,31 +230,32 @@ impl<E: Element> Channel<E> {
             && self.now >= self.next_round
         {
             self.next_round = self.now.after(every.0);
-            self.round();
+            self.round()?;
         }
         self.start_round(Start::Paced, actions)
     }
 
     fn on_settle(&mut self, actions: &mut Vec<Action>) -> Result<(), String> {
         match self.shared.policy().replicas {
-            Some(Replicas::Directed { .. } | Replicas::Eager) => self.round(),
-            Some(Replicas::Lazy) => self.unwant_all(),
+            Some(Replicas::Directed { .. } | Replicas::Eager) => self.round()?,
+            Some(Replicas::Lazy) => self.unwant_all()?,
             None => {}
         }
         self.start_round(Start::Now, actions)
     }
 
     /// Sends what workers here have added to replicas, and what holders of replicas elsewhere lack.
-    fn round(&mut self) {
+    fn round(&mut self) -> Result<(), String> {
         self.gather();
         let before = self.stats.synced_keys;
         for key in std::mem::take(&mut self.holding.dirty) {
-            if !self.carry_on(key) {
+            if !self.carry_on(key)? {
                 self.holding.dirty.insert(key);
             }
         }
         self.tell_all();
         self.stats.sync_rounds += u64::from(self.stats.synced_keys > before);
+        Ok(())
     }
 
     fn on_submit(&mut self, submission: Submission, actions: &mut Vec<Action>) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use crate::input::Action;
 use intendant_core::{Element, Key, NodeId, copy_to_bytes, limits};
-use intendant_wire::{Message, News, NewsKind, Sync, SyncKind};
+use intendant_wire::{HEADER_BYTES, Message, News, NewsKind, Sync, SyncKind};
 use std::collections::BTreeMap;
 
 /// What holders' messages have in common that travel in one frame.
@@ -20,6 +20,8 @@ struct Deltas {
     epochs: Vec<u32>,
     numbers: Vec<u32>,
     values: Vec<u8>,
+    /// Bytes of values on the way there or back.
+    payload: usize,
 }
 
 /// What is told about one key.
@@ -43,7 +45,7 @@ struct Told {
 
 /// Messages about replicas that the current input causes.
 #[derive(Default)]
-pub(crate) struct Copies {
+pub(crate) struct CopyMessages {
     sync: BTreeMap<Way, Deltas>,
     news: BTreeMap<(NodeId, NewsKind), Told>,
     /// Full ones.
@@ -51,12 +53,27 @@ pub(crate) struct Copies {
     ready_news: Vec<Action>,
 }
 
-impl Copies {
-    /// A holder's message about one key; `values` are the elements of a delta.
-    pub(crate) fn sync(&mut self, way: Way, key: Key, epoch: u32, number: u32, values: &[u8]) {
+impl CopyMessages {
+    /// A holder's message about one key; `delta` are the elements of a delta. `value_bytes` is the size of the key's value: what
+    /// a frame asks for comes back at once.
+    pub(crate) fn sync(
+        &mut self,
+        way: Way,
+        key: Key,
+        epoch: u32,
+        number: u32,
+        delta: &[u8],
+        value_bytes: usize,
+    ) {
         let group = self.sync.entry(way).or_default();
-        let full = group.values.len() + values.len() > limits::FRAME_PAYLOAD_BYTES_TARGET
-            || group.keys.len() == limits::FRAME_KEYS_MAX;
+        let payload = match way.kind {
+            SyncKind::Ask | SyncKind::Delta => value_bytes,
+            SyncKind::Drop => 0,
+        };
+        let frame = HEADER_BYTES + (group.keys.len() + 1) * way.kind.key_bytes();
+        let full = group.payload + payload > limits::FRAME_PAYLOAD_BYTES_TARGET
+            || group.keys.len() == limits::FRAME_KEYS_MAX
+            || frame + group.values.len() + delta.len() > limits::FRAME_BYTES_MAX;
         if full && !group.keys.is_empty() {
             self.ready_sync.push(load(way, std::mem::take(group)));
         }
@@ -65,7 +82,8 @@ impl Copies {
         if way.kind != SyncKind::Drop {
             group.numbers.push(number);
         }
-        group.values.extend_from_slice(values);
+        group.values.extend_from_slice(delta);
+        group.payload += payload;
     }
 
     /// What an owner whose global clock is `clock` tells a holder about one key; `value` is empty unless `kind` has one.
@@ -78,8 +96,11 @@ impl Copies {
         value: &[E],
     ) {
         let group = self.news.entry((to, kind)).or_default();
-        let full = group.values.len() + size_of_val(value) > limits::FRAME_PAYLOAD_BYTES_TARGET
-            || group.items.len() == limits::FRAME_KEYS_MAX;
+        let payload = group.values.len() + size_of_val(value);
+        let frame = HEADER_BYTES + (group.items.len() + 1) * kind.key_bytes(item.counter.is_some());
+        let full = payload > limits::FRAME_PAYLOAD_BYTES_TARGET
+            || group.items.len() == limits::FRAME_KEYS_MAX
+            || frame + payload > limits::FRAME_BYTES_MAX;
         // A holder that waits for this clock must not be told an older one.
         if (full || group.clock != clock) && !group.items.is_empty() {
             self.ready_news.push(tell(to, kind, std::mem::take(group)));
@@ -110,7 +131,7 @@ impl Copies {
 
 fn load(way: Way, deltas: Deltas) -> Action {
     let Way { to, holder, kind, hops } = way;
-    let Deltas { keys, epochs, numbers, values } = deltas;
+    let Deltas { keys, epochs, numbers, values, .. } = deltas;
     let message = Message::Sync(Sync { kind, holder, hops, keys, epochs, numbers, values: values.into() });
     Action::Send { to, message }
 }

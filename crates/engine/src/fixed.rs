@@ -47,7 +47,7 @@ pub(crate) struct FixedKeys<E> {
     dirty: Vec<u32>,
     reduce: AllReduce<E>,
     /// This node's contribution to the running round.
-    sent: Deltas<E>,
+    sent: Arc<Deltas<E>>,
     clip: Clip,
     /// When the next round may start, at a pace.
     next: Tick,
@@ -59,7 +59,7 @@ pub(crate) struct FixedKeys<E> {
 
 impl<E: Element> FixedKeys<E> {
     pub(crate) fn new(shared: &Shared<E>, channel: ChannelId) -> Self {
-        let keys: Vec<Key> = shared.fixed_keys(channel).collect();
+        let keys = shared.fixed_keys(channel).to_vec();
         let (mut starts, mut base) = (vec![0], Vec::new());
         for key in &keys {
             base.extend_from_slice(
@@ -74,7 +74,7 @@ impl<E: Element> FixedKeys<E> {
             base,
             dirty: Vec::new(),
             reduce: AllReduce::new(shared.node(), shared.layout().nodes(), lens),
-            sent: Deltas::default(),
+            sent: Arc::default(),
             clip: Clip::default(),
             next: Tick(0),
             asked: Vec::new(),
@@ -100,6 +100,8 @@ impl<E: Element> FixedKeys<E> {
     fn collect(&mut self, shared: &Shared<E>, clip: Option<f64>) -> Deltas<E> {
         let mut own = Deltas::default();
         self.dirty.sort_unstable();
+        let len = |index: &u32| self.starts[*index as usize + 1] - self.starts[*index as usize];
+        own.values.reserve_exact(self.dirty.iter().map(len).sum());
         for index in std::mem::take(&mut self.dirty) {
             let at = index as usize;
             let (mut entry, _) = shared.latch(self.keys[at]);
@@ -214,7 +216,8 @@ impl<E: Element> Channel<E> {
         let own = self.fixed.collect(&shared, shared.copies().clip);
         self.stats.synced_keys += own.indices.len() as u64;
         let mut steps = Vec::new();
-        self.fixed.sent = own.clone();
+        let own = Arc::new(own);
+        self.fixed.sent = Arc::clone(&own);
         self.fixed.reduce.start(own, &mut steps);
         self.go_on(steps, actions)
     }
@@ -223,26 +226,27 @@ impl<E: Element> Channel<E> {
     pub(crate) fn on_reduce(
         &mut self,
         from: NodeId,
-        reduce: &Reduce,
+        reduce: Reduce,
         actions: &mut Vec<Action>,
     ) -> Result<(), String> {
-        let Reduce { round, step, last, indices, values } = reduce;
-        let fixed = &self.fixed;
-        if let Some(index) = indices.iter().find(|index| **index as usize >= fixed.keys.len()) {
-            let keys = fixed.keys.len();
-            return Err(format!("it sends static replica {index} of {keys}"));
-        }
-        let len = |index: &u32| fixed.starts[*index as usize + 1] - fixed.starts[*index as usize];
-        let elements: usize = indices.iter().map(len).sum();
-        if values.len() != elements * size_of::<E>() {
+        if !self.fixed.is_used() {
+            let (channel, name) = (self.id, self.shared.policy().name);
             return Err(format!(
-                "it sends {} bytes of static replicas with {elements} elements",
-                values.len()
+                "it sends updates of static replicas, of which {channel:?} has none with technique {name}"
             ));
         }
-        let mut part = Deltas { indices: indices.clone(), values: vec![E::ZERO; elements] };
-        copy_from_bytes(&mut part.values, values);
-        self.fixed.reduce.receive(from, *round, *step, *last, part)?;
+        let Reduce { round, step, last, indices, values } = reduce;
+        if values.len() % size_of::<E>() != 0 {
+            return Err(format!(
+                "it sends {} bytes of static replicas, whose elements have {}",
+                values.len(),
+                size_of::<E>()
+            ));
+        }
+        let mut part = Deltas { indices, values: vec![E::ZERO; values.len() / size_of::<E>()] };
+        copy_from_bytes(&mut part.values, &values);
+        // Which also checks the keys, and their lengths.
+        self.fixed.reduce.receive(from, round, step, last, part)?;
         if self.fixed.reduce.is_running() {
             self.go_on(Vec::new(), actions)
         } else {
@@ -269,10 +273,11 @@ impl<E: Element> Channel<E> {
     /// Splits a message into frames.
     fn send_step(&self, step: Step<E>, actions: &mut Vec<Action>) {
         let Step { to, round, step, deltas } = step;
-        let Deltas { indices, values } = deltas;
+        let Deltas { indices, values } = &*deltas;
         let (mut at, mut offset) = (0, 0);
         loop {
-            let (first, mut bytes) = (at, Vec::new());
+            let rest = (values.len() - offset) * size_of::<E>();
+            let (first, mut bytes) = (at, Vec::with_capacity(rest.min(limits::FRAME_PAYLOAD_BYTES_TARGET)));
             while at < indices.len() && at - first < limits::FRAME_KEYS_MAX {
                 let key = indices[at] as usize;
                 let len = self.fixed.starts[key + 1] - self.fixed.starts[key];

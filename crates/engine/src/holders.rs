@@ -1,76 +1,22 @@
 //! Replicas that this node holds: asking, deltas, news, giving up. See the table in [`intendant_techniques::replication`].
 
 use crate::accesses::Access;
-use crate::channel::{Channel, Hash};
+use crate::channel::Channel;
 use crate::copies::Way;
+use crate::holding::Held;
 use crate::shared::Shared;
 use bytes::Bytes;
-use hashbrown::HashMap;
 use intendant_core::{Element, Key, NodeId, copy_from_bytes, copy_to_bytes};
 use intendant_store::Entry;
 use intendant_techniques::replication::{Dropped, Replica, Stage};
 use intendant_techniques::{NextHop, Replicas, Role, SlotState};
 use intendant_wire::{News, NewsKind, SyncKind};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-
-/// A replica, or one to come.
-pub(crate) struct Held<E> {
-    pub(crate) replica: Replica<E>,
-    /// Whether it shall stay.
-    wanted: bool,
-    /// Nothing is served until it is gone: somebody overwrites the main copy.
-    closed: bool,
-    /// Clocks that the owner was asked for and has not reached, as far as is known here. Slower workers must not wait for faster
-    /// ones.
-    asked: BTreeSet<u32>,
-    /// Accesses that wait until it has come or gone.
-    pub(crate) queue: VecDeque<(Access, Bytes)>,
-}
-
-impl<E> Held<E> {
-    fn ends(&self) -> bool {
-        !self.wanted || self.closed
-    }
-}
-
-/// The replicas that a node holds of a channel's keys.
-pub(crate) struct Holding<E> {
-    pub(crate) held: HashMap<Key, Held<E>, Hash>,
-    /// Epochs given out so far.
-    epochs: u32,
-    /// Keys whose updates have not been sent (if their slots still say so).
-    pub(crate) dirty: BTreeSet<Key>,
-    /// Reads that wait for fresher copies, also of keys that are owned here.
-    pub(crate) parked: BTreeMap<Key, VecDeque<Access>>,
-    /// By key, accesses of this node's workers that were sent away and are not answered. The owner must know of the replica as
-    /// long as there are any: what it answers must be in the copy.
-    away: HashMap<Key, usize, Hash>,
-    /// Clocks and keys of replicas that are to be dropped when too old; the clocks may have grown meanwhile.
-    aging: BTreeSet<(u32, Key)>,
-}
-
-impl<E> Default for Holding<E> {
-    fn default() -> Self {
-        Self {
-            held: HashMap::default(),
-            epochs: 0,
-            dirty: BTreeSet::new(),
-            parked: BTreeMap::new(),
-            away: HashMap::default(),
-            aging: BTreeSet::new(),
-        }
-    }
-}
 
 impl<E: Element> Channel<E> {
     fn replicas(&self) -> Option<Replicas> {
         self.shared.policy().replicas
-    }
-
-    fn fresh_epoch(&mut self) -> u32 {
-        self.holding.epochs = self.holding.epochs.wrapping_add(1);
-        self.holding.epochs
     }
 
     /// Replicas here that are not settled: the owner does not know of them yet, or a delta or a drop is under way.
@@ -92,13 +38,13 @@ impl<E: Element> Channel<E> {
         epoch: u32,
         number: u32,
         delta: &[u8],
-    ) {
+    ) -> Result<(), String> {
         let NextHop::To(to) = self.shared.directory().first_hop(key, state) else {
-            intendant_core::strict_assert!(false, "{key:?} has no owner");
-            return;
+            return Err(format!("this node is home of {key:?} and does not know its owner"));
         };
         let way = Way { to, holder: self.shared.node(), kind, hops: 0 };
-        self.copies.sync(way, key, epoch, number, delta);
+        self.copies.sync(way, key, epoch, number, delta, self.value_bytes(key));
+        Ok(())
     }
 
     /// Whoever decides for this node wants replicas of `keys`.
@@ -111,7 +57,7 @@ impl<E: Element> Channel<E> {
             let state = entry.state();
             drop(entry);
             match role {
-                Role::Absent | Role::Replica => self.want(*key, &state, 0),
+                Role::Absent | Role::Replica => self.want(*key, &state, 0)?,
                 Role::Owner | Role::Hub | Role::Static | Role::Arriving | Role::Leaving => {}
             }
         }
@@ -122,8 +68,7 @@ impl<E: Element> Channel<E> {
     pub(crate) fn on_unreplicate(&mut self, keys: &[Key]) -> Result<(), String> {
         self.check_directed()?;
         self.check_keys(keys)?;
-        keys.iter().for_each(|key| self.unwant(*key));
-        Ok(())
+        keys.iter().try_for_each(|key| self.unwant(*key))
     }
 
     fn check_directed(&self) -> Result<(), String> {
@@ -136,65 +81,68 @@ impl<E: Element> Channel<E> {
     }
 
     /// A replica of `key` is wanted here, with all updates up to clock `need`.
-    pub(crate) fn want(&mut self, key: Key, state: &SlotState, need: u32) {
+    pub(crate) fn want(&mut self, key: Key, state: &SlotState, need: u32) -> Result<(), String> {
         let Some(held) = self.holding.held.get_mut(&key) else {
-            let epoch = self.fresh_epoch();
+            let epoch = self.holding.fresh_epoch();
             let (replica, queue) = (Replica::ask(epoch), VecDeque::new());
             let held = Held { replica, wanted: true, closed: false, asked: BTreeSet::from([need]), queue };
             self.holding.held.insert(key, held);
-            self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[]);
-            return;
+            return self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[]);
         };
         held.wanted = true;
         if held.closed {
-            return;
+            return Ok(());
         }
         if held.replica.stage() == Stage::Dropping {
-            let epoch = self.fresh_epoch();
-            self.revive(key, state, epoch, need);
+            self.revive(key, state, need)?;
         } else if need > 0 && held.asked.insert(need) {
             let epoch = held.replica.epoch();
-            self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[]);
+            self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[])?;
         }
+        Ok(())
     }
 
-    fn revive(&mut self, key: Key, state: &SlotState, epoch: u32, need: u32) {
+    fn revive(&mut self, key: Key, state: &SlotState, need: u32) -> Result<(), String> {
+        let held = self.holding.held.get(&key).expect("a replica that is dropped has a record");
+        let epoch = self.holding.epoch_after(held.replica.epoch());
         let held = self.holding.held.get_mut(&key).expect("a replica that is dropped has a record");
         held.replica.revive(epoch);
         held.asked = BTreeSet::from([need]);
-        self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[]);
+        self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[])
     }
 
     /// A replica of `key` is not wanted any more.
-    pub(crate) fn unwant(&mut self, key: Key) {
+    pub(crate) fn unwant(&mut self, key: Key) -> Result<(), String> {
         if let Some(held) = self.holding.held.get_mut(&key) {
             held.wanted = false;
-            self.carry_on(key);
+            self.end_if_due(key)?;
         }
+        Ok(())
     }
 
     /// Nothing is served from the replica of `key` from now on; when it is gone, what waits goes to the owner.
-    pub(crate) fn close(&mut self, mut entry: Entry<'_, SlotState, E>) {
+    pub(crate) fn close(&mut self, mut entry: Entry<'_, SlotState, E>) -> Result<(), String> {
         let key = entry.key();
         entry.state_mut().set_closed(true);
         drop(entry);
         if let Some(held) = self.holding.held.get_mut(&key) {
             held.closed = true;
-            self.carry_on(key);
+            self.carry_on(key)?;
         }
+        Ok(())
     }
 
     /// Sends the updates of `key` that have not been sent, or that its replica ends. False if there are updates that must
     /// wait: for a value, or for the answer to the delta in flight.
-    pub(crate) fn carry_on(&mut self, key: Key) -> bool {
+    pub(crate) fn carry_on(&mut self, key: Key) -> Result<bool, String> {
         let shared = Arc::clone(&self.shared);
-        let Some(held) = self.holding.held.get_mut(&key) else { return true };
+        let Some(held) = self.holding.held.get_mut(&key) else { return Ok(true) };
         let (mut entry, role) = shared.latch(key);
         if role != Role::Replica {
-            return true;
+            return Ok(true);
         }
         if held.replica.stage() != Stage::Held || held.replica.is_sending() {
-            return !entry.state().is_dirty();
+            return Ok(!entry.state().is_dirty());
         }
         let (ends, epoch) = (held.ends(), held.replica.epoch());
         if entry.state().is_dirty() {
@@ -207,16 +155,16 @@ impl<E: Element> Channel<E> {
                 let state = entry.state();
                 drop(entry);
                 self.stats.synced_keys += 1;
-                self.tell_owner(key, &state, SyncKind::Delta, epoch, seq, &bytes);
-                return true;
+                self.tell_owner(key, &state, SyncKind::Delta, epoch, seq, &bytes)?;
+                return Ok(true);
             }
         }
         if ends && !self.holding.away.contains_key(&key) && held.replica.drop_out() {
             let state = entry.state();
             drop(entry);
-            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0, &[]);
+            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0, &[])?;
         }
-        true
+        Ok(true)
     }
 
     /// An access of a worker here to `key` was sent away.
@@ -236,11 +184,19 @@ impl<E: Element> Channel<E> {
         }
     }
 
-    /// What a replica waited for that is to end may have come.
-    pub(crate) fn end_if_due(&mut self, key: Key) {
-        if self.holding.held.get(&key).is_some_and(Held::ends) {
-            self.carry_on(key);
+    /// A replica that is to end may have nothing left to wait for. Updates that it has wait for their time, the next round or
+    /// clock, or a copy that is added to all the time would be emptied once per round trip; unless somebody waits for its end.
+    pub(crate) fn end_if_due(&mut self, key: Key) -> Result<(), String> {
+        let Some(held) = self.holding.held.get(&key).filter(|held| held.ends()) else { return Ok(()) };
+        let closed = held.closed;
+        let (entry, role) = self.shared.latch(key);
+        let updated = role == Role::Replica && entry.state().is_dirty();
+        drop(entry);
+        if updated && !closed {
+            self.holding.dirty.insert(key);
+            return Ok(());
         }
+        self.carry_on(key).map(drop)
     }
 
     /// The owner tells something about replicas here.
@@ -260,7 +216,7 @@ impl<E: Element> Channel<E> {
             let epoch = news.epochs[at];
             let known = self.holding.held.get(&key).is_some_and(|held| held.replica.epoch() == epoch);
             match news.kind {
-                NewsKind::SetUp if !known => self.refuse(&shared, key, epoch),
+                NewsKind::SetUp if !known => self.refuse(&shared, key, epoch)?,
                 NewsKind::SetUp | NewsKind::Refresh if known => {
                     let value = &news.values[start..offset];
                     self.renew(&shared, key, value, news.seqs[at], news.versions[at], news.clock)?;
@@ -268,7 +224,7 @@ impl<E: Element> Channel<E> {
                 NewsKind::Acknowledged if known => {
                     let held = self.holding.held.get_mut(&key).expect("known");
                     if held.replica.acknowledged(news.versions[at], news.seqs[at]) {
-                        self.after(&shared, key);
+                        self.after(&shared, key)?;
                     }
                 }
                 NewsKind::Dropped if known => self.on_dropped(&shared, key, epoch)?,
@@ -279,13 +235,14 @@ impl<E: Element> Channel<E> {
     }
 
     /// A registration that this node does not want: a late one. The owner must not think that there is a replica here.
-    fn refuse(&mut self, shared: &Shared<E>, key: Key, epoch: u32) {
+    fn refuse(&mut self, shared: &Shared<E>, key: Key, epoch: u32) -> Result<(), String> {
         let (entry, role) = shared.latch(key);
         let state = entry.state();
         drop(entry);
         if matches!(role, Role::Absent | Role::Replica) {
-            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0, &[]);
+            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0, &[])?;
         }
+        Ok(())
     }
 
     /// The main copy was `bytes`.
@@ -330,22 +287,21 @@ impl<E: Element> Channel<E> {
         if new {
             self.drain_queue(key)?;
         }
-        self.after(shared, key);
+        self.after(shared, key)?;
         self.unpark(key)
     }
 
     /// What was under way for a replica has come to an end: what waited for it goes on.
-    fn after(&mut self, shared: &Shared<E>, key: Key) {
-        let dirty = shared.latch(key).0.state().is_dirty();
-        let Some(held) = self.holding.held.get(&key) else { return };
-        if held.ends() || self.staleness.is_blocked_by(key) {
-            if self.carry_on(key) {
+    fn after(&mut self, shared: &Shared<E>, key: Key) -> Result<(), String> {
+        if self.staleness.is_blocked_by(key) {
+            if self.carry_on(key)? {
                 self.staleness.unblock(key);
             }
-        } else if dirty {
-            // In the next round.
+        } else if shared.latch(key).0.state().is_dirty() {
+            // In the next round, unless somebody waits for the end.
             self.holding.dirty.insert(key);
         }
+        self.end_if_due(key)
     }
 
     fn on_dropped(&mut self, shared: &Shared<E>, key: Key, epoch: u32) -> Result<(), String> {
@@ -356,9 +312,7 @@ impl<E: Element> Channel<E> {
             Dropped::Stale => Ok(()),
             Dropped::Updated => {
                 drop(entry);
-                let epoch = self.fresh_epoch();
-                self.revive(key, &state, epoch, 0);
-                Ok(())
+                self.revive(key, &state, 0)
             }
             Dropped::Gone => {
                 entry.release();
@@ -369,7 +323,9 @@ impl<E: Element> Channel<E> {
                     entry.remove();
                 } else {
                     drop(entry);
+                    self.remember(key);
                 }
+                let held = self.holding.held.get(&key).expect("looked up above");
                 self.stats.replica_drops += 1;
                 let wanted = held.wanted;
                 let forgotten = self.forget_replica(key);
@@ -379,7 +335,7 @@ impl<E: Element> Channel<E> {
                 self.unpark(key)?;
                 if wanted {
                     let state = shared.latch(key).0.state();
-                    self.want(key, &state, 0);
+                    self.want(key, &state, 0)?;
                 }
                 Ok(())
             }
@@ -416,12 +372,13 @@ impl<E: Element> Channel<E> {
     }
 
     /// A read waits for a fresher copy of `key`, which is in this state.
-    pub(crate) fn park(&mut self, key: Key, state: &SlotState, access: Access) {
+    pub(crate) fn park(&mut self, key: Key, state: &SlotState, access: Access) -> Result<(), String> {
         self.stats.stale_reads += 1;
         self.holding.parked.entry(key).or_default().push_back(access);
         if state.role == Role::Replica && self.replicas() == Some(Replicas::Lazy) {
-            self.want(key, state, access.need);
+            self.want(key, state, access.need)?;
         }
+        Ok(())
     }
 
     /// The copy of `key` may be fresher now, or gone.
@@ -441,9 +398,9 @@ impl<E: Element> Channel<E> {
     }
 
     /// Gives up replicas that are too old for readers who need `need`, under lazy replication.
-    pub(crate) fn age(&mut self, need: u32) {
+    pub(crate) fn age(&mut self, need: u32) -> Result<(), String> {
         if self.replicas() != Some(Replicas::Lazy) {
-            return;
+            return Ok(());
         }
         let shared = Arc::clone(&self.shared);
         while let Some((clock, key)) = self.holding.aging.first().copied()
@@ -452,17 +409,22 @@ impl<E: Element> Channel<E> {
             self.holding.aging.pop_first();
             let state = shared.latch(key).0.state();
             if state.role == Role::Replica && state.side < need {
-                self.unwant(key);
+                self.unwant(key)?;
             }
         }
+        Ok(())
     }
 
-    /// Gives up all replicas.
-    pub(crate) fn unwant_all(&mut self) {
+    /// Gives up all replicas, and sends at once what was added to them.
+    pub(crate) fn unwant_all(&mut self) -> Result<(), String> {
         #[expect(clippy::disallowed_methods, reason = "sorted right below")]
         let mut keys: Vec<Key> = self.holding.held.keys().copied().collect();
         keys.sort_unstable();
-        keys.into_iter().for_each(|key| self.unwant(key));
+        for key in keys {
+            self.unwant(key)?;
+            self.carry_on(key)?;
+        }
+        Ok(())
     }
 
     /// Finds keys whose values workers have changed: of replicas, of main copies with replicas elsewhere, of static replicas.
@@ -472,31 +434,35 @@ impl<E: Element> Channel<E> {
         let mut noted = std::mem::take(&mut self.noted);
         for shard in (self.id.index()..layout.shards()).step_by(layout.channels()) {
             if shared.store().has_noted(shard) {
+                // Empty, so that the shard's list gets its memory.
                 shared.store().take_noted(shard, &mut noted);
-            }
-        }
-        for key in noted.drain(..) {
-            let (mut entry, role) = shared.latch(key);
-            if !entry.state().is_dirty() {
-                continue;
-            }
-            match role {
-                Role::Replica => {
-                    self.holding.dirty.insert(key);
-                }
-                Role::Static => {
-                    let index = entry.state().side;
-                    self.fixed.touched(index);
-                }
-                Role::Hub => {
-                    entry.state_mut().set_dirty(false);
-                    self.changed(key);
-                }
-                Role::Owner | Role::Absent | Role::Arriving | Role::Leaving => {
-                    entry.state_mut().set_dirty(false);
-                }
+                noted.drain(..).for_each(|key| self.look_at(&shared, key));
             }
         }
         self.noted = noted;
+    }
+
+    /// A worker has changed the value of `key`.
+    fn look_at(&mut self, shared: &Shared<E>, key: Key) {
+        let (mut entry, role) = shared.latch(key);
+        if !entry.state().is_dirty() {
+            return;
+        }
+        match role {
+            Role::Replica => {
+                self.holding.dirty.insert(key);
+            }
+            Role::Static => {
+                let index = entry.state().side;
+                self.fixed.touched(index);
+            }
+            Role::Hub => {
+                entry.state_mut().set_dirty(false);
+                self.changed(key);
+            }
+            Role::Owner | Role::Absent | Role::Arriving | Role::Leaving => {
+                entry.state_mut().set_dirty(false);
+            }
+        }
     }
 }

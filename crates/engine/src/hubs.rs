@@ -98,7 +98,7 @@ impl<E: Element> Channel<E> {
                     return Err(format!("this node is home of {key:?} and does not know its owner"));
                 };
                 let way = Way { to, holder: *holder, kind: *kind, hops: hops + 1 };
-                self.copies.sync(way, *key, epoch, number, delta);
+                self.copies.sync(way, *key, epoch, number, delta, self.value_bytes(*key));
                 continue;
             }
             if *holder == shared.node() {
@@ -106,7 +106,7 @@ impl<E: Element> Channel<E> {
                 continue;
             }
             match kind {
-                SyncKind::Ask => self.register(&mut entry, *holder, epoch, number),
+                SyncKind::Ask => self.register(&mut entry, *holder, epoch, number)?,
                 SyncKind::Delta => self.merge(&mut entry, *holder, epoch, number, delta)?,
                 SyncKind::Drop => self.release_holder(&mut entry, *holder, epoch),
             }
@@ -114,7 +114,13 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    fn register(&mut self, entry: &mut Entry<'_, SlotState, E>, holder: NodeId, epoch: u32, need: u32) {
+    fn register(
+        &mut self,
+        entry: &mut Entry<'_, SlotState, E>,
+        holder: NodeId,
+        epoch: u32,
+        need: u32,
+    ) -> Result<(), String> {
         let key = entry.key();
         self.settle_hub(entry);
         let hub = self.hubs.hubs.entry(key).or_default();
@@ -128,11 +134,12 @@ impl<E: Element> Channel<E> {
             Asked::New => self.tell(entry, holder, NewsKind::SetUp),
             Asked::Again if !early => self.tell(entry, holder, NewsKind::Refresh),
             Asked::Again => {}
-            Asked::Stale => return,
+            Asked::Stale => return Ok(()),
         }
         if early && self.shared.policy().replicas == Some(Replicas::Lazy) {
-            self.staleness.owe(need, key, holder);
+            self.staleness.owe(need, key, holder)?;
         }
+        Ok(())
     }
 
     fn count_holder(&mut self, holder: NodeId, more: usize, less: usize) {
@@ -200,7 +207,7 @@ impl<E: Element> Channel<E> {
         Some(hub)
     }
 
-    /// The key has come, with holders elsewhere if there are any. `changed` says whether its value is news to them.
+    /// The key has come, with holders elsewhere if there are any. What these have been told is not known here: they are told.
     pub(crate) fn take_hub(&mut self, entry: &mut Entry<'_, SlotState, E>, hub: Hub) {
         let key = entry.key();
         entry.state_mut().set_dirty(false);

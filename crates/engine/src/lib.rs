@@ -18,6 +18,7 @@ mod copies;
 mod error;
 mod fixed;
 mod holders;
+mod holding;
 mod hubs;
 mod input;
 mod local;

@@ -3,7 +3,7 @@
 use crate::input::Action;
 use intendant_core::{Key, NodeId, limits};
 use intendant_techniques::replication::{Holder, Hub};
-use intendant_wire::{HandOver, HolderRow, Localize, Message, Moved, Relocate};
+use intendant_wire::{HEADER_BYTES, HandOver, HolderRow, Localize, Message, Moved, Relocate};
 use std::collections::BTreeMap;
 
 /// Relocation messages that the current input causes.
@@ -42,36 +42,39 @@ impl Moves {
         counters.push(counter);
     }
 
-    /// Hands `key` over to `to`; `copy` appends the `bytes` bytes of its value.
+    /// Hands `key` over to `to`, with the record of its replicas elsewhere if there are any; `copy` appends the `bytes` bytes of
+    /// its value.
     pub(crate) fn hand_over(
         &mut self,
         to: NodeId,
         key: Key,
         counter: u32,
+        hub: Option<&Hub>,
         bytes: usize,
         copy: impl FnOnce(&mut Vec<u8>),
     ) {
         let cargo = self.hand_over.entry(to).or_default();
-        let full = cargo.values.len() + bytes > limits::FRAME_PAYLOAD_BYTES_TARGET
+        let payload = cargo.values.len() + bytes;
+        let rows = cargo.holders.len() + hub.map_or(0, |hub| hub.holders().len());
+        let heads = (cargo.keys.len() + 1) * HandOver::KEY_BYTES + rows * HolderRow::BYTES;
+        let full = payload > limits::FRAME_PAYLOAD_BYTES_TARGET
             || cargo.keys.len() == limits::FRAME_KEYS_MAX
-            // Each key may bring as many rows as there are nodes.
-            || cargo.holders.len() + limits::NODES_MAX > limits::FRAME_KEYS_MAX;
+            || rows > limits::FRAME_KEYS_MAX
+            || HEADER_BYTES + heads + payload > limits::FRAME_BYTES_MAX;
         if full && !cargo.keys.is_empty() {
             self.ready.push(load(to, std::mem::take(cargo)));
         }
+        let at = cargo.keys.len() as u32;
         cargo.keys.push(key);
         cargo.counters.push(counter);
+        if let Some(hub) = hub {
+            let version = hub.version();
+            cargo.holders.extend(hub.holders().iter().map(|holder| {
+                let Holder { node, epoch, seq, .. } = *holder;
+                HolderRow { at, version, node, epoch, seq }
+            }));
+        }
         copy(&mut cargo.values);
-    }
-
-    /// The key that is handed over to `to`, the last one so far, has replicas elsewhere.
-    pub(crate) fn with_holders(&mut self, to: NodeId, hub: &Hub) {
-        let cargo = self.hand_over.entry(to).or_default();
-        let (at, version) = (cargo.keys.len() as u32 - 1, hub.version());
-        cargo.holders.extend(hub.holders().iter().map(|holder| {
-            let Holder { node, epoch, seq, .. } = *holder;
-            HolderRow { at, version, node, epoch, seq }
-        }));
     }
 
     /// Tells `home` that `key` is here.

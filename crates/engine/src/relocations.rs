@@ -151,7 +151,7 @@ impl<E: Element> Channel<E> {
         match relocation::leave(entry.state_mut()) {
             Departure::Now => {
                 entry.state_mut().role = Role::Absent;
-                self.hand_over(shared, &mut entry, to, counter);
+                self.hand_over(shared, &mut entry, to, counter, None);
                 drop(entry);
                 self.remember(key);
             }
@@ -166,18 +166,19 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// The value leaves. The role is the caller's to set.
+    /// The value leaves, and the record of its replicas elsewhere, if there are any. The role is the caller's to set.
     fn hand_over(
         &mut self,
         shared: &Shared<E>,
         entry: &mut Entry<'_, SlotState, E>,
         to: NodeId,
         counter: u32,
+        hub: Option<&Hub>,
     ) {
         let key = entry.key();
         let bytes = shared.layout().len(key) * size_of::<E>();
         let value = entry.value().expect("who hands over holds the value");
-        self.moves.hand_over(to, key, counter, bytes, |cargo| copy_to_bytes(value, cargo));
+        self.moves.hand_over(to, key, counter, hub, bytes, |cargo| copy_to_bytes(value, cargo));
         entry.release();
         relocation::depart(entry.state_mut(), to, counter);
     }
@@ -311,7 +312,7 @@ impl<E: Element> Channel<E> {
                 }
                 Some(Waiting::Localize { origin, position }) => self.replies.localized(origin, position),
                 Some(Waiting::Departure { to, counter }) => {
-                    self.hand_over(shared, &mut entry, to, counter);
+                    self.hand_over(shared, &mut entry, to, counter, None);
                     if arrival.queue.is_empty() && arrival.issued.is_empty() {
                         entry.state_mut().role = Role::Absent;
                         drop(entry);
@@ -345,10 +346,7 @@ impl<E: Element> Channel<E> {
                 entry.state_mut().role = Role::Absent;
                 entry.state_mut().set_dirty(false);
                 let hub = self.hand_over_hub(*key);
-                self.hand_over(&shared, &mut entry, to, counter);
-                if let Some(hub) = hub {
-                    self.moves.with_holders(to, &hub);
-                }
+                self.hand_over(&shared, &mut entry, to, counter, hub.as_ref());
             }
         }
         Ok(())
@@ -376,7 +374,7 @@ impl<E: Element> Channel<E> {
 
     /// Notes that the slot of a key only remembers something from now on. Forgets the oldest such slot of a sparse store if there
     /// are many.
-    fn remember(&mut self, key: Key) {
+    pub(crate) fn remember(&mut self, key: Key) {
         // Where owners move keys, what an old owner remembers is needed until the home knows.
         if !self.shared.is_lazy()
             || self.initiator() == Some(Initiator::Owner)

@@ -90,8 +90,8 @@ pub struct Shared<E> {
     policy: Policy,
     copies: Copies,
     workers: usize,
-    /// Keys with static replicas, ascending.
-    fixed: Arc<[Key]>,
+    /// By channel, keys with static replicas, ascending.
+    fixed: Vec<Vec<Key>>,
     /// With bounded staleness.
     bounds: Option<Bounds>,
 }
@@ -101,22 +101,29 @@ impl<E: Element> Shared<E> {
     /// them when they are first touched. Static replicas are made in any case.
     ///
     /// # Panics
-    /// If a key that does not exist is assigned to have static replicas: see [`Assignment::check`].
+    /// If a key that does not exist is assigned to have static replicas: see [`Assignment::check`]. If the technique combines
+    /// what does not work together: see [`Policy::check`].
     #[must_use]
     pub fn new(config: SharedConfig<E>) -> Self {
         let SharedConfig { node, layout, init, storage, policy, copies, workers } = config;
+        policy.check().unwrap_or_else(|wrong| panic!("{wrong}"));
         let (store, lazy) = match storage {
             Storage::Dense => (Store::dense(Arc::clone(&layout)), false),
             Storage::Sparse => (Store::sparse(Arc::clone(&layout)), true),
         };
         let directory = Directory::new(node, Arc::clone(&layout), &policy);
-        let fixed = match policy.fixed {
+        if policy.fixed == Some(Fixed::Assigned) {
+            copies.assignment.check(&layout).unwrap_or_else(|wrong| panic!("{wrong}"));
+        }
+        let mut fixed = vec![Vec::new(); layout.channels()];
+        let mut fix = |key: Key| fixed[layout.channel(key).index()].push(key);
+        match policy.fixed {
             // Of one node, a copy would be in step with itself.
-            None => Arc::default(),
-            Some(_) if layout.nodes() == 1 => Arc::default(),
-            Some(Fixed::Assigned) => copies.assignment.resolve(&layout),
-            Some(Fixed::All) => (0..layout.keys()).map(Key).collect(),
-        };
+            Some(_) if layout.nodes() == 1 => {}
+            Some(Fixed::Assigned) => copies.assignment.resolve(&layout).iter().copied().for_each(&mut fix),
+            Some(Fixed::All) => (0..layout.keys()).map(Key).for_each(&mut fix),
+            None => {}
+        }
         let atomics = |count: usize| (0..count).map(|_| AtomicU32::new(0)).collect();
         let bounds = policy.replicas.filter(|r| r.is_clocked()).map(|_| Bounds {
             staleness: AtomicU32::new(copies.staleness),
@@ -126,10 +133,10 @@ impl<E: Element> Shared<E> {
         });
         let shared =
             Self { node, layout, store, init, lazy, directory, policy, copies, workers, fixed, bounds };
-        for channel in 0..shared.layout.channels() {
-            for (index, key) in shared.fixed_keys(ChannelId(channel as u16)).enumerate() {
-                let mut entry = shared.store.latch(key);
-                (shared.init)(key, entry.allocate());
+        for keys in &shared.fixed {
+            for (index, key) in keys.iter().enumerate() {
+                let mut entry = shared.store.latch(*key);
+                (shared.init)(*key, entry.allocate());
                 *entry.state_mut() = SlotState::fixed(index as u32);
             }
         }
@@ -172,13 +179,13 @@ impl<E: Element> Shared<E> {
     }
 
     /// The keys of `channel` that have static replicas, ascending: the same list on all nodes.
-    pub(crate) fn fixed_keys(&self, channel: ChannelId) -> impl Iterator<Item = Key> + '_ {
-        self.fixed.iter().copied().filter(move |key| self.layout.channel(*key) == channel)
+    pub(crate) fn fixed_keys(&self, channel: ChannelId) -> &[Key] {
+        &self.fixed[channel.index()]
     }
 
     /// Number of keys that have static replicas.
     pub fn fixed(&self) -> usize {
-        self.fixed.len()
+        self.fixed.iter().map(Vec::len).sum()
     }
 
     /// Whether this node's copy of a key in this state is the one that snapshots take.
@@ -589,7 +596,7 @@ impl<E: Element> Shared<E> {
     pub fn synchronize(&self, local: &mut Local<E>) -> Started {
         let mut submissions = Vec::new();
         let channels = (0..self.layout.channels()).map(|c| ChannelId(c as u16));
-        let channels: Vec<_> = channels.filter(|c| self.fixed_keys(*c).next().is_some()).collect();
+        let channels: Vec<_> = channels.filter(|c| !self.fixed_keys(*c).is_empty()).collect();
         let op = local.start_keyless(channels.len());
         if let Some(op) = op {
             let submission = |channel: &ChannelId| {

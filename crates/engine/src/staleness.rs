@@ -4,7 +4,7 @@
 use crate::accesses::Access;
 use crate::channel::Channel;
 use crate::input::Action;
-use intendant_core::{Element, Key, NodeId};
+use intendant_core::{Element, Key, NodeId, limits};
 use intendant_techniques::Replicas;
 use intendant_techniques::clocks::{GlobalClock, NodeClock, RESTING};
 use intendant_wire::{AccessKind, Clock, ClockScope, Message};
@@ -22,8 +22,54 @@ pub(crate) struct Staleness {
     /// Updates that wait here, by the clock at which they were made.
     waiting: BTreeMap<u32, usize>,
     global: GlobalClock,
-    /// Who is to be told about which keys when the global clock has come that far.
-    early: BTreeSet<(u32, Key, NodeId)>,
+    early: Early,
+}
+
+/// Who is to be told about which keys when the global clock has come how far.
+#[derive(Default)]
+struct Early {
+    by_clock: BTreeSet<(u32, Key, NodeId)>,
+    /// The same.
+    by_holder: BTreeMap<(Key, NodeId), BTreeSet<u32>>,
+}
+
+impl Early {
+    fn insert(&mut self, need: u32, key: Key, holder: NodeId) -> Result<(), String> {
+        let clocks = self.by_holder.entry((key, holder)).or_default();
+        // Each is of a worker that waits for nothing else on this key. How far a worker is ahead of what its node tells has no
+        // bound: the clocks themselves cannot be checked.
+        if clocks.len() == limits::WORKERS_MAX && !clocks.contains(&need) {
+            return Err(format!("it waits for {key:?} as of more clocks than a node has workers"));
+        }
+        clocks.insert(need);
+        self.by_clock.insert((need, key, holder));
+        Ok(())
+    }
+
+    fn remove(&mut self, key: Key, holder: NodeId) {
+        for need in self.by_holder.remove(&(key, holder)).unwrap_or_default() {
+            self.by_clock.remove(&(need, key, holder));
+        }
+    }
+
+    /// What is due at clock `global`, once for however many clocks somebody asked.
+    fn take(&mut self, global: u32) -> BTreeSet<(Key, NodeId)> {
+        let mut due = BTreeSet::new();
+        while let Some((need, key, holder)) = self.by_clock.pop_first() {
+            if need > global {
+                self.by_clock.insert((need, key, holder));
+                break;
+            }
+            if let Some(clocks) = self.by_holder.get_mut(&(key, holder)) {
+                clocks.remove(&need);
+                if clocks.is_empty() {
+                    self.by_holder.remove(&(key, holder));
+                }
+            }
+            due.insert((key, holder));
+        }
+        due
+    }
 }
 
 impl Staleness {
@@ -34,7 +80,7 @@ impl Staleness {
             next: None,
             waiting: BTreeMap::new(),
             global: GlobalClock::new(nodes),
-            early: BTreeSet::new(),
+            early: Early::default(),
         }
     }
 
@@ -75,13 +121,13 @@ impl Staleness {
     }
 
     /// `holder` asked for `key` as of a clock that has not come.
-    pub(crate) fn owe(&mut self, need: u32, key: Key, holder: NodeId) {
-        self.early.insert((need, key, holder));
+    pub(crate) fn owe(&mut self, need: u32, key: Key, holder: NodeId) -> Result<(), String> {
+        self.early.insert(need, key, holder)
     }
 
     /// `holder` has no copy of `key` any more.
     pub(crate) fn disown(&mut self, key: Key, holder: NodeId) {
-        self.early.retain(|(_, owed, to)| (*owed, *to) != (key, holder));
+        self.early.remove(key, holder);
     }
 
     /// What the other nodes may be told next: what the workers said last, or, if older updates wait here, the clock of the first
@@ -94,9 +140,8 @@ impl Staleness {
             Some((first, _))
                 if *first < heard.clock && (heard.clock != RESTING || *first <= heard.latest) =>
             {
-                let (clock, resumed) = (*first, heard.resumed.min(*first));
-                let news = published.clock == RESTING || published.clock < clock;
-                news.then_some(NodeClock { clock, resumed, ..heard })
+                let news = published.clock == RESTING || published.clock < *first;
+                news.then_some(NodeClock { clock: *first, ..heard })
             }
             Some(_) | None => Some(heard),
         }
@@ -129,7 +174,7 @@ impl<E: Element> Channel<E> {
                 self.gather();
                 let mut blocked = BTreeSet::new();
                 for key in std::mem::take(&mut self.holding.dirty) {
-                    if !self.carry_on(key) {
+                    if !self.carry_on(key)? {
                         self.holding.dirty.insert(key);
                         blocked.insert(key);
                     }
@@ -153,12 +198,12 @@ impl<E: Element> Channel<E> {
         self.stats.sync_rounds += 1;
         // Each of them, even if there was no time to tell of one before the next: the others count.
         for _ in 0..next.meetings.wrapping_sub(before.meetings) {
-            self.broadcast(ClockScope::Resumed, next.resumed, |_| true, actions);
+            self.broadcast(ClockScope::Resumed, 0, |_| true, actions);
             self.staleness.global.resume(here);
         }
         self.broadcast(ClockScope::Node, next.clock, |_| true, actions);
         let advanced = self.staleness.global.reach(here, next.clock);
-        self.age(self.shared.need(next.clock.min(self.staleness.global.latest())));
+        self.age(self.shared.need(next.clock.min(self.staleness.global.latest())))?;
         if advanced { self.on_global(actions) } else { Ok(()) }
     }
 
@@ -206,14 +251,7 @@ impl<E: Element> Channel<E> {
         let shared = Arc::clone(&self.shared);
         let global = self.staleness.global();
         shared.set_global(self.id, global);
-        let mut due = BTreeSet::new();
-        while let Some((need, key, holder)) = self.staleness.early.first().copied()
-            && need <= global
-        {
-            self.staleness.early.pop_first();
-            due.insert((key, holder));
-        }
-        // Once, for however many clocks it asked.
+        let due = self.staleness.early.take(global);
         due.into_iter().for_each(|(key, holder)| self.refresh(&shared, key, holder));
         if shared.policy().replicas == Some(Replicas::Eager) {
             self.gather();

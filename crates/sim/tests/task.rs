@@ -216,11 +216,11 @@ fn epochs_add_up_to_the_run_without_its_evaluations() {
     assert_eq!(sum(|epoch| epoch.management.relocations), outcome.management.relocations);
 }
 
-/// Every technique with copies; static replicas of every third key, or of all.
+/// Every technique with copies; static replicas of every third of the 100 keys, or of all.
 fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
     let base = |technique| TaskConfig { technique, ..TaskConfig::new(nodes, workers, SCHEDULE) };
     let mut some = Assignment::none();
-    (0..200).step_by(3).for_each(|key| some.set_technique(Key(key), KeyTechnique::Replicate));
+    (0..100).step_by(3).for_each(|key| some.set_technique(Key(key), KeyTechnique::Replicate));
     let paced = Copies { pace: Pace::Every(Tick(2_000)), ..Copies::default() };
     let asked = Schedule { synchronize: NonZeroU32::new(1), ..SCHEDULE };
     vec![

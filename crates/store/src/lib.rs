@@ -23,3 +23,6 @@ mod sync;
 pub use flat::Flat;
 pub use latch::{Latch, LatchGuard};
 pub use store::{Entry, Slot, Store};
+
+// Not in the source of shards, which model checking compiles with larger primitives.
+const _: () = assert!(store::SHARD_PARTS.0 <= 64 && store::SHARD_PARTS.1 >= 64, "see `store::Shard`");

@@ -14,7 +14,7 @@ pub(crate) struct Noted {
 }
 
 impl Noted {
-    /// Appends `key`.
+    /// Appends `key`. The list grows under the latch if it has to, the more rarely the longer it was before.
     ///
     /// # Safety
     /// The caller holds the latch of the shard.
@@ -31,14 +31,14 @@ impl Noted {
         }
     }
 
-    /// Moves all keys to the end of `to`.
+    /// Exchanges the list with `keys`, which must be empty, so that neither side allocates or frees anything here.
     ///
     /// # Safety
     /// The caller holds the latch of the shard.
-    pub(crate) unsafe fn take(&self, to: &mut Vec<Key>) {
-        // SAFETY: as in `push`. The list keeps its memory: a shard that was busy once will be again, and nothing should be
-        // allocated under the latch.
-        self.keys.with_mut(|keys| unsafe { to.append(&mut *keys) });
+    pub(crate) unsafe fn exchange(&self, keys: &mut Vec<Key>) {
+        intendant_core::strict_assert!(keys.is_empty(), "keys would be noted that nobody noted");
+        // SAFETY: as in `push`.
+        self.keys.with_mut(|list| unsafe { std::ptr::swap(list, keys) });
         // Relaxed: as in `push`.
         self.any.store(false, Ordering::Relaxed);
     }

@@ -8,6 +8,8 @@ use crate::sync::{AtomicU32, Ordering};
 use hashbrown::HashMap;
 use intendant_core::{Element, Key, Layout};
 use std::cell::UnsafeCell;
+use std::hash::BuildHasher;
+use std::mem::offset_of;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -23,7 +25,20 @@ enum Slots<S> {
     /// One slot per key of the shard, by position.
     Dense(Box<[Slot<S>]>),
     /// Slots of the keys that have a state or a value.
-    Sparse(UnsafeCell<HashMap<u64, Box<Slot<S>>, foldhash::fast::FixedState>>),
+    Sparse(UnsafeCell<HashMap<u64, Box<Slot<S>>, Hash>>),
+}
+
+/// Always the same hasher, so that a map has nothing to remember of it and stays on its shard's first line.
+#[derive(Clone, Copy, Default)]
+struct Hash;
+
+impl BuildHasher for Hash {
+    type Hasher = foldhash::fast::FoldHasher<'static>;
+
+    #[inline]
+    fn build_hasher(&self) -> Self::Hasher {
+        foldhash::fast::FixedState::default().build_hasher()
+    }
 }
 
 /// Two lines: the spatial prefetcher of common processors fetches pairs. Fields stay in this order: the first line has what
@@ -36,6 +51,11 @@ struct Shard<S, E> {
     slots: Slots<S>,
     noted: Noted,
 }
+
+/// Where in a shard that ends what every access uses, and where that begins what few use.
+#[allow(dead_code, reason = "asserted in `lib.rs`, which model checking leaves out")]
+pub(crate) const SHARD_PARTS: (usize, usize) =
+    (offset_of!(Shard<u32, u32>, slots) + size_of::<Slots<u32>>(), offset_of!(Shard<u32, u32>, noted));
 
 // SAFETY: everything behind an `UnsafeCell` in a shard (slot states, the sparse map, slab books, values, noted keys) is
 // reached only through an `Entry`, `scan`, `held` or `take_noted`, which hold the shard's latch. What is read without the
@@ -210,12 +230,22 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         self.shards[shard].noted.any()
     }
 
-    /// Moves the noted keys of `shard` to the end of `keys`, in the order in which they were noted. Latches the shard.
+    /// Moves the noted keys of `shard` to the end of `keys`, in the order in which they were noted. Latches the shard; memory is
+    /// taken, if at all, after that. If `keys` is empty, its memory is the shard's from now on, and the other way round: whoever
+    /// looks through shards with one vector leaves memory for what will be noted.
     pub fn take_noted(&self, shard: usize, keys: &mut Vec<Key>) {
         let shard = &self.shards[shard];
-        let _guard = shard.latch.lock();
-        // SAFETY: the latch is held.
-        unsafe { shard.noted.take(keys) };
+        let mut taken = if keys.is_empty() { std::mem::take(keys) } else { Vec::new() };
+        {
+            let _guard = shard.latch.lock();
+            // SAFETY: the latch is held.
+            unsafe { shard.noted.exchange(&mut taken) };
+        }
+        if keys.is_empty() {
+            *keys = taken;
+        } else {
+            keys.append(&mut taken);
+        }
     }
 
     /// Number of values held. Latches one shard after the other: exact only when nobody changes the store.

@@ -59,8 +59,8 @@ pub struct Step<E> {
     pub round: u32,
     /// Step of the round; see the table of the [module](self).
     pub step: u8,
-    /// The updates. A sender may split them into parts, in order.
-    pub deltas: Deltas<E>,
+    /// The updates. A sender may split them into parts, in order. They may be a whole model: they are shared, not copied.
+    pub deltas: Arc<Deltas<E>>,
 }
 
 /// What a node has of one message.
@@ -92,7 +92,7 @@ impl<E> Slot<E> {
 #[derive(Clone, Debug)]
 struct Running<E> {
     /// Sum of the contributions that this node knows so far.
-    sum: Deltas<E>,
+    sum: Arc<Deltas<E>>,
     /// The step whose message it waits for; what it sends itself in this step is sent.
     step: u8,
 }
@@ -163,15 +163,15 @@ impl<E: Element> AllReduce<E> {
 
     /// Starts the round with this node's contribution, which must be well-formed. Messages to be sent are appended to `out`; call
     /// [`advance`](Self::advance) next.
-    pub fn start(&mut self, own: Deltas<E>, out: &mut Vec<Step<E>>) {
+    pub fn start(&mut self, own: Arc<Deltas<E>>, out: &mut Vec<Step<E>>) {
         intendant_core::strict_assert!(!self.is_running(), "round {} is running", self.round);
         intendant_core::strict_assert!(self.check(&own, None) == Ok(()), "own contribution is malformed");
         if self.is_extra() {
             self.send(0, own, out);
-            self.running = Some(Running { sum: Deltas::new(), step: self.unfold() });
+            self.running = Some(Running { sum: Arc::default(), step: self.unfold() });
         } else if self.peer(0).is_some() {
             if matches!(self.now[0], Slot::Expected) {
-                self.send(0, Deltas::new(), out);
+                self.send(0, Arc::default(), out);
             }
             self.running = Some(Running { sum: own, step: 0 });
         } else {
@@ -221,26 +221,20 @@ impl<E: Element> AllReduce<E> {
 
     /// Goes on with the round as far as possible; messages to be sent are appended to `out`. Returns the sum of all nodes'
     /// contributions if the round is complete: the same bits on every node. Then the next round may be started.
-    pub fn advance(&mut self, out: &mut Vec<Step<E>>) -> Option<Deltas<E>> {
+    pub fn advance(&mut self, out: &mut Vec<Step<E>>) -> Option<Arc<Deltas<E>>> {
         let Running { mut sum, mut step } = self.running.take()?;
         let unfold = self.unfold();
         // An extra node waits for nothing but the last step.
         while step < unfold || self.is_extra() {
-            let Some(mut theirs) = self.now[usize::from(step)].take() else {
+            let Some(theirs) = self.now[usize::from(step)].take() else {
                 self.running = Some(Running { sum, step });
                 return None;
             };
             if self.is_extra() {
-                sum = theirs;
+                sum = Arc::new(theirs);
                 break;
             }
-            let len = |index: u32| self.lens[index as usize] as usize;
-            if self.peer(step).is_some_and(|peer| peer < self.node) {
-                theirs.merge(&sum, len);
-                sum = theirs;
-            } else {
-                sum.merge(&theirs, len);
-            }
+            sum = self.add(step, sum, theirs);
             step += 1;
             self.send_sum(step, &sum, out);
         }
@@ -248,6 +242,20 @@ impl<E: Element> AllReduce<E> {
         self.now = std::mem::take(&mut self.next);
         self.next = self.slots();
         Some(sum)
+    }
+
+    /// The sum with what came in `step`. The old sum may be on its way to others; what came is nobody else's.
+    fn add(&self, step: u8, sum: Arc<Deltas<E>>, mut theirs: Deltas<E>) -> Arc<Deltas<E>> {
+        if theirs.is_empty() {
+            return sum;
+        }
+        let len = |index: u32| self.lens[index as usize] as usize;
+        if self.peer(step).is_some_and(|peer| peer < self.node) {
+            theirs.merge(&sum, len);
+        } else {
+            theirs.merge_after(&sum, len);
+        }
+        Arc::new(theirs)
     }
 
     fn slots(&self) -> Vec<Slot<E>> {
@@ -279,16 +287,16 @@ impl<E: Element> AllReduce<E> {
         }
     }
 
-    fn send(&self, step: u8, deltas: Deltas<E>, out: &mut Vec<Step<E>>) {
+    fn send(&self, step: u8, deltas: Arc<Deltas<E>>, out: &mut Vec<Step<E>>) {
         if let Some(peer) = self.peer(step) {
             out.push(Step { to: NodeId(peer as u16), round: self.round, step, deltas });
         }
     }
 
     /// What a node of the doubling sends when it comes to `step`.
-    fn send_sum(&self, step: u8, sum: &Deltas<E>, out: &mut Vec<Step<E>>) {
+    fn send_sum(&self, step: u8, sum: &Arc<Deltas<E>>, out: &mut Vec<Step<E>>) {
         if self.peer(step).is_some() {
-            self.send(step, sum.clone(), out);
+            self.send(step, Arc::clone(sum), out);
         }
     }
 

@@ -29,10 +29,8 @@ pub struct NodeClock {
     pub serial: u64,
     /// The clock of the slowest worker that is working, or [`RESTING`].
     pub clock: u32,
-    /// How many meetings workers came from, and the clock with which they came from the last one.
+    /// How many meetings workers came from.
     pub meetings: u32,
-    /// See `meetings`; 0 before the first.
-    pub resumed: u32,
     /// The latest clock of any worker so far.
     pub latest: u32,
 }
@@ -60,7 +58,7 @@ impl WorkerClocks {
             for resting in self.workers.iter_mut().filter(|clock| **clock == RESTING) {
                 *resting = clock;
             }
-            (next.meetings, next.resumed) = (next.meetings.wrapping_add(1), clock);
+            next.meetings = next.meetings.wrapping_add(1);
         }
         next.clock = self.workers.iter().copied().min().unwrap_or(RESTING);
         if clock != RESTING {
@@ -146,17 +144,15 @@ mod tests {
     #[test]
     fn a_node_is_as_fast_as_its_slowest_working_worker() {
         let mut clocks = WorkerClocks::new(2);
-        let told = |serial, clock, meetings, resumed, latest| {
-            Some(NodeClock { serial, clock, meetings, resumed, latest })
-        };
+        let told = |serial, clock, meetings, latest| Some(NodeClock { serial, clock, meetings, latest });
         assert_eq!(clocks.set(0, 1), None);
-        assert_eq!(clocks.set(1, 2), told(1, 1, 0, 0, 2));
-        assert_eq!(clocks.set(0, RESTING), told(2, 2, 0, 0, 2));
-        assert_eq!(clocks.set(1, RESTING), told(3, RESTING, 0, 0, 2));
-        assert_eq!(clocks.set(0, 2), told(4, 2, 1, 2, 2));
+        assert_eq!(clocks.set(1, 2), told(1, 1, 0, 2));
+        assert_eq!(clocks.set(0, RESTING), told(2, 2, 0, 2));
+        assert_eq!(clocks.set(1, RESTING), told(3, RESTING, 0, 2));
+        assert_eq!(clocks.set(0, 2), told(4, 2, 1, 2));
         assert_eq!(clocks.set(0, 3), None, "the other one is at 2, although it has not said so");
         assert_eq!(clocks.set(1, 2), None);
-        assert_eq!(clocks.set(1, 3), told(5, 3, 1, 2, 3));
+        assert_eq!(clocks.set(1, 3), told(5, 3, 1, 3));
     }
 
     #[test]

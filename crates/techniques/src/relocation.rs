@@ -92,12 +92,13 @@ pub enum Departure {
 /// The home has told this node to hand over.
 pub fn leave(state: &mut SlotState) -> Departure {
     match state.role {
-        Role::Owner | Role::Hub => Departure::Now,
+        Role::Owner => Departure::Now,
         Role::Arriving => {
             state.role = Role::Leaving;
             Departure::Queued
         }
-        Role::Absent | Role::Leaving | Role::Replica | Role::Static => Departure::Impossible,
+        // What has replicas elsewhere moves by its owner's decision only, with the registrations.
+        Role::Absent | Role::Leaving | Role::Hub | Role::Replica | Role::Static => Departure::Impossible,
     }
 }
 

@@ -73,7 +73,7 @@ pub enum Dropped {
 }
 
 impl<E: Element> Replica<E> {
-    /// A copy that is being asked for under `epoch`, which this node has never used for the key.
+    /// A copy that is being asked for under `epoch`, which this node has not used for the key, as far as anybody remembers.
     #[must_use]
     pub fn ask(epoch: u32) -> Self {
         Self { epoch, stage: Stage::Asking, version: 0, seq: 0, base: Box::default(), sent: None }
@@ -194,24 +194,24 @@ impl<E: Element> Replica<E> {
         }
     }
 
-    /// A copy that was being dropped is asked for under a new epoch.
+    /// A copy that was being dropped is asked for under a new epoch, which must be newer: the owner may know the old one still,
+    /// and answers none that is older.
     pub fn revive(&mut self, epoch: u32) {
         intendant_core::strict_assert!(self.stage == Stage::Dropping && self.sent.is_none());
         (self.epoch, self.stage, self.seq) = (epoch, Stage::Reviving, 0);
     }
 
     /// The main copy has come here, and contains this holder's deltas up to number `merged` of `epoch` (`None`: the owner knew
-    /// nothing of it). `copy` becomes the main copy: `main` and what it does not contain. Returns whether that is anything.
-    pub fn promote(self, merged: Option<(u32, u32)>, main: &[E], copy: &mut [E], updated: bool) -> bool {
+    /// nothing of it). `copy` becomes the main copy: `main` and what it does not contain.
+    pub fn promote(self, merged: Option<(u32, u32)>, main: &[E], copy: &mut [E], updated: bool) {
         if self.stage == Stage::Asking {
             copy.copy_from_slice(main);
-            return false;
+            return;
         }
         let merged = merged.filter(|(epoch, _)| *epoch == self.epoch).map(|(_, seq)| seq);
         // A delta is in flight only under an epoch that the owner knew; were it unknown, it was not merged.
         let merged = merged.unwrap_or(self.seq.wrapping_sub(1));
         self.rebase(merged, main, copy, updated);
-        updated || (self.sent.is_some() && self.seq != merged)
     }
 }
 

@@ -43,7 +43,6 @@ impl Role {
 }
 
 /// The state in a key's slot. With the place of the value a slot is 16 bytes.
-///
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SlotState {
     /// What this node is to the key.
@@ -73,7 +72,8 @@ const DIRTY: u8 = 8;
 /// The replica is about to be given up: accesses wait for that.
 const CLOSED: u8 = 16;
 
-/// Whether `counter` is newer than `other`. Counters wrap; what is compared lies close together.
+/// Whether `counter` is newer than `other`. Counters wrap: what is compared must lie less than 2³¹ apart. Counters of one key do
+/// (relocations, versions, deltas); who compares others (epochs, which a channel counts over all its keys) has to see to it.
 #[inline]
 #[must_use]
 pub fn is_newer(counter: u32, other: u32) -> bool {

@@ -98,7 +98,7 @@ impl<E: Element> Cluster<E> {
     fn start(&mut self, node: usize, own: Deltas<E>) {
         let mut steps = Vec::new();
         self.contributions[node].push(own.clone());
-        self.nodes[node].start(own, &mut steps);
+        self.nodes[node].start(Arc::new(own), &mut steps);
         assert!(self.nodes[node].is_running());
         self.send(node, steps);
     }
@@ -110,7 +110,7 @@ impl<E: Element> Cluster<E> {
             assert_eq!(round, self.results[node].len() as u32);
             assert_eq!(self.nodes[node].round(), round + 1);
             assert!(!self.nodes[node].is_running());
-            self.results[node].push(result);
+            self.results[node].push(Arc::unwrap_or_clone(result));
         }
         self.send(node, steps);
     }
@@ -273,6 +273,9 @@ proptest! {
         sum.merge(&right, len);
         prop_assert!(expected.keys().eq(&sum.indices));
         prop_assert_eq!(bytes(&expected.values().flatten().copied().collect::<Vec<_>>()), bytes(&sum.values));
+        let mut after = right;
+        after.merge_after(&left, len);
+        prop_assert_eq!((&sum.indices, bytes(&sum.values)), (&after.indices, bytes(&after.values)));
     }
 }
 

@@ -36,7 +36,7 @@ impl Cluster {
         for node in 0..self.nodes.len() {
             if !self.nodes[node].is_running() && self.nodes[node].round() < rounds {
                 let (mut next, mut steps) = (self.clone(), Vec::new());
-                next.nodes[node].start(Deltas::new(), &mut steps);
+                next.nodes[node].start(Arc::default(), &mut steps);
                 next.send(node, steps);
                 all.push(next);
             }

@@ -1,8 +1,8 @@
 //! Messages to frames and back: what keeps copies in step, and the hand-over, which tells who has copies.
 
 use crate::frame::{
-    CLOCK, HAND_OVER, HEADER_BYTES, HOLDER_BYTES, Header, KEY_BYTES, NEWS, NUMBER_BYTES, REDUCE, SYNC,
-    WireError, end, keyed, keys, need, numbers, put_keys, put_numbers,
+    CLOCK, HAND_OVER, HEADER_BYTES, Header, KEY_BYTES, NEWS, NUMBER_BYTES, REDUCE, SYNC, WireError, end,
+    keyed, keys, need, numbers, put_keys, put_numbers,
 };
 use crate::message::{Clock, ClockScope, HandOver, HolderRow, News, NewsKind, Reduce, Sync, SyncKind};
 use bytes::{Buf, BufMut, Bytes};
@@ -24,6 +24,12 @@ impl SyncKind {
             Self::Ask | Self::Delta => true,
             Self::Drop => false,
         }
+    }
+
+    /// Bytes that a key takes in a frame, besides its elements.
+    #[must_use]
+    pub fn key_bytes(self) -> usize {
+        KEY_BYTES + NUMBER_BYTES * (1 + usize::from(self.numbered()))
     }
 
     /// Whether there are elements.
@@ -54,6 +60,12 @@ impl NewsKind {
         }
     }
 
+    /// Bytes that a key takes in a frame, besides its elements; `counted` if relocation counters follow.
+    #[must_use]
+    pub fn key_bytes(self, counted: bool) -> usize {
+        KEY_BYTES + NUMBER_BYTES * (1 + 2 * usize::from(self.numbered()) + usize::from(counted))
+    }
+
     /// Whether there are elements.
     fn valued(self) -> bool {
         match self {
@@ -74,9 +86,14 @@ impl ClockScope {
     }
 }
 
-/// `per_key` numbers for each of `count` keys, and the keys themselves, are in the frame.
-fn need_keyed(frame: &Bytes, total: usize, count: usize, per_key: usize) -> Result<(), WireError> {
-    need(frame, total, count * (KEY_BYTES + per_key * NUMBER_BYTES))
+impl HandOver {
+    /// Bytes that a key takes in a frame, besides its elements and rows of holders.
+    pub const KEY_BYTES: usize = KEY_BYTES + NUMBER_BYTES;
+}
+
+impl HolderRow {
+    /// Bytes that a row takes in a frame.
+    pub const BYTES: usize = 2 + 4 * NUMBER_BYTES;
 }
 
 /// What is left of the frame: elements if there are any, else nothing.
@@ -106,7 +123,7 @@ pub(crate) fn read_sync(header: &Header, mut frame: Bytes) -> Result<Sync, WireE
     let kind = SyncKind::from_tag(header.access)?;
     header.all_unused("unused field of a sync", [header.worker.into(), header.op])?;
     let numbered = if kind.numbered() { count } else { 0 };
-    need_keyed(&frame, total, count, 1 + usize::from(kind.numbered()))?;
+    need(&frame, total, count * kind.key_bytes())?;
     Ok(Sync {
         kind,
         holder: NodeId(header.node),
@@ -139,7 +156,7 @@ pub(crate) fn read_news(header: &Header, mut frame: Bytes) -> Result<News, WireE
         value => return Err(WireError::UnknownTag { field: "counters of news", value }),
     };
     let numbered = if kind.numbered() { count } else { 0 };
-    need_keyed(&frame, total, count, 1 + 2 * usize::from(kind.numbered()) + usize::from(counted > 0))?;
+    need(&frame, total, count * kind.key_bytes(counted > 0))?;
     Ok(News {
         kind,
         clock: header.op,
@@ -153,6 +170,7 @@ pub(crate) fn read_news(header: &Header, mut frame: Bytes) -> Result<News, WireE
 }
 
 pub(crate) fn clock(message: &Clock) -> Vec<u8> {
+    strict_assert!(message.scope != ClockScope::Resumed || message.clock == 0, "no clock: {message:?}");
     keyed(&Header::tagged(CLOCK, message.scope as u8, 0, message.clock, 0), &[], &[], &[])
 }
 
@@ -163,6 +181,9 @@ pub(crate) fn read_clock(header: &Header, frame: Bytes) -> Result<Clock, WireErr
         "unused field of a clock",
         [header.node.into(), header.worker.into(), header.count as u32],
     )?;
+    if scope == ClockScope::Resumed {
+        header.all_unused("clock of those who come from a meeting", [header.op])?;
+    }
     end(&frame)?;
     Ok(Clock { scope, clock: header.op })
 }
@@ -195,7 +216,7 @@ pub(crate) fn hand_over(message: &HandOver) -> Vec<u8> {
     strict_assert!(counters.len() == keys.len(), "a counter per key");
     strict_assert!(holders.len() <= limits::FRAME_KEYS_MAX, "senders split what is too long");
     strict_assert!(check(holders, keys.len()).is_ok(), "holders are ordered and of keys: {holders:?}");
-    let bytes = keys.len() * (KEY_BYTES + NUMBER_BYTES) + holders.len() * HOLDER_BYTES + values.len();
+    let bytes = keys.len() * HandOver::KEY_BYTES + holders.len() * HolderRow::BYTES + values.len();
     let mut frame = Vec::with_capacity(HEADER_BYTES + bytes);
     Header::tagged(HAND_OVER, 0, 0, holders.len() as u32, keys.len()).write(&mut frame);
     put_keys(&mut frame, keys);
@@ -217,7 +238,7 @@ pub(crate) fn read_hand_over(header: &Header, mut frame: Bytes) -> Result<HandOv
     if rows > limits::FRAME_KEYS_MAX {
         return Err(WireError::TooManyHolders { rows });
     }
-    need(&frame, total, count * (KEY_BYTES + NUMBER_BYTES) + rows * HOLDER_BYTES)?;
+    need(&frame, total, count * HandOver::KEY_BYTES + rows * HolderRow::BYTES)?;
     let keys = keys(&mut frame, total, count)?;
     let counters = numbers(&mut frame, total, count)?;
     let holders: Vec<HolderRow> = (0..rows)

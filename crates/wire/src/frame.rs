@@ -9,11 +9,11 @@ use crate::message::{OpId, Origin};
 use bytes::{Buf, BufMut, Bytes};
 use intendant_core::{Key, NodeId, WorkerId, limits};
 
-pub(crate) const HEADER_BYTES: usize = 16;
+/// Bytes with which every frame starts.
+pub const HEADER_BYTES: usize = 16;
 pub(crate) const KEY_BYTES: usize = 8;
 pub(crate) const NUMBER_BYTES: usize = 4;
 pub(crate) const CURSOR_BYTES: usize = 12;
-pub(crate) const HOLDER_BYTES: usize = 18;
 
 pub(crate) const REQUEST: u8 = 1;
 pub(crate) const RESPONSE: u8 = 2;

@@ -13,7 +13,7 @@ mod copies;
 mod frame;
 mod message;
 
-pub use frame::WireError;
+pub use frame::{HEADER_BYTES, WireError};
 pub use message::{
     AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
     OpId, Origin, Reduce, Relocate, Request, Response, SnapshotPart, SnapshotRequest, Sync, SyncKind,

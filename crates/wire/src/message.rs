@@ -234,7 +234,8 @@ pub enum ClockScope {
     Node = 0,
     /// The slowest node, as far as the sender knows; all its news from before that clock were sent before this message.
     Global = 1,
-    /// All workers: they came from a meeting with this clock; the sender's updates from before it were sent before this message.
+    /// All workers: they came from a meeting. What the sender's workers added before it was sent before this message; the clock
+    /// with which they came follows.
     Resumed = 2,
 }
 
@@ -243,7 +244,7 @@ pub enum ClockScope {
 pub struct Clock {
     /// Which workers.
     pub scope: ClockScope,
-    /// Clock of the slowest of them; `u32::MAX` if nobody is working.
+    /// Clock of the slowest of them; `u32::MAX` if nobody is working. 0 for those who come from a meeting.
     pub clock: u32,
 }
 

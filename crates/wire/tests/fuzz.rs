@@ -66,10 +66,11 @@ fn random_copies(rng: &mut Pcg64Mcg, keys: Vec<Key>, values: Bytes) -> Message {
         |wanted: bool| -> Vec<u32> { (0..if wanted { count } else { 0 }).map(|_| rng.random()).collect() };
     let [epochs, first, second, counters] = [true; 4].map(&mut numbers);
     match rng.random_range(0..9) {
-        0 => Message::Clock(Clock {
-            scope: [ClockScope::Node, ClockScope::Global, ClockScope::Resumed][rng.random_range(0..3)],
-            clock: rng.random(),
-        }),
+        0 => {
+            let scope = [ClockScope::Node, ClockScope::Global, ClockScope::Resumed][rng.random_range(0..3)];
+            let clock = if scope == ClockScope::Resumed { 0 } else { rng.random() };
+            Message::Clock(Clock { scope, clock })
+        }
         1 | 2 => {
             let indices: BTreeSet<u32> = first.into_iter().collect();
             Message::Reduce(Reduce {

@@ -205,8 +205,8 @@ fn cases() -> Vec<(Message, &'static str)> {
             "0b010000 00000000 ffffffff 00000000",
         ),
         (
-            Message::Clock(Clock { scope: ClockScope::Resumed, clock: 6 }),
-            "0b020000 00000000 06000000 00000000",
+            Message::Clock(Clock { scope: ClockScope::Resumed, clock: 0 }),
+            "0b020000 00000000 00000000 00000000",
         ),
         (
             Message::Reduce(Reduce { round: 0x0405_0607, step: 2, last: true, indices: vec![1, 4], values }),

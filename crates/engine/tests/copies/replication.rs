@@ -64,8 +64,10 @@ fn storm(seed: u64, steps: usize, counts: &mut BTreeMap<&'static str, u64>, stat
         c.receive(me);
     }
     c.drain();
-    let waves = c.quiesce(60);
-    assert!(waves > 1);
+    // Two are needed in any case.
+    if c.quiesce(60) > 2 {
+        c.watch.count("not quiescent at first");
+    }
     c.check_end();
     for (name, count) in &c.watch.counts {
         *counts.entry(name).or_insert(0) += count;
@@ -93,7 +95,7 @@ fn act(c: &mut Cluster, key: Key) {
 }
 
 /// What must happen in a set of storms, or they prove little.
-const REACHED: [&str; 20] = [
+const REACHED: [&str; 21] = [
     "acknowledged with news",
     "acknowledged without a value",
     "asked itself",
@@ -103,6 +105,7 @@ const REACHED: [&str; 20] = [
     "ghost came back to its holder",
     "ghost came to another owner",
     "handed over with holders",
+    "not quiescent at first",
     "promoted while closed",
     "promoted with updates unsent",
     "promoted, delta in flight merged",

@@ -251,9 +251,34 @@ fn what_was_added_after_the_drop_is_delivered_under_a_new_epoch() {
     assert_eq!((c.hand(1, 0), c.hand(0, 1)), ("Drop".into(), "Dropped".into()));
     assert_eq!(c.role(1, K), Role::Replica);
     assert_eq!((c.hand(1, 0), c.hand(0, 1)), ("Ask".into(), "SetUp".into()));
+    assert_eq!(c.under_way(), 0, "updates travel in rounds");
+    c.round(1);
     assert_eq!((c.hand(1, 0), c.hand(0, 1)), ("Delta".into(), "Acknowledged".into()));
     assert_eq!((c.hand(1, 0), c.hand(0, 1)), ("Drop".into(), "Dropped".into()));
     assert_eq!((c.role(1, K), c.role(0, K), c.pushed_by(0, 1)), (Role::Absent, Role::Owner, 1.0));
+    c.end();
+}
+
+/// Not once per round trip, or giving up what is added to all the time would cost more than keeping it.
+#[test]
+fn what_is_added_to_a_replica_that_is_to_end_travels_in_rounds() {
+    let mut c = cluster(1);
+    c.set_up(1);
+    c.push(1, K);
+    c.unreplicate(1);
+    assert_eq!(c.under_way(), 0, "there is something to be sent, and it is not time");
+    for round in 1..=5 {
+        c.round(1);
+        assert_eq!(c.hand(1, 0), "Delta");
+        c.push(1, K);
+        assert_eq!(c.hand(0, 1), "Acknowledged");
+        assert_eq!((c.under_way(), c.pushed_by(0, 1)), (0, round as f32));
+    }
+    // Now it is left alone.
+    c.round(1);
+    assert_eq!((c.hand(1, 0), c.hand(0, 1)), ("Delta".into(), "Acknowledged".into()));
+    assert_eq!((c.hand(1, 0), c.hand(0, 1)), ("Drop".into(), "Dropped".into()));
+    assert_eq!((c.role(1, K), c.role(0, K), c.pushed_by(0, 1)), (Role::Absent, Role::Owner, 6.0));
     c.end();
 }
 

@@ -278,8 +278,8 @@ fn who_has_left_a_meeting_and_has_not_told_its_clock_is_waited_for() {
     let mut c = owner_in_a_meeting();
     c.hear(1, ClockScope::Node, RESTING);
     c.hear(2, ClockScope::Node, RESTING);
-    c.hear(1, ClockScope::Resumed, 5);
-    c.hear(2, ClockScope::Resumed, 5);
+    c.hear(1, ClockScope::Resumed, 0);
+    c.hear(2, ClockScope::Resumed, 0);
     c.hear(2, ClockScope::Node, 6);
     c.come(5);
     c.come(6);
@@ -292,12 +292,12 @@ fn who_has_left_a_meeting_and_has_not_told_its_clock_is_waited_for() {
 fn a_rest_that_is_known_too_late_is_none() {
     let mut c = owner_in_a_meeting();
     c.hear(2, ClockScope::Node, RESTING);
-    c.hear(2, ClockScope::Resumed, 5);
+    c.hear(2, ClockScope::Resumed, 0);
     c.hear(2, ClockScope::Node, 6);
     c.come(6);
     c.hear(1, ClockScope::Node, RESTING);
     assert!(!c.pull_if_local(0, Key(0)), "it rested in the meeting that node 2 has left");
-    c.hear(1, ClockScope::Resumed, 5);
+    c.hear(1, ClockScope::Resumed, 0);
     c.hear(1, ClockScope::Node, 5);
     assert!(!c.pull_if_local(0, Key(0)));
     c.hear(1, ClockScope::Node, 6);
@@ -309,11 +309,11 @@ fn who_rests_in_the_next_meeting_is_not_called_back_by_those_who_leave_this_one(
     let mut c = owner_in_a_meeting();
     c.hear(1, ClockScope::Node, RESTING);
     c.hear(2, ClockScope::Node, RESTING);
-    c.hear(2, ClockScope::Resumed, 5);
+    c.hear(2, ClockScope::Resumed, 0);
     c.hear(2, ClockScope::Node, 6);
     c.hear(2, ClockScope::Node, RESTING);
     c.come(8);
-    c.hear(1, ClockScope::Resumed, 5);
+    c.hear(1, ClockScope::Resumed, 0);
     c.hear(1, ClockScope::Node, 5);
     assert!(!c.pull_if_local(0, Key(0)));
     c.hear(1, ClockScope::Node, 8);
@@ -346,4 +346,43 @@ fn a_slow_reader_does_not_wait_for_the_fast_one() {
     c.deliver_all();
     while c.receive(3) {}
     assert_eq!((c.workers[2].ahead(), c.workers[3].ahead()), (1, 0));
+}
+
+/// A replica that was read once and is only added to since: its updates travel at clocks, also when it is too old.
+#[test]
+fn what_is_added_to_an_old_replica_travels_at_clocks() {
+    let (storage, policy) = (Storage::Dense, Technique::Ssp.policy());
+    let setup =
+        Setup { nodes: 2, workers: 1, channels: 1, keys: 2, storage, policy, copies: Copies::default() };
+    let mut c = Cluster::new(setup, 0);
+    c.pull(1, &[Key(0)]);
+    c.deliver_all();
+    while c.receive(1) {}
+    assert_eq!(c.role(1, Key(0)), Role::Replica);
+    let told = |c: &Cluster, what| c.watch.counts.get(what).copied().unwrap_or(0);
+    let mut before = 0;
+    for clock in 3..10 {
+        c.advance(1, clock);
+        while let Some((channel, input)) = c.workers[1].untold.pop_front() {
+            c.submit(1, channel, input);
+        }
+        for _ in 0..50 {
+            c.push(1, Key(0));
+            c.deliver_any();
+            while c.receive(1) {}
+        }
+        let deltas = told(&c, "delta told");
+        assert!(deltas <= before + 1, "{} deltas at clock {clock}", deltas - before);
+        before = deltas;
+    }
+    assert!(before > 3 && told(&c, "revived") == 0, "{:?}", c.watch.counts);
+    c.rest(0);
+    c.rest(1);
+    c.tell_all(0);
+    while let Some((channel, input)) = c.workers[1].untold.pop_front() {
+        c.submit(1, channel, input);
+    }
+    c.drain();
+    c.quiesce(20);
+    c.check_end();
 }

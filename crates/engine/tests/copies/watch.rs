@@ -217,6 +217,7 @@ impl Watch {
                     }
                 }
                 SyncKind::Delta => {
+                    self.count("delta told");
                     let before = self.deltas.insert((node, *key), (*epoch, sync.numbers[at]));
                     assert_eq!(before, None, "{key:?}: two deltas of {node} in flight");
                 }

@@ -50,6 +50,18 @@ impl<E: Element> Deltas<E> {
     /// # Panics
     /// If either has not as many elements as its keys.
     pub fn merge(&mut self, other: &Self, len: impl Fn(u32) -> usize) {
+        self.combine(other, len, |own, other| own + other);
+    }
+
+    /// As [`merge`](Self::merge), but what both have becomes `other + self`.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn merge_after(&mut self, other: &Self, len: impl Fn(u32) -> usize) {
+        self.combine(other, len, |own, other| other + own);
+    }
+
+    fn combine(&mut self, other: &Self, len: impl Fn(u32) -> usize, add: impl Fn(E, E) -> E) {
         if other.is_empty() {
             return;
         }
@@ -60,7 +72,7 @@ impl<E: Element> Deltas<E> {
         // Replicas of hot keys change on every node in every round: often no key is missing on either side.
         if self.indices == other.indices {
             assert_eq!(self.values.len(), other.values.len(), "the same keys, other elements");
-            self.values.iter_mut().zip(&other.values).for_each(|(to, delta)| *to += *delta);
+            self.values.iter_mut().zip(&other.values).for_each(|(to, delta)| *to = add(*to, *delta));
             return;
         }
         let mut sum = Self {
@@ -72,7 +84,7 @@ impl<E: Element> Deltas<E> {
             match (left.peek().copied(), right.peek().copied()) {
                 (Some((index, a)), Some((other, b))) if index == other => {
                     sum.indices.push(index);
-                    sum.values.extend(a.iter().zip(b).map(|(a, b)| *a + *b));
+                    sum.values.extend(a.iter().zip(b).map(|(a, b)| add(*a, *b)));
                     left.next();
                     right.next();
                 }

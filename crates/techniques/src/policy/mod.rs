@@ -59,6 +59,36 @@ pub struct Policy {
     pub fixed: Option<Fixed>,
 }
 
+/// Mechanisms that do not work together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// Relocation on request and replicas through the owner.
+    #[error(
+        "technique {0} has replicas through the owner and relocation on request: such a hand-over takes no registrations \
+         along, and what holders add would be lost; let owners start relocations"
+    )]
+    Requested(&'static str),
+    /// Relocation and bounded staleness.
+    #[error(
+        "technique {0} bounds staleness and moves keys: clocks say what the owner has, and registrations stay with it; let \
+         keys stay at their homes"
+    )]
+    Clocked(&'static str),
+    /// Replicas through the owner and static replicas.
+    #[error(
+        "technique {0} has replicas through the owner and static replicas: the latter would lose their pace, or exceed the \
+         staleness bound; use one of them"
+    )]
+    Both(&'static str),
+    /// Replicas that come and go, and operations that are not chained.
+    #[error(
+        "technique {0} has replicas that come and go, and does not chain operations: one that was sent away could be \
+         overtaken by the next one, which meets the replica; use order chain"
+    )]
+    Unchained(&'static str),
+}
+
 impl Policy {
     /// The same with what the user asks for. With caches, operations are chained unless somebody wants otherwise: they would not
     /// be in order (000, theorem 3). With replicas that come and go they are always chained.
@@ -70,6 +100,22 @@ impl Policy {
         let order = if self.replicas.is_some() { Order::Chain } else { order };
         Self { order, caches, ..self }
     }
+
+    /// Checks that what the policy combines works together. What is left: relocation by either initiator, static replicas with
+    /// or without relocation, replicas by clocks, and directed replicas of keys that stay or that their owners move.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub const fn check(&self) -> Result<(), PolicyError> {
+        let Some(replicas) = self.replicas else { return Ok(()) };
+        match (self.relocation, self.order) {
+            (Some(_), _) if replicas.is_clocked() => Err(PolicyError::Clocked(self.name)),
+            (Some(Initiator::Requester), _) => Err(PolicyError::Requested(self.name)),
+            _ if self.fixed.is_some() => Err(PolicyError::Both(self.name)),
+            (_, Order::Fifo) => Err(PolicyError::Unchained(self.name)),
+            (None | Some(Initiator::Owner), Order::Chain) => Ok(()),
+        }
+    }
 }
 
 /// When nodes get replicas through the owner, and how these are kept in step; see [`crate::replication`].
@@ -80,9 +126,10 @@ pub enum Replicas {
         /// From the start of a round to the start of the next, at least.
         every: Tick,
     },
-    /// When a worker reads the key; until they are too stale for all workers (SSP). Deltas travel at clocks.
+    /// When a worker reads the key; until they are too stale for all workers (SSP). Deltas travel at clocks, except that a
+    /// replica is emptied at once if a worker overwrites the key.
     Lazy,
-    /// When a worker reads the key; for ever (ESSP). Deltas and news travel at clocks.
+    /// When a worker reads the key; for ever (ESSP). Deltas (with the same exception) and news travel at clocks.
     Eager,
 }
 
@@ -179,5 +226,43 @@ impl FromStr for Technique {
             let known: Vec<_> = Self::ALL.iter().map(|t| t.policy().name).collect();
             format!("technique '{text}' is not known; use one of: {}", known.join(", "))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn techniques_combine_what_works_together() {
+        for technique in Technique::ALL {
+            for order in [None, Some(Order::Fifo), Some(Order::Chain)] {
+                for caches in [None, Some(false), Some(true)] {
+                    assert_eq!(technique.policy().with(order, caches).check(), Ok(()), "{technique}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_would_lose_updates_is_refused_and_what_owners_decide_is_not() {
+        let base = Policy { name: "test", order: Order::Chain, ..classic::POLICY };
+        let directed = Some(Replicas::Directed { every: Tick(5) });
+        let check = |relocation, replicas, fixed| Policy { relocation, replicas, fixed, ..base }.check();
+        for relocation in [None, Some(Initiator::Owner)] {
+            assert_eq!(check(relocation, directed, None), Ok(()));
+        }
+        let requested = Some(Initiator::Requester);
+        assert_eq!(check(requested, directed, None), Err(PolicyError::Requested("test")));
+        for clocked in [Replicas::Lazy, Replicas::Eager] {
+            for relocation in [requested, Some(Initiator::Owner)] {
+                assert_eq!(check(relocation, Some(clocked), None), Err(PolicyError::Clocked("test")));
+            }
+            assert_eq!(check(None, Some(clocked), Some(Fixed::All)), Err(PolicyError::Both("test")));
+        }
+        assert_eq!(check(None, directed, Some(Fixed::Assigned)), Err(PolicyError::Both("test")));
+        let fifo = Policy { order: Order::Fifo, replicas: directed, ..base };
+        assert_eq!(fifo.check(), Err(PolicyError::Unchained("test")));
+        assert!(fifo.check().unwrap_err().to_string().contains("order chain"));
     }
 }

@@ -1,0 +1,133 @@
+//! How much memory static replicas take while they are brought in step: what `docs/report.md` says, measured.
+//!
+//! Nodes go in step with each other, so that each has a part in the sum of what is allocated.
+
+use bytes::Bytes;
+use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
+use intendant_engine::{Action, Channel, Copies, Input, Local, Shared, SharedConfig, Storage};
+use intendant_techniques::{Pace, Technique};
+use intendant_wire::Message;
+use std::alloc::{GlobalAlloc, Layout as Block, System};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+fn count(bytes: usize) {
+    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    PEAK.fetch_max(live, Ordering::Relaxed);
+}
+
+// SAFETY: the system's allocator does it; sizes are counted beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, block: Block) -> *mut u8 {
+        count(block.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(block) }
+    }
+
+    unsafe fn alloc_zeroed(&self, block: Block) -> *mut u8 {
+        count(block.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(block) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, block: Block) {
+        LIVE.fetch_sub(block.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, block) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const NODES: usize = 4;
+const KEYS: u64 = 4096;
+const LEN: usize = 1024;
+const MODEL_BYTES: usize = KEYS as usize * LEN * 4;
+
+/// Bytes since the start, in models per node.
+fn models(bytes: &AtomicUsize, start: usize) -> f64 {
+    (bytes.load(Ordering::Relaxed) - start) as f64 / (NODES * MODEL_BYTES) as f64
+}
+
+struct Cluster {
+    nodes: Vec<(Channel<f32>, Arc<Shared<f32>>)>,
+    /// Encoded frames, by sender and receiver, in order of first use.
+    ways: VecDeque<(usize, usize, VecDeque<Bytes>)>,
+}
+
+impl Cluster {
+    fn new(layout: &Arc<Layout>) -> Self {
+        let node = |node| {
+            let shared = Arc::new(Shared::new(SharedConfig {
+                node: NodeId(node as u16),
+                layout: Arc::clone(layout),
+                init: Arc::new(|_, value: &mut [f32]| value.fill(0.0)),
+                storage: Storage::Dense,
+                policy: Technique::FullReplication.policy(),
+                copies: Copies { pace: Pace::Asked, ..Copies::default() },
+                workers: 1,
+            }));
+            (Channel::new(ChannelId(0), Arc::clone(&shared)), shared)
+        };
+        Self { nodes: (0..NODES).map(node).collect(), ways: VecDeque::new() }
+    }
+
+    fn handle(&mut self, node: usize, input: Input) {
+        let mut actions = Vec::new();
+        self.nodes[node].0.handle(Tick(0), input, &mut actions).expect("nothing is wrong with that");
+        for action in actions {
+            let Action::Send { to, message } = action else { panic!("nobody waits for anything") };
+            let (to, frame) = (to.index(), message.encode());
+            match self.ways.iter_mut().find(|(a, b, _)| (*a, *b) == (node, to)) {
+                Some((_, _, way)) => way.push_back(frame),
+                None => self.ways.push_back((node, to, VecDeque::from([frame]))),
+            }
+        }
+    }
+
+    /// One frame of each connection in turn, until there are none.
+    fn deliver(&mut self) {
+        while let Some((from, to, mut way)) = self.ways.pop_front() {
+            if let Some(frame) = way.pop_front() {
+                self.ways.push_back((from, to, way));
+                let message = Message::decode(frame).expect("a frame");
+                self.handle(to, Input::Message { from: NodeId(from as u16), message });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_round_in_which_every_key_has_changed_everywhere() {
+    let layout = Layout::builder().range("k", KEYS, LEN).nodes(NODES).shards(4).order(KeyOrder::Range);
+    let layout = Arc::new(layout.build().expect("a valid layout"));
+    let start = LIVE.load(Ordering::Relaxed);
+    let mut c = Cluster::new(&layout);
+    for (_, shared) in &c.nodes {
+        let mut worker = Local::new(WorkerId(0), &layout);
+        for key in (0..KEYS).map(Key) {
+            shared.push(&mut worker, &[key], &[1.0; LEN]).expect("the key exists");
+        }
+    }
+    let at_rest = models(&LIVE, start);
+    PEAK.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
+    (0..NODES).for_each(|node| c.handle(node, Input::Settle));
+    let started = models(&PEAK, start);
+    c.deliver();
+    let most = models(&PEAK, start);
+    eprintln!("models per node: {at_rest:.2} at rest, {started:.2} when all have started, {most:.2} at most");
+    for (channel, shared) in &c.nodes {
+        assert_eq!(channel.agreed().0, 1, "the round is over");
+        assert_eq!(shared.peek_copy(Key(7)), Some(vec![NODES as f32; LEN]));
+    }
+    assert!((2.0..2.1).contains(&at_rest), "what workers use, and what all agree on: not {at_rest}");
+    assert!(started < 4.3, "what a node adds, and frames: not {started}");
+    assert!(most < 6.3, "what it adds, the sum, what comes and frames: not {most}");
+}
