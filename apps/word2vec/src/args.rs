@@ -52,7 +52,7 @@ pub(crate) struct Flags {
     pub(crate) sentence_words: u64,
 
     /// Words of a batch, at most, those that are skipped included: what is pulled and pushed at once
-    #[arg(long, value_name = "WORDS", default_value_t = 100)]
+    #[arg(long, value_name = "WORDS", default_value_t = 50)]
     pub(crate) batch_words: u64,
 
     /// Test on the analogies of this file: lines of four words, in sections that begin with ': NAME'

@@ -158,7 +158,10 @@ mod tests {
                 }
                 assert!(used.iter().all(|used| *used), "no key without use");
                 assert_eq!(found.len() - before, batch.pairs);
-                assert_eq!(batch.centres.iter().map(|centre| centre.context().count()).sum::<usize>(), batch.pairs);
+                assert_eq!(
+                    batch.centres.iter().map(|centre| centre.context().count()).sum::<usize>(),
+                    batch.pairs
+                );
             }
             assert_eq!(found, expected);
         }

@@ -94,8 +94,9 @@ impl Config {
                 "{} with window {}, {} negatives and dim {}",
                 self.batch_words, self.window, self.negatives, self.dim
             );
-            let allowed =
-                format!("so small that its values are at most {ELEMENTS_MAX} numbers; here they may be {elements}");
+            let allowed = format!(
+                "so small that its values are at most {ELEMENTS_MAX} numbers; here they may be {elements}"
+            );
             return wrong("batch-words", value, allowed);
         }
         Ok(())
@@ -168,7 +169,8 @@ mod tests {
         let at_once = "batch-words is 65536 with window 5, 5 negatives and dim 100; it must be so small that its values are at \
                        most 268435456 numbers; here they may be 340788200";
         assert_eq!(refused(|c| c.batch_words = 1 << 16), at_once);
-        let extreme = |c: &mut Config| (c.batch_words, c.window, c.negatives, c.dim) = (1 << 16, 1000, 1000, DIM_MAX);
+        let extreme =
+            |c: &mut Config| (c.batch_words, c.window, c.negatives, c.dim) = (1 << 16, 1000, 1000, DIM_MAX);
         assert!(refused(extreme).starts_with("batch-words is "));
     }
 

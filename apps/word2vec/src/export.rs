@@ -83,7 +83,8 @@ impl Export {
         let mut header = serde_json::Map::new();
         for (at, (name, _)) in matrices.iter().enumerate() {
             let offsets = [at * bytes, (at + 1) * bytes];
-            let tensor = serde_json::json!({ "dtype": kind, "shape": [rows, self.dim], "data_offsets": offsets });
+            let tensor =
+                serde_json::json!({ "dtype": kind, "shape": [rows, self.dim], "data_offsets": offsets });
             header.insert(name.clone(), tensor);
         }
         let mut header = serde_json::Value::Object(header).to_string();

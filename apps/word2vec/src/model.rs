@@ -178,9 +178,9 @@ impl<E: Element> Stepper<E> {
     pub(crate) fn output(&self, error: &mut [E], row: &mut [E], input: &[E], slope: E) {
         let Self { rate, epsilon, .. } = *self;
         match self.shape.optimizer {
-            Optimizer::Sgd => elementwise([error, row], [input], |[e, r], [x]| {
-                [e + slope * r, r + rate * slope * x]
-            }),
+            Optimizer::Sgd => {
+                elementwise([error, row], [input], |[e, r], [x]| [e + slope * r, r + rate * slope * x])
+            }
             Optimizer::AdaGrad => {
                 let (row, squares) = row.split_at_mut(self.shape.dim);
                 elementwise([error, row, squares], [input], |[e, r, s], [x]| {
@@ -197,9 +197,9 @@ impl<E: Element> Stepper<E> {
     pub(crate) fn output_once(&self, error: &mut [E], row: &[E], update: &mut [E], input: &[E], slope: E) {
         let Self { rate, epsilon, .. } = *self;
         match self.shape.optimizer {
-            Optimizer::Sgd => elementwise([error, update], [row, input], |[e, _], [r, x]| {
-                [e + slope * r, rate * slope * x]
-            }),
+            Optimizer::Sgd => {
+                elementwise([error, update], [row, input], |[e, _], [r, x]| [e + slope * r, rate * slope * x])
+            }
             Optimizer::AdaGrad => {
                 let ((row, squares), (step, square)) =
                     (row.split_at(self.shape.dim), update.split_at_mut(self.shape.dim));
@@ -261,7 +261,7 @@ impl Losses {
         let is_wrong = x > E::ZERO;
         self.sum += if is_wrong { x.to_f64() } else { 0.0 };
         self.product *= 1.0 + small.to_f64();
-        if !(self.product <= PRODUCT_MAX) {
+        if self.product > PRODUCT_MAX {
             self.sum += self.product.ln();
             self.product = 1.0;
         }
@@ -331,7 +331,9 @@ mod tests {
                     let (of_input, of_input_square) = step(&input, at, error[at]);
                     assert!(close(moved_input[at], input[at] + of_input));
                     if optimizer == Optimizer::AdaGrad {
-                        assert!(close(update[dim + at], square) && close(moved[dim + at], row[dim + at] + square));
+                        assert!(
+                            close(update[dim + at], square) && close(moved[dim + at], row[dim + at] + square)
+                        );
                         assert!(close(moved_input[dim + at], input[dim + at] + of_input_square));
                     }
                 }

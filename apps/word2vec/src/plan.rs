@@ -65,7 +65,8 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Corpus, Tests), 
     };
     let corpus = corpus.map_err(TrainError::usage)?;
     let vocabulary = corpus.vocabulary();
-    let analogies = resolved.analogies.as_ref().map(|(file, words)| Analogies::read(file, vocabulary, *words));
+    let analogies =
+        resolved.analogies.as_ref().map(|(file, words)| Analogies::read(file, vocabulary, *words));
     let similarities = resolved.similarity.as_ref().map(|file| Similarities::read(file, vocabulary));
     let tests = Tests {
         analogies: analogies.transpose().map_err(TrainError::usage)?,
@@ -76,7 +77,9 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Corpus, Tests), 
         tracing::info!(words, held_out = words - training, vocabulary = vocabulary.len(), "data");
         if let Some(analogies) = tests.analogies.as_ref().filter(|analogies| analogies.questions.is_empty()) {
             let skipped: usize = analogies.sections.iter().map(|section| section.skipped).sum();
-            tracing::warn!("no analogy can be tested: {skipped} have words that are not among the most frequent ones");
+            tracing::warn!(
+                "no analogy can be tested: {skipped} have words that are not among the most frequent ones"
+            );
         }
         if let Some(similarities) = tests.similarities.as_ref().filter(|tests| tests.rated.is_empty()) {
             tracing::warn!(

@@ -15,8 +15,8 @@ use intendant_core::random::stream;
 use intendant_core::{Element, Key};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
-    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, Split,
-    StepReport, Subepoch, Task, Update,
+    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
+    Split, StepReport, Subepoch, Task, Update,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -36,9 +36,16 @@ pub struct Word2vec<E> {
     /// The courses of the latest epochs: who prepares ahead may be in the next one.
     courses: Mutex<BTreeMap<u32, Arc<Course>>>,
     /// What is drawn of the block that each worker is at; the batches of a block follow each other.
-    blocks: Mutex<BTreeMap<u32, (u32, u32, Arc<Drawn>)>>,
+    blocks: Mutex<BTreeMap<u32, DrawnBlock>>,
     /// Pairs of all held-out blocks.
     held_out_pairs: OnceLock<u64>,
+}
+
+/// A block, the epoch, and what was drawn of it.
+struct DrawnBlock {
+    epoch: u32,
+    block: u32,
+    drawn: Arc<Drawn>,
 }
 
 /// Names of the uses of the seed.
@@ -85,7 +92,9 @@ impl<E: Element> Word2vec<E> {
         let shape = config.shape();
         let (seed, dim) = (stream(config.seed, &[INITIAL]), config.dim);
         let model = Model {
-            ranges: ["input", "output"].map(|name| ModelRange { name, keys: words, len: shape.len() }).to_vec(),
+            ranges: ["input", "output"]
+                .map(|name| ModelRange { name, keys: words, len: shape.len() })
+                .to_vec(),
             init: Arc::new(move |key, value: &mut [E]| initialise(seed, key, words, dim, value)),
             sampler: sampler.build(),
         };
@@ -139,14 +148,15 @@ impl<E: Element> Word2vec<E> {
 
     /// What is drawn of a block in an epoch; empty if it cannot be read.
     fn drawn(&self, epoch: u32, block: u32, worker: u32) -> Arc<Drawn> {
-        if let Some((_, _, drawn)) = lock(&self.blocks).get(&worker).filter(|at| (at.0, at.1) == (epoch, block)) {
-            return Arc::clone(drawn);
+        let is_it = |at: &&DrawnBlock| (at.epoch, at.block) == (epoch, block);
+        if let Some(at) = lock(&self.blocks).get(&worker).filter(is_it) {
+            return Arc::clone(&at.drawn);
         }
         let mut words = Words::default();
         self.corpus.read_or_fail(block, &mut words);
         let stream = stream(self.config.seed, &[DRAWS, epoch.into(), block.into()]);
         let drawn = Arc::new(Drawn::new(&words, &self.keep, self.config.window, stream));
-        lock(&self.blocks).insert(worker, (epoch, block, Arc::clone(&drawn)));
+        lock(&self.blocks).insert(worker, DrawnBlock { epoch, block, drawn: Arc::clone(&drawn) });
         drawn
     }
 
@@ -168,7 +178,8 @@ impl<E: Element> Word2vec<E> {
     fn held_out(&self, partition: Partition) -> HeldOut {
         let blocks = self.corpus.held_out().iter();
         let own = blocks.skip(partition.worker as usize).step_by(partition.workers as usize);
-        let drawn = own.map(|block| (self.drawn_held_out(*block), stream(HELD_OUT, &[NEGATIVES, (*block).into()])));
+        let drawn =
+            own.map(|block| (self.drawn_held_out(*block), stream(HELD_OUT, &[NEGATIVES, (*block).into()])));
         HeldOut::new(
             drawn.collect(),
             (self.distribution.clone(), self.config.negatives),
@@ -207,7 +218,14 @@ impl<E: Element> Task for Word2vec<E> {
         let drawn = self.drawn(epoch, part.block, at.partition.worker);
         if self.corpus.failure().is_some() {
             let (keys, near) = (Vec::new(), Vec::new());
-            return Prepared { batch: Batch::failed(), keys, near, samples: Vec::new(), handles: Vec::new(), digest: 0 };
+            return Prepared {
+                batch: Batch::failed(),
+                keys,
+                near,
+                samples: Vec::new(),
+                handles: Vec::new(),
+                digest: 0,
+            };
         }
         let words = part.words(self.corpus.block_words(part.block));
         let places = drawn.places(words.clone());

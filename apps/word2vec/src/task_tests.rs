@@ -149,7 +149,8 @@ fn pairs(task: &Word2vec<f64>, at: BatchAt) -> Vec<(usize, usize, Vec<usize>)> {
     let drawn = task.drawn(at.subepoch.epoch, part.block, 0);
     let kept = drawn.kept();
     let places = drawn.places(part.words(task.corpus.block_words(part.block)));
-    let contexts = places.flat_map(|place| kept[place].context().filter(move |at| *at != place).map(move |at| (place, at)));
+    let contexts = places
+        .flat_map(|place| kept[place].context().filter(move |at| *at != place).map(move |at| (place, at)));
     let mut samples = samples.chunks(task.config.negatives);
     let pairs = contexts.map(|(place, at)| {
         let samples = samples.next().unwrap().iter().map(|key| key.index()).collect();
@@ -320,10 +321,15 @@ fn who_trains_makes_no_difference_to_what_is_trained() {
 #[test]
 fn preparation_is_a_function_of_its_arguments() {
     let task = task(config());
-    let at = |index| BatchAt { partition: Partition { worker: 1, workers: 2, ..Partition::alone() }, ..BatchAt::alone(1, index) };
+    let at = |index| BatchAt {
+        partition: Partition { worker: 1, workers: 2, ..Partition::alone() },
+        ..BatchAt::alone(1, index)
+    };
     let first = task.prepare(at(0));
     // Others are asked for in between: another epoch, another worker, another block.
-    for other in [BatchAt::alone(0, 5), at(9), BatchAt::alone(2, 0), BatchAt::alone(3, 1), BatchAt::alone(7, 1)] {
+    for other in
+        [BatchAt::alone(0, 5), at(9), BatchAt::alone(2, 0), BatchAt::alone(3, 1), BatchAt::alone(7, 1)]
+    {
         task.prepare(other);
     }
     let again = task.prepare(at(0));
@@ -338,7 +344,9 @@ fn a_text_that_changes_ends_the_run() {
     let corpus = Arc::new(Corpus::open(file.path(), options).unwrap());
     let task = Word2vec::<f64>::new(Arc::clone(&corpus), config(), Tests::default()).unwrap();
     let batches = task.batches(Subepoch { epoch: 0, index: 0 }, Partition::alone());
-    let failed = |epoch| (0..batches).map(|index| task.prepare(BatchAt::alone(epoch, index))).find(|p| p.keys.is_empty());
+    let failed = |epoch| {
+        (0..batches).map(|index| task.prepare(BatchAt::alone(epoch, index))).find(|p| p.keys.is_empty())
+    };
     assert!(failed(5).is_none() && corpus.failure().is_none());
     file.seek(SeekFrom::Start(100)).unwrap();
     file.write_all(b"x").unwrap();

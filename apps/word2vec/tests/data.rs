@@ -15,7 +15,8 @@ fn open(name: &str, bytes: &[u8], options: Options) -> Result<Corpus, String> {
     let file = folder.path().join(name);
     fs::write(&file, bytes).unwrap();
     // The file goes; what was opened stays.
-    Corpus::open(&file, options).map_err(|error| error.to_string().replace(folder.path().to_str().unwrap(), "DIR"))
+    Corpus::open(&file, options)
+        .map_err(|error| error.to_string().replace(folder.path().to_str().unwrap(), "DIR"))
 }
 
 /// All pieces, those of held-out blocks included, in the order of the text.
@@ -49,7 +50,10 @@ fn words_are_bytes_between_blanks_and_lines_are_pieces() {
     );
     let words: Vec<&[u8]> = corpus.vocabulary().words().collect();
     assert_eq!(words, [&b"cat"[..], b"sat", b"The", b"the", b"the\xc3\xa9", b"\xff\xfe"]);
-    assert_eq!((corpus.vocabulary().counts(), corpus.words(), corpus.pieces()), (&[3, 2, 1, 1, 1, 1][..], 9, 3));
+    assert_eq!(
+        (corpus.vocabulary().counts(), corpus.words(), corpus.pieces()),
+        (&[3, 2, 1, 1, 1, 1][..], 9, 3)
+    );
 }
 
 #[test]
@@ -59,7 +63,9 @@ fn long_lines_are_cut_and_nothing_is_lost() {
         let corpus = open("t", text.as_bytes(), Options { piece_words_max, ..options() }).unwrap();
         let pieces = pieces(&corpus);
         assert!(pieces[..pieces.len() - 1].iter().all(|piece| piece.len() as u64 == piece_words_max));
-        assert!(pieces.concat().iter().eq((0..5000).map(|i| (i % 77).to_string()).collect::<Vec<_>>().iter()));
+        assert!(
+            pieces.concat().iter().eq((0..5000).map(|i| (i % 77).to_string()).collect::<Vec<_>>().iter())
+        );
     }
 }
 
@@ -70,7 +76,10 @@ fn rare_words_are_unknown_but_count_as_words() {
     assert_eq!(pieces(&corpus)[3], ["?", "a", "b"]);
     assert_eq!((corpus.words(), corpus.vocabulary().total()), (12, 11));
     let error = open("t", text.as_bytes(), Options { min_count: Some(8), ..options() }).unwrap_err();
-    assert_eq!(error, "no word of DIR/t occurs 8 times (the most frequent of 3 occurs 7 times); lower --min-count");
+    assert_eq!(
+        error,
+        "no word of DIR/t occurs 8 times (the most frequent of 3 occurs 7 times); lower --min-count"
+    );
 }
 
 #[test]
@@ -115,11 +124,20 @@ fn the_digest_sees_words_and_their_order() {
 #[test]
 fn what_cannot_be_used_is_refused() {
     let error = |bytes: &[u8]| open("t", bytes, options()).unwrap_err();
-    assert_eq!(error(b""), "no word of DIR/t occurs 1 times (the most frequent of 0 occurs 0 times); lower --min-count");
-    assert!(error(b"one line only").starts_with("DIR/t is one block of pieces (lines, or 1000 words of a longer line)"));
+    assert_eq!(
+        error(b""),
+        "no word of DIR/t occurs 1 times (the most frequent of 0 occurs 0 times); lower --min-count"
+    );
+    assert!(
+        error(b"one line only")
+            .starts_with("DIR/t is one block of pieces (lines, or 1000 words of a longer line)")
+    );
     let word = "x".repeat(5000);
     let text = format!("a b\nc {word} d\n");
-    assert_eq!(error(text.as_bytes()), "DIR/t: the word that starts at byte 6 is longer than 4096 bytes; is this a text?");
+    assert_eq!(
+        error(text.as_bytes()),
+        "DIR/t: the word that starts at byte 6 is longer than 4096 bytes; is this a text?"
+    );
     let missing = Corpus::open(Path::new("does/not/exist"), options()).unwrap_err().to_string();
     assert!(missing.starts_with("cannot read does/not/exist: "), "{missing}");
     let missing = Corpus::open(Path::new("does/not/exist.zst"), options()).unwrap_err().to_string();
@@ -128,7 +146,10 @@ fn what_cannot_be_used_is_refused() {
     assert!(folder.contains("it is no regular file"), "{folder}");
     for name in ["other", "topics:", "topics:10", "topics:10x5"] {
         let error = Corpus::builtin(name, options()).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("there is no builtin:{name}; there are builtin:wiki ")), "{error}");
+        assert!(
+            error.starts_with(&format!("there is no builtin:{name}; there are builtin:wiki ")),
+            "{error}"
+        );
     }
 }
 
@@ -146,7 +167,10 @@ fn the_built_in_text_is_wikipedia() {
 #[test]
 fn all_words_of_generated_text_are_kept() {
     let corpus = Corpus::builtin("topics:5000x20000", Options::default()).unwrap();
-    assert_eq!((corpus.vocabulary().len(), corpus.vocabulary().total(), corpus.words()), (5000, 20_000, 20_000));
+    assert_eq!(
+        (corpus.vocabulary().len(), corpus.vocabulary().total(), corpus.words()),
+        (5000, 20_000, 20_000)
+    );
     assert!(corpus.vocabulary().counts().is_sorted_by(|a, b| a >= b));
     let few = Options { min_count: Some(5), ..Options::default() };
     let few = Corpus::builtin("topics:5000x20000", few).unwrap();

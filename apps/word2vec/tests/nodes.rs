@@ -18,8 +18,18 @@ fn report(flags: &[&str]) -> Value {
 }
 
 /// Frequent words are hot: with a larger learning rate, the steps that several workers make at once add up to too large ones.
-const TASK: [&str; 10] =
-    ["--data", "builtin:topics:1000x40000", "--dim", "16", "--epochs", "3", "--lr", "0.025", "--sample", "0.01"];
+const TASK: [&str; 10] = [
+    "--data",
+    "builtin:topics:1000x40000",
+    "--dim",
+    "16",
+    "--epochs",
+    "3",
+    "--lr",
+    "0.025",
+    "--sample",
+    "0.01",
+];
 
 fn loss(report: &Value) -> f64 {
     report["test"]["heldout_loss"].as_f64().unwrap()
@@ -41,7 +51,9 @@ fn quality_is_that_of_one_process_with_every_technique() {
         for place in ["/data_digest", "/access/pull_keys", "/access/sampled"] {
             assert_eq!(report.pointer(place), single.pointer(place), "{place}: {technique:?}");
         }
-        for (epoch, alone) in report["epochs"].as_array().unwrap().iter().zip(single["epochs"].as_array().unwrap()) {
+        for (epoch, alone) in
+            report["epochs"].as_array().unwrap().iter().zip(single["epochs"].as_array().unwrap())
+        {
             assert_eq!(epoch["examples"], alone["examples"]);
         }
         // Stale values cost some quality.

@@ -36,7 +36,8 @@ fn the_built_in_text_is_learned() {
     let report = report(&flags);
     assert!(test(&report, "heldout_loss") < 0.8 * START, "{}", report["test"]);
     let epochs = report["epochs"].as_array().unwrap();
-    let losses: Vec<f64> = epochs.iter().map(|epoch| epoch["quality"]["heldout_loss"].as_f64().unwrap()).collect();
+    let losses: Vec<f64> =
+        epochs.iter().map(|epoch| epoch["quality"]["heldout_loss"].as_f64().unwrap()).collect();
     assert!(losses.is_sorted_by(|a, b| a > b), "{losses:?}");
     assert_eq!(report["epochs"][2]["quality"], report["test"], "there is one held-out text");
     assert!(epochs.iter().all(|epoch| epoch["examples"] == epochs[0]["examples"]));
@@ -84,15 +85,14 @@ fn one_worker_gives_the_same_model_every_time() {
     assert_eq!(run("single"), run("classic"), "with one worker, the server is exactly a shared array");
 }
 
-/// A text in which capitals belong to countries: sentences are about one country each.
+/// A text in which a word is what it says of its country and its kind; with questions and ratings.
 fn atlas(folder: &Path) -> (String, String, String) {
     let countries = ["at", "fr", "it", "es", "pt", "pl"];
     let mut text = String::new();
-    for i in 0..6000u32 {
-        let country = countries[(i * 7 % 6) as usize];
-        let kind = ["capital", "river", "food"][(i / 6 % 3) as usize];
-        let filler = ["big", "small", "old", "new"][(i / 5 % 4) as usize];
-        text += &format!("{kind} of {country} is {country}-{kind} and {kind} {country} {country}-{kind} {filler}\n");
+    for i in 0..6000 {
+        let (country, kind) = (countries[i * 7 % 6], ["name", "capital", "food"][i / 6 % 3]);
+        let word = if kind == "name" { country.to_owned() } else { format!("{country}-{kind}") };
+        text += &format!("in-{country} its-{kind} {word} its-{kind} in-{country}\n");
     }
     let name = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     fs::write(name("text"), text).unwrap();
@@ -104,7 +104,7 @@ fn atlas(folder: &Path) -> (String, String, String) {
     }
     analogies += ": gram1\nat at-food fr fr-food\nat at-food xx xx-food\n";
     fs::write(name("questions"), analogies).unwrap();
-    let pairs = "word 1,word 2,score\nat-capital,at,9\nat-food,at,8\nat-capital,fr-food,1\nnone,at,5\nbig,at-food,2\n";
+    let pairs = "word 1,word 2,score\nat-capital,fr-capital,9\nat-food,it-food,8\nat-capital,fr-food,1\nnone,at,5\npl,at-food,2\n";
     fs::write(name("pairs"), pairs).unwrap();
     (name("text"), name("questions"), name("pairs"))
 }
@@ -114,8 +114,10 @@ fn analogies_and_similarities_are_tested() {
     let folder = tempfile::tempdir().unwrap();
     let (text, questions, pairs) = atlas(folder.path());
     let flags = ["--data", &text, "--analogies", &questions, "--similarity", &pairs, "--sample", "0"];
-    let more = ["--dim", "24", "--epochs", "6", "--window", "2", "--lr", "0.05"];
-    for cluster in [&["--technique", "single"][..], &["--nodes", "2", "--workers", "2"]] {
+    let more = ["--dim", "16", "--epochs", "10", "--window", "2", "--lr", "0.05"];
+    for cluster in
+        [&["--technique", "single"][..], &["--nodes", "2", "--workers", "2", "--batch-words", "10"]]
+    {
         let report = report(&[&flags[..], &more, cluster].concat());
         assert_eq!((test(&report, "analogies_questions"), test(&report, "analogies_skipped")), (31.0, 1.0));
         assert_eq!((test(&report, "similarity_pairs"), test(&report, "similarity_skipped")), (4.0, 1.0));
@@ -127,9 +129,9 @@ fn analogies_and_similarities_are_tested() {
         assert!((31.0 * total - 30.0 * semantic - syntactic).abs() < 1e-9, "{}", report["test"]);
         assert_eq!(semantic, test(&report, "analogies_in_Capitals"));
         assert_eq!(syntactic, test(&report, "analogies_in_gram1"));
-        assert!(semantic > 0.5, "{}", report["test"]);
+        assert!(total > 0.5, "{cluster:?}: {}", report["test"]);
         assert!(test(&report, "similarity") > 0.5, "{}", report["test"]);
-        let quality = report["epochs"][5]["quality"].as_object().unwrap();
+        let quality = report["epochs"][9]["quality"].as_object().unwrap();
         assert_eq!(quality.get("analogies"), report["test"].get("analogies"));
         assert!(!quality.contains_key("analogies_in_Capitals"), "sections come in the end only");
     }
@@ -143,12 +145,17 @@ fn an_export_can_be_read_by_others() {
     // The second export goes where the first one is, of which nothing stays.
     for (float, optimizer) in [("f32", "adagrad"), ("f64", "sgd")] {
         let flags = ["--data", &text, "--technique", "single", "--float", float, "--optimizer", optimizer];
-        let trained = report(&[&flags[..], &["--dim", "7", "--epochs", "1", "--export", export.to_str().unwrap()]].concat());
+        let trained = report(
+            &[&flags[..], &["--dim", "7", "--epochs", "1", "--export", export.to_str().unwrap()]].concat(),
+        );
         let words = trained["model"]["keys"].as_u64().unwrap() as usize / 2;
         let mut files: Vec<String> =
             fs::read_dir(&export).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
         files.sort();
-        assert_eq!(files, ["input.npy", "model.safetensors", "output.npy", "vectors.bin", "vectors.txt", "vocab.txt"]);
+        assert_eq!(
+            files,
+            ["input.npy", "model.safetensors", "output.npy", "vectors.bin", "vectors.txt", "vocab.txt"]
+        );
 
         let vocab = fs::read_to_string(export.join("vocab.txt")).unwrap();
         let vocab: Vec<(&str, u64)> = vocab
@@ -170,8 +177,14 @@ fn an_export_can_be_read_by_others() {
             let tensor = tensors.tensor(name).unwrap();
             assert_eq!(tensor.shape(), [words, 7]);
             let single = float == "f32";
-            assert_eq!(tensor.dtype(), if single { safetensors::Dtype::F32 } else { safetensors::Dtype::F64 });
-            assert!(bytes.ends_with(tensor.data()) && tensor.data().len() == words * 7 * if single { 4 } else { 8 });
+            assert_eq!(
+                tensor.dtype(),
+                if single { safetensors::Dtype::F32 } else { safetensors::Dtype::F64 }
+            );
+            assert!(
+                bytes.ends_with(tensor.data())
+                    && tensor.data().len() == words * 7 * if single { 4 } else { 8 }
+            );
             if single {
                 npy.into_vec::<f32>().unwrap().into_iter().map(f64::from).collect()
             } else {
@@ -213,13 +226,18 @@ fn an_export_can_be_read_by_others() {
 #[test]
 fn published_questions_are_answered() {
     let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);
-    let file = |name: &str| root.as_ref().map(|root| root.join("text").join(name)).filter(|file| file.is_file());
+    let file =
+        |name: &str| root.as_ref().map(|root| root.join("text").join(name)).filter(|file| file.is_file());
     let (Some(text), Some(questions)) = (file("wiki_a.txt.zst"), file("questions-words.txt.zst")) else {
-        eprintln!("skipped: no text/wiki_a.txt.zst; set INTENDANT_TEST_DATA to the folder with the data sets");
+        eprintln!(
+            "skipped: no text/wiki_a.txt.zst; set INTENDANT_TEST_DATA to the folder with the data sets"
+        );
         return;
     };
-    let flags = ["--data", text.to_str().unwrap(), "--analogies", questions.to_str().unwrap(), "--epochs", "1"];
-    let report = report(&[&flags[..], &["--technique", "single", "--workers", "2", "--valid-every", "0"]].concat());
+    let flags =
+        ["--data", text.to_str().unwrap(), "--analogies", questions.to_str().unwrap(), "--epochs", "1"];
+    let report =
+        report(&[&flags[..], &["--technique", "single", "--workers", "2", "--valid-every", "0"]].concat());
     assert_eq!(report["model"]["keys"], 2 * 70_105);
     assert!(test(&report, "analogies") > 0.2, "{}", report["test"]);
 }
@@ -273,9 +291,14 @@ fn an_absurd_learning_rate_ends_with_exit_code_3() {
 fn a_text_that_changes_ends_the_run_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let (text, ..) = atlas(folder.path());
-    let flags = ["--data", &text, "--technique", "single", "--epochs", "1000000", "--dim", "2", "--valid-every", "0"];
-    let mut child =
-        program::word2vec().args(flags).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let flags =
+        ["--data", &text, "--technique", "single", "--epochs", "1000000", "--dim", "2", "--valid-every", "0"];
+    let mut child = program::word2vec()
+        .args(flags)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
     // It trains once the first epoch is over.
     let first = lines.next().unwrap().unwrap();

@@ -49,7 +49,10 @@ pub enum DataError {
         source: io::Error,
     },
     /// A word is so long that the file is probably no text.
-    #[error("{file}: the word that starts at byte {at} is longer than {} bytes; is this a text?", text::WORD_BYTES_MAX)]
+    #[error(
+        "{file}: the word that starts at byte {at} is longer than {} bytes; is this a text?",
+        text::WORD_BYTES_MAX
+    )]
     LongWord {
         /// The file.
         file: String,
@@ -63,7 +66,9 @@ pub enum DataError {
         file: String,
     },
     /// No word is frequent enough.
-    #[error("no word of {file} occurs {min_count} times (the most frequent of {words} occurs {largest} times); lower --min-count")]
+    #[error(
+        "no word of {file} occurs {min_count} times (the most frequent of {words} occurs {largest} times); lower --min-count"
+    )]
     NoWords {
         /// The file.
         file: String,
@@ -142,9 +147,15 @@ pub struct Corpus {
 
 #[derive(Debug)]
 enum Text {
-    Read { source: Source, blocks: Vec<Block> },
+    Read {
+        source: Source,
+        blocks: Vec<Block>,
+    },
     /// Generated; with the number of each rank.
-    Topics { topics: Topics, numbers: Vec<u32> },
+    Topics {
+        topics: Topics,
+        numbers: Vec<u32>,
+    },
 }
 
 /// A few articles of English Wikipedia; see `data/ATTRIBUTION.md`.

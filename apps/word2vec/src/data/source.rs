@@ -30,7 +30,8 @@ impl Source {
         let refused = |source| DataError::Read { file: name.clone(), source };
         let file = if path.extension().is_some_and(|e| e == "zst") {
             let mut text = open(path).map_err(DataError::Text)?;
-            let mut file = tempfile::tempfile().map_err(|source| DataError::Temporary { file: name.clone(), source })?;
+            let mut file =
+                tempfile::tempfile().map_err(|source| DataError::Temporary { file: name.clone(), source })?;
             copy(&mut text, &mut file, &name)?;
             file
         } else {
@@ -64,9 +65,12 @@ impl Source {
         match &self.bytes {
             Bytes::File(file) => {
                 into.resize(len as usize, 0);
-                file.read_exact_at(into, start).map_err(|source| match source.kind() {
-                    ErrorKind::UnexpectedEof => DataError::Changed { file: self.name.clone(), at: start },
-                    _ => DataError::Read { file: self.name.clone(), source },
+                file.read_exact_at(into, start).map_err(|source| {
+                    if source.kind() == ErrorKind::UnexpectedEof {
+                        DataError::Changed { file: self.name.clone(), at: start }
+                    } else {
+                        DataError::Read { file: self.name.clone(), source }
+                    }
                 })
             }
             Bytes::Memory(bytes) => {

@@ -83,7 +83,8 @@ impl Topics {
         // The last turn may be incomplete.
         let full = self.tokens / TURN;
         let rest = full * LENGTHS.len() as u64..self.sentences();
-        let of_rest = rest.map(|sentence| (self.before(sentence + 1) - self.before(sentence)).div_ceil(piece_words_max));
+        let of_rest = rest
+            .map(|sentence| (self.before(sentence + 1) - self.before(sentence)).div_ceil(piece_words_max));
         full * of_turn + of_rest.sum::<u64>()
     }
 
@@ -199,7 +200,8 @@ mod tests {
 
     #[test]
     fn pieces_are_counted() {
-        for (spec, max) in [("50x1000", 1), ("50x1007", 5), ("50x323", 5), ("50x216", 12), ("50x2000", 1000)] {
+        for (spec, max) in [("50x1000", 1), ("50x1007", 5), ("50x323", 5), ("50x216", 12), ("50x2000", 1000)]
+        {
             let topics = Topics::parse(spec).unwrap();
             let mut words = Words::default();
             let mut pieces = 0;
@@ -219,7 +221,8 @@ mod tests {
         sentences.iter().flatten().for_each(|word| counts[*word as usize] += 1.0);
         let harmonic: f64 = (1..=20_000).map(|rank| 1.0 / f64::from(rank)).sum();
         let share = |words: std::ops::Range<usize>| counts[words].iter().sum::<f64>() / 400_000.0;
-        let expected = |words: std::ops::Range<usize>| words.map(|w| 1.0 / (w + 1) as f64).sum::<f64>() / harmonic;
+        let expected =
+            |words: std::ops::Range<usize>| words.map(|w| 1.0 / (w + 1) as f64).sum::<f64>() / harmonic;
         for words in [0..1, 1..10, 10..100, 100..1000, 1000..20_000] {
             let (share, expected) = (share(words.clone()), expected(words.clone()));
             assert!((share / expected - 1.0).abs() < 0.03, "{words:?}: {share}, not {expected}");
@@ -227,7 +230,8 @@ mod tests {
         // Two words with topics that meet in a sentence share their topic with probability .8 · .8 and by chance.
         let (mut equal, mut pairs) = (0.0, 0.0);
         for sentence in &sentences {
-            let of_topics: Vec<u32> = sentence.iter().filter(|w| **w >= 100).map(|w| (w - 100) % 64).collect();
+            let of_topics: Vec<u32> =
+                sentence.iter().filter(|w| **w >= 100).map(|w| (w - 100) % 64).collect();
             for (at, one) in of_topics.iter().enumerate() {
                 pairs += of_topics[..at].len() as f64;
                 equal += of_topics[..at].iter().filter(|other| *other == one).count() as f64;

@@ -195,7 +195,10 @@ mod tests {
         assert_eq!(vocabulary.words().collect::<Vec<_>>(), [b"b", b"c", b"d"]);
         assert_eq!((vocabulary.counts(), vocabulary.total()), (&[3, 2, 2][..], 7));
         assert_eq!(Vocabulary::new(&all, 1).words().collect::<Vec<_>>()[3..], [&b"a"[..], b"ab", b"e"]);
-        assert_eq!((vocabulary.find(b"d"), vocabulary.find(b"a"), vocabulary.word(1)), (Some(2), None, &b"c"[..]));
+        assert_eq!(
+            (vocabulary.find(b"d"), vocabulary.find(b"a"), vocabulary.word(1)),
+            (Some(2), None, &b"c"[..])
+        );
         assert!(Vocabulary::new(&all, 4).is_empty());
     }
 

@@ -113,9 +113,8 @@ impl<E: Element> Answers<E> {
     /// Considers some candidates.
     pub(crate) fn consider(&mut self, keys: &[Key], values: &[E]) {
         let dim = self.shape.dim;
-        let is_candidate = |key: Key| {
-            u32::try_from(key.0).is_ok_and(|word| self.all.left_out.binary_search(&word).is_err())
-        };
+        let is_candidate =
+            |key: Key| u32::try_from(key.0).is_ok_and(|word| self.all.left_out.binary_search(&word).is_err());
         let mut candidates = Vec::with_capacity(keys.len());
         let mut vectors = Vec::with_capacity(keys.len() * dim);
         for (key, value) in keys.iter().zip(values.chunks_exact(self.shape.len())) {
@@ -143,7 +142,8 @@ impl<E: Element> Answers<E> {
         let count = |of: &dyn Fn(&Question) -> bool| all.questions.iter().filter(|q| of(q)).count();
         let right = || {
             let own = all.questions[self.own.clone()].iter().zip(&self.best);
-            own.filter(|(question, (_, best))| best.0 == u64::from(question.words[3])).map(|(question, _)| question)
+            own.filter(|(question, (_, best))| best.0 == u64::from(question.words[3]))
+                .map(|(question, _)| question)
         };
         let mut add = |name: &str, of: &dyn Fn(&Question) -> bool| {
             let total = count(of);
@@ -226,7 +226,14 @@ mod tests {
 
     /// Words on a grid: the sum of two of the vectors below; asked is for the fourth corner.
     fn analogies() -> (Analogies, Vec<f64>) {
-        let vectors = [[1.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.2, 1.0, 0.0], [0.2, 0.0, 1.0], [0.2, 0.0, 1.01], [-0.5, 0.1, 0.9]];
+        let vectors = [
+            [1.0, 1.0, 0.0],
+            [1.0, 0.0, 1.0],
+            [0.2, 1.0, 0.0],
+            [0.2, 0.0, 1.0],
+            [0.2, 0.0, 1.01],
+            [-0.5, 0.1, 0.9],
+        ];
         let question = |words, section| Question { words, section };
         let section = |name: &str, syntactic| Section { name: name.to_owned(), syntactic, skipped: 1 };
         let analogies = Analogies {
@@ -245,12 +252,14 @@ mod tests {
         for partition in (Partition { workers, ..Partition::alone() }).all() {
             let mut answers = Answers::<f64>::new(&analogies, shape, split, partition);
             let keys: Vec<Key> = answers.keys().collect();
-            let of_keys: Vec<f64> = keys.iter().flat_map(|key| &values[3 * key.index()..][..3]).copied().collect();
+            let of_keys: Vec<f64> =
+                keys.iter().flat_map(|key| &values[3 * key.index()..][..3]).copied().collect();
             answers.ask(Vectors { keys: &keys, values: &of_keys, shape });
             let candidates: Vec<Key> = answers.candidates().map(Key).collect();
             // Parts come in any order.
             for part in candidates.chunks(part).rev() {
-                let values: Vec<f64> = part.iter().flat_map(|key| &values[3 * key.index()..][..3]).copied().collect();
+                let values: Vec<f64> =
+                    part.iter().flat_map(|key| &values[3 * key.index()..][..3]).copied().collect();
                 answers.consider(part, &values);
             }
             answers.add_to(&mut sums);
@@ -276,7 +285,10 @@ mod tests {
                 ]
             );
         }
-        assert!(!ask(1, Split::Valid, 3).sums.contains_key("quality.analogies_in_places"), "only after the last epoch");
+        assert!(
+            !ask(1, Split::Valid, 3).sums.contains_key("quality.analogies_in_places"),
+            "only after the last epoch"
+        );
     }
 
     #[test]

@@ -75,7 +75,8 @@ impl Similarities {
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 return Ok(());
             }
-            let fields: Vec<&str> = match ['\t', ','].into_iter().find(|separator| line.contains(*separator)) {
+            let fields: Vec<&str> = match ['\t', ','].into_iter().find(|separator| line.contains(*separator))
+            {
                 Some(separator) => line.split(separator).map(str::trim).collect(),
                 None => line.split_whitespace().collect(),
             };
@@ -127,7 +128,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("text");
         let words = ["a", "b", "B", "c", "é", "É", "d", "A"];
-        let text: String = words.iter().enumerate().map(|(i, word)| format!("{word}\n").repeat(20 - i)).collect();
+        let text: String =
+            words.iter().enumerate().map(|(i, word)| format!("{word}\n").repeat(20 - i)).collect();
         fs::write(&file, text).unwrap();
         Corpus::open(&file, Options::default()).unwrap()
     }
@@ -153,7 +155,10 @@ mod tests {
         assert_eq!((few.questions.len(), few.words), (0, 5), "d is no candidate");
         let error = |text| read(text, |path, words| Analogies::read(path, words, 9)).unwrap_err();
         assert_eq!(error(": x\na b c\n"), "DIR/f, line 2: found 3 words, expected 4, or ': SECTION'");
-        assert_eq!(error("a b c d\n"), "DIR/f, line 1: there is a question before the first line of the form ': SECTION'");
+        assert_eq!(
+            error("a b c d\n"),
+            "DIR/f, line 1: there is a question before the first line of the form ': SECTION'"
+        );
     }
 
     #[test]
