@@ -360,8 +360,12 @@ fn a_text_that_changes_ends_the_run() {
 
 #[test]
 fn workers_share_the_evaluation() {
+    use rand::SeedableRng;
     let task = task(config());
-    let values = initial(&task);
+    let words = task.first_output() as usize;
+    let number = |key: u64, at| intendant_core::random::unit(stream(key, &[at])) - 0.5;
+    let values: Vec<Vec<f64>> =
+        (0..2 * words as u64).map(|key| (0..5).map(|at| number(key, at)).collect()).collect();
     let evaluate = |workers| {
         let mut all = Reduction::default();
         for partition in (Partition { workers, ..Partition::alone() }).all() {
@@ -375,6 +379,27 @@ fn workers_share_the_evaluation() {
         assert_eq!(all.get("quality.count"), 1.0);
         all.get("quality.heldout_loss")
     };
-    let (one, seven) = (evaluate(1), evaluate(7));
-    assert!((one - seven).abs() < 1e-12 && one > 0.0, "{one} and {seven}");
+    let (mut loss, mut pairs) = (0.0, 0.0);
+    for block in task.corpus.held_out() {
+        let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(stream(HELD_OUT, &[NEGATIVES, (*block).into()]));
+        let drawn = task.drawn_held_out(*block);
+        for (place, kept) in drawn.kept().iter().enumerate() {
+            for at in kept.context().filter(|at| *at != place) {
+                let output = words + drawn.kept()[at].word as usize;
+                let score = |output: usize| -> f64 {
+                    values[kept.word as usize].iter().zip(&values[output]).map(|(a, b)| a * b).sum()
+                };
+                loss -= sigmoid(score(output)).ln();
+                let samples = (0..task.config.negatives).map(|_| task.distribution.draw(&mut rng).index());
+                loss -=
+                    samples.filter(|key| *key != output).map(|key| sigmoid(-score(key)).ln()).sum::<f64>();
+                pairs += 1.0;
+            }
+        }
+    }
+    assert!(pairs > 30.0);
+    for workers in [1, 3, 7] {
+        let mean = evaluate(workers);
+        assert!((mean - loss / pairs).abs() < 1e-9, "{mean}, not {loss} / {pairs}, with {workers} workers");
+    }
 }

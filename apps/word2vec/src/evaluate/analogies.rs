@@ -240,7 +240,13 @@ mod tests {
             words: 6,
             left_out: vec![4],
             sections: vec![section("places", false), section("gram1", true), section("none", true)],
-            questions: vec![question([0, 1, 2, 3], 0), question([1, 0, 3, 2], 0), question([0, 1, 2, 5], 1)],
+            questions: vec![
+                question([0, 1, 2, 3], 0),
+                question([1, 0, 3, 2], 0),
+                question([0, 1, 2, 5], 1),
+                // The nearest is 3 itself.
+                question([1, 1, 3, 5], 1),
+            ],
         };
         (analogies, vectors.concat())
     }
@@ -275,13 +281,13 @@ mod tests {
             assert_eq!(
                 found,
                 [
-                    ("quality.analogies", 2.0 / 3.0),
-                    ("quality.analogies_in_gram1", 0.0),
+                    ("quality.analogies", 0.75),
+                    ("quality.analogies_in_gram1", 0.5),
                     ("quality.analogies_in_places", 1.0),
-                    ("quality.analogies_questions", 3.0),
+                    ("quality.analogies_questions", 4.0),
                     ("quality.analogies_semantic", 1.0),
                     ("quality.analogies_skipped", 3.0),
-                    ("quality.analogies_syntactic", 0.0),
+                    ("quality.analogies_syntactic", 0.5),
                 ]
             );
         }
