@@ -436,10 +436,17 @@ impl<T: Task> Driver<T> {
 
     /// Refuses a step whose loss or update is infinite or NaN, before it is pushed.
     fn guard(&self, loss: f64) -> Result<(), Diverged> {
-        // A sum is infinite or NaN if one of its terms is; a finite sum of finite terms may overflow, but then they are
-        // beyond sense as well.
-        let sum: f64 = self.update.iter().map(|u| u.to_f64().abs()).sum();
-        if loss.is_finite() && sum.is_finite() {
+        // The product with zero of what is infinite or NaN is NaN, and so is a sum with it. In lanes, as a single chain of dependent
+        // additions takes longer than much of what tasks compute.
+        let mut lanes = [T::Element::ZERO; 32];
+        let chunks = self.update.chunks_exact(lanes.len());
+        let rest = chunks.remainder().iter().fold(T::Element::ZERO, |sum, u| sum + *u * T::Element::ZERO);
+        for chunk in chunks {
+            for (lane, u) in lanes.iter_mut().zip(chunk) {
+                *lane += *u * T::Element::ZERO;
+            }
+        }
+        if loss.is_finite() && lanes.iter().fold(rest, |sum, lane| sum + *lane).finite() {
             return Ok(());
         }
         let first = |values: &[T::Element]| {
@@ -455,10 +462,8 @@ impl<T: Task> Driver<T> {
             ("a pulled value", Some(key), value)
         } else if let Some((key, value)) = first(&self.update) {
             ("an update", Some(key), value)
-        } else if !loss.is_finite() {
-            ("the loss", None, loss)
         } else {
-            ("the size of the update", None, sum)
+            ("the loss", None, loss)
         };
         Err(Diverged { epoch: self.progress.epoch + 1, step: self.progress.batches + 1, key, what, value })
     }

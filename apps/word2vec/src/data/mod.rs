@@ -1,0 +1,345 @@
+//! Text to learn from: a corpus of any size, of which only the vocabulary and an index are in memory.
+//!
+//! [`Corpus::open`] reads a text file once, with all cores: it counts words and notes where *blocks* begin. A block is a few
+//! kilobytes of whole pieces (lines, or parts of long lines); it is what is read at once, by position, in whatever order.
+//! Some blocks are held out for the evaluation. [`Corpus::builtin`] has a small text, and generates others.
+//!
+//! Absent on purpose: keys and values, what is drawn from a text, and in which order. Those are the task's business.
+
+mod scan;
+mod source;
+mod text;
+mod topics;
+mod words;
+
+pub use text::Words;
+pub use words::{UNKNOWN, Vocabulary};
+
+use intendant_core::random::{Permutation, stream};
+use intendant_formats::{TextError, ZstdReader};
+use scan::{Division, Scan, machine_threads, scan};
+use source::Source;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::OnceLock;
+use text::Block;
+use topics::Topics;
+
+/// Why a text cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// It cannot be read.
+    #[error("cannot read {file}: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// It cannot be opened, or is damaged.
+    #[error(transparent)]
+    Text(TextError),
+    /// There is no room for the decompressed text.
+    #[error("cannot decompress {file} to a temporary file: {source}; TMPDIR says where it goes")]
+    Temporary {
+        /// The compressed file.
+        file: String,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// A word is so long that the file is probably no text.
+    #[error(
+        "{file}: the word that starts at byte {at} is longer than {} bytes; is this a text?",
+        text::WORD_BYTES_MAX
+    )]
+    LongWord {
+        /// The file.
+        file: String,
+        /// Where the word starts.
+        at: u64,
+    },
+    /// There are more distinct words than can be numbered.
+    #[error("{file} has more than {} distinct words", UNKNOWN)]
+    TooManyWords {
+        /// The file.
+        file: String,
+    },
+    /// No word is frequent enough.
+    #[error(
+        "no word of {file} occurs {min_count} times (the most frequent of {words} occurs {largest} times); lower --min-count"
+    )]
+    NoWords {
+        /// The file.
+        file: String,
+        /// What was asked for.
+        min_count: u64,
+        /// Distinct words.
+        words: usize,
+        /// The largest count.
+        largest: u64,
+    },
+    /// There is not enough text to hold some out.
+    #[error(
+        "{file} is one block of pieces (lines, or {piece_words_max} words of a longer line), so that none can be held out; use \
+         more text, or a smaller --sentence-words"
+    )]
+    OneBlock {
+        /// The file.
+        file: String,
+        /// Words of a piece at most.
+        piece_words_max: u64,
+    },
+    /// What was read once is no longer there.
+    #[error("{file} changed while it was in use: what was read at byte {at} is no longer there; start again")]
+    Changed {
+        /// The file.
+        file: String,
+        /// Where it changed.
+        at: u64,
+    },
+    /// There is no such built-in text.
+    #[error(
+        "there is no builtin:{name}; there are builtin:wiki (from English Wikipedia) and builtin:topics:WORDSxTOKENS (generated; \
+         at least 2 words and 216 tokens)"
+    )]
+    Builtin {
+        /// What was asked for.
+        name: String,
+    },
+}
+
+/// How a text becomes a corpus.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Words of a piece at most; longer lines are several pieces.
+    pub piece_words_max: u64,
+    /// Words that occur less often are left out; `None` means 5, or 0 for generated text, whose words are all kept.
+    pub min_count: Option<u64>,
+    /// The part of the blocks that is held out; `None` means 1 %, up to 500,000 words, or 5 % of a built-in text. At least
+    /// one block is held out, and at least one is not.
+    pub held_out: Option<f64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { piece_words_max: 1000, min_count: None, held_out: None }
+    }
+}
+
+/// Words that are held out at most, unless somebody asks for a part: comparisons become no better with more.
+const HELD_OUT_WORDS_MAX: u64 = 500_000;
+
+/// A text, its vocabulary, and an index of its blocks.
+#[derive(Debug)]
+pub struct Corpus {
+    text: Text,
+    piece_words_max: u64,
+    vocabulary: Vocabulary,
+    /// Words of the blocks, unknown ones included.
+    words: Vec<u64>,
+    /// Numbers of the blocks, ascending.
+    training: Vec<u32>,
+    held_out: Vec<u32>,
+    digest: u64,
+    failure: OnceLock<DataError>,
+}
+
+#[derive(Debug)]
+enum Text {
+    Read {
+        source: Source,
+        blocks: Vec<Block>,
+    },
+    /// Generated; with the number of each rank.
+    Topics {
+        topics: Topics,
+        numbers: Vec<u32>,
+    },
+}
+
+/// A few articles of English Wikipedia; see `data/ATTRIBUTION.md`.
+const WIKI: &[u8] = include_bytes!("../../data/wiki.txt.zst");
+
+/// Names the choice of blocks that are held out. It does not depend on the seed of a run, so that runs can be compared.
+const HELD_OUT: u64 = 0x6865_6c64_2d6f_7574;
+
+/// Where digests start.
+const DIGEST: u64 = 0x7477_6f72_6473_2121;
+
+impl Corpus {
+    /// A text file, or one that is compressed as `.zst`.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no text, or is too small.
+    pub fn open(path: &Path, options: Options) -> Result<Self, DataError> {
+        Self::scanned(Source::open(path)?, options, (0.01, HELD_OUT_WORDS_MAX))
+    }
+
+    /// A built-in text: `wiki`, or `topics:WORDSxTOKENS`.
+    ///
+    /// # Errors
+    /// If there is none of this name, or no word is frequent enough.
+    pub fn builtin(name: &str, options: Options) -> Result<Self, DataError> {
+        const HELD_OUT: (f64, u64) = (0.05, HELD_OUT_WORDS_MAX);
+        let unknown = || DataError::Builtin { name: name.to_owned() };
+        if name == "wiki" {
+            let mut bytes = Vec::new();
+            let read = ZstdReader::new(WIKI).read_to_end(&mut bytes);
+            read.map_err(|source| DataError::Read { file: "builtin:wiki".to_owned(), source })?;
+            return Self::scanned(Source::memory("builtin:wiki", bytes), options, HELD_OUT);
+        }
+        let topics = name.strip_prefix("topics:").and_then(Topics::parse).ok_or_else(unknown)?;
+        let counts = topics.counts();
+        let min_count = options.min_count.unwrap_or(0);
+        let vocabulary = Vocabulary::new(&counts, min_count);
+        if vocabulary.total() == 0 {
+            let (words, largest) = (counts.len(), counts.largest());
+            return Err(DataError::NoWords { file: format!("builtin:{name}"), min_count, words, largest });
+        }
+        let numbers = topics.numbers(|word| vocabulary.find(word).unwrap_or(UNKNOWN));
+        let words = (0..topics.blocks()).map(|block| topics.block_words(block)).collect();
+        let text = Text::Topics { topics, numbers };
+        Self::assembled((text, &format!("builtin:{name}")), words, vocabulary, options, HELD_OUT)
+    }
+
+    fn scanned(source: Source, options: Options, held_out: (f64, u64)) -> Result<Self, DataError> {
+        let division = Division::new(source.len(), options.piece_words_max);
+        let Scan { counts, blocks } = scan(&source, division, machine_threads())?;
+        let min_count = options.min_count.unwrap_or(5);
+        let vocabulary = Vocabulary::new(&counts, min_count);
+        if vocabulary.is_empty() {
+            let (words, largest) = (counts.len(), counts.largest());
+            return Err(DataError::NoWords { file: source.name().to_owned(), min_count, words, largest });
+        }
+        let words = blocks.iter().map(|block| block.words).collect();
+        let name = source.name().to_owned();
+        Self::assembled((Text::Read { source, blocks }, &name), words, vocabulary, options, held_out)
+    }
+
+    fn assembled(
+        (text, name): (Text, &str),
+        words: Vec<u64>,
+        vocabulary: Vocabulary,
+        options: Options,
+        (part, words_max): (f64, u64),
+    ) -> Result<Self, DataError> {
+        let piece_words_max = options.piece_words_max;
+        let blocks = words.len() as u64;
+        if blocks < 2 {
+            return Err(DataError::OneBlock { file: name.to_owned(), piece_words_max });
+        }
+        let held = match options.held_out {
+            Some(part) => blocks as f64 * part,
+            None => {
+                let mean = words.iter().sum::<u64>() as f64 / blocks as f64;
+                (blocks as f64 * part).min(words_max as f64 / mean)
+            }
+        };
+        let held = (held.round() as u64).clamp(1, blocks - 1);
+        let order = Permutation::new(blocks, stream(HELD_OUT, &[blocks]));
+        let mut is_held = vec![false; words.len()];
+        (0..held).for_each(|at| is_held[order.apply(at) as usize] = true);
+        let (held_out, training) = (0..words.len() as u32).partition(|block| is_held[*block as usize]);
+        let mut digest = vocabulary.digest(stream(DIGEST, &[piece_words_max, held]));
+        match &text {
+            Text::Read { blocks, .. } => {
+                for block in blocks {
+                    digest = stream(digest, &[block.start, block.hash]);
+                }
+            }
+            Text::Topics { .. } => {}
+        }
+        let failure = OnceLock::new();
+        Ok(Self { text, piece_words_max, vocabulary, words, training, held_out, digest, failure })
+    }
+
+    /// The words that are trained.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// The blocks to learn from, ascending.
+    pub fn training(&self) -> &[u32] {
+        &self.training
+    }
+
+    /// The blocks to test on, ascending.
+    pub fn held_out(&self) -> &[u32] {
+        &self.held_out
+    }
+
+    /// Words of a block, unknown ones included.
+    ///
+    /// # Panics
+    /// If there is no such block.
+    pub fn block_words(&self, block: u32) -> u64 {
+        self.words[block as usize]
+    }
+
+    /// Words of all blocks.
+    pub fn words(&self) -> u64 {
+        self.words.iter().sum()
+    }
+
+    /// Pieces of all blocks.
+    pub fn pieces(&self) -> u64 {
+        match &self.text {
+            Text::Read { blocks, .. } => blocks.iter().map(|block| block.pieces).sum(),
+            Text::Topics { topics, .. } => topics.pieces(self.piece_words_max),
+        }
+    }
+
+    /// Words of all blocks to learn from.
+    pub fn training_words(&self) -> u64 {
+        self.training.iter().map(|block| self.block_words(*block)).sum()
+    }
+
+    /// A hash of everything: words, their order, and what is held out.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Reads a block.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more, or has changed.
+    ///
+    /// # Panics
+    /// If there is no such block.
+    pub fn read(&self, block: u32, into: &mut Words) -> Result<(), DataError> {
+        match &self.text {
+            Text::Read { source, blocks } => {
+                let block = &blocks[block as usize];
+                let mut text = Vec::new();
+                source.read(block.start, block.bytes, &mut text)?;
+                let find = |word: &[u8], hash| self.vocabulary.find_hashed(word, hash);
+                if into.read(&text, self.piece_words_max, find) != block.hash {
+                    return Err(DataError::Changed { file: source.name().to_owned(), at: block.start });
+                }
+            }
+            Text::Topics { topics, numbers } => {
+                topics.read(block.into(), self.piece_words_max, into);
+                into.words.iter_mut().for_each(|word| *word = numbers[*word as usize]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a block for whom cannot fail: an error is kept, and the block is empty. See [`Corpus::failure`].
+    ///
+    /// # Panics
+    /// If there is no such block.
+    pub fn read_or_fail(&self, block: u32, into: &mut Words) {
+        if let Err(error) = self.read(block, into) {
+            into.clear();
+            // The first error is the one to tell.
+            let _ = self.failure.set(error);
+        }
+    }
+
+    /// Why a block could not be read. What was computed since is worth nothing.
+    pub fn failure(&self) -> Option<&DataError> {
+        self.failure.get()
+    }
+}

@@ -1,0 +1,231 @@
+//! The first pass over a text: how often each word occurs, and where blocks begin.
+//!
+//! The file is divided into spans, which threads scan on their own. Spans have a fixed size and begin at the next line; in the
+//! middle of a very long line, at the next word. What comes out depends on the text alone, not on the threads.
+
+use super::DataError;
+use super::source::Source;
+use super::text::{Block, Cutter, Token, WORD_BYTES_MAX, is_space, tokens};
+use super::words::{Counts, hash};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// How a text is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Division {
+    /// Words of a piece at most.
+    pub(super) piece_words_max: u64,
+    /// Bytes of a span; each thread holds one in memory.
+    pub(super) span_bytes: u64,
+    /// Where no line begins within so many bytes behind the start of a span, the span begins within a line.
+    pub(super) line_bytes: u64,
+    /// A block ends with the piece with which it has so many bytes.
+    pub(super) block_bytes: u64,
+}
+
+/// Large enough to be read fast, small enough for every thread to hold one.
+const SPAN_BYTES: u64 = 16 << 20;
+const LINE_BYTES: u64 = 64 << 10;
+
+/// A smaller block costs more to find than to read.
+const BLOCK_BYTES_MIN: u64 = 4 << 10;
+/// A larger one takes a loader too much memory.
+const BLOCK_BYTES_MAX: u64 = 1 << 20;
+/// Blocks of a text, about; as long as they are not too large.
+const BLOCKS: u64 = 1 << 16;
+/// Small texts have smaller blocks, so that there are some to hold out and to deal.
+const BLOCKS_MIN: u64 = 64;
+
+impl Division {
+    /// How a text of `bytes` bytes is divided.
+    pub(super) const fn new(bytes: u64, piece_words_max: u64) -> Self {
+        let (few, many) = (bytes / BLOCKS_MIN, bytes / BLOCKS);
+        let least = if few < BLOCK_BYTES_MIN { few } else { BLOCK_BYTES_MIN };
+        let block_bytes = if many < least {
+            least
+        } else if many > BLOCK_BYTES_MAX {
+            BLOCK_BYTES_MAX
+        } else {
+            many
+        };
+        Self { piece_words_max, span_bytes: SPAN_BYTES, line_bytes: LINE_BYTES, block_bytes }
+    }
+}
+
+/// What the first pass finds.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    pub(super) counts: Counts,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// Scans a text with at most `threads` threads.
+pub(super) fn scan(source: &Source, division: Division, threads: usize) -> Result<Scan, DataError> {
+    let spans = source.len().div_ceil(division.span_bytes);
+    let next = AtomicU64::new(0);
+    let all = Mutex::new((Counts::default(), Vec::new(), Ok(())));
+    let work = || {
+        let mut counts = Counts::default();
+        let mut found = Vec::new();
+        let mut result = Ok(());
+        while result.is_ok() {
+            // Relaxed: only who scans which span depends on it.
+            let span = next.fetch_add(1, Ordering::Relaxed);
+            if span >= spans {
+                break;
+            }
+            match scan_span(source, division, span, &mut counts) {
+                Ok(blocks) => found.push((span, blocks)),
+                Err(error) => {
+                    next.store(spans, Ordering::Relaxed);
+                    result = Err(error);
+                }
+            }
+        }
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        let (merged, blocks, first) = &mut *all;
+        if first.is_ok() {
+            *first = result.and_then(|()| {
+                if merged.len() == 0 {
+                    *merged = counts;
+                    return Ok(());
+                }
+                merged.merge(&counts).map_err(|_| source.too_many_words())
+            });
+        }
+        blocks.append(&mut found);
+    };
+    let threads = threads.min(usize::try_from(spans).unwrap_or(usize::MAX)).max(1);
+    std::thread::scope(|scope| {
+        // This thread works as well: with one span, none is started.
+        (1..threads).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
+    let (counts, mut blocks, result) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    result?;
+    blocks.sort_unstable_by_key(|(span, _)| *span);
+    Ok(Scan { counts, blocks: blocks.into_iter().flat_map(|(_, blocks)| blocks).collect() })
+}
+
+/// Threads that this machine can run at once.
+pub(super) fn machine_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Scans one span.
+fn scan_span(
+    source: &Source,
+    division: Division,
+    span: u64,
+    counts: &mut Counts,
+) -> Result<Vec<Block>, DataError> {
+    let start = span_start(source, division, span)?;
+    let end = span_start(source, division, span + 1)?;
+    let mut text = Vec::new();
+    source.read(start, end - start, &mut text)?;
+    let mut cutter = Cutter::new(division.piece_words_max, division.block_bytes);
+    tokens(&text, |token| {
+        match token {
+            Token::Word(at, word) => {
+                if word.len() > WORD_BYTES_MAX {
+                    return Err(source.long_word(start + at as u64));
+                }
+                let hash = hash(word);
+                counts.add(word, hash, 1).map_err(|_| source.too_many_words())?;
+                cutter.word(start + at as u64, word.len(), hash);
+            }
+            Token::LineEnd => cutter.line_end(),
+        }
+        Ok(())
+    })?;
+    Ok(cutter.finish())
+}
+
+/// Where a span begins: at the first line that begins in it, if one begins soon, else at the first word.
+fn span_start(source: &Source, division: Division, span: u64) -> Result<u64, DataError> {
+    let nominal = span.saturating_mul(division.span_bytes);
+    if nominal == 0 || nominal >= source.len() {
+        return Ok(nominal.min(source.len()));
+    }
+    // A line may begin right at the start, which the byte before it tells.
+    let from = nominal - 1;
+    let mut text = Vec::new();
+    source.read(from, (division.line_bytes + 1).min(source.len() - from), &mut text)?;
+    let behind = |found: Option<usize>| found.map(|at| from + at as u64 + 1);
+    let line = behind(text.iter().position(|byte| *byte == b'\n'));
+    let word = || behind(text.iter().position(|byte| is_space(*byte)));
+    let is_last = from + text.len() as u64 == source.len();
+    // Without any, this is the last word, or one that is too long, which is an error wherever it is cut.
+    let rest = if is_last { source.len() } else { nominal };
+    Ok(line.or_else(word).unwrap_or(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn division(span_bytes: u64, piece_words_max: u64) -> Division {
+        Division { piece_words_max, span_bytes, line_bytes: 12, block_bytes: 30 }
+    }
+
+    fn memory(text: &str) -> Source {
+        Source::memory("t", text.as_bytes().to_vec())
+    }
+
+    proptest! {
+        /// Every word is counted, and in exactly one block, whatever the spans.
+        #[test]
+        fn nothing_is_lost_between_spans(
+            text in "([abc]{1,6}[\n ]{1,2}){0,60}[abc]{0,6}", span in 1u64..70, words in 1u64..9,
+        ) {
+            let source = memory(&text);
+            let scan = scan(&source, division(span, words), 3).unwrap();
+            let mut expected = Counts::default();
+            text.split_whitespace().for_each(|word| expected.add(word.as_bytes(), hash(word.as_bytes()), 1).unwrap());
+            let digest = |counts| super::super::words::Vocabulary::new(counts, 1).digest(0);
+            prop_assert_eq!(digest(&scan.counts), digest(&expected));
+            let mut read = Vec::new();
+            let mut end = 0;
+            for block in scan.blocks {
+                prop_assert!(block.start >= end);
+                end = block.start + block.bytes;
+                read.push(text[block.start as usize..end as usize].to_owned());
+            }
+            prop_assert!(read.iter().flat_map(|text| text.split_whitespace()).eq(text.split_whitespace()));
+        }
+
+        #[test]
+        fn threads_make_no_difference(text in "([abc]{1,6}[\n ]{1,2}){0,60}", span in 1u64..70) {
+            let source = memory(&text);
+            let one = scan(&source, division(span, 4), 1).unwrap();
+            let three = scan(&source, division(span, 4), 3).unwrap();
+            prop_assert_eq!(one.blocks, three.blocks);
+        }
+    }
+
+    #[test]
+    fn lines_are_not_cut_by_spans_unless_they_are_long() {
+        let lines = "aa bb cc\n".repeat(50);
+        let short = scan(&memory(&lines), Division { block_bytes: 1, ..division(100, 1000) }, 2).unwrap();
+        assert!(short.blocks.len() == 50 && short.blocks.iter().all(|block| block.words == 3));
+        let long = "aa bb cc ".repeat(50);
+        let cut = scan(&memory(&long), Division { block_bytes: 1, ..division(100, 1000) }, 2).unwrap();
+        assert_eq!((cut.blocks.len(), cut.blocks.iter().map(|b| b.words).sum::<u64>()), (5, 150));
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        let text = format!("a b\n{} c", "x".repeat(WORD_BYTES_MAX + 1));
+        let error = scan(&memory(&text), Division::new(text.len() as u64, 1000), 2).unwrap_err().to_string();
+        assert_eq!(error, "t: the word that starts at byte 4 is longer than 4096 bytes; is this a text?");
+    }
+
+    #[test]
+    fn blocks_grow_with_the_text() {
+        let block = |bytes| Division::new(bytes, 1000).block_bytes;
+        assert_eq!((block(640), block(1 << 20), block(100 << 20)), (10, 4 << 10, 4 << 10));
+        assert_eq!((block(1 << 30), block(1 << 40)), (16 << 10, 1 << 20));
+    }
+}

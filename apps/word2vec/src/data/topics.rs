@@ -1,0 +1,249 @@
+//! Generated text of any size, for experiments in which only accesses count.
+//!
+//! What is made to look real is how often which word occurs, and which words occur together. Words follow Zipf's law with
+//! exponent 1. The most frequent ones occur everywhere; each of the others belongs to one of a few topics, and most words of a
+//! sentence are of its topic, so that neighbours tell something about each other. Sentences have 12 words on average.
+//!
+//! The same specification gives the same text: it is a data set, and has nothing to do with the seed of the training. A
+//! sentence is a function of its number, and no sentence is ever held in memory.
+
+use super::text::Words;
+use super::words::{Counts, hash};
+use intendant_core::random::stream;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Zipf};
+use rand_pcg::Pcg64Mcg;
+
+/// A generated text.
+#[derive(Clone, Debug)]
+pub(super) struct Topics {
+    words: u32,
+    tokens: u64,
+    /// Words that belong to no topic, the most frequent ones.
+    common: u32,
+    topics: u32,
+    popular: Zipf<f64>,
+    block_sentences: u64,
+}
+
+/// Sentences have these many words by turns: 12 on average, so that the place of a sentence in the text is known.
+const LENGTHS: [u64; 9] = [12, 8, 16, 11, 13, 9, 15, 10, 14];
+const TURN: u64 = 9 * 12;
+
+/// Topics at most; small vocabularies have fewer, so that a topic has at least 16 words.
+const TOPICS_MAX: u32 = 64;
+
+/// Words without topic at most.
+const COMMON_MAX: u32 = 100;
+
+/// How many of the words of a sentence, other than the common ones, are of its topic.
+const REGULAR: f64 = 0.8;
+
+/// Words of a block, about; small texts have smaller blocks, so that there are this many, and large ones larger, so that there
+/// are no more than this many.
+const BLOCK_WORDS: u64 = 1000;
+const BLOCKS_MIN: u64 = 64;
+const BLOCKS: u64 = 1 << 16;
+
+/// A word that belongs to all generated texts.
+const SEED: u64 = 0x5445_5854_544f_5049;
+
+impl Topics {
+    /// The text that `spec` describes: `WORDSxTOKENS`.
+    pub(super) fn parse(spec: &str) -> Option<Self> {
+        let (words, tokens) = spec.split_once('x')?;
+        let (words, tokens) = (words.parse::<u32>().ok()?, tokens.parse::<u64>().ok()?);
+        if !(2..1 << 31).contains(&words) || !(2 * TURN..1 << 48).contains(&tokens) {
+            return None;
+        }
+        let common = (words / 10).clamp(1, COMMON_MAX);
+        let topics = ((words - common) / 16).clamp(1, TOPICS_MAX);
+        let popular = Zipf::new(f64::from(words), 1.0).ok()?;
+        let sentences = tokens.div_ceil(TURN) * LENGTHS.len() as u64;
+        let block_sentences = (sentences / BLOCKS).max((sentences / BLOCKS_MIN).clamp(1, BLOCK_WORDS / 12));
+        Some(Self { words, tokens, common, topics, popular, block_sentences })
+    }
+
+    fn sentences(&self) -> u64 {
+        // The last turn may be incomplete.
+        let turns = self.tokens / TURN;
+        let (mut sentences, mut left) = (turns * LENGTHS.len() as u64, self.tokens % TURN);
+        for len in LENGTHS {
+            if left > 0 {
+                sentences += 1;
+                left = left.saturating_sub(len);
+            }
+        }
+        sentences
+    }
+
+    /// Pieces of at most so many words.
+    pub(super) fn pieces(&self, piece_words_max: u64) -> u64 {
+        let of_turn: u64 = LENGTHS.iter().map(|len| len.div_ceil(piece_words_max)).sum();
+        // The last turn may be incomplete.
+        let full = self.tokens / TURN;
+        let rest = full * LENGTHS.len() as u64..self.sentences();
+        let of_rest = rest
+            .map(|sentence| (self.before(sentence + 1) - self.before(sentence)).div_ceil(piece_words_max));
+        full * of_turn + of_rest.sum::<u64>()
+    }
+
+    /// Number of blocks.
+    pub(super) fn blocks(&self) -> u64 {
+        self.sentences().div_ceil(self.block_sentences)
+    }
+
+    /// How many words come before a sentence.
+    fn before(&self, sentence: u64) -> u64 {
+        let turns = LENGTHS.len() as u64;
+        let rest: u64 = LENGTHS[..(sentence % turns) as usize].iter().sum();
+        (sentence / turns * TURN + rest).min(self.tokens)
+    }
+
+    fn sentences_of(&self, block: u64) -> std::ops::Range<u64> {
+        let start = block * self.block_sentences;
+        start..(start + self.block_sentences).min(self.sentences())
+    }
+
+    /// Words of a block.
+    pub(super) fn block_words(&self, block: u64) -> u64 {
+        let sentences = self.sentences_of(block);
+        self.before(sentences.end) - self.before(sentences.start)
+    }
+
+    /// Draws the words of a block, by their ranks from the most frequent one.
+    pub(super) fn read(&self, block: u64, piece_words_max: u64, into: &mut Words) {
+        into.clear();
+        for sentence in self.sentences_of(block) {
+            let len = self.before(sentence + 1) - self.before(sentence);
+            let mut rng = Pcg64Mcg::seed_from_u64(stream(SEED, &[self.words.into(), sentence]));
+            let topic = rng.random_range(0..self.topics);
+            for word in 0..len {
+                into.words.push(self.draw(topic, &mut rng));
+                if (word + 1) % piece_words_max == 0 {
+                    into.end_generated_piece();
+                }
+            }
+            into.end_generated_piece();
+        }
+    }
+
+    fn draw(&self, topic: u32, rng: &mut Pcg64Mcg) -> u32 {
+        let rank = self.popular.sample(rng) as u32 - 1;
+        if rank < self.common || !rng.random_bool(REGULAR) {
+            return rank;
+        }
+        // Topics take turns in the order of frequency, so that the word is about as frequent.
+        let of_topic = u64::from(self.common)
+            + u64::from((rank - self.common) / self.topics) * u64::from(self.topics)
+            + u64::from(topic);
+        u32::try_from(of_topic).ok().filter(|word| *word < self.words).unwrap_or(rank)
+    }
+
+    /// The name of a word.
+    fn name(rank: u32) -> String {
+        format!("w{rank}")
+    }
+
+    /// How often all words occur, also those that do not.
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = vec![0u64; self.words as usize];
+        let mut words = Words::default();
+        for block in 0..self.blocks() {
+            self.read(block, u64::MAX, &mut words);
+            words.words.iter().for_each(|word| counts[*word as usize] += 1);
+        }
+        let mut all = Counts::default();
+        for (rank, count) in (0..).zip(counts) {
+            let name = Self::name(rank);
+            // There are fewer than 2^31.
+            let _ = all.add(name.as_bytes(), hash(name.as_bytes()), count);
+        }
+        all
+    }
+
+    /// The number of each rank: what `find` says of its name.
+    pub(super) fn numbers(&self, find: impl Fn(&[u8]) -> u32) -> Vec<u32> {
+        (0..self.words).map(|rank| find(Self::name(rank).as_bytes())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(topics: &Topics) -> Vec<Vec<u32>> {
+        let mut sentences = Vec::new();
+        let mut words = Words::default();
+        for block in 0..topics.blocks() {
+            topics.read(block, 1000, &mut words);
+            assert_eq!(words.words.len() as u64, topics.block_words(block));
+            let mut start = 0;
+            for end in &words.ends {
+                sentences.push(words.words[std::mem::replace(&mut start, *end)..*end].to_vec());
+            }
+        }
+        sentences
+    }
+
+    #[test]
+    fn there_are_as_many_tokens_as_specified() {
+        for tokens in [216, 217, 1000, 1007, 50_001] {
+            let topics = Topics::parse(&format!("500x{tokens}")).unwrap();
+            let sentences = read(&topics);
+            assert_eq!(sentences.iter().map(|s| s.len() as u64).sum::<u64>(), tokens);
+            assert_eq!(sentences.len() as u64, topics.sentences());
+            assert!(sentences.iter().all(|s| (1..=16).contains(&s.len())));
+            assert_eq!(topics.counts().total(), tokens);
+        }
+    }
+
+    #[test]
+    fn pieces_are_counted() {
+        for (spec, max) in [("50x1000", 1), ("50x1007", 5), ("50x323", 5), ("50x216", 12), ("50x2000", 1000)]
+        {
+            let topics = Topics::parse(spec).unwrap();
+            let mut words = Words::default();
+            let mut pieces = 0;
+            for block in 0..topics.blocks() {
+                topics.read(block, max, &mut words);
+                pieces += words.ends.len() as u64;
+            }
+            assert_eq!(topics.pieces(max), pieces, "{spec}, {max}");
+        }
+    }
+
+    #[test]
+    fn words_follow_zipfs_law_and_topics_hold_together() {
+        let topics = Topics::parse("20000x400000").unwrap();
+        let sentences = read(&topics);
+        let mut counts = vec![0.0; 20_000];
+        sentences.iter().flatten().for_each(|word| counts[*word as usize] += 1.0);
+        let harmonic: f64 = (1..=20_000).map(|rank| 1.0 / f64::from(rank)).sum();
+        let share = |words: std::ops::Range<usize>| counts[words].iter().sum::<f64>() / 400_000.0;
+        let expected =
+            |words: std::ops::Range<usize>| words.map(|w| 1.0 / (w + 1) as f64).sum::<f64>() / harmonic;
+        for words in [0..1, 1..10, 10..100, 100..1000, 1000..20_000] {
+            let (share, expected) = (share(words.clone()), expected(words.clone()));
+            assert!((share / expected - 1.0).abs() < 0.03, "{words:?}: {share}, not {expected}");
+        }
+        // Two words with topics that meet in a sentence share their topic with probability .8 · .8 and by chance.
+        let (mut equal, mut pairs) = (0.0, 0.0);
+        for sentence in &sentences {
+            let of_topics: Vec<u32> =
+                sentence.iter().filter(|w| **w >= 100).map(|w| (w - 100) % 64).collect();
+            for (at, one) in of_topics.iter().enumerate() {
+                pairs += of_topics[..at].len() as f64;
+                equal += of_topics[..at].iter().filter(|other| *other == one).count() as f64;
+            }
+        }
+        assert!((0.62..0.68).contains(&(equal / pairs)), "{}", equal / pairs);
+    }
+
+    #[test]
+    fn what_is_no_specification_is_refused() {
+        for spec in ["", "x", "10", "10x", "1x1000", "10x100", "10x1000x3", "9999999999x1000", "-1x1000"] {
+            assert!(Topics::parse(spec).is_none(), "{spec}");
+        }
+    }
+}

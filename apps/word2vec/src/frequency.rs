@@ -1,0 +1,78 @@
+//! How often keys are accessed in an epoch, as far as the counts of words tell it.
+//!
+//! A batch accesses the input vector of each of its words once, the output vector of each word around them once, and each sample as
+//! often as it is drawn. Which words are skipped, how far windows reach and what is drawn differs from epoch to epoch; numbers of
+//! accesses are averages over all of that, of a text whose words come in random order. In real text a word that occurs once soon occurs
+//! again, so that it is accessed by somewhat fewer batches.
+
+use crate::config::Config;
+use crate::data::Corpus;
+use intendant_core::Key;
+use intendant_task::Frequency;
+
+/// Frequencies of all keys that are accessed at all: input vectors, then output vectors. `kept` has the probability of each word
+/// to be kept, `negatives` that of each to be a sample; there are `batches` in an epoch.
+pub(crate) fn frequencies(
+    corpus: &Corpus,
+    config: &Config,
+    kept: impl Fn(u32) -> f64,
+    negatives: &[f64],
+    (batches, nodes): (u64, u32),
+) -> Vec<Frequency> {
+    let vocabulary = corpus.vocabulary();
+    // Words of the vocabulary are held out as often as others.
+    let part = corpus.training_words() as f64 / corpus.words() as f64;
+    let of_words: Vec<f64> =
+        (0..).zip(vocabulary.counts()).map(|(word, count)| part * *count as f64 * kept(word)).collect();
+    let all: f64 = of_words.iter().sum();
+    let window = config.window;
+    let pieces = corpus.pieces() as f64 * part;
+    let length = all / pieces;
+    // That a word looks at least so far, and that the one there is in the same piece.
+    let reaches = |distance: usize| {
+        (window + 1 - distance) as f64 / window as f64 * (1.0 - distance as f64 / length).max(0.0)
+    };
+    let reaches: Vec<f64> = (1..=window).map(reaches).collect();
+    let pairs = all * 2.0 * reaches.iter().sum::<f64>();
+    let in_batch = all / batches as f64;
+    let in_contexts = between(in_batch, |words| in_contexts(&reaches, words));
+    // In how many of the batches a word occurs that is this part of all words, if each has so many.
+    let batches_with = |part: f64, words: f64| batches as f64 * -(words * (-part).ln_1p()).exp_m1();
+    let mut frequencies = Vec::new();
+    let mut add = |key: u64, accesses: f64, word: f64| {
+        if accesses > 0.0 {
+            let uses = if word > 0.0 { word.round().max(1.0) as u64 } else { 0 };
+            frequencies.push(Frequency { key: Key(key), accesses, uses, shared: nodes > 1 });
+        }
+    };
+    for (key, word) in (0..).zip(&of_words) {
+        add(key, batches_with(word / all, in_batch), *word);
+    }
+    let samples = pairs * config.negatives as f64;
+    for ((key, word), sampled) in (vocabulary.len() as u64..).zip(&of_words).zip(negatives) {
+        add(key, batches_with(word / all, in_contexts) + samples * sampled, *word);
+    }
+    frequencies
+}
+
+/// How many places are in the context of any of `words` neighbours, if a word reaches its neighbours at distances from 1 with these
+/// probabilities.
+fn in_contexts(reaches: &[f64], words: usize) -> f64 {
+    // That none of the nearest neighbours on one side reaches a place, by how many there are.
+    let mut missed = vec![1.0];
+    for reach in reaches {
+        missed.extend(missed.last().map(|before| before * (1.0 - reach)));
+    }
+    let of_side = |neighbours: usize| missed[neighbours.min(reaches.len())];
+    let within = (0..words).map(|place| 1.0 - of_side(place) * of_side(words - 1 - place)).sum::<f64>();
+    let beyond = |distance: usize| {
+        1.0 - reaches.iter().skip(distance).take(words).map(|reach| 1.0 - reach).product::<f64>()
+    };
+    within + 2.0 * (0..reaches.len()).map(beyond).sum::<f64>()
+}
+
+/// A function of whole numbers in between.
+fn between(at: f64, of: impl Fn(usize) -> f64) -> f64 {
+    let (low, part) = (at.floor(), at.fract());
+    (1.0 - part) * of(low as usize) + part * of(low as usize + 1)
+}

@@ -1,0 +1,378 @@
+//! The model as arithmetic over slices.
+//!
+//! Each word has an input vector, which is its word vector, and an output vector. That a word has another one in its context is
+//! predicted by the logistic function of the inner product of the one's input vector and the other's output vector. Of each
+//! pair in the text it should be near 1, and of pairs with a sampled word near 0:
+//!
+//! ```text
+//! − log σ(in · out)  −  Σ over samples  log σ(−in · out of the sample)
+//! ```
+//!
+//! A value holds a vector, and an AdaGrad accumulator of the same length if there is one.
+//!
+//! The loops here are plain; they are fast because their callers compile them for the processor at hand, see [`crate::train`].
+
+use intendant_core::random::stream;
+use intendant_core::{Element, Key};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// What turns a gradient into a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Optimizer {
+    /// The gradient times the learning rate, which falls linearly.
+    Sgd,
+    /// The gradient times the learning rate, divided by the root of the sum of the squares of all gradients so far; element by
+    /// element.
+    AdaGrad,
+}
+
+/// Added to AdaGrad's accumulator below the root, so that a gradient of zero gives a step of zero.
+const ADAGRAD_EPSILON: f64 = 1e-10;
+
+/// What is in a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) dim: usize,
+    pub(crate) optimizer: Optimizer,
+}
+
+impl Shape {
+    /// Elements of a value.
+    pub(crate) const fn len(self) -> usize {
+        match self.optimizer {
+            Optimizer::Sgd => self.dim,
+            Optimizer::AdaGrad => 2 * self.dim,
+        }
+    }
+
+    /// Multiply-adds of one prediction and its gradients.
+    pub(crate) const fn cost(self) -> u64 {
+        let of_optimizer = match self.optimizer {
+            Optimizer::Sgd => 0,
+            // A square, a sum, a root and a quotient, each counted as one.
+            Optimizer::AdaGrad => 4,
+        };
+        (3 + of_optimizer) * self.dim as u64
+    }
+}
+
+/// Fills the value of an input vector, which are the keys below `first_output`, with uniform numbers up to half the inverse of its
+/// length; that of an output vector with zeros. Depends on its arguments only; the values of both element types agree up to
+/// rounding.
+pub(crate) fn initialise<E: Element>(seed: u64, key: Key, first_output: u64, dim: usize, value: &mut [E]) {
+    value.fill(E::ZERO);
+    if key.0 < first_output {
+        let mut rng = Pcg64Mcg::seed_from_u64(stream(seed, &[key.0]));
+        for x in &mut value[..dim] {
+            *x = E::from_f64((rng.random::<f64>() - 0.5) / dim as f64);
+        }
+    }
+}
+
+/// Elements that are computed at once: enough to fill the registers of any machine, and a fixed order of summation.
+const LANES: usize = 16;
+
+/// The inner product of two vectors of the same length.
+#[inline(always)]
+pub(crate) fn dot<E: Element>(a: &[E], b: &[E]) -> E {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut sums = [E::ZERO; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let ((a, a_rest), (b, b_rest)) = (a_rest.as_chunks::<4>(), b_rest.as_chunks::<4>());
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..4 {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).fold(E::ZERO, |sum, (a, b)| sum + *a * *b);
+    // Halves are added to halves, which takes few steps.
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            let upper = sums[lane + width];
+            sums[lane] += upper;
+        }
+        width /= 2;
+    }
+    sums[0] + rest
+}
+
+/// Replaces the elements at each position of `changed`, as `each` says of them and of those of `read`. All slices have the same
+/// length. Elements are read before any of their group is written, so that there is no question whether slices overlap.
+#[inline(always)]
+fn elementwise<E: Element, const M: usize, const S: usize>(
+    changed: [&mut [E]; M],
+    read: [&[E]; S],
+    each: impl Fn([E; M], [E; S]) -> [E; M],
+) {
+    let mut changed = changed;
+    let len = changed[0].len();
+    let mut at = 0;
+    while at + LANES <= len {
+        group::<E, M, S, LANES>(&mut changed, &read, at, &each);
+        at += LANES;
+    }
+    while at + 4 <= len {
+        group::<E, M, S, 4>(&mut changed, &read, at, &each);
+        at += 4;
+    }
+    while at < len {
+        group::<E, M, S, 1>(&mut changed, &read, at, &each);
+        at += 1;
+    }
+}
+
+#[inline(always)]
+fn group<E: Element, const M: usize, const S: usize, const N: usize>(
+    changed: &mut [&mut [E]; M],
+    read: &[&[E]; S],
+    at: usize,
+    each: &impl Fn([E; M], [E; S]) -> [E; M],
+) {
+    let (mut new, mut inputs) = ([[E::ZERO; N]; M], [[E::ZERO; N]; S]);
+    for slice in 0..M {
+        new[slice].copy_from_slice(&changed[slice][at..at + N]);
+    }
+    for slice in 0..S {
+        inputs[slice].copy_from_slice(&read[slice][at..at + N]);
+    }
+    for lane in 0..N {
+        let (mut old, mut input) = ([E::ZERO; M], [E::ZERO; S]);
+        for slice in 0..M {
+            old[slice] = new[slice][lane];
+        }
+        for slice in 0..S {
+            input[slice] = inputs[slice][lane];
+        }
+        let result = each(old, input);
+        for slice in 0..M {
+            new[slice][lane] = result[slice];
+        }
+    }
+    for slice in 0..M {
+        changed[slice][at..at + N].copy_from_slice(&new[slice]);
+    }
+}
+
+/// The steps of a training, with a learning rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stepper<E> {
+    shape: Shape,
+    rate: E,
+    epsilon: E,
+}
+
+impl<E: Element> Stepper<E> {
+    pub(crate) fn new(shape: Shape, rate: f64) -> Self {
+        Self { shape, rate: E::from_f64(rate), epsilon: E::from_f64(ADAGRAD_EPSILON) }
+    }
+
+    /// Moves the output vector `row` by `slope` times the input vector, and adds `slope` times the output vector, as it was, to
+    /// `error`. `slope` is how much too low the score is.
+    #[inline(always)]
+    pub(crate) fn output(&self, error: &mut [E], row: &mut [E], input: &[E], slope: E) {
+        let Self { rate, epsilon, .. } = *self;
+        match self.shape.optimizer {
+            Optimizer::Sgd => {
+                elementwise([error, row], [input], |[e, r], [x]| [e + slope * r, r + rate * slope * x])
+            }
+            Optimizer::AdaGrad => {
+                let (row, squares) = row.split_at_mut(self.shape.dim);
+                elementwise([error, row, squares], [input], |[e, r, s], [x]| {
+                    let gradient = slope * x;
+                    let squares = s + gradient * gradient;
+                    [e + slope * r, r + rate * gradient / (squares + epsilon).sqrt(), squares]
+                });
+            }
+        }
+    }
+
+    /// The same for an output vector that is used only once: `row` stays as it is, and `update` becomes what is added to it.
+    #[inline(always)]
+    pub(crate) fn output_once(&self, error: &mut [E], row: &[E], update: &mut [E], input: &[E], slope: E) {
+        let Self { rate, epsilon, .. } = *self;
+        match self.shape.optimizer {
+            Optimizer::Sgd => {
+                elementwise([error, update], [row, input], |[e, _], [r, x]| [e + slope * r, rate * slope * x])
+            }
+            Optimizer::AdaGrad => {
+                let ((row, squares), (step, square)) =
+                    (row.split_at(self.shape.dim), update.split_at_mut(self.shape.dim));
+                elementwise([error, step, square], [row, squares, input], |[e, _, _], [r, s, x]| {
+                    let gradient = slope * x;
+                    let square = gradient * gradient;
+                    [e + slope * r, rate * gradient / (s + square + epsilon).sqrt(), square]
+                });
+            }
+        }
+    }
+
+    /// Moves the input vector `row` by `error`, the sum over the pair and its samples.
+    #[inline(always)]
+    pub(crate) fn input(&self, row: &mut [E], error: &[E]) {
+        let Self { rate, epsilon, .. } = *self;
+        match self.shape.optimizer {
+            Optimizer::Sgd => elementwise([row], [error], |[r], [e]| [r + rate * e]),
+            Optimizer::AdaGrad => {
+                let (row, squares) = row.split_at_mut(self.shape.dim);
+                elementwise([row, squares], [error], |[r, s], [e]| {
+                    let squares = s + e * e;
+                    [r + rate * e / (squares + epsilon).sqrt(), squares]
+                });
+            }
+        }
+    }
+}
+
+/// `y −= x`.
+#[inline(always)]
+pub(crate) fn subtract<E: Element>(y: &mut [E], x: &[E]) {
+    elementwise([y], [x], |[y], [x]| [y - x]);
+}
+
+/// Sums losses of predictions; logarithms are taken of products of many terms, which saves most of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Losses {
+    sum: f64,
+    product: f64,
+}
+
+/// Terms are at most 2: many more fit below the largest number.
+const PRODUCT_MAX: f64 = 1e100;
+
+impl Losses {
+    pub(crate) const fn new() -> Self {
+        Self { sum: 0.0, product: 1.0 }
+    }
+
+    /// Adds the loss − log σ(score), or − log σ(−score) of a sample, and returns how much too low the score is: 1 − σ(score), or
+    /// − σ(score) of a sample.
+    #[inline(always)]
+    pub(crate) fn add<E: Element>(&mut self, score: E, is_sample: bool) -> E {
+        let small = (-score.abs()).exp();
+        let larger = E::ONE / (E::ONE + small);
+        // log(1 + e^x) = max(x, 0) + log(1 + e^−|x|), with x = −score or, of a sample, x = score.
+        let x = if is_sample { score } else { -score };
+        let is_wrong = x > E::ZERO;
+        self.sum += if is_wrong { x.to_f64() } else { 0.0 };
+        self.product *= 1.0 + small.to_f64();
+        if self.product > PRODUCT_MAX {
+            self.sum += self.product.ln();
+            self.product = 1.0;
+        }
+        let logistic = if is_wrong { larger } else { small * larger };
+        if is_sample { -logistic } else { logistic }
+    }
+
+    /// The sum.
+    pub(crate) fn total(&self) -> f64 {
+        self.sum + self.product.ln()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(len: usize, seed: u64) -> Vec<f64> {
+        (0..len as u64).map(|i| intendant_core::random::unit(stream(seed, &[i])) - 0.5).collect()
+    }
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-12 * (1.0 + a.abs())
+    }
+
+    #[test]
+    fn inner_products_are_sums_of_products_for_all_lengths() {
+        for len in 0..70 {
+            let (a, b) = (numbers(len, 1), numbers(len, 2));
+            let expected: f64 = a.iter().zip(&b).map(|(a, b)| a * b).sum();
+            assert!(close(dot(&a, &b), expected), "{len}");
+        }
+    }
+
+    /// Each step against its formula, for lengths with and without rests.
+    #[test]
+    fn steps_are_what_they_should_be() {
+        for dim in [1, 3, 4, 15, 16, 23, 100] {
+            for optimizer in [Optimizer::Sgd, Optimizer::AdaGrad] {
+                let shape = Shape { dim, optimizer };
+                let stepper = Stepper::new(shape, 0.1);
+                let value = |seed| {
+                    let mut value = numbers(shape.len(), seed);
+                    value[dim..].iter_mut().for_each(|s| *s = s.abs());
+                    value
+                };
+                let (input, row, slope) = (value(3), value(4), -0.7);
+                let step = |value: &[f64], at: usize, gradient: f64| match optimizer {
+                    Optimizer::Sgd => (0.1 * gradient, 0.0),
+                    Optimizer::AdaGrad => {
+                        let square = gradient * gradient;
+                        (0.1 * gradient / (value[dim + at] + square + 1e-10).sqrt(), square)
+                    }
+                };
+                let error = numbers(dim, 5);
+                let (mut error_shared, mut moved) = (error.clone(), row.clone());
+                stepper.output(&mut error_shared, &mut moved, &input[..dim], slope);
+                let (mut error_once, mut update) = (error.clone(), vec![9.0; shape.len()]);
+                stepper.output_once(&mut error_once, &row, &mut update, &input[..dim], slope);
+                assert_eq!(error_shared, error_once);
+                let mut moved_input = input.clone();
+                stepper.input(&mut moved_input, &error);
+                for at in 0..dim {
+                    assert!(close(error_once[at], error[at] + slope * row[at]));
+                    let (vector, square) = step(&row, at, slope * input[at]);
+                    assert!(close(update[at], vector) && close(moved[at], row[at] + vector));
+                    let (of_input, of_input_square) = step(&input, at, error[at]);
+                    assert!(close(moved_input[at], input[at] + of_input));
+                    if optimizer == Optimizer::AdaGrad {
+                        assert!(
+                            close(update[dim + at], square) && close(moved[dim + at], row[dim + at] + square)
+                        );
+                        assert!(close(moved_input[dim + at], input[dim + at] + of_input_square));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn losses_and_slopes_are_those_of_the_logistic_function() {
+        let logistic = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let (mut losses, mut expected) = (Losses::new(), 0.0);
+        for step in 0..4000 {
+            let score = f64::from(step - 2000) / 100.0;
+            assert!(close(losses.add(score, false), 1.0 - logistic(score)) || score > 15.0, "{score}");
+            assert!(close(losses.add(score, true), -logistic(score)), "{score}");
+            expected += (-score).exp().ln_1p() + score.exp().ln_1p();
+        }
+        assert!((losses.total() / expected - 1.0).abs() < 1e-12);
+        for (score, is_sample, slope) in [(1e30, true, -1.0), (-1e30, false, 1.0), (1e30, false, 0.0)] {
+            let mut losses = Losses::new();
+            assert_eq!(losses.add(score, is_sample), slope);
+            assert_eq!(losses.total(), if slope == 0.0 { 0.0 } else { 1e30 });
+        }
+        let mut losses = Losses::new();
+        losses.add(f64::NAN, true);
+        assert!(losses.total().is_nan());
+    }
+
+    #[test]
+    fn initial_input_vectors_are_small_and_output_vectors_are_zero() {
+        let mut value = vec![7.0f64; 40];
+        initialise(1, Key(3), 10, 20, &mut value);
+        assert!(value[..20].iter().all(|x| x.abs() <= 0.025) && value[20..].iter().all(|x| *x == 0.0));
+        let spread = value[..20].iter().map(|x| x.abs()).sum::<f64>() / 20.0;
+        assert!((0.007..0.02).contains(&spread), "{spread}");
+        let mut other = vec![7.0f32; 20];
+        initialise(1, Key(3), 10, 20, &mut other);
+        assert!(value.iter().zip(&other).all(|(a, b)| (a - f64::from(*b)).abs() < 1e-8));
+        initialise(1, Key(10), 10, 20, &mut value);
+        assert!(value.iter().all(|x| *x == 0.0));
+    }
+}

@@ -1,0 +1,97 @@
+//! What will be done: the flags, checked and complete.
+
+use crate::args::{Flags, OptimizerName};
+use intendant_train::{DataSource, Plan, TestSource, TrainError};
+use std::path::PathBuf;
+use word2vec::data::{Corpus, Options};
+use word2vec::{Analogies, Config, Optimizer, Similarities, Tests};
+
+/// What this application's flags say.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Resolved {
+    /// Hyperparameters.
+    pub(crate) config: Config,
+    /// How text becomes a corpus.
+    options: Options,
+    analogies: Option<(PathBuf, u32)>,
+    similarity: Option<PathBuf>,
+}
+
+/// The text that is trained on if nobody names another.
+const BUILTIN: &str = "wiki";
+
+/// Fills in the defaults that depend on other flags; records them, so that the effective configuration is complete.
+pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
+    let (optimizer, rate) = match flags.optimizer {
+        OptimizerName::Sgd => (Optimizer::Sgd, 0.025),
+        OptimizerName::Adagrad => (Optimizer::AdaGrad, 0.05),
+    };
+    let config = Config {
+        dim: flags.dim,
+        window: flags.window,
+        negatives: flags.negatives,
+        sample: flags.sample,
+        power: flags.power,
+        optimizer,
+        learning_rate: flags.lr.unwrap_or(rate),
+        batch_words: flags.batch_words,
+        epochs: plan.epochs,
+        seed: plan.seed,
+    };
+    config.check().map_err(|error| TrainError::usage(format!("--{error}")))?;
+    plan.config.set("lr", config.learning_rate);
+    let held_out = match &plan.test {
+        None => None,
+        Some(TestSource::Fraction(fraction)) => Some(*fraction),
+        Some(TestSource::File(file)) => {
+            return Err(TrainError::usage(format!(
+                "--test is {}; it must be the fraction of the text to hold out, such as 0.01 (files to test on are named by \
+                 --analogies and --similarity)",
+                file.display()
+            )));
+        }
+    };
+    let options = Options { piece_words_max: flags.sentence_words, min_count: flags.min_count, held_out };
+    let analogies = flags.analogies.clone().map(|file| (file, flags.analogies_words));
+    Ok(Resolved { config, options, analogies, similarity: flags.similarity.clone() })
+}
+
+/// Reads or generates the text that the common flags name, and reads what is to be tested.
+pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Corpus, Tests), TrainError> {
+    let corpus = match &plan.data {
+        None => Corpus::builtin(BUILTIN, resolved.options),
+        Some(DataSource::Builtin(name)) => Corpus::builtin(name, resolved.options),
+        Some(DataSource::Path(path)) => Corpus::open(path, resolved.options),
+    };
+    let corpus = corpus.map_err(TrainError::usage)?;
+    let vocabulary = corpus.vocabulary();
+    let analogies =
+        resolved.analogies.as_ref().map(|(file, words)| Analogies::read(file, vocabulary, *words));
+    let similarities = resolved.similarity.as_ref().map(|file| Similarities::read(file, vocabulary));
+    let tests = Tests {
+        analogies: analogies.transpose().map_err(TrainError::usage)?,
+        similarities: similarities.transpose().map_err(TrainError::usage)?,
+    };
+    if plan.rank() == 0 {
+        let (words, training) = (corpus.words(), corpus.training_words());
+        tracing::info!(words, held_out = words - training, vocabulary = vocabulary.len(), "data");
+        if let Some(analogies) = tests.analogies.as_ref().filter(|analogies| analogies.questions.is_empty()) {
+            let skipped: usize = analogies.sections.iter().map(|section| section.skipped).sum();
+            tracing::warn!(
+                "no analogy can be tested: {skipped} have words that are not among the most frequent ones"
+            );
+        }
+        if let Some(similarities) = tests.similarities.as_ref().filter(|tests| tests.rated.is_empty()) {
+            tracing::warn!(
+                "no similarity can be tested: {} pairs have words that are not in the vocabulary",
+                similarities.skipped
+            );
+        }
+    }
+    Ok((corpus, tests))
+}
+
+/// Tells whether the text could be read to the end.
+pub(crate) fn readable(corpus: &Corpus) -> Result<(), TrainError> {
+    corpus.failure().map_or(Ok(()), |failure| Err(TrainError::usage(failure.to_string())))
+}

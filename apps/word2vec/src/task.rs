@@ -1,0 +1,297 @@
+//! Word vectors as a training task: which keys a batch needs, what is added to their values.
+//!
+//! Keys: the words' input vectors from 0, then their output vectors, each with the most frequent word first.
+
+use crate::batch::Batch;
+use crate::config::{Config, ConfigError};
+use crate::course::{Course, of_worker, parts};
+use crate::data::{Corpus, Words};
+use crate::draw::{Drawn, Keep};
+use crate::evaluate::{HeldOut, Quality, Tests};
+use crate::frequency::frequencies;
+use crate::model::{Stepper, initialise};
+use crate::train::Scratch;
+use intendant_core::random::stream;
+use intendant_core::{Element, Key};
+use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
+use intendant_task::{
+    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
+    Split, StepReport, Subepoch, Task, Update,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Skip-gram with negative sampling.
+pub struct Word2vec<E> {
+    corpus: Arc<Corpus>,
+    config: Config,
+    tests: Tests,
+    model: Model<E>,
+    negatives: DistributionId,
+    /// What the negatives are drawn from, for the evaluation.
+    distribution: Distribution,
+    keep: Keep,
+    /// Batches of an epoch, of all workers.
+    batches: u64,
+    /// The courses of the latest epochs: who prepares ahead may be in the next one.
+    courses: Mutex<BTreeMap<u32, Arc<Course>>>,
+    /// What is drawn of the block that each worker is at; the batches of a block follow each other.
+    blocks: Mutex<BTreeMap<u32, DrawnBlock>>,
+    /// Pairs of all held-out blocks.
+    held_out_pairs: OnceLock<u64>,
+}
+
+/// A block, the epoch, and what was drawn of it.
+struct DrawnBlock {
+    epoch: u32,
+    block: u32,
+    drawn: Arc<Drawn>,
+}
+
+/// Names of the uses of the seed.
+const INITIAL: u64 = 1;
+const ORDER: u64 = 2;
+const DRAWS: u64 = 3;
+const NEGATIVES: u64 = 4;
+
+/// What is drawn of held-out text does not depend on the seed of a run, so that runs can be compared.
+const HELD_OUT: u64 = 0x7465_7374_2074_6578;
+
+/// Courses that are kept: workers of one process are at most one epoch apart, and so are their loaders.
+const COURSES_MAX: usize = 3;
+
+/// A lock whose holder panicked still guards a whole map: entries are replaced in one step.
+fn lock<X>(mutex: &Mutex<X>) -> std::sync::MutexGuard<'_, X> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Negatives are drawn from the output vectors, each in proportion to this.
+fn weights(corpus: &Corpus, power: f64) -> Vec<f64> {
+    // A word that never occurs is no sample, not even if all words are equally likely.
+    let weight = |count: &u64| if *count == 0 { 0.0 } else { (*count as f64).powf(power) };
+    corpus.vocabulary().counts().iter().map(weight).collect()
+}
+
+impl<E: Element> Word2vec<E> {
+    /// The task of learning the word vectors of `corpus`, and of testing them.
+    ///
+    /// # Errors
+    /// If a hyperparameter makes no sense.
+    pub fn new(corpus: Arc<Corpus>, config: Config, tests: Tests) -> Result<Self, ConfigError> {
+        config.check()?;
+        let vocabulary = corpus.vocabulary();
+        let words = vocabulary.len() as u64;
+        let distribution = Distribution::weighted(Key(words), &weights(&corpus, config.power));
+        let distribution = distribution.map_err(|error| ConfigError {
+            name: "power",
+            value: config.power.to_string(),
+            allowed: format!("one that gives the words of this text weights: {error}"),
+        })?;
+        let mut sampler = Sampler::builder();
+        let negatives = sampler.register(distribution.clone(), Conformity::Conform);
+        let shape = config.shape();
+        let (seed, dim) = (stream(config.seed, &[INITIAL]), config.dim);
+        let model = Model {
+            ranges: ["input", "output"]
+                .map(|name| ModelRange { name, keys: words, len: shape.len() })
+                .to_vec(),
+            init: Arc::new(move |key, value: &mut [E]| initialise(seed, key, words, dim, value)),
+            sampler: sampler.build(),
+        };
+        let keep = Keep::new(vocabulary.counts().iter().map(|count| config.kept(*count, vocabulary.total())));
+        let of_block = |block: &u32| parts(corpus.block_words(*block), config.batch_words);
+        let batches = corpus.training().iter().map(of_block).sum();
+        Ok(Self {
+            tests,
+            model,
+            negatives,
+            distribution,
+            keep,
+            batches,
+            courses: Mutex::default(),
+            blocks: Mutex::default(),
+            held_out_pairs: OnceLock::new(),
+            config,
+            corpus,
+        })
+    }
+
+    /// The text.
+    pub fn corpus(&self) -> &Corpus {
+        &self.corpus
+    }
+
+    /// The hyperparameters.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The key of the first output vector.
+    fn first_output(&self) -> u64 {
+        self.corpus.vocabulary().len() as u64
+    }
+
+    fn course(&self, epoch: u32) -> Arc<Course> {
+        let mut courses = lock(&self.courses);
+        if let Some(course) = courses.get(&epoch) {
+            return Arc::clone(course);
+        }
+        let of_block = |block| parts(self.corpus.block_words(block), self.config.batch_words);
+        let seed = stream(self.config.seed, &[ORDER]);
+        let course = Arc::new(Course::new(seed, epoch, self.corpus.training(), of_block));
+        courses.insert(epoch, Arc::clone(&course));
+        if courses.len() > COURSES_MAX {
+            courses.pop_first();
+        }
+        course
+    }
+
+    /// What is drawn of a block in an epoch; empty if it cannot be read.
+    fn drawn(&self, epoch: u32, block: u32, worker: u32) -> Arc<Drawn> {
+        let is_it = |at: &&DrawnBlock| (at.epoch, at.block) == (epoch, block);
+        if let Some(at) = lock(&self.blocks).get(&worker).filter(is_it) {
+            return Arc::clone(&at.drawn);
+        }
+        let mut words = Words::default();
+        self.corpus.read_or_fail(block, &mut words);
+        let stream = stream(self.config.seed, &[DRAWS, epoch.into(), block.into()]);
+        let drawn = Arc::new(Drawn::new(&words, &self.keep, self.config.window, stream));
+        lock(&self.blocks).insert(worker, DrawnBlock { epoch, block, drawn: Arc::clone(&drawn) });
+        drawn
+    }
+
+    /// What is drawn of a held-out block.
+    fn drawn_held_out(&self, block: u32) -> Drawn {
+        let mut words = Words::default();
+        self.corpus.read_or_fail(block, &mut words);
+        Drawn::new(&words, &self.keep, self.config.window, stream(HELD_OUT, &[DRAWS, block.into()]))
+    }
+
+    fn held_out_pairs(&self) -> u64 {
+        let pairs = |block: &u32| {
+            let drawn = self.drawn_held_out(*block);
+            drawn.kept().iter().map(|kept| kept.context().len() as u64 - 1).sum::<u64>()
+        };
+        *self.held_out_pairs.get_or_init(|| self.corpus.held_out().iter().map(pairs).sum())
+    }
+
+    fn held_out(&self, partition: Partition) -> HeldOut {
+        let blocks = self.corpus.held_out().iter();
+        let own = blocks.skip(partition.worker as usize).step_by(partition.workers as usize);
+        let drawn =
+            own.map(|block| (self.drawn_held_out(*block), stream(HELD_OUT, &[NEGATIVES, (*block).into()])));
+        HeldOut::new(
+            drawn.collect(),
+            (self.distribution.clone(), self.config.negatives),
+            self.first_output(),
+            self.held_out_pairs(),
+        )
+    }
+}
+
+impl<E: Element> Task for Word2vec<E> {
+    type Element = E;
+    type Batch = Batch;
+    type Scratch = Scratch<E>;
+
+    fn name(&self) -> &'static str {
+        "word2vec"
+    }
+
+    fn model(&self) -> &Model<E> {
+        &self.model
+    }
+
+    fn digest(&self) -> u64 {
+        stream(self.corpus.digest(), &[self.tests.digest()])
+    }
+
+    fn batches(&self, _subepoch: Subepoch, partition: Partition) -> u64 {
+        let own = of_worker(self.batches, partition);
+        own.end - own.start
+    }
+
+    fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
+        let epoch = at.subepoch.epoch;
+        let own = of_worker(self.batches, at.partition);
+        let part = self.course(epoch).batch(own.start + at.index);
+        let drawn = self.drawn(epoch, part.block, at.partition.worker);
+        if self.corpus.failure().is_some() {
+            let (keys, near) = (Vec::new(), Vec::new());
+            return Prepared {
+                batch: Batch::failed(),
+                keys,
+                near,
+                samples: Vec::new(),
+                handles: Vec::new(),
+                digest: 0,
+            };
+        }
+        let words = part.words(self.corpus.block_words(part.block));
+        let places = drawn.places(words.clone());
+        let rate = self.config.rate(epoch, at.index as f64 / (own.end - own.start) as f64);
+        let (batch, keys) = Batch::new(&drawn, places, self.first_output(), words.end - words.start, rate);
+        let name = [NEGATIVES, epoch.into(), part.block.into(), part.part];
+        let stream_of_samples = stream(self.config.seed, &name);
+        let samples = SampleRequest {
+            distribution: self.negatives,
+            samples: batch.pairs * self.config.negatives,
+            stream: stream_of_samples,
+        };
+        let digest = stream(stream_of_samples, &[samples.samples as u64, batch.digest(&keys)]);
+        let samples = if samples.samples > 0 { vec![samples] } else { Vec::new() };
+        Prepared { batch, near: keys.clone(), keys, samples, handles: Vec::new(), digest }
+    }
+
+    fn frequencies(&self, partition: Partition) -> Option<Vec<Frequency>> {
+        let vocabulary = self.corpus.vocabulary();
+        let kept = |word: u32| self.config.kept(vocabulary.counts()[word as usize], vocabulary.total());
+        let mut negatives = weights(&self.corpus, self.config.power);
+        let sum: f64 = negatives.iter().sum();
+        negatives.iter_mut().for_each(|weight| *weight /= sum);
+        Some(frequencies(&self.corpus, &self.config, kept, &negatives, (self.batches, partition.nodes)))
+    }
+
+    fn scratch(&self) -> Scratch<E> {
+        Scratch::new()
+    }
+
+    fn compute(
+        &self,
+        scratch: &mut Scratch<E>,
+        batch: &Batch,
+        pulled: Pulled<'_, E>,
+        update: &mut Update<'_, E>,
+    ) -> StepReport {
+        if batch.rate.is_nan() {
+            // The run is to end. What it says is said by the failure of the corpus.
+            return StepReport { loss: f64::NAN, examples: 0, cost: Cost(0) };
+        }
+        let shape = self.config.shape();
+        let stepper = Stepper::new(shape, batch.rate);
+        let negatives = self.config.negatives;
+        let loss = scratch.train(
+            stepper,
+            (shape.dim, shape.len()),
+            (batch, negatives),
+            self.first_output(),
+            pulled,
+            update,
+        );
+        let predictions = (batch.pairs * (1 + negatives)) as u64;
+        StepReport { loss, examples: batch.words, cost: Cost(predictions * shape.cost()) }
+    }
+
+    fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {
+        let held_out = self.held_out(partition);
+        Some(Box::new(Quality::new(held_out, &self.tests, self.config.shape(), split, partition)))
+    }
+}
+
+#[cfg(test)]
+#[path = "task_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "frequency_tests.rs"]
+mod frequency_tests;
