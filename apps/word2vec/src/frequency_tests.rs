@@ -4,6 +4,7 @@ use super::tests::config;
 use super::*;
 use crate::data::Options;
 use crate::model::Optimizer;
+use intendant_sampling::{Everything, Manager};
 
 /// Mean pulls of each key per epoch, over some epochs.
 fn pulls(task: &Word2vec<f32>, epochs: u32) -> Vec<f64> {
@@ -13,8 +14,9 @@ fn pulls(task: &Word2vec<f32>, epochs: u32) -> Vec<f64> {
             let prepared = task.prepare(BatchAt::alone(epoch, index));
             prepared.keys.iter().for_each(|key| pulls[key.index()] += 1.0);
             for request in prepared.samples {
-                let sampler = &task.model().sampler;
-                let handle = sampler.prepare(request.distribution, request.samples, request.stream).unwrap();
+                let manager = Manager::new(task.model().sampler.clone(), 0, 0);
+                let SampleRequest { distribution, samples, stream } = request;
+                let handle = manager.prepare(distribution, samples, stream, &Everything).unwrap();
                 handle.ahead().for_each(|key| pulls[key.index()] += 1.0);
             }
         }

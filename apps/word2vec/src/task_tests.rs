@@ -3,6 +3,7 @@
 use super::*;
 use crate::data::Options;
 use crate::model::Optimizer;
+use intendant_sampling::{Everything, Manager};
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Reduction, Schedule};
 use std::io::{Seek, SeekFrom, Write};
 use tempfile::NamedTempFile;
@@ -78,7 +79,7 @@ fn train(task: &Arc<Word2vec<f64>>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Re
     let (alone, schedule) = (Partition::alone(), Schedule::epochs(epochs));
     let mut loader = Loader::new(Arc::clone(task), alone, &schedule);
     let mut driver = Driver::new(Arc::clone(task), alone, schedule);
-    let sampler = &task.model().sampler;
+    let manager = Manager::new(task.model().sampler.clone(), 0, 0);
     let mut event = Event::Start;
     loop {
         event = match driver.step(event).unwrap() {
@@ -86,12 +87,16 @@ fn train(task: &Arc<Word2vec<f64>>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Re
                 let mut event = LoaderEvent::Start;
                 while let LoaderOp::PrepareSample(request) = loader.step(event) {
                     let SampleRequest { distribution, samples, stream } = request;
-                    event = LoaderEvent::Prepared(sampler.prepare(distribution, samples, stream).unwrap());
+                    let handle = manager.prepare(distribution, samples, stream, &Everything);
+                    event = LoaderEvent::Prepared(handle.unwrap());
                 }
                 Event::Batch(loader.take())
             }
             Op::PullSample => {
-                driver.draw(|handle, samples, keys| sampler.draw(handle, samples, keys)).unwrap();
+                let draw = |handle: &mut _, samples, keys: &mut _| {
+                    manager.draw(handle, samples, &Everything, keys, &mut Vec::new())
+                };
+                driver.draw(draw).unwrap();
                 Event::Done
             }
             Op::Pull => {
@@ -141,9 +146,10 @@ fn pairs(task: &Word2vec<f64>, at: BatchAt) -> Vec<(usize, usize, Vec<usize>)> {
     let words = task.first_output() as usize;
     let mut samples = Vec::new();
     for request in &prepared.samples {
-        let sampler = &task.model().sampler;
-        let mut handle = sampler.prepare(request.distribution, request.samples, request.stream).unwrap();
-        sampler.draw(&mut handle, request.samples, &mut samples).unwrap();
+        let manager = Manager::new(task.model().sampler.clone(), 0, 0);
+        let SampleRequest { distribution, samples: count, stream } = *request;
+        let mut handle = manager.prepare(distribution, count, stream, &Everything).unwrap();
+        manager.draw(&mut handle, count, &Everything, &mut samples, &mut Vec::new()).unwrap();
     }
     let part = task.course(at.subepoch.epoch).batch(at.index);
     let drawn = task.drawn(at.subepoch.epoch, part.block, 0);

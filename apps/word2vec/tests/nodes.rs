@@ -1,20 +1,13 @@
 //! Several node processes: what they report together, and what they refuse.
 
-mod program;
-mod schema;
-
+use intendant_apptest::{App, finish, ranks, start};
 use serde_json::Value;
-use std::fs;
-use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::Child;
+
+const WORD2VEC: App = App::new(env!("CARGO_BIN_EXE_word2vec"));
 
 fn report(flags: &[&str]) -> Value {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("report.json");
-    let flags = [flags, &["--report", file.to_str().unwrap(), "-q"]].concat();
-    let output = program::word2vec().args(&flags).output().unwrap();
-    assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+    WORD2VEC.report(flags)
 }
 
 /// Frequent words are hot: with a larger learning rate, the steps that several workers make at once add up to too large ones.
@@ -33,33 +26,6 @@ const TASK: [&str; 10] = [
 
 fn loss(report: &Value) -> f64 {
     report["test"]["heldout_loss"].as_f64().unwrap()
-}
-
-#[test]
-fn quality_is_that_of_one_process_with_every_technique() {
-    let single = report(&[&TASK[..], &["--technique", "single"]].concat());
-    for technique in [
-        &["classic"][..],
-        &["lapse", "--localize-ahead", "2"],
-        &["nups", "--localize-ahead", "2", "--replicate-top", "20"],
-        &["ssp", "--staleness", "2"],
-        &["full-replication", "--sync-every", "10"],
-    ] {
-        let flags = [&TASK[..], &["--nodes", "2", "--workers", "2", "--technique"], technique].concat();
-        let report = report(&flags);
-        schema::check(&report);
-        for place in ["/data_digest", "/access/pull_keys", "/access/sampled"] {
-            assert_eq!(report.pointer(place), single.pointer(place), "{place}: {technique:?}");
-        }
-        for (epoch, alone) in
-            report["epochs"].as_array().unwrap().iter().zip(single["epochs"].as_array().unwrap())
-        {
-            assert_eq!(epoch["examples"], alone["examples"]);
-        }
-        // Stale values cost some quality.
-        let ratio = loss(&report) / loss(&single);
-        assert!((0.95..1.1).contains(&ratio), "{technique:?}: {ratio}");
-    }
 }
 
 #[test]
@@ -90,17 +56,10 @@ fn more_workers_than_batches_are_no_problem() {
 
 #[test]
 fn nodes_with_different_text_refuse_each_other() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let start = |rank: usize| {
-        let data = ["builtin:topics:100x1000", "builtin:topics:100x1001"][rank];
-        let mut command = program::word2vec();
-        command.args(["--data", data, "--epochs", "3"]).stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.env("RANK", rank.to_string()).env("WORLD_SIZE", "2");
-        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string()).spawn().unwrap()
-    };
-    for child in [0, 1].map(start) {
-        let output = child.wait_with_output().unwrap();
+    let data = ["builtin:topics:100x1000", "builtin:topics:100x1001"];
+    let commands = data.map(|data| WORD2VEC.command(&["--data", data, "--epochs", "3"])).into();
+    let children: Vec<Child> = ranks(commands).into_iter().map(start).collect();
+    for output in children.into_iter().map(finish) {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("were started differently: digest of the data is"), "{said}");

@@ -1,24 +1,19 @@
 //! The program as a user runs it.
 
-mod program;
-
+use intendant_apptest::{App, start};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-/// Runs `word2vec` with `flags` and nothing from the environment that configures it.
+const WORD2VEC: App = App::new(env!("CARGO_BIN_EXE_word2vec"));
+
 fn word2vec(flags: &[&str]) -> Output {
-    program::word2vec().args(flags).output().unwrap()
+    WORD2VEC.output(flags)
 }
 
-/// Runs `word2vec`, which must succeed, and returns its report.
 fn report(flags: &[&str]) -> Value {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("report.json");
-    let output = word2vec(&[flags, &["--report", file.to_str().unwrap(), "-q"]].concat());
-    assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+    WORD2VEC.report(flags)
 }
 
 fn test(report: &Value, name: &str) -> f64 {
@@ -293,12 +288,7 @@ fn a_text_that_changes_ends_the_run_and_is_named() {
     let (text, ..) = atlas(folder.path());
     let flags =
         ["--data", &text, "--technique", "single", "--epochs", "1000000", "--dim", "2", "--valid-every", "0"];
-    let mut child = program::word2vec()
-        .args(flags)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = start(WORD2VEC.command(&flags));
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
     // It trains once the first epoch is over.
     let first = lines.next().unwrap().unwrap();
