@@ -60,7 +60,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "N", help_heading = COPIES)]
     pub(crate) replicate_top: Option<u64>,
 
-    /// Replicate the keys in this file: on each line a key, a range first..end without its end, or * (nups)
+    /// Replicate the keys in this file: on each line a key, a range first..end without its end, first.. or *; # begins a comment (nups)
     #[arg(long, value_name = "FILE", help_heading = COPIES)]
     pub(crate) replicate_file: Option<PathBuf>,
 }
@@ -99,7 +99,8 @@ fn policy(technique: Technique) -> Option<Policy> {
 fn number(flag: &str, given: Option<f64>, default: f64, max: f64) -> Result<f64, TrainError> {
     match given {
         Some(number) if !(number > 0.0 && number <= max) => {
-            Err(TrainError::usage(format!("{flag} is {number}; it must be above 0 and at most {max}")))
+            let limit = if max < f64::MAX { format!(" and at most {max}") } else { String::new() };
+            Err(TrainError::usage(format!("{flag} is {number}; it must be above 0{limit}")))
         }
         given => Ok(given.unwrap_or(default)),
     }

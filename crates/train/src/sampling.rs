@@ -135,8 +135,19 @@ fn keys_move(technique: Technique, nodes: usize) -> bool {
 
 /// Tells, before training begins, what sampling will not do well.
 pub(crate) fn tell(sampler: &Sampler, plan: &Plan) {
+    if plan.rank() != 0 || keys_move(plan.technique, plan.nodes) {
+        return;
+    }
+    let pooled = sampler.schemes().any(|(_, scheme)| scheme.pooling().is_some());
+    if pooled {
+        tracing::warn!(
+            "pools of samples with technique {}: keys stay where they are, so nothing is saved by drawing them again; --sampling \
+             conform costs the same",
+            plan.technique.name()
+        );
+    }
     let local = sampler.schemes().any(|(_, scheme)| scheme == Scheme::Local);
-    if local && !keys_move(plan.technique, plan.nodes) && plan.rank() == 0 {
+    if local {
         tracing::warn!(
             "local sampling with technique {}: keys stay where they are, so each node only ever draws from its own part",
             plan.technique.name()
