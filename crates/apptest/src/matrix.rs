@@ -127,7 +127,8 @@ impl Matrix {
     }
 
     /// Runs each case with each sampling scheme on two nodes: as many samples as one process draws, and at least the part
-    /// `learnt` of what it learns. What makes no sense is refused with a reason.
+    /// `learnt` of what it learns (anything, with local samples where keys do not move). What makes no sense is refused with a
+    /// reason.
     ///
     /// # Panics
     /// If anything is not as it must be.
@@ -154,6 +155,9 @@ impl Matrix {
             let pooled = ["reuse", "postponing"].contains(&scheme);
             assert_eq!(report["sampling"]["pools"].as_u64() > Some(0), pooled, "{what}");
             let part = self.learnt(&report);
+            // Where keys stay, each node only ever draws from its own part of them: that this costs much is what 000 Fig 4.9 shows.
+            let stays = scheme == "local" && !["lapse", "nups", "full-replication"].contains(&case.technique);
+            let learnt = if stays { 0.0 } else { learnt };
             assert!(part >= learnt, "{part:.3} of single: {what}");
         }
     }
