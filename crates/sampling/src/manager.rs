@@ -148,7 +148,9 @@ impl Manager {
                 lock(pools).take(samples, place, &mut keys, &mut later);
                 match entry.scheme {
                     Scheme::Postponing(_) => Source::Postponing { keys, fresh: samples },
-                    _ => Source::Chosen(keys),
+                    Scheme::Independent | Scheme::Reuse(_) | Scheme::Local | Scheme::Repurposing => {
+                        Source::Chosen(keys)
+                    }
                 }
             }
             (Scheme::Local, _) => Source::Local { left: samples, rng: rng() },

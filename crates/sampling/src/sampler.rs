@@ -165,7 +165,11 @@ impl Sampler {
             Scheme::Local if entry.picked && !keys_move => {
                 Registered { scheme: Scheme::Reuse(Pooling::DEFAULT), ..entry.clone() }
             }
-            _ => entry.clone(),
+            Scheme::Independent
+            | Scheme::Reuse(_)
+            | Scheme::Postponing(_)
+            | Scheme::Local
+            | Scheme::Repurposing => entry.clone(),
         })
     }
 
