@@ -65,13 +65,6 @@ fn lock<X>(mutex: &Mutex<X>) -> std::sync::MutexGuard<'_, X> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Negatives are drawn from the output vectors, each in proportion to this.
-fn weights(corpus: &Corpus, power: f64) -> Vec<f64> {
-    // A word that never occurs is no sample, not even if all words are equally likely.
-    let weight = |count: &u64| if *count == 0 { 0.0 } else { (*count as f64).powf(power) };
-    corpus.vocabulary().counts().iter().map(weight).collect()
-}
-
 impl<E: Element> Word2vec<E> {
     /// The task of learning the word vectors of `corpus`, and of testing them.
     ///
@@ -81,7 +74,7 @@ impl<E: Element> Word2vec<E> {
         config.check()?;
         let vocabulary = corpus.vocabulary();
         let words = vocabulary.len() as u64;
-        let distribution = Distribution::weighted(Key(words), &weights(&corpus, config.power));
+        let distribution = Distribution::unigram(Key(words), vocabulary.counts(), config.power);
         let distribution = distribution.map_err(|error| ConfigError {
             name: "power",
             value: config.power.to_string(),
@@ -246,7 +239,7 @@ impl<E: Element> Task for Word2vec<E> {
     fn frequencies(&self, partition: Partition) -> Option<Vec<Frequency>> {
         let vocabulary = self.corpus.vocabulary();
         let kept = |word: u32| self.config.kept(vocabulary.counts()[word as usize], vocabulary.total());
-        let mut negatives = weights(&self.corpus, self.config.power);
+        let mut negatives = Distribution::unigram_weights(vocabulary.counts(), self.config.power);
         let sum: f64 = negatives.iter().sum();
         negatives.iter_mut().for_each(|weight| *weight /= sum);
         Some(frequencies(&self.corpus, &self.config, kept, &negatives, (self.batches, partition.nodes)))

@@ -82,9 +82,15 @@ impl Distribution {
     /// # Errors
     /// As [`Distribution::weighted`], of the powers.
     pub fn unigram(first: Key, counts: &[u64], exponent: f64) -> Result<Self, DistributionError> {
+        Self::weighted(first, &Self::unigram_weights(counts, exponent))
+    }
+
+    /// The weights of [`Distribution::unigram`], one per count.
+    #[must_use]
+    pub fn unigram_weights(counts: &[u64], exponent: f64) -> Vec<f64> {
         // 0 to the power of 0 is 1, but what never occurs is never drawn.
         let weight = |count: &u64| if *count == 0 { 0.0 } else { (*count as f64).powf(exponent) };
-        Self::weighted(first, &counts.iter().map(weight).collect::<Vec<_>>())
+        counts.iter().map(weight).collect()
     }
 
     /// The keys that it chooses from, some perhaps with probability 0.
