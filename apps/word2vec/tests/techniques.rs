@@ -1,4 +1,7 @@
 //! Every technique on one, two and four node processes, and every sampling scheme on two; see [`Matrix`].
+//!
+//! Ten runs each of classic and lapse learned .997 to 1.002 of what one process learns (`measure`). The other thresholds are not
+//! measured yet, and nothing shows yet that copies which are never in step would be noticed here.
 
 use intendant_apptest::{App, Matrix, Setting, case};
 
