@@ -55,6 +55,12 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "WORDS", default_value_t = 50)]
     pub(crate) batch_words: u64,
 
+    /// Make each pair of a word and a word of its context a step of its own, which pulls and pushes two vectors and the pair's
+    /// samples, as the programs of the parameter server papers do (only with --batch-words 1). --localize-ahead and clocks then
+    /// count 2 W steps for each word, of which those do nothing that it has no pairs for
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(crate) separate: bool,
+
     /// Test on the analogies of this file: lines of four words, in sections that begin with ': NAME'
     #[arg(long, value_name = "FILE")]
     pub(crate) analogies: Option<PathBuf>,

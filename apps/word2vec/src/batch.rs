@@ -93,6 +93,29 @@ impl Batch {
         (batch, keys.collect())
     }
 
+    /// The `nth` pair of the word at `places`, if one is kept there and has so many, as a batch of its own; its two keys.
+    pub(crate) fn of_pair(
+        drawn: &Drawn,
+        mut places: Range<usize>,
+        nth: u64,
+        first_output: u64,
+        words: u64,
+        rate: f64,
+    ) -> (Self, Vec<Key>) {
+        let kept = drawn.kept();
+        let pair = places.next().and_then(|place| {
+            let mut context = kept[place].context().filter(|at| *at != place);
+            Some((kept[place].word, kept[context.nth(nth as usize)?].word))
+        });
+        let Some((input, output)) = pair else {
+            return (Self { words, rate, ..Self::failed() }, Vec::new());
+        };
+        // The word itself is behind the only place of its context.
+        let centre = Centre { input: 0, first: 0, end: 1, place: 1 };
+        let batch = Self { centres: vec![centre], outputs: vec![0], inputs: 1, pairs: 1, words, rate };
+        (batch, vec![Key(input.into()), Key(first_output + u64::from(output))])
+    }
+
     /// A batch without words, after which the run ends: the text could not be read.
     pub(crate) fn failed() -> Self {
         let (centres, outputs) = (Vec::new(), Vec::new());
@@ -164,6 +187,32 @@ mod tests {
                 );
             }
             assert_eq!(found, expected);
+        }
+    }
+
+    /// The pairs of a word one by one are those of a batch of it.
+    #[test]
+    fn a_word_has_its_pairs_one_by_one() {
+        let all = Words { words: (0..30).map(|i| i * i % 7).collect(), ends: vec![12, 13, 30] };
+        let drawn = Drawn::new(&all, &Keep::new([1.0; 7].into_iter()), 3, 5);
+        for word in 0..31u64 {
+            let places = || drawn.places(word..word + 1);
+            let (batch, keys) = Batch::new(&drawn, places(), 7, 1, 0.1);
+            let mut of_batch = Vec::new();
+            for at in batch.centres.iter().flat_map(Centre::context) {
+                of_batch.push((keys[0], keys[batch.inputs + batch.outputs[at] as usize]));
+            }
+            let one_by_one =
+                (0..6).map(|nth| Batch::of_pair(&drawn, places(), nth, 7, u64::from(nth == 0), 0.1));
+            let mut found = Vec::new();
+            for (batch, keys) in one_by_one {
+                assert_eq!((batch.pairs, batch.centres.len()), (keys.len() / 2, keys.len() / 2));
+                for centre in &batch.centres {
+                    assert_eq!(centre.context().map(|at| batch.outputs[at]).collect::<Vec<_>>(), [0]);
+                    found.push((keys[centre.input as usize], keys[1]));
+                }
+            }
+            assert_eq!(found, of_batch, "word {word}");
         }
     }
 

@@ -20,8 +20,11 @@ pub struct Config {
     pub optimizer: Optimizer,
     /// Learning rate. With [`Optimizer::Sgd`] the one at the start; it falls linearly to a ten-thousandth of it.
     pub learning_rate: f64,
-    /// Words of a batch, about, skipped ones included.
+    /// Words of a batch, at most, skipped ones included.
     pub batch_words: u64,
+    /// Whether each pair of a word and a word of its context is a step of its own, with a pull and a push of two keys and the
+    /// pair's samples. Only with batches of one word.
+    pub separate: bool,
     /// Passes over the text, as far as the learning rate must know.
     pub epochs: u32,
     /// Seed of initial values, order, and everything that is drawn.
@@ -85,6 +88,10 @@ impl Config {
         if !(0.0..=10.0).contains(&self.power) {
             return wrong("power", self.power.to_string(), "a number from 0 to 10".to_owned());
         }
+        if self.separate && self.batch_words != 1 {
+            let allowed = "false, unless batch-words is 1".to_owned();
+            return wrong("separate", "true".to_owned(), allowed);
+        }
         // None of the factors is above its own maximum, so that nothing overflows.
         let pairs = self.batch_words * 2 * self.window as u64;
         let keys = pairs * self.negatives as u64 + self.batch_words * 2 + 2 * self.window as u64;
@@ -104,6 +111,11 @@ impl Config {
 
     pub(crate) const fn shape(&self) -> Shape {
         Shape { dim: self.dim, optimizer: self.optimizer }
+    }
+
+    /// Steps of a batch: one, or as many as a word can have pairs.
+    pub(crate) const fn steps(&self) -> u64 {
+        if self.separate { 2 * self.window as u64 } else { 1 }
     }
 
     /// The learning rate after this part of an epoch's batches.
@@ -146,6 +158,7 @@ mod tests {
             optimizer: Optimizer::Sgd,
             learning_rate: 0.025,
             batch_words: 100,
+            separate: false,
             epochs: 4,
             seed: 1,
         }
@@ -166,6 +179,8 @@ mod tests {
         assert!(refused(|c| c.learning_rate = f64::NAN).starts_with("lr is NaN; "));
         assert!(refused(|c| c.sample = -1e-4).starts_with("sample is -0.0001; "));
         assert!(refused(|c| c.power = f64::INFINITY).starts_with("power is inf; "));
+        assert!(refused(|c| c.separate = true).starts_with("separate is true; "));
+        Config { separate: true, batch_words: 1, ..config() }.check().unwrap();
         let at_once = "batch-words is 65536 with window 5, 5 negatives and dim 100; it must be so small that its values are at \
                        most 268435456 numbers; here they may be 340788200";
         assert_eq!(refused(|c| c.batch_words = 1 << 16), at_once);

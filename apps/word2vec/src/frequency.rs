@@ -1,9 +1,9 @@
 //! How often keys are accessed in an epoch, as far as the counts of words tell it.
 //!
-//! A batch accesses the input vector of each of its words once, the output vector of each word around them once, and each sample as
+//! A batch of several words accesses the input vector of each of its words once, the output vector of each word around them once, and each sample as
 //! often as it is drawn. Which words are skipped, how far windows reach and what is drawn differs from epoch to epoch; numbers of
 //! accesses are averages over all of that, of a text whose words come in random order. In real text a word that occurs once soon occurs
-//! again, so that it is accessed by somewhat fewer batches.
+//! again, so that it is accessed by somewhat fewer batches. Where each pair is a step of its own, it accesses two vectors.
 
 use crate::config::Config;
 use crate::data::Corpus;
@@ -38,6 +38,11 @@ pub(crate) fn frequencies(
     let in_contexts = between(in_batch, |words| in_contexts(&reaches, words));
     // In how many of the batches a word occurs that is this part of all words, if each has so many.
     let batches_with = |part: f64, words: f64| batches as f64 * -(words * (-part).ln_1p()).exp_m1();
+    // In how many steps a word is that is this part of all words: as an input, and as a word of a context.
+    let direct = |part: f64| match config.separate {
+        true => [pairs * part; 2],
+        false => [in_batch, in_contexts].map(|words| batches_with(part, words)),
+    };
     let mut frequencies = Vec::new();
     let mut add = |key: u64, accesses: f64, word: f64| {
         if accesses > 0.0 {
@@ -46,11 +51,11 @@ pub(crate) fn frequencies(
         }
     };
     for (key, word) in (0..).zip(&of_words) {
-        add(key, batches_with(word / all, in_batch), *word);
+        add(key, direct(word / all)[0], *word);
     }
     let samples = pairs * config.negatives as f64;
     for ((key, word), sampled) in (vocabulary.len() as u64..).zip(&of_words).zip(negatives) {
-        add(key, batches_with(word / all, in_contexts) + samples * sampled, *word);
+        add(key, direct(word / all)[1] + samples * sampled, *word);
     }
     frequencies
 }

@@ -59,6 +59,9 @@ fn frequencies_are_how_often_keys_are_pulled() {
         let task = task("topics:3000x60000", Config { sample, batch_words, window, ..base.clone() });
         compare(&task, &pulls(&task, 2), 0.12);
     }
+    let separate = Config { sample: 1e-2, batch_words: 1, separate: true, window: 4, ..base };
+    let task = task("topics:3000x60000", separate);
+    compare(&task, &pulls(&task, 2), 0.12);
 }
 
 /// In real text, words come in bursts.

@@ -19,6 +19,7 @@ fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainEr
     let corpus = Arc::new(corpus);
     let task = Word2vec::<E>::new(Arc::clone(&corpus), resolved.config, tests);
     let task = Arc::new(task.map_err(|error| TrainError::usage(format!("--{error}")))?);
+    plan::check(&task, plan)?;
     let mut export = match &plan.export {
         // Only rank 0 writes.
         Some(folder) if plan.rank() == 0 => {

@@ -1,10 +1,11 @@
 //! What will be done: the flags, checked and complete.
 
 use crate::args::{Flags, OptimizerName};
+use intendant_core::Element;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use std::path::PathBuf;
 use word2vec::data::{Corpus, Options};
-use word2vec::{Analogies, Config, Optimizer, Similarities, Tests};
+use word2vec::{Analogies, Config, Optimizer, Similarities, Tests, Word2vec};
 
 /// What this application's flags say.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +36,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         optimizer,
         learning_rate: flags.lr.unwrap_or(rate),
         batch_words: flags.batch_words,
+        separate: flags.separate,
         epochs: plan.epochs,
         seed: plan.seed,
     };
@@ -89,6 +91,33 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Corpus, Tests), 
         }
     }
     Ok((corpus, tests))
+}
+
+/// Skipped words that a user should know of.
+const SKIPPED_MANY: f64 = 0.95;
+
+/// Tells whether there is anything to learn; warns if it is little.
+pub(crate) fn check<E: Element>(task: &Word2vec<E>, plan: &Plan) -> Result<(), TrainError> {
+    if plan.epochs == 0 {
+        return Ok(());
+    }
+    let sample = task.config().sample;
+    if !task.has_pairs() {
+        readable(task.corpus())?;
+        return Err(TrainError::usage(format!(
+            "there is nothing to learn from: no line of the text has two words that are trained (those that occur less than \
+             --min-count times are left out, and --sample {sample} skips frequent ones at random); give whole sentences a \
+             line, lower --min-count, or skip none with --sample 0"
+        )));
+    }
+    let skipped = 1.0 - task.kept_part();
+    if plan.rank() == 0 && skipped > SKIPPED_MANY {
+        tracing::warn!(
+            "--sample {sample} skips {:.1} % of all words; a larger one, or 0, keeps more",
+            100.0 * skipped
+        );
+    }
+    Ok(())
 }
 
 /// Tells whether the text could be read to the end.

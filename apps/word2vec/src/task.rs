@@ -19,6 +19,7 @@ use intendant_task::{
     Split, StepReport, Subepoch, Task, Update,
 };
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Skip-gram with negative sampling.
@@ -119,6 +120,22 @@ impl<E: Element> Word2vec<E> {
         &self.config
     }
 
+    /// Whether any pair is trained in the first epoch. Reads the text up to the first pair.
+    pub fn has_pairs(&self) -> bool {
+        self.corpus.training().iter().any(|block| {
+            let drawn = self.drawn_of(0, *block);
+            drawn.kept().iter().any(|kept| kept.context().len() > 1)
+        })
+    }
+
+    /// The part of the occurrences of words that are not skipped, on average.
+    pub fn kept_part(&self) -> f64 {
+        let vocabulary = self.corpus.vocabulary();
+        let total = vocabulary.total();
+        let kept = |count: &u64| *count as f64 / total as f64 * self.config.kept(*count, total);
+        vocabulary.counts().iter().map(kept).sum()
+    }
+
     /// The key of the first output vector.
     fn first_output(&self) -> u64 {
         self.corpus.vocabulary().len() as u64
@@ -145,12 +162,16 @@ impl<E: Element> Word2vec<E> {
         if let Some(at) = lock(&self.blocks).get(&worker).filter(is_it) {
             return Arc::clone(&at.drawn);
         }
+        let drawn = Arc::new(self.drawn_of(epoch, block));
+        lock(&self.blocks).insert(worker, DrawnBlock { epoch, block, drawn: Arc::clone(&drawn) });
+        drawn
+    }
+
+    fn drawn_of(&self, epoch: u32, block: u32) -> Drawn {
         let mut words = Words::default();
         self.corpus.read_or_fail(block, &mut words);
         let stream = stream(self.config.seed, &[DRAWS, epoch.into(), block.into()]);
-        let drawn = Arc::new(Drawn::new(&words, &self.keep, self.config.window, stream));
-        lock(&self.blocks).insert(worker, DrawnBlock { epoch, block, drawn: Arc::clone(&drawn) });
-        drawn
+        Drawn::new(&words, &self.keep, self.config.window, stream)
     }
 
     /// What is drawn of a held-out block.
@@ -201,13 +222,19 @@ impl<E: Element> Task for Word2vec<E> {
 
     fn batches(&self, _subepoch: Subepoch, partition: Partition) -> u64 {
         let own = of_worker(self.batches, partition);
-        own.end - own.start
+        (own.end - own.start) * self.config.steps()
+    }
+
+    fn portions(&self) -> NonZeroU32 {
+        // The steps of a word, if its pairs are trained one by one.
+        u32::try_from(self.config.steps()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
         let epoch = at.subepoch.epoch;
         let own = of_worker(self.batches, at.partition);
-        let part = self.course(epoch).batch(own.start + at.index);
+        let (index, step) = (at.index / self.config.steps(), at.index % self.config.steps());
+        let part = self.course(epoch).batch(own.start + index);
         let drawn = self.drawn(epoch, part.block, at.partition.worker);
         if self.corpus.failure().is_some() {
             let (keys, near) = (Vec::new(), Vec::new());
@@ -222,8 +249,21 @@ impl<E: Element> Task for Word2vec<E> {
         }
         let words = part.words(self.corpus.block_words(part.block));
         let places = drawn.places(words.clone());
-        let rate = self.config.rate(epoch, at.index as f64 / (own.end - own.start) as f64);
-        let (batch, keys) = Batch::new(&drawn, places, self.first_output(), words.end - words.start, rate);
+        let rate = self.config.rate(epoch, index as f64 / (own.end - own.start) as f64);
+        let (first_output, length) = (self.first_output(), words.end - words.start);
+        // Of separate pairs, the first one counts the word and says what all of them need, samples included.
+        let is_first = step == 0;
+        let has_pairs = drawn.kept()[places.clone()].iter().any(|kept| kept.context().len() > 1);
+        let (batch, keys, near) = if self.config.separate {
+            let near = || Batch::new(&drawn, places.clone(), first_output, length, rate).1;
+            let near = if is_first { near() } else { Vec::new() };
+            let length = if is_first { length } else { 0 };
+            let (batch, keys) = Batch::of_pair(&drawn, places, step, first_output, length, rate);
+            (batch, keys, near)
+        } else {
+            let (batch, keys) = Batch::new(&drawn, places, first_output, length, rate);
+            (batch, keys.clone(), keys)
+        };
         let name = [NEGATIVES, epoch.into(), part.block.into(), part.part];
         let stream_of_samples = stream(self.config.seed, &name);
         let samples = SampleRequest {
@@ -231,9 +271,9 @@ impl<E: Element> Task for Word2vec<E> {
             samples: batch.pairs * self.config.negatives,
             stream: stream_of_samples,
         };
-        let digest = stream(stream_of_samples, &[samples.samples as u64, batch.digest(&keys)]);
-        let samples = if samples.samples > 0 { vec![samples] } else { Vec::new() };
-        Prepared { batch, near: keys.clone(), keys, samples, handles: Vec::new(), digest }
+        let digest = stream(stream_of_samples, &[samples.samples as u64, batch.digest(&keys), step]);
+        let samples = if has_pairs { vec![samples] } else { Vec::new() };
+        Prepared { batch, near, keys, samples, handles: Vec::new(), digest }
     }
 
     fn frequencies(&self, partition: Partition) -> Option<Vec<Frequency>> {

@@ -36,6 +36,7 @@ pub(super) fn config() -> Config {
         optimizer: Optimizer::Sgd,
         learning_rate: 0.5,
         batch_words: 20,
+        separate: false,
         epochs: 3,
         seed: 1,
     }
@@ -228,6 +229,30 @@ fn training_is_sequential_gradient_descent_whatever_the_batch() {
     }
 }
 
+/// Steps of one pair do what steps of one word do: with the same samples, at the same rate.
+#[test]
+fn separate_pairs_are_the_pairs_of_a_word() {
+    for config in configs().filter(|config| config.batch_words == 1) {
+        let whole = train(&task(config.clone()), 2);
+        let separate = task(Config { separate: true, ..config });
+        let pairs = train(&separate, 2);
+        close(&pairs.0, &whole.0);
+        close(&[pairs.1], &[whole.1]);
+        let (mut alone, mut none) = (0, 0);
+        for index in 0..separate.batches(Subepoch { epoch: 1, index: 0 }, Partition::alone()) {
+            let step = separate.prepare(BatchAt::alone(1, index));
+            let samples: usize = step.samples.iter().map(|request| request.samples).sum();
+            assert_eq!(
+                (step.keys.len(), samples),
+                (2 * step.batch.pairs, step.batch.pairs * separate.config.negatives)
+            );
+            *if step.batch.pairs == 1 { &mut alone } else { &mut none } += 1;
+            assert!(step.keys.iter().all(|key| index % 6 > 0 || step.near.contains(key)));
+        }
+        assert!(alone > 500 && none > 500, "{alone} {none}");
+    }
+}
+
 #[test]
 fn training_lowers_the_loss_on_held_out_text() {
     for config in configs() {
@@ -303,7 +328,12 @@ fn gradients_are_derivatives_of_the_loss() {
 
 #[test]
 fn who_trains_makes_no_difference_to_what_is_trained() {
-    let task = task(config());
+    who_trains_makes_no_difference(config());
+    who_trains_makes_no_difference(Config { batch_words: 1, separate: true, ..config() });
+}
+
+fn who_trains_makes_no_difference(config: Config) {
+    let task = task(config.clone());
     let digest = |epoch, workers, nodes| {
         let (mut digest, mut words) = (0u64, 0);
         for partition in (Partition { workers, nodes, ..Partition::alone() }).all() {
@@ -320,7 +350,7 @@ fn who_trains_makes_no_difference_to_what_is_trained() {
     let one = digest(0, 1, 1);
     assert_eq!([digest(0, 3, 1), digest(0, 4, 2), digest(0, 100, 5)], [one; 3]);
     assert_ne!(one, digest(1, 1, 1));
-    let other = Word2vec::<f64>::new(corpus(), Config { seed: 2, ..config() }, Tests::default()).unwrap();
+    let other = Word2vec::<f64>::new(corpus(), Config { seed: 2, ..config }, Tests::default()).unwrap();
     assert_ne!(task.prepare(BatchAt::alone(0, 0)).digest, other.prepare(BatchAt::alone(0, 0)).digest);
 }
 

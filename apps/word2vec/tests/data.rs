@@ -57,6 +57,26 @@ fn words_are_bytes_between_blanks_and_lines_are_pieces() {
 }
 
 #[test]
+fn what_is_compressed_is_named() {
+    let error = |name, bytes: &[u8]| open(name, bytes, options()).unwrap_err();
+    let of = |program| {
+        format!(
+            "DIR/t.txt is compressed by {program}, which is not read; decompress it, or compress it as .zst: {program} --decompress \
+             --stdout DIR/t.txt | zstd > TEXT.zst"
+        )
+    };
+    for (bytes, program) in
+        [(&b"\x1f\x8b\x08\0abc"[..], "gzip"), (b"BZh91AY&SY\x01", "bzip2"), (b"\xfd7zXZ\0\0\x04", "xz")]
+    {
+        assert_eq!(error("t.txt", bytes), of(program));
+    }
+    let zstd = compress_to_vec(&b"a b a b\n"[..], CompressionLevel::Fastest);
+    let renamed = "DIR/t.txt is compressed by zstd, but its name does not end in .zst; rename it";
+    assert_eq!(error("t.txt", &zstd), renamed);
+    open("t.txt", b"BZh is a word\nthat is all\n", options()).unwrap();
+}
+
+#[test]
 fn long_lines_are_cut_and_nothing_is_lost() {
     let text: String = (0..5000).map(|i| format!("{} ", i % 77)).collect();
     for piece_words_max in [1, 7, 1000, 4999] {
@@ -78,7 +98,7 @@ fn rare_words_are_unknown_but_count_as_words() {
     let error = open("t", text.as_bytes(), Options { min_count: Some(8), ..options() }).unwrap_err();
     assert_eq!(
         error,
-        "no word of DIR/t occurs 8 times (the most frequent of 3 occurs 7 times); lower --min-count"
+        "no word of DIR/t occurs 8 times (distinct words: 3, the largest count: 7); lower --min-count"
     );
 }
 
@@ -126,7 +146,7 @@ fn what_cannot_be_used_is_refused() {
     let error = |bytes: &[u8]| open("t", bytes, options()).unwrap_err();
     assert_eq!(
         error(b""),
-        "no word of DIR/t occurs 1 times (the most frequent of 0 occurs 0 times); lower --min-count"
+        "no word of DIR/t occurs 1 times (distinct words: 0, the largest count: 0); lower --min-count"
     );
     assert!(
         error(b"one line only")

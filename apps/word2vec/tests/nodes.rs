@@ -42,7 +42,9 @@ fn samples_are_counted() {
 #[test]
 fn a_simulated_cluster_trains_the_same() {
     let single = report(&[&TASK[..], &["--technique", "single"]].concat());
-    let simulated = report(&[&TASK[..], &["--nodes", "4", "--workers", "2", "--simulate"]].concat());
+    let simulated = report(
+        &[&TASK[..], &["--technique", "classic", "--nodes", "4", "--workers", "2", "--simulate"]].concat(),
+    );
     assert_eq!(single["data_digest"], simulated["data_digest"]);
     assert!((0.95..1.1).contains(&(loss(&simulated) / loss(&single))), "{}", simulated["test"]);
 }

@@ -1,18 +1,53 @@
 //! Every technique on one, two and four node processes, and every sampling scheme on two; see [`Matrix`].
 //!
-//! Ten runs each of classic and lapse learned .997 to 1.002 of what one process learns (`measure`). The other thresholds are not
-//! measured yet, and nothing shows yet that copies which are never in step would be noticed here.
+//! What four nodes learned, of what one process learns, in ten runs of each case on a machine with two cores and eight times as
+//! much to do (`measure`):
+//!
+//! | case | least | most | may be lost |
+//! | --- | --- | --- | --- |
+//! | classic | .999 | 1.003 | [`NOISE`] |
+//! | lapse | .997 | 1.003 | [`NOISE`] |
+//! | ssp, a clock per batch | 1.001 | 1.001 | [`NOISE`] |
+//! | ssp, up to 25 batches old | .999 | 1.003 | [`NOISE`] |
+//! | essp | 1.001 | 1.001 | [`NOISE`] |
+//! | nups, 20 keys | .999 | 1.002 | [`NOISE`] |
+//! | nups, the default, on the wide text | .989 | .996 | [`NOISE`] |
+//! | full replication | .993 | 1.002 | [`STALENESS`] |
+//! | full replication after each batch | 1.001 | 1.001 | [`NOISE`] |
+//! | the controls | -23 | .938 | |
+//! | adaptive, on the long text | .996 | .998 | [`NOISE`] |
+//! | replicate-on-intent, on the long text | .996 | .998 | [`NOISE`] |
+//! | relocate-on-intent, on the long text | .999 | 1.000 | [`NOISE`] |
+//! | immediate-action, on the long text | .995 | .997 | [`NOISE`] |
+//! | replicate-everywhere, on the long text | .992 | .996 | [`NOISE`] |
+//!
+//! Simulated, all controls diverge: what they lose is twenty times what there is to learn.
+//!
+//! With sampling schemes, on two nodes (`measure_schemes`):
+//!
+//! | scheme | least | most | at least |
+//! | --- | --- | --- | --- |
+//! | independent, with all techniques | 1.001 | 1.006 | [`SCHEMES`] |
+//! | reuse, postponing | .999 | 1.003 | [`SCHEMES`] |
+//! | local: lapse, nups, full replication | .980 | 1.006 | [`SCHEMES`] |
+//! | local: classic | -.223 | 1.009 | not judged |
+//! | local: ssp, essp | .974 | 1.008 | not judged |
+//! | repurposing | .975 | .980 | [`SCHEMES`] |
+//! | all, adaptive, on the long text | .961 | 1.000 | [`SCHEMES`] |
 
-use intendant_apptest::{App, Matrix, Setting, case};
+use intendant_apptest::{App, Case, Matrix, Setting, case};
 
-/// How much less four nodes may learn than one process.
-const NOISE: f64 = 0.1;
-/// The same where copies may be old.
-const STALENESS: f64 = 0.35;
+/// More than twice the most that was lost or gained.
+const NOISE: f64 = 0.05;
+/// The same where copies may be old, as far as time tells how old: a node that the machine does not let run holds up the others.
+const STALENESS: f64 = 0.2;
+
+/// What two nodes learn at least with a scheme: four times the most that was lost may be lost.
+const SCHEMES: f64 = 0.9;
 
 /// Sentences with topics, small vectors: a second. Frequent words are hot: with a larger learning rate, the steps that several
 /// nodes make at once would add up to too large ones.
-static MATRIX: Matrix = Matrix::new(Setting {
+const SETTING: Setting = Setting {
     app: App::new(env!("CARGO_BIN_EXE_word2vec")),
     task: &["--data", "builtin:topics:1000x40000", "--dim", "16", "--sample", "0.01"],
     epochs: "2",
@@ -20,6 +55,22 @@ static MATRIX: Matrix = Matrix::new(Setting {
     measure: |test| -test["heldout_loss"].as_f64().unwrap(),
     same: &["/access/pull_keys", "/access/push_keys", "/access/sampled"],
     noise: NOISE,
+};
+
+static MATRIX: Matrix = Matrix::new(SETTING);
+/// Of the other, no word is used 100 times as often as the mean word: there are too few, and frequent ones are skipped.
+static WIDE: Matrix = Matrix::new(Setting {
+    task: &["--data", "builtin:topics:5000x40000", "--dim", "16", "--sample", "0.01"],
+    ..SETTING
+});
+
+/// Techniques that act on intents bring copies in step every 40 ms, by default, which is a large part of the epochs of the other
+/// texts: so long a text that single takes half a second, in small steps. With the default's four times as long ones, all words
+/// copied to all nodes learned .40 of what one process does in one of ten runs.
+static LONG: Matrix = Matrix::new(Setting {
+    task: &["--data", "builtin:topics:1000x200000", "--dim", "16", "--sample", "0.001", "--lr", "0.006"],
+    epochs: "3",
+    ..SETTING
 });
 
 #[test]
@@ -35,7 +86,7 @@ fn lapse() {
 #[test]
 fn ssp() {
     MATRIX.check(&case::SSP, NOISE);
-    MATRIX.check(&case::SSP_LOOSE, STALENESS);
+    MATRIX.check(&case::SSP_LOOSE, NOISE);
 }
 
 #[test]
@@ -48,9 +99,22 @@ fn nups() {
     MATRIX.check(&case::NUPS, NOISE);
 }
 
+/// By default, words are replicated that are used more than 100 times as often as the mean word.
+#[test]
+fn nups_by_default() {
+    WIDE.check(&case::NUPS_DEFAULT, NOISE);
+}
+
 #[test]
 fn full_replication_in_the_background() {
     MATRIX.check(&case::FULL_REPLICATION, STALENESS);
+}
+
+#[test]
+fn techniques_that_act_on_intents() {
+    for case in case::BY_INTENT {
+        LONG.check(&case, NOISE);
+    }
 }
 
 #[test]
@@ -58,16 +122,39 @@ fn synchronous_full_replication() {
     MATRIX.check(&case::SYNCHRONOUS, NOISE);
 }
 
+/// The cases with which every scheme is tried.
+const SAMPLED: [Case; 6] =
+    [case::CLASSIC, case::LAPSE, case::SSP, case::ESSP, case::NUPS, case::FULL_REPLICATION];
+
 #[test]
 fn samples_of_every_scheme() {
-    MATRIX.check_schemes(
-        &[case::CLASSIC, case::LAPSE, case::SSP, case::ESSP, case::NUPS, case::FULL_REPLICATION],
-        0.5,
-    );
+    MATRIX.check_schemes(&SAMPLED, SCHEMES);
+    LONG.check_schemes(&[case::ADAPTIVE], SCHEMES);
+}
+
+#[test]
+fn copies_that_are_never_in_step_are_noticed() {
+    MATRIX.check_controls(STALENESS);
+    LONG.check_controls(STALENESS);
+}
+
+/// Synchronous SGD does not depend on who is faster, nor on whether time is real.
+#[test]
+fn synchronous_runs_repeat_themselves() {
+    MATRIX.check_repeats(&case::SYNCHRONOUS);
 }
 
 #[test]
 #[ignore = "prints what the thresholds are made of, with --nocapture; minutes"]
 fn measure() {
-    MATRIX.measure(&[&case::ALL[..], &case::NEVER].concat(), 10);
+    MATRIX.measure(&[&case::WITHOUT_INTENTS[..], &case::NEVER].concat(), 10);
+    WIDE.measure(&[case::NUPS_DEFAULT], 10);
+    LONG.measure(&case::BY_INTENT, 10);
+}
+
+#[test]
+#[ignore = "prints the same of the schemes; minutes"]
+fn measure_schemes() {
+    MATRIX.measure_schemes(&SAMPLED, 10);
+    LONG.measure_schemes(&[case::ADAPTIVE], 10);
 }

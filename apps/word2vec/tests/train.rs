@@ -248,12 +248,26 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     let questions = file("questions", ": x\na b c\n");
     let pairs = file("pairs", "a b 1\na b\n");
     let rare = file("rare", "a b\nc d\n");
+    let header = file("header", "a b high\n");
+    let alone = file("alone", &"a\nb\n".repeat(100));
+    let nothing = "there is nothing to learn from: no line of the text has two words that are trained";
     for (flags, message) in [
         (&["--data", "does/not/exist"][..], "cannot read does/not/exist: "),
         (&["--data", "builtin:other"], "there is no builtin:other; there are builtin:wiki "),
-        (&["--data", &rare], "occurs 5 times (the most frequent of 4 occurs 1 times); lower --min-count"),
+        (&["--data", &rare], "occurs 5 times (distinct words: 4, the largest count: 1); lower --min-count"),
         (&["--analogies", &questions], "questions, line 2: found 3 words, expected 4"),
         (&["--similarity", &pairs], "pairs, line 2: found 2 columns, expected two words and a number"),
+        (
+            &["--similarity", &header],
+            "header, line 1: its third column is 'high', which is no number, and no pair",
+        ),
+        (&["--data", &alone], nothing),
+        (&["--data", "builtin:topics:2x300", "--sample", "1e-12"], nothing),
+        (&["--data", &rare, "--min-count", "1", "--sentence-words", "1"], nothing),
+        (
+            &["--batch-words", "2", "--separate"],
+            "--separate is true; it must be false, unless batch-words is 1",
+        ),
         (&["--analogies", "no/such"], "cannot read no/such: "),
         (&["--test", "some/file"], "--test is some/file; it must be the fraction of the text to hold out"),
         (&["--dim", "0"], "--dim is 0; it must be a number from 1 to"),
@@ -273,6 +287,22 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     }
 }
 
+/// Nothing is learnt in no epoch either, but that is what was asked for.
+#[test]
+fn little_text_and_none_are_told_apart() {
+    let said = |flags: &[&str]| {
+        let data = ["--data", "builtin:topics:100x20000", "--dim", "4", "--technique", "single"];
+        let output = word2vec(&[&data[..], flags].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{error}");
+        error
+    };
+    let skips = "--sample 0.000001 skips 9";
+    assert!(said(&["--sample", "1e-6", "--epochs", "1"]).contains(skips));
+    assert!(!said(&["--sample", "0.01", "--epochs", "1"]).contains(" skips "));
+    assert!(!said(&["--sample", "1e-12", "--epochs", "0"]).contains(" skips "));
+}
+
 #[test]
 fn an_absurd_learning_rate_ends_with_exit_code_3() {
     let output = word2vec(&[&SMALL[..], &["--lr", "1e30", "--technique", "single", "-q"]].concat());
@@ -288,7 +318,8 @@ fn a_text_that_changes_ends_the_run_and_is_named() {
     let (text, ..) = atlas(folder.path());
     let flags =
         ["--data", &text, "--technique", "single", "--epochs", "1000000", "--dim", "2", "--valid-every", "0"];
-    let mut child = start(WORD2VEC.command(&flags));
+    // It has few words, all of them frequent; a warning would tell that most are skipped.
+    let mut child = start(WORD2VEC.command(&[&flags[..], &["--sample", "0"]].concat()));
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
     // It trains once the first epoch is over.
     let first = lines.next().unwrap().unwrap();

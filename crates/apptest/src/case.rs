@@ -21,9 +21,70 @@ impl Case {
     }
 }
 
-/// All that follow but the controls.
-pub const ALL: [Case; 9] =
+/// What needs no intents, but for the controls.
+pub const WITHOUT_INTENTS: [Case; 9] =
     [CLASSIC, LAPSE, SSP, SSP_LOOSE, ESSP, NUPS, NUPS_DEFAULT, FULL_REPLICATION, SYNCHRONOUS];
+
+/// What acts on intents, as users get it.
+pub const BY_INTENT: [Case; 5] =
+    [ADAPTIVE, REPLICATE_ON_INTENT, RELOCATE_ON_INTENT, IMMEDIATE_ACTION, REPLICATE_EVERYWHERE];
+
+/// Keys move to whoever alone intends to use them, and are copied to several who do.
+pub const ADAPTIVE: Case = Case {
+    technique: "adaptive",
+    flags: &[],
+    works: |report| {
+        has_many(report, &["intents"]);
+        changes(report);
+    },
+};
+
+/// Keys were moved or copied. Which of both depends on how long it takes; what comes before the first batch does not count.
+#[track_caller]
+fn changes(report: &Value) {
+    let [moves, setups, drops] =
+        ["relocations", "replica_setups", "replica_drops"].map(|what| did(report, what));
+    assert!(moves + setups + drops > 100, "{}", report["management"]);
+}
+
+/// Keys are copied to whoever intends to use them.
+pub const REPLICATE_ON_INTENT: Case = Case {
+    technique: "replicate-on-intent",
+    flags: &[],
+    works: |report| {
+        has_many(report, &["intents"]);
+        has_none(report, &["relocations"]);
+        assert!(
+            did(report, "replica_setups") + did(report, "replica_drops") > 20,
+            "{}",
+            report["management"]
+        );
+    },
+};
+
+/// Keys move to whoever intends to use them.
+pub const RELOCATE_ON_INTENT: Case = Case {
+    technique: "relocate-on-intent",
+    flags: &[],
+    works: |report| {
+        has_many(report, &["intents", "relocations"]);
+        has_none(report, &["replica_setups"]);
+    },
+};
+
+/// As soon as it is said, which may be before the first batch.
+pub const IMMEDIATE_ACTION: Case = Case { technique: "immediate-action", flags: &[], works: changes };
+
+/// All keys are copied to all nodes.
+pub const REPLICATE_EVERYWHERE: Case = Case {
+    technique: "replicate-everywhere",
+    flags: &[],
+    works: |report| {
+        has_many(report, &["synced_keys"]);
+        has_none(report, &["relocations", "replica_drops"]);
+        assert_eq!(report["access"]["remote"], 0);
+    },
+};
 
 /// Nothing moves, nothing is copied.
 pub const CLASSIC: Case = Case {

@@ -23,7 +23,7 @@ const RUN: [&str; 11] = [
 /// Members of an epoch but `quality` and the [`COUNTS`].
 const EPOCH: [&str; 5] = ["epoch", "seconds", "cpu_seconds", "examples", "loss"];
 /// Members of runs and of epochs.
-const COUNTS: [&str; 25] = [
+const COUNTS: [&str; 26] = [
     "access.pull_keys",
     "access.push_keys",
     "access.local",
@@ -38,6 +38,7 @@ const COUNTS: [&str; 25] = [
     "management.sync_rounds",
     "management.syncs_per_second",
     "management.synced_keys",
+    "management.intents",
     "management.stale_reads",
     "management.relocation_ms.mean",
     "management.relocation_ms.p50",

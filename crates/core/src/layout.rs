@@ -84,6 +84,10 @@ pub enum LayoutError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     ranges: Vec<KeyRange>,
+    /// Number of keys.
+    keys: u64,
+    /// The length of all values; 0 if they differ. Most models have one, and every access asks.
+    uniform: usize,
     /// Distinct value lengths, ascending: the store keeps one slab for each.
     lens: Vec<usize>,
     /// Index into `lens` per range.
@@ -201,6 +205,8 @@ impl LayoutBuilder {
             .collect();
         Ok(Layout {
             ranges,
+            keys: start,
+            uniform: if lens.len() == 1 { lens[0] } else { 0 },
             lens,
             classes,
             nodes: self.nodes,
@@ -254,8 +260,9 @@ impl Layout {
     }
 
     /// Number of keys; they are `0..keys()`.
+    #[inline]
     pub fn keys(&self) -> u64 {
-        self.ranges.last().map_or(0, |r| r.keys.end)
+        self.keys
     }
 
     /// Number of elements of all values together.
@@ -312,13 +319,13 @@ impl Layout {
     /// Elements of the value of `key`. Keys beyond the last range answer as the last key.
     #[inline]
     pub fn len(&self, key: Key) -> usize {
-        self.ranges[self.range_index(key)].len
+        if self.uniform > 0 { self.uniform } else { self.ranges[self.range_index(key)].len }
     }
 
     /// Index of the value length of `key` in [`Layout::lens`].
     #[inline]
     pub fn class(&self, key: Key) -> usize {
-        self.classes[self.range_index(key)] as usize
+        if self.uniform > 0 { 0 } else { self.classes[self.range_index(key)] as usize }
     }
 
     /// The shard of `key`.
@@ -351,6 +358,25 @@ impl Layout {
         ChannelId((self.shard(key) % self.channels) as u16)
     }
 
+    /// The place of `key` among those of its channel: a number below [`Layout::places`] that no other key of the channel has.
+    #[inline]
+    pub fn place(&self, key: Key) -> usize {
+        if self.channels == 1 {
+            return key.0 as usize;
+        }
+        // Narrow numbers are divided faster.
+        let shard = self.shard(key) as u32 / self.channels as u32;
+        self.position(key) * self.shards().div_ceil(self.channels) + shard as usize
+    }
+
+    /// How many places a channel has for its keys.
+    pub fn places(&self) -> usize {
+        if self.channels == 1 {
+            return self.keys as usize;
+        }
+        self.shard_keys(0) * self.shards().div_ceil(self.channels)
+    }
+
     /// The home of `key`: the node that is responsible for knowing its owner.
     ///
     /// # Panics
@@ -362,8 +388,14 @@ impl Layout {
         }
         let at = self.range_index(key);
         let (range, nodes) = (&self.ranges[at].keys, self.nodes as u64);
-        let part =
-            |rank: u64, len: u64| NodeId((u128::from(rank) * u128::from(nodes) / u128::from(len)) as u16);
+        // The longer division takes as long as all the rest, and is for more keys than memory holds.
+        let part = |rank: u64, len: u64| {
+            let part = match rank.checked_mul(nodes) {
+                Some(scaled) => scaled / len,
+                None => (u128::from(rank) * u128::from(nodes) / u128::from(len)) as u64,
+            };
+            NodeId(part as u16)
+        };
         let len = range.end - range.start;
         match self.order {
             KeyOrder::Range => part(key.0 - range.start, len),
@@ -398,6 +430,7 @@ impl Layout {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn orders() -> impl Strategy<Value = KeyOrder> {
         prop_oneof![Just(KeyOrder::Range), Just(KeyOrder::Hash), Just(KeyOrder::Random)]
@@ -428,6 +461,7 @@ mod tests {
         #[test]
         fn every_key_has_one_place(layout in layouts()) {
             let mut per_shard = vec![0; layout.shards()];
+            let mut places = BTreeSet::new();
             for key in (0..layout.keys()).map(Key) {
                 let (shard, position) = (layout.shard(key), layout.position(key));
                 prop_assert_eq!(layout.key_at(shard, position), key);
@@ -437,6 +471,8 @@ mod tests {
                 prop_assert_eq!(layout.lens()[layout.class(key)], layout.len(key));
                 let range = layout.ranges().iter().find(|r| r.keys.contains(&key.0)).expect("no gaps");
                 prop_assert_eq!(range.len, layout.len(key));
+                prop_assert!(layout.place(key) < layout.places());
+                prop_assert!(places.insert((layout.channel(key), layout.place(key))), "{key:?} shares its place");
                 per_shard[shard] += 1;
             }
             for (shard, keys) in per_shard.iter().enumerate() {

@@ -24,23 +24,31 @@ pub fn unit(word: u64) -> f64 {
     (word >> 11) as f64 / (1u64 << 53) as f64
 }
 
+/// Rounds of a [`Permutation`].
+const ROUNDS: usize = 4;
+
 /// A seeded permutation of `0..len` that needs no memory: a Feistel network over the next power of four, walked until it
 /// lands inside the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permutation {
     len: u64,
     half_bits: u32,
-    seed: u64,
+    /// One per round of the Feistel network.
+    keys: [u64; ROUNDS],
 }
 
 impl Permutation {
-    const ROUNDS: u64 = 4;
-
     /// The permutation of `0..len` that belongs to `seed`.
     #[must_use]
     pub const fn new(len: u64, seed: u64) -> Self {
         let bits = if len <= 1 { 2 } else { 64 - (len - 1).leading_zeros() };
-        Self { len, half_bits: bits.div_ceil(2), seed }
+        let mut keys = [0; ROUNDS];
+        let mut round = 0;
+        while round < ROUNDS {
+            keys[round] = mix(seed ^ mix(round as u64));
+            round += 1;
+        }
+        Self { len, half_bits: bits.div_ceil(2), keys }
     }
 
     /// Where `index` is sent.
@@ -54,8 +62,7 @@ impl Permutation {
         let mut at = index;
         loop {
             let (mut left, mut right) = (at >> self.half_bits, at & mask);
-            for round in 0..Self::ROUNDS {
-                let key = mix(self.seed ^ mix(round));
+            for key in self.keys {
                 (left, right) = (right, left ^ (mix(right ^ key) & mask));
             }
             at = (left << self.half_bits) | right;

@@ -4,11 +4,13 @@
 use crate::accesses::Access;
 use crate::batch::Batch;
 use crate::copies::CopyMessages;
+use crate::decisions::Decisions;
 use crate::error::Violation;
 use crate::fixed::{FixedKeys, Start};
 use crate::holding::Holding;
 use crate::hubs::Hubs;
 use crate::input::{Action, Completion, Input, Kind, SnapshotAsk, Submission};
+use crate::intents::Intents;
 use crate::moves::Moves;
 use crate::quiesce::ChannelReport;
 use crate::relocations::{Arrival, Departed};
@@ -69,8 +71,12 @@ pub struct Channel<E> {
     pub(crate) copies: CopyMessages,
     pub(crate) staleness: Staleness,
     pub(crate) fixed: FixedKeys<E>,
+    pub(crate) intents: Intents,
+    pub(crate) decisions: Decisions,
     /// Keys that workers have noted; empty between uses.
     pub(crate) noted: Vec<Key>,
+    /// The value that a replica is told, for as long as that takes.
+    pub(crate) news: Vec<E>,
     /// When the next round of deltas and news may start.
     next_round: Tick,
     pub(crate) stats: ManagementStats,
@@ -85,6 +91,9 @@ impl<E: Element> Channel<E> {
     pub fn new(id: ChannelId, shared: Arc<Shared<E>>) -> Self {
         let fixed = FixedKeys::new(&shared, id);
         let staleness = Staleness::new(shared.layout().nodes());
+        let intents = Intents::new(&shared);
+        let watched = shared.copies().watched.iter().copied();
+        let decisions = Decisions::new(watched.filter(|key| shared.layout().channel(*key) == id));
         Self {
             id,
             shared,
@@ -93,7 +102,10 @@ impl<E: Element> Channel<E> {
             copies: CopyMessages::default(),
             staleness,
             fixed,
+            intents,
+            decisions,
             noted: Vec::new(),
+            news: Vec::new(),
             next_round: Tick(0),
             now: Tick(0),
             pending: HashMap::default(),
@@ -125,6 +137,7 @@ impl<E: Element> Channel<E> {
                 + self.holding.dirty.len()
                 + self.hubs.unsent.len()
                 + self.fixed.outstanding()
+                + self.intents.outstanding()
                 + usize::from(!self.staleness.is_settled())) as u64,
             sent: self.sent,
             received: self.received,
@@ -165,6 +178,7 @@ impl<E: Element> Channel<E> {
                 (here, Ok(()))
             }
             Input::Tick => (here, self.on_tick(actions)),
+            Input::Wake => (here, self.on_wake()),
             Input::Settle => (here, self.on_settle(actions)),
             Input::Message { from, message } => {
                 self.received += 1;
@@ -220,12 +234,25 @@ impl<E: Element> Channel<E> {
     /// When [`Input::Tick`] is due; `None` if there is nothing to be done without an occasion.
     pub fn due(&self) -> Option<Tick> {
         match self.shared.policy().replicas {
-            Some(Replicas::Directed { .. }) => Some(self.next_round),
+            Some(Replicas::Directed { .. }) => {
+                let copies =
+                    (self.shared.policy().intents.is_none() || self.has_copies()).then_some(self.next_round);
+                // The earlier of two that may not be.
+                copies.into_iter().chain(self.intents.due()).min()
+            }
             None | Some(Replicas::Lazy | Replicas::Eager) => self.fixed.due(self.shared.copies().pace),
         }
     }
 
+    /// Whether there are copies that workers may change without a word.
+    fn has_copies(&self) -> bool {
+        !self.holding.held.is_empty() || self.hub_count() > 0
+    }
+
     fn on_tick(&mut self, actions: &mut Vec<Action>) -> Result<(), String> {
+        if self.intents.due().is_some_and(|due| self.now >= due) {
+            self.act()?;
+        }
         if let Some(Replicas::Directed { every }) = self.shared.policy().replicas
             && self.now >= self.next_round
         {
@@ -236,6 +263,7 @@ impl<E: Element> Channel<E> {
     }
 
     fn on_settle(&mut self, actions: &mut Vec<Action>) -> Result<(), String> {
+        self.hold()?;
         match self.shared.policy().replicas {
             Some(Replicas::Directed { .. } | Replicas::Eager) => self.round()?,
             Some(Replicas::Lazy) => self.unwant_all()?,
@@ -248,7 +276,10 @@ impl<E: Element> Channel<E> {
     fn round(&mut self) -> Result<(), String> {
         self.gather();
         let before = self.stats.synced_keys;
-        for key in std::mem::take(&mut self.holding.dirty) {
+        let shared = Arc::clone(&self.shared);
+        let keys = self.holding.dirty.take();
+        for (at, key) in keys.iter().copied().enumerate() {
+            shared.prefetch(&keys, at);
             if !self.carry_on(key)? {
                 self.holding.dirty.insert(key);
             }

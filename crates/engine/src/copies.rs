@@ -54,26 +54,27 @@ pub(crate) struct CopyMessages {
 }
 
 impl CopyMessages {
-    /// A holder's message about one key; `delta` are the elements of a delta. `value_bytes` is the size of the key's value: what
-    /// a frame asks for comes back at once.
+    /// A holder's message about one key, whose value has so many bytes: what a frame asks for comes back at once. `delta` appends the
+    /// elements of a delta.
     pub(crate) fn sync(
         &mut self,
         way: Way,
         key: Key,
         epoch: u32,
         number: u32,
-        delta: &[u8],
         value_bytes: usize,
+        delta: impl FnOnce(&mut Vec<u8>),
     ) {
         let group = self.sync.entry(way).or_default();
-        let payload = match way.kind {
-            SyncKind::Ask | SyncKind::Delta => value_bytes,
-            SyncKind::Drop => 0,
+        let (payload, delta_bytes) = match way.kind {
+            SyncKind::Ask => (value_bytes, 0),
+            SyncKind::Delta => (value_bytes, value_bytes),
+            SyncKind::Drop => (0, 0),
         };
         let frame = HEADER_BYTES + (group.keys.len() + 1) * way.kind.key_bytes();
         let full = group.payload + payload > limits::FRAME_PAYLOAD_BYTES_TARGET
             || group.keys.len() == limits::FRAME_KEYS_MAX
-            || frame + group.values.len() + delta.len() > limits::FRAME_BYTES_MAX;
+            || frame + group.values.len() + delta_bytes > limits::FRAME_BYTES_MAX;
         if full && !group.keys.is_empty() {
             self.ready_sync.push(load(way, std::mem::take(group)));
         }
@@ -82,7 +83,9 @@ impl CopyMessages {
         if way.kind != SyncKind::Drop {
             group.numbers.push(number);
         }
-        group.values.extend_from_slice(delta);
+        if delta_bytes > 0 {
+            delta(&mut group.values);
+        }
         group.payload += payload;
     }
 

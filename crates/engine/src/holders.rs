@@ -3,6 +3,7 @@
 use crate::accesses::Access;
 use crate::channel::Channel;
 use crate::copies::Way;
+use crate::decisions::What;
 use crate::holding::Held;
 use crate::shared::Shared;
 use bytes::Bytes;
@@ -29,7 +30,15 @@ impl<E: Element> Channel<E> {
         if self.replicas() == Some(Replicas::Lazy) { held.len() } else { unsettled }
     }
 
-    /// Sends a holder's message to the owner of `key`, as far as this node knows.
+    /// Where a holder's message about `key` goes: to the owner, as far as this node knows.
+    fn way_to_owner(shared: &Shared<E>, key: Key, state: &SlotState, kind: SyncKind) -> Result<Way, String> {
+        let NextHop::To(to) = shared.directory().first_hop(key, state) else {
+            return Err(format!("this node is home of {key:?} and does not know its owner"));
+        };
+        Ok(Way { to, holder: shared.node(), kind, hops: 0 })
+    }
+
+    /// Sends an *ask* or a *drop*.
     fn tell_owner(
         &mut self,
         key: Key,
@@ -37,13 +46,9 @@ impl<E: Element> Channel<E> {
         kind: SyncKind,
         epoch: u32,
         number: u32,
-        delta: &[u8],
     ) -> Result<(), String> {
-        let NextHop::To(to) = self.shared.directory().first_hop(key, state) else {
-            return Err(format!("this node is home of {key:?} and does not know its owner"));
-        };
-        let way = Way { to, holder: self.shared.node(), kind, hops: 0 };
-        self.copies.sync(way, key, epoch, number, delta, self.value_bytes(key));
+        let way = Self::way_to_owner(&self.shared, key, state, kind)?;
+        self.copies.sync(way, key, epoch, number, self.value_bytes(key), |_| ());
         Ok(())
     }
 
@@ -85,9 +90,10 @@ impl<E: Element> Channel<E> {
         let Some(held) = self.holding.held.get_mut(&key) else {
             let epoch = self.holding.fresh_epoch();
             let (replica, queue) = (Replica::ask(epoch), VecDeque::new());
-            let held = Held { replica, wanted: true, closed: false, asked: BTreeSet::from([need]), queue };
+            let asked = BTreeSet::from([need]);
+            let held = Held { replica, since: self.now, wanted: true, closed: false, asked, queue };
             self.holding.held.insert(key, held);
-            return self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[]);
+            return self.tell_owner(key, state, SyncKind::Ask, epoch, need);
         };
         held.wanted = true;
         if held.closed {
@@ -97,7 +103,7 @@ impl<E: Element> Channel<E> {
             self.revive(key, state, need)?;
         } else if need > 0 && held.asked.insert(need) {
             let epoch = held.replica.epoch();
-            self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[])?;
+            self.tell_owner(key, state, SyncKind::Ask, epoch, need)?;
         }
         Ok(())
     }
@@ -107,8 +113,9 @@ impl<E: Element> Channel<E> {
         let epoch = self.holding.epoch_after(held.replica.epoch());
         let held = self.holding.held.get_mut(&key).expect("a replica that is dropped has a record");
         held.replica.revive(epoch);
+        held.since = self.now;
         held.asked = BTreeSet::from([need]);
-        self.tell_owner(key, state, SyncKind::Ask, epoch, need, &[])
+        self.tell_owner(key, state, SyncKind::Ask, epoch, need)
     }
 
     /// A replica of `key` is not wanted any more.
@@ -147,22 +154,22 @@ impl<E: Element> Channel<E> {
         let (ends, epoch) = (held.ends(), held.replica.epoch());
         if entry.state().is_dirty() {
             entry.state_mut().set_dirty(false);
-            self.holding.dirty.remove(&key);
+            self.holding.dirty.remove(key);
+            let state = entry.state();
             let value = entry.value_mut().expect("a replica has a value");
             if let Some((seq, delta)) = held.replica.collect(value) {
-                let mut bytes = Vec::with_capacity(size_of_val(delta));
-                copy_to_bytes(delta, &mut bytes);
-                let state = entry.state();
                 drop(entry);
                 self.stats.synced_keys += 1;
-                self.tell_owner(key, &state, SyncKind::Delta, epoch, seq, &bytes)?;
+                let way = Self::way_to_owner(&shared, key, &state, SyncKind::Delta)?;
+                let value_bytes = size_of_val(delta);
+                self.copies.sync(way, key, epoch, seq, value_bytes, |values| copy_to_bytes(delta, values));
                 return Ok(true);
             }
         }
         if ends && !self.holding.away.contains_key(&key) && held.replica.drop_out() {
             let state = entry.state();
             drop(entry);
-            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0, &[])?;
+            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0)?;
         }
         Ok(true)
     }
@@ -206,6 +213,7 @@ impl<E: Element> Channel<E> {
         let mut offset = 0;
         for (at, key) in news.keys.iter().enumerate() {
             let key = *key;
+            shared.prefetch(&news.keys, at);
             let start = offset;
             if matches!(news.kind, NewsKind::SetUp | NewsKind::Refresh) {
                 offset += self.value_bytes(key);
@@ -240,7 +248,7 @@ impl<E: Element> Channel<E> {
         let state = entry.state();
         drop(entry);
         if matches!(role, Role::Absent | Role::Replica) {
-            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0, &[])?;
+            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0)?;
         }
         Ok(())
     }
@@ -255,11 +263,16 @@ impl<E: Element> Channel<E> {
         version: u32,
         clock: u32,
     ) -> Result<(), String> {
-        let mut news = vec![E::ZERO; shared.layout().len(key)].into_boxed_slice();
+        let clocked = self.replicas().is_some_and(Replicas::is_clocked);
+        let mut news = std::mem::take(&mut self.news);
+        news.resize(shared.layout().len(key), E::ZERO);
         copy_from_bytes(&mut news, bytes);
         let held = self.holding.held.get_mut(&key).expect("the caller has looked");
         let (mut entry, role) = shared.latch(key);
         let new = held.replica.stage() == Stage::Asking;
+        if new || held.replica.stage() == Stage::Reviving {
+            self.intents.answered(self.now, held.since);
+        }
         let updated = entry.state().is_dirty() && !new;
         if new {
             if role != Role::Absent {
@@ -267,17 +280,21 @@ impl<E: Element> Channel<E> {
             }
             entry.allocate();
             let state = entry.state_mut();
-            (state.role, state.side) = (Role::Replica, 0);
+            state.role = Role::Replica;
+            state.side = 0;
             state.set_closed(held.closed);
             self.stats.replica_setups += 1;
         }
         let value = entry.value_mut().expect("a replica has a value");
-        let newer = held.replica.news(version, seq, news, value, updated);
+        let newer = held.replica.news(version, seq, &news, value, updated);
+        self.news = news;
         self.stats.synced_keys += u64::from(newer);
         // The same value may be known to be fresher.
         if newer || version == held.replica.version() {
             let state = entry.state_mut();
-            state.side = state.side.max(clock);
+            if clocked {
+                state.side = state.side.max(clock);
+            }
             held.asked = held.asked.split_off(&clock.saturating_add(1));
             if self.shared.policy().replicas == Some(Replicas::Lazy) {
                 self.holding.aging.insert((entry.state().side, key));
@@ -285,6 +302,7 @@ impl<E: Element> Channel<E> {
         }
         drop(entry);
         if new {
+            self.note(key, What::SetUp);
             self.drain_queue(key)?;
         }
         self.after(shared, key)?;
@@ -317,7 +335,8 @@ impl<E: Element> Channel<E> {
             Dropped::Gone => {
                 entry.release();
                 let slot = entry.state_mut();
-                (slot.role, slot.side) = (Role::Absent, 0);
+                slot.role = Role::Absent;
+                slot.side = 0;
                 slot.set_closed(false);
                 if shared.is_lazy() && entry.state() == SlotState::default() {
                     entry.remove();
@@ -329,6 +348,7 @@ impl<E: Element> Channel<E> {
                 self.stats.replica_drops += 1;
                 let wanted = held.wanted;
                 let forgotten = self.forget_replica(key);
+                self.note(key, What::GivenUp);
                 if let Some(held) = forgotten {
                     self.serve_queue(key, held.queue)?;
                 }
@@ -344,7 +364,7 @@ impl<E: Element> Channel<E> {
 
     /// The replica of `key` is gone or has become the main copy. Its record, and what waited for it.
     pub(crate) fn forget_replica(&mut self, key: Key) -> Option<Held<E>> {
-        self.holding.dirty.remove(&key);
+        self.holding.dirty.remove(key);
         self.staleness.unblock(key);
         self.holding.held.remove(&key)
     }

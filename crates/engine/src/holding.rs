@@ -2,9 +2,10 @@
 
 use crate::accesses::Access;
 use crate::channel::Hash;
+use crate::key_set::KeySet;
 use bytes::Bytes;
 use hashbrown::HashMap;
-use intendant_core::Key;
+use intendant_core::{Key, Tick};
 use intendant_techniques::is_newer;
 use intendant_techniques::replication::Replica;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// A replica, or one to come.
 pub(crate) struct Held<E> {
     pub(crate) replica: Replica<E>,
+    /// When it was asked for last.
+    pub(crate) since: Tick,
     /// Whether it shall stay.
     pub(crate) wanted: bool,
     /// Nothing is served until it is gone: somebody overwrites the main copy.
@@ -35,7 +38,7 @@ pub(crate) struct Holding<E> {
     /// Epochs given out so far.
     epochs: u32,
     /// Keys whose updates have not been sent (if their slots still say so).
-    pub(crate) dirty: BTreeSet<Key>,
+    pub(crate) dirty: KeySet,
     /// Reads that wait for fresher copies, also of keys that are owned here.
     pub(crate) parked: BTreeMap<Key, VecDeque<Access>>,
     /// By key, accesses of this node's workers that were sent away and are not answered. The owner must know of the replica as
@@ -50,7 +53,7 @@ impl<E> Default for Holding<E> {
         Self {
             held: HashMap::default(),
             epochs: 0,
-            dirty: BTreeSet::new(),
+            dirty: KeySet::default(),
             parked: BTreeMap::new(),
             away: HashMap::default(),
             aging: BTreeSet::new(),

@@ -3,6 +3,8 @@
 
 use crate::channel::{Channel, Hash};
 use crate::copies::{Item, Way};
+use crate::decisions::{Cause, What};
+use crate::key_set::KeySet;
 use crate::shared::Shared;
 use hashbrown::HashMap;
 use intendant_core::{Element, Key, NodeId, add_bytes};
@@ -18,7 +20,7 @@ use std::sync::Arc;
 pub(crate) struct Hubs {
     pub(crate) hubs: HashMap<Key, Hub, Hash>,
     /// Keys of which holders may lack something that they are told in the next round.
-    pub(crate) unsent: BTreeSet<Key>,
+    pub(crate) unsent: KeySet,
     /// Holders whose accesses are being served: they are told before they are answered.
     pub(crate) owed: BTreeSet<(Key, NodeId)>,
     /// By node, how many replicas it holds.
@@ -84,6 +86,7 @@ impl<E: Element> Channel<E> {
             }
             let delta = &values[start..offset];
             let (epoch, number) = (epochs[at], numbers.get(at).copied().unwrap_or(0));
+            shared.prefetch(keys, at);
             let (mut entry, role) = shared.latch(*key);
             if !role.is_owner() {
                 let state = entry.state();
@@ -98,7 +101,10 @@ impl<E: Element> Channel<E> {
                     return Err(format!("this node is home of {key:?} and does not know its owner"));
                 };
                 let way = Way { to, holder: *holder, kind: *kind, hops: hops + 1 };
-                self.copies.sync(way, *key, epoch, number, delta, self.value_bytes(*key));
+                let value_bytes = self.value_bytes(*key);
+                self.copies.sync(way, *key, epoch, number, value_bytes, |values| {
+                    values.extend_from_slice(delta);
+                });
                 continue;
             }
             if *holder == shared.node() {
@@ -106,9 +112,9 @@ impl<E: Element> Channel<E> {
                 continue;
             }
             match kind {
-                SyncKind::Ask => self.register(&mut entry, *holder, epoch, number)?,
+                SyncKind::Ask => self.register(&shared, &mut entry, *holder, epoch, number)?,
                 SyncKind::Delta => self.merge(&mut entry, *holder, epoch, number, delta)?,
-                SyncKind::Drop => self.release_holder(&mut entry, *holder, epoch),
+                SyncKind::Drop => self.release_holder(&shared, &mut entry, *holder, epoch),
             }
         }
         Ok(())
@@ -116,6 +122,7 @@ impl<E: Element> Channel<E> {
 
     fn register(
         &mut self,
+        shared: &Shared<E>,
         entry: &mut Entry<'_, SlotState, E>,
         holder: NodeId,
         epoch: u32,
@@ -129,6 +136,12 @@ impl<E: Element> Channel<E> {
         let more = hub.holders().len() - before;
         entry.state_mut().role = Role::Hub;
         self.count_holder(holder, more, 0);
+        if asked == Asked::New {
+            if self.decide(shared, entry, Cause::Began(holder)) {
+                return Ok(());
+            }
+            self.note(key, What::Registered(holder));
+        }
         let early = need > self.staleness.global();
         match asked {
             Asked::New => self.tell(entry, holder, NewsKind::SetUp),
@@ -172,15 +185,26 @@ impl<E: Element> Channel<E> {
         self.stats.synced_keys += 1;
         let kind = if merge == Merge::Acknowledge { NewsKind::Acknowledged } else { NewsKind::Refresh };
         self.tell(entry, holder, kind);
-        self.tell_later(key);
+        if self.hubs.hubs.get(&key).is_some_and(|hub| hub.behind().next().is_some()) {
+            self.tell_later(key);
+        }
         Ok(())
     }
 
-    fn release_holder(&mut self, entry: &mut Entry<'_, SlotState, E>, holder: NodeId, epoch: u32) {
+    fn release_holder(
+        &mut self,
+        shared: &Shared<E>,
+        entry: &mut Entry<'_, SlotState, E>,
+        holder: NodeId,
+        epoch: u32,
+    ) {
         let key = entry.key();
+        self.settle_hub(entry);
+        let mut left = false;
         if let Some(hub) = self.hubs.hubs.get_mut(&key)
             && hub.leave(holder, epoch)
         {
+            left = true;
             let alone = hub.holders().is_empty();
             self.count_holder(holder, 0, 1);
             self.staleness.disown(key, holder);
@@ -193,10 +217,14 @@ impl<E: Element> Channel<E> {
         let counter = self.shared.policy().caches.then_some(entry.state().counter);
         let item = Item { key, epoch, seq: 0, version: 0, counter };
         self.copies.news::<E>(holder, NewsKind::Dropped, self.staleness.global(), item, &[]);
+        if left {
+            self.note(key, What::Released(holder));
+            self.decide(shared, entry, Cause::Ended(holder));
+        }
     }
 
     fn forget_hub(&mut self, key: Key) -> Option<Hub> {
-        self.hubs.unsent.remove(&key);
+        self.hubs.unsent.remove(key);
         self.hubs.hubs.remove(&key)
     }
 
@@ -270,13 +298,15 @@ impl<E: Element> Channel<E> {
     /// Tells all holders what they lack.
     pub(crate) fn tell_all(&mut self) {
         let shared = Arc::clone(&self.shared);
-        for key in std::mem::take(&mut self.hubs.unsent) {
+        let keys = self.hubs.unsent.take();
+        for (at, key) in keys.iter().copied().enumerate() {
+            shared.prefetch(&keys, at);
             let (mut entry, role) = shared.latch(key);
             if role != Role::Hub {
                 continue;
             }
             self.settle_hub(&mut entry);
-            self.hubs.unsent.remove(&key);
+            self.hubs.unsent.remove(key);
             let Some(hub) = self.hubs.hubs.get(&key) else { continue };
             let behind: Vec<NodeId> = hub.behind().collect();
             for to in behind {

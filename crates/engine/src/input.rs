@@ -124,6 +124,8 @@ pub enum Input {
     Clock(NodeClock),
     /// [`crate::Channel::due`] has come.
     Tick,
+    /// A worker has announced something, or its clock has come to something, that the channel sleeps for.
+    Wake,
     /// No worker of this node has anything to do: bring all copies in step, now.
     Settle,
     /// A message came from another node.

@@ -11,16 +11,20 @@
 #![forbid(unsafe_code)]
 
 mod accesses;
+mod active;
 mod batch;
 mod channel;
 mod checks;
 mod copies;
+mod decisions;
 mod error;
 mod fixed;
 mod holders;
 mod holding;
 mod hubs;
 mod input;
+mod intents;
+mod key_set;
 mod local;
 mod moves;
 pub mod quiesce;
@@ -32,9 +36,11 @@ mod staleness;
 mod stats;
 
 pub use channel::Channel;
+pub use decisions::{Cause, Decision, What};
 pub use error::{AccessError, Violation};
 pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission};
+pub use intents::Explanation;
 pub use local::{AccessStats, Local, Started};
 pub use quiesce::ChannelReport;
-pub use shared::{Copies, Shared, SharedConfig, Storage};
+pub use shared::{Advanced, Copies, Shared, SharedConfig, Storage};
 pub use stats::ManagementStats;

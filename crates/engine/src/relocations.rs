@@ -3,6 +3,7 @@
 
 use crate::accesses::Access;
 use crate::channel::Channel;
+use crate::decisions::What;
 use crate::shared::Shared;
 use bytes::Bytes;
 use intendant_core::{Element, Key, NodeId, Tick, copy_from_bytes, copy_to_bytes};
@@ -222,6 +223,7 @@ impl<E: Element> Channel<E> {
             self.stats.relocations += 1;
             if self.initiator() == Some(Initiator::Owner) {
                 let rows = std::iter::from_fn(|| holders.next_if(|row| row.at as usize == at));
+                self.note(*key, What::Arrived(from));
                 let queue = self.arrive(&mut entry, bytes, *counter, rows);
                 let home = shared.directory().home(*key);
                 // A home that handed it over knows.
@@ -262,6 +264,9 @@ impl<E: Element> Channel<E> {
                 VecDeque::new()
             }
             Some(stage) => {
+                if matches!(stage, Stage::Asking | Stage::Reviving) {
+                    self.intents.answered(self.now, self.holding.held[&key].since);
+                }
                 let mut main = vec![E::ZERO; self.shared.layout().len(key)];
                 copy_from_bytes(&mut main, bytes);
                 let updated = entry.state().is_dirty();
@@ -342,14 +347,19 @@ impl<E: Element> Channel<E> {
         for key in keys {
             let (mut entry, role) = shared.latch(*key);
             if role.is_owner() && to != shared.node() {
-                let counter = entry.state().counter.wrapping_add(1);
-                entry.state_mut().role = Role::Absent;
-                entry.state_mut().set_dirty(false);
-                let hub = self.hand_over_hub(*key);
-                self.hand_over(&shared, &mut entry, to, counter, hub.as_ref());
+                self.move_to(&shared, &mut entry, to);
             }
         }
         Ok(())
+    }
+
+    /// Hands a key over that is owned here, with all that is known of its replicas.
+    pub(crate) fn move_to(&mut self, shared: &Shared<E>, entry: &mut Entry<'_, SlotState, E>, to: NodeId) {
+        let counter = entry.state().counter.wrapping_add(1);
+        entry.state_mut().role = Role::Absent;
+        entry.state_mut().set_dirty(false);
+        let hub = self.hand_over_hub(entry.key());
+        self.hand_over(shared, entry, to, counter, hub.as_ref());
     }
 
     /// A node tells the home of keys that it has them.

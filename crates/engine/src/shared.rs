@@ -1,17 +1,23 @@
 //! The part of a node that all its threads use, and the fast path: what a worker does by itself.
 
+mod told;
+
+pub use told::Advanced;
+
 use crate::error::AccessError;
 use crate::input::{Kind, Submission};
 use crate::local::{Local, Started};
-use intendant_core::{
-    ChannelId, Clock, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes, limits,
-};
+use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes, limits};
+use intendant_intent::{Board, TimingConfig};
 use intendant_store::{Entry, Store};
-use intendant_techniques::clocks::{NodeClock, RESTING, WorkerClocks};
-use intendant_techniques::{Assignment, Directory, Fixed, Initiator, Pace, Policy, Role, SlotState, access};
+use intendant_techniques::clocks::WorkerClocks;
+use intendant_techniques::{
+    Assignment, Directory, Fixed, Initiator, Pace, Policy, Replicas, Role, SlotState, access,
+};
 use intendant_wire::AccessKind;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 
 /// How far ahead of the copying the slots of a batch are fetched, in keys; values follow at half the distance. With 8 to 16
 /// keys a memory access of a few hundred nanoseconds is over before the key is needed; more only evicts.
@@ -58,13 +64,34 @@ pub struct Copies {
     pub clip: Option<f64>,
     /// The staleness bound at the start, in clocks. The same on all nodes.
     pub staleness: u32,
+    /// When intents are acted on; used by techniques that do, in time.
+    pub timing: TimingConfig,
+    /// Keys of which more decisions are remembered than of others: see [`crate::Channel::explain`].
+    pub watched: Vec<Key>,
+    /// How often replicas are brought in step whose owners direct them, at most; `None` is the technique's own pace.
+    pub every: Option<Tick>,
+    /// From one look at clocks and intents to the next, at least: an upper limit on rounds per second.
+    pub round_min: Tick,
 }
 
+/// A thousand rounds per second: what the timers of operating systems resolve.
+const ROUND_MIN: Tick = Tick(1_000);
+
 impl Default for Copies {
-    /// No static replicas; 25 rounds per second, no clipping, staleness bound 1.
+    /// No static replicas; 25 rounds per second, no clipping, staleness bound 1; the source's action timing, at most a thousand
+    /// looks at intents per second.
     fn default() -> Self {
         let staleness = intendant_techniques::policy::ssp::STALENESS;
-        Self { assignment: Assignment::default(), pace: Pace::DEFAULT, clip: None, staleness }
+        Self {
+            assignment: Assignment::default(),
+            pace: Pace::DEFAULT,
+            clip: None,
+            staleness,
+            timing: TimingConfig::default(),
+            every: None,
+            watched: Vec::new(),
+            round_min: ROUND_MIN,
+        }
     }
 }
 
@@ -94,6 +121,8 @@ pub struct Shared<E> {
     fixed: Vec<Vec<Key>>,
     /// With bounded staleness.
     bounds: Option<Bounds>,
+    /// Where intents are acted on.
+    board: Option<Board>,
 }
 
 impl<E: Element> Shared<E> {
@@ -105,7 +134,10 @@ impl<E: Element> Shared<E> {
     /// what does not work together: see [`Policy::check`].
     #[must_use]
     pub fn new(config: SharedConfig<E>) -> Self {
-        let SharedConfig { node, layout, init, storage, policy, copies, workers } = config;
+        let SharedConfig { node, layout, init, storage, mut policy, copies, workers } = config;
+        if let (Some(Replicas::Directed { .. }), Some(every)) = (policy.replicas, copies.every) {
+            policy.replicas = Some(Replicas::Directed { every });
+        }
         policy.check().unwrap_or_else(|wrong| panic!("{wrong}"));
         let (store, lazy) = match storage {
             Storage::Dense => (Store::dense(Arc::clone(&layout)), false),
@@ -131,8 +163,23 @@ impl<E: Element> Shared<E> {
             fresh: atomics(layout.channels() * layout.nodes()),
             workers: Mutex::new(WorkerClocks::new(workers)),
         });
-        let shared =
-            Self { node, layout, store, init, lazy, directory, policy, copies, workers, fixed, bounds };
+        // A single node has everything.
+        let board = policy.intents.filter(|_| layout.nodes() > 1);
+        let board = board.map(|_| Board::new(workers, layout.channels()));
+        let shared = Self {
+            node,
+            layout,
+            store,
+            init,
+            lazy,
+            directory,
+            policy,
+            copies,
+            workers,
+            fixed,
+            bounds,
+            board,
+        };
         for keys in &shared.fixed {
             for (index, key) in keys.iter().enumerate() {
                 let mut entry = shared.store.latch(*key);
@@ -193,81 +240,6 @@ impl<E: Element> Shared<E> {
         role.is_owner() || (role == Role::Static && self.directory.is_home(key))
     }
 
-    /// Sets the staleness bound, in clocks: a read of a worker at clock c sees every update of every worker up to its clock
-    /// c − bound − 1. All nodes must do the same at the same clocks. Does nothing if the technique has no such bound.
-    pub fn set_staleness_bound(&self, bound: u32) {
-        if let Some(bounds) = &self.bounds {
-            // Relaxed: whoever reads the old bound a little longer could have read before.
-            bounds.staleness.store(bound, Ordering::Relaxed);
-        }
-    }
-
-    /// The staleness bound, in clocks; `None` if the technique has none.
-    pub fn staleness_bound(&self) -> Option<u32> {
-        // Relaxed: see above.
-        self.bounds.as_ref().map(|bounds| bounds.staleness.load(Ordering::Relaxed))
-    }
-
-    /// The worker advances its clock to `clock`. If this returns something, every channel must be given
-    /// [`crate::Input::Clock`] with it, after what the worker submitted before.
-    #[must_use]
-    pub fn advance_clock(&self, local: &mut Local<E>, clock: Clock) -> Option<NodeClock> {
-        local.set_clock(clock.0.min(RESTING - 1));
-        self.tell_clock(local.worker().index(), local.clock())
-    }
-
-    /// The worker goes to a meeting of all workers, or is finished: nobody waits for it until its next
-    /// [`Shared::advance_clock`], which all workers of all nodes call with the latest clock of any of them. As there, channels
-    /// must be told.
-    #[must_use]
-    pub fn rest(&self, local: &Local<E>) -> Option<NodeClock> {
-        self.tell_clock(local.worker().index(), RESTING)
-    }
-
-    fn tell_clock(&self, worker: usize, clock: u32) -> Option<NodeClock> {
-        let bounds = self.bounds.as_ref()?;
-        bounds.workers.lock().unwrap_or_else(PoisonError::into_inner).set(worker, clock)
-    }
-
-    /// The clock that copies must have reached for a reader at `clock`.
-    pub(crate) fn need(&self, clock: u32) -> u32 {
-        self.staleness_bound().map_or(0, |staleness| clock.saturating_sub(staleness))
-    }
-
-    /// The channel's global clock has advanced.
-    pub(crate) fn set_global(&self, channel: ChannelId, clock: u32) {
-        if let Some(bounds) = &self.bounds {
-            // Release: whoever reads this clock also reads the updates that came before it; Acquire in `is_fresh`. Values are
-            // behind latches anyway.
-            bounds.global[channel.index()].store(clock, Ordering::Release);
-        }
-    }
-
-    /// News of `owner` from before `clock` are in the replicas of the channel.
-    pub(crate) fn set_fresh(&self, channel: ChannelId, owner: NodeId, clock: u32) {
-        if let Some(bounds) = &self.bounds {
-            let at = channel.index() * self.layout.nodes() + owner.index();
-            // As above; only the channel's own thread writes.
-            bounds.fresh[at].store(clock, Ordering::Release);
-        }
-    }
-
-    /// Whether a copy has every update up to clock `need`.
-    #[inline]
-    pub(crate) fn is_fresh(&self, key: Key, state: &SlotState, need: u32) -> bool {
-        let Some(bounds) = &self.bounds else { return true };
-        if need == 0 || (state.role == Role::Replica && state.side >= need) {
-            return true;
-        }
-        let channel = self.layout.channel(key).index();
-        let clock = if state.role == Role::Replica {
-            &bounds.fresh[channel * self.layout.nodes() + self.directory.home(key).index()]
-        } else {
-            &bounds.global[channel]
-        };
-        clock.load(Ordering::Acquire) >= need
-    }
-
     /// Whether an access is served here and now. If not, it is deferred to the channel.
     #[inline]
     fn serves(&self, key: Key, state: &SlotState, kind: AccessKind, need: u32) -> bool {
@@ -313,15 +285,37 @@ impl<E: Element> Shared<E> {
 
     /// Latches `key` and tells this node's role for it. A key of a lazy store that is touched at home for the first time
     /// gets its value here.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn latch(&self, key: Key) -> (Entry<'_, SlotState, E>, Role) {
         let mut entry = self.store.latch(key);
         let state = entry.state();
-        if self.lazy && state == SlotState::default() && self.directory.home(key) == self.node {
-            self.materialise(&mut entry);
+        if self.lazy && state == SlotState::default() && self.makes(&mut entry) {
             return (entry, Role::Owner);
         }
         (entry, state.role)
+    }
+
+    /// Hints that the keys behind the one at `at` are about to be latched, by a channel that goes through all of them: their slots and
+    /// values may be in the cache of a worker's core.
+    #[inline]
+    pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
+        const VALUES_AHEAD: usize = 4;
+        if let Some(ahead) = keys.get(at + 2 * VALUES_AHEAD) {
+            self.store.prefetch_slot(*ahead);
+        }
+        if let Some(ahead) = keys.get(at + VALUES_AHEAD) {
+            self.store.prefetch_value(*ahead);
+        }
+    }
+
+    /// Gives a key that nobody has touched yet its value, if its home is here.
+    #[cold]
+    fn makes(&self, entry: &mut Entry<'_, SlotState, E>) -> bool {
+        let here = self.directory.is_home(entry.key());
+        if here {
+            self.materialise(entry);
+        }
+        here
     }
 
     /// Appends the value of `key` to `values` if this node owns it. A value that nobody has touched yet is made for this
@@ -348,12 +342,17 @@ impl<E: Element> Shared<E> {
     /// # Panics
     /// If the key does not exist.
     pub fn learn(&self, key: Key, at: NodeId, counter: u32) -> bool {
-        // A home that orders relocations knows better; one that is told afterwards is told by other means.
-        if !self.policy.caches || at == self.node || self.directory.is_home(key) {
+        if !self.policy.caches || at == self.node {
             return false;
         }
         let mut entry = self.store.latch(key);
-        let new = entry.state() == SlotState::default();
+        let state = entry.state();
+        // Mostly there is nothing new, which is found out faster than where a key's home is. A home that orders relocations knows
+        // better; one that is told afterwards is told by other means.
+        if (state.hint() == Some(at) && state.counter == counter) || self.directory.is_home(key) {
+            return false;
+        }
+        let new = state == SlotState::default();
         entry.state_mut().learn(at, counter);
         new
     }
@@ -416,19 +415,19 @@ impl<E: Element> Shared<E> {
         if keys.len() > limits::FRAME_KEYS_MAX {
             return Err(AccessError::TooManyKeys { keys: keys.len(), max: limits::FRAME_KEYS_MAX });
         }
-        let mut expected = 0;
-        for (position, key) in keys.iter().enumerate() {
-            if !self.layout.contains(*key) {
-                let last = Key(self.layout.keys() - 1);
-                return Err(AccessError::KeyOutOfRange { key: *key, position, last });
-            }
-            expected += self.layout.len(*key);
+        if let Some(position) = keys.iter().position(|key| !self.layout.contains(*key)) {
+            let last = Key(self.layout.keys() - 1);
+            return Err(AccessError::KeyOutOfRange { key: keys[position], position, last });
         }
-        match elements {
-            Some(found) if found != expected => {
-                Err(AccessError::ValueLength { keys: keys.len(), expected, found })
-            }
-            _ => Ok(()),
+        let Some(found) = elements else { return Ok(()) };
+        let expected = match self.layout.lens() {
+            [len] => keys.len() * len,
+            _ => keys.iter().map(|key| self.layout.len(*key)).sum(),
+        };
+        if found == expected {
+            Ok(())
+        } else {
+            Err(AccessError::ValueLength { keys: keys.len(), expected, found })
         }
     }
 
@@ -490,7 +489,7 @@ impl<E: Element> Shared<E> {
         local: &mut Local<E>,
         keys: &[Key],
         kind: AccessKind,
-        mut serve: impl FnMut(&mut Entry<'_, SlotState, E>, std::ops::Range<usize>),
+        mut serve: impl FnMut(&mut Entry<'_, SlotState, E>, Range<usize>),
     ) {
         const VALUES_AHEAD: usize = PREFETCH_KEYS / 2;
         // Nothing but this is asked of keys that have one copy.
@@ -515,11 +514,10 @@ impl<E: Element> Shared<E> {
                 local.defer(shard, position, *key, offset);
             } else {
                 let (mut entry, role) = self.latch(*key);
-                if role == Role::Owner && plain {
+                let owned = role == Role::Owner && plain;
+                if owned || self.serves(*key, &entry.state(), kind, need) {
                     serve(&mut entry, offset..offset + len);
-                } else if self.serves(*key, &entry.state(), kind, need) {
-                    serve(&mut entry, offset..offset + len);
-                    if kind != AccessKind::Pull {
+                    if !owned && kind != AccessKind::Pull {
                         Self::mark(&mut entry);
                     }
                 } else {

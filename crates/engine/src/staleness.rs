@@ -173,7 +173,7 @@ impl<E: Element> Channel<E> {
                 let Some(clock) = self.staleness.may_tell() else { return Ok(told) };
                 self.gather();
                 let mut blocked = BTreeSet::new();
-                for key in std::mem::take(&mut self.holding.dirty) {
+                for key in self.holding.dirty.take() {
                     if !self.carry_on(key)? {
                         self.holding.dirty.insert(key);
                         blocked.insert(key);

@@ -18,6 +18,8 @@ pub struct ManagementStats {
     pub synced_keys: u64,
     /// Reads that waited for the staleness bound.
     pub stale_reads: u64,
+    /// Keys of intents that were acted on here.
+    pub intents: u64,
     /// Accesses of this node's workers that were sent away although the node had localized the key: another node wanted it as
     /// well, and has it.
     pub localization_conflicts: u64,
@@ -42,6 +44,7 @@ impl ManagementStats {
         add(&mut self.sync_rounds, other.sync_rounds);
         add(&mut self.synced_keys, other.synced_keys);
         add(&mut self.stale_reads, other.stale_reads);
+        add(&mut self.intents, other.intents);
         add(&mut self.localization_conflicts, other.localization_conflicts);
         add(&mut self.queued, other.queued);
         for (count, more) in self.forwards.iter_mut().zip(other.forwards) {
@@ -65,6 +68,7 @@ impl ManagementStats {
             sync_rounds: self.sync_rounds.saturating_sub(before.sync_rounds),
             synced_keys: self.synced_keys.saturating_sub(before.synced_keys),
             stale_reads: self.stale_reads.saturating_sub(before.stale_reads),
+            intents: self.intents.saturating_sub(before.intents),
             localization_conflicts: self.localization_conflicts.saturating_sub(before.localization_conflicts),
             queued: self.queued.saturating_sub(before.queued),
             forwards,

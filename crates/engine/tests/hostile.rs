@@ -300,7 +300,7 @@ impl Busy {
             init: Arc::new(|_, value| value.fill(1.0)),
             storage: if dice.below(2) == 0 { Storage::Dense } else { Storage::Sparse },
             policy,
-            copies: Copies { assignment, pace, clip, staleness: 1 },
+            copies: Copies { assignment, pace, clip, staleness: 1, round_min: Tick(3), ..Copies::default() },
             workers: 1,
         }));
         let channel = Channel::new(ChannelId(0), Arc::clone(&shared));
@@ -311,20 +311,29 @@ impl Busy {
     fn act(&mut self, dice: &mut Dice, now: Tick) -> Result<Vec<Action>, Violation> {
         let (key, mut actions) = (Key(dice.below(KEYS)), Vec::new());
         let mut inputs = Vec::new();
-        let directed = matches!(self.shared.policy().replicas, Some(Replicas::Directed { .. }));
+        let by_intent = self.shared.policy().intents.is_some();
+        let directed = matches!(self.shared.policy().replicas, Some(Replicas::Directed { .. })) && !by_intent;
         let keys = vec![key];
         match dice.below(8) {
             0 => inputs.push(Input::Tick),
             1 => inputs.push(Input::Settle),
             2 if directed => inputs.push(Input::Replicate { keys }),
             3 if directed => inputs.push(Input::Unreplicate { keys }),
+            2..=4 if by_intent => {
+                let clock =
+                    |dice: &mut Dice, more| intendant_core::Clock(self.clock + dice.below(more) as u32);
+                let window = clock(dice, 8)..clock(dice, 16);
+                let wake = self.shared.intend(WorkerId(0), &keys, window).unwrap();
+                inputs.extend(wake.iter().map(|_| Input::Wake));
+            }
             4 if directed => inputs.push(Input::Relocate { keys, to: NodeId(dice.below(3) as u16) }),
             5 => {
                 self.clock += 1;
                 let clock = intendant_core::Clock(self.clock);
                 let rests = dice.below(3) == 0;
                 let told = self.shared.advance_clock(&mut self.worker, clock);
-                inputs.extend(told.map(Input::Clock));
+                inputs.extend(told.wake.iter().map(|_| Input::Wake));
+                inputs.extend(told.clock.map(Input::Clock));
                 inputs.extend(if rests { self.shared.rest(&self.worker) } else { None }.map(Input::Clock));
             }
             kind => {
@@ -371,9 +380,13 @@ fn a_node_with_copies_among_hostile_peers() {
         Technique::Essp.policy(),
         Technique::Nups.policy(),
         Technique::FullReplication.policy(),
+        Technique::Adaptive.policy(),
+        Technique::ReplicateOnIntent.policy(),
+        Technique::RelocateOnIntent.policy(),
+        Technique::ReplicateEverywhere.policy(),
     ];
-    let (mut refused, mut served) = ([0; 6], [0; 6]);
-    for seed in 0..3_000u64 {
+    let (mut refused, mut served) = ([0; 10], [0; 10]);
+    for seed in 0..5_000u64 {
         let mut dice = Dice(seed);
         let at = seed as usize % policies.len();
         let mut node = Busy::new(&mut dice, policies[at]);

@@ -9,7 +9,7 @@ use crate::node::NetworkStats;
 use crate::plane::Plane;
 use crate::worker::Delivery;
 use crossbeam_channel::Sender;
-use intendant_core::{Element, NodeId};
+use intendant_core::{Element, NodeId, Tick};
 use intendant_engine::{Action, Channel, Input};
 use intendant_transport::{Fabric, FabricBuilder, FabricEvent, Sent};
 use intendant_wire::Message;
@@ -21,6 +21,10 @@ use tokio::time::Instant;
 /// Inputs of one kind that are handled before the other kind gets its turn and what they caused is written. Enough to share
 /// the cost of a system call, few enough to keep answers moving.
 const INPUTS_PER_TURN_MAX: usize = 64;
+
+/// After a look at the time that took so long, the next one waits this many times as long: what a channel does without an occasion
+/// takes a quarter of a core at most, and does not fight workers for the last one.
+const REST_AFTER_TICK: u64 = 3;
 
 /// How long to wait for the goodbyes of peers that have agreed to leave.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
@@ -38,6 +42,8 @@ pub(crate) struct Post<E> {
     /// What of the fabric's counts is in `traffic` already.
     pub(crate) counted: Sent,
     pub(crate) calls: Calls,
+    /// The channel's next look at the time is not before this.
+    pub(crate) rested: Tick,
 }
 
 /// What the channels of a node have sent.
@@ -101,7 +107,7 @@ impl<E: Element> Post<E> {
                 // Lets the runtime look at the sockets; readiness is noticed nowhere else.
                 Turn::Busy => tokio::task::yield_now().await,
                 Turn::Idle => {
-                    let wake = closing.or_else(|| Some(self.clock.moment(self.channel.due()?)));
+                    let wake = closing.or_else(|| Some(self.clock.moment(self.tick_due()?)));
                     let alarm = async {
                         match wake {
                             Some(moment) => tokio::time::sleep_until(moment).await,
@@ -136,8 +142,11 @@ impl<E: Element> Post<E> {
         closing: &mut Option<Instant>,
     ) -> Turn {
         let mut turn = Turn::Idle;
-        if closing.is_none() && self.channel.due().is_some_and(|due| self.clock.now() >= due) {
+        let begun = self.clock.now();
+        if closing.is_none() && self.tick_due().is_some_and(|due| begun >= due) {
             self.handle(Input::Tick, fabric, actions);
+            let took = self.clock.now().0.saturating_sub(begun.0);
+            self.rested = begun.after(took.saturating_mul(1 + REST_AFTER_TICK));
             turn = Turn::Busy;
         }
         for _ in 0..INPUTS_PER_TURN_MAX {
@@ -151,6 +160,9 @@ impl<E: Element> Post<E> {
                 }
                 Some(Command::Management(reply)) => {
                     let _ = reply.send(self.channel.management().clone());
+                }
+                Some(Command::Explain(key, reply)) => {
+                    let _ = reply.send(self.channel.explain(key));
                 }
                 Some(Command::Departed) => {
                     self.calls.depart();
@@ -174,6 +186,11 @@ impl<E: Element> Post<E> {
         fabric.try_flush();
         self.count(fabric.sent());
         turn
+    }
+
+    /// When the channel looks at the time next.
+    fn tick_due(&self) -> Option<Tick> {
+        Some(self.channel.due()?.max(self.rested))
     }
 
     fn count(&mut self, sent: Sent) {

@@ -56,8 +56,19 @@ impl<E> NodeConfig<E> {
     /// Checks what the technique will make of [`NodeConfig::copies`].
     pub(crate) fn check_copies(&self, layout: &Layout) -> Result<(), Error> {
         let policy = self.policy();
-        let Some(fixed) = policy.fixed else { return Ok(()) };
         let wrong = |what: String| Error::Config(format!("technique {}: {what}", self.technique));
+        if policy.intents.is_some() {
+            self.copies.timing.check().map_err(|error| wrong(error.to_string()))?;
+            let sane = Tick(1)..=Tick(1 << 40);
+            if !sane.contains(&self.copies.round_min)
+                || self.copies.every.is_some_and(|every| !sane.contains(&every))
+            {
+                return Err(wrong(
+                    "rounds that follow each other at once, or never; let 1 to 2^40 microseconds pass".into(),
+                ));
+            }
+        }
+        let Some(fixed) = policy.fixed else { return Ok(()) };
         match fixed {
             Fixed::Assigned => self.copies.assignment.check(layout),
             Fixed::All => Assignment::all().check(layout),
@@ -85,7 +96,9 @@ impl<E> NodeConfig<E> {
         };
         let name: Vec<u64> = policy.name.bytes().map(u64::from).collect();
         let mut terms = vec![random::stream(order, &name), u64::from(policy.caches), self.tag];
-        let Copies { assignment, pace, clip, staleness } = &self.copies;
+        // When a node acts on intents, and how often it brings copies in step that come by intent, is its own affair.
+        let Copies { assignment, pace, clip, staleness, timing: _, every: _, round_min: _, watched: _ } =
+            &self.copies;
         if let Some(fixed) = policy.fixed {
             terms.push(match fixed {
                 Fixed::Assigned => assignment.digest(),

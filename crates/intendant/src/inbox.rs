@@ -6,7 +6,8 @@
 
 use crate::sync::{AtomicBool, Notify, Ordering, Receiver, Sender, TryRecvError, fence, unbounded};
 use crossbeam_channel::Sender as Reply;
-use intendant_engine::{ChannelReport, Input, ManagementStats};
+use intendant_core::Key;
+use intendant_engine::{ChannelReport, Explanation, Input, ManagementStats};
 use std::sync::Arc;
 
 /// A message to a channel's thread.
@@ -18,6 +19,8 @@ pub(crate) enum Command {
     Report(Reply<ChannelReport>),
     /// Wants the engine's counts.
     Management(Reply<ManagementStats>),
+    /// Wants to know why a key is where it is.
+    Explain(Key, Reply<Explanation>),
     /// A worker of this node will make no call any more.
     Departed,
     /// Leave in order: all workers are done, all nodes know.

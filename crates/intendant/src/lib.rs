@@ -21,8 +21,10 @@ mod error;
 mod health;
 mod inbox;
 pub mod launch;
+mod locate;
 mod meeting;
 mod node;
+mod placement;
 mod plane;
 mod rendezvous;
 mod sync;
@@ -39,16 +41,21 @@ pub use intendant_core::{
     Clock, Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError,
     NodeId, Tick, WorkerId,
 };
-pub use intendant_engine::{AccessError, AccessStats, Copies, ManagementStats, Storage};
+pub use intendant_engine::{
+    AccessError, AccessStats, Cause, Copies, Decision, Explanation, ManagementStats, Storage, What,
+};
+pub use intendant_intent::{TimingConfig, TimingError};
 pub use intendant_sampling::{
     Conformity, Distribution, DistributionError, DistributionId, Handle, Pooling, SampleError, Sampler,
     SamplerBuilder, SamplingStats, Scheme, SchemeError,
 };
 pub use intendant_techniques::assignment;
 pub use intendant_techniques::{
-    Assignment, AssignmentError, Fixed, Initiator, KeyTechnique, Order, Pace, Policy, Replicas, Technique,
+    Act, Assignment, AssignmentError, Choice, Fixed, Initiator, Intents, KeyTechnique, Order, Pace, Policy,
+    Replicas, Role, Technique,
 };
 pub use intendant_transport::Token;
 pub use node::{Aborter, NetworkStats, Node};
+pub use placement::Launcher;
 pub use rendezvous::{Rendezvous, RendezvousError};
 pub use worker::{Preparer, Ticket, Worker};

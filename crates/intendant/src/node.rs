@@ -4,7 +4,7 @@ use crate::attendance::{Attendance, Calls};
 use crate::channel::{self, Post, Traffic};
 use crate::clock::MonotonicClock;
 use crate::config::NodeConfig;
-use crate::control::{Control, Failure, FailureKind, Introduction};
+use crate::control::{Control, Failure, FailureKind, Introduction, JoinError};
 use crate::error::Error;
 use crate::health::{Health, lock};
 use crate::inbox::{Command, InboxSender, inbox};
@@ -13,10 +13,11 @@ use crate::plane::{Group, Plane};
 use crate::rendezvous::Rendezvous;
 use crate::worker::{Delivery, Preparer, Worker};
 use crossbeam_channel::{Receiver, Sender};
-use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, random};
-use intendant_engine::{Channel, ChannelReport, Input, Local, ManagementStats, Shared, SharedConfig};
+use intendant_core::{ChannelId, Element, Layout, NodeId, Tick, WorkerId, limits, random};
+use intendant_engine::{
+    Advanced, Channel, ChannelReport, Input, Local, ManagementStats, Shared, SharedConfig,
+};
 use intendant_sampling::{Manager, SamplingStats};
-use intendant_techniques::clocks::NodeClock;
 use intendant_transport::{FabricBuilder, Token, local, tcp};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -72,10 +73,20 @@ impl<E: Element> Inner<E> {
         Ok(answers)
     }
 
-    /// Tells all channels how far the workers of this node are. If they are gone, so is the cluster, and every other call says so.
-    pub(crate) fn tell_clock(&self, clock: NodeClock) {
-        for inbox in &self.inboxes {
-            inbox.send(Command::Input(Input::Clock(clock)));
+    /// Tells channels how far the workers of this node are. If they are gone, so is the cluster, and every other call says so.
+    pub(crate) fn advanced(&self, advanced: Advanced) {
+        if let Some(clock) = advanced.clock {
+            for inbox in &self.inboxes {
+                inbox.send(Command::Input(Input::Clock(clock)));
+            }
+        }
+        self.wake(&advanced.wake);
+    }
+
+    /// Wakes channels that sleep.
+    pub(crate) fn wake(&self, channels: &[ChannelId]) {
+        for channel in channels {
+            self.inboxes[channel.index()].send(Command::Input(Input::Wake));
         }
     }
 
@@ -119,8 +130,7 @@ impl Drop for MeshGuard {
 fn data_address(rendezvous: &Rendezvous) -> Result<SocketAddr, Error> {
     let (host, port) = rendezvous.coordinator();
     let here = || {
-        let address =
-            (host, port).to_socket_addrs()?.next().ok_or_else(|| io::Error::other("it has no address"))?;
+        let address = coordinator_address(rendezvous)?;
         if address.ip().is_loopback() {
             return Ok(SocketAddr::new(address.ip(), 0));
         }
@@ -136,6 +146,10 @@ fn data_address(rendezvous: &Rendezvous) -> Result<SocketAddr, Error> {
             "MASTER_ADDR {host}, MASTER_PORT {port}: no way to the coordinator's machine: {error}"
         ))
     })
+}
+
+fn coordinator_address(rendezvous: &Rendezvous) -> io::Result<SocketAddr> {
+    rendezvous.coordinator().to_socket_addrs()?.next().ok_or_else(|| io::Error::other("it has no address"))
 }
 
 fn distribute<E>(config: &NodeConfig<E>, nodes: usize) -> Result<Arc<Layout>, Error> {
@@ -193,7 +207,20 @@ impl<E: Element> Node<E> {
             .enable_all()
             .build()
             .map_err(|source| Error::Start { what: "the data plane's runtime", source })?;
-        let listener = tcp::Listener::bind(data_address(&rendezvous)?)?;
+        let address = data_address(&rendezvous)?;
+        if !address.ip().is_loopback() && rendezvous.cluster_token().is_none() {
+            // Node 0 will refuse to serve; the others need not wait for it in vain.
+            let address = coordinator_address(&rendezvous).unwrap_or(address);
+            return Err(Error::Join(JoinError::Open { address }));
+        }
+        let (local_rank, local_nodes) = rendezvous.local();
+        let (host, port) = rendezvous.coordinator();
+        tracing::info!(
+            "node {rank} of {}, {local_rank} of {local_nodes} on this machine, by {}; node 0 is at {host}:{port}",
+            rendezvous.nodes(),
+            rendezvous.launcher()
+        );
+        let listener = tcp::Listener::bind(address)?;
         let digest = random::stream(layout.digest(), &[config.digest()]);
         let introduction = Introduction {
             protocol: intendant_wire::PROTOCOL,
@@ -285,6 +312,7 @@ impl<E: Element> Node<E> {
                 traffic: Arc::clone(&traffic),
                 counted: Default::default(),
                 calls: Calls::new(shared.policy(), shared.copies().pace),
+                rested: Tick(0),
             };
             let thread = thread::Builder::new()
                 .name(format!("channel-{rank}-{channel}"))
@@ -301,8 +329,7 @@ impl<E: Element> Node<E> {
         };
         let meetings = Meetings::new(workers, missed, Arc::clone(&health));
         let attendance = Attendance::new(workers);
-        let keys_move = policy.relocation.is_some() || layout.nodes() == 1;
-        let sampling = Manager::new(sampler.settled(keys_move), seed, rank.0);
+        let sampling = Manager::new(sampler.settled(policy.keys_move(layout.nodes())), seed, rank.0);
         let inner = Inner {
             shared,
             clock,
@@ -406,9 +433,8 @@ impl<E: Element> Node<E> {
         // Nobody must wait for clocks of workers that still exist, but do nothing any more.
         for worker in 0..self.inner.meetings.participants() {
             let worker = Local::new(WorkerId(worker as u16), self.layout());
-            if let Some(clock) = self.inner.shared.rest(&worker) {
-                self.inner.tell_clock(clock);
-            }
+            // Their intents last as long as the node: others may read a snapshot.
+            self.inner.advanced(Advanced { clock: self.inner.shared.rest(&worker), wake: Vec::new() });
         }
         self.inner.plane.leave()?;
         // From here on nobody misses this node, and peers may close before us.

@@ -1,21 +1,26 @@
 //! How the processes of a cluster find each other: the environment that a launcher gives to each of them.
 //!
-//! Ours (`launch`) and torchrun agree on `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`; the rest is ours and optional.
+//! Ours (`launch`) and torchrun agree on `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`; `srun` and `mpirun` have variables
+//! of their own, which [`crate::placement`] reads; the rest is ours and optional.
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `RANK`, `WORLD_SIZE` | this node; how many there are |
+//! | `RANK`, `WORLD_SIZE` | this node; how many there are. Under `srun` and `mpirun`, theirs |
+//! | `LOCAL_RANK`, `LOCAL_WORLD_SIZE` | the same on this machine; optional |
 //! | `MASTER_ADDR`, `MASTER_PORT` | where node 0 serves the coordinator |
 //! | `INTENDANT_MASTER_PORT` | instead of `MASTER_PORT`, where the launcher itself listens there (torchrun's agent does) |
+//! | `INTENDANT_LAUNCHER` | `none`: look at none but these, whatever started this process |
 //! | `INTENDANT_TOKEN` | the cluster's token in hexadecimal digits; set by our launcher |
 //! | `INTENDANT_TOKEN_FILE` | a file with the token, where no launcher of ours sets one |
 //! | `INTENDANT_JOIN_SECONDS` | how long to wait for the other nodes; 60 |
 //! | `INTENDANT_LISTEN_FD` | node 0 under our launcher: the coordinator's listening socket, already bound |
 //! | `INTENDANT_LAUNCHED` | 1 under our launcher |
 //!
-//! Absent on purpose: sockets (`control` opens them), and the variables of Slurm and Open MPI.
+//! Absent on purpose: sockets (`control` opens them), and what variables of launchers mean (`placement`).
 
-use intendant_core::{NodeId, limits};
+use crate::locate::locate;
+use crate::placement::{Environment, Host, Launcher, Placement, place};
+use intendant_core::NodeId;
 use intendant_transport::{Token, TokenError};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -33,6 +38,7 @@ pub(crate) mod variable {
     pub(crate) const ADDRESS: &str = "MASTER_ADDR";
     pub(crate) const PORT: &str = "MASTER_PORT";
     pub(crate) const OWN_PORT: &str = "INTENDANT_MASTER_PORT";
+    pub(crate) const LAUNCHER: &str = "INTENDANT_LAUNCHER";
     pub(crate) const TOKEN: &str = "INTENDANT_TOKEN";
     pub(crate) const TOKEN_FILE: &str = "INTENDANT_TOKEN_FILE";
     pub(crate) const JOIN_SECONDS: &str = "INTENDANT_JOIN_SECONDS";
@@ -45,6 +51,8 @@ pub(crate) mod variable {
 pub struct Rendezvous {
     pub(crate) rank: NodeId,
     pub(crate) nodes: usize,
+    local: (usize, usize),
+    launcher: Launcher,
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) token: Option<Token>,
@@ -77,6 +85,59 @@ pub enum RendezvousError {
         /// One that is.
         present: &'static str,
     },
+    /// A launcher left a part of what it should have.
+    #[error(
+        "the environment variable {missing} is not set although {present} is; set it, or INTENDANT_LAUNCHER=none to run without \
+         looking at what the launcher says"
+    )]
+    Incomplete {
+        /// The variable that is not set.
+        missing: &'static str,
+        /// One that is.
+        present: &'static str,
+    },
+    /// The user says something else than the launcher.
+    #[error(
+        "{name} is '{value}', but {launcher} says {theirs} ({variable}); unset {name}, or set all of RANK, WORLD_SIZE, MASTER_ADDR \
+         and MASTER_PORT"
+    )]
+    Contradiction {
+        /// The variable that the user set.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// Who says something else.
+        launcher: Launcher,
+        /// The launcher's variable.
+        variable: &'static str,
+        /// Its value.
+        theirs: u64,
+    },
+    /// The launcher does not say where node 0 is.
+    #[error(
+        "{launcher} started this process as rank {rank} of {nodes} on several machines, and does not say on which of them rank 0 \
+         is; name it (with Open MPI: mpirun -x MASTER_ADDR=HOST, where HOST is the first machine that mpirun uses), and give all \
+         ranks a token (-x INTENDANT_TOKEN_FILE=FILE)"
+    )]
+    NoAddress {
+        /// The launcher.
+        launcher: Launcher,
+        /// This process's rank.
+        rank: u64,
+        /// Number of nodes.
+        nodes: u64,
+    },
+    /// The machine of node 0 has a name, but no address.
+    #[error(
+        "rank 0 is on Slurm's node {host}, which has no address that this machine knows ({detail}); set MASTER_ADDR to a name or \
+         address of that machine before srun"
+    )]
+    Nowhere {
+        /// The machine's name.
+        host: String,
+        /// What was tried.
+        detail: String,
+    },
     /// A variable has a value that it cannot have. The value of a secret is not repeated.
     #[error("the environment variable {name} is '{value}'; it must be {allowed}")]
     Invalid {
@@ -104,10 +165,14 @@ pub enum RendezvousError {
         source: std::io::Error,
     },
     /// A rank beyond the number of nodes.
-    #[error("RANK is {rank}, but with WORLD_SIZE {nodes} ranks are 0 to {}", nodes.saturating_sub(1))]
+    #[error("{name} is {rank}, but with {size} {nodes} ranks are 0 to {}", nodes.saturating_sub(1))]
     RankOutOfRange {
+        /// The variable with the rank.
+        name: &'static str,
         /// The rank.
         rank: u64,
+        /// The variable with the number of nodes.
+        size: &'static str,
         /// Number of nodes.
         nodes: u64,
     },
@@ -119,6 +184,8 @@ impl Rendezvous {
         Self {
             rank,
             nodes,
+            local: (0, 1),
+            launcher: Launcher::Variables,
             host: host.into(),
             port,
             token: None,
@@ -159,6 +226,16 @@ impl Rendezvous {
         self.nodes
     }
 
+    /// This node among those of the cluster on its machine, and how many these are; 0 and 1 where nobody said.
+    pub fn local(&self) -> (usize, usize) {
+        self.local
+    }
+
+    /// Who told this process its place.
+    pub fn launcher(&self) -> Launcher {
+        self.launcher
+    }
+
     /// The cluster's secret, which the data plane needs as well.
     pub fn cluster_token(&self) -> Option<&Token> {
         self.token.as_ref()
@@ -174,12 +251,15 @@ impl Rendezvous {
         (&self.host, self.port)
     }
 
-    /// Reads the environment of this process; `None` if no launcher left a rendezvous there.
+    /// Reads the environment of this process, which `intendant launch`, torchrun, `srun` or `mpirun` started; `None` if it is one
+    /// of none or of no other.
+    ///
+    /// Under `srun` on several machines, this looks up whether the first one's name is known.
     ///
     /// # Errors
     /// If the environment is there in part only, or has values that make no sense; see [`RendezvousError`].
     pub fn from_env() -> Result<Option<Self>, RendezvousError> {
-        Self::from_lookup(std::env::var_os)
+        Self::from_lookup(std::env::var_os, std::process::id(), locate)
     }
 
     /// Reads only the cluster's token from the environment of this process, for tools that join no cluster.
@@ -193,64 +273,41 @@ impl Rendezvous {
 
     fn from_lookup(
         lookup: impl Fn(&'static str) -> Option<OsString>,
+        process: u32,
+        locate: impl FnOnce(String) -> Result<String, RendezvousError>,
     ) -> Result<Option<Self>, RendezvousError> {
         use variable::*;
-        let text = |name| lookup(name).map(|value| value.to_string_lossy().trim().to_owned());
-        let required = [RANK, NODES, ADDRESS, PORT];
-        let Some(present) = required.into_iter().find(|&name| text(name).is_some()) else {
-            return Ok(None);
-        };
-        let need = |name: &'static str| text(name).ok_or(RendezvousError::Missing { missing: name, present });
-
-        let (rank, nodes) = (need(RANK)?, need(NODES)?);
-        let (host, master_port) = (need(ADDRESS)?, text(PORT));
-        let nodes = number(NODES, &nodes, 1, limits::NODES_MAX as u64)?;
-        let rank = number(RANK, &rank, 0, limits::NODES_MAX as u64 - 1)?;
-        if rank >= nodes {
-            return Err(RendezvousError::RankOutOfRange { rank, nodes });
-        }
-        if host.is_empty() {
-            let allowed = "a host name or address".to_owned();
-            return Err(RendezvousError::Invalid { name: ADDRESS, value: host, allowed });
-        }
-        let port = match text(OWN_PORT) {
-            Some(port) => number(OWN_PORT, &port, 1, u16::MAX.into())?,
-            None => number(
-                PORT,
-                &master_port.ok_or(RendezvousError::Missing { missing: PORT, present })?,
-                1,
-                u16::MAX.into(),
-            )?,
-        };
-        let deadline = match text(JOIN_SECONDS) {
-            Some(seconds) => Duration::from_secs(number(JOIN_SECONDS, &seconds, 1, 7 * 24 * 3600)?),
+        let text = |name| lookup(name).map(|value| value.to_string_lossy().into_owned());
+        let env = Environment { lookup: &text, process };
+        let Some(placement) = place(&env)? else { return Ok(None) };
+        let Placement { launcher, rank, nodes, local_rank, local_nodes, host, port } = placement;
+        let deadline = match env.text(JOIN_SECONDS) {
+            Some(_) => Duration::from_secs(env.number(JOIN_SECONDS, 1, 7 * 24 * 3600)?),
             None => JOIN_DEADLINE_DEFAULT,
         };
-        let listener = match text(LISTEN_FD) {
+        let listener = match env.text(LISTEN_FD) {
             // Descriptors 0 to 2 are the standard streams; whoever names one of them means something else.
-            Some(fd) if rank == 0 => Some(Listener::Inherited(number(LISTEN_FD, &fd, 3, 1 << 20)? as i32)),
+            Some(_) if rank == NodeId(0) => {
+                Some(Listener::Inherited(env.number(LISTEN_FD, 3, 1 << 20)? as i32))
+            }
             Some(_) | None => None,
         };
         Ok(Some(Self {
-            rank: NodeId(rank as u16),
-            nodes: nodes as usize,
-            host,
-            port: port as u16,
-            token: token(text(TOKEN), lookup(TOKEN_FILE).map(PathBuf::from))?,
+            rank,
+            nodes,
+            local: (local_rank, local_nodes),
+            launcher,
+            host: match host {
+                Host::Named(host) => host,
+                Host::SlurmNode(host) => locate(host)?,
+            },
+            port,
+            token: token(env.text(TOKEN), lookup(TOKEN_FILE).map(PathBuf::from))?,
             listener,
-            launched: text(LAUNCHED).is_some_and(|value| value == "1"),
+            launched: env.text(LAUNCHED).is_some_and(|value| value == "1"),
             deadline,
         }))
     }
-}
-
-/// Parses a number within bounds.
-fn number(name: &'static str, value: &str, min: u64, max: u64) -> Result<u64, RendezvousError> {
-    value.parse().ok().filter(|number| (min..=max).contains(number)).ok_or_else(|| RendezvousError::Invalid {
-        name,
-        value: value.to_owned(),
-        allowed: format!("a number from {min} to {max}"),
-    })
 }
 
 /// The token from the variable, else from the file.
@@ -277,7 +334,8 @@ mod tests {
 
     fn read(variables: &[(&str, &str)]) -> Result<Option<Rendezvous>, RendezvousError> {
         let map: std::collections::BTreeMap<_, _> = variables.iter().copied().collect();
-        Rendezvous::from_lookup(|name| map.get(name).map(OsString::from))
+        let nowhere = |host: String| Err(RendezvousError::Nowhere { host, detail: "unknown".to_owned() });
+        Rendezvous::from_lookup(|name| map.get(name).map(OsString::from), 1, nowhere)
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A worker: the handle through which one training thread uses the parameters.
 
+mod intents;
 mod sampling;
 mod together;
 
@@ -79,6 +80,8 @@ pub struct Worker<E: Element> {
     handles: u64,
     /// Keys of the next pull that are samples.
     samples: usize,
+    /// The cluster has come to rest, and this worker has not gone on to write.
+    rested: bool,
     /// Pulls whose tickets were dropped.
     dropped: (Sender<OpId>, Receiver<OpId>),
 }
@@ -94,6 +97,7 @@ impl<E: Element> Worker<E> {
             clock: Clock(0),
             handles: 0,
             samples: 0,
+            rested: false,
             dropped: crossbeam_channel::unbounded(),
         }
     }
@@ -177,6 +181,7 @@ impl<E: Element> Worker<E> {
     /// As [`Worker::pull`].
     pub fn push_async(&mut self, keys: &[Key], values: &[E]) -> Result<Ticket, Error> {
         self.admit(keys.len(), values.len())?;
+        self.write_on();
         let started = self.inner.shared.push(&mut self.local, keys, values)?;
         Ok(Ticket { op: self.submit(started)?, owner: self.owner(), dropped: None })
     }
@@ -187,6 +192,7 @@ impl<E: Element> Worker<E> {
     /// As [`Worker::pull`].
     pub fn set_async(&mut self, keys: &[Key], values: &[E]) -> Result<Ticket, Error> {
         self.admit(keys.len(), values.len())?;
+        self.write_on();
         let started = self.inner.shared.set(&mut self.local, keys, values)?;
         Ok(Ticket { op: self.submit(started)?, owner: self.owner(), dropped: None })
     }
@@ -323,7 +329,8 @@ impl<E: Element> Worker<E> {
     }
 
     /// Calls `part` with every key of `range` and its value, in parts of bounded size, from all owners; each key once, in no
-    /// particular order. For a consistent picture the cluster must be quiescent: see [`Worker::quiesce`].
+    /// particular order. For a consistent picture the cluster must be quiescent until all have read what they want: see
+    /// [`Worker::quiesce`]; a worker that is dropped meanwhile may set keys in motion, so meet before.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended; [`Error::Access`] if the range reaches beyond the last key.
@@ -385,6 +392,13 @@ impl<E: Element> Worker<E> {
             self.take(delivery, None)?;
         }
         Ok(())
+    }
+
+    /// The worker writes: the cluster does not rest any more, and intents are acted on again.
+    fn write_on(&mut self) {
+        if std::mem::take(&mut self.rested) {
+            self.inner.wake(&self.inner.shared.resume());
+        }
     }
 
     fn submit(&mut self, started: Started) -> Result<Option<OpId>, Error> {
@@ -464,7 +478,7 @@ impl<E: Element> Drop for Worker<E> {
             self.inner.plane.abort(&format!("worker {} panicked", self.id));
         }
         // Whoever waits for this worker, or will, must not wait for ever.
-        self.rest();
+        self.retire();
         if self.inner.attendance.depart(self.id.index()) {
             self.inner
                 .plane

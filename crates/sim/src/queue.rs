@@ -60,6 +60,11 @@ impl<T> Queue<T> {
         self.heap.push(Entry { rank: (u128::from(at_ns) << 64) | u128::from(tie), event });
     }
 
+    /// When the next event is.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|entry| (entry.rank >> 64) as u64)
+    }
+
     /// Goes to the next event; `None` if nothing is left to happen.
     pub(crate) fn next(&mut self) -> Option<T> {
         let Entry { rank, event } = self.heap.pop()?;

@@ -158,6 +158,36 @@ markers! {
     SplitReduce = "split_reduce",
     /// A worker waited for static replicas to be brought in step.
     Synchronized = "synchronized",
+    /// An intent began when its worker came to its start.
+    IntentBegan = "intent_began",
+    /// An intent began before its start.
+    IntentEarly = "intent_early",
+    /// An intent began after its start.
+    IntentLate = "intent_late",
+    /// An intent began for a key that the node had active intent for.
+    IntentExtended = "intent_extended",
+    /// An intent was over before its node looked at it.
+    IntentPast = "intent_past",
+    /// An intent was for no clock at all.
+    IntentEmpty = "intent_empty",
+    /// An intent was over after it had begun.
+    IntentEnded = "intent_ended",
+    /// A channel went to sleep, because nobody did anything that it waits for.
+    Slept = "slept",
+    /// A worker's announcement woke it.
+    WokenBySignal = "woken_by_signal",
+    /// A worker's clock woke it.
+    WokenByClock = "woken_by_clock",
+    /// Something was announced while the cluster rested.
+    AnnouncedAtRest = "announced_at_rest",
+    /// A channel that was held while the cluster rested went on.
+    Resumed = "resumed",
+    /// A key moved to the node that had just told its intent.
+    RelocatedByIntent = "relocated_by_intent",
+    /// A key moved because all other nodes had given their replicas up.
+    RelocatedByDrop = "relocated_by_drop",
+    /// A key moved because its owner's own intent was over.
+    RelocatedByExpiry = "relocated_by_expiry",
     /// All workers met while there was work left.
     Met = "met",
     /// The cluster came to rest while there was work left.

@@ -15,8 +15,8 @@ use crate::invariants::Violation;
 use crate::machine::{Charge, Machine};
 use crate::network::Network;
 use crate::reach::Reach;
-use intendant_core::{KeyOrder, Layout, LayoutError};
-use intendant_engine::{AccessStats, Copies, ManagementStats, Storage};
+use intendant_core::{Key, KeyOrder, Layout, LayoutError};
+use intendant_engine::{AccessStats, Copies, Explanation, ManagementStats, Storage};
 use intendant_sampling::{SampleError, Sampler};
 use intendant_task::{Diverged, Progress, Reduction, Schedule, Task};
 use intendant_techniques::{Order, Technique};
@@ -174,6 +174,8 @@ pub struct TaskOutcome<E> {
     pub events: u64,
     /// Hash over everything that happened.
     pub hash: u64,
+    /// Why the keys of [`Copies::watched`] are where they are, as each node sees it.
+    pub explanations: Vec<Vec<(Key, Explanation)>>,
     /// What was reached.
     pub reach: Reach,
 }

@@ -31,6 +31,7 @@ fn next<T: Task>(task: &T, loader: &mut Loader<T>, mut event: LoaderEvent) -> Pr
                 let handle = manager.prepare(distribution, samples, stream, &Everything).unwrap();
                 event = LoaderEvent::Prepared(handle);
             }
+            LoaderOp::Intend => panic!("nothing is announced unless the schedule says so"),
             LoaderOp::Deliver => return loader.take(),
             LoaderOp::Done => panic!("no batch is left"),
         }

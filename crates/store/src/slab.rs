@@ -76,7 +76,7 @@ impl<E: bytemuck::Pod> Slab<E> {
     }
 
     /// Prefetches the value at `place`, which may be stale; needs no latch.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch(&self, place: u32) {
         if !self.fixed || place == 0 {
             return;

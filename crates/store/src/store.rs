@@ -127,7 +127,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     ///
     /// # Panics
     /// If the layout has no such key: callers check keys when they arrive.
-    #[inline]
+    #[inline(always)]
     pub fn latch(&self, key: Key) -> Entry<'_, S, E> {
         assert!(self.layout.contains(key), "{key:?} is outside of the layout");
         let shard = &self.shards[self.layout.shard(key)];
@@ -143,7 +143,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     }
 
     /// First hint that `key` is about to be latched: fetches its slot.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_slot(&self, key: Key) {
         let shard = &self.shards[self.layout.shard(key)];
         if let Slots::Dense(slots) = &shard.slots {
@@ -156,7 +156,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     }
 
     /// Second hint, a few keys later: fetches the value, if the slot has one and the store is dense.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_value(&self, key: Key) {
         let shard = &self.shards[self.layout.shard(key)];
         if let Slots::Dense(slots) = &shard.slots

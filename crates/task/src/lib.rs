@@ -17,7 +17,7 @@ mod task;
 
 pub use driver::Driver;
 pub use evaluation::{Evaluation, Reduction, Split};
-pub use loader::{Loader, LoaderEvent, LoaderOp};
+pub use loader::{Announcement, Loader, LoaderEvent, LoaderOp};
 pub use op::{Diverged, Event, Op, Progress, Schedule};
 pub use order::{EpochOrder, expected_batches};
 pub use task::{

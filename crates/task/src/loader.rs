@@ -1,8 +1,11 @@
 //! The look-ahead: prepares the batches of one worker before it needs them.
 
 use crate::{BatchAt, Partition, Prepared, SampleRequest, Schedule, Subepoch, Task};
+use intendant_core::{Clock, Key};
 use intendant_sampling::Handle;
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a [`Loader`] wants done. The interpreter does it and answers with the [`LoaderEvent`] named here.
@@ -10,6 +13,8 @@ use std::sync::Arc;
 pub enum LoaderOp {
     /// Prepare these samples → [`LoaderEvent::Prepared`].
     PrepareSample(SampleRequest),
+    /// Announce what the worker will access: call [`Loader::take_intent`] → [`LoaderEvent::Done`].
+    Intend,
     /// Hand the batch ([`Loader::take`]) to the worker; wait if it is already far enough ahead → [`LoaderEvent::Done`].
     Deliver,
     /// No batch is left.
@@ -27,6 +32,23 @@ pub enum LoaderEvent {
     Prepared(Handle),
 }
 
+/// What a worker will access, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// The keys, each once, ascending.
+    pub keys: Vec<Key>,
+    /// The clocks of the worker: it advances its clock as [`Schedule::clock_every`] says, from 0.
+    pub window: Range<Clock>,
+}
+
+impl Announcement {
+    fn new(mut keys: Vec<Key>, window: Range<u32>) -> Self {
+        keys.sort_unstable();
+        keys.dedup();
+        Self { keys, window: Clock(window.start)..Clock(window.end) }
+    }
+}
+
 /// Prepares the batches of one worker, epoch after epoch, as a program without I/O.
 pub struct Loader<T: Task> {
     task: Arc<T>,
@@ -40,6 +62,15 @@ pub struct Loader<T: Task> {
     portions: usize,
     /// Prepared batches: the first is next. The others before `grouped` draw from its handles.
     prepared: VecDeque<Prepared<T::Batch>>,
+    /// The clocks of these batches.
+    clocks: VecDeque<u32>,
+    /// The clock of the batch that is prepared next, and how many batches a clock has.
+    clock: u32,
+    clock_every: Option<NonZeroU32>,
+    /// What is to be announced before the next batch is delivered; `None` if nothing ever is.
+    announcements: Option<Vec<Announcement>>,
+    /// The next batch has been announced.
+    is_announced: bool,
     grouped: usize,
     /// The first of a group is next, for which handles are prepared.
     is_opening: bool,
@@ -69,6 +100,11 @@ impl<T: Task> Loader<T> {
             batches,
             portions,
             prepared: VecDeque::new(),
+            clocks: VecDeque::new(),
+            clock: 0,
+            clock_every: schedule.clock_every,
+            announcements: schedule.intents.then(Vec::new),
+            is_announced: false,
             grouped: 0,
             is_opening: true,
         }
@@ -108,6 +144,10 @@ impl<T: Task> Loader<T> {
             }
             let next = self.task.prepare(self.at);
             self.at.index += 1;
+            self.clocks.push_back(self.clock);
+            // As the driver does.
+            let due = |every: NonZeroU32| self.at.index.is_multiple_of(every.get().into());
+            self.clock += u32::from(self.at.index == self.batches || self.clock_every.is_some_and(due));
             let ends = self.prepared.front().is_some_and(|first| !alike(first, &next));
             self.prepared.push_back(next);
             if ends {
@@ -135,8 +175,33 @@ impl<T: Task> Loader<T> {
     /// If the last operation was not [`LoaderOp::Deliver`].
     pub fn take(&mut self) -> Prepared<T::Batch> {
         self.grouped -= 1;
-        self.is_opening = false;
+        self.clocks.pop_front();
+        (self.is_opening, self.is_announced) = (false, false);
         self.prepared.pop_front().expect("take follows Deliver")
+    }
+
+    /// Works out what is to be announced of the next batch: its own keys for its clock, and of the first of a group the samples
+    /// for the clocks of all that share its handles.
+    fn announce(&mut self) {
+        if let Some(announcements) = self.announcements.as_mut().filter(|_| !self.is_announced) {
+            let (first, clock) = (&self.prepared[0], self.clocks[0]);
+            if self.is_opening {
+                let end = self.clocks[self.grouped - 1] + 1;
+                let samples = first.handles.iter().flat_map(Handle::ahead).collect();
+                announcements.push(Announcement::new(samples, clock..end));
+            }
+            announcements.push(Announcement::new(first.keys.clone(), clock..clock + 1));
+            announcements.retain(|announcement| !announcement.keys.is_empty());
+            self.is_announced = true;
+        }
+    }
+
+    /// What is to be announced.
+    ///
+    /// # Panics
+    /// If the last operation was not [`LoaderOp::Intend`].
+    pub fn take_intent(&mut self) -> Announcement {
+        self.announcements.as_mut().and_then(Vec::pop).expect("take_intent follows Intend")
     }
 
     /// Says what happened, asks what to do next.
@@ -147,12 +212,22 @@ impl<T: Task> Loader<T> {
                 first.handles.push(handle);
             }
             LoaderEvent::Start | LoaderEvent::Done => {
-                self.is_opening |= self.grouped == 0;
-                if !self.prepare() {
-                    return LoaderOp::Done;
+                // After an announcement, the batch that was announced is still to be delivered.
+                if !self.is_announced {
+                    self.is_opening |= self.grouped == 0;
+                    if !self.prepare() {
+                        return LoaderOp::Done;
+                    }
                 }
             }
         }
-        self.request().map_or(LoaderOp::Deliver, LoaderOp::PrepareSample)
+        if let Some(request) = self.request() {
+            return LoaderOp::PrepareSample(request);
+        }
+        self.announce();
+        match &self.announcements {
+            Some(waiting) if !waiting.is_empty() => LoaderOp::Intend,
+            _ => LoaderOp::Deliver,
+        }
     }
 }

@@ -27,6 +27,9 @@ pub struct Schedule {
     /// Advance the clock after every so many batches of a subepoch and after its last one; `None` means after the last one only.
     /// It is the unit in which techniques of bounded staleness count.
     pub clock_every: Option<NonZeroU32>,
+    /// Announce, as soon as a batch is prepared, what will be accessed while the worker's clock is that of the batch
+    /// ([`crate::LoaderOp::Intend`]).
+    pub intents: bool,
     /// So many batches in a row share the handles of their samples, as far as they want samples of the same distributions, and draw
     /// from them one after the other. Some sampling schemes make use of it: [`intendant_sampling::Sampler::portions`].
     pub sample_portions: NonZeroU32,
@@ -44,6 +47,7 @@ impl Schedule {
             synchronous: false,
             synchronize: None,
             clock_every: NonZeroU32::new(1),
+            intents: false,
             sample_portions: NonZeroU32::MIN,
         }
     }
@@ -102,7 +106,7 @@ pub enum Event<B> {
 /// Training stopped making sense: a loss or an update is not finite.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error(
-    "diverged in epoch {epoch}, step {step}{}: {what} is {value}; lower the learning rate or raise the regularisation",
+    "diverged in epoch {epoch}, step {step}{}: {what} is {value}; lower the learning rate",
     key.map_or(String::new(), |k| format!(", key {k}"))
 )]
 pub struct Diverged {

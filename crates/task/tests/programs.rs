@@ -1,14 +1,14 @@
 //! Drivers and loaders, interpreted by hand: the order of operations, who trains what, and what stops a run.
 
-use intendant_core::Key;
+use intendant_core::{Clock, Key};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Everything, Manager, Sampler};
 use intendant_task::{
-    BatchAt, Cost, Driver, EpochOrder, Evaluation, Event, Loader, LoaderEvent, LoaderOp, Model, ModelRange,
-    Op, Partition, Prepared, Pulled, Reduction, SampleRequest, Schedule, Split, StepReport, Subepoch, Task,
-    Update, expected_batches,
+    Announcement, BatchAt, Cost, Driver, EpochOrder, Evaluation, Event, Loader, LoaderEvent, LoaderOp, Model,
+    ModelRange, Op, Partition, Prepared, Pulled, Reduction, SampleRequest, Schedule, Split, StepReport,
+    Subepoch, Task, Update, expected_batches,
 };
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
@@ -151,9 +151,20 @@ struct Cluster {
     workers: Vec<(Driver<Sums>, Loader<Sums>)>,
     ops: Vec<Vec<String>>,
     localized: Vec<Vec<Vec<Key>>>,
+    /// Per worker, what its loader announced, and its clock.
+    announced: Vec<Vec<Announcement>>,
+    clocks: Vec<u32>,
+    announces: bool,
+    /// Announcements that were used.
+    used: BTreeSet<(usize, usize)>,
 }
 
-fn deliver(task: &Sums, loader: &mut Loader<Sums>, event: LoaderEvent) -> Option<Prepared<Vec<u64>>> {
+fn deliver(
+    task: &Sums,
+    loader: &mut Loader<Sums>,
+    event: LoaderEvent,
+    announced: &mut Vec<Announcement>,
+) -> Option<Prepared<Vec<u64>>> {
     let mut op = loader.step(event);
     loop {
         op = match op {
@@ -162,6 +173,10 @@ fn deliver(task: &Sums, loader: &mut Loader<Sums>, event: LoaderEvent) -> Option
                 let SampleRequest { distribution, samples, stream } = request;
                 let handle = manager.prepare(distribution, samples, stream, &Everything).unwrap();
                 loader.step(LoaderEvent::Prepared(handle))
+            }
+            LoaderOp::Intend => {
+                announced.push(loader.take_intent());
+                loader.step(LoaderEvent::Done)
             }
             LoaderOp::Deliver => return Some(loader.take()),
             LoaderOp::Done => return None,
@@ -184,6 +199,10 @@ impl Cluster {
             model: values,
             ops: vec![Vec::new(); workers.len()],
             localized: vec![Vec::new(); workers.len()],
+            announced: vec![Vec::new(); workers.len()],
+            clocks: vec![0; workers.len()],
+            announces: schedule.intents,
+            used: BTreeSet::new(),
             workers,
         }
     }
@@ -202,7 +221,9 @@ impl Cluster {
                     self.ops[at].push(name.split(['(', ' ']).next().unwrap().to_owned());
                     event = match op {
                         Op::NextBatch => {
-                            Event::Batch(deliver(task, loader, LoaderEvent::Done).expect("a batch is left"))
+                            let announced = &mut self.announced[at];
+                            let batch = deliver(task, loader, LoaderEvent::Done, announced);
+                            Event::Batch(batch.expect("a batch is left"))
                         }
                         Op::PullSample => {
                             let manager = Manager::new(task.model.sampler.clone(), 0, 0);
@@ -213,7 +234,17 @@ impl Cluster {
                             Event::Done
                         }
                         Op::Pull => {
+                            let trains = driver.sampled_keys() > 0;
                             let (keys, values) = driver.pull_buffers();
+                            for key in keys.iter().filter(|_| trains && self.announces) {
+                                let clock = Clock(self.clocks[at]);
+                                let covers =
+                                    |a: &Announcement| a.window.contains(&clock) && a.keys.contains(key);
+                                let found = self.announced[at].iter().position(covers);
+                                let found =
+                                    found.unwrap_or_else(|| panic!("{key:?} at {clock:?} was not announced"));
+                                self.used.insert((at, found));
+                            }
                             let read: Vec<f64> =
                                 keys.iter().flat_map(|key| self.model[key].clone()).collect();
                             values.copy_from_slice(&read);
@@ -239,7 +270,11 @@ impl Cluster {
                             self.localized[at].push(driver.localize_keys().to_vec());
                             Event::Done
                         }
-                        Op::Compute(_) | Op::AdvanceClock | Op::Flush => Event::Done,
+                        Op::AdvanceClock => {
+                            self.clocks[at] += 1;
+                            Event::Done
+                        }
+                        Op::Compute(_) | Op::Flush => Event::Done,
                         Op::Quiesce | Op::Barrier | Op::Synchronize => {
                             meetings.push(op);
                             events[at] = Some(Event::Done);
@@ -251,7 +286,7 @@ impl Cluster {
                         }
                         Op::Done => {
                             assert!(
-                                deliver(task, loader, LoaderEvent::Done).is_none(),
+                                deliver(task, loader, LoaderEvent::Done, &mut Vec::new()).is_none(),
                                 "a batch was not trained"
                             );
                             done += 1;
@@ -530,6 +565,7 @@ fn loading(task: &Arc<Sums>, sample_portions: u32, epochs: u32) -> String {
                 told += &format!("{samples}p");
                 LoaderEvent::Prepared(manager.prepare(distribution, samples, stream, &Everything).unwrap())
             }
+            LoaderOp::Intend => panic!("nothing is announced unless the schedule says so"),
             LoaderOp::Deliver => {
                 let batch = loader.take();
                 told += if batch.handles.is_empty() { "-" } else { "d" };
@@ -549,6 +585,34 @@ fn batches_share_handles_within_a_subepoch() {
     assert_eq!(loading(&whole, 100, 1), "12pd-----");
     assert_eq!(loading(&Sums::in_subepochs(3, BATCH), 4, 1), "4pd-".repeat(3));
     assert_eq!(loading(&whole, 4, 0), "");
+}
+
+/// What a worker pulls at one of its clocks was announced for that clock, before its batch was delivered, and nothing else was.
+#[test]
+fn what_is_used_is_announced_for_the_clock_at_which_it_is_used() {
+    for task in [Sums::new(None), Sums::in_subepochs(3, BATCH)] {
+        for (workers, portions, every) in [(1, 1, 1), (3, 1, 1), (2, 4, 1), (1, 3, 2), (2, 2, 0), (1, 4, 100)]
+        {
+            let schedule = Schedule {
+                intents: true,
+                clock_every: NonZeroU32::new(every),
+                sample_portions: NonZeroU32::new(portions).unwrap(),
+                ..Schedule::epochs(2)
+            };
+            let mut cluster = Cluster::new(&task, workers, schedule);
+            cluster.run(&task).unwrap();
+            let announced: usize = cluster.announced.iter().map(Vec::len).sum();
+            assert!(announced > 0);
+            for announcement in cluster.announced.iter().flatten() {
+                assert!(announcement.keys.is_sorted_by(|a, b| a < b), "each key once: {announcement:?}");
+                let Range { start, end } = announcement.window;
+                assert!(start < end && (end.0 - start.0 == 1 || portions > 1), "{announcement:?}");
+            }
+            if (portions, every) == (1, 1) {
+                assert_eq!(cluster.used.len(), announced, "nothing is announced in vain");
+            }
+        }
+    }
 }
 
 #[test]

@@ -22,5 +22,7 @@ mod role;
 
 pub use assignment::{Assignment, AssignmentError, KeyTechnique};
 pub use directory::{Directory, NextHop};
-pub use policy::{Fixed, Initiator, Order, Pace, Policy, PolicyError, Replicas, Technique};
+pub use policy::{
+    Act, Choice, Fixed, Initiator, Intents, Order, Pace, Policy, PolicyError, Replicas, Technique,
+};
 pub use role::{Role, SlotState, is_newer};

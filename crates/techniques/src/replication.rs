@@ -125,29 +125,23 @@ impl<E: Element> Replica<E> {
 
     /// The main copy was `news` at `version` and contained this holder's deltas up to number `merged`. `value` becomes that and
     /// what it does not contain; `updated` says whether `value` has updates since the last delta. False if this is old news.
-    pub fn news(
-        &mut self,
-        version: u32,
-        merged: u32,
-        news: Box<[E]>,
-        value: &mut [E],
-        updated: bool,
-    ) -> bool {
+    pub fn news(&mut self, version: u32, merged: u32, news: &[E], value: &mut [E], updated: bool) -> bool {
         match self.stage {
             Stage::Asking => {
-                value.copy_from_slice(&news);
-                (self.stage, self.version, self.base) = (Stage::Held, version, news);
+                value.copy_from_slice(news);
+                (self.stage, self.version, self.base) = (Stage::Held, version, news.into());
                 return true;
             }
             Stage::Reviving => self.stage = Stage::Held,
             Stage::Held | Stage::Dropping if !is_newer(version, self.version) => return false,
             Stage::Held | Stage::Dropping => {}
         }
-        self.rebase(merged, &news, value, updated);
+        self.rebase(merged, news, value, updated);
         if self.sent.is_some() && self.seq == merged {
             self.sent = None;
         }
-        (self.version, self.base) = (version, news);
+        self.version = version;
+        self.base.copy_from_slice(news);
         true
     }
 

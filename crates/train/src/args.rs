@@ -4,6 +4,7 @@
 //! `--config` file; [`crate::settings`] adds both, so that neither is said here.
 
 use crate::copies::CopyArgs;
+use crate::intents::IntentArgs;
 use crate::parse;
 use crate::sampling::SamplingArgs;
 use clap::ArgAction;
@@ -107,9 +108,11 @@ pub(crate) struct CommonArgs {
 
     /// Who manages the parameters: single (plain shared memory in one process, no server), classic (static assignment
     /// of parameters to nodes), lapse (parameters move to where they are about to be used), full-replication (copies
-    /// everywhere), ssp, essp (copies on demand, of bounded staleness) or nups (copies of frequent parameters, the others move)
+    /// everywhere), ssp, essp (copies on demand, of bounded staleness), nups (copies of frequent parameters, the others move),
+    /// adaptive (parameters move or are copied, as batches that are being prepared say what will be used), or adaptive without one
+    /// of its parts: replicate-on-intent, relocate-on-intent, immediate-action, replicate-everywhere
     #[arg(
-        long, value_name = "NAME", default_value = "classic", value_parser = parse::technique,
+        long, value_name = "NAME", default_value = "adaptive", value_parser = parse::technique,
         help_heading = CLUSTER
     )]
     pub(crate) technique: Technique,
@@ -143,9 +146,10 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "true|false", help_heading = CLUSTER)]
     pub(crate) caches: Option<bool>,
 
-    /// Batches that each worker's loader prepares ahead
-    #[arg(long, value_name = "B", default_value = "8", value_parser = count(4096), help_heading = CLUSTER)]
-    pub(crate) look_ahead: usize,
+    /// Batches that each worker's loader prepares ahead; with techniques that act on intents, so far ahead it says what will be used
+    /// [default: 128 with such techniques, else 8]
+    #[arg(long, value_name = "B", value_parser = count(1 << 20), help_heading = CLUSTER)]
+    pub(crate) look_ahead: Option<usize>,
 
     /// Latency hiding: localize the keys of a batch so many batches before it is trained; 0 means not at all. Techniques that
     /// do not move keys ignore it
@@ -158,6 +162,9 @@ pub(crate) struct CommonArgs {
 
     #[command(flatten)]
     pub(crate) copies: CopyArgs,
+
+    #[command(flatten)]
+    pub(crate) intents: IntentArgs,
 
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
@@ -182,6 +189,11 @@ pub(crate) struct CommonArgs {
     /// Arithmetic counts so many times [default: as --charge, which is right for models that are linear in the length of values]
     #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
     pub(crate) charge_compute: Option<f64>,
+
+    /// At the end, tell why these parameters are where they are: owner, replicas, intents and the last decisions, as each node sees
+    /// them; numbers and ranges like 3,10..20
+    #[arg(long, value_name = "KEYS", value_parser = parse::keys, help_heading = OUTPUT)]
+    pub(crate) explain: Option<crate::explain::Keys>,
 
     /// Write the report (docs/report.md) here, and the effective configuration beside it
     #[arg(long, value_name = "FILE.json", help_heading = OUTPUT)]

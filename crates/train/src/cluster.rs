@@ -4,10 +4,10 @@ use crate::args::{OrderKind, StorageKind};
 use crate::error::TrainError;
 use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
 use crate::plan::Plan;
-use intendant::{Copies, ManagementStats, Node, NodeConfig, Order, Preparer, Storage, Worker};
-use intendant_core::{Element, Key, Layout};
+use intendant::{Copies, Explanation, ManagementStats, Node, NodeConfig, Order, Preparer, Storage, Worker};
+use intendant_core::{Element, Key, Layout, WorkerId};
 use intendant_sampling::{Handle, SampleError, Sampler, SamplingStats};
-use intendant_task::{Model, SampleRequest};
+use intendant_task::{Announcement, Model, SampleRequest};
 use std::ops::Range;
 
 /// This process's node of the cluster.
@@ -87,6 +87,11 @@ impl<E: Element> Home for ClusterHome<E> {
     fn prepare_sample(&self, request: &SampleRequest) -> Result<Handle, SampleError> {
         self.preparer.prepare_sample(request.distribution, request.samples, request.stream)
     }
+
+    fn intend(&self, worker: usize, announcement: &Announcement) -> Result<(), TrainError> {
+        let Announcement { keys, window } = announcement;
+        Ok(self.preparer.intent(WorkerId(worker as u16), keys, window.clone())?)
+    }
 }
 
 /// A worker of this process's node.
@@ -142,6 +147,10 @@ impl<E: Element> Parameters<E> for ClusterWorker<E> {
 
     fn count_sampled(&mut self, keys: usize) {
         self.0.count_sampled(keys);
+    }
+
+    fn explain(&self, key: Key) -> Result<Option<Explanation>, TrainError> {
+        Ok(Some(self.0.explain(key)?))
     }
 
     fn accesses(&self) -> Accesses {

@@ -6,7 +6,7 @@ use crate::args::Technique;
 use crate::error::{PathDisplay, TrainError};
 use crate::plan::Plan;
 use crate::settings::Config;
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanBytes;
 use intendant::assignment::FACTOR;
 use intendant::{Assignment, Copies, Fixed, Pace, Policy, Replicas, Tick};
 use intendant_core::{Key, Layout};
@@ -33,8 +33,8 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "BATCHES", help_heading = COPIES)]
     pub(crate) clock_every: Option<u32>,
 
-    /// Milliseconds between synchronisations of replicated parameters (nups, full-replication). A goal for which nothing waits; the
-    /// report says what was reached [default: 40]
+    /// Milliseconds between synchronisations of replicated parameters (nups, full-replication, and techniques that act on intents). A
+    /// goal for which nothing waits; the report says what was reached [default: 40]
     #[arg(long, value_name = "MS", help_heading = COPIES)]
     pub(crate) sync_every_ms: Option<f64>,
 
@@ -71,6 +71,8 @@ pub(crate) struct CopyPlan {
     staleness: u32,
     /// Batches per clock; `None`: one clock per subepoch.
     pub(crate) clock_every: Option<NonZeroU32>,
+    /// How often replicas are brought in step that intents lead to, if somebody said it.
+    every: Option<Tick>,
     pace: Pace,
     /// Batches between synchronisations, if workers ask for them.
     pub(crate) sync_batches: Option<NonZeroU32>,
@@ -117,11 +119,13 @@ impl CopyPlan {
         let clocked = policy.and_then(|p| p.replicas).is_some_and(Replicas::is_clocked);
         let fixed = policy.and_then(|p| p.fixed);
         let assigned = fixed == Some(Fixed::Assigned);
+        let intents = policy.is_some_and(|p| p.intents.is_some());
         let (stale, replicating) = ("ssp and essp", "nups and full-replication");
+        let pacing = "techniques with replicas that are brought in step in the background";
         let flags = [
             ("--staleness", args.staleness.is_some(), clocked, stale),
             ("--clock-every", args.clock_every.is_some(), clocked, stale),
-            ("--sync-every-ms", args.sync_every_ms.is_some(), fixed.is_some(), replicating),
+            ("--sync-every-ms", args.sync_every_ms.is_some(), fixed.is_some() || intents, pacing),
             ("--sync-batches", args.sync_batches.is_some(), fixed == Some(Fixed::All), "full-replication"),
             ("--clip-updates", args.clip_updates.is_some(), fixed.is_some(), replicating),
             ("--replicate-above", args.replicate_above.is_some(), assigned, "nups"),
@@ -150,6 +154,10 @@ impl CopyPlan {
             Some(factor) => Some(number("--clip-updates", Some(factor), factor, f64::MAX)?),
             None => None,
         };
+        let every = match pace {
+            Pace::Every(every) => Some(every).filter(|_| args.sync_every_ms.is_some()),
+            Pace::Asked => None,
+        };
         let staleness = args.staleness.unwrap_or(Copies::default().staleness);
         let factor = number("--replicate-above", args.replicate_above, FACTOR, f64::MAX)?;
         let scale = number("--replicate-scale", args.replicate_scale, 1.0, 1e9)?;
@@ -167,7 +175,7 @@ impl CopyPlan {
             config.set("staleness", i64::from(staleness));
             config.set("clock-every", i64::from(args.clock_every.unwrap_or(1)));
         }
-        if fixed.is_some() && pace != Pace::Asked {
+        if (fixed.is_some() || intents) && pace != Pace::Asked {
             config.set("sync-every-ms", sync_every_ms);
         }
         if let (true, Choice::Above { factor, scale }) = (assigned, &choice) {
@@ -176,7 +184,7 @@ impl CopyPlan {
         }
         let sync_batches = args.sync_batches.and_then(NonZeroU32::new);
         let clock_every = NonZeroU32::new(args.clock_every.unwrap_or(1));
-        Ok(Self { staleness, clock_every, pace, sync_batches, clip, choice })
+        Ok(Self { staleness, clock_every, every, pace, sync_batches, clip, choice })
     }
 
     /// Synchronisations per second that are wanted, if they are in the background of `technique`.
@@ -224,7 +232,7 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
     let policy = policy(plan.technique);
     let Some(fixed) = policy.and_then(|p| p.fixed) else {
         let has_copies = policy.and_then(|p| p.replicas).is_some() && plan.nodes > 1;
-        let copies = Copies { staleness, ..Copies::default() };
+        let copies = plan.intents.copies(Copies { staleness, every: plan.copies.every, ..Copies::default() });
         let channels = if has_copies { layout.channels() } else { 0 };
         return Ok(Resolved { copies, replicated: None, channels });
     };
@@ -258,7 +266,7 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
     };
     let mut used = vec![false; layout.channels()];
     keys.iter().for_each(|key| used[layout.channel(*key).index()] = true);
-    let copies = Copies { assignment, pace, clip, staleness };
+    let copies = Copies { assignment, pace, clip, staleness, ..Copies::default() };
     let channels = used.into_iter().filter(|used| *used).count();
     Ok(Resolved { copies, replicated: Some(replicated), channels })
 }
@@ -333,7 +341,7 @@ fn why_none(choice: &Choice) -> &'static str {
 
 impl fmt::Display for Replicated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys, {} on each node", HumanCount(self.keys), HumanBytes(self.bytes))?;
+        write!(f, "{}, {} on each node", crate::logging::counted(self.keys, "key"), HumanBytes(self.bytes))?;
         match self.access_share {
             Some(share) => write!(f, ", {:.1} % of accesses", 100.0 * share),
             None => Ok(()),

@@ -22,11 +22,12 @@ fn refused(flags: &str, what: &str) {
 
 #[test]
 fn a_flag_is_for_the_techniques_that_make_something_of_it() {
-    let techniques = ["single", "classic", "lapse", "ssp", "essp", "nups", "full-replication"];
+    let techniques = ["single", "classic", "lapse", "ssp", "essp", "nups", "full-replication", "adaptive"];
+    let background = "techniques with replicas that are brought in step in the background";
     let flags: [(&str, &[&str]); 9] = [
         ("--staleness 3", &["ssp", "essp"]),
         ("--clock-every 10", &["ssp", "essp"]),
-        ("--sync-every-ms 10", &["nups", "full-replication"]),
+        ("--sync-every-ms 10", &["nups", "full-replication", "adaptive"]),
         ("--sync-batches 2", &["full-replication"]),
         ("--clip-updates 2", &["nups", "full-replication"]),
         ("--replicate-above 10", &["nups"]),
@@ -38,7 +39,9 @@ fn a_flag_is_for_the_techniques_that_make_something_of_it() {
         for technique in techniques {
             let given = format!("--technique {technique} {flag}");
             if !allowed.contains(&technique) {
-                refused(&given, &format!("is for {}; technique {technique} ", allowed.join(" and ")));
+                let whom = allowed.join(" and ");
+                let whom = if allowed.contains(&"adaptive") { background } else { &whom };
+                refused(&given, &format!("is for {whom}; technique {technique} "));
             } else if flag.contains("file") {
                 refused(&given, "--replicate-file no-such-file: cannot be read");
             } else {

@@ -59,3 +59,8 @@ where
         self.format.format_event(ctx, writer, event)
     }
 }
+
+/// A number of things, in words.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{} {what}s", indicatif::HumanCount(count)) }
+}

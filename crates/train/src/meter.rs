@@ -189,6 +189,10 @@ mod tests {
             unreachable!("nothing is sampled")
         }
 
+        fn intend(&self, _: usize, _: &intendant_task::Announcement) -> Result<(), TrainError> {
+            Ok(())
+        }
+
         fn management(&self) -> ManagementStats {
             ManagementStats { relocations: 5, ..ManagementStats::default() }
         }

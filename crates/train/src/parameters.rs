@@ -4,10 +4,10 @@
 //! for both, so that comparing them compares the management of parameters and nothing else.
 
 use crate::error::TrainError;
-use intendant::ManagementStats;
+use intendant::{Explanation, ManagementStats};
 use intendant_core::{Element, Key};
 use intendant_sampling::{Handle, SampleError, SamplingStats};
-use intendant_task::SampleRequest;
+use intendant_task::{Announcement, SampleRequest};
 use std::ops::Range;
 
 /// Accesses of a worker so far, in keys.
@@ -86,6 +86,9 @@ pub(crate) trait Parameters<E: Element>: Send {
 
     /// Accesses so far.
     fn accesses(&self) -> Accesses;
+
+    /// Why a key is where it is, as this node sees it; `None` if there are no nodes.
+    fn explain(&self, key: Key) -> Result<Option<Explanation>, TrainError>;
 }
 
 /// Messages that a node has sent so far.
@@ -111,4 +114,7 @@ pub(crate) trait Home: Sync {
 
     /// Prepares samples, on any thread.
     fn prepare_sample(&self, request: &SampleRequest) -> Result<Handle, SampleError>;
+
+    /// Says what a worker of this node will access, on any thread.
+    fn intend(&self, worker: usize, announcement: &Announcement) -> Result<(), TrainError>;
 }

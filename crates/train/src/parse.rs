@@ -1,25 +1,27 @@
 //! Values of the common flags from their text. The errors name what is allowed.
 
 use crate::args::{DataSource, OrderKind, StorageKind, Technique, TestSource};
+use crate::explain::{self, Keys};
 use intendant_core::KeyOrder;
 
-/// Techniques that the command line knows by name but that do not exist yet.
-const TECHNIQUES_TO_COME: [&str; 4] =
-    ["adaptive", "replicate-on-intent", "relocate-on-intent", "immediate-action"];
-
 /// What can be chosen.
-const TECHNIQUES: &str = "single, classic, full-replication, lapse, ssp, essp or nups";
+fn techniques() -> String {
+    let names: Vec<_> = intendant::Technique::ALL.iter().map(|technique| technique.policy().name).collect();
+    format!("single, {}", names.join(", "))
+}
 
 pub(crate) fn technique(text: &str) -> Result<Technique, String> {
     match text {
         "single" => Ok(Technique::Single),
-        name if TECHNIQUES_TO_COME.contains(&name) => {
-            Err(format!("technique {name} is not built yet; use {TECHNIQUES}"))
-        }
-        name => {
-            name.parse().map(Technique::Server).map_err(|_| format!("no such technique; use {TECHNIQUES}"))
-        }
+        name => name
+            .parse()
+            .map(Technique::Server)
+            .map_err(|_| format!("no such technique; use one of {}", techniques())),
     }
+}
+
+pub(crate) fn keys(text: &str) -> Result<Keys, String> {
+    explain::keys(text).map(Keys)
 }
 
 pub(crate) fn data(text: &str) -> Result<DataSource, String> {
@@ -70,16 +72,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn techniques_to_come_are_refused_as_such() {
+    fn techniques_are_known_by_name() {
         for built in intendant::Technique::ALL {
             assert_eq!(technique(built.policy().name), Ok(Technique::Server(built)));
-            assert!(TECHNIQUES.contains(built.policy().name));
         }
-        for name in TECHNIQUES_TO_COME {
-            let error = technique(name).expect_err("not built");
-            assert!(error.contains("not built yet") && error.contains(name), "{error}");
-        }
-        assert!(technique("clasic").expect_err("a typing error").contains("no such technique"));
+        let error = technique("clasic").expect_err("a typing error");
+        assert!(error.contains("no such technique") && error.contains("adaptive"), "{error}");
     }
 
     #[test]

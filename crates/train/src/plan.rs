@@ -3,15 +3,22 @@
 use crate::args::{CommonArgs, DataSource, OrderKind, StorageKind, Technique, TestSource};
 use crate::copies::CopyPlan;
 use crate::error::TrainError;
+use crate::intents::IntentPlan;
 use crate::sampling::SamplingPlan;
 use crate::settings::Config;
 use crate::signals::Interrupt;
 use crate::simulation::Simulation;
 use intendant::Rendezvous;
-use intendant_core::{ElementType, KeyOrder};
+use intendant_core::{ElementType, Key, KeyOrder};
 use intendant_sampling::Sampler;
 use intendant_task::Schedule;
 use std::path::{Path, PathBuf};
+
+/// Batches that loaders prepare ahead, so that training does not wait for them.
+const AHEAD: usize = 8;
+/// The same where loaders say what will be used: some milliseconds of training at least, which is what it takes to move or copy
+/// it here.
+const FAR_AHEAD: usize = 128;
 
 /// What will be done, as far as the common flags say it.
 #[derive(Clone, Debug)]
@@ -52,6 +59,10 @@ pub struct Plan {
     pub synchronous: bool,
     /// How copies of parameters are kept.
     pub(crate) copies: CopyPlan,
+    /// Keys to explain at the end.
+    pub(crate) explain: Vec<Key>,
+    /// Whether workers say what they will use, and what becomes of it.
+    pub(crate) intents: IntentPlan,
     /// How samples are drawn.
     pub(crate) sampling: SamplingPlan,
     /// The simulated cluster that trains, if none of processes does.
@@ -84,9 +95,9 @@ impl Plan {
         let nodes = match &rendezvous {
             Some(rendezvous) if nodes_chosen && rendezvous.nodes() != args.nodes => {
                 return Err(TrainError::usage(format!(
-                    "--nodes is {}, but WORLD_SIZE says that this process is one of {}; leave --nodes out under a \
-                     launcher",
+                    "--nodes is {}, but {} says that this process is one of {}; leave --nodes out under a launcher",
                     args.nodes,
+                    rendezvous.launcher().nodes_variable(),
                     rendezvous.nodes()
                 )));
             }
@@ -99,8 +110,16 @@ impl Plan {
                  or --nodes 1 with more --workers"
             )));
         }
+        if args.technique == Technique::Single && args.explain.is_some() {
+            return Err(TrainError::usage(
+                "--explain tells why parameters are at their nodes; technique single has none: leave it out",
+            ));
+        }
         let mut config = config;
         let copies = CopyPlan::new(&args.copies, args.technique, &mut config)?;
+        let intents = IntentPlan::new(&args.intents, args.technique, nodes, &mut config)?;
+        let look_ahead = args.look_ahead.unwrap_or(if intents.are_signalled { FAR_AHEAD } else { AHEAD });
+        config.set("look-ahead", look_ahead as i64);
         let sampling = SamplingPlan::new(&args.sampling, args.technique, nodes)?;
         refuse_routing_that_would_be_ignored(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
@@ -128,7 +147,9 @@ impl Plan {
             storage: args.storage,
             order: args.order,
             caches: args.caches,
-            look_ahead: args.look_ahead,
+            look_ahead,
+            intents,
+            explain: args.explain.map(|keys| keys.0).unwrap_or_default(),
             localize_ahead: args.localize_ahead,
             synchronous: args.synchronous,
             copies,
@@ -155,6 +176,7 @@ impl Plan {
             synchronous: self.synchronous,
             synchronize: self.copies.sync_batches,
             clock_every: self.copies.clock_every,
+            intents: self.intents.are_signalled,
             sample_portions: sampler.portions(),
         }
     }
@@ -167,9 +189,7 @@ impl Plan {
 
     /// Nodes on this machine, as far as a launcher says it.
     pub(crate) fn local_nodes(&self) -> usize {
-        let told = || std::env::var("LOCAL_WORLD_SIZE").ok()?.parse().ok();
-        let told = if self.rendezvous.is_some() { told() } else { None };
-        told.filter(|nodes| (1..=self.nodes).contains(nodes)).unwrap_or(1)
+        self.rendezvous.as_ref().map_or(1, |rendezvous| rendezvous.local().1)
     }
 
     /// Whether this process must start the nodes rather than be one.

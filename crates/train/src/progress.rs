@@ -93,6 +93,9 @@ impl Drop for Progress {
 
 /// Four digits of a loss or a metric; small ones keep theirs.
 pub(crate) fn number(value: f64) -> String {
+    if value.fract() == 0.0 && (1.0..1e15).contains(&value) {
+        return HumanCount(value as u64).to_string();
+    }
     if value != 0.0 && value.abs() < 0.001 { format!("{value:.3e}") } else { format!("{value:.4}") }
 }
 

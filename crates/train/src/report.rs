@@ -161,6 +161,8 @@ pub struct Management {
     /// Reads that waited for the staleness bound.
     #[serde(default)]
     pub stale_reads: u64,
+    /// Keys of intents that were acted on.
+    pub intents: u64,
     /// From the request for a key to its arrival.
     pub relocation_ms: Milliseconds,
     /// How long accesses waited for keys that were on their way.
@@ -189,6 +191,7 @@ impl Management {
             },
             synced_keys: stats.synced_keys,
             stale_reads: stats.stale_reads,
+            intents: stats.intents,
             relocation_ms: (&stats.relocation).into(),
             blocking_ms: (&stats.blocking).into(),
             queued: stats.queued,

@@ -8,6 +8,7 @@ use crate::args::Technique;
 use crate::cluster;
 use crate::copies::{self, Resolved};
 use crate::error::TrainError;
+use crate::explain;
 use crate::export::Exporter;
 use crate::meter::Totals;
 use crate::parameters::{Home, Parameters};
@@ -61,7 +62,12 @@ pub fn run<T: Task>(
     }
     let layout = layout.build().map_err(TrainError::usage)?;
     let ranges = layout.ranges().to_vec();
-    let resolved = copies::resolve(task.as_ref(), plan, &layout)?;
+    let mut resolved = copies::resolve(task.as_ref(), plan, &layout)?;
+    if let Some(key) = plan.explain.iter().find(|key| !layout.contains(**key)) {
+        let last = layout.keys() - 1;
+        return Err(TrainError::usage(format!("--explain names key {key}; the model has keys 0 to {last}")));
+    }
+    resolved.copies.watched.clone_from(&plan.explain);
     copies::tell(&resolved, plan);
     let mut config = plan.config.clone();
     let sampler =
@@ -219,6 +225,7 @@ impl<T: Task> Crew<'_, T> {
             // Nobody leaves, and no run counts as successful, before the model is out.
             parameters.gather("exported", Vec::new())?;
         }
+        explain::tell(parameters, &self.plan.explain, self.rank, station.worker)?;
         Ok(totals)
     }
 

@@ -129,7 +129,7 @@ impl SamplingPlan {
 fn keys_move(technique: Technique, nodes: usize) -> bool {
     match technique {
         Technique::Single => true,
-        Technique::Server(technique) => nodes == 1 || technique.policy().relocation.is_some(),
+        Technique::Server(technique) => technique.policy().keys_move(nodes),
     }
 }
 

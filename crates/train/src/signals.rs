@@ -1,7 +1,7 @@
 //! SIGINT and SIGTERM: end the run for all nodes, quickly, and say so in the exit code.
 
 use crate::error::{TrainError, exit};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,6 +9,10 @@ use std::time::Duration;
 /// How long a run may take to end after a signal. Threads look at the cluster's state with every operation; this is for one
 /// that computes for longer.
 const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a run that gets SIGTERM may go on, if it is about to end anyway. `mpirun` sends it to all ranks as soon as one is gone,
+/// and kills them a second later: what is worth telling is who is gone, not the signal.
+const TERM_GRACE: Duration = Duration::from_millis(300);
 
 /// Tells a run that a signal came. Inactive unless [`listen`] was called.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +53,10 @@ impl Interrupt {
     pub(crate) fn wait(&self, end: &Receiver<()>) -> Option<i32> {
         match &self.inner {
             Some(inner) => crossbeam_channel::select! {
-                recv(inner.signals) -> signal => signal.ok(),
+                recv(inner.signals) -> signal => signal.ok().filter(|signal| {
+                    *signal != signal_hook::consts::SIGTERM
+                        || end.recv_timeout(TERM_GRACE) == Err(RecvTimeoutError::Timeout)
+                }),
                 recv(end) -> _ => None,
             },
             None => {
@@ -87,4 +94,38 @@ fn deliver(signal: i32, running: &AtomicBool, sender: &Sender<i32>) {
         let _ = never.recv_timeout(END_WITHIN);
     }
     std::process::exit(i32::from(exit::SIGNAL) + signal);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use signal_hook::consts::{SIGINT, SIGTERM};
+
+    /// What a run is told that gets this signal, and ends by itself once it has heard of it if `ends`.
+    fn told(signal: i32, ends: bool) -> Option<i32> {
+        let (sender, signals) = bounded(1);
+        let interrupt = Interrupt { inner: Some(Inner { running: Arc::default(), signals }) };
+        let (run, ended) = bounded::<()>(0);
+        sender.send(signal).expect("there is room");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| interrupt.wait(&ended));
+            while !sender.is_empty() {
+                std::thread::yield_now();
+            }
+            if ends {
+                drop(run);
+                return waiting.join().expect("no panic");
+            }
+            let told = waiting.join().expect("no panic");
+            drop(run);
+            told
+        })
+    }
+
+    #[test]
+    fn a_run_that_ends_anyway_is_not_ended_by_sigterm() {
+        assert_eq!(told(SIGTERM, true), None);
+        assert_eq!(told(SIGTERM, false), Some(SIGTERM));
+        assert_eq!(told(SIGINT, false), Some(SIGINT));
+    }
 }

@@ -7,6 +7,7 @@
 use crate::args::{CommonArgs, OrderKind, StorageKind, Technique};
 use crate::copies::Resolved;
 use crate::error::{PathDisplay, TrainError};
+use crate::explain;
 use crate::export::Exporter;
 use crate::meter::{EpochSum, Totals};
 use crate::parameters::{Accesses, Traffic};
@@ -187,6 +188,11 @@ impl Simulation {
         });
         drop((claim, progress));
         let outcome = trained?;
+        if !plan.explain.is_empty() {
+            let nodes = (0..).zip(outcome.explanations.iter().cloned());
+            let said = nodes.map(|(node, keys)| explain::describe(node, keys));
+            crate::logging::say(&explain::combine(said));
+        }
         if let (Some(_), Some(exporter)) = (&plan.export, exporter) {
             export(task.model().ranges.iter().map(|r| (r.name, r.keys, r.len)), &outcome.values, exporter)?;
         }

@@ -9,7 +9,7 @@ use intendant::ManagementStats;
 use intendant_core::{Element, Initialiser, Key, Layout};
 use intendant_sampling::{Everything, Handle, Manager, SampleError, Sampler, SamplingStats};
 use intendant_store::Flat;
-use intendant_task::SampleRequest;
+use intendant_task::{Announcement, SampleRequest};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -76,6 +76,10 @@ impl Home for SingleHome {
 
     fn prepare_sample(&self, request: &SampleRequest) -> Result<Handle, SampleError> {
         self.sampling.prepare(request.distribution, request.samples, request.stream, &Everything)
+    }
+
+    fn intend(&self, _: usize, _: &Announcement) -> Result<(), TrainError> {
+        Ok(())
     }
 }
 
@@ -182,6 +186,10 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
     fn count_sampled(&mut self, keys: usize) {
         self.accesses.sampled += keys as u64;
         self.samples += keys;
+    }
+
+    fn explain(&self, _: Key) -> Result<Option<intendant::Explanation>, TrainError> {
+        Ok(None)
     }
 
     fn accesses(&self) -> Accesses {

@@ -7,7 +7,7 @@ use indicatif::{HumanBytes, HumanCount};
 
 /// The table that ends a run.
 pub(crate) fn render(report: &Report, plan: &Plan) -> String {
-    let plural = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+    let plural = |n: usize, what: &str| crate::logging::counted(n as u64, what);
     let mut rows = vec![
         ("task", report.task.clone()),
         (
@@ -19,7 +19,14 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
                 plural(report.workers_per_node, "worker")
             ),
         ),
-        ("model", format!("{} keys, {}", HumanCount(report.model.keys), HumanBytes(report.model.bytes))),
+        (
+            "model",
+            format!(
+                "{}, {}",
+                crate::logging::counted(report.model.keys, "key"),
+                HumanBytes(report.model.bytes)
+            ),
+        ),
     ];
     let replicated = report.model.replicated.filter(|_| report.nodes > 1);
     if let Some(replicated) = replicated {
@@ -40,8 +47,8 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
         rows.push((
             "accesses",
             format!(
-                "{} keys, {:.1} % remote",
-                HumanCount(report.access.local + report.access.remote),
+                "{}, {:.1} % remote",
+                crate::logging::counted(report.access.local + report.access.remote, "key"),
                 100.0 * report.access.remote_share
             ),
         ));
@@ -50,9 +57,25 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
             let reached = report.management.syncs_per_second;
             rows.push(("synchronised", format!("{reached:.1} times per second, the goal is {goal:.1}")));
         }
+        let managed = &report.management;
+        if managed.relocations + managed.replica_setups > 0 {
+            rows.push((
+                "managed",
+                format!(
+                    "{}, {} set up, {} given up",
+                    crate::logging::counted(managed.relocations, "relocation"),
+                    crate::logging::counted(managed.replica_setups, "replica"),
+                    HumanCount(managed.replica_drops)
+                ),
+            ));
+        }
         rows.push((
             "network",
-            format!("{} messages, {}", HumanCount(report.network.messages), HumanBytes(report.network.bytes)),
+            format!(
+                "{}, {}",
+                crate::logging::counted(report.network.messages, "message"),
+                HumanBytes(report.network.bytes)
+            ),
         ));
     }
     let quality: Vec<_> = in_reading_order(&report.test)

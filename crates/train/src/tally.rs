@@ -41,6 +41,7 @@ impl Tally {
             sync_rounds,
             synced_keys,
             stale_reads,
+            intents,
             localization_conflicts,
             queued,
             forwards,
@@ -48,7 +49,7 @@ impl Tally {
             blocking,
         } = &self.management;
         let of_copies = [replica_setups, replica_drops, sync_rounds, synced_keys, stale_reads];
-        let of_keys = [relocations, localization_conflicts, queued];
+        let of_keys = [relocations, intents, localization_conflicts, queued];
         for number in of_keys.into_iter().chain(of_copies).chain(forwards) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
@@ -118,6 +119,7 @@ impl Tally {
         };
         let management = ManagementStats {
             relocations: next()?,
+            intents: next()?,
             localization_conflicts: next()?,
             queued: next()?,
             replica_setups: next()?,
@@ -249,7 +251,7 @@ mod tests {
             }
         }
         // Numbers, counts, the two histograms, of which one has a part.
-        let names = (19 + 12 + 2 + 2 + 2) * 8;
+        let names = (19 + 13 + 2 + 2 + 2) * 8;
         let twice: Vec<u8> = [bytes.as_slice(), &bytes[names..]].concat();
         assert_eq!(Tally::decode(&twice), Err("a name occurs twice"));
     }

@@ -22,6 +22,10 @@ pub(crate) fn load<T: Task>(
                 let handle = handle.map_err(|source| TrainError::Sample { worker, source })?;
                 LoaderEvent::Prepared(handle)
             }
+            LoaderOp::Intend => {
+                home.intend(worker, &loader.take_intent())?;
+                LoaderEvent::Done
+            }
             LoaderOp::Deliver => match batches.send(loader.take()) {
                 Ok(()) => LoaderEvent::Done,
                 // The training thread has ended early and says why.

@@ -114,10 +114,16 @@ fn results_go_to_standard_output_and_progress_to_standard_error_unless_silenced(
 #[test]
 fn exit_codes_tell_what_happened() {
     for (flags, code, message) in [
-        ("--technique adaptive", 2, "technique adaptive is not built yet"),
+        ("--technique adaptiv", 2, "no such technique; use one of single, "),
         ("--technique nups", 2, "task regression does not know how often parameters are accessed"),
         ("--technique lapse --staleness 2", 2, "regression: error: --staleness is for ssp and essp"),
         ("--technique single --nodes 2", 2, "regression: error: technique single is plain memory"),
+        (
+            "--technique single --explain 3",
+            2,
+            "regression: error: --explain tells why parameters are at their nodes",
+        ),
+        ("--explain 100000", 2, "regression: error: --explain names key 100000; the model has keys 0 to "),
         ("--rate 0", 2, "regression: error: --rate is 0; it must be greater than 0"),
         ("--config /no/such.toml", 2, "regression: error: /no/such.toml: cannot be read"),
         ("--nodes 0", 2, "invalid value '0' for '--nodes <N>'"),
@@ -251,7 +257,7 @@ fn ranks(flags: &[&str]) -> Vec<Command> {
 fn processes_of_a_launcher_train_together() {
     let folder = Folder::new();
     let path = folder.path("r.json");
-    let flags = format!("--workers 2 --epochs 2 --float f64 --report {}", path.display());
+    let flags = format!("--technique classic --workers 2 --epochs 2 --float f64 --report {}", path.display());
     let children: Vec<Child> = ranks(&[&flags, &flags, &flags]).into_iter().map(start).collect();
     let outputs: Vec<Output> = children.into_iter().map(finish).collect();
     outputs.iter().for_each(succeeded);
@@ -278,7 +284,7 @@ fn nodes_start_by_themselves_on_this_machine() {
     let path = folder.path("r.json");
     let run = |flags: &str| {
         let output = output(&format!(
-            "--epochs 1 --export {} --report {} {flags}",
+            "--technique classic --epochs 1 --export {} --report {} {flags}",
             folder.path("model").display(),
             path.display()
         ));

@@ -5,12 +5,13 @@ use crate::{clock, figure, plant, sim};
 use std::time::Duration;
 
 /// Crates that the simulator runs on: whatever needs threads, sockets or clocks must not creep in.
-const PURE: [&str; 8] = [
+const PURE: [&str; 9] = [
     "intendant-core",
     "intendant-wire",
     "intendant-store",
     "intendant-techniques",
     "intendant-engine",
+    "intendant-intent",
     "intendant-sampling",
     "intendant-task",
     "intendant-sim",
@@ -38,7 +39,7 @@ enum Length {
 
 /// What is simulated: the options of `cargo xtask sim` besides the seeds. Those of lapse are the columns of 000 Table 3.2, and
 /// what makes the last one consistent.
-const SIMULATIONS: [(&str, &str, Length); 21] = [
+const SIMULATIONS: [(&str, &str, Length); 27] = [
     ("classic sync fifo", "--mode sync --order fifo", Length::Usual),
     ("classic sync chain", "--mode sync --order chain", Length::Usual),
     ("classic async fifo", "--mode async --order fifo", Length::Usual),
@@ -64,6 +65,12 @@ const SIMULATIONS: [(&str, &str, Length); 21] = [
     ("nups", "--technique nups", Length::Usual),
     ("full replication", "--technique full-replication --pace every", Length::Usual),
     ("synchronous replication", "--technique full-replication --pace asked", Length::Usual),
+    ("adaptive", "--technique adaptive", Length::Usual),
+    ("replicate on intent", "--technique replicate-on-intent", Length::Usual),
+    ("relocate on intent", "--technique relocate-on-intent", Length::Usual),
+    ("immediate action", "--technique immediate-action", Length::Usual),
+    ("replicate everywhere", "--technique replicate-everywhere", Length::Usual),
+    ("adaptive, long runs", "--technique adaptive --ops 10000", Length::Long),
     ("replicas, long runs", "--technique hub --ops 10000", Length::Long),
     ("ssp, long runs", "--technique ssp --ops 10000", Length::Long),
     ("lapse, long runs", "--technique lapse --ops 10000", Length::Long),
@@ -134,19 +141,20 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// What each crate may depend on within the workspace, over however many others (`docs/architecture.md`): everything to its
 /// left, and nothing to its right.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("intendant-core", &[]),
     ("intendant-formats", &["core"]),
     ("intendant-wire", &["core"]),
     ("intendant-store", &["core"]),
+    ("intendant-intent", &["core"]),
     ("intendant-sampling", &["core"]),
     ("intendant-techniques", &["core", "wire"]),
-    ("intendant-engine", &["core", "wire", "store", "sampling", "techniques"]),
+    ("intendant-engine", &["core", "wire", "store", "intent", "sampling", "techniques"]),
     ("intendant-task", &["core", "sampling"]),
     ("intendant-transport", &["core"]),
     // Applications are tested from outside.
     ("intendant-apptest", &[]),
-    ("intendant-sim", &["core", "wire", "store", "sampling", "techniques", "engine", "task"]),
+    ("intendant-sim", &["core", "wire", "store", "intent", "sampling", "techniques", "engine", "task"]),
 ];
 
 fn layers() -> Result<(), String> {

@@ -48,6 +48,23 @@ pub enum DataError {
         /// What went wrong.
         source: io::Error,
     },
+    /// It is compressed in a way that is not read.
+    #[error(
+        "{file} is compressed by {program}, which is not read; decompress it, or compress it as .zst: \
+         {program} --decompress --stdout {file} | zstd > TEXT.zst"
+    )]
+    Compressed {
+        /// The file.
+        file: String,
+        /// The program that decompresses it.
+        program: &'static str,
+    },
+    /// It is compressed, but its name does not say so.
+    #[error("{file} is compressed by zstd, but its name does not end in .zst; rename it")]
+    Renamed {
+        /// The file.
+        file: String,
+    },
     /// A word is so long that the file is probably no text.
     #[error(
         "{file}: the word that starts at byte {at} is longer than {} bytes; is this a text?",
@@ -67,7 +84,7 @@ pub enum DataError {
     },
     /// No word is frequent enough.
     #[error(
-        "no word of {file} occurs {min_count} times (the most frequent of {words} occurs {largest} times); lower --min-count"
+        "no word of {file} occurs {min_count} times (distinct words: {words}, the largest count: {largest}); lower --min-count"
     )]
     NoWords {
         /// The file.

@@ -7,6 +7,24 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+/// The most that [`compressed`] looks at.
+const MAGIC_BYTES_MAX: usize = 10;
+
+/// By which program a file is compressed, by its first bytes. No text starts like this.
+fn compressed(start: &[u8]) -> Option<&'static str> {
+    let is = |magic: &[u8]| start.starts_with(magic);
+    // Between the parts of the last one is the level.
+    let bzip2 = is(b"BZh") && start.get(4..).is_some_and(|rest| rest.starts_with(b"1AY&SY"));
+    [
+        (is(b"\x1f\x8b\x08"), "gzip"),
+        (is(b"\xfd7zXZ\0"), "xz"),
+        (is(b"\x28\xb5\x2f\xfd"), "zstd"),
+        (bzip2, "bzip2"),
+    ]
+    .into_iter()
+    .find_map(|(is_it, program)| is_it.then_some(program))
+}
+
 /// The bytes of a text.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -40,6 +58,13 @@ impl Source {
         let metadata = file.metadata().map_err(refused)?;
         if !metadata.is_file() {
             return Err(refused(io::Error::new(ErrorKind::InvalidInput, "it is no regular file")));
+        }
+        let mut start = [0; MAGIC_BYTES_MAX];
+        let read = file.read_at(&mut start, 0).map_err(refused)?;
+        match compressed(&start[..read]) {
+            None => {}
+            Some("zstd") => return Err(DataError::Renamed { file: name }),
+            Some(program) => return Err(DataError::Compressed { file: name, program }),
         }
         Ok(Self { name, bytes: Bytes::File(file), len: metadata.len() })
     }

@@ -67,11 +67,15 @@ impl Similarities {
     /// `#`, and a first line without a number are ignored.
     ///
     /// # Errors
-    /// If the file cannot be read or is not in the format; the message names file and line.
+    /// If the file cannot be read, is not in the format, or has no pair; the message names file and line.
     pub fn read(path: &Path, vocabulary: &Vocabulary) -> Result<Self, TextError> {
         let mut pairs: Vec<(String, String, f64)> = Vec::new();
         let mut is_first = true;
-        lines(&path.display().to_string(), open(path)?, |line| {
+        let mut number = 0;
+        let mut header = None;
+        let file = path.display().to_string();
+        lines(&file, open(path)?, |line| {
+            number += 1;
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 return Ok(());
             }
@@ -87,11 +91,24 @@ impl Similarities {
             match score.parse::<f64>() {
                 Ok(score) if score.is_finite() => pairs.push(((*a).to_owned(), (*b).to_owned(), score)),
                 Ok(_) => return Err(format!("the rating is {score}; it must be finite")),
-                Err(_) if is_header => {}
+                Err(_) if is_header => header = Some((number, (*score).to_owned())),
                 Err(_) => return Err(format!("the third column is '{score}', which is no number")),
             }
             Ok(())
         })?;
+        if pairs.is_empty() {
+            let expected = "expected lines of two words and a number";
+            let (line, problem) = match header {
+                Some((line, score)) => (
+                    line,
+                    format!(
+                        "its third column is '{score}', which is no number, and no pair follows; {expected}"
+                    ),
+                ),
+                None => (1, format!("there are no pairs; {expected}")),
+            };
+            return Err(TextError::Line { file, line, problem });
+        }
         let folded = |word: &str| without_capitals(word.as_bytes());
         let wanted = pairs.iter().flat_map(|(a, b, _)| [folded(a), folded(b)]);
         let mut numbers: BTreeMap<Vec<u8>, Option<u32>> = wanted.map(|word| (word, None)).collect();
@@ -174,6 +191,13 @@ mod tests {
             assert_eq!(similarities.skipped, 1);
         }
         let error = |text| read(text, Similarities::read).unwrap_err();
+        let nothing = "and no pair follows; expected lines of two words and a number";
+        assert_eq!(
+            error("# x\na b high\n"),
+            format!("DIR/f, line 2: its third column is 'high', which is no number, {nothing}")
+        );
+        let empty = "DIR/f, line 1: there are no pairs; expected lines of two words and a number";
+        assert_eq!([error(""), error("# a b 1\n")], [empty, empty]);
         assert_eq!(error("a b 1\nb c x\n"), "DIR/f, line 2: the third column is 'x', which is no number");
         assert_eq!(error("a b\n"), "DIR/f, line 1: found 2 columns, expected two words and a number");
         assert_eq!(error("a b inf\n"), "DIR/f, line 1: the rating is inf; it must be finite");

@@ -15,6 +15,7 @@ pub(crate) fn policy(caches: bool) -> Policy {
         caches,
         replicas: Some(Replicas::Directed { every: Tick(100) }),
         fixed: None,
+        intents: None,
     }
 }
 

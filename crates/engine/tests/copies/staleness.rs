@@ -172,7 +172,7 @@ impl Cluster {
         let worker = &mut self.workers[me];
         worker.clock = clock;
         let told = self.nodes[me / self.setup.workers].advance_clock(&mut worker.local, Clock(clock));
-        self.untold(me, told);
+        self.untold(me, told.clock);
     }
 
     fn rest(&mut self, me: usize) {

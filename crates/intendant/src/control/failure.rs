@@ -261,10 +261,11 @@ pub enum JoinError {
         /// Why not.
         source: std::io::Error,
     },
-    /// The coordinator would be reachable from other machines without a token.
+    /// The cluster would be reachable from other machines without a token.
     #[error(
-        "node 0 will not serve on {address} without a token: other machines could join or stop the run; set \
-         INTENDANT_TOKEN_FILE on all nodes, or MASTER_ADDR=127.0.0.1 if all run on this machine"
+        "node 0 would serve on {address}, where other machines could join or stop the run, and there is no token; make one \
+         (`openssl rand -hex 32 > FILE; chmod 600 FILE`) and set INTENDANT_TOKEN_FILE=FILE on all nodes (mpirun: -x \
+         INTENDANT_TOKEN_FILE=FILE), or MASTER_ADDR=127.0.0.1 if all run on this machine"
     )]
     Open {
         /// The address.

@@ -19,13 +19,17 @@ impl<E: Element> Locality for Inner<E> {
     }
 }
 
-/// Prepares samples on any thread, such as one that prepares batches ahead of a worker.
+/// Prepares samples and signals intents on any thread, such as one that prepares batches ahead of a worker.
 #[derive(Clone)]
 pub struct Preparer<E>(Arc<Inner<E>>);
 
 impl<E: Element> Preparer<E> {
     pub(crate) fn new(inner: Arc<Inner<E>>) -> Self {
         Self(inner)
+    }
+
+    pub(super) fn inner(&self) -> &Inner<E> {
+        &self.0
     }
 
     /// Prepares `samples` samples. `stream` names their randomness: with independent sampling, equal streams give equal samples.

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::meeting::OWN;
 use bytes::Bytes;
 use intendant_core::{Clock, Element, NodeId};
+use intendant_engine::Advanced;
 use intendant_engine::quiesce::{ChannelReport, Waves};
 use intendant_techniques::Pace;
 use intendant_techniques::clocks::RESTING;
@@ -23,23 +24,28 @@ const NAME_BYTES_MAX: usize = 150;
 impl<E: Element> Worker<E> {
     /// Advances this worker's clock by one. With [`crate::Technique::Ssp`] and [`crate::Technique::Essp`], what the workers of
     /// this node added before is sent off when the slowest of them does so, and reads of all workers of all nodes begin to wait
-    /// for a worker whose clock is more than the staleness bound behind theirs. The others just count.
+    /// for a worker whose clock is more than the staleness bound behind theirs. Where intents are acted on, they begin and end by this
+    /// clock ([`Worker::intent`]). With other techniques it just counts.
     pub fn advance_clock(&mut self) {
         self.set_clock(self.clock.0.saturating_add(1));
     }
 
     fn set_clock(&mut self, clock: u32) {
         self.clock = Clock(clock.min(RESTING - 1));
-        if let Some(clock) = self.inner.shared.advance_clock(&mut self.local, self.clock) {
-            self.inner.tell_clock(clock);
-        }
+        let advanced = self.inner.shared.advance_clock(&mut self.local, self.clock);
+        self.inner.advanced(advanced);
     }
 
     /// Nobody waits for this worker's clock any more.
-    pub(super) fn rest(&self) {
-        if let Some(clock) = self.inner.shared.rest(&self.local) {
-            self.inner.tell_clock(clock);
-        }
+    fn rest(&self) {
+        let clock = self.inner.shared.rest(&self.local);
+        self.inner.advanced(Advanced { clock, wake: Vec::new() });
+    }
+
+    /// This worker is finished.
+    pub(super) fn retire(&self) {
+        let advanced = self.inner.shared.retire(&self.local);
+        self.inner.advanced(advanced);
     }
 
     /// This worker goes on, as all others do, with the latest clock of any.
@@ -121,6 +127,8 @@ impl<E: Element> Worker<E> {
         self.rest();
         let met = self.meet(name, payload, Purpose::Gather)?;
         self.resume(met.latest);
+        // Whoever read a snapshot has come as well.
+        self.inner.wake(&self.inner.shared.resume());
         Ok(met.payloads)
     }
 
@@ -190,7 +198,8 @@ impl<E: Element> Worker<E> {
     }
 
     /// Waits for all operations of this worker, for all other workers to do the same, and until nothing is in flight in the
-    /// cluster and all copies of a key are equal. Until a worker goes on to write, all see the same values.
+    /// cluster and all copies of a key are equal. Until a worker goes on to write, advances its clock, or all meet again, all see the same
+    /// values, and no intent is acted on, so that no key moves while somebody reads a [`Worker::snapshot`].
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
@@ -201,6 +210,7 @@ impl<E: Element> Worker<E> {
         loop {
             let met = self.meet(&format!("{OWN}quiesce"), Vec::new(), Purpose::Quiesce)?;
             if waves.judge(met.report) {
+                self.rested = true;
                 self.resume(met.latest);
                 return Ok(());
             }

@@ -61,13 +61,25 @@ impl CopyWorker {
 
     pub(crate) fn run(mut self) -> Log {
         let replicas = self.world.setup.policy.replicas;
-        let (directed, clocked) =
-            (matches!(replicas, Some(Replicas::Directed { .. })), replicas.is_some_and(Replicas::is_clocked));
+        let by_intent = self.world.setup.policy.intents.is_some();
+        let directed = matches!(replicas, Some(Replicas::Directed { .. })) && !by_intent;
+        let clocked = replicas.is_some_and(Replicas::is_clocked);
         for _ in 0..self.world.setup.calls {
             let key = Key(shuttle::rand::thread_rng().gen_range(0..LANES));
             match shuttle::rand::thread_rng().gen_range(0..12) {
                 0..3 => self.pull(key),
                 3..7 => self.push(key),
+                7..9 if by_intent => {
+                    let start = self.clock + shuttle::rand::thread_rng().gen_range(0..3);
+                    let window = Clock(start)..Clock(start + 2);
+                    let wake = self.shared().intend(self.local.worker(), &[key], window);
+                    self.wake(&wake.expect("the key exists"));
+                }
+                9..11 if by_intent => {
+                    self.clock += 1;
+                    let told = self.shared().advance_clock(&mut self.local, Clock(self.clock));
+                    self.wake(&told.wake);
+                }
                 7..9 if directed => self.input(key, Input::Replicate { keys: vec![key] }),
                 9 if directed => self.input(key, Input::Unreplicate { keys: vec![key] }),
                 10 if directed => {
@@ -77,13 +89,14 @@ impl CopyWorker {
                 7..11 if clocked => {
                     self.clock += 1;
                     let told = self.shared().advance_clock(&mut self.local, Clock(self.clock));
-                    self.tell(told);
+                    self.tell(told.clock);
                 }
                 _ => self.input(key, Input::Tick),
             }
         }
-        let told = self.shared().rest(&self.local);
-        self.tell(told);
+        let told = self.shared().retire(&self.local);
+        self.tell(told.clock);
+        self.wake(&told.wake);
         assert!(self.local.is_idle());
         self.log
     }
@@ -101,6 +114,12 @@ impl CopyWorker {
         for channel in 0..self.world.setup.channels {
             let (worker, channel) = (self.local.worker().index(), ChannelId(channel as u16));
             self.world.submit(self.node, worker, channel, Input::Clock(clock));
+        }
+    }
+
+    fn wake(&self, channels: &[ChannelId]) {
+        for channel in channels {
+            self.world.submit(self.node, self.local.worker().index(), *channel, Input::Wake);
         }
     }
 

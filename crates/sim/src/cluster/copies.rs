@@ -5,12 +5,13 @@
 
 use super::{Called, Cluster, Errand, Event, Happened, Station};
 use crate::invariants::Violation;
+use crate::reach::Marker;
 use intendant_core::{Clock, Element, Key, NodeId, Tick, limits};
 use intendant_techniques::Role;
-use intendant_techniques::clocks::NodeClock;
+use intendant_techniques::clocks::{NodeClock, RESTING};
 
 /// Nobody's number: of what comes from no worker.
-const NOBODY: usize = usize::MAX;
+pub(super) const NOBODY: usize = usize::MAX;
 
 impl<E: Element> Cluster<E> {
     /// A worker advances its clock, or comes from a meeting with the latest clock of all workers.
@@ -18,7 +19,14 @@ impl<E: Element> Cluster<E> {
         let node = self.node_of(worker);
         let told = self.nodes[node].advance_clock(&mut self.posts[worker].local, clock);
         self.trace.line(self.queue.now_ns(), || format!("worker {worker} is at {clock:?}: {told:?}"));
-        self.tell_clock(worker, told);
+        if let Some(intents) = &mut self.invariants.intents {
+            intents.advanced(worker, clock.0.min(RESTING - 1));
+        }
+        if !told.wake.is_empty() {
+            self.reach.mark(Marker::WokenByClock);
+        }
+        self.tell_clock(worker, told.clock);
+        self.wake_channels(node, &told.wake);
     }
 
     /// A worker goes to a meeting, or is finished.
@@ -29,7 +37,7 @@ impl<E: Element> Cluster<E> {
         self.tell_clock(worker, told);
     }
 
-    fn tell_clock(&mut self, worker: usize, told: Option<NodeClock>) {
+    pub(super) fn tell_clock(&mut self, worker: usize, told: Option<NodeClock>) {
         let Some(clock) = told else { return };
         self.charge_call(worker, 0, 0);
         for channel in 0..self.layout.channels() {
@@ -144,9 +152,15 @@ impl<E: Element> Cluster<E> {
         let waits = |station: &Station<E>| {
             !station.inbox.is_empty() || station.received.iter().any(|received| !received.is_empty())
         };
+        // However short the rounds of others are, a channel that does not sleep may be about to act on what was announced.
         self.queue.len() == self.timers + self.looking
-            && self.fruitless > 2 * self.stations.len()
-            && !self.stations.iter().any(waits)
+            && self.fruitless > self.fruitless_max()
+            && self.stations.iter().all(|station| station.engine.is_asleep() && !waits(station))
+    }
+
+    /// How often timers go off for nothing before that is all that they will do.
+    fn fruitless_max(&self) -> usize {
+        2 * self.stations.len()
     }
 
     /// When something happened last, apart from timers that went off for nothing.

@@ -22,9 +22,11 @@ impl<E: Element> Cluster<E> {
     /// If an invariant is broken, or an engine refuses what a peer sent.
     #[expect(clippy::should_implement_trait, reason = "a step can fail, and the caller acts between steps")]
     pub fn next(&mut self) -> Result<Option<Happened>, Violation> {
-        if self.only_timers_are_left() {
-            return Ok(None);
-        }
+        if self.only_timers_are_left() { Ok(None) } else { self.step() }
+    }
+
+    /// The same, however little is left.
+    pub(super) fn step(&mut self) -> Result<Option<Happened>, Violation> {
         let Some(event) = self.queue.next() else { return Ok(None) };
         let (kind, who, what) = match event {
             Event::Awake { worker } => (0, worker, 0),
@@ -37,6 +39,7 @@ impl<E: Element> Cluster<E> {
             Event::Report { station } => (7, station, 0),
             Event::Front { link } => (8, link, 0),
             Event::Due { station } => (9, station, 0),
+            Event::Woken { station } => (10, station, 0),
         };
         self.trace.event(self.queue.now_ns(), kind, who, what);
         self.note_life(event);
@@ -59,6 +62,7 @@ impl<E: Element> Cluster<E> {
             Event::Intake { worker } => self.intake(worker as usize),
             Event::Report { station } => self.report(station as usize)?,
             Event::Due { station } => self.due(station as usize)?,
+            Event::Woken { station } => self.woken(station as usize)?,
         };
         Ok(Some(happened))
     }
@@ -132,6 +136,7 @@ impl<E: Element> Cluster<E> {
                         if wanted { Input::Replicate { keys } } else { Input::Unreplicate { keys } }
                     }
                     Errand::Clock(clock) => Input::Clock(clock),
+                    Errand::Wake => Input::Wake,
                     Errand::Report => Input::Settle,
                     Errand::Snapshot(ask) => {
                         if ask.owner.index() != node {
@@ -190,6 +195,7 @@ impl<E: Element> Cluster<E> {
             self.lively_ns = self.queue.now_ns();
         }
         self.watched(station, &actions)?;
+        self.check_intents(station).map_err(|finding| self.violation(finding))?;
         let mut at_ns = self.now_ns() + self.sync_work(station);
         for action in actions.drain(..) {
             at_ns = self.act(at_ns, node, channel, action)?;
@@ -321,6 +327,7 @@ fn describe(input: &Input) -> String {
         Input::Unreplicate { keys } => format!("the decision to replicate {keys:?} no longer"),
         Input::Clock(clock) => format!("{clock:?}"),
         Input::Tick => "a look at the time".to_owned(),
+        Input::Wake => "a wake-up".to_owned(),
         Input::Settle => "the question what is outstanding".to_owned(),
         Input::Snapshot(ask) => format!("a snapshot ask of {:?} for n{}", ask.worker, ask.owner),
         Input::Message { from, message } => format!("from {from:?}: {}", describe_message(message)),

@@ -16,6 +16,8 @@
 mod calls;
 mod copies;
 mod events;
+mod explain;
+mod intents;
 mod messages;
 mod rest;
 mod transit;
@@ -23,14 +25,15 @@ mod watch;
 mod watch_copies;
 
 pub use calls::{Called, Wait};
+pub use intents::Caller;
 
 use crate::delays::Delays;
 use crate::dice::Dice;
 use crate::facility::{Facility, Load};
 use crate::faults::Faults;
 use crate::invariants::{
-    Bounded, Fifo, Finding, Hops, Invariants, Knowledge, Ledger, Merged, Owners, Progress, Queued, Replies,
-    Rounds, Violation,
+    Bounded, Fifo, Finding, Hops, Intents, Invariants, Knowledge, Ledger, Merged, Owners, Progress, Queued,
+    Replies, Rounds, Violation,
 };
 use crate::lane::Lane;
 use crate::machine::Sharing;
@@ -115,6 +118,8 @@ enum Event {
     Intake { worker: u32 },
     /// A channel is asked what it has outstanding.
     Report { station: u32 },
+    /// Something happens that a channel sleeps for.
+    Woken { station: u32 },
     /// It may be time for what a channel does without an occasion.
     Due { station: u32 },
 }
@@ -156,6 +161,8 @@ enum Errand {
     Replicate(Vec<Key>, bool),
     Snapshot(SnapshotAsk),
     Clock(NodeClock),
+    /// Something has happened that the channel sleeps for.
+    Wake,
     /// Bring copies in step, then report.
     Report,
 }
@@ -309,7 +316,9 @@ impl<E: Element> Cluster<E> {
         let links = nodes * nodes * channels;
         let fixed = fixed_keys(&layout, &policy, &copies);
         let has_copies = policy.replicas.is_some() || policy.fixed.is_some();
-        let slack = has_copies.then_some(3 * layout.keys() + 2 * workers as u64 + 2);
+        let slack = has_copies.then_some(3 * layout.keys() + 2 * workers as u64 + 3);
+        let choice = policy.intents.filter(|_| config.checks == Checks::EveryStep && nodes > 1);
+        let intents = choice.map(|intents| Intents::new(intents.choice, nodes, channels, workers));
         let mut cluster = Self {
             workers_per_node: workers,
             sharing: config.delays.machine.sharing(workers, channels),
@@ -336,6 +345,7 @@ impl<E: Element> Cluster<E> {
                 bounded: Bounded::new(stations.len(), config.outstanding_bytes_max, slack),
                 merged: Merged::default(),
                 rounds: Rounds::new(nodes, channels),
+                intents,
                 progress: Progress::new(config.events_max),
             },
             stations,

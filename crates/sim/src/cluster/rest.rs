@@ -1,6 +1,6 @@
 //! What is checked when the cluster says that it is quiescent.
 
-use super::{Checks, Cluster, Post, Station};
+use super::{Checks, Cluster, Errand, Post, Station};
 use crate::invariants::{Copies, Finding, InFlight, Invariants, Violation, check_quiet};
 use crate::lane::Lane;
 use crate::reach::Marker;
@@ -24,7 +24,7 @@ impl<E: Element> Cluster<E> {
             errands + post.results.iter().map(Lane::len).sum::<usize>() + post.queue.len()
         };
         let received = self.stations.iter().flat_map(|s| &s.received).map(VecDeque::len).sum::<usize>();
-        let inboxes = self.stations.iter().map(|s| s.inbox.len() + usize::from(is_busy(s))).sum::<usize>();
+        let inboxes = self.stations.iter().map(|s| waiting(s) + usize::from(is_busy(s))).sum::<usize>();
         let on_links =
             self.links.iter().map(|link| link.under_way.len() + link.coming_in.len()).sum::<usize>();
         let found = InFlight {
@@ -70,6 +70,7 @@ impl<E: Element> Cluster<E> {
             hubs.extend(
                 (0..self.nodes.len()).map(|at| self.stations[at * channels + channel].engine.hub(key)),
             );
+            self.check_wanted(key)?;
             let owner = self.invariants.ledger.place(key).node;
             let fixed = self.invariants.owners.is_fixed(key);
             Copies { key, nodes: &self.nodes, owner, fixed, replicas, hubs: &hubs, book }.check()?;
@@ -79,7 +80,13 @@ impl<E: Element> Cluster<E> {
     }
 }
 
-/// Whether a channel works on something that somebody wants. A look at the time is nothing.
+/// Whether a channel works on something that somebody wants. A look at the time is nothing, nor is that somebody woke it, who holds
+/// still by now.
 fn is_busy<E>(station: &Station<E>) -> bool {
-    station.current.as_ref().is_some_and(|input| !matches!(input, Input::Tick))
+    station.current.as_ref().is_some_and(|input| !matches!(input, Input::Tick | Input::Wake))
+}
+
+/// What waits in a channel's inbox, as far as somebody wants it.
+fn waiting<E>(station: &Station<E>) -> usize {
+    station.inbox.iter().filter(|(_, _, errand)| !matches!(errand, Errand::Wake)).count()
 }

@@ -48,6 +48,8 @@ pub(super) enum About {
         op: OpId,
     },
     Settle,
+    /// A channel looks at clocks, or what has gathered.
+    Time,
 }
 
 /// What is remembered of an input while the engine handles it.
@@ -119,7 +121,8 @@ impl<E: Element> Cluster<E> {
                 About::Other
             }
             Input::Settle => About::Settle,
-            Input::Snapshot(_) | Input::Clock(_) | Input::Tick => About::Other,
+            Input::Tick | Input::Wake => About::Time,
+            Input::Snapshot(_) | Input::Clock(_) => About::Other,
             Input::Message { from, message } => match message {
                 Message::Request(request) => {
                     if every_step {
@@ -280,6 +283,7 @@ impl<E: Element> Cluster<E> {
             | About::Clock { .. }
             | About::Reduce { .. }
             | About::Synchronize { .. }
+            | About::Time
             | About::Settle => synced,
         }
     }
@@ -312,6 +316,7 @@ impl<E: Element> Cluster<E> {
                 | About::Clock { .. }
                 | About::Reduce { .. }
                 | About::Synchronize { .. }
+                | About::Time
                 | About::Settle => {}
             }
         }
@@ -412,6 +417,7 @@ impl<E: Element> Cluster<E> {
                 | About::Reduce { .. }
                 | About::Synchronize { .. }
                 | About::Settle
+                | About::Time
                 | About::Other => &[],
             };
             marks.iter().filter(|(reached, _)| *reached).for_each(|(_, marker)| reach.mark(*marker));

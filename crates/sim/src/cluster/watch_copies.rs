@@ -45,6 +45,7 @@ impl<E: Element> Cluster<E> {
             | About::Moved
             | About::Reduce { .. }
             | About::Synchronize { .. }
+            | About::Time
             | About::Settle => {}
         }
         self.enter_sent(here, actions)?;
@@ -205,6 +206,7 @@ impl<E: Element> Cluster<E> {
                         if rows.clone().next().is_some() {
                             self.reach.mark(Marker::HoldersMoved);
                         }
+                        self.check_departure(here, *key, *to, rows.clone())?;
                         self.invariants.merged.departs(*key, rows)?;
                     }
                 }
@@ -305,6 +307,7 @@ impl<E: Element> Cluster<E> {
             | About::News(_)
             | About::Clock { .. }
             | About::Synchronize { .. }
+            | About::Time
             | About::Settle => [(false, Marker::EarlyReduce), (false, Marker::RoundCalled)],
         };
         let more = [(split, Marker::SplitReduce), (folded && !nodes.is_power_of_two(), Marker::Folded)];

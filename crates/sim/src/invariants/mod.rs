@@ -17,16 +17,20 @@
 //! | `rounds` | after each round of an all-reduce, all nodes agree to the bit |
 //! | `staleness` | a pull sees what its staleness bound, a synchronisation, or a rest promises |
 //! | `copies` | at rest, all copies of a key are equal to the bit, and owners know who has one |
+//! | `choice` | owners do what the rule makes of the active intents that they know of |
+//! | `intents` | nodes count their workers' active intents, ask for what these are about, and give it up afterwards |
 //! | `cover` | a snapshot has every key of its range exactly once |
 //!
 //! What values say is checked elsewhere: [`crate::history`], [`crate::lanes`], [`crate::registers`].
 
 mod bounded;
+pub(crate) mod choice;
 mod copies;
 mod cover;
 mod echo;
 mod fifo;
 mod hops;
+pub(crate) mod intents;
 mod knowledge;
 mod ledger;
 mod merged;
@@ -43,6 +47,7 @@ pub(crate) use copies::Copies;
 pub(crate) use cover::Cover;
 pub(crate) use fifo::Fifo;
 pub(crate) use hops::Hops;
+pub(crate) use intents::Intents;
 pub(crate) use knowledge::Knowledge;
 pub(crate) use ledger::Ledger;
 pub(crate) use merged::{Asked, Merged, Promoted, Told};
@@ -83,5 +88,7 @@ pub(crate) struct Invariants {
     pub(crate) bounded: Bounded,
     pub(crate) merged: Merged,
     pub(crate) rounds: Rounds,
+    /// Where intents are acted on, in a run that looks for errors.
+    pub(crate) intents: Option<Intents>,
     pub(crate) progress: Progress,
 }

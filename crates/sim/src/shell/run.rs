@@ -2,15 +2,16 @@
 
 use super::meter::Meter;
 use super::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome};
-use crate::cluster::{Cluster, Happened, Wait};
+use crate::cluster::{Caller, Cluster, Happened, Wait};
 use crate::delays::Delays;
 use crate::meeting::{Quiescence, Stream};
 use intendant_core::{Clock, Element, Key, Tick, copy_from_bytes};
-use intendant_engine::AccessStats;
+use intendant_engine::{AccessStats, Explanation};
 use intendant_sampling::{Locality, Manager, SampleError, SamplingStats};
 use intendant_task::{
-    Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Prepared, Reduction, Task,
+    Announcement, Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Prepared, Reduction, Task,
 };
+use intendant_techniques::Replicas;
 use intendant_wire::{OpId, SnapshotPart};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -108,7 +109,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 returns: false,
             }
         };
-        let keys_move = config.nodes == 1 || config.technique.policy().relocation.is_some();
+        let keys_move = config.technique.policy().keys_move(config.nodes);
         let sampler = config.sampler.as_ref().unwrap_or(&task.model().sampler).settled(keys_move);
         let manager = |node| Manager::new(sampler.clone(), config.layout_seed, node);
         let sampling = (0..config.nodes as u16).map(manager).collect();
@@ -159,6 +160,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         self.cluster.check_quiescent()?;
         let (messages, bytes) = self.cluster.traffic();
         let combined = self.seats[0].driver.combined().to_vec();
+        let explanations = self.explanations();
         let mut accesses = AccessStats::default();
         (0..self.seats.len()).for_each(|worker| accesses.merge(&self.cluster.accesses(worker)));
         Ok(TaskOutcome {
@@ -173,8 +175,16 @@ impl<'a, T: Task> TaskRun<'a, T> {
             virtual_ns: self.cluster.lively_ns(),
             events: self.cluster.events(),
             hash: self.cluster.hash(),
+            explanations,
             reach: *self.cluster.reach(),
         })
+    }
+
+    /// Why the watched keys are where they are, by node.
+    fn explanations(&self) -> Vec<Vec<(Key, Explanation)>> {
+        let watched = &self.config.copies.watched;
+        let of = |node| watched.iter().map(|key| (*key, self.cluster.explain(node, *key))).collect();
+        (0..self.config.nodes).map(of).collect()
     }
 
     /// What sampling did on all nodes.
@@ -201,6 +211,11 @@ impl<'a, T: Task> TaskRun<'a, T> {
                         &place,
                     );
                     event = LoaderEvent::Prepared(handle.map_err(Self::sample_error(worker))?);
+                }
+                LoaderOp::Intend => {
+                    let Announcement { keys, window } = self.seats[worker].loader.take_intent();
+                    self.cluster.intend(worker, &keys, window, Caller::Loader)?;
+                    event = LoaderEvent::Done;
                 }
                 LoaderOp::Deliver => {
                     self.cluster.wake_loader(worker, self.config.delays.machine.prepare_ns);
@@ -237,9 +252,16 @@ impl<'a, T: Task> TaskRun<'a, T> {
     fn all_go_on(&mut self, waiting: Waiting, event: impl Fn(usize) -> Event<T::Batch>) {
         let told_ns = self.cluster.meeting_ns();
         let latest = self.seats.iter().map(|seat| seat.clock).max().unwrap_or(0);
+        let clocked = self.config.technique.policy().replicas.is_some_and(Replicas::is_clocked);
         for worker in 0..self.seats.len() {
             debug_assert_eq!(self.seats[worker].waiting, waiting, "all workers have met");
-            (self.seats[worker].clock, self.seats[worker].returns) = (latest, true);
+            if clocked {
+                (self.seats[worker].clock, self.seats[worker].returns) = (latest, true);
+            }
+            if waiting != Waiting::Quiesce {
+                // Nobody reads a snapshot any more.
+                self.cluster.resume(worker / self.config.workers);
+            }
             self.go_on(worker, told_ns, event(worker));
         }
     }
@@ -420,7 +442,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 Ok(None)
             }
             Op::Done => {
-                self.cluster.rest(worker);
+                self.cluster.retire(worker);
                 seat.waiting = Waiting::Over;
                 Ok(None)
             }

@@ -1,6 +1,6 @@
 //! What is drawn in addition where there may be several copies of a key.
 
-use super::{Mode, Scenario};
+use super::{Mode, Scenario, intents};
 use crate::dice::Dice;
 use crate::lanes;
 use intendant_core::{Key, Tick, random};
@@ -51,6 +51,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
         pace: if mode.asked.unwrap_or(asked) { Pace::Asked } else { Pace::Every(every) },
         clip: clip.then(|| dice.pick(&[0.5, 1.0, 1.5])),
         staleness: mode.staleness.unwrap_or(staleness),
+        ..Copies::default()
     };
     let clocked = scenario.is_clocked();
     scenario.clock_once_in = (0..scenario.all_workers())
@@ -70,7 +71,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
         }
         scenario.bounds.push(bound);
     }
-    scenario
+    intents::draw(mode, scenario, every)
 }
 
 /// Another number of nodes; values have a lane per worker.

@@ -4,6 +4,7 @@
 //! workers call ([`program`](self)), come to rest, one of them reads a snapshot, and the history is checked.
 
 mod copies;
+mod intents;
 mod mode;
 mod moves;
 mod plan;
@@ -12,23 +13,30 @@ mod scenario;
 mod stops;
 
 pub use copies::Stop;
+pub use intents::Announcing;
 pub use mode::Mode;
 pub use scenario::Scenario;
 
-use crate::cluster::{Checks, Cluster, ClusterConfig, Happened};
+use crate::cluster::{Caller, Checks, Cluster, ClusterConfig, Happened};
 use crate::history::{Inconsistency, Summary};
 use crate::invariants::Violation;
 use crate::lanes::{self, BadValue};
 use crate::meeting::{Quiescence, Stream};
 use crate::reach::{Marker, Reach};
 use crate::registers::{BadRegister, Registers};
-use intendant_core::{Element, copy_from_bytes};
+use intendant_core::{Clock, Element, Key, copy_from_bytes};
 use intendant_wire::SnapshotPart;
 use program::Programs;
 use std::sync::Arc;
 
 /// Events per call after which a run counts as endless; the busiest runs need a twentieth of it.
 const EVENTS_PER_CALL_MAX: u64 = 2_000;
+
+/// Keys that all workers announce at last.
+const KEYS_AT_LAST: u64 = 4;
+
+/// For how long an idle cluster is watched.
+const IDLE_NS: u64 = 10_000_000_000;
 
 /// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -159,7 +167,8 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
     let mut phase = Phase::Working;
     while let Some(happened) = cluster.next()? {
         match happened {
-            Happened::Internal | Happened::Loaded(_) => {}
+            Happened::Internal => {}
+            Happened::Loaded(worker) => programs.load(cluster, worker)?,
             Happened::Awake(worker) => programs.step(cluster, worker)?,
             Happened::Answered { worker, op, done } => {
                 if done {
@@ -208,7 +217,33 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
         Phase::Reading(_) => return Err(cluster.stuck("a part of the snapshot did not come").into()),
     }
     cluster.check_quiescent()?;
+    if cluster.acts_on_intents() {
+        fade(cluster)?;
+    }
     programs.check()
+}
+
+/// After the end, clocks stand. What was announced is acted on, and no more. To channels that sleep, all workers announce the same keys, for
+/// ever. Then all finish: whatever they had intended to do, nothing is left of it.
+fn fade<E: Element>(cluster: &mut Cluster<E>) -> Result<(), Failure> {
+    let calm = |cluster: &mut Cluster<E>| {
+        while cluster.next()?.is_some() {}
+        cluster.check_quiescent()?;
+        cluster.idle(IDLE_NS)
+    };
+    calm(cluster)?;
+    (0..cluster.layout().nodes()).for_each(|node| cluster.resume(node));
+    calm(cluster)?;
+    cluster.check_settled()?;
+    let keys: Vec<Key> = (0..cluster.layout().keys().min(KEYS_AT_LAST)).map(Key).collect();
+    for worker in 0..cluster.workers() {
+        cluster.intend(worker, &keys, Clock(0)..Clock(u32::MAX), Caller::Loader)?;
+    }
+    calm(cluster)?;
+    cluster.check_settled()?;
+    (0..cluster.workers()).for_each(|worker| cluster.retire(worker));
+    calm(cluster)?;
+    Ok(cluster.check_settled()?)
 }
 
 /// The values of a snapshot are the final ones.

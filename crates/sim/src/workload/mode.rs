@@ -3,7 +3,7 @@
 use crate::reach::Marker;
 use intendant_core::Tick;
 use intendant_engine::Storage;
-use intendant_techniques::{Initiator, Order, Policy, Replicas, Technique};
+use intendant_techniques::{Choice, Initiator, Order, Policy, Replicas, Technique};
 use std::fmt;
 
 /// What all runs of a set have in common. What is `None` is drawn from each run's seed, so that its history is sequentially
@@ -71,7 +71,16 @@ impl Mode {
 
     /// Whether there are replicas through the owner: when they come, and how they are kept in step.
     pub(super) fn replicas(&self, every: Tick) -> Option<Replicas> {
-        if self.hub { Some(Replicas::Directed { every }) } else { self.technique.policy().replicas }
+        match self.technique.policy().replicas {
+            _ if self.hub => Some(Replicas::Directed { every }),
+            Some(Replicas::Directed { .. }) => Some(Replicas::Directed { every }),
+            other => other,
+        }
+    }
+
+    /// What owners make of intents, if they act on them.
+    pub(super) fn choice(&self) -> Option<Choice> {
+        self.technique.policy().intents.filter(|_| !self.hub).map(|intents| intents.choice)
     }
 
     /// Whether there are static replicas.
@@ -112,18 +121,26 @@ impl Mode {
         let caches = caches && !(moves && unchained && self.caches.is_none());
         let (lazy, eager) = (self.technique == Technique::Ssp, self.technique == Technique::Essp);
         let clocked = (lazy || eager) && !self.hub && several(2);
-        let hub = self.hub && several(2);
+        let choice = self.choice().filter(|_| several(2));
+        let (by_intent, everywhere) = (choice.is_some(), choice == Some(Choice::Everywhere));
+        // Whether replicas come and go, other than by clocks.
+        let comes = (self.hub || by_intent && choice != Some(Choice::Relocate)) && several(2);
+        let goes = comes && !everywhere;
+        // Whether keys with replicas move.
+        let hub = goes && owners;
         let fixed = self.has_fixed() && several(2);
         // With full replication, no access leaves its node.
         let remote = several(2) && self.technique != Technique::FullReplication;
         let overlap = maybe(self.asynchronous) && remote;
         let chains = match self.order {
-            Some(Order::Fifo) => hub || clocked,
+            Some(Order::Fifo) => self.hub || by_intent || clocked,
             None => !(fixed && self.asynchronous == Some(false)),
             Some(Order::Chain) => true,
         };
         // Where keys are copied as well, they move more rarely.
         let rarely = if self.has_copies() { 5 } else { 1 };
+        // By intents, they go where they are wanted, and stay.
+        let seldom = if by_intent { 50 } else { rarely };
         match marker {
             Marker::LocalServed => (20, true),
             Marker::RemoteServed | Marker::MixedCall | Marker::DuplicateKey => (50, remote),
@@ -131,7 +148,9 @@ impl Mode {
             Marker::CrowdedChannel | Marker::CrowdedConnection => (50, several(2)),
             Marker::SeveralLengths | Marker::SetServed => (50, true),
             Marker::SeveralOwners => (50, remote && several(3)),
-            Marker::ForwardedOnce => (50, (moves || caches && !clocked && !fixed) && several(3)),
+            Marker::ForwardedOnce => {
+                (50, (moves || caches && !clocked && !fixed && !by_intent) && several(3))
+            }
             Marker::Chained => (100, chains && remote),
             Marker::AsyncOverlap | Marker::KeyOverlap => (50, overlap),
             Marker::AdmissionWaited => (100, overlap),
@@ -159,21 +178,26 @@ impl Mode {
             Marker::CacheHit | Marker::CacheStale => (rarely * 100, moves && caches && several(3)),
             // News from an owner comes directly, other news from whoever has the key next: one connection may be faster.
             Marker::OldNews => (rarely * 500, moves && caches && several(3) && maybe(self.asynchronous)),
-            Marker::HomeBehind | Marker::OrderTooLate => (rarely * 50, owners),
-            Marker::MovedLate => (rarely * 100, owners && several(3)),
+            Marker::HomeBehind => (rarely * 50, owners),
+            Marker::OrderTooLate => (rarely * 50, owners && !by_intent),
+            Marker::MovedLate => (seldom * 100, owners && several(3)),
             Marker::IfLocalHit | Marker::IfLocalMiss => (50, moves),
-            Marker::ReplicaSetUp => (20, hub || clocked),
-            Marker::ReplicaDropped => (50, hub || clocked && lazy),
-            Marker::ReplicaRevived => (100, hub || clocked && lazy),
-            Marker::ReplicaClosed => (100, hub || clocked),
+            Marker::ReplicaSetUp => (20, comes || clocked),
+            Marker::ReplicaDropped => (50, goes || clocked && lazy),
+            Marker::ReplicaRevived => (100, goes || clocked && lazy),
+            Marker::ReplicaClosed => (100, comes || clocked),
             Marker::Promoted | Marker::PromotedUnsent | Marker::HoldersMoved => (100, hub),
             Marker::PromotedUnmerged => (500, hub),
             // The key must have gone over a third node, faster than the acknowledgement.
-            Marker::PromotedMerged => (10_000, hub && several(3) && maybe(self.asynchronous)),
-            Marker::GhostDelta | Marker::GhostCameHome | Marker::ForwardedSync => (500, hub && several(3)),
-            Marker::ZombieRefused | Marker::StaleDropped => (1_000, hub && several(3)),
-            Marker::RefreshBeforeAnswer => (500, hub),
-            Marker::AcknowledgedBare => (50, hub || clocked),
+            // Who decides by intents moves keys straight to their holders, after what these were told.
+            Marker::PromotedMerged => (10_000, self.hub && several(3) && maybe(self.asynchronous)),
+            Marker::GhostCameHome | Marker::ForwardedSync => (500, hub && several(3)),
+            Marker::GhostDelta => (seldom * 100, hub && several(3)),
+            // Somebody must have wanted a copy, not any more, and again, while the key moved twice.
+            Marker::ZombieRefused => (1_000, self.hub && several(3)),
+            Marker::StaleDropped => (1_000, hub && several(3)),
+            Marker::RefreshBeforeAnswer => (500, comes),
+            Marker::AcknowledgedBare => (50, comes || clocked),
             Marker::EarlyAsk => (500, clocked && lazy && self.staleness.is_none_or(|s| s < 5)),
             Marker::LazyDrop => (100, clocked && lazy),
             Marker::EagerNews => (20, clocked && eager),
@@ -189,6 +213,14 @@ impl Mode {
             Marker::Synchronized => (50, fixed),
             Marker::Clipped => (200, fixed),
             Marker::Met | Marker::RestedBetween => (50, self.has_copies()),
+            Marker::IntentBegan | Marker::IntentEarly | Marker::IntentLate | Marker::IntentExtended => {
+                (50, by_intent)
+            }
+            Marker::IntentPast | Marker::IntentEmpty | Marker::IntentEnded => (50, by_intent),
+            Marker::Slept | Marker::WokenBySignal | Marker::WokenByClock => (50, by_intent),
+            Marker::AnnouncedAtRest | Marker::Resumed => (100, by_intent),
+            Marker::RelocatedByIntent => (50, by_intent && owners),
+            Marker::RelocatedByDrop | Marker::RelocatedByExpiry => (100, hub && by_intent),
             Marker::Faulty => (50, maybe(self.faults)),
         }
     }

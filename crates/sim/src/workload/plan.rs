@@ -21,6 +21,8 @@ pub(super) enum Act {
     Promote(NodeId),
     /// The worker's node wants replicas of the keys, or does not want them any more.
     Replicate(bool),
+    /// The worker announces that it will use the keys.
+    Intend,
 }
 
 /// A call.
@@ -50,7 +52,7 @@ impl Plan {
             let huge = scenario.lanes[2].0;
             return Self { act, keys: (0..4).map(|_| Key(small_keys + dice.below(huge))).collect() };
         }
-        let moves = matches!(act, Act::Localize { .. } | Act::Order(_) | Act::Promote(_) | Act::Replicate(_));
+        let moves = !matches!(act, Act::Access(_) | Act::IfLocal);
         if moves && dice.once_in(8) {
             // Whatever there is, so that many keys travel together.
             let all = registers.end - if scenario.huge { scenario.lanes[2].0 } else { 0 };
@@ -67,6 +69,13 @@ impl Plan {
     fn draw_act(dice: &mut Dice, scenario: &Scenario) -> Act {
         let access = if dice.once_in(2) { AccessKind::Pull } else { AccessKind::Push };
         let copies = scenario.policy.replicas.is_some() || scenario.policy.fixed.is_some();
+        if let Some(announcing) = scenario.intents {
+            return match dice.below(16) {
+                15 => Act::IfLocal,
+                face if face < announcing.in_16 => Act::Intend,
+                _ => Act::Access(access),
+            };
+        }
         let Some(initiator) = scenario.policy.relocation else {
             return if copies && dice.once_in(16) { Act::IfLocal } else { Act::Access(access) };
         };

@@ -1,15 +1,16 @@
 //! What the workers of a random workload do.
 
+use super::intents::Announced;
 use super::plan::{Act, Plan};
 use super::{Failure, Scenario};
-use crate::cluster::{Called, Cluster, Wait};
+use crate::cluster::{Called, Caller, Cluster, Wait};
 use crate::dice::Dice;
 use crate::history::{History, RecordId, Summary};
 use crate::invariants::{Need, Staleness};
 use crate::lanes;
 use crate::reach::Marker;
 use crate::registers::{ReadId, Registers};
-use intendant_core::{Clock, Element, Key, NodeId, random};
+use intendant_core::{Element, Key, NodeId, random};
 use intendant_wire::{AccessKind, OpId};
 use std::collections::BTreeMap;
 
@@ -77,7 +78,9 @@ pub(super) struct Programs<E> {
     /// A key that goes over a node to a holder.
     pub(super) chased: Option<(Key, NodeId, NodeId)>,
     /// Keys with lanes, without the range of huge values.
-    small_keys: u64,
+    pub(super) small_keys: u64,
+    /// By worker.
+    pub(super) announced: Vec<Announced>,
     /// Workers that are not where the others wait.
     pub(super) left: usize,
     values: Vec<E>,
@@ -102,6 +105,10 @@ impl<E: Element> Programs<E> {
             })
             .collect();
         (0..workers).for_each(|worker| cluster.wake(worker, 0));
+        let loader_left = scenario.intents.map_or(0, |announcing| announcing.loader);
+        if loader_left > 0 {
+            (0..workers).for_each(|worker| cluster.wake_loader(worker, 0));
+        }
         Self {
             dice: Dice::new(random::stream(scenario.seed, &[2])),
             programs,
@@ -111,6 +118,7 @@ impl<E: Element> Programs<E> {
             pushes: BTreeMap::new(),
             bound: scenario.copies.staleness,
             chased: None,
+            announced: (0..workers).map(|_| Announced { loader_left, ..Announced::default() }).collect(),
             small_keys: scenario.lanes[..2].iter().map(|(keys, _)| keys).sum(),
             left: workers,
             values: Vec::new(),
@@ -140,9 +148,7 @@ impl<E: Element> Programs<E> {
     /// A worker goes on.
     pub(super) fn step(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<(), Failure> {
         if std::mem::replace(&mut self.programs[worker].waiting, Waiting::No) == Waiting::Return {
-            let clock = self.programs[worker].clock;
-            self.set_clock(worker, clock);
-            cluster.advance_clock(worker, Clock(clock));
+            self.come_back(cluster, worker);
         }
         self.chase(cluster);
         let plan = match self.programs[worker].next.take() {
@@ -151,7 +157,11 @@ impl<E: Element> Programs<E> {
             None => {
                 self.tick(cluster, worker);
                 self.programs[worker].calls_left -= 1;
-                Plan::draw(&mut self.dice, &self.scenario, self.small_keys)
+                let mut plan = Plan::draw(&mut self.dice, &self.scenario, self.small_keys);
+                if let Act::Access(kind) = plan.act {
+                    self.obey(worker, &mut plan, kind);
+                }
+                plan
             }
         };
         if !cluster.admits(worker, &plan.keys) {
@@ -176,6 +186,13 @@ impl<E: Element> Programs<E> {
             Act::Promote(to) => {
                 self.promote(cluster, &plan.keys, to);
                 cluster.wake(worker, 0);
+                Ok(())
+            }
+            Act::Intend => {
+                self.announce(cluster, worker, plan.keys, Caller::Worker)?;
+                let pause_ns = self.scenario.intents.map_or(0, |announcing| announcing.pause_ns);
+                let pauses = self.dice.once_in(4);
+                cluster.wake(worker, if pauses { pause_ns } else { 0 });
                 Ok(())
             }
             Act::Replicate(wanted) => {

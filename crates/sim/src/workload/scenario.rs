@@ -2,6 +2,7 @@
 
 use super::Mode;
 use super::copies::{self, Stop};
+use super::intents::Announcing;
 use crate::delays::Delays;
 use crate::dice::Dice;
 use crate::faults::Faults;
@@ -26,6 +27,8 @@ pub struct Scenario {
     pub bounds: Vec<u32>,
     /// Per worker, how many calls it makes on average before it advances its clock; 0 if it never does.
     pub clock_once_in: Vec<u64>,
+    /// How workers announce what they will use; `None` if nothing comes of it.
+    pub intents: Option<Announcing>,
     /// Number of nodes.
     pub nodes: usize,
     /// Workers per node.
@@ -137,6 +140,7 @@ impl Scenario {
             stops: Vec::new(),
             bounds: Vec::new(),
             clock_once_in: Vec::new(),
+            intents: None,
             nodes,
             workers,
             channels: dice.between(1, 3) as usize,

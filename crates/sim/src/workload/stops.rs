@@ -2,6 +2,7 @@
 
 use super::Failure;
 use super::copies::Stop;
+use super::intents::Announcing;
 use super::program::{Flight, Programs, Waiting};
 use crate::cluster::Cluster;
 use crate::reach::Marker;
@@ -29,7 +30,10 @@ impl<E: Element> Programs<E> {
         self.left = self.programs.len();
         for (worker, program) in self.programs.iter_mut().enumerate() {
             program.stops += 1;
-            (program.waiting, program.clock) = (Waiting::Return, latest);
+            program.waiting = Waiting::Return;
+            if self.scenario.intents.is_none() {
+                program.clock = latest;
+            }
             cluster.wake(worker, told_ns);
         }
     }
@@ -60,7 +64,10 @@ impl<E: Element> Programs<E> {
                 program.waiting = if stop.is_none() { Waiting::Over } else { Waiting::Others };
                 self.left -= 1;
                 self.staleness.set_clock(worker, None);
-                cluster.rest(worker);
+                match self.scenario.intents {
+                    Some(Announcing { retires: true, .. }) if stop.is_none() => cluster.retire(worker),
+                    Some(_) | None => cluster.rest(worker),
+                }
             }
             Some(Stop::Synchronisation) if !cluster.admits_synchronize(worker) => {
                 program.waiting = Waiting::Room
@@ -82,6 +89,17 @@ impl<E: Element> Programs<E> {
         Ok(true)
     }
 
+    /// A worker comes from a meeting. Where clocks are for intents only, they stand.
+    pub(super) fn come_back(&mut self, cluster: &mut Cluster<E>, worker: usize) {
+        let clock = self.programs[worker].clock;
+        self.set_clock(worker, clock);
+        match self.scenario.intents {
+            None => cluster.advance_clock(worker, Clock(clock)),
+            Some(Announcing { resumes: true, .. }) => cluster.resume(worker / self.scenario.workers),
+            Some(_) => {}
+        }
+    }
+
     pub(super) fn set_clock(&mut self, worker: usize, clock: u32) {
         self.programs[worker].clock = clock;
         self.staleness.set_clock(worker, Some(clock));
@@ -91,7 +109,10 @@ impl<E: Element> Programs<E> {
     pub(super) fn tick(&mut self, cluster: &mut Cluster<E>, worker: usize) {
         let once_in = self.scenario.clock_once_in.get(worker).copied().unwrap_or(0);
         if once_in > 0 && self.dice.once_in(once_in) {
-            let steps = if self.dice.once_in(16) { 3 } else { 1 };
+            let mut steps = if self.dice.once_in(16) { 3 } else { 1 };
+            if self.scenario.intents.is_some() && self.dice.once_in(16) {
+                steps = self.dice.pick(&[10, 100, 2_000]);
+            }
             self.set_clock(worker, self.programs[worker].clock + steps);
             cluster.advance_clock(worker, Clock(self.programs[worker].clock));
         }

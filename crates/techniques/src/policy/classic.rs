@@ -15,4 +15,5 @@ pub const POLICY: Policy = Policy {
     caches: false,
     replicas: None,
     fixed: None,
+    intents: None,
 };

@@ -14,4 +14,5 @@ pub const POLICY: Policy = Policy {
     caches: false,
     replicas: Some(Replicas::Eager),
     fixed: None,
+    intents: None,
 };

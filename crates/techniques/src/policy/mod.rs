@@ -1,5 +1,7 @@
 //! Techniques: which mechanisms a parameter server uses, and when.
 
+pub mod ablations;
+pub mod adaptive;
 pub mod classic;
 pub mod essp;
 pub mod full_replication;
@@ -57,6 +59,8 @@ pub struct Policy {
     pub replicas: Option<Replicas>,
     /// Which keys have static replicas; `None` if none, and none may be asked for.
     pub fixed: Option<Fixed>,
+    /// What intents of workers lead to; `None` if they are ignored.
+    pub intents: Option<Intents>,
 }
 
 /// Mechanisms that do not work together.
@@ -87,6 +91,12 @@ pub enum PolicyError {
          overtaken by the next one, which meets the replica; use order chain"
     )]
     Unchained(&'static str),
+    /// Intents, and nothing that could be done about them.
+    #[error(
+        "technique {0} acts on intents and cannot: what nodes intend is told to owners as registrations of replicas, and owners \
+         that hand keys over start relocations"
+    )]
+    Powerless(&'static str),
 }
 
 impl Policy {
@@ -101,12 +111,27 @@ impl Policy {
         Self { order, caches, ..self }
     }
 
+    /// Whether, on a cluster of `nodes`, keys come to nodes that use them; of one node, they are there anyway. Samples of what is here
+    /// are of all keys in the long run only then.
+    #[must_use]
+    pub const fn keys_move(&self, nodes: usize) -> bool {
+        nodes == 1 || self.relocation.is_some()
+    }
+
     /// Checks that what the policy combines works together. What is left: relocation by either initiator, static replicas with
     /// or without relocation, replicas by clocks, and directed replicas of keys that stay or that their owners move.
     ///
     /// # Errors
     /// The first that does not.
     pub const fn check(&self) -> Result<(), PolicyError> {
+        if let Some(intents) = self.intents {
+            let directed = matches!(self.replicas, Some(Replicas::Directed { .. }));
+            let moves = matches!(self.relocation, Some(Initiator::Owner));
+            let must_move = !matches!(intents.choice, Choice::Replicate | Choice::Everywhere);
+            if !directed || moves != must_move {
+                return Err(PolicyError::Powerless(self.name));
+            }
+        }
         let Some(replicas) = self.replicas else { return Ok(()) };
         match (self.relocation, self.order) {
             (Some(_), _) if replicas.is_clocked() => Err(PolicyError::Clocked(self.name)),
@@ -139,6 +164,37 @@ impl Replicas {
     pub const fn is_clocked(self) -> bool {
         matches!(self, Self::Lazy | Self::Eager)
     }
+}
+
+/// What intents of workers lead to (000, ch. 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Intents {
+    /// What an owner does that knows which nodes have active intent for a key.
+    pub choice: Choice,
+    /// When a node treats an intent as active.
+    pub action: Act,
+}
+
+/// What an owner does that knows which nodes have active intent for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// If exactly one node has active intent, and is not the owner, the key moves there. Otherwise all that have hold replicas.
+    Adaptive,
+    /// All that have active intent hold replicas; the key stays at its home.
+    Replicate,
+    /// The key moves to whichever node's intent became active last.
+    Relocate,
+    /// All nodes hold replicas all the time, as if every node had intent for every key.
+    Everywhere,
+}
+
+/// When a node treats an intent as active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Act {
+    /// As late as is safe: 000, Algorithm 5.2.
+    InTime,
+    /// As soon as it is signalled.
+    AtOnce,
 }
 
 /// Which keys have static replicas.
@@ -191,12 +247,33 @@ pub enum Technique {
     Essp,
     /// Static replicas of some keys, relocation of the others: [`nups`].
     Nups,
+    /// Relocation and replicas by intent: [`adaptive`].
+    Adaptive,
+    /// As adaptive, without relocation: [`ablations`].
+    ReplicateOnIntent,
+    /// As adaptive, without replicas: [`ablations`].
+    RelocateOnIntent,
+    /// As adaptive, acting on intents when they are signalled: [`ablations`].
+    ImmediateAction,
+    /// Replicas of everything on all nodes, through the owner: [`ablations`].
+    ReplicateEverywhere,
 }
 
 impl Technique {
     /// All techniques.
-    pub const ALL: [Self; 6] =
-        [Self::Classic, Self::FullReplication, Self::Lapse, Self::Ssp, Self::Essp, Self::Nups];
+    pub const ALL: [Self; 11] = [
+        Self::Classic,
+        Self::FullReplication,
+        Self::Lapse,
+        Self::Ssp,
+        Self::Essp,
+        Self::Nups,
+        Self::Adaptive,
+        Self::ReplicateOnIntent,
+        Self::RelocateOnIntent,
+        Self::ImmediateAction,
+        Self::ReplicateEverywhere,
+    ];
 
     /// What the technique decides.
     #[must_use]
@@ -208,6 +285,11 @@ impl Technique {
             Self::Ssp => ssp::POLICY,
             Self::Essp => essp::POLICY,
             Self::Nups => nups::POLICY,
+            Self::Adaptive => adaptive::POLICY,
+            Self::ReplicateOnIntent => ablations::REPLICATE_ON_INTENT,
+            Self::RelocateOnIntent => ablations::RELOCATE_ON_INTENT,
+            Self::ImmediateAction => ablations::IMMEDIATE_ACTION,
+            Self::ReplicateEverywhere => ablations::REPLICATE_EVERYWHERE,
         }
     }
 }

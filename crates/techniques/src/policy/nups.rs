@@ -15,4 +15,5 @@ pub const POLICY: Policy = Policy {
     caches: false,
     replicas: None,
     fixed: Some(Fixed::Assigned),
+    intents: None,
 };

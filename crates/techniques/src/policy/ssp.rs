@@ -19,6 +19,7 @@ pub const POLICY: Policy = Policy {
     caches: false,
     replicas: Some(Replicas::Lazy),
     fixed: None,
+    intents: None,
 };
 
 /// The staleness bound, in clocks, unless the user asks for another.

@@ -124,7 +124,7 @@ fn the_effective_configuration_reproduces_the_run_and_is_typed() {
         "dim = 64",
         "epochs = 30",
         "data = \"builtin:tiny\"",
-        "technique = \"classic\"",
+        "technique = \"adaptive\"",
         "seed = \"18446744073709551615\"",
     ] {
         assert!(config.lines().any(|l| l == line), "{line} is not in\n{config}");
@@ -155,7 +155,7 @@ fn a_wrong_key_or_value_is_told_with_file_and_line() {
         ("config = 'other.toml'\n", 1, "'config' works on the command line only"),
         ("label = 'f'\nepochs = 'many'\n", 2, "invalid value 'many' for '--epochs <"),
         ("workers = 0\n", 1, "invalid value '0' for '--workers <"),
-        ("technique = 'adaptive'\n", 1, "technique adaptive is not built yet"),
+        ("technique = 'adaptiv'\n", 1, "no such technique"),
         ("epochs = [1, 2]\n", 1, "'epochs' takes one value, found 2"),
         ("[training]\nepochs = 1\n", 1, "unknown key 'training'"),
         ("epochs = { at = 1 }\n", 1, "expected a string, a number or true/false, found table"),
@@ -188,9 +188,7 @@ fn what_is_required_may_come_from_any_layer_but_must_come() {
 
 #[test]
 fn flags_of_what_is_not_built_are_refused() {
-    for flags in
-        [&["--trace", "dir"][..], &["--checkpoint", "dir"], &["--resume"], &["--technique", "adaptive"]]
-    {
+    for flags in [&["--trace", "dir"][..], &["--checkpoint", "dir"], &["--resume"]] {
         let argv: Vec<&str> = ["--label", "x"].iter().chain(flags).copied().collect();
         assert!(bad(&argv, &[]).contains("not built yet"), "{flags:?}");
     }

@@ -1,0 +1,85 @@
+//! How many of a node's intents are active, by key.
+//!
+//! These are a channel's own numbers, apart from the slots: every intent is counted twice, when it begins and when it is over, and a
+//! latch taken for that would take the line of a shard away from workers that are about to access it.
+
+use crate::channel::Hash;
+use hashbrown::HashMap;
+use intendant_core::{Key, Layout};
+use std::sync::Arc;
+
+/// The counts of a channel's keys.
+pub(crate) enum Active {
+    /// One per key of the channel, by [`Layout::place`].
+    Dense(Arc<Layout>, Vec<u32>),
+    /// Of keys that have any, where the store is sparse as well.
+    Sparse(HashMap<Key, u32, Hash>),
+}
+
+impl Active {
+    /// No active intents, for any key.
+    pub(crate) fn new(layout: &Arc<Layout>, sparse: bool) -> Self {
+        if sparse {
+            Self::Sparse(HashMap::default())
+        } else {
+            Self::Dense(Arc::clone(layout), vec![0; layout.places()])
+        }
+    }
+
+    /// How many intents for `key` are active.
+    #[inline]
+    pub(crate) fn of(&self, key: Key) -> u32 {
+        match self {
+            Self::Dense(layout, counts) => counts[layout.place(key)],
+            Self::Sparse(counts) => counts.get(&key).copied().unwrap_or(0),
+        }
+    }
+
+    /// One more, or one less. Returns how many there are then.
+    #[inline]
+    pub(crate) fn count(&mut self, key: Key, more: bool) -> u32 {
+        let step = |count: u32| {
+            intendant_core::strict_assert!(more || count > 0, "an intent ends that was not active");
+            if more { count.saturating_add(1) } else { count.saturating_sub(1) }
+        };
+        match self {
+            Self::Dense(layout, counts) => {
+                let count = &mut counts[layout.place(key)];
+                *count = step(*count);
+                *count
+            }
+            Self::Sparse(counts) => {
+                let count = counts.entry(key).or_default();
+                *count = step(*count);
+                let now = *count;
+                if now == 0 {
+                    counts.remove(&key);
+                }
+                now
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_come_and_go_and_a_sparse_one_forgets_what_is_over() {
+        let layout = Arc::new(Layout::builder().range("k", 9, 1).shards(4).build().unwrap());
+        for sparse in [false, true] {
+            let mut active = Active::new(&layout, sparse);
+            let steps =
+                [(3, true, 1), (3, true, 2), (8, true, 1), (3, false, 1), (8, false, 0), (3, false, 0)];
+            for (key, more, left) in steps {
+                assert_eq!(active.count(Key(key), more), left);
+                assert_eq!(active.of(Key(key)), left);
+            }
+            assert_eq!(active.of(Key(0)), 0);
+            if let Active::Sparse(counts) = active {
+                assert!(counts.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What workers tell their node beside accesses: how old a copy may be that they read, how far they are, and what they will use.
+
+use super::Shared;
+use crate::error::AccessError;
+use crate::local::Local;
+use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId};
+use intendant_intent::{Board, FINISHED, Intent};
+use intendant_techniques::clocks::{NodeClock, RESTING};
+use intendant_techniques::{Role, SlotState};
+use std::ops::Range;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+/// What follows from a worker's clock.
+#[derive(Debug, Default)]
+#[must_use = "channels must be told"]
+pub struct Advanced {
+    /// Every channel must be given [`crate::Input::Clock`] with this, after what the worker submitted before.
+    pub clock: Option<NodeClock>,
+    /// These channels must be given [`crate::Input::Wake`].
+    pub wake: Vec<ChannelId>,
+}
+
+impl<E: Element> Shared<E> {
+    /// Sets the staleness bound, in clocks: a read of a worker at clock c sees every update of every worker up to its clock
+    /// c − bound − 1. All nodes must do the same at the same clocks. Does nothing if the technique has no such bound.
+    pub fn set_staleness_bound(&self, bound: u32) {
+        if let Some(bounds) = &self.bounds {
+            // Relaxed: whoever reads the old bound a little longer could have read before.
+            bounds.staleness.store(bound, Ordering::Relaxed);
+        }
+    }
+
+    /// The staleness bound, in clocks; `None` if the technique has none.
+    pub fn staleness_bound(&self) -> Option<u32> {
+        // Relaxed: see above.
+        self.bounds.as_ref().map(|bounds| bounds.staleness.load(Ordering::Relaxed))
+    }
+
+    /// The worker advances its clock to `clock`.
+    pub fn advance_clock(&self, local: &mut Local<E>, clock: Clock) -> Advanced {
+        local.set_clock(clock.0.min(RESTING - 1));
+        let worker = local.worker().index();
+        Advanced {
+            clock: self.tell_clock(worker, local.clock()),
+            wake: self.board.as_ref().map_or_else(Vec::new, |board| board.advance(worker, local.clock())),
+        }
+    }
+
+    /// The worker goes to a meeting of all workers, or is finished: nobody waits for it until its next
+    /// [`Shared::advance_clock`], which all workers of all nodes call with the latest clock of any of them. As there, channels
+    /// must be told.
+    #[must_use]
+    pub fn rest(&self, local: &Local<E>) -> Option<NodeClock> {
+        self.tell_clock(local.worker().index(), RESTING)
+    }
+
+    /// The worker is finished: as [`Shared::rest`], and all its intents are over.
+    pub fn retire(&self, local: &Local<E>) -> Advanced {
+        let worker = local.worker().index();
+        Advanced {
+            clock: self.rest(local),
+            wake: self.board.as_ref().map_or_else(Vec::new, |board| board.advance(worker, FINISHED)),
+        }
+    }
+
+    /// All workers of all nodes have met since the cluster came to rest, and nobody reads a snapshot any more: what was announced
+    /// meanwhile is acted on. Whoever advances a worker's clock says so as well. The channels that must be given
+    /// [`crate::Input::Wake`].
+    #[must_use]
+    pub fn resume(&self) -> Vec<ChannelId> {
+        self.board.as_ref().map_or_else(Vec::new, Board::resume)
+    }
+
+    fn tell_clock(&self, worker: usize, clock: u32) -> Option<NodeClock> {
+        let bounds = self.bounds.as_ref()?;
+        bounds.workers.lock().unwrap_or_else(PoisonError::into_inner).set(worker, clock)
+    }
+
+    /// `worker` will access `keys` while its clock is in `window` (000, §5.2): may be called on any thread, such as one that prepares
+    /// batches ahead of the worker. Windows may overlap, and lie in the past. Does nothing if the technique ignores intents, or the
+    /// node is the only one. The channels that must be given [`crate::Input::Wake`].
+    ///
+    /// # Errors
+    /// If a key does not exist; then nothing was done.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn intend(
+        &self,
+        worker: WorkerId,
+        keys: &[Key],
+        window: Range<Clock>,
+    ) -> Result<Vec<ChannelId>, AccessError> {
+        let (start, end) = (window.start.0, window.end.0);
+        if let Some(position) = keys.iter().position(|key| !self.layout.contains(*key)) {
+            let last = Key(self.layout.keys() - 1);
+            return Err(AccessError::KeyOutOfRange { key: keys[position], position, last });
+        }
+        let Some(board) = self.board.as_ref().filter(|_| start < end) else { return Ok(Vec::new()) };
+        let mut wake = Vec::new();
+        let mut signal = |channel: usize, keys: Box<[Key]>| {
+            if !keys.is_empty() && board.signal(worker.index(), channel, Intent { keys, start, end }) {
+                wake.push(ChannelId(channel as u16));
+            }
+        };
+        if self.layout.channels() == 1 {
+            signal(0, keys.into());
+        } else {
+            for channel in 0..self.layout.channels() {
+                let own = |key: &&Key| self.layout.channel(**key).index() == channel;
+                signal(channel, keys.iter().filter(own).copied().collect());
+            }
+        }
+        Ok(wake)
+    }
+
+    /// Where intents are announced, if they are acted on.
+    pub(crate) fn board(&self) -> Option<&Board> {
+        self.board.as_ref()
+    }
+
+    /// The clock that copies must have reached for a reader at `clock`.
+    pub(crate) fn need(&self, clock: u32) -> u32 {
+        self.staleness_bound().map_or(0, |staleness| clock.saturating_sub(staleness))
+    }
+
+    /// The channel's global clock has advanced.
+    pub(crate) fn set_global(&self, channel: ChannelId, clock: u32) {
+        if let Some(bounds) = &self.bounds {
+            // Release: whoever reads this clock also reads the updates that came before it; Acquire in `is_fresh`. Values are
+            // behind latches anyway.
+            bounds.global[channel.index()].store(clock, Ordering::Release);
+        }
+    }
+
+    /// News of `owner` from before `clock` are in the replicas of the channel.
+    pub(crate) fn set_fresh(&self, channel: ChannelId, owner: NodeId, clock: u32) {
+        if let Some(bounds) = &self.bounds {
+            let at = channel.index() * self.layout.nodes() + owner.index();
+            // As above; only the channel's own thread writes.
+            bounds.fresh[at].store(clock, Ordering::Release);
+        }
+    }
+
+    /// Whether a copy has every update up to clock `need`.
+    #[inline]
+    pub(crate) fn is_fresh(&self, key: Key, state: &SlotState, need: u32) -> bool {
+        let Some(bounds) = &self.bounds else { return true };
+        if need == 0 || (state.role == Role::Replica && state.side >= need) {
+            return true;
+        }
+        let channel = self.layout.channel(key).index();
+        let clock = if state.role == Role::Replica {
+            &bounds.fresh[channel * self.layout.nodes() + self.directory.home(key).index()]
+        } else {
+            &bounds.global[channel]
+        };
+        clock.load(Ordering::Acquire) >= need
+    }
+}

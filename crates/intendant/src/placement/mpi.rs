@@ -1,0 +1,55 @@
+//! Processes that Open MPI's `mpirun` started, and those of other launchers that speak PMIx.
+
+use super::{Environment, Host, Launcher, Step, port, slurm};
+use crate::rendezvous::{RendezvousError, variable};
+use intendant_core::limits;
+
+pub(super) const RANKS: &str = "OMPI_COMM_WORLD_SIZE";
+pub(super) const RANK: &str = "OMPI_COMM_WORLD_RANK";
+const LOCAL_RANK: &str = "OMPI_COMM_WORLD_LOCAL_RANK";
+const LOCAL_RANKS: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
+const JOB: &str = "OMPI_MCA_ess_base_jobid";
+pub(super) const PMIX_RANK: &str = "PMIX_RANK";
+const PMIX_JOB: &str = "PMIX_NAMESPACE";
+
+/// This process's place among those of an `mpirun`, which says everything but where rank 0 is; that matters only where they are
+/// on several machines.
+pub(super) fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
+    if !env.has(RANK) {
+        return Ok(None);
+    }
+    env.need(RANKS, RANK)?;
+    let nodes = env.number(RANKS, 1, limits::NODES_MAX as u64)?;
+    let rank = env.number(RANK, 0, limits::NODES_MAX as u64 - 1)?;
+    let local = |name| env.text(name).and_then(|number| number.parse().ok());
+    let local_nodes = local(LOCAL_RANKS).unwrap_or(1);
+    let host = if local_nodes == nodes { Some(Host::here()) } else { slurm::first_machine(env)? };
+    let job = env.text(PMIX_JOB).or_else(|| env.text(JOB)).unwrap_or_default();
+    Ok(Some(Step {
+        launcher: Launcher::OpenMpi,
+        rank,
+        nodes,
+        local_rank: local(LOCAL_RANK).unwrap_or(0) as usize,
+        local_nodes: local_nodes as usize,
+        host,
+        port: port(&[&job]),
+    }))
+}
+
+/// This process's place where nobody but PMIx is around, which tells a process its rank, but the size only to those who ask its
+/// server. (`srun --mpi=pmix` sets Slurm's own variables too.)
+pub(super) fn find_pmix(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
+    if !env.has(PMIX_RANK) || env.has(slurm::TASKS) {
+        return Ok(None);
+    }
+    env.need(variable::NODES, PMIX_RANK)?;
+    Ok(Some(Step {
+        launcher: Launcher::Pmix,
+        rank: env.number(PMIX_RANK, 0, limits::NODES_MAX as u64 - 1)?,
+        nodes: env.number(variable::NODES, 1, limits::NODES_MAX as u64)?,
+        local_rank: 0,
+        local_nodes: 1,
+        host: slurm::first_machine(env)?,
+        port: port(&[&env.text(PMIX_JOB).unwrap_or_default()]),
+    }))
+}

@@ -1,0 +1,206 @@
+//! Where workers announce, and channels read.
+//!
+//! To announce costs an append under a lock that nobody else holds for long. To advance a clock costs a store, and a load per
+//! channel.
+//!
+//! A channel that goes to sleep says at which clock of a worker it wants to be woken ([`Board::sleep`]), and looks once more afterwards; a worker stores its
+//! clock, or announces, and looks then whether somebody wants to be woken. With sequentially consistent fences between the two
+//! steps on both sides, at least one sees the other.
+//!
+//! While the cluster rests, channels are *held* ([`Board::hold`]): what is announced waits until a worker goes on.
+
+use crate::schedule::Intent;
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, Mutex, Ordering, fence};
+use intendant_core::ChannelId;
+use std::sync::PoisonError;
+
+/// The clock of a worker that is finished: all its intents are over.
+pub const FINISHED: u32 = u32::MAX;
+
+/// Nobody wants to be woken.
+const NEVER: u32 = u32::MAX;
+
+/// The states of a channel.
+const AWAKE: u8 = 0;
+/// It wants to be woken when somebody announces something, or a clock comes to what it waits for.
+const ASLEEP: u8 = 1;
+/// It wants to be woken when a worker goes on.
+const HELD: u8 = 2;
+
+/// What one worker and one channel share.
+struct Post {
+    signals: Mutex<Vec<Intent>>,
+    /// Whether there are signals: a hint, which spares the lock.
+    any: AtomicBool,
+    /// The clock at which the channel wants to be woken.
+    wake: AtomicU32,
+}
+
+/// The clocks of a node's workers, and what they have announced.
+pub struct Board {
+    workers: Box<[AtomicU32]>,
+    /// By channel, then by worker.
+    posts: Box<[Post]>,
+    /// By channel: whether it sleeps, and what wakes it.
+    states: Box<[AtomicU8]>,
+}
+
+impl Board {
+    /// All clocks are 0, and all channels are awake.
+    #[must_use]
+    pub fn new(workers: usize, channels: usize) -> Self {
+        let post = || Post {
+            signals: Mutex::new(Vec::new()),
+            any: AtomicBool::new(false),
+            wake: AtomicU32::new(NEVER),
+        };
+        Self {
+            workers: (0..workers).map(|_| AtomicU32::new(0)).collect(),
+            posts: (0..workers * channels).map(|_| post()).collect(),
+            states: (0..channels).map(|_| AtomicU8::new(AWAKE)).collect(),
+        }
+    }
+
+    /// Number of workers.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    fn post(&self, worker: usize, channel: usize) -> &Post {
+        &self.posts[channel * self.workers.len() + worker]
+    }
+
+    /// The clock of a worker.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    #[must_use]
+    pub fn clock(&self, worker: usize) -> u32 {
+        // Acquire: whoever acts on a clock sees what was announced before. The lock of the signals would do as well.
+        self.workers[worker].load(Ordering::Acquire)
+    }
+
+    /// Wakes a channel if it sleeps in this way. False if it does not, or somebody else was faster.
+    fn wake(&self, channel: usize, state: u8) -> bool {
+        let current = &self.states[channel];
+        current.load(Ordering::Relaxed) == state
+            && current.compare_exchange(state, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// A worker announces keys of one channel. True if the channel must be woken.
+    ///
+    /// # Panics
+    /// If there is no such worker or channel.
+    #[must_use]
+    pub fn signal(&self, worker: usize, channel: usize, intent: Intent) -> bool {
+        let post = self.post(worker, channel);
+        {
+            let mut signals = post.signals.lock().unwrap_or_else(PoisonError::into_inner);
+            signals.push(intent);
+            // Relaxed: written under the lock only, so that the last value agrees with the list. The fence orders it before the
+            // look at the sleeper.
+            post.any.store(true, Ordering::Relaxed);
+        }
+        // Pairs with the fence in `sleep`.
+        fence(Ordering::SeqCst);
+        self.wake(channel, ASLEEP)
+    }
+
+    /// A worker advances its clock. Clocks do not go back. The channels that must be woken.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    #[must_use]
+    pub fn advance(&self, worker: usize, clock: u32) -> Vec<ChannelId> {
+        let before = self.workers[worker].load(Ordering::Relaxed);
+        // Release: see `clock`. Only the worker's own thread writes.
+        self.workers[worker].store(before.max(clock), Ordering::Release);
+        // Pairs with the fence in `sleep`.
+        fence(Ordering::SeqCst);
+        let mut woken = Vec::new();
+        for channel in 0..self.states.len() {
+            let wake = self.post(worker, channel).wake.load(Ordering::Relaxed);
+            let due = wake <= clock && wake != NEVER;
+            if (due && self.wake(channel, ASLEEP)) || self.wake(channel, HELD) {
+                woken.push(ChannelId(channel as u16));
+            }
+        }
+        woken
+    }
+
+    /// The cluster does not rest any more. The channels that must be woken.
+    #[must_use]
+    pub fn resume(&self) -> Vec<ChannelId> {
+        let held = (0..self.states.len()).filter(|channel| self.wake(*channel, HELD));
+        held.map(|channel| ChannelId(channel as u16)).collect()
+    }
+
+    /// The cluster comes to rest: the channel sleeps until somebody calls [`Board::resume`] or advances a clock, whatever is
+    /// announced.
+    ///
+    /// # Panics
+    /// If there is no such channel.
+    pub fn hold(&self, channel: usize) {
+        self.states[channel].store(HELD, Ordering::Relaxed);
+    }
+
+    /// Whether a channel is held.
+    ///
+    /// # Panics
+    /// If there is no such channel.
+    #[must_use]
+    pub fn is_held(&self, channel: usize) -> bool {
+        self.states[channel].load(Ordering::Relaxed) == HELD
+    }
+
+    /// Whether a channel sleeps, and nobody has woken it yet.
+    ///
+    /// # Panics
+    /// If there is no such channel.
+    #[must_use]
+    pub fn is_asleep(&self, channel: usize) -> bool {
+        self.states[channel].load(Ordering::Relaxed) != AWAKE
+    }
+
+    /// Takes what a worker has announced, in order.
+    ///
+    /// # Panics
+    /// If there is no such worker or channel.
+    pub fn take(&self, worker: usize, channel: usize, take: &mut dyn FnMut(Intent)) {
+        let post = self.post(worker, channel);
+        // Relaxed: what is overlooked is found in the next round, or by who looks before it sleeps.
+        if !post.any.load(Ordering::Relaxed) {
+            return;
+        }
+        let signals = {
+            let mut signals = post.signals.lock().unwrap_or_else(PoisonError::into_inner);
+            post.any.store(false, Ordering::Relaxed);
+            std::mem::take(&mut *signals)
+        };
+        signals.into_iter().for_each(take);
+    }
+
+    /// A channel goes to sleep, until somebody announces something on it or a worker's clock reaches `wake(worker)`; `None` if
+    /// the clock does not matter. False if it must not: something has happened meanwhile.
+    ///
+    /// # Panics
+    /// If there is no such channel.
+    #[must_use]
+    pub fn sleep(&self, channel: usize, wake: impl Fn(usize) -> Option<u32>) -> bool {
+        for worker in 0..self.workers.len() {
+            // Relaxed: the fence orders it.
+            self.post(worker, channel).wake.store(wake(worker).unwrap_or(NEVER), Ordering::Relaxed);
+        }
+        self.states[channel].store(ASLEEP, Ordering::Relaxed);
+        // Pairs with the fences in `signal` and `advance`.
+        fence(Ordering::SeqCst);
+        let missed = (0..self.workers.len()).any(|worker| {
+            let post = self.post(worker, channel);
+            post.any.load(Ordering::Relaxed)
+                || wake(worker).is_some_and(|wake| self.workers[worker].load(Ordering::Relaxed) >= wake)
+        });
+        // Whoever wakes the channel meanwhile wakes it for nothing.
+        !missed || !self.wake(channel, ASLEEP)
+    }
+}

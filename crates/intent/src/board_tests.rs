@@ -1,0 +1,51 @@
+//! What the board does in one thread. (Its own file is compiled against other primitives as well.)
+
+use crate::{Board, FINISHED, Intent};
+use intendant_core::{ChannelId, Key};
+
+fn intent(key: u64) -> Intent {
+    Intent { keys: vec![Key(key)].into(), start: 3, end: 4 }
+}
+
+#[test]
+fn sleepers_are_woken_once_by_what_they_wait_for() {
+    let board = Board::new(2, 2);
+    assert!(!board.signal(0, 1, intent(1)), "it is awake");
+    assert!(!board.sleep(1, |_| None), "something was announced before");
+    let mut taken = Vec::new();
+    board.take(0, 1, &mut |intent| taken.push(intent));
+    assert_eq!(taken, [intent(1)]);
+    assert!(board.sleep(1, |worker| (worker == 1).then_some(5)));
+    assert_eq!(board.advance(0, 100), [], "nobody waits for this worker");
+    assert_eq!(board.advance(1, 4), []);
+    assert_eq!(board.advance(1, 5), [ChannelId(1)]);
+    assert_eq!(board.advance(1, 6), [], "it is awake by now");
+    assert!(!board.sleep(1, |_| Some(6)), "the clock is there already");
+    assert!(board.sleep(1, |_| Some(1_000)));
+    assert!(!board.signal(1, 0, intent(2)), "another channel");
+    assert!(board.signal(1, 1, intent(2)));
+    assert!(!board.signal(1, 1, intent(3)));
+}
+
+#[test]
+fn what_is_announced_while_the_cluster_rests_wakes_nobody() {
+    let board = Board::new(2, 2);
+    board.hold(1);
+    assert!(board.is_held(1) && board.is_asleep(1) && !board.is_asleep(0));
+    assert!(!board.signal(0, 1, intent(1)));
+    assert_eq!(board.resume(), [ChannelId(1)]);
+    assert_eq!(board.resume(), []);
+    assert!(!board.sleep(1, |_| None), "it has not been taken");
+    board.hold(0);
+    assert_eq!(board.advance(1, 0), [ChannelId(0)], "whoever advances its clock goes on");
+    assert!(!board.is_asleep(0));
+}
+
+#[test]
+fn a_finished_worker_wakes_whoever_waits_for_its_clock() {
+    let board = Board::new(1, 1);
+    assert!(board.sleep(0, |_| Some(7)));
+    assert_eq!(board.advance(0, FINISHED), [ChannelId(0)]);
+    assert_eq!(board.advance(0, 3), []);
+    assert_eq!(board.clock(0), FINISHED, "clocks do not go back");
+}

@@ -1,0 +1,116 @@
+//! The board under loom: in every interleaving, with every value that weak memory orders let a thread read, a channel that sleeps is woken by
+//! what it waits for. The source is compiled a second time, against loom's primitives, as in the tests of `intendant-store`.
+
+/// What `src/sync.rs` offers, made of loom's primitives.
+mod sync {
+    pub(crate) use loom::sync::Mutex;
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
+}
+
+mod schedule {
+    pub(crate) use intendant_intent::Intent;
+}
+
+#[allow(dead_code, unreachable_pub, reason = "a program uses a part of it")]
+#[path = "../src/board.rs"]
+mod board;
+
+use board::{Board, FINISHED};
+use intendant_core::Key;
+use intendant_intent::Intent;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+
+fn intent(start: u32) -> Intent {
+    Intent { keys: vec![Key(1)].into(), start, end: start + 1 }
+}
+
+/// A channel that looks at clocks and announcements, and then sleeps until a clock comes to `wake`, or something is announced.
+struct Look {
+    clock: u32,
+    taken: usize,
+    asleep: bool,
+}
+
+fn look(board: &Board, wake: u32) -> Look {
+    let clock = board.clock(0);
+    let mut taken = 0;
+    board.take(0, 0, &mut |_| taken += 1);
+    Look { clock, taken, asleep: board.sleep(0, |_| Some(wake)) }
+}
+
+/// Whatever a worker does while a channel goes to sleep: either the channel has seen it, or stays awake, or somebody has been told to wake it.
+fn model(act: fn(&Board) -> usize, seen: fn(&Look) -> bool) {
+    loom::model(move || {
+        let board = Arc::new(Board::new(1, 1));
+        let woken = Arc::new(AtomicUsize::new(0));
+        let worker = {
+            let (board, woken) = (Arc::clone(&board), Arc::clone(&woken));
+            thread::spawn(move || {
+                woken.fetch_add(act(&board), Ordering::Relaxed);
+            })
+        };
+        let look = look(&board, 5);
+        worker.join().unwrap();
+        let woken = woken.load(Ordering::Relaxed);
+        assert!(woken <= 1, "once is enough");
+        assert!(seen(&look) || !look.asleep || woken == 1, "the channel sleeps, and nobody wakes it");
+        assert!(look.asleep || woken == 0 || seen(&look) || !board.is_asleep(0));
+        // Awake or woken, it finds all of it now.
+        let again = self::look(&board, FINISHED);
+        assert!(seen(&again) || seen(&look));
+        assert!(again.taken + look.taken <= 1, "nothing is taken twice");
+    });
+}
+
+#[test]
+fn a_signal_is_not_overlooked() {
+    model(|board| usize::from(board.signal(0, 0, intent(3))), |look| look.taken > 0);
+}
+
+#[test]
+fn a_clock_is_not_overlooked() {
+    model(|board| board.advance(0, 5).len(), |look| look.clock >= 5);
+}
+
+#[test]
+fn a_worker_that_finishes_is_not_overlooked() {
+    model(|board| board.advance(0, FINISHED).len(), |look| look.clock == FINISHED);
+}
+
+/// What is announced before a clock advances is there for whoever has seen the clock: or an intent would begin late for no reason.
+#[test]
+fn who_sees_a_clock_finds_what_was_announced_before() {
+    loom::model(|| {
+        let board = Arc::new(Board::new(1, 1));
+        let worker = {
+            let board = Arc::clone(&board);
+            thread::spawn(move || {
+                let woken = board.signal(0, 0, intent(1));
+                assert!(!woken && board.advance(0, 1).is_empty(), "nobody sleeps");
+            })
+        };
+        let clock = board.clock(0);
+        let mut taken = 0;
+        board.take(0, 0, &mut |_| taken += 1);
+        assert!(clock == 0 || taken == 1);
+        worker.join().unwrap();
+    });
+}
+
+/// A worker that goes on while its channel is woken by another one, or is held: nobody is forgotten.
+#[test]
+fn a_channel_that_is_held_goes_on_once() {
+    loom::model(|| {
+        let board = Arc::new(Board::new(2, 1));
+        board.hold(0);
+        let other = {
+            let board = Arc::clone(&board);
+            thread::spawn(move || usize::from(board.signal(1, 0, intent(1))) + board.advance(1, 1).len())
+        };
+        let mine = board.resume().len();
+        let woken = mine + other.join().unwrap();
+        assert_eq!((woken, board.is_asleep(0)), (1, false));
+    });
+}

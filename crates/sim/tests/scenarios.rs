@@ -1,0 +1,205 @@
+//! The source's examples of what becomes of a key (002, Fig. 5 b–d and 6), as tables in `scenarios/`.
+//!
+//! Columns are phases of [`PHASE`] clocks, which all workers go through together. A row of a node is what its worker intends, all of it
+//! signalled at the start: one intent per run of `x`. Below, by technique, who owns the key and who has a replica of it in the midst of each
+//! phase, and how often it moves. `not` says that it is otherwise.
+//!
+//! Whoever has intent reads and adds to the key without a message in each phase in which it should be able to; in the end nothing is
+//! missing.
+
+use intendant_core::{Clock, Key, KeyOrder, Layout, NodeId};
+use intendant_engine::{Copies, Storage};
+use intendant_sim::cluster::{Caller, Checks, Cluster, ClusterConfig, Wait};
+use intendant_sim::{Charge, Delays, Faults, Machine, Network, Spread};
+use intendant_techniques::Technique;
+use std::ops::Range;
+use std::sync::Arc;
+
+const NODES: usize = 4;
+/// Long enough for what is done in time to be done within the phase before.
+const PHASE: u32 = 40;
+/// Clocks before the first phase: by then channels know that clocks advance one by one.
+const WARM_UP: u32 = 80;
+
+/// What a table says of a technique.
+struct Expected {
+    technique: Technique,
+    otherwise: bool,
+    owners: Vec<String>,
+    copies: Vec<String>,
+    moves: Option<u64>,
+}
+
+struct Scenario {
+    home: usize,
+    intents: Vec<(usize, Range<u32>)>,
+    phases: u32,
+    expected: Vec<Expected>,
+}
+
+fn parse(text: &str) -> Scenario {
+    let mut scenario = Scenario { home: 0, intents: Vec::new(), phases: 0, expected: Vec::new() };
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (head, row) = line.split_once('|').unwrap_or((line, ""));
+        let head: Vec<&str> = head.split_whitespace().collect();
+        let cells: Vec<String> = row.split_whitespace().map(str::to_owned).collect();
+        if !cells.is_empty() {
+            let phases = cells.len() as u32;
+            assert!(scenario.phases == 0 || scenario.phases == phases, "{line}: another number of phases");
+            scenario.phases = phases;
+        }
+        let last = scenario.expected.last_mut();
+        match (&head[..], last) {
+            (["home", node], _) => scenario.home = node.parse().expect("a node"),
+            (["node", node], _) => {
+                let node = node.parse().expect("a node");
+                let mut wanted = cells.iter().map(|cell| cell == "x").chain([false]);
+                let mut start = None;
+                for phase in 0..=scenario.phases {
+                    match (wanted.next().expect("a cell per phase"), start) {
+                        (true, None) => start = Some(phase),
+                        (false, Some(from)) => {
+                            scenario.intents.push((node, clock_of(from)..clock_of(phase)));
+                            start = None;
+                        }
+                        (true, Some(_)) | (false, None) => {}
+                    }
+                }
+            }
+            (["owner"], Some(last)) => last.owners = cells,
+            (["copies"], Some(last)) => last.copies = cells,
+            (["moves", moves], Some(last)) => last.moves = Some(moves.parse().expect("a number")),
+            ([technique, rest @ ..], _) if rest.is_empty() || rest == ["not"] => {
+                scenario.expected.push(Expected {
+                    technique: technique.parse().expect("a technique"),
+                    otherwise: !rest.is_empty(),
+                    owners: Vec::new(),
+                    copies: Vec::new(),
+                    moves: None,
+                });
+            }
+            _ => panic!("what is '{line}'?"),
+        }
+    }
+    scenario
+}
+
+fn clock_of(phase: u32) -> u32 {
+    WARM_UP + phase * PHASE
+}
+
+fn cluster(technique: Technique) -> Cluster<f32> {
+    let layout = Layout::builder().range("keys", NODES as u64, 2).nodes(NODES).order(KeyOrder::Range);
+    let network = Network { latency: Spread::fixed(20_000), byte_ps: 80, frame_bytes: 50 };
+    Cluster::new(ClusterConfig {
+        layout: Arc::new(layout.shards(4).build().unwrap()),
+        init: Arc::new(|_, value| value.fill(0.0)),
+        storage: Storage::Dense,
+        policy: technique.policy(),
+        copies: Copies::default(),
+        workers: 1,
+        outstanding_bytes_max: usize::MAX,
+        stale_hints: false,
+        delays: Delays::of(Machine::infinitely_fast(), network, Charge::ACTUAL),
+        faults: Faults::none(),
+        checks: Checks::EveryStep,
+        events_max: u64::MAX,
+        seed: 1,
+        trace: false,
+    })
+}
+
+/// Lets everything happen.
+fn calm(cluster: &mut Cluster<f32>) {
+    while cluster.next().unwrap().is_some() {}
+}
+
+/// What became of the key: by phase, its owner and who had a replica; and how often it moved.
+fn run(scenario: &Scenario, technique: Technique) -> (Vec<String>, Vec<String>, u64) {
+    let (mut cluster, key) = (cluster(technique), Key(scenario.home as u64));
+    let name = |nodes: &[NodeId]| match nodes {
+        [] => "-".to_owned(),
+        _ => nodes.iter().map(|node| node.0.to_string()).collect(),
+    };
+    for (node, Range { start, end }) in &scenario.intents {
+        cluster.intend(*node, &[key], Clock(*start)..Clock(*end), Caller::Loader).unwrap();
+        calm(&mut cluster);
+    }
+    let (mut owners, mut copies, mut added) = (Vec::new(), Vec::new(), 0.0);
+    for clock in 1..=clock_of(scenario.phases) {
+        (0..NODES).for_each(|worker| cluster.advance_clock(worker, Clock(clock)));
+        calm(&mut cluster);
+        if clock < WARM_UP || clock % PHASE != PHASE / 2 {
+            continue;
+        }
+        let (owner, holders) = (cluster.owner(key), cluster.holders(key));
+        for (node, window) in &scenario.intents {
+            let local = owner.index() == *node || holders.contains(&NodeId(*node as u16));
+            if window.contains(&clock) {
+                assert!(local || technique == Technique::RelocateOnIntent, "node {node} at {clock}");
+                let pull = cluster.pull(*node, &[key], Wait::Blocking).unwrap();
+                assert_eq!(pull.op.is_none(), local, "node {node} reads at {clock}");
+                let push = cluster.push(*node, &[key], &[1.0; 2]).unwrap();
+                assert!(push.op.is_none() || !local, "node {node} adds at {clock}");
+                added += 1.0;
+            }
+        }
+        owners.push(name(&[owner]));
+        copies.push(name(&holders));
+        calm(&mut cluster);
+    }
+    cluster.check_quiescent().unwrap();
+    (0..NODES).for_each(|worker| cluster.retire(worker));
+    calm(&mut cluster);
+    cluster.check_quiescent().unwrap();
+    cluster.check_settled().unwrap();
+    cluster.idle(10_000_000_000).unwrap();
+    assert_eq!(cluster.values()[2 * key.index()..][..2], [added; 2], "{technique}: what was added");
+    (owners, copies, cluster.management().relocations)
+}
+
+fn check(text: &str) {
+    let scenario = parse(text);
+    assert!(!scenario.expected.is_empty());
+    for Expected { technique, otherwise, owners, copies, moves } in &scenario.expected {
+        let found = run(&scenario, *technique);
+        if *otherwise {
+            assert_ne!((&found.0, &found.1), (owners, copies), "{technique}");
+            continue;
+        }
+        let text = text.lines().next().unwrap_or_default();
+        assert_eq!(&found.0, owners, "{technique}, owners: {text}");
+        assert_eq!(&found.1, copies, "{technique}, copies: {text}");
+        assert_eq!(Some(found.2), *moves, "{technique}, moves: {text}");
+    }
+}
+
+#[test]
+fn one_after_the_other() {
+    check(include_str!("scenarios/fig5b.txt"));
+}
+
+#[test]
+fn overlapping() {
+    check(include_str!("scenarios/fig5c.txt"));
+}
+
+#[test]
+fn again_and_again() {
+    check(include_str!("scenarios/fig5d.txt"));
+}
+
+#[test]
+fn the_owner_does_not_want_it_any_more() {
+    check(include_str!("scenarios/fig6.txt"));
+}
+
+#[test]
+fn the_home_wants_it_as_well() {
+    check(include_str!("scenarios/home.txt"));
+}
+
+#[test]
+fn intents_that_follow_each_other() {
+    check(include_str!("scenarios/extended.txt"));
+}
