@@ -8,6 +8,7 @@ use crate::decisions::Decisions;
 use crate::error::Violation;
 use crate::fixed::{FixedKeys, Start};
 use crate::holding::Holding;
+use crate::homes::Homes;
 use crate::hubs::Hubs;
 use crate::input::{Action, Completion, Input, Kind, SnapshotAsk, Submission};
 use crate::intents::Intents;
@@ -72,6 +73,7 @@ pub struct Channel<E> {
     pub(crate) staleness: Staleness,
     pub(crate) fixed: FixedKeys<E>,
     pub(crate) intents: Intents,
+    pub(crate) homes: Homes,
     pub(crate) decisions: Decisions,
     /// Keys that workers have noted; empty between uses.
     pub(crate) noted: Vec<Key>,
@@ -103,6 +105,7 @@ impl<E: Element> Channel<E> {
             staleness,
             fixed,
             intents,
+            homes: Homes::default(),
             decisions,
             noted: Vec::new(),
             news: Vec::new(),
@@ -228,6 +231,7 @@ impl<E: Element> Channel<E> {
             Message::News(news) => self.on_news(from, &news),
             Message::Clock(clock) => self.on_clock(from, &clock, actions),
             Message::Reduce(reduce) => self.on_reduce(from, reduce, actions),
+            Message::Signal(signal) => self.on_signal(from, &signal),
         }
     }
 

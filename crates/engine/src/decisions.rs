@@ -18,6 +18,8 @@ pub enum Cause {
     Began(NodeId),
     /// This node has none any more.
     Ended(NodeId),
+    /// The key's home has told this node to.
+    Told,
 }
 
 /// What was decided, or what came of it, at one node.
@@ -33,6 +35,8 @@ pub enum What {
     Released(NodeId),
     /// The key was owned here, and moved to this node.
     Moved(NodeId, Cause),
+    /// The key's home is here, and its owner has been told to move it to this node, the only one with active intent.
+    Ordered(NodeId),
     /// The key has come here from this node.
     Arrived(NodeId),
     /// A replica has been set up here.
@@ -52,6 +56,8 @@ impl fmt::Display for What {
             Self::Moved(node, Cause::Ended(who)) => {
                 write!(f, "moves to node {node}, the only one that is left: that of node {who} is over")
             }
+            Self::Moved(node, Cause::Told) => write!(f, "moves to node {node}, as its home has ordered"),
+            Self::Ordered(node) => write!(f, "is ordered to node {node}, the only one with intent"),
             Self::Arrived(node) => write!(f, "comes from node {node}"),
             Self::SetUp => f.write_str("is replicated here"),
             Self::GivenUp => f.write_str("is not replicated here any more"),

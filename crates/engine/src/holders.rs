@@ -47,7 +47,15 @@ impl<E: Element> Channel<E> {
         epoch: u32,
         number: u32,
     ) -> Result<(), String> {
-        let way = Self::way_to_owner(&self.shared, key, state, kind)?;
+        let mut way = Self::way_to_owner(&self.shared, key, state, kind)?;
+        if kind == SyncKind::Ask && self.homes_decide() {
+            let home = self.shared.directory().home(key);
+            if home != self.shared.node() {
+                way.to = home;
+            } else if self.comes_to(key, state, home) {
+                return Ok(());
+            }
+        }
         self.copies.sync(way, key, epoch, number, self.value_bytes(key), |_| ());
         Ok(())
     }

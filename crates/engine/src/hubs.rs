@@ -97,6 +97,11 @@ impl<E: Element> Channel<E> {
                 if *hops >= shared.directory().hops_max() {
                     return Err(format!("its {kind:?} for {key:?} was forwarded {hops} times"));
                 }
+                // What it asked for is on its way to it.
+                let home = self.homes_decide() && shared.directory().is_home(*key);
+                if home && *kind == SyncKind::Ask && self.comes_to(*key, &state, *holder) {
+                    continue;
+                }
                 let NextHop::To(to) = shared.directory().next_hop(*key, &state) else {
                     return Err(format!("this node is home of {key:?} and does not know its owner"));
                 };

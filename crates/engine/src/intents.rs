@@ -22,7 +22,7 @@ use crate::shared::Shared;
 use intendant_core::{Element, Key, NodeId, Tick};
 use intendant_intent::{Estimate, Schedule, Timing};
 use intendant_store::Entry;
-use intendant_techniques::{Act, Choice, Role, SlotState};
+use intendant_techniques::{Act, Choice, Decider, Role, SlotState};
 use std::sync::Arc;
 
 /// Rounds in a row in which no clock has moved, after which a channel sleeps.
@@ -62,6 +62,8 @@ pub(crate) struct Intents {
     horizons: Vec<u32>,
     /// Keys whose intents have changed in this round; empty between rounds.
     changed: Vec<Key>,
+    /// Where homes are told of every intent: of which keys, and whether it is active; empty between rounds.
+    each: Vec<(Key, bool)>,
     /// Where everything is replicated: the next key to ask for.
     standing: Option<u64>,
 }
@@ -89,6 +91,7 @@ impl Intents {
             rounds: 0,
             horizons: vec![0; workers],
             changed: Vec::new(),
+            each: Vec::new(),
             standing: everything.then_some(0),
         }
     }
@@ -104,8 +107,13 @@ impl Intents {
     }
 
     /// How many of the node's intents for `key` are active.
-    fn active(&self, key: Key) -> u32 {
+    pub(crate) fn active(&self, key: Key) -> u32 {
         self.active.as_ref().map_or(0, |active| active.of(key))
+    }
+
+    /// Who decides about keys, if intents are acted on.
+    pub(crate) fn decider(&self) -> Option<Decider> {
+        self.policy.map(|policy| policy.decider)
     }
 
     /// What must come before the node is at rest.
@@ -251,6 +259,11 @@ impl<E: Element> Channel<E> {
             self.intents.schedules[worker] = schedule;
         }
         self.stand(&shared);
+        let mut each = std::mem::take(&mut self.intents.each);
+        for (key, active) in each.drain(..) {
+            self.signal(&shared, key, active)?;
+        }
+        self.intents.each = each;
         let mut changed = std::mem::take(&mut self.intents.changed);
         // What was over and began again, in whatever order, has not changed.
         changed.sort_unstable();
@@ -265,7 +278,10 @@ impl<E: Element> Channel<E> {
 
     /// Intents for `keys` become active, or are over.
     fn count(&mut self, keys: &[Key], more: bool) {
-        let Intents { policy, active: Some(active), changed, .. } = &mut self.intents else { return };
+        let Intents { policy, active: Some(active), changed, each, .. } = &mut self.intents else { return };
+        if policy.is_some_and(|policy| policy.decider == Decider::HomeOfEach) {
+            each.extend(keys.iter().map(|key| (*key, more)));
+        }
         // Where keys only move, each intent is a reason to fetch the key back.
         let every = more && policy.is_some_and(|policy| policy.choice == Choice::Relocate);
         for key in keys {
@@ -293,6 +309,10 @@ impl<E: Element> Channel<E> {
     fn reconsider(&mut self, shared: &Shared<E>, key: Key) -> Result<(), String> {
         let active = self.intents.active(key);
         self.note(key, if active > 0 { What::Began } else { What::Ended });
+        if self.intents.decider() == Some(Decider::Home) {
+            // The key may leave.
+            self.signal(shared, key, active > 0)?;
+        }
         let (mut entry, role) = shared.latch(key);
         let state = entry.state();
         match role {
@@ -328,7 +348,9 @@ impl<E: Element> Channel<E> {
         entry: &mut Entry<'_, SlotState, E>,
         cause: Cause,
     ) -> bool {
-        let Some(policy) = self.intents.policy else { return false };
+        let Some(policy) = self.intents.policy.filter(|policy| policy.decider == Decider::Owner) else {
+            return false;
+        };
         let to = match policy.choice {
             Choice::Adaptive => {
                 let hub = self.hubs.hubs.get(&entry.key());
@@ -337,7 +359,7 @@ impl<E: Element> Channel<E> {
             }
             Choice::Relocate => match cause {
                 Cause::Began(node) => Some(node),
-                Cause::Ended(_) => None,
+                Cause::Ended(_) | Cause::Told => None,
             },
             Choice::Replicate | Choice::Everywhere => None,
         };

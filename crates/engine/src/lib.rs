@@ -21,6 +21,7 @@ mod error;
 mod fixed;
 mod holders;
 mod holding;
+mod homes;
 mod hubs;
 mod input;
 mod intents;

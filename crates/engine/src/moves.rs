@@ -3,7 +3,7 @@
 use crate::input::Action;
 use intendant_core::{Key, NodeId, limits};
 use intendant_techniques::replication::{Holder, Hub};
-use intendant_wire::{HEADER_BYTES, HandOver, HolderRow, Localize, Message, Moved, Relocate};
+use intendant_wire::{HEADER_BYTES, HandOver, HolderRow, Localize, Message, Moved, Relocate, Signal};
 use std::collections::BTreeMap;
 
 /// Relocation messages that the current input causes.
@@ -15,6 +15,8 @@ pub(crate) struct Moves {
     relocate: BTreeMap<(NodeId, NodeId), (Vec<Key>, Vec<u32>)>,
     /// By new owner.
     hand_over: BTreeMap<NodeId, Cargo>,
+    /// By home.
+    signals: BTreeMap<NodeId, Signal>,
     /// By home.
     moved: BTreeMap<NodeId, (Vec<Key>, Vec<u32>)>,
     /// Full ones.
@@ -84,6 +86,22 @@ impl Moves {
         counters.push(counter);
     }
 
+    /// Tells `home` that intent for `key` is active here, or over.
+    pub(crate) fn signal(&mut self, home: NodeId, active: bool, key: Key) {
+        let signal =
+            self.signals.entry(home).or_insert_with(|| Signal { begun: Vec::new(), over: Vec::new() });
+        if active {
+            signal.begun.push(key)
+        } else {
+            signal.over.push(key)
+        }
+        if signal.begun.len() + signal.over.len() == limits::FRAME_KEYS_MAX
+            && let Some(signal) = self.signals.remove(&home)
+        {
+            self.ready.push(Action::Send { to: home, message: Message::Signal(signal) });
+        }
+    }
+
     /// Sends everything. Hand-overs go first: whoever forwards a request along the way of a key sends it after the key.
     pub(crate) fn flush(&mut self, actions: &mut Vec<Action>) {
         actions.append(&mut self.ready);
@@ -97,6 +115,9 @@ impl Moves {
         }
         while let Some((home, keys)) = self.localize.pop_first() {
             send(home, Message::Localize(Localize { keys }));
+        }
+        while let Some((home, signal)) = self.signals.pop_first() {
+            send(home, Message::Signal(signal));
         }
         while let Some((home, (keys, counters))) = self.moved.pop_first() {
             send(home, Message::Moved(Moved { keys, counters }));

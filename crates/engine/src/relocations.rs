@@ -124,7 +124,9 @@ impl<E: Element> Channel<E> {
     /// The home tells this node to hand keys over.
     pub(crate) fn on_relocate(&mut self, from: NodeId, relocate: &Relocate) -> Result<(), String> {
         let Relocate { to, keys, counters } = relocate;
-        self.check_mover(Initiator::Requester, "orders relocations")?;
+        if !self.homes_decide() {
+            self.check_mover(Initiator::Requester, "orders relocations")?;
+        }
         self.check_keys(keys)?;
         let shared = Arc::clone(&self.shared);
         if to.index() >= shared.layout().nodes() || *to == shared.node() {
@@ -135,7 +137,11 @@ impl<E: Element> Channel<E> {
                 return Err(format!("it orders the relocation of {key:?}, whose home it is not"));
             }
             let (entry, _) = shared.latch(*key);
-            self.leave(&shared, entry, *to, *counter)?;
+            if self.homes_decide() {
+                self.obey(&shared, entry, *to, *counter)?;
+            } else {
+                self.leave(&shared, entry, *to, *counter)?;
+            }
         }
         Ok(())
     }
@@ -231,6 +237,9 @@ impl<E: Element> Channel<E> {
                     self.moves.moved(home, *key, *counter);
                 }
                 drop(entry);
+                if at_home {
+                    self.arrived_at(&shared, *key, *counter);
+                }
                 self.serve_queue(*key, queue)?;
             } else {
                 copy_from_bytes(entry.allocate(), bytes);
@@ -366,11 +375,13 @@ impl<E: Element> Channel<E> {
     pub(crate) fn on_moved(&mut self, from: NodeId, moved: &Moved) -> Result<(), String> {
         self.check_mover(Initiator::Owner, "tells where keys are")?;
         self.check_keys(&moved.keys)?;
+        let shared = Arc::clone(&self.shared);
         for (key, counter) in moved.keys.iter().zip(&moved.counters) {
-            if !self.shared.directory().is_home(*key) {
+            if !shared.directory().is_home(*key) {
                 return Err(format!("it tells where {key:?} is, to a node that is not its home"));
             }
-            self.shared.latch(*key).0.state_mut().learn(from, *counter);
+            shared.latch(*key).0.state_mut().learn(from, *counter);
+            self.arrived_at(&shared, *key, *counter);
         }
         Ok(())
     }

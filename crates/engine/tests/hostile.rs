@@ -11,7 +11,7 @@ use intendant_techniques::{
 };
 use intendant_wire::{
     AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
-    OpId, Origin, Reduce, Relocate, Request, Response, SnapshotPart, SnapshotRequest, Sync, SyncKind,
+    OpId, Origin, Reduce, Relocate, Request, Response, Signal, SnapshotPart, SnapshotRequest, Sync, SyncKind,
 };
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ impl Dice {
         let counters: Vec<u32> = (0..count).map(|_| self.number(4) as u32).collect();
         let cursor = Cursor { shard: self.number(4) as u32, position: self.number(3) };
         let values = self.bytes();
-        match self.below(13) {
+        match self.below(14) {
             0 => Message::Request(Request {
                 origin,
                 kind,
@@ -147,6 +147,11 @@ impl Dice {
                 Message::HandOver(HandOver { keys, counters, holders, values })
             }
             6 => Message::Moved(Moved { keys, counters }),
+            13 => {
+                let mut begun = keys;
+                let over = begun.split_off(self.below(begun.len() as u64 + 1) as usize);
+                Message::Signal(Signal { begun, over })
+            }
             7..9 => self.sync(keys),
             9..11 => self.news(keys),
             11 => {
@@ -222,7 +227,11 @@ fn four_hundred_thousand_hostile_messages() {
             actions.clear();
             let of_copies = matches!(
                 message,
-                Message::Sync(_) | Message::News(_) | Message::Clock(_) | Message::Reduce(_)
+                Message::Sync(_)
+                    | Message::News(_)
+                    | Message::Clock(_)
+                    | Message::Reduce(_)
+                    | Message::Signal(_)
             );
             let before = channel.report().outstanding - channel.arriving() as u64;
             match channel.handle(Tick(0), Input::Message { from: NodeId(1), message }, &mut actions) {
@@ -384,8 +393,10 @@ fn a_node_with_copies_among_hostile_peers() {
         Technique::ReplicateOnIntent.policy(),
         Technique::RelocateOnIntent.policy(),
         Technique::ReplicateEverywhere.policy(),
+        Technique::HomeDecides.policy(),
+        Technique::NaiveIntents.policy(),
     ];
-    let (mut refused, mut served) = ([0; 10], [0; 10]);
+    let (mut refused, mut served) = ([0; 12], [0; 12]);
     for seed in 0..5_000u64 {
         let mut dice = Dice(seed);
         let at = seed as usize % policies.len();
@@ -408,6 +419,7 @@ fn a_node_with_copies_among_hostile_peers() {
                 Message::Sync(sync) => sync.keys.len() <= 1,
                 Message::News(news) => news.keys.len() <= 1,
                 Message::HandOver(hand_over) => hand_over.keys.len() <= 1,
+                Message::Signal(signal) => signal.begun.len() + signal.over.len() <= 1,
                 Message::Reduce(_) => true,
                 // It lets accesses go on that wait, which may be what a message that was refused has left half done.
                 Message::Clock(_) => clean,

@@ -188,6 +188,12 @@ markers! {
     RelocatedByDrop = "relocated_by_drop",
     /// A key moved because its owner's own intent was over.
     RelocatedByExpiry = "relocated_by_expiry",
+    /// A home that owned a key handed it over to the node that alone wanted it.
+    SentByHome = "sent_by_home",
+    /// An owner handed a key over because its home had told it to.
+    SentByOrder = "sent_by_order",
+    /// It wanted the key itself, which the home had not heard of.
+    LostWanted = "lost_wanted",
     /// All workers met while there was work left.
     Met = "met",
     /// The cluster came to rest while there was work left.

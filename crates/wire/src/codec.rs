@@ -3,11 +3,11 @@
 use crate::copies;
 use crate::frame::{
     CLOCK, CURSOR_BYTES, HAND_OVER, HEADER_BYTES, Header, KEY_BYTES, LOCALIZE, MOVED, NEWS, NUMBER_BYTES,
-    REDUCE, RELOCATE, REQUEST, RESPONSE, SNAPSHOT_PART, SNAPSHOT_REQUEST, SYNC, WireError, counted_keys, end,
-    keyed, keys, need, numbers, put_keys, put_numbers,
+    REDUCE, RELOCATE, REQUEST, RESPONSE, SIGNAL, SNAPSHOT_PART, SNAPSHOT_REQUEST, SYNC, WireError,
+    counted_keys, end, keyed, keys, need, numbers, put_keys, put_numbers,
 };
 use crate::message::{
-    AccessKind, Cursor, Localize, Message, Moved, Origin, Relocate, Request, Response, SnapshotPart,
+    AccessKind, Cursor, Localize, Message, Moved, Origin, Relocate, Request, Response, Signal, SnapshotPart,
     SnapshotRequest,
 };
 use bytes::{Buf, BufMut, Bytes};
@@ -125,6 +125,12 @@ impl Message {
             Self::News(news) => frame = copies::news(news),
             Self::Clock(clock) => frame = copies::clock(clock),
             Self::Reduce(reduce) => frame = copies::reduce(reduce),
+            Self::Signal(Signal { begun, over }) => {
+                frame = Vec::with_capacity(HEADER_BYTES + (begun.len() + over.len()) * KEY_BYTES);
+                Header::tagged(SIGNAL, 0, 0, over.len() as u32, begun.len()).write(&mut frame);
+                put_keys(&mut frame, begun);
+                put_keys(&mut frame, over);
+            }
         }
         intendant_core::strict_assert!(
             frame.len() <= limits::FRAME_BYTES_MAX,
@@ -229,6 +235,19 @@ impl Message {
             NEWS => copies::read_news(&header, frame).map(Self::News),
             CLOCK => copies::read_clock(&header, frame).map(Self::Clock),
             REDUCE => copies::read_reduce(&header, frame).map(Self::Reduce),
+            SIGNAL => {
+                header.unused("access kind of a signal", header.access)?;
+                header.unused("hops of a signal", header.hops)?;
+                header.all_unused("unused field of a signal", [header.node.into(), header.worker.into()])?;
+                let over = header.op as usize;
+                if header.count.saturating_add(over) > limits::FRAME_KEYS_MAX {
+                    return Err(WireError::TooManyKeys { keys: header.count.saturating_add(over) });
+                }
+                let begun = keys(&mut frame, total, header.count)?;
+                let over = keys(&mut frame, total, over)?;
+                end(&frame)?;
+                Ok(Self::Signal(Signal { begun, over }))
+            }
             value => Err(WireError::UnknownTag { field: "frame kind", value }),
         }
     }

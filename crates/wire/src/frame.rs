@@ -27,6 +27,7 @@ pub(crate) const SYNC: u8 = 9;
 pub(crate) const NEWS: u8 = 10;
 pub(crate) const CLOCK: u8 = 11;
 pub(crate) const REDUCE: u8 = 12;
+pub(crate) const SIGNAL: u8 = 13;
 
 /// A frame that is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -16,7 +16,7 @@ mod message;
 pub use frame::{HEADER_BYTES, WireError};
 pub use message::{
     AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
-    OpId, Origin, Reduce, Relocate, Request, Response, SnapshotPart, SnapshotRequest, Sync, SyncKind,
+    OpId, Origin, Reduce, Relocate, Request, Response, Signal, SnapshotPart, SnapshotRequest, Sync, SyncKind,
 };
 
 /// Version of the data-plane protocol; nodes of different versions refuse each other in the handshake.

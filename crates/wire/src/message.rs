@@ -120,6 +120,15 @@ pub struct Moved {
     pub counters: Vec<u32>,
 }
 
+/// A node tells the home of keys of intents of its workers, where homes decide what comes of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Keys for which intents have become active.
+    pub begun: Vec<Key>,
+    /// Keys for which intents are over, maybe some that this message has begun.
+    pub over: Vec<Key>,
+}
+
 /// Where a snapshot stream continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
@@ -290,4 +299,6 @@ pub enum Message {
     Clock(Clock),
     /// Node to node, within an all-reduce.
     Reduce(Reduce),
+    /// Node to home.
+    Signal(Signal),
 }

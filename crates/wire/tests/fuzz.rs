@@ -4,7 +4,7 @@ use bytes::Bytes;
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_wire::{
     AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
-    OpId, Origin, Reduce, Relocate, Request, Response, SnapshotPart, SnapshotRequest, Sync, SyncKind,
+    OpId, Origin, Reduce, Relocate, Request, Response, Signal, SnapshotPart, SnapshotRequest, Sync, SyncKind,
     WireError,
 };
 use proptest::prelude::*;
@@ -139,7 +139,7 @@ fn random(rng: &mut Pcg64Mcg) -> Message {
     let values: Vec<u8> = (0..rng.random_range(0..40)).map(|_| rng.random()).collect();
     let (values, cursor) = (Bytes::from(values), Cursor { shard: rng.random(), position: rng.random() });
     let counters: Vec<u32> = (0..count).map(|_| rng.random()).collect();
-    match rng.random_range(0..14) {
+    match rng.random_range(0..15) {
         0 => Message::Request(Request { origin, kind, hops: rng.random(), keys, positions, values }),
         1 => {
             let counters = if rng.random() { counters } else { Vec::new() };
@@ -166,7 +166,12 @@ fn random(rng: &mut Pcg64Mcg) -> Message {
             Message::HandOver(HandOver { keys, counters, holders, values })
         }
         7 => Message::Moved(Moved { keys, counters }),
-        9.. => random_copies(rng, keys, values),
+        9..14 => random_copies(rng, keys, values),
+        14.. => {
+            let mut begun = keys;
+            let over = begun.split_off(rng.random_range(0..=begun.len()));
+            Message::Signal(Signal { begun, over })
+        }
         _ => Message::SnapshotPart(SnapshotPart {
             worker: origin.worker,
             op: origin.op,

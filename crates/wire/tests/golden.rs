@@ -4,7 +4,7 @@ use bytes::Bytes;
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_wire::{
     AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
-    OpId, Origin, PROTOCOL, Reduce, Relocate, Request, Response, SnapshotPart, SnapshotRequest, Sync,
+    OpId, Origin, PROTOCOL, Reduce, Relocate, Request, Response, Signal, SnapshotPart, SnapshotRequest, Sync,
     SyncKind,
 };
 
@@ -109,6 +109,10 @@ fn cases() -> Vec<(Message, &'static str)> {
         (
             Message::Moved(Moved { keys: vec![Key(9)], counters: vec![7] }),
             "08000000 00000000 00000000 01000000 09000000 00000000 07000000",
+        ),
+        (
+            Message::Signal(Signal { begun: vec![Key(9)], over: vec![Key(1 << 40), Key(9)] }),
+            "0d000000 00000000 02000000 01000000 09000000 00000000 00000000 00010000 09000000 00000000",
         ),
         (
             Message::Sync(Sync {

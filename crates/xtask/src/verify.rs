@@ -39,7 +39,7 @@ enum Length {
 
 /// What is simulated: the options of `cargo xtask sim` besides the seeds. Those of lapse are the columns of 000 Table 3.2, and
 /// what makes the last one consistent.
-const SIMULATIONS: [(&str, &str, Length); 27] = [
+const SIMULATIONS: [(&str, &str, Length); 29] = [
     ("classic sync fifo", "--mode sync --order fifo", Length::Usual),
     ("classic sync chain", "--mode sync --order chain", Length::Usual),
     ("classic async fifo", "--mode async --order fifo", Length::Usual),
@@ -70,6 +70,8 @@ const SIMULATIONS: [(&str, &str, Length); 27] = [
     ("relocate on intent", "--technique relocate-on-intent", Length::Usual),
     ("immediate action", "--technique immediate-action", Length::Usual),
     ("replicate everywhere", "--technique replicate-everywhere", Length::Usual),
+    ("home decides", "--technique home-decides", Length::Usual),
+    ("naive intents", "--technique naive-intents", Length::Usual),
     ("adaptive, long runs", "--technique adaptive --ops 10000", Length::Long),
     ("replicas, long runs", "--technique hub --ops 10000", Length::Long),
     ("ssp, long runs", "--technique ssp --ops 10000", Length::Long),

@@ -230,7 +230,8 @@ impl<E: Element> Cluster<E> {
             | Message::Sync(_)
             | Message::News(_)
             | Message::Clock(_)
-            | Message::Reduce(_) => {}
+            | Message::Reduce(_)
+            | Message::Signal(_) => {}
             Message::Response(_) => self.reach.mark(Marker::RemoteServed),
             Message::SnapshotPart(part) => {
                 self.invariants.bounded.snapshot(station, false);

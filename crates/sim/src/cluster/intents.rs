@@ -5,7 +5,7 @@ use super::{Cluster, Errand, Event, Happened};
 use crate::invariants::{Finding, Violation, choice};
 use crate::reach::Marker;
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId};
-use intendant_techniques::Role;
+use intendant_techniques::{Decider, Role};
 use intendant_wire::{HolderRow, SyncKind};
 use std::ops::Range;
 
@@ -114,6 +114,10 @@ impl<E: Element> Cluster<E> {
         let (node, channel) = (station / self.layout.channels(), station % self.layout.channels());
         let Self { invariants, stations, watch, reach, nodes, layout, .. } = self;
         let Some(intents) = &mut invariants.intents else { return Ok(()) };
+        if let About::Signal { from, begun } = watch.about {
+            let keys = watch.keys.iter().enumerate();
+            keys.for_each(|(at, key)| intents.heard(from, *key, at < begun));
+        }
         let engine = &stations[station].engine;
         let all = engine.intent_rounds() > intents.looks(station);
         if all {
@@ -135,10 +139,16 @@ impl<E: Element> Cluster<E> {
         }
         let check = |key: Key| {
             let (state, node) = (nodes[node].slot(key), NodeId(node as u16));
+            if intents.decider().is_home() && layout.home(key) == node {
+                let (wanted, ordered) = engine.told(key);
+                let owner = if state.role.is_owner() { Some(node) } else { state.hint() };
+                choice::leaves_it(key, node, &wanted, owner, ordered)?;
+                intents.knows(station, node, key, wanted)?;
+            }
             intents.handled(station, node, key, state.role, engine.active(key), engine.wants(key))?;
             let holders: Vec<NodeId> =
                 engine.hub(key).map_or_else(Vec::new, |hub| hub.holders().iter().map(|h| h.node).collect());
-            if state.role.is_owner() {
+            if state.role.is_owner() && intents.decider() == Decider::Owner {
                 return choice::stays(
                     intents.choice(),
                     key,
@@ -159,12 +169,30 @@ impl<E: Element> Cluster<E> {
     /// A node hands a key over, with these holders.
     pub(super) fn check_departure<'a>(
         &mut self,
-        here: NodeId,
+        station: usize,
         key: Key,
         to: NodeId,
         rows: impl Iterator<Item = &'a HolderRow>,
     ) -> Result<(), Finding> {
         let Some(intents) = &self.invariants.intents else { return Ok(()) };
+        let here = NodeId((station / self.layout.channels()) as u16);
+        if intents.decider().is_home() {
+            if self.layout.home(key) == here {
+                self.reach.mark(Marker::SentByHome);
+                return self.check_decision(station, key, to);
+            }
+            self.reach.mark(Marker::SentByOrder);
+            if self.active(here.index(), key) > 0 {
+                self.reach.mark(Marker::LostWanted);
+            }
+            return match self.watch.about {
+                About::Relocate => Ok(()),
+                _ => Err((
+                    "choice",
+                    format!("{here:?} hands {key:?} over to {to:?}, and its home has not told it to"),
+                )),
+            };
+        }
         let holders: Vec<NodeId> = rows.map(|row| row.node).collect();
         let heard =
             if let About::Sync { kind, holder } = self.watch.about { Some((kind, holder)) } else { None };
@@ -177,6 +205,22 @@ impl<E: Element> Cluster<E> {
         // What was active when the node decided, which the channel may have looked at in the same input.
         let own = self.active(here.index(), key);
         choice::leaves(intents.choice(), key, (here, own), &holders, to, asker)
+    }
+
+    /// The home of a key orders its owner to hand it over to `to`.
+    pub(super) fn check_order(&mut self, station: usize, key: Key, to: NodeId) -> Result<(), Finding> {
+        match &self.invariants.intents {
+            Some(intents) if intents.decider().is_home() => self.check_decision(station, key, to),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A home sends a key to `to`. What was decided on the first of several intents may look wrong after the last.
+    fn check_decision(&self, station: usize, key: Key, to: NodeId) -> Result<(), Finding> {
+        let aggregated = self.invariants.intents.as_ref().is_some_and(|i| i.decider() == Decider::Home);
+        let home = NodeId((station / self.layout.channels()) as u16);
+        let (wanted, _) = self.stations[station].engine.told(key);
+        if aggregated { choice::sends(key, home, &wanted, to) } else { Ok(()) }
     }
 
     /// At rest: nobody has what nobody wants.

@@ -17,6 +17,7 @@ pub(super) fn weigh(message: &Message) -> (usize, usize) {
         Message::News(m) => (m.keys.len(), m.values.len()),
         Message::Clock(_) => (0, 0),
         Message::Reduce(m) => (m.indices.len(), m.values.len()),
+        Message::Signal(m) => (m.begun.len() + m.over.len(), 0),
     }
 }
 
@@ -55,6 +56,9 @@ pub(super) fn describe_message(message: &Message) -> String {
         Message::Reduce(m) => {
             let end = if m.last { ", the last part" } else { "" };
             format!("step {} of all-reduce {}: indices {:?}{end}", m.step, m.round, m.indices)
+        }
+        Message::Signal(m) => {
+            format!("intents for {:?} are active, those for {:?} are over", m.begun, m.over)
         }
         Message::SnapshotPart(p) => format!("snapshot part of {} keys for {:?}", p.keys.len(), p.worker),
     }

@@ -318,7 +318,7 @@ impl<E: Element> Cluster<E> {
         let has_copies = policy.replicas.is_some() || policy.fixed.is_some();
         let slack = has_copies.then_some(3 * layout.keys() + 2 * workers as u64 + 3);
         let choice = policy.intents.filter(|_| config.checks == Checks::EveryStep && nodes > 1);
-        let intents = choice.map(|intents| Intents::new(intents.choice, nodes, channels, workers));
+        let intents = choice.map(|intents| Intents::new(intents, nodes, channels, workers));
         let mut cluster = Self {
             workers_per_node: workers,
             sharing: config.delays.machine.sharing(workers, channels),

@@ -5,7 +5,7 @@ use super::{Cluster, Event, Frame, Happened};
 use crate::invariants::Violation;
 use crate::reach::Marker;
 use intendant_core::Element;
-use intendant_wire::Message;
+use intendant_wire::{Message, SyncKind};
 
 impl<E: Element> Cluster<E> {
     /// A channel gives a message to its connection at `at_ns`, which is not in the past.
@@ -24,7 +24,14 @@ impl<E: Element> Cluster<E> {
         }
         if let Message::Sync(sync) = message {
             let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
-            let checked = self.invariants.hops.said(sync, ledger, |key| node.slot(key).counter);
+            // Who asks by way of the home knows no more than the home does.
+            let by_homes = self.policy.intents.is_some_and(|intents| intents.decider.is_home());
+            let checked = if by_homes && sync.kind == SyncKind::Ask {
+                let home = |key| &self.nodes[self.layout.home(key).index()];
+                self.invariants.hops.said(sync, ledger, 1, |key| home(key).slot(key).counter)
+            } else {
+                self.invariants.hops.said(sync, ledger, 0, |key| node.slot(key).counter)
+            };
             checked.map_err(|finding| self.violation(finding))?;
         }
         let frame = message.encode();

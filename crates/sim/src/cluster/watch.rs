@@ -28,6 +28,11 @@ pub(super) enum About {
     Response,
     Localize(NodeId),
     Relocate,
+    /// Intents that a node tells of; of its keys, so many begin.
+    Signal {
+        from: NodeId,
+        begun: usize,
+    },
     HandOver,
     Moved,
     Sync {
@@ -173,6 +178,11 @@ impl<E: Element> Cluster<E> {
                 }
                 Message::Clock(clock) => About::Clock { from: *from, scope: clock.scope, clock: clock.clock },
                 Message::Reduce(reduce) => About::Reduce { round: reduce.round },
+                Message::Signal(signal) => {
+                    watch.keys.extend_from_slice(&signal.begun);
+                    watch.keys.extend_from_slice(&signal.over);
+                    About::Signal { from: *from, begun: signal.begun.len() }
+                }
                 Message::SnapshotRequest(_) | Message::SnapshotPart(_) => About::Other,
             },
         };
@@ -204,9 +214,10 @@ impl<E: Element> Cluster<E> {
 
     /// Enters what happened to keys into the ledger.
     fn enter(&mut self, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
-        let Self { watch, invariants, reach, .. } = self;
+        let Self { watch, invariants, reach, layout, .. } = self;
         let ledger = &mut invariants.ledger;
-        let decides = self.policy.relocation == Some(Initiator::Owner);
+        let by_owners = self.policy.relocation == Some(Initiator::Owner);
+        let by_homes = self.policy.intents.is_some_and(|intents| intents.decider.is_home());
         let mut ordered = |ledger: &mut crate::invariants::Ledger, key, to| {
             let place = ledger.place(key);
             if place.flying || ledger.last(key) > place.counter {
@@ -230,7 +241,9 @@ impl<E: Element> Cluster<E> {
                 Message::Localize(localize) => localize.keys.iter().for_each(|key| ledger.asked(*key, here)),
                 Message::Relocate(relocate) => {
                     for (key, counter) in relocate.keys.iter().zip(&relocate.counters) {
-                        if relocate.to == here {
+                        if by_homes {
+                            ledger.ordered(*key, relocate.to);
+                        } else if relocate.to == here {
                             ordered(ledger, *key, here);
                             ledger.asked(*key, here);
                         }
@@ -249,6 +262,7 @@ impl<E: Element> Cluster<E> {
                 }
                 Message::HandOver(hand_over) => {
                     for (key, counter) in hand_over.keys.iter().zip(&hand_over.counters) {
+                        let decides = by_owners && (!by_homes || layout.home(*key) == here);
                         ledger.departed(*key, here, *to, *counter, decides)?;
                     }
                 }
@@ -260,7 +274,8 @@ impl<E: Element> Cluster<E> {
                 | Message::Sync(_)
                 | Message::News(_)
                 | Message::Clock(_)
-                | Message::Reduce(_) => {}
+                | Message::Reduce(_)
+                | Message::Signal(_) => {}
             }
         }
         Ok(())
@@ -278,6 +293,7 @@ impl<E: Element> Cluster<E> {
             | About::Response
             | About::Localize(_)
             | About::Relocate
+            | About::Signal { .. }
             | About::HandOver
             | About::Moved
             | About::Clock { .. }
@@ -310,6 +326,7 @@ impl<E: Element> Cluster<E> {
                 | About::Wanted
                 | About::Order
                 | About::Response
+                | About::Signal { .. }
                 | About::Moved
                 | About::Sync { .. }
                 | About::News(_)
@@ -411,6 +428,7 @@ impl<E: Element> Cluster<E> {
                 About::Order => &[(!slot.role.is_owner(), Marker::OrderTooLate)],
                 About::Access { from: None, .. }
                 | About::HandOver
+                | About::Signal { .. }
                 | About::Sync { .. }
                 | About::News(_)
                 | About::Clock { .. }

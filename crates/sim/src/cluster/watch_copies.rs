@@ -42,13 +42,14 @@ impl<E: Element> Cluster<E> {
             | About::Response
             | About::Localize(_)
             | About::Relocate
+            | About::Signal { .. }
             | About::Moved
             | About::Reduce { .. }
             | About::Synchronize { .. }
             | About::Time
             | About::Settle => {}
         }
-        self.enter_sent(here, actions)?;
+        self.enter_sent(station, actions)?;
         let stats = self.stations[station].engine.management();
         if stats.stale_reads > self.watch.stale_reads {
             self.reach.mark(Marker::ParkedRead);
@@ -63,7 +64,11 @@ impl<E: Element> Cluster<E> {
         }
         let spoken = actions.iter().find_map(|action| match action {
             Action::Send { to, message } => match message {
-                Message::Sync(_) | Message::News(_) | Message::Clock(_) | Message::Reduce(_) => Some(to),
+                Message::Sync(_)
+                | Message::News(_)
+                | Message::Clock(_)
+                | Message::Reduce(_)
+                | Message::Signal(_) => Some(to),
                 Message::Request(_)
                 | Message::Response(_)
                 | Message::SnapshotRequest(_)
@@ -182,13 +187,19 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Enters what the channel sends.
-    fn enter_sent(&mut self, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
+    fn enter_sent(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
+        let here = NodeId((station / self.layout.channels()) as u16);
         let mut told = Vec::new();
         let mut refreshed = Vec::new();
         for action in actions {
             let Action::Send { to, message } = action else { continue };
             match message {
                 Message::Sync(sync) => self.enter_holder(here, sync)?,
+                Message::Relocate(relocate) => {
+                    for key in &relocate.keys {
+                        self.check_order(station, *key, relocate.to)?;
+                    }
+                }
                 Message::News(news) => {
                     if news.kind == NewsKind::Refresh {
                         refreshed.push(*to);
@@ -206,7 +217,7 @@ impl<E: Element> Cluster<E> {
                         if rows.clone().next().is_some() {
                             self.reach.mark(Marker::HoldersMoved);
                         }
-                        self.check_departure(here, *key, *to, rows.clone())?;
+                        self.check_departure(station, *key, *to, rows.clone())?;
                         self.invariants.merged.departs(*key, rows)?;
                     }
                 }
@@ -214,10 +225,10 @@ impl<E: Element> Cluster<E> {
                 | Message::SnapshotRequest(_)
                 | Message::SnapshotPart(_)
                 | Message::Localize(_)
-                | Message::Relocate(_)
                 | Message::Moved(_)
                 | Message::Clock(_)
-                | Message::Reduce(_) => {}
+                | Message::Reduce(_)
+                | Message::Signal(_) => {}
             }
         }
         // Grouped by receiver; within a key, versions grow as things happened.
@@ -301,6 +312,7 @@ impl<E: Element> Cluster<E> {
             | About::Response
             | About::Localize(_)
             | About::Relocate
+            | About::Signal { .. }
             | About::HandOver
             | About::Moved
             | About::Sync { .. }

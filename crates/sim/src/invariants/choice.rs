@@ -1,4 +1,5 @@
-//! What an owner does is what the rule makes of the active intents that it knows of: its own, and of nodes that are registered.
+//! What an owner does is what the rule makes of the active intents that it knows of: its own, and of nodes that are registered. Where homes
+//! decide, what they order is what the rule makes of what they have been told.
 
 use super::Finding;
 use intendant_core::{Key, NodeId};
@@ -48,9 +49,48 @@ pub(crate) fn leaves(
     }
 }
 
+/// The home of a key, told of active intents at the nodes `wanted`, sends the key to `to`: by an order, or because it owns it.
+pub(crate) fn sends(key: Key, home: NodeId, wanted: &[NodeId], to: NodeId) -> Result<(), Finding> {
+    if wanted == [to] {
+        return Ok(());
+    }
+    Err((
+        "choice",
+        format!("{home:?}, home of {key:?}, knows of intents of {wanted:?} and sends it to {to:?}"),
+    ))
+}
+
+/// The home of a key, told of active intents at the nodes `wanted`, has handled an input. The key is at `owner`, as far as it knows, and
+/// maybe ordered to leave.
+pub(crate) fn leaves_it(
+    key: Key,
+    home: NodeId,
+    wanted: &[NodeId],
+    owner: Option<NodeId>,
+    ordered: Option<NodeId>,
+) -> Result<(), Finding> {
+    match wanted {
+        [only] if ordered.is_none() && owner != Some(*only) => {
+            let known = format!("{home:?}, home of {key:?}, knows that it is at {owner:?}");
+            Err(("choice", format!("{known}, and does not send it to {only:?}, which alone wants it")))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn homes_follow_the_rule() {
+        assert!(sends(Key(1), A, &[B], B).is_ok());
+        assert!(sends(Key(1), A, &[B, C], B).is_err() && sends(Key(1), A, &[], B).is_err());
+        assert!(leaves_it(Key(1), A, &[B], Some(B), None).is_ok());
+        assert!(leaves_it(Key(1), A, &[B], Some(C), Some(B)).is_ok(), "on its way");
+        assert!(leaves_it(Key(1), A, &[B], Some(C), None).is_err());
+        assert!(leaves_it(Key(1), A, &[B, C], Some(A), None).is_ok());
+    }
 
     const A: NodeId = NodeId(0);
     const B: NodeId = NodeId(1);

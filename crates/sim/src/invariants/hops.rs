@@ -5,6 +5,7 @@
 //! | never | 0; 1 with hints | a stale hint leads to where the home is known, and the home has the key |
 //! | as the home decides | 1; 2 with caches | a stale cache leads to the home's door; the home knows who has the key, or gets it |
 //! | as owners decide | relocations since what the sender knew | every forward follows newer knowledge than the one before it |
+//! | the same, by way of the home | relocations since what the home knew, and 1 | the home forwards what it was sent |
 //!
 //! The last bound counts more than the relocations during the flight: what a sender remembers may be old, and then its request
 //! visits all owners since. A sender that knows nothing asks the home, and what the home knows may be old as well.
@@ -75,11 +76,13 @@ impl Hops {
         }
     }
 
-    /// What a holder says leaves a node. As with requests; where keys do not move, it is never forwarded.
+    /// What a holder says leaves a node. As with requests; where keys do not move, it is never forwarded. It may take a `detour` of so many
+    /// forwards.
     pub(crate) fn said(
         &mut self,
         sync: &Sync,
         ledger: &Ledger,
+        detour: u32,
         known: impl Fn(Key) -> u32,
     ) -> Result<(), Finding> {
         let Sync { kind, holder, hops, keys, epochs, numbers, .. } = sync;
@@ -92,7 +95,7 @@ impl Hops {
                     if *hops == 0 {
                         words.entry(word).or_insert_with(|| known(*key));
                     }
-                    ledger.place(*key).counter - words.get(&word).copied().unwrap_or_default()
+                    detour + ledger.place(*key).counter - words.get(&word).copied().unwrap_or_default()
                 }
             };
             if u32::from(*hops) > bound {

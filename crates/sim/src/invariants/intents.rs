@@ -7,7 +7,7 @@
 use super::Finding;
 use hashbrown::HashMap;
 use intendant_core::{Key, NodeId};
-use intendant_techniques::{Choice, Role};
+use intendant_techniques::{Choice, Decider, Role};
 use std::ops::Range;
 
 /// The clock of a worker that is finished.
@@ -45,7 +45,7 @@ pub(crate) struct Look {
 
 /// The account of all nodes.
 pub(crate) struct Intents {
-    choice: Choice,
+    policy: intendant_techniques::Intents,
     workers_per_node: usize,
     /// By worker of all nodes.
     clocks: Vec<u32>,
@@ -54,13 +54,20 @@ pub(crate) struct Intents {
     /// By channel of all nodes: how many intents are active for keys, and looks so far.
     active: Vec<HashMap<Key, u32, foldhash::fast::FixedState>>,
     looks: Vec<u64>,
+    /// What homes have been told by other nodes of intents that are active.
+    told: HashMap<(Key, NodeId), u32, foldhash::fast::FixedState>,
 }
 
 impl Intents {
-    pub(crate) fn new(choice: Choice, nodes: usize, channels: usize, workers_per_node: usize) -> Self {
+    pub(crate) fn new(
+        policy: intendant_techniques::Intents,
+        nodes: usize,
+        channels: usize,
+        workers_per_node: usize,
+    ) -> Self {
         let stations = nodes * channels;
         Self {
-            choice,
+            policy,
             workers_per_node,
             clocks: vec![0; nodes * workers_per_node],
             workers: (0..stations)
@@ -68,11 +75,49 @@ impl Intents {
                 .collect(),
             active: (0..stations).map(|_| HashMap::default()).collect(),
             looks: vec![0; stations],
+            told: HashMap::default(),
         }
     }
 
     pub(crate) fn choice(&self) -> Choice {
-        self.choice
+        self.policy.choice
+    }
+
+    pub(crate) fn decider(&self) -> Decider {
+        self.policy.decider
+    }
+
+    /// A home has heard of intents of `node`.
+    pub(crate) fn heard(&mut self, node: NodeId, key: Key, active: bool) {
+        let count = self.told.entry((key, node)).or_default();
+        *count = match self.policy.decider {
+            Decider::HomeOfEach if active => *count + 1,
+            Decider::HomeOfEach => count.saturating_sub(1),
+            Decider::Home | Decider::Owner => u32::from(active),
+        };
+    }
+
+    /// What the home of `key` knows is what it was told, and what it has itself, the channel `station`.
+    pub(crate) fn knows(
+        &self,
+        station: usize,
+        home: NodeId,
+        key: Key,
+        mut known: Vec<NodeId>,
+    ) -> Result<(), Finding> {
+        let nodes = self.clocks.len() / self.workers_per_node;
+        let others = (0..nodes as u16).map(NodeId).filter(|node| *node != home);
+        let mut wanted: Vec<NodeId> = others
+            .filter(|node| self.told.get(&(key, *node)).is_some_and(|count| *count > 0))
+            .chain((self.active(station, key) > 0).then_some(home))
+            .collect();
+        wanted.sort_unstable();
+        known.sort_unstable();
+        if known == wanted {
+            return Ok(());
+        }
+        let knows = format!("{home:?}, home of {key:?}, knows of intents of {known:?}");
+        Err(("intents", format!("{knows}, and was told of {wanted:?}")))
     }
 
     /// Something was announced on behalf of a worker: its keys of one channel.
@@ -159,7 +204,7 @@ impl Intents {
 
     /// How many intents of the channel's node for `key` are active.
     pub(crate) fn active(&self, station: usize, key: Key) -> u32 {
-        let standing = self.choice == Choice::Everywhere && self.looks[station] > 0;
+        let standing = self.policy.choice == Choice::Everywhere && self.looks[station] > 0;
         self.active[station].get(&key).copied().unwrap_or(0) + u32::from(standing)
     }
 
@@ -187,7 +232,7 @@ impl Intents {
             Role::Owner | Role::Hub => Ok(()),
             _ if active == 0 && wants == Some(true) => wrong("it has no intent"),
             // Keys may leave whoever wants them, and not be asked for again.
-            _ if active > 0 && wants != Some(true) && self.choice != Choice::Relocate => {
+            _ if active > 0 && wants != Some(true) && self.policy.choice != Choice::Relocate => {
                 wrong("it asks for nothing")
             }
             Role::Replica if wants.is_none() => wrong("nobody knows of the replica"),
@@ -204,7 +249,17 @@ pub(crate) fn at_rest(
     nodes: impl Iterator<Item = (Role, u32)>,
     finished: impl Fn(usize) -> bool,
 ) -> Result<(), Finding> {
-    for (at, (role, active)) in nodes.enumerate() {
+    let nodes: Vec<(Role, u32)> = nodes.collect();
+    let mut wanting = nodes.iter().enumerate().filter(|(_, (_, active))| *active > 0);
+    if let (Choice::Adaptive, Some((only, (role, _))), None) = (choice, wanting.next(), wanting.next())
+        && !role.is_owner()
+    {
+        return Err((
+            "intents",
+            format!("the cluster rests, only node {only} wants {key:?}, and is {role:?} to it"),
+        ));
+    }
+    for (at, (role, active)) in nodes.into_iter().enumerate() {
         let wrong = |what: &str| {
             let of = format!("the cluster rests, and node {at} is {role:?} to {key:?}");
             Err(("intents", format!("{of} with {active} active intents: {what}")))
@@ -225,12 +280,18 @@ pub(crate) fn at_rest(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use intendant_techniques::Act;
 
     const K: Key = Key(3);
+    const ADAPTIVE: intendant_techniques::Intents = intendant_techniques::Intents {
+        choice: Choice::Adaptive,
+        action: Act::InTime,
+        decider: Decider::Owner,
+    };
 
     #[test]
     fn intents_begin_overlap_and_end() {
-        let mut intents = Intents::new(Choice::Adaptive, 1, 1, 2);
+        let mut intents = Intents::new(ADAPTIVE, 1, 1, 2);
         for (worker, window) in [(0, 2..5), (0, 4..9), (1, 1..2), (1, 3..3), (1, 0..1), (0, 100..101)] {
             intents.announced(0, worker, vec![K], window);
         }
@@ -261,8 +322,38 @@ mod tests {
     }
 
     #[test]
+    fn homes_know_what_they_were_told() {
+        for (decider, left) in [(Decider::Home, 0), (Decider::HomeOfEach, 1)] {
+            let mut intents = Intents::new(intendant_techniques::Intents { decider, ..ADAPTIVE }, 2, 1, 1);
+            let knows =
+                |intents: &Intents, known: &[NodeId]| intents.knows(0, NodeId(0), K, known.to_vec()).is_ok();
+            assert!(knows(&intents, &[]));
+            intents.heard(NodeId(1), K, true);
+            intents.heard(NodeId(1), K, true);
+            assert!(knows(&intents, &[NodeId(1)]) && !knows(&intents, &[]));
+            intents.heard(NodeId(1), K, false);
+            assert_eq!(knows(&intents, &[NodeId(1)]), left == 1);
+            intents.heard(NodeId(1), K, false);
+            intents.announced(0, 0, vec![K], 0..5);
+            intents.looked(0, 0, |_| 1);
+            assert!(knows(&intents, &[NodeId(0)]) && !knows(&intents, &[NodeId(0), NodeId(1)]));
+        }
+    }
+
+    #[test]
+    fn who_alone_wants_a_key_owns_it_in_the_end() {
+        let rests =
+            |nodes: &[(Role, u32)]| at_rest(Choice::Adaptive, K, nodes.iter().copied(), |_| false).is_ok();
+        assert!(
+            rests(&[(Role::Owner, 0), (Role::Absent, 0)]) && rests(&[(Role::Absent, 0), (Role::Owner, 1)])
+        );
+        assert!(rests(&[(Role::Hub, 0), (Role::Replica, 1), (Role::Replica, 1)]));
+        assert!(!rests(&[(Role::Hub, 0), (Role::Replica, 1)]));
+    }
+
+    #[test]
     fn what_a_channel_does_must_fit() {
-        let mut intents = Intents::new(Choice::Adaptive, 1, 1, 1);
+        let mut intents = Intents::new(ADAPTIVE, 1, 1, 1);
         let check = |intents: &Intents, role, counted, wants| {
             intents.handled(0, NodeId(0), K, role, counted, wants).is_ok()
         };
@@ -276,7 +367,8 @@ mod tests {
         assert!(!check(&intents, Role::Replica, 1, Some(false)));
         assert!(!check(&intents, Role::Owner, 1, Some(true)), "it is here");
         assert!(!check(&intents, Role::Owner, 0, None), "miscounted");
-        let relocate = Intents { choice: Choice::Relocate, ..intents };
+        let policy = intendant_techniques::Intents { choice: Choice::Relocate, ..ADAPTIVE };
+        let relocate = Intents { policy, ..intents };
         assert!(check(&relocate, Role::Absent, 1, None), "somebody else wants it more");
     }
 }

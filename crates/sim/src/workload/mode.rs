@@ -123,6 +123,7 @@ impl Mode {
         let clocked = (lazy || eager) && !self.hub && several(2);
         let choice = self.choice().filter(|_| several(2));
         let (by_intent, everywhere) = (choice.is_some(), choice == Some(Choice::Everywhere));
+        let homes = self.technique.policy().intents.is_some_and(|intents| intents.decider.is_home());
         // Whether replicas come and go, other than by clocks.
         let comes = (self.hub || by_intent && choice != Some(Choice::Relocate)) && several(2);
         let goes = comes && !everywhere;
@@ -180,7 +181,8 @@ impl Mode {
             Marker::OldNews => (rarely * 500, moves && caches && several(3) && maybe(self.asynchronous)),
             Marker::HomeBehind => (rarely * 50, owners),
             Marker::OrderTooLate => (rarely * 50, owners && !by_intent),
-            Marker::MovedLate => (seldom * 100, owners && several(3)),
+            // A home that decides is told of one owner before it makes the next.
+            Marker::MovedLate => (seldom * 100, owners && !homes && several(3)),
             Marker::IfLocalHit | Marker::IfLocalMiss => (50, moves),
             Marker::ReplicaSetUp => (20, comes || clocked),
             Marker::ReplicaDropped => (50, goes || clocked && lazy),
@@ -219,8 +221,10 @@ impl Mode {
             Marker::IntentPast | Marker::IntentEmpty | Marker::IntentEnded => (50, by_intent),
             Marker::Slept | Marker::WokenBySignal | Marker::WokenByClock => (50, by_intent),
             Marker::AnnouncedAtRest | Marker::Resumed => (100, by_intent),
-            Marker::RelocatedByIntent => (50, by_intent && owners),
-            Marker::RelocatedByDrop | Marker::RelocatedByExpiry => (100, hub && by_intent),
+            Marker::RelocatedByIntent => (50, by_intent && owners && !homes),
+            Marker::RelocatedByDrop | Marker::RelocatedByExpiry => (100, hub && by_intent && !homes),
+            Marker::SentByHome | Marker::SentByOrder => (50, by_intent && homes),
+            Marker::LostWanted => (500, by_intent && homes && several(3)),
             Marker::Faulty => (50, maybe(self.faults)),
         }
     }

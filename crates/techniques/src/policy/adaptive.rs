@@ -14,7 +14,7 @@
 //! operations are chained, because they may take different ways. Accesses without intent work as with any other technique: they are
 //! served by the owner, wherever that is.
 
-use super::{Act, Choice, Initiator, Intents, Order, Policy, Replicas};
+use super::{Act, Choice, Decider, Initiator, Intents, Order, Policy, Replicas};
 use intendant_core::Tick;
 
 /// How often replicas are brought in step, at most: 25 times per second, as static replicas are (000 §4.4.1; §4.4.7 found five harmless),
@@ -29,5 +29,5 @@ pub const POLICY: Policy = Policy {
     caches: true,
     replicas: Some(Replicas::Directed { every: EVERY }),
     fixed: None,
-    intents: Some(Intents { choice: Choice::Adaptive, action: Act::InTime }),
+    intents: Some(Intents { choice: Choice::Adaptive, action: Act::InTime, decider: Decider::Owner }),
 };

@@ -97,6 +97,9 @@ pub enum PolicyError {
          that hand keys over start relocations"
     )]
     Powerless(&'static str),
+    /// Homes that decide something else than owners do by default.
+    #[error("technique {0} has homes decide, which know one rule: that of adaptive")]
+    Misplaced(&'static str),
 }
 
 impl Policy {
@@ -130,6 +133,9 @@ impl Policy {
             let must_move = !matches!(intents.choice, Choice::Replicate | Choice::Everywhere);
             if !directed || moves != must_move {
                 return Err(PolicyError::Powerless(self.name));
+            }
+            if intents.decider.is_home() && !matches!(intents.choice, Choice::Adaptive) {
+                return Err(PolicyError::Misplaced(self.name));
             }
         }
         let Some(replicas) = self.replicas else { return Ok(()) };
@@ -169,13 +175,15 @@ impl Replicas {
 /// What intents of workers lead to (000, ch. 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Intents {
-    /// What an owner does that knows which nodes have active intent for a key.
+    /// What is done about a key by whoever knows which nodes have active intent for it.
     pub choice: Choice,
     /// When a node treats an intent as active.
     pub action: Act,
+    /// Who that is.
+    pub decider: Decider,
 }
 
-/// What an owner does that knows which nodes have active intent for a key.
+/// What is done about a key by whoever knows which nodes have active intent for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// If exactly one node has active intent, and is not the owner, the key moves there. Otherwise all that have hold replicas.
@@ -186,6 +194,25 @@ pub enum Choice {
     Relocate,
     /// All nodes hold replicas all the time, as if every node had intent for every key.
     Everywhere,
+}
+
+/// Who decides about a key, and what nodes tell it (000, §5.3.3 and §5.3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Decider {
+    /// The owner, wherever that is. Nodes tell it when they begin to have active intent, and when that is over.
+    Owner,
+    /// The key's home. Nodes tell it the same, the owner as well, and ask for replicas by way of it.
+    Home,
+    /// The key's home, which is told of every intent: when it becomes active, and when it is over.
+    HomeOfEach,
+}
+
+impl Decider {
+    /// Whether it is the home.
+    #[must_use]
+    pub const fn is_home(self) -> bool {
+        matches!(self, Self::Home | Self::HomeOfEach)
+    }
 }
 
 /// When a node treats an intent as active.
@@ -257,11 +284,15 @@ pub enum Technique {
     ImmediateAction,
     /// Replicas of everything on all nodes, through the owner: [`ablations`].
     ReplicateEverywhere,
+    /// As adaptive, decided by the home of each key: [`ablations`].
+    HomeDecides,
+    /// The same, told of every intent: [`ablations`].
+    NaiveIntents,
 }
 
 impl Technique {
     /// All techniques.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Classic,
         Self::FullReplication,
         Self::Lapse,
@@ -273,6 +304,8 @@ impl Technique {
         Self::RelocateOnIntent,
         Self::ImmediateAction,
         Self::ReplicateEverywhere,
+        Self::HomeDecides,
+        Self::NaiveIntents,
     ];
 
     /// What the technique decides.
@@ -290,6 +323,8 @@ impl Technique {
             Self::RelocateOnIntent => ablations::RELOCATE_ON_INTENT,
             Self::ImmediateAction => ablations::IMMEDIATE_ACTION,
             Self::ReplicateEverywhere => ablations::REPLICATE_EVERYWHERE,
+            Self::HomeDecides => ablations::HOME_DECIDES,
+            Self::NaiveIntents => ablations::NAIVE_INTENTS,
         }
     }
 }
@@ -324,6 +359,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn homes_decide_as_adaptive_does_or_not_at_all() {
+        let own = Technique::HomeDecides.policy();
+        let intents = Intents { choice: Choice::Relocate, ..own.intents.expect("it acts on them") };
+        let wrong = Policy { intents: Some(intents), ..own };
+        assert_eq!(wrong.check(), Err(PolicyError::Misplaced("home-decides")));
+        assert_eq!(own.check(), Ok(()));
     }
 
     #[test]
