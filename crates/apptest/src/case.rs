@@ -26,8 +26,15 @@ pub const WITHOUT_INTENTS: [Case; 9] =
     [CLASSIC, LAPSE, SSP, SSP_LOOSE, ESSP, NUPS, NUPS_DEFAULT, FULL_REPLICATION, SYNCHRONOUS];
 
 /// What acts on intents, as users get it.
-pub const BY_INTENT: [Case; 5] =
-    [ADAPTIVE, REPLICATE_ON_INTENT, RELOCATE_ON_INTENT, IMMEDIATE_ACTION, REPLICATE_EVERYWHERE];
+pub const BY_INTENT: [Case; 7] = [
+    ADAPTIVE,
+    REPLICATE_ON_INTENT,
+    RELOCATE_ON_INTENT,
+    IMMEDIATE_ACTION,
+    REPLICATE_EVERYWHERE,
+    HOME_DECIDES,
+    NAIVE_INTENTS,
+];
 
 /// Keys move to whoever alone intends to use them, and are copied to several who do.
 pub const ADAPTIVE: Case = Case {
@@ -38,6 +45,12 @@ pub const ADAPTIVE: Case = Case {
         changes(report);
     },
 };
+
+/// The same, decided at homes.
+pub const HOME_DECIDES: Case = Case { technique: "home-decides", ..ADAPTIVE };
+
+/// The same, told of every intent.
+pub const NAIVE_INTENTS: Case = Case { technique: "naive-intents", ..ADAPTIVE };
 
 /// Keys were moved or copied. Which of both depends on how long it takes; what comes before the first batch does not count.
 #[track_caller]

@@ -68,6 +68,7 @@ impl<E: Element> Channel<E> {
             return Err(format!("it tells a home of its intents, which nobody does with technique {name}"));
         }
         let shared = Arc::clone(&self.shared);
+        // Beginnings first: who has begun another intent for a key does not stop wanting it.
         for (keys, active) in [(&signal.begun, true), (&signal.over, false)] {
             self.check_keys(keys)?;
             for key in keys {

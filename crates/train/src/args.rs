@@ -110,7 +110,8 @@ pub(crate) struct CommonArgs {
     /// of parameters to nodes), lapse (parameters move to where they are about to be used), full-replication (copies
     /// everywhere), ssp, essp (copies on demand, of bounded staleness), nups (copies of frequent parameters, the others move),
     /// adaptive (parameters move or are copied, as batches that are being prepared say what will be used), or adaptive without one
-    /// of its parts: replicate-on-intent, relocate-on-intent, immediate-action, replicate-everywhere
+    /// of its parts: replicate-on-intent, relocate-on-intent, immediate-action, replicate-everywhere, home-decides (the home of each
+    /// parameter decides, not its owner), naive-intents (and is told of every intent)
     #[arg(
         long, value_name = "NAME", default_value = "adaptive", value_parser = parse::technique,
         help_heading = CLUSTER

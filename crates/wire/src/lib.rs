@@ -20,4 +20,4 @@ pub use message::{
 };
 
 /// Version of the data-plane protocol; nodes of different versions refuse each other in the handshake.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;

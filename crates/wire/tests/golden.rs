@@ -231,7 +231,7 @@ fn cases() -> Vec<(Message, &'static str)> {
 
 #[test]
 fn frames_of_version_3() {
-    assert_eq!(PROTOCOL, 3);
+    assert_eq!(PROTOCOL, 4);
     for (message, golden) in cases() {
         assert_eq!(hex(&message.encode()), golden, "{message:?}");
         assert_eq!(Message::decode(message.encode()).as_ref(), Ok(&message));
