@@ -185,13 +185,11 @@ impl<E: Element> Cluster<E> {
             if self.active(here.index(), key) > 0 {
                 self.reach.mark(Marker::LostWanted);
             }
-            return match self.watch.about {
-                About::Relocate => Ok(()),
-                _ => Err((
-                    "choice",
-                    format!("{here:?} hands {key:?} over to {to:?}, and its home has not told it to"),
-                )),
-            };
+            if matches!(self.watch.about, About::Relocate) {
+                return Ok(());
+            }
+            let what = format!("{here:?} hands {key:?} over to {to:?}, and its home has not told it to");
+            return Err(("choice", what));
         }
         let holders: Vec<NodeId> = rows.map(|row| row.node).collect();
         let heard =
