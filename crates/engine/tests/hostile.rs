@@ -397,7 +397,7 @@ fn a_node_with_copies_among_hostile_peers() {
         Technique::NaiveIntents.policy(),
     ];
     let (mut refused, mut served) = ([0; 12], [0; 12]);
-    for seed in 0..5_000u64 {
+    for seed in 0..6_000u64 {
         let mut dice = Dice(seed);
         let at = seed as usize % policies.len();
         let mut node = Busy::new(&mut dice, policies[at]);
