@@ -48,6 +48,12 @@ fn main() -> ExitCode {
 
 /// Measures; the exit code.
 fn run(settings: &Settings) -> Result<u8, BenchError> {
+    // Once: nodes have the same command line.
+    if std::env::var_os("INTENDANT_LAUNCHED").is_none() {
+        for option in &settings.unused {
+            eprintln!("intendant-bench: note: mode {} does not use {option}", settings.mode.name());
+        }
+    }
     if let Some(path) = &settings.json {
         row::check(path)?;
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 const PIECE_BYTES: usize = 128 << 10;
 
 /// A peer that says nothing for so long is gone or stopped.
-const SILENCE_MAX: Duration = Duration::from_secs(15);
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// First byte of a message: another one follows.
 const MORE: u8 = 1;

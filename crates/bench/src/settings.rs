@@ -25,13 +25,15 @@ pub(crate) struct Settings {
     pub(crate) rounds: usize,
     pub(crate) json: Option<PathBuf>,
     pub(crate) resident: Option<u64>,
+    /// Options that were given and mean nothing here.
+    pub(crate) unused: Vec<&'static str>,
 }
 
 /// Bytes of values beyond which nobody means it.
-const MODEL_BYTES_MAX: u64 = 1 << 46;
+const MODEL_BYTES_MAX: u64 = 1 << 40;
 
 impl Settings {
-    /// The defaults of the mode where nothing was said. Options that the mode does not use are told on standard error.
+    /// The defaults of the mode where nothing was said.
     ///
     /// # Errors
     /// If the mode cannot measure what was asked for.
@@ -44,11 +46,7 @@ impl Settings {
             ("--dist", args.dist.is_some(), !matches!(mode, Memory | Relocate)),
             ("--in-flight", args.in_flight.is_some(), matches!(mode, Remote | Relocate)),
         ];
-        for (option, given, used) in unused {
-            if given && !used {
-                eprintln!("intendant-bench: note: mode {} does not use {option}", mode.name());
-            }
-        }
+        let unused = unused.into_iter().filter(|(_, given, used)| *given && !used).map(|(option, ..)| option);
         let threads = args.threads.unwrap_or(1) as usize;
         if threads > 1 && !matches!(mode, Local | Sample) {
             return Err(BenchError::Usage(format!(
@@ -80,6 +78,7 @@ impl Settings {
             rounds: args.rounds as usize,
             json: args.json,
             resident: args.resident,
+            unused: unused.collect(),
         };
         settings.check_sizes()?;
         Ok(settings)
@@ -175,6 +174,20 @@ mod tests {
         assert_eq!(settings("remote --batch 1").expect("sensible").in_flight, 1);
         assert_eq!(settings("remote --batch 1 --in-flight 3").expect("sensible").in_flight, 3);
         assert_eq!(settings("remote").expect("sensible").in_flight, 8);
+    }
+
+    #[test]
+    fn what_a_mode_does_not_use_is_known() {
+        assert_eq!(
+            settings("memory --op pull --batch 3 --len 4").expect("sensible").unused,
+            ["--op", "--batch"]
+        );
+        assert!(
+            settings("remote --op pull --batch 3 --dist zipf --in-flight 2")
+                .expect("sensible")
+                .unused
+                .is_empty()
+        );
     }
 
     #[test]
