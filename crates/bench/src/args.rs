@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line, as it is typed. [`crate::settings`] makes sense of it.
 
 use clap::{Parser, ValueEnum};
 use intendant::{ElementType, Technique};
@@ -10,30 +10,37 @@ use std::path::PathBuf;
 pub(crate) struct Args {
     /// What to measure.
     pub(crate) mode: Mode,
-    /// Operation; both if not given.
+    /// Operation; both if not given (local, remote).
     #[arg(long)]
     pub(crate) op: Option<Op>,
-    /// Elements per value.
-    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) len: u32,
-    /// Keys per call.
-    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) batch: u32,
-    /// Threads that operate at the same time.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub(crate) threads: u32,
-    /// Keys of the model.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
-    pub(crate) keys: u64,
-    /// Distribution of the keys that are accessed.
-    #[arg(long, default_value = "uniform")]
-    pub(crate) dist: Dist,
-    /// Parameter management technique.
-    #[arg(long, default_value = "classic")]
-    pub(crate) technique: Technique,
+    /// Elements per value [default: 128; memory: 16].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) len: Option<u32>,
+    /// Keys per call [default: 128].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) batch: Option<u32>,
+    /// Threads that operate at the same time (local, sample) [default: 1].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) threads: Option<u32>,
+    /// Keys of the model [default: 100000; memory: 4000000].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub(crate) keys: Option<u64>,
+    /// Distribution of the keys that are accessed [default: uniform].
+    #[arg(long)]
+    pub(crate) dist: Option<Dist>,
+    /// Parameter management technique [default: classic; relocate and sample: lapse; sync: full-replication; intent and idle:
+    /// adaptive].
+    #[arg(long)]
+    pub(crate) technique: Option<Technique>,
     /// Element type, f32 or f64.
     #[arg(long, default_value = "f32")]
     pub(crate) float: ElementType,
+    /// Calls under way at the same time (remote, relocate) [default: 8; remote with --batch 1: 1, which is synchronous calls].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) in_flight: Option<u32>,
+    /// On which cores the two node processes run (remote, relocate, sync, intent, idle).
+    #[arg(long, default_value = "apart")]
+    pub(crate) cores: Cores,
     /// Time to spend per row, in seconds.
     #[arg(long, default_value_t = 5.0, value_parser = positive)]
     pub(crate) seconds: f64,
@@ -43,20 +50,54 @@ pub(crate) struct Args {
     /// Also write the rows as JSON, one array.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Set by mode memory for the processes that it measures: hold a model of that many keys and say how much is resident.
+    #[arg(long, hide = true, value_name = "KEYS")]
+    pub(crate) resident: Option<u64>,
 }
 
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds.is_finite() => Ok(seconds),
-        _ => Err("a number of seconds above 0".to_owned()),
+        // A day; and what is shorter than a microsecond measures nothing.
+        Ok(seconds) if (1e-6..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds above 0, at most 86400".to_owned()),
     }
 }
 
-/// What is measured. Others follow with what they measure.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     /// Accesses to parameters that this node owns, beside a plain gather or add over a flat array.
     Local,
+    /// Accesses to parameters that another process owns, beside a plain connection between the same processes.
+    Remote,
+    /// Parameters that move between two processes, beside a plain exchange of the same bytes.
+    Relocate,
+    /// Static replicas that two processes bring in step, beside a plain exchange of the same bytes and a plain add.
+    Sync,
+    /// Announcements of intents, beside appending the keys to a list; and what the node does about them.
+    Intent,
+    /// CPU time of two processes that have nothing to do.
+    Idle,
+    /// Resident bytes per key, beside the values alone.
+    Memory,
+    /// Samples by each scheme, beside a plain draw and gather.
+    Sample,
+}
+
+impl Mode {
+    /// As on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Remote => "remote",
+            Self::Relocate => "relocate",
+            Self::Sync => "sync",
+            Self::Intent => "intent",
+            Self::Idle => "idle",
+            Self::Memory => "memory",
+            Self::Sample => "sample",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,10 +108,40 @@ pub(crate) enum Op {
     Push,
 }
 
+impl Op {
+    /// As on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Pull => "pull",
+            Self::Push => "push",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Dist {
     /// All keys alike.
     Uniform,
     /// Zipf with exponent 1.1, hot keys spread over the key space.
     Zipf,
+}
+
+impl Dist {
+    /// As on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Zipf => "zipf",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Cores {
+    /// Each process on one core of its own, as far as there are enough.
+    Apart,
+    /// Both processes on the same core.
+    Together,
+    /// Wherever the operating system puts them.
+    Any,
 }

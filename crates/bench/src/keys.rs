@@ -7,16 +7,63 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64Mcg;
 
-const ZIPF_EXPONENT: f64 = 1.1;
+/// Exponent of the skewed distribution.
+pub(crate) const ZIPF_EXPONENT: f64 = 1.1;
 
-/// `calls * batch` keys below `keys`.
-pub(crate) fn draw(dist: Dist, keys: u64, calls: usize, batch: usize, seed: u64) -> Vec<Key> {
+/// Keys drawn ahead, per thread; enough that no cache remembers the sequence.
+const KEYS_DRAWN: usize = 1 << 20;
+
+/// Where hot keys are in the key space.
+const SPREAD_SEED: u64 = 7;
+
+/// The keys of calls, which start over when all were used.
+pub(crate) struct Drawn {
+    keys: Vec<Key>,
+    batch: usize,
+}
+
+impl Drawn {
+    /// Calls of `batch` keys below `keys`.
+    pub(crate) fn new(dist: Dist, keys: u64, batch: usize, seed: u64) -> Self {
+        let calls = (KEYS_DRAWN / batch).max(64);
+        Self { keys: draw(dist, keys, calls * batch, seed), batch }
+    }
+
+    /// The same of the keys of a list, by their places in it.
+    pub(crate) fn of(list: &[Key], dist: Dist, batch: usize, seed: u64) -> Self {
+        let mut drawn = Self::new(dist, list.len() as u64, batch, seed);
+        drawn.keys.iter_mut().for_each(|key| *key = list[key.index()]);
+        drawn
+    }
+
+    /// Those of a call.
+    pub(crate) fn call(&self, call: usize) -> &[Key] {
+        let calls = self.keys.len() / self.batch;
+        &self.keys[(call % calls) * self.batch..][..self.batch]
+    }
+}
+
+/// `count` different keys below `keys`, which there must be; in no particular order.
+pub(crate) fn distinct(dist: Dist, keys: u64, count: usize, seed: u64) -> Vec<Key> {
+    let mut taken = vec![false; keys as usize];
+    let drawn = draw(dist, keys, 4 * count, seed);
+    // The rest, if the distribution has drawn the same ones again and again.
+    let order = Permutation::new(keys, seed);
+    let others = (0..keys).map(|at| Key(order.apply(at)));
+    drawn
+        .into_iter()
+        .chain(others)
+        .filter(|key| !std::mem::replace(&mut taken[key.index()], true))
+        .take(count)
+        .collect()
+}
+
+fn draw(dist: Dist, keys: u64, n: usize, seed: u64) -> Vec<Key> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let n = calls * batch;
     match dist {
         Dist::Uniform => (0..n).map(|_| Key(rng.random_range(0..keys))).collect(),
         Dist::Zipf => {
-            let spread = Permutation::new(keys, 7);
+            let spread = Permutation::new(keys, SPREAD_SEED);
             let zipf = Zipf::new(keys as f64, ZIPF_EXPONENT).expect("at least one key, a positive exponent");
             (0..n).map(|_| Key(spread.apply((zipf.sample(&mut rng) as u64 - 1).min(keys - 1)))).collect()
         }

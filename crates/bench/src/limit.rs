@@ -19,14 +19,25 @@ impl<E: Element> Plain<E> {
     #[inline(never)]
     pub(crate) fn call(&mut self, op: Op, keys: &[Key], values: &mut [E]) {
         let len = self.len;
-        for (key, value) in keys.iter().zip(values.chunks_exact_mut(len)) {
-            let row = &mut self.rows[key.index() * len..][..len];
-            match op {
-                Op::Pull => value.copy_from_slice(row),
-                Op::Push => row.iter_mut().zip(value).for_each(|(row, value)| *row += *value),
+        match op {
+            Op::Pull => {
+                for (key, value) in keys.iter().zip(values.chunks_exact_mut(len)) {
+                    value.copy_from_slice(&self.rows[key.index() * len..][..len]);
+                }
             }
+            Op::Push => self.add(keys, values),
+        }
+        black_box(values);
+    }
+
+    /// Adds `values` to the rows of `keys`.
+    #[inline(never)]
+    pub(crate) fn add(&mut self, keys: &[Key], values: &[E]) {
+        let len = self.len;
+        for (key, value) in keys.iter().zip(values.chunks_exact(len)) {
+            let row = &mut self.rows[key.index() * len..][..len];
+            row.iter_mut().zip(value).for_each(|(row, value)| *row += *value);
         }
         black_box(&mut self.rows);
-        black_box(values);
     }
 }

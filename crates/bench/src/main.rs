@@ -1,29 +1,119 @@
 //! `intendant-bench`: what operations cost, beside what the machine allows.
 //!
-//! Every mode runs its own limit in the same process, in turn with the measurement, and prints the ratio: that is the number
+//! Every mode runs its own limit in the same processes, in turn with the measurement, and prints the ratio: that is the number
 //! to quote. Seconds of two runs, or of two machines, do not compare.
+//!
+//! Modes of one process take turns in `turns`, modes of two in `pair`.
 
+mod announce;
 mod args;
+mod error;
+mod idle;
+mod intent;
 mod keys;
 mod limit;
 mod local;
 mod measure;
+mod memory;
+mod pair;
+mod pin;
+mod raw;
+mod relocate;
+mod remote;
 mod row;
+mod sample;
+mod settings;
+mod sync;
+mod turns;
 
 use args::{Args, Mode};
 use clap::Parser;
+use error::BenchError;
+use intendant::{Element, ElementType, Layout, Node, NodeConfig};
+use pair::{Pair, Part};
+use row::Row;
+use settings::Settings;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let rows = match args.mode {
-        Mode::Local => local::run(&args),
-    };
-    match rows.and_then(|rows| row::write(&args, &rows)) {
-        Ok(()) => ExitCode::SUCCESS,
+    match Settings::new(Args::parse()).and_then(|settings| run(&settings)) {
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("intendant-bench: error: {error}");
-            ExitCode::from(2)
+            ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// Measures; the exit code.
+fn run(settings: &Settings) -> Result<u8, BenchError> {
+    // Once: nodes have the same command line.
+    if std::env::var_os("INTENDANT_LAUNCHED").is_none() {
+        for option in &settings.unused {
+            eprintln!("intendant-bench: note: mode {} does not use {option}", settings.mode.name());
+        }
+    }
+    if let Some(path) = &settings.json {
+        row::check(path)?;
+    }
+    match settings.float {
+        ElementType::F32 => run_with::<f32>(settings),
+        ElementType::F64 => run_with::<f64>(settings),
+    }
+}
+
+fn run_with<E: Element>(settings: &Settings) -> Result<u8, BenchError> {
+    let rows = match settings.mode {
+        Mode::Local => local::rows::<E>(settings)?,
+        Mode::Remote => return between(settings, remote::rows::<E>),
+        Mode::Relocate => return between(settings, relocate::rows::<E>),
+        Mode::Sync => return between(settings, sync::rows::<E>),
+        Mode::Intent => return between(settings, intent::rows::<E>),
+        Mode::Idle => return between(settings, idle::rows::<E>),
+        Mode::Memory => memory::rows::<E>(settings)?,
+        Mode::Sample => sample::rows::<E>(settings)?,
+    };
+    // The processes that mode memory measures have said what they had to.
+    if settings.resident.is_some() {
+        return Ok(0);
+    }
+    row::write(settings, &rows)?;
+    Ok(0)
+}
+
+/// What one of two nodes does.
+type Measure<E> = fn(&Settings, &mut Pair<E>) -> Result<Vec<Row>, BenchError>;
+
+/// Measures between two processes; the first node writes what both measured.
+fn between<E: Element>(settings: &Settings, measure: Measure<E>) -> Result<u8, BenchError> {
+    let rendezvous = match pair::part(settings.mode)? {
+        Part::Launcher(code) => return Ok(code),
+        Part::Node(rendezvous) => rendezvous,
+    };
+    let mut pair = Pair::join(settings, config::<E>(settings)?, rendezvous)?;
+    let rows = measure(settings, &mut pair)?;
+    let first = pair.is_first();
+    pair.leave()?;
+    if first {
+        row::write(settings, &rows)?;
+    }
+    Ok(0)
+}
+
+/// The node that is measured: all values are ones.
+fn config<E: Element>(settings: &Settings) -> Result<NodeConfig<E>, BenchError> {
+    let layout = Layout::builder().range("value", settings.keys, settings.len).build()?;
+    let mut config = NodeConfig::<E>::new(layout, Arc::new(|_, value| value.fill(E::ONE)));
+    config.technique = settings.technique;
+    config.workers = settings.threads;
+    if settings.mode == Mode::Sync {
+        sync::configure(&mut config);
+    }
+    Ok(config)
+}
+
+/// A cluster of that node alone.
+fn alone<E: Element>(settings: &Settings) -> Result<Node<E>, BenchError> {
+    Ok(Node::start_alone(config(settings)?)?)
 }

@@ -14,8 +14,23 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-fn thread_cpu_ns() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+/// In microseconds.
+pub(crate) fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}
+
+/// CPU time of this thread so far.
+pub(crate) fn thread_cpu_ns() -> f64 {
+    clock_ns(rustix::time::ClockId::ThreadCPUTime)
+}
+
+/// CPU time of this process so far, all threads together.
+pub(crate) fn process_cpu_ns() -> f64 {
+    clock_ns(rustix::time::ClockId::ProcessCPUTime)
+}
+
+fn clock_ns(clock: rustix::time::ClockId) -> f64 {
+    let time = rustix::time::clock_gettime(clock);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 

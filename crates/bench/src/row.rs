@@ -1,80 +1,138 @@
 //! One line of results, as a table and as JSON.
 
-use crate::args::Args;
+use crate::error::BenchError;
 use crate::measure::Spread;
-use std::fs::File;
-use std::io::{self, Write};
+use crate::settings::Settings;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
-/// What was measured for one operation. Times are medians over rounds.
+/// What was measured for one operation. Times are medians over rounds; zero is what there is none of.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Row {
     pub(crate) mode: &'static str,
-    pub(crate) op: &'static str,
+    pub(crate) op: String,
     pub(crate) technique: String,
     pub(crate) float: String,
     pub(crate) dist: &'static str,
     pub(crate) keys: u64,
-    pub(crate) len: u32,
-    pub(crate) batch: u32,
-    pub(crate) threads: u32,
+    pub(crate) len: usize,
+    pub(crate) batch: usize,
+    pub(crate) threads: usize,
+    /// What the limit is.
+    pub(crate) limit: &'static str,
     pub(crate) wall_ns_per_key: f64,
     pub(crate) cpu_ns_per_key: f64,
     pub(crate) limit_wall_ns_per_key: f64,
     pub(crate) limit_cpu_ns_per_key: f64,
-    /// Median of the rounds' ratios of wall times.
+    /// Ours by the limit; median over rounds.
     pub(crate) ratio: f64,
     pub(crate) ratio_spread: Spread,
-    /// All threads together.
+    /// All threads of a node together.
     pub(crate) keys_per_s: f64,
     /// Of one call.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
+    /// What only this mode tells.
+    #[serde(flatten)]
+    pub(crate) more: BTreeMap<&'static str, f64>,
+}
+
+impl Row {
+    /// A row without numbers.
+    pub(crate) fn new(settings: &Settings, op: impl Into<String>, limit: &'static str) -> Self {
+        Self {
+            mode: settings.mode.name(),
+            op: op.into(),
+            technique: settings.technique.to_string(),
+            float: settings.float.to_string(),
+            dist: settings.dist.name(),
+            keys: settings.keys,
+            len: settings.len,
+            batch: settings.batch,
+            threads: settings.threads,
+            limit,
+            wall_ns_per_key: 0.0,
+            cpu_ns_per_key: 0.0,
+            limit_wall_ns_per_key: 0.0,
+            limit_cpu_ns_per_key: 0.0,
+            ratio: 0.0,
+            ratio_spread: Spread::of([0.0]),
+            keys_per_s: 0.0,
+            p50_us: 0.0,
+            p99_us: 0.0,
+            more: BTreeMap::new(),
+        }
+    }
+
+    /// Ratios of rounds.
+    pub(crate) fn set_ratio(&mut self, ratios: impl IntoIterator<Item = f64>) {
+        self.ratio_spread = Spread::of(ratios);
+        self.ratio = self.ratio_spread.median;
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "{:<8} {:<11} {:>5} {:>6} {:>3} {:>9.1} ({:>7.1}) {:>9.1} ({:>7.1}) {:>8.3} ({:.3}..{:.3}) {:>9.3} {:>9.2} {:>9.2}",
+            self.mode,
+            self.op,
+            self.len,
+            self.batch,
+            self.threads,
+            self.wall_ns_per_key,
+            self.cpu_ns_per_key,
+            self.limit_wall_ns_per_key,
+            self.limit_cpu_ns_per_key,
+            self.ratio,
+            self.ratio_spread.min,
+            self.ratio_spread.max,
+            self.keys_per_s / 1e6,
+            self.p50_us,
+            self.p99_us
+        )?;
+        write!(out, "         limit: {}", self.limit)?;
+        for (name, value) in &self.more {
+            // Bytes per second as readable as shares of a core.
+            let digits = if value.abs() >= 100.0 { 0 } else { 4 };
+            write!(out, "; {name} {value:.digits$}")?;
+        }
+        writeln!(out)
+    }
+}
+
+/// Whether the results can be written there, before anything is measured. What is there stays until they are.
+pub(crate) fn check(path: &Path) -> Result<(), BenchError> {
+    OpenOptions::new().append(true).create(true).open(path).map(drop).map_err(cannot_write(path))
+}
+
+fn cannot_write<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> BenchError {
+    move |error| BenchError::Usage(format!("cannot write {}: {error}; see --json", path.display()))
 }
 
 /// Prints the rows and, if asked to, writes them.
-pub(crate) fn write(args: &Args, rows: &[Row]) -> Result<(), String> {
+pub(crate) fn write(settings: &Settings, rows: &[Row]) -> Result<(), BenchError> {
     let mut out = io::stdout().lock();
     let table = || -> io::Result<()> {
+        writeln!(out, "ratio: ours / limit, run in turn, median (min..max) over rounds; lower is better")?;
         writeln!(
             out,
-            "ratio: ours / a plain loop over one flat array with the same keys, run in turn; lower is better"
+            "mode     op            len  batch thr    ns/key (    cpu)     limit (    cpu)    ratio                Mkeys/s    p50 us    p99 us"
         )?;
-        writeln!(
-            out,
-            "mode   op    len  batch thr  ns/key (cpu)      loop (cpu)        ratio (min..max)     Mkeys/s   p50 us  p99 us"
-        )?;
-        for row in rows {
-            writeln!(
-                out,
-                "{:<6} {:<4} {:>5} {:>5} {:>3} {:>8.1} ({:>6.1}) {:>8.1} ({:>6.1}) {:>7.2} ({:.2}..{:.2}) {:>10.2} {:>8.2} {:>7.2}",
-                row.mode,
-                row.op,
-                row.len,
-                row.batch,
-                row.threads,
-                row.wall_ns_per_key,
-                row.cpu_ns_per_key,
-                row.limit_wall_ns_per_key,
-                row.limit_cpu_ns_per_key,
-                row.ratio,
-                row.ratio_spread.min,
-                row.ratio_spread.max,
-                row.keys_per_s / 1e6,
-                row.p50_us,
-                row.p99_us
-            )?;
-        }
-        Ok(())
+        rows.iter().try_for_each(|row| row.write(&mut out))
     };
     // A reader that has seen enough is no error.
     match { table }() {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.to_string()),
-        _ => {}
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return Err(BenchError::Other(format!("cannot print: {error}")));
+        }
+        Ok(()) | Err(_) => {}
     }
-    if let Some(path) = &args.json {
-        let file = File::create(path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        serde_json::to_writer_pretty(file, rows)
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    if let Some(path) = &settings.json {
+        let mut file = BufWriter::new(File::create(path).map_err(cannot_write(path))?);
+        serde_json::to_writer_pretty(&mut file, rows).map_err(cannot_write(path))?;
+        file.flush().map_err(cannot_write(path))?;
     }
     Ok(())
 }

@@ -1,0 +1,209 @@
+//! What the command line means for its mode: defaults, and what makes no sense there.
+
+use crate::args::{Args, Cores, Dist, Mode, Op};
+use crate::error::BenchError;
+use intendant::{ElementType, Initiator, Technique};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything that a measurement needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) mode: Mode,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) len: usize,
+    pub(crate) batch: usize,
+    pub(crate) threads: usize,
+    pub(crate) keys: u64,
+    pub(crate) dist: Dist,
+    pub(crate) technique: Technique,
+    pub(crate) float: ElementType,
+    /// Calls under way at the same time; 1 is a synchronous call after the other.
+    pub(crate) in_flight: usize,
+    pub(crate) cores: Cores,
+    pub(crate) seconds: f64,
+    pub(crate) rounds: usize,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) resident: Option<u64>,
+    /// Options that were given and mean nothing here.
+    pub(crate) unused: Vec<&'static str>,
+}
+
+/// Bytes of values beyond which nobody means it.
+const MODEL_BYTES_MAX: u64 = 1 << 40;
+
+impl Settings {
+    /// The defaults of the mode where nothing was said.
+    ///
+    /// # Errors
+    /// If the mode cannot measure what was asked for.
+    pub(crate) fn new(args: Args) -> Result<Self, BenchError> {
+        use Mode::{Idle, Intent, Local, Memory, Relocate, Remote, Sample, Sync};
+        let mode = args.mode;
+        let unused = [
+            ("--op", args.op.is_some(), matches!(mode, Local | Remote)),
+            ("--batch", args.batch.is_some(), mode != Memory),
+            ("--dist", args.dist.is_some(), !matches!(mode, Memory | Relocate)),
+            ("--in-flight", args.in_flight.is_some(), matches!(mode, Remote | Relocate)),
+        ];
+        let unused = unused.into_iter().filter(|(_, given, used)| *given && !used).map(|(option, ..)| option);
+        let threads = args.threads.unwrap_or(1) as usize;
+        if threads > 1 && !matches!(mode, Local | Sample) {
+            return Err(BenchError::Usage(format!(
+                "mode {} measures one worker per node, not --threads {threads}; local and sample take more",
+                mode.name()
+            )));
+        }
+        let technique = args.technique.unwrap_or(match mode {
+            Local | Remote | Memory => Technique::Classic,
+            Relocate | Sample => Technique::Lapse,
+            Sync => Technique::FullReplication,
+            Intent | Idle => Technique::Adaptive,
+        });
+        check_technique(mode, technique)?;
+        let batch = args.batch.unwrap_or(128) as usize;
+        let settings = Self {
+            mode,
+            ops: args.op.map_or(vec![Op::Pull, Op::Push], |op| vec![op]),
+            len: args.len.unwrap_or(if mode == Memory { 16 } else { 128 }) as usize,
+            batch,
+            threads,
+            keys: args.keys.unwrap_or(if mode == Memory { 4_000_000 } else { 100_000 }),
+            dist: args.dist.unwrap_or(Dist::Uniform),
+            technique,
+            float: args.float,
+            in_flight: args.in_flight.unwrap_or(if mode == Remote && batch == 1 { 1 } else { 8 }) as usize,
+            cores: args.cores,
+            seconds: args.seconds,
+            rounds: args.rounds as usize,
+            json: args.json,
+            resident: args.resident,
+            unused: unused.collect(),
+        };
+        settings.check_sizes()?;
+        Ok(settings)
+    }
+
+    fn check_sizes(&self) -> Result<(), BenchError> {
+        let Self { mode, keys, len, batch, .. } = self;
+        if keys.saturating_mul(self.value_bytes() as u64) > MODEL_BYTES_MAX {
+            return Err(BenchError::Usage(format!(
+                "--keys {keys} --len {len}: values of more than {MODEL_BYTES_MAX} bytes; ask for fewer or shorter ones"
+            )));
+        }
+        let least = match mode {
+            // Each node changes different keys, or the nodes exchange what they hold.
+            Mode::Relocate => 2 * *batch as u64,
+            Mode::Sync => *batch as u64,
+            // Two sizes, one four times the other.
+            Mode::Memory => 4,
+            // Some keys must be at home on either node.
+            Mode::Remote | Mode::Intent | Mode::Idle => 16,
+            Mode::Local | Mode::Sample => 1,
+        };
+        if *keys < least {
+            let mode = mode.name();
+            return Err(BenchError::Usage(format!(
+                "mode {mode} with --batch {batch} needs a model of at least {least} keys; --keys is {keys}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Bytes of a value.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.len
+            * match self.float {
+                ElementType::F32 => size_of::<f32>(),
+                ElementType::F64 => size_of::<f64>(),
+            }
+    }
+
+    /// The time of one turn, of the limit or of the measurement: there are two in each round, and a round to warm up.
+    pub(crate) fn turn(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds / (2 * (self.rounds + 1)) as f64)
+    }
+}
+
+/// Whether the technique does what the mode measures.
+fn check_technique(mode: Mode, technique: Technique) -> Result<(), BenchError> {
+    let does = |technique: &Technique| {
+        let policy = technique.policy();
+        match mode {
+            Mode::Relocate => policy.relocation == Some(Initiator::Requester),
+            Mode::Sync => policy.fixed.is_some(),
+            Mode::Intent => policy.intents.is_some(),
+            Mode::Remote => policy.fixed.is_none() && !policy.replicas.is_some_and(|r| r.is_clocked()),
+            Mode::Local | Mode::Idle | Mode::Memory | Mode::Sample => true,
+        }
+    };
+    if does(&technique) {
+        return Ok(());
+    }
+    let what = match mode {
+        Mode::Relocate => "move parameters on request",
+        Mode::Sync => "have static replicas",
+        Mode::Intent => "act on intents",
+        Mode::Remote | Mode::Local | Mode::Idle | Mode::Memory | Mode::Sample => {
+            "ask the owner at every access"
+        }
+    };
+    let others: Vec<_> =
+        Technique::ALL.into_iter().filter(|t| does(t)).map(|technique| technique.to_string()).collect();
+    Err(BenchError::Usage(format!(
+        "mode {}: technique {technique} does not {what}; these do: {}",
+        mode.name(),
+        others.join(", ")
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn settings(line: &str) -> Result<Settings, BenchError> {
+        Settings::new(Args::parse_from(std::iter::once("intendant-bench").chain(line.split(' '))))
+    }
+
+    #[test]
+    fn modes_have_defaults_of_their_own() {
+        let memory = settings("memory").expect("sensible");
+        assert_eq!((memory.len, memory.keys), (16, 4_000_000));
+        assert_eq!(settings("sync").expect("sensible").technique, Technique::FullReplication);
+        assert_eq!(settings("remote --batch 1").expect("sensible").in_flight, 1);
+        assert_eq!(settings("remote --batch 1 --in-flight 3").expect("sensible").in_flight, 3);
+        assert_eq!(settings("remote").expect("sensible").in_flight, 8);
+    }
+
+    #[test]
+    fn what_a_mode_does_not_use_is_known() {
+        assert_eq!(
+            settings("memory --op pull --batch 3 --len 4").expect("sensible").unused,
+            ["--op", "--batch"]
+        );
+        assert!(
+            settings("remote --op pull --batch 3 --dist zipf --in-flight 2")
+                .expect("sensible")
+                .unused
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn what_a_mode_cannot_measure_is_refused_by_name() {
+        for (line, part) in [
+            ("relocate --technique classic", "lapse"),
+            ("sync --technique lapse", "nups"),
+            ("intent --technique ssp", "adaptive"),
+            ("remote --technique full-replication", "classic"),
+            ("remote --threads 2", "--threads 2"),
+            ("relocate --keys 255", "--keys is 255"),
+            ("memory --keys 4294967296 --len 100000", "--len 100000"),
+        ] {
+            let error = settings(line).expect_err(line);
+            assert!(error.to_string().contains(part), "{line}: {error}");
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+}
