@@ -35,7 +35,7 @@
 //! | repurposing | .975 | .980 | [`SCHEMES`] |
 //! | all, adaptive, on the long text | .961 | 1.000 | [`SCHEMES`] |
 
-use intendant_apptest::{App, Case, Matrix, Setting, case};
+use intendant_apptest::{App, Matrix, Setting, case};
 
 /// More than twice the most that was lost or gained.
 const NOISE: f64 = 0.05;
@@ -122,13 +122,9 @@ fn synchronous_full_replication() {
     MATRIX.check(&case::SYNCHRONOUS, NOISE);
 }
 
-/// The cases with which every scheme is tried.
-const SAMPLED: [Case; 6] =
-    [case::CLASSIC, case::LAPSE, case::SSP, case::ESSP, case::NUPS, case::FULL_REPLICATION];
-
 #[test]
 fn samples_of_every_scheme() {
-    MATRIX.check_schemes(&SAMPLED, SCHEMES);
+    MATRIX.check_schemes(&case::SAMPLED, SCHEMES);
     LONG.check_schemes(&[case::ADAPTIVE], SCHEMES);
 }
 
@@ -155,6 +151,6 @@ fn measure() {
 #[test]
 #[ignore = "prints the same of the schemes; minutes"]
 fn measure_schemes() {
-    MATRIX.measure_schemes(&SAMPLED, 10);
+    MATRIX.measure_schemes(&case::SAMPLED, 10);
     LONG.measure_schemes(&[case::ADAPTIVE], 10);
 }

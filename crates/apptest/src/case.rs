@@ -36,6 +36,9 @@ pub const BY_INTENT: [Case; 7] = [
     NAIVE_INTENTS,
 ];
 
+/// What every sampling scheme is tried with, besides [`ADAPTIVE`].
+pub const SAMPLED: [Case; 6] = [CLASSIC, LAPSE, SSP, ESSP, NUPS, FULL_REPLICATION];
+
 /// Keys move to whoever alone intends to use them, and are copied to several who do.
 pub const ADAPTIVE: Case = Case {
     technique: "adaptive",

@@ -13,8 +13,10 @@ pub(crate) const ZIPF_EXPONENT: f64 = 1.1;
 /// Keys drawn ahead, per thread; enough that no cache remembers the sequence.
 const KEYS_DRAWN: usize = 1 << 20;
 
-/// Where hot keys are in the key space.
-const SPREAD_SEED: u64 = 7;
+/// Where hot keys are in the key space: the hottest is at the place of 0.
+pub(crate) fn spread(keys: u64) -> Permutation {
+    Permutation::new(keys, 7)
+}
 
 /// The keys of calls, which start over when all were used.
 pub(crate) struct Drawn {
@@ -63,7 +65,7 @@ fn draw(dist: Dist, keys: u64, n: usize, seed: u64) -> Vec<Key> {
     match dist {
         Dist::Uniform => (0..n).map(|_| Key(rng.random_range(0..keys))).collect(),
         Dist::Zipf => {
-            let spread = Permutation::new(keys, SPREAD_SEED);
+            let spread = spread(keys);
             let zipf = Zipf::new(keys as f64, ZIPF_EXPONENT).expect("at least one key, a positive exponent");
             (0..n).map(|_| Key(spread.apply((zipf.sample(&mut rng) as u64 - 1).min(keys - 1)))).collect()
         }

@@ -2,13 +2,12 @@
 
 use crate::args::{Dist, Op};
 use crate::error::BenchError;
-use crate::keys::{Drawn, ZIPF_EXPONENT};
+use crate::keys::{Drawn, ZIPF_EXPONENT, spread};
 use crate::limit::Plain;
 use crate::row::Row;
 use crate::settings::Settings;
 use crate::turns::{self, Work};
 use intendant::{Distribution, DistributionId, Element, Key, Node, Sampler, Scheme, Worker};
-use intendant_core::random::Permutation;
 use rand::{RngExt, SeedableRng};
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
@@ -57,7 +56,7 @@ fn weights(settings: &Settings) -> Option<Vec<f64>> {
     match settings.dist {
         Dist::Uniform => None,
         Dist::Zipf => {
-            let spread = Permutation::new(settings.keys, 7);
+            let spread = spread(settings.keys);
             let mut weights = vec![0.0; settings.keys as usize];
             for rank in 0..settings.keys {
                 weights[spread.apply(rank) as usize] = (rank as f64 + 1.0).powf(-ZIPF_EXPONENT);

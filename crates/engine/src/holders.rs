@@ -48,7 +48,7 @@ impl<E: Element> Channel<E> {
         number: u32,
     ) -> Result<(), String> {
         let mut way = Self::way_to_owner(&self.shared, key, state, kind)?;
-        if kind == SyncKind::Ask && self.homes_decide() {
+        if kind == SyncKind::Ask && self.shared.policy().homes_decide() {
             let home = self.shared.directory().home(key);
             if home != self.shared.node() {
                 way.to = home;

@@ -38,11 +38,6 @@ struct Record {
 }
 
 impl<E: Element> Channel<E> {
-    /// Whether it is homes that decide about keys.
-    pub(crate) fn homes_decide(&self) -> bool {
-        self.intents.decider().is_some_and(Decider::is_home)
-    }
-
     /// Nodes with active intent for a key whose home is here, as far as they have told, and where it has been ordered to. For invariant checks.
     pub fn told(&self, key: Key) -> (Vec<NodeId>, Option<NodeId>) {
         self.homes.records.get(&key).map_or_else(Default::default, |record| {
@@ -63,7 +58,7 @@ impl<E: Element> Channel<E> {
 
     /// A node tells of its intents for keys whose home is here.
     pub(crate) fn on_signal(&mut self, from: NodeId, signal: &Signal) -> Result<(), String> {
-        if !self.homes_decide() {
+        if !self.shared.policy().homes_decide() {
             let name = self.shared.policy().name;
             return Err(format!("it tells a home of its intents, which nobody does with technique {name}"));
         }

@@ -98,7 +98,7 @@ impl<E: Element> Channel<E> {
                     return Err(format!("its {kind:?} for {key:?} was forwarded {hops} times"));
                 }
                 // What it asked for is on its way to it.
-                let home = self.homes_decide() && shared.directory().is_home(*key);
+                let home = shared.policy().homes_decide() && shared.directory().is_home(*key);
                 if home && *kind == SyncKind::Ask && self.comes_to(*key, &state, *holder) {
                     continue;
                 }

@@ -19,8 +19,9 @@ pub(crate) struct Moves {
     signals: BTreeMap<NodeId, Signal>,
     /// By home.
     moved: BTreeMap<NodeId, (Vec<Key>, Vec<u32>)>,
-    /// Full ones.
+    /// Full ones of keys that travel, and of others: hand-overs go first.
     ready: Vec<Action>,
+    full: Vec<Action>,
 }
 
 #[derive(Default)]
@@ -42,6 +43,15 @@ impl Moves {
         let (keys, counters) = self.relocate.entry((owner, to)).or_default();
         keys.push(key);
         counters.push(counter);
+        // A home that looks at what its own workers want may have more to order.
+        if keys.len() == limits::FRAME_KEYS_MAX
+            && let Some((keys, counters)) = self.relocate.remove(&(owner, to))
+        {
+            self.full.push(Action::Send {
+                to: owner,
+                message: Message::Relocate(Relocate { to, keys, counters }),
+            });
+        }
     }
 
     /// Hands `key` over to `to`, with the record of its replicas elsewhere if there are any; `copy` appends the `bytes` bytes of
@@ -98,7 +108,7 @@ impl Moves {
         if signal.begun.len() + signal.over.len() == limits::FRAME_KEYS_MAX
             && let Some(signal) = self.signals.remove(&home)
         {
-            self.ready.push(Action::Send { to: home, message: Message::Signal(signal) });
+            self.full.push(Action::Send { to: home, message: Message::Signal(signal) });
         }
     }
 
@@ -108,6 +118,7 @@ impl Moves {
         while let Some((to, cargo)) = self.hand_over.pop_first() {
             actions.push(load(to, cargo));
         }
+        actions.append(&mut self.full);
         let mut send = |to, message| actions.push(Action::Send { to, message });
         // The keys of one call or one frame: they fit into a frame again.
         while let Some(((owner, to), (keys, counters))) = self.relocate.pop_first() {

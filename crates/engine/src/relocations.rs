@@ -124,7 +124,8 @@ impl<E: Element> Channel<E> {
     /// The home tells this node to hand keys over.
     pub(crate) fn on_relocate(&mut self, from: NodeId, relocate: &Relocate) -> Result<(), String> {
         let Relocate { to, keys, counters } = relocate;
-        if !self.homes_decide() {
+        let obeys = self.shared.policy().homes_decide();
+        if !obeys {
             self.check_mover(Initiator::Requester, "orders relocations")?;
         }
         self.check_keys(keys)?;
@@ -137,7 +138,7 @@ impl<E: Element> Channel<E> {
                 return Err(format!("it orders the relocation of {key:?}, whose home it is not"));
             }
             let (entry, _) = shared.latch(*key);
-            if self.homes_decide() {
+            if obeys {
                 self.obey(&shared, entry, *to, *counter)?;
             } else {
                 self.leave(&shared, entry, *to, *counter)?;

@@ -25,8 +25,7 @@ impl<E: Element> Cluster<E> {
         if let Message::Sync(sync) = message {
             let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
             // Who asks by way of the home knows no more than the home does.
-            let by_homes = self.policy.intents.is_some_and(|intents| intents.decider.is_home());
-            let checked = if by_homes && sync.kind == SyncKind::Ask {
+            let checked = if self.policy.homes_decide() && sync.kind == SyncKind::Ask {
                 let home = |key| &self.nodes[self.layout.home(key).index()];
                 self.invariants.hops.said(sync, ledger, 1, |key| home(key).slot(key).counter)
             } else {

@@ -217,7 +217,7 @@ impl<E: Element> Cluster<E> {
         let Self { watch, invariants, reach, layout, .. } = self;
         let ledger = &mut invariants.ledger;
         let by_owners = self.policy.relocation == Some(Initiator::Owner);
-        let by_homes = self.policy.intents.is_some_and(|intents| intents.decider.is_home());
+        let by_homes = self.policy.homes_decide();
         let mut ordered = |ledger: &mut crate::invariants::Ledger, key, to| {
             let place = ledger.place(key);
             if place.flying || ledger.last(key) > place.counter {

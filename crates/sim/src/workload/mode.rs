@@ -123,7 +123,7 @@ impl Mode {
         let clocked = (lazy || eager) && !self.hub && several(2);
         let choice = self.choice().filter(|_| several(2));
         let (by_intent, everywhere) = (choice.is_some(), choice == Some(Choice::Everywhere));
-        let homes = self.technique.policy().intents.is_some_and(|intents| intents.decider.is_home());
+        let homes = self.technique.policy().homes_decide();
         // Whether replicas come and go, other than by clocks.
         let comes = (self.hub || by_intent && choice != Some(Choice::Relocate)) && several(2);
         let goes = comes && !everywhere;

@@ -121,6 +121,12 @@ impl Policy {
         nodes == 1 || self.relocation.is_some()
     }
 
+    /// Whether it is homes that decide about keys, by what they are told of intents.
+    #[must_use]
+    pub const fn homes_decide(&self) -> bool {
+        matches!(self.intents, Some(intents) if intents.decider.is_home())
+    }
+
     /// Checks that what the policy combines works together. What is left: relocation by either initiator, static replicas with
     /// or without relocation, replicas by clocks, and directed replicas of keys that stay or that their owners move.
     ///
@@ -134,7 +140,7 @@ impl Policy {
             if !directed || moves != must_move {
                 return Err(PolicyError::Powerless(self.name));
             }
-            if intents.decider.is_home() && !matches!(intents.choice, Choice::Adaptive) {
+            if self.homes_decide() && !matches!(intents.choice, Choice::Adaptive) {
                 return Err(PolicyError::Misplaced(self.name));
             }
         }
