@@ -4,6 +4,7 @@ use crate::data::Triple;
 use crate::model::{Penalties, Scorer, adagrad};
 use intendant_core::{Element, Key};
 use intendant_task::{Pulled, Update};
+use pulp::Arch;
 
 /// One question with its answer: which entity completes anchor and relation? Positions are those of the batch's direct keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +146,7 @@ impl Batch {
 #[derive(Debug)]
 pub struct Scratch<E> {
     pub(crate) scorer: Scorer,
+    pub(crate) arch: Arch,
     /// The queries' vectors.
     pub(crate) queries: Vec<E>,
     /// Their gradients.
@@ -162,6 +164,7 @@ impl<E: Element> Scratch<E> {
         let empty = Vec::new;
         Self {
             scorer,
+            arch: Arch::new(),
             queries: empty(),
             d_queries: empty(),
             scores: empty(),
@@ -171,6 +174,7 @@ impl<E: Element> Scratch<E> {
     }
 
     /// Computes the queries' vectors.
+    #[inline(always)]
     pub(crate) fn compose(&mut self, batch: &Batch, values: &[E]) {
         let scorer = self.scorer;
         self.queries.resize(batch.queries.len() * scorer.dim, E::ZERO);
@@ -182,6 +186,7 @@ impl<E: Element> Scratch<E> {
     }
 
     /// Adds the gradients of anchors and relations that follow from those of the queries.
+    #[inline(always)]
     pub(crate) fn compose_backward(&self, batch: &Batch, values: &[E], update: &mut [E]) {
         let scorer = self.scorer;
         // Anchors are entities, so that their gradients lie before those of relations.
@@ -202,7 +207,11 @@ impl<E: Element> Scratch<E> {
     }
 
     /// Adds the gradients of the penalties.
+    #[inline(always)]
     pub(crate) fn penalise(&self, penalties: Penalties, batch: &Batch, values: &[E], update: &mut [E]) {
+        if penalties == Penalties::default() {
+            return;
+        }
         for (place, uses) in batch.uses.iter().enumerate() {
             let embedding = self.scorer.embedding(batch.entities, place);
             self.scorer.penalise(penalties, *uses, &values[embedding.clone()], &mut update[embedding]);
@@ -211,6 +220,7 @@ impl<E: Element> Scratch<E> {
 
     /// Moves the gradient of a key that occurs more than once to its first occurrence: AdaGrad squares the sum of a key's
     /// gradients, not each of them.
+    #[inline(always)]
     pub(crate) fn merge(&mut self, batch: &Batch, pulled: Pulled<'_, E>, update: &mut Update<'_, E>) {
         let (dim, stride) = (self.scorer.dim, 2 * self.scorer.dim);
         self.samples.clear();
@@ -234,6 +244,7 @@ impl<E: Element> Scratch<E> {
     }
 
     /// Turns gradients into updates.
+    #[inline(always)]
     pub(crate) fn adagrad(
         &self,
         learning_rate: f64,
@@ -244,17 +255,21 @@ impl<E: Element> Scratch<E> {
         let (entity, relation) = (2 * self.scorer.dim, 2 * self.scorer.relation_len());
         let (entities, relations) = pulled.values.split_at(batch.entities * entity);
         let (d_entities, d_relations) = update.values.split_at_mut(batch.entities * entity);
-        let rows = |len, values: &[E], updates: &mut [E]| {
-            for (value, update) in values.chunks_exact(len).zip(updates.chunks_exact_mut(len)) {
-                adagrad(learning_rate, value, update);
-            }
-        };
-        rows(entity, entities, d_entities);
-        rows(relation, relations, d_relations);
-        rows(entity, pulled.sample_values, update.sample_values);
+        adagrad_rows(learning_rate, entity, entities, d_entities);
+        adagrad_rows(learning_rate, relation, relations, d_relations);
+        adagrad_rows(learning_rate, entity, pulled.sample_values, update.sample_values);
     }
 }
 
+/// [`adagrad`] of rows of `len` elements.
+#[inline(always)]
+fn adagrad_rows<E: Element>(learning_rate: f64, len: usize, values: &[E], updates: &mut [E]) {
+    for (value, update) in values.chunks_exact(len).zip(updates.chunks_exact_mut(len)) {
+        adagrad(learning_rate, value, update);
+    }
+}
+
+#[inline(always)]
 fn move_into<E: Element>(to: &mut [E], from: &mut [E]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to += *from;

@@ -14,6 +14,7 @@ use intendant_task::{Cost, Pulled, Update};
 
 /// Adds the gradients of a batch's loss to the first halves of `update`; `scratch.queries` holds the queries, and
 /// `scratch.d_queries` receives their gradients. Returns the sum of the losses, in nats, and the arithmetic it took.
+#[inline(always)]
 pub(crate) fn gradients<E: Element>(
     batch: &Batch,
     scratch: &mut Scratch<E>,
@@ -80,6 +81,7 @@ pub(crate) fn gradients<E: Element>(
 
 /// Combines all elements, starting from `neutral`, in independent lanes: a single chain of dependent operations would take
 /// longer than the exponentials.
+#[inline(always)]
 fn in_lanes<E: Element>(elements: &[E], neutral: E, combine: impl Fn(E, E) -> E) -> E {
     const LANES: usize = 16;
     let mut lanes = [neutral; LANES];

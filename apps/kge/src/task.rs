@@ -19,6 +19,7 @@ use intendant_task::{
     BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
     Split, StepReport, Subepoch, Task, Update,
 };
+use pulp::{Simd, WithSimd};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -228,17 +229,10 @@ impl<E: Element> Task for Kge<E> {
         pulled: Pulled<'_, E>,
         update: &mut Update<'_, E>,
     ) -> StepReport {
-        scratch.compose(batch, pulled.values);
-        let (loss, scores) = match self.config.loss {
-            Loss::Softmax => {
-                softmax::gradients(batch, scratch, self.data.entities.len() as u64, pulled, update)
-            }
-            Loss::Logistic => logistic::gradients(batch, scratch, pulled, update),
-        };
-        scratch.compose_backward(batch, pulled.values, update.values);
-        scratch.penalise(self.config.penalties, batch, pulled.values, update.values);
-        scratch.merge(batch, pulled, update);
-        scratch.adagrad(self.config.learning_rate, batch, pulled, update);
+        let entities = self.data.entities.len() as u64;
+        let arch = scratch.arch;
+        let (loss, scores) =
+            arch.dispatch(Step { config: &self.config, entities, scratch, batch, pulled, update });
         let queries = batch.queries.len() * self.config.scorer().query_cost();
         // Half of a value is the embedding.
         let (direct, sampled) = (pulled.values.len() / 2, pulled.sample_values.len() / 2);
@@ -272,6 +266,37 @@ impl<E: Element> Task for Kge<E> {
             self.config.scorer(),
             threads,
         )))
+    }
+}
+
+/// The arithmetic of a step, compiled for several generations of processors. Returns the loss, and what scores and their
+/// gradients cost.
+struct Step<'a, 'b, E> {
+    config: &'a Config,
+    /// Of the graph.
+    entities: u64,
+    scratch: &'a mut Scratch<E>,
+    batch: &'a Batch,
+    pulled: Pulled<'a, E>,
+    update: &'a mut Update<'b, E>,
+}
+
+impl<E: Element> WithSimd for Step<'_, '_, E> {
+    type Output = (f64, Cost);
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) -> Self::Output {
+        let Self { config, entities, scratch, batch, pulled, update } = self;
+        scratch.compose(batch, pulled.values);
+        let result = match config.loss {
+            Loss::Softmax => softmax::gradients(batch, scratch, entities, pulled, update),
+            Loss::Logistic => logistic::gradients(batch, scratch, pulled, update),
+        };
+        scratch.compose_backward(batch, pulled.values, update.values);
+        scratch.penalise(config.penalties, batch, pulled.values, update.values);
+        scratch.merge(batch, pulled, update);
+        scratch.adagrad(config.learning_rate, batch, pulled, update);
+        result
     }
 }
 

@@ -14,6 +14,7 @@
 
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
+use intendant_task::kernel::{dot, elementwise};
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
@@ -73,6 +74,7 @@ impl Shape {
     }
 
     /// Predicts a cell from the values of its row and column. `mean` counts only if there are biases.
+    #[inline(always)]
     pub(crate) fn predict<E: Element>(&self, mean: f64, row: &[E], column: &[E]) -> E {
         let product = dot(&row[..self.rank], &column[..self.rank]);
         if self.bias { E::from_f64(mean) + row[self.rank] + column[self.rank] + product } else { product }
@@ -89,24 +91,6 @@ pub(crate) fn initialise<E: Element>(seed: u64, key: Key, rank: usize, scale: f6
         *x = E::from_f64(scale * normal);
     }
     rest.fill(E::ZERO);
-}
-
-/// Independent partial sums of [`dot`]: they fill vector registers, and fix the order of summation.
-const LANES: usize = 8;
-
-/// The inner product of two vectors of the same length.
-#[inline]
-fn dot<E: Element>(a: &[E], b: &[E]) -> E {
-    let (a, a_rest) = a.as_chunks::<LANES>();
-    let (b, b_rest) = b.as_chunks::<LANES>();
-    let mut sums = [E::ZERO; LANES];
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
-        }
-    }
-    let rest = a_rest.iter().zip(b_rest).fold(E::ZERO, |sum, (a, b)| sum + *a * *b);
-    sums.iter().fold(rest, |sum, lane| sum + *lane)
 }
 
 /// Weights of the L2 penalties of one row or column at one entry.
@@ -129,6 +113,7 @@ impl<E: Element> Trainer<E> {
     ///
     /// # Panics
     /// If the values are not of this shape.
+    #[inline(always)]
     pub(crate) fn step(
         &self,
         row: &mut [E],
@@ -146,12 +131,11 @@ impl<E: Element> Trainer<E> {
         let (column, column_bias) = column.split_at_mut(rank);
         match self.shape.optimizer {
             Optimizer::Sgd => {
-                for (r, c) in row.iter_mut().zip(column) {
+                elementwise([row, column], [], |[r, c], []| {
                     let (down_r, down_c) =
-                        (error * *c - row_decay.factors * *r, error * *r - column_decay.factors * *c);
-                    *r += self.rate * down_r;
-                    *c += self.rate * down_c;
-                }
+                        (error * c - row_decay.factors * r, error * r - column_decay.factors * c);
+                    [r + self.rate * down_r, c + self.rate * down_c]
+                });
                 if bias {
                     row_bias[0] += self.rate * (error - row_decay.bias * row_bias[0]);
                     column_bias[0] += self.rate * (error - column_decay.bias * column_bias[0]);
@@ -160,29 +144,34 @@ impl<E: Element> Trainer<E> {
             Optimizer::AdaGrad => {
                 let (row_squares, row_bias_square) = row_squares.split_at_mut(rank);
                 let (column_squares, column_bias_square) = column_squares.split_at_mut(rank);
-                let rows = row.iter_mut().zip(row_squares);
-                for ((r, r_square), (c, c_square)) in rows.zip(column.iter_mut().zip(column_squares)) {
-                    let (down_r, down_c) =
-                        (error * *c - row_decay.factors * *r, error * *r - column_decay.factors * *c);
-                    self.adapt(r, r_square, down_r);
-                    self.adapt(c, c_square, down_c);
-                }
+                elementwise(
+                    [row, row_squares, column, column_squares],
+                    [],
+                    |[r, r_square, c, c_square], []| {
+                        let (down_r, down_c) =
+                            (error * c - row_decay.factors * r, error * r - column_decay.factors * c);
+                        let [r, r_square] = self.adapt(r, r_square, down_r);
+                        let [c, c_square] = self.adapt(c, c_square, down_c);
+                        [r, r_square, c, c_square]
+                    },
+                );
                 if bias {
-                    let down = error - row_decay.bias * row_bias[0];
-                    self.adapt(&mut row_bias[0], &mut row_bias_square[0], down);
-                    let down = error - column_decay.bias * column_bias[0];
-                    self.adapt(&mut column_bias[0], &mut column_bias_square[0], down);
+                    let adapt = |bias: &mut [E], square: &mut [E], decay: E| {
+                        [bias[0], square[0]] = self.adapt(bias[0], square[0], error - decay * bias[0]);
+                    };
+                    adapt(row_bias, row_bias_square, row_decay.bias);
+                    adapt(column_bias, column_bias_square, column_decay.bias);
                 }
             }
         }
         error
     }
 
-    /// AdaGrad's step of one parameter against its gradient, `-down`.
-    #[inline]
-    fn adapt(&self, parameter: &mut E, square: &mut E, down: E) {
-        *square += down * down;
-        *parameter += self.rate * down / (*square + E::from_f64(ADAGRAD_EPSILON)).sqrt();
+    /// AdaGrad's step of one parameter and its accumulator against its gradient, `-down`.
+    #[inline(always)]
+    fn adapt(&self, parameter: E, square: E, down: E) -> [E; 2] {
+        let square = square + down * down;
+        [parameter + self.rate * down / (square + E::from_f64(ADAGRAD_EPSILON)).sqrt(), square]
     }
 }
 

@@ -13,10 +13,12 @@ use crate::model::{Decay, Optimizer, Scope, Shape, Trainer, initialise};
 use intendant_core::random::stream;
 use intendant_core::{Element, Key, limits};
 use intendant_sampling::Sampler;
+use intendant_task::kernel::subtract;
 use intendant_task::{
     BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Reduction, Split,
     StepReport, Subepoch, Task, Update,
 };
+use pulp::{Arch, Simd, WithSimd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Hyperparameters; [`Mf::new`] checks them.
@@ -120,8 +122,9 @@ pub struct Mf<E> {
 }
 
 /// A worker's learning rate, the same for all of them.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Scratch {
+    arch: Arch,
     rate: f64,
     /// Loss of the epoch before.
     loss: Option<f64>,
@@ -246,7 +249,7 @@ impl<E: Element> Task for Mf<E> {
     }
 
     fn scratch(&self) -> Scratch {
-        Scratch { rate: self.config.learning_rate, loss: None }
+        Scratch { arch: Arch::new(), rate: self.config.learning_rate, loss: None }
     }
 
     fn compute(
@@ -258,35 +261,10 @@ impl<E: Element> Task for Mf<E> {
     ) -> StepReport {
         let shape = self.config.shape();
         let trainer = Trainer { shape, mean: self.data.mean(), rate: E::from_f64(scratch.rate) };
-        let decay = |uses: u32| {
-            let times = match self.config.l2_scope {
-                Scope::Key => 1.0 / f64::from(uses),
-                Scope::Use => 1.0,
-            };
-            Decay {
-                factors: E::from_f64(self.config.l2 * times),
-                bias: E::from_f64(self.config.l2_bias * times),
-            }
-        };
         // The update serves as the copy that is trained.
         update.values.copy_from_slice(pulled.values);
-        let len = shape.len();
-        let (rows, columns) = update.values.split_at_mut(batch.rows * len);
-        let mut loss = 0.0;
-        for example in &batch.examples {
-            let (row, column) = (example.row as usize, example.column as usize);
-            let error = trainer.step(
-                &mut rows[row * len..][..len],
-                &mut columns[column * len..][..len],
-                example.value,
-                decay(batch.uses[row]),
-                decay(batch.uses[batch.rows + column]),
-            );
-            loss += error.to_f64() * error.to_f64();
-        }
-        for (new, old) in update.values.iter_mut().zip(pulled.values) {
-            *new -= *old;
-        }
+        let step = Step { config: &self.config, trainer, batch, values: update.values, old: pulled.values };
+        let loss = scratch.arch.dispatch(step);
         let examples = batch.examples.len() as u64;
         StepReport { loss, examples, cost: Cost(examples * shape.cost()) }
     }
@@ -312,6 +290,49 @@ impl<E: Element> Task for Mf<E> {
         let share = &test[start(partition.worker)..start(partition.worker + 1)];
         let first_column = self.data.rows().len() as u64;
         Some(Box::new(Errors::new(self.config.shape(), self.data.mean(), first_column, share)))
+    }
+}
+
+/// The arithmetic of a step, compiled for several generations of processors. Returns the sum of the squared errors.
+struct Step<'a, E> {
+    config: &'a Config,
+    trainer: Trainer<E>,
+    batch: &'a Batch,
+    /// Those pulled; afterwards what is added to them.
+    values: &'a mut [E],
+    /// Those pulled.
+    old: &'a [E],
+}
+
+impl<E: Element> Step<'_, E> {
+    #[inline(always)]
+    fn decay(&self, place: usize) -> Decay<E> {
+        let times = match self.config.l2_scope {
+            Scope::Key => 1.0 / f64::from(self.batch.uses[place]),
+            Scope::Use => 1.0,
+        };
+        let weight = |l2: f64| E::from_f64(l2 * times);
+        Decay { factors: weight(self.config.l2), bias: weight(self.config.l2_bias) }
+    }
+}
+
+impl<E: Element> WithSimd for Step<'_, E> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) -> f64 {
+        let (batch, len) = (self.batch, self.trainer.shape.len());
+        let mut loss = 0.0;
+        for example in &batch.examples {
+            let (row, column) = (example.row as usize, example.column as usize);
+            let decays = (self.decay(row), self.decay(batch.rows + column));
+            let (rows, columns) = self.values.split_at_mut(batch.rows * len);
+            let (row, column) = (&mut rows[row * len..][..len], &mut columns[column * len..][..len]);
+            let error = self.trainer.step(row, column, example.value, decays.0, decays.1);
+            loss += error.to_f64() * error.to_f64();
+        }
+        subtract(self.values, self.old);
+        loss
     }
 }
 

@@ -10,10 +10,12 @@
 //!
 //! A value holds a vector, and an AdaGrad accumulator of the same length if there is one.
 //!
-//! The loops here are plain; they are fast because their callers compile them for the processor at hand, see [`crate::train`].
+//! The loops are those of [`intendant_task::kernel`]: fast because callers compile them for the processor at hand, see
+//! [`crate::train`].
 
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
+use intendant_task::kernel::elementwise;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -67,95 +69,6 @@ pub(crate) fn initialise<E: Element>(seed: u64, key: Key, first_output: u64, dim
         for x in &mut value[..dim] {
             *x = E::from_f64((rng.random::<f64>() - 0.5) / dim as f64);
         }
-    }
-}
-
-/// Elements that are computed at once: enough to fill the registers of any machine, and a fixed order of summation.
-const LANES: usize = 16;
-
-/// The inner product of two vectors of the same length.
-#[inline(always)]
-pub(crate) fn dot<E: Element>(a: &[E], b: &[E]) -> E {
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    let mut sums = [E::ZERO; LANES];
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
-        }
-    }
-    let ((a, a_rest), (b, b_rest)) = (a_rest.as_chunks::<4>(), b_rest.as_chunks::<4>());
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..4 {
-            sums[lane] += a[lane] * b[lane];
-        }
-    }
-    let rest = a_rest.iter().zip(b_rest).fold(E::ZERO, |sum, (a, b)| sum + *a * *b);
-    // Halves are added to halves, which takes few steps.
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            let upper = sums[lane + width];
-            sums[lane] += upper;
-        }
-        width /= 2;
-    }
-    sums[0] + rest
-}
-
-/// Replaces the elements at each position of `changed`, as `each` says of them and of those of `read`. All slices have the same
-/// length. Elements are read before any of their group is written, so that there is no question whether slices overlap.
-#[inline(always)]
-fn elementwise<E: Element, const M: usize, const S: usize>(
-    changed: [&mut [E]; M],
-    read: [&[E]; S],
-    each: impl Fn([E; M], [E; S]) -> [E; M],
-) {
-    let mut changed = changed;
-    let len = changed[0].len();
-    let mut at = 0;
-    while at + LANES <= len {
-        group::<E, M, S, LANES>(&mut changed, &read, at, &each);
-        at += LANES;
-    }
-    while at + 4 <= len {
-        group::<E, M, S, 4>(&mut changed, &read, at, &each);
-        at += 4;
-    }
-    while at < len {
-        group::<E, M, S, 1>(&mut changed, &read, at, &each);
-        at += 1;
-    }
-}
-
-#[inline(always)]
-fn group<E: Element, const M: usize, const S: usize, const N: usize>(
-    changed: &mut [&mut [E]; M],
-    read: &[&[E]; S],
-    at: usize,
-    each: &impl Fn([E; M], [E; S]) -> [E; M],
-) {
-    let (mut new, mut inputs) = ([[E::ZERO; N]; M], [[E::ZERO; N]; S]);
-    for slice in 0..M {
-        new[slice].copy_from_slice(&changed[slice][at..at + N]);
-    }
-    for slice in 0..S {
-        inputs[slice].copy_from_slice(&read[slice][at..at + N]);
-    }
-    for lane in 0..N {
-        let (mut old, mut input) = ([E::ZERO; M], [E::ZERO; S]);
-        for slice in 0..M {
-            old[slice] = new[slice][lane];
-        }
-        for slice in 0..S {
-            input[slice] = inputs[slice][lane];
-        }
-        let result = each(old, input);
-        for slice in 0..M {
-            new[slice][lane] = result[slice];
-        }
-    }
-    for slice in 0..M {
-        changed[slice][at..at + N].copy_from_slice(&new[slice]);
     }
 }
 
@@ -229,52 +142,6 @@ impl<E: Element> Stepper<E> {
     }
 }
 
-/// `y −= x`.
-#[inline(always)]
-pub(crate) fn subtract<E: Element>(y: &mut [E], x: &[E]) {
-    elementwise([y], [x], |[y], [x]| [y - x]);
-}
-
-/// Sums losses of predictions; logarithms are taken of products of many terms, which saves most of them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Losses {
-    sum: f64,
-    product: f64,
-}
-
-/// Terms are at most 2: many more fit below the largest number.
-const PRODUCT_MAX: f64 = 1e100;
-
-impl Losses {
-    pub(crate) const fn new() -> Self {
-        Self { sum: 0.0, product: 1.0 }
-    }
-
-    /// Adds the loss − log σ(score), or − log σ(−score) of a sample, and returns how much too low the score is: 1 − σ(score), or
-    /// − σ(score) of a sample.
-    #[inline(always)]
-    pub(crate) fn add<E: Element>(&mut self, score: E, is_sample: bool) -> E {
-        let small = (-score.abs()).exp();
-        let larger = E::ONE / (E::ONE + small);
-        // log(1 + e^x) = max(x, 0) + log(1 + e^−|x|), with x = −score or, of a sample, x = score.
-        let x = if is_sample { score } else { -score };
-        let is_wrong = x > E::ZERO;
-        self.sum += if is_wrong { x.to_f64() } else { 0.0 };
-        self.product *= 1.0 + small.to_f64();
-        if self.product > PRODUCT_MAX {
-            self.sum += self.product.ln();
-            self.product = 1.0;
-        }
-        let logistic = if is_wrong { larger } else { small * larger };
-        if is_sample { -logistic } else { logistic }
-    }
-
-    /// The sum.
-    pub(crate) fn total(&self) -> f64 {
-        self.sum + self.product.ln()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,15 +152,6 @@ mod tests {
 
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-12 * (1.0 + a.abs())
-    }
-
-    #[test]
-    fn inner_products_are_sums_of_products_for_all_lengths() {
-        for len in 0..70 {
-            let (a, b) = (numbers(len, 1), numbers(len, 2));
-            let expected: f64 = a.iter().zip(&b).map(|(a, b)| a * b).sum();
-            assert!(close(dot(&a, &b), expected), "{len}");
-        }
     }
 
     /// Each step against its formula, for lengths with and without rests.
@@ -339,27 +197,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn losses_and_slopes_are_those_of_the_logistic_function() {
-        let logistic = |x: f64| 1.0 / (1.0 + (-x).exp());
-        let (mut losses, mut expected) = (Losses::new(), 0.0);
-        for step in 0..4000 {
-            let score = f64::from(step - 2000) / 100.0;
-            assert!(close(losses.add(score, false), 1.0 - logistic(score)) || score > 15.0, "{score}");
-            assert!(close(losses.add(score, true), -logistic(score)), "{score}");
-            expected += (-score).exp().ln_1p() + score.exp().ln_1p();
-        }
-        assert!((losses.total() / expected - 1.0).abs() < 1e-12);
-        for (score, is_sample, slope) in [(1e30, true, -1.0), (-1e30, false, 1.0), (1e30, false, 0.0)] {
-            let mut losses = Losses::new();
-            assert_eq!(losses.add(score, is_sample), slope);
-            assert_eq!(losses.total(), if slope == 0.0 { 0.0 } else { 1e30 });
-        }
-        let mut losses = Losses::new();
-        losses.add(f64::NAN, true);
-        assert!(losses.total().is_nan());
     }
 
     #[test]

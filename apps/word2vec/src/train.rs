@@ -7,8 +7,9 @@
 //! The loops are compiled for several generations of processors; [`pulp`] calls those for the one at hand.
 
 use crate::batch::Batch;
-use crate::model::{Losses, Stepper, dot, subtract};
+use crate::model::Stepper;
 use intendant_core::{Element, Key};
+use intendant_task::kernel::{Losses, dot, subtract};
 use intendant_task::{Pulled, Update};
 use pulp::{Arch, Simd, WithSimd};
 

@@ -8,6 +8,7 @@
 
 use crate::{ChannelId, ElementType, Key, NodeId, limits, random};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Neighbouring keys whose values have the same length.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +99,13 @@ pub struct Layout {
     order: KeyOrder,
     seed: u64,
     permutations: Vec<random::Permutation>,
+    /// The homes of all keys, if they are worth remembering: of few keys, where finding one out takes longest.
+    homes: Option<Arc<[u8]>>,
 }
+
+/// Keys whose homes are remembered, at most: they should stay in a cache. To find one out takes about as long as all else that
+/// is done about a key that moves.
+const HOMES_MAX: u64 = 1 << 20;
 
 /// Collects the parts of a [`Layout`].
 #[derive(Clone, Debug)]
@@ -203,7 +210,7 @@ impl LayoutBuilder {
                 )
             })
             .collect();
-        Ok(Layout {
+        let mut layout = Layout {
             ranges,
             keys: start,
             uniform: if lens.len() == 1 { lens[0] } else { 0 },
@@ -215,7 +222,13 @@ impl LayoutBuilder {
             order: self.order,
             seed: self.seed,
             permutations,
-        })
+            homes: None,
+        };
+        let few = layout.keys <= HOMES_MAX && (2..=1 << u8::BITS).contains(&layout.nodes);
+        if few && layout.order == KeyOrder::Random {
+            layout.homes = Some((0..layout.keys).map(|key| layout.home(Key(key)).0 as u8).collect());
+        }
+        Ok(layout)
     }
 }
 
@@ -386,6 +399,9 @@ impl Layout {
         if self.nodes == 1 {
             return NodeId(0);
         }
+        if let Some(homes) = &self.homes {
+            return NodeId(homes[key.index()].into());
+        }
         let at = self.range_index(key);
         let (range, nodes) = (&self.ranges[at].keys, self.nodes as u64);
         // The longer division takes as long as all the rest, and is for more keys than memory holds.
@@ -477,6 +493,14 @@ mod tests {
             }
             for (shard, keys) in per_shard.iter().enumerate() {
                 prop_assert_eq!(layout.shard_keys(shard), *keys);
+            }
+        }
+
+        #[test]
+        fn remembered_homes_are_the_homes(layout in layouts()) {
+            let forgetful = Layout { homes: None, ..layout.clone() };
+            for key in (0..layout.keys()).map(Key) {
+                prop_assert_eq!(layout.home(key), forgetful.home(key));
             }
         }
 

@@ -40,6 +40,9 @@ impl<E: Element> Channel<E> {
         let Access { origin, kind, clock, need, .. } = access;
         let shared = Arc::clone(&self.shared);
         let chained = shared.policy().order == Order::Chain;
+        // Twice an even share for each of the others.
+        let share = |whole: usize| whole.min(2 * whole / shared.layout().nodes().saturating_sub(1).max(1));
+        self.batch.expect(share(keys.len()), share(values.len()));
         let mut offset = 0;
         for (key, position) in keys.iter().zip(positions) {
             let operand = self.operand(kind, *key, offset);
@@ -223,6 +226,11 @@ impl<E: Element> Channel<E> {
         let Request { origin, kind, hops, keys, positions, values } = request;
         let shared = Arc::clone(&self.shared);
         keys.iter().for_each(|key| shared.store().prefetch_slot(*key));
+        let read = match kind {
+            AccessKind::Pull => keys.iter().map(|key| self.value_bytes(*key)).sum(),
+            AccessKind::Push | AccessKind::Set => 0,
+        };
+        self.replies.expect(keys.len(), read);
         let mut offset = 0;
         for (at, (key, position)) in keys.iter().zip(positions).enumerate() {
             if let Some(ahead) = keys.get(at + 4) {

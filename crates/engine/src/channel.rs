@@ -63,6 +63,8 @@ pub struct Channel<E> {
     pub(crate) chains: HashMap<(WorkerId, Key), VecDeque<Link>, Hash>,
     /// Keys that are on their way here, with what waits for them.
     pub(crate) arrivals: HashMap<Key, Arrival, Hash>,
+    /// Empty ones, for their memory.
+    pub(crate) spare_arrivals: Vec<Arrival>,
     pub(crate) departed: Departed,
     pub(crate) replies: Replies,
     pub(crate) batch: Batch,
@@ -115,6 +117,7 @@ impl<E: Element> Channel<E> {
             snapshots: HashMap::default(),
             chains: HashMap::default(),
             arrivals: HashMap::default(),
+            spare_arrivals: Vec::new(),
             departed: Departed::default(),
             replies: Replies::default(),
             batch: Batch::default(),
@@ -248,6 +251,16 @@ impl<E: Element> Channel<E> {
         }
     }
 
+    /// When the next round of deltas and news of directed replicas may start.
+    pub fn next_round(&self) -> Tick {
+        self.next_round
+    }
+
+    /// No such round before `earliest`: whoever runs the channel is short of time.
+    pub fn postpone_round(&mut self, earliest: Tick) {
+        self.next_round = self.next_round.max(earliest);
+    }
+
     /// Whether there are copies that workers may change without a word.
     fn has_copies(&self) -> bool {
         !self.holding.held.is_empty() || self.hub_count() > 0
@@ -295,28 +308,25 @@ impl<E: Element> Channel<E> {
 
     fn on_submit(&mut self, submission: Submission, actions: &mut Vec<Action>) -> Result<(), String> {
         let Submission { worker, op, kind, keys, positions, values, issued, clock, need } = submission;
-        let pending = Pending {
-            kind,
-            left: positions.len(),
-            answered: vec![false; positions.len()],
-            keys: keys.clone(),
-            positions: positions.clone(),
-        };
-        let previous = self.pending.insert((worker, op), pending);
-        intendant_core::strict_assert!(previous.is_none(), "{worker:?} reuses {op:?}");
         let origin = Origin { node: self.shared.node(), worker, op };
+        // Answers are given at the end of the input, when the operation is known to be pending.
         match kind {
             Kind::Access(kind) => {
                 let access = Access { origin, kind, hops: 0, position: 0, clock, need };
-                self.submit_accesses(access, &keys, &positions, &values.into())
+                self.submit_accesses(access, &keys, &positions, &values.into())?;
             }
-            Kind::Localize => self.submit_localize(origin, &keys, &positions, issued),
-            Kind::Synchronize => {
-                self.submit_synchronize(worker, op);
-                // It may be the last one that the round waits for.
-                self.start_round(Start::Paced, actions)
-            }
+            Kind::Localize => self.submit_localize(origin, &keys, &positions, issued)?,
+            Kind::Synchronize => self.submit_synchronize(worker, op),
         }
+        let (left, answered) = (positions.len(), vec![false; positions.len()]);
+        let pending = Pending { kind, left, answered, keys, positions };
+        let previous = self.pending.insert((worker, op), pending);
+        intendant_core::strict_assert!(previous.is_none(), "{worker:?} reuses {op:?}");
+        if kind == Kind::Synchronize {
+            // It may be the last one that the round waits for.
+            self.start_round(Start::Paced, actions)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn value_bytes(&self, key: Key) -> usize {
@@ -364,10 +374,11 @@ impl<E: Element> Channel<E> {
             return Err(format!("it answered {} {op:?} of {worker:?} as {kind}", pending.kind));
         }
         let mut keys = Vec::with_capacity(positions.len());
+        let mut next = 0;
         for position in positions {
-            match pending.positions.binary_search(position) {
+            match find(&pending.positions, next, position) {
                 Ok(at) if !pending.answered[at] => {
-                    pending.answered[at] = true;
+                    (pending.answered[at], next) = (true, at + 1);
                     // What synchronizes has none.
                     keys.extend(pending.keys.get(at));
                 }
@@ -387,4 +398,9 @@ impl<E: Element> Channel<E> {
         }
         Ok(keys)
     }
+}
+
+/// Where `position` is among ascending ones: mostly at `next`, behind the one that was looked for before.
+fn find(positions: &[u32], next: usize, position: &u32) -> Result<usize, usize> {
+    if positions.get(next) == Some(position) { Ok(next) } else { positions.binary_search(position) }
 }

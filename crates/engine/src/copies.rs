@@ -1,9 +1,9 @@
 //! Outgoing messages about replicas, grouped: one frame per destination and kind, split where a frame would grow too long.
 
+use crate::groups::Groups;
 use crate::input::Action;
 use intendant_core::{Element, Key, NodeId, copy_to_bytes, limits};
 use intendant_wire::{HEADER_BYTES, Message, News, NewsKind, Sync, SyncKind};
-use std::collections::BTreeMap;
 
 /// What holders' messages have in common that travel in one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,8 +46,8 @@ struct Told {
 /// Messages about replicas that the current input causes.
 #[derive(Default)]
 pub(crate) struct CopyMessages {
-    sync: BTreeMap<Way, Deltas>,
-    news: BTreeMap<(NodeId, NewsKind), Told>,
+    sync: Groups<Way, Deltas>,
+    news: Groups<(NodeId, NewsKind), Told>,
     /// Full ones.
     ready_sync: Vec<Action>,
     ready_news: Vec<Action>,
@@ -65,7 +65,7 @@ impl CopyMessages {
         value_bytes: usize,
         delta: impl FnOnce(&mut Vec<u8>),
     ) {
-        let group = self.sync.entry(way).or_default();
+        let group = self.sync.entry(way, Deltas::default);
         let (payload, delta_bytes) = match way.kind {
             SyncKind::Ask => (value_bytes, 0),
             SyncKind::Delta => (value_bytes, value_bytes),
@@ -98,7 +98,7 @@ impl CopyMessages {
         item: Item,
         value: &[E],
     ) {
-        let group = self.news.entry((to, kind)).or_default();
+        let group = self.news.entry((to, kind), Told::default);
         let payload = group.values.len() + size_of_val(value);
         let frame = HEADER_BYTES + (group.items.len() + 1) * kind.key_bytes(item.counter.is_some());
         let full = payload > limits::FRAME_PAYLOAD_BYTES_TARGET

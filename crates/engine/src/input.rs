@@ -58,6 +58,14 @@ impl Submission {
         Self { worker, op, kind, keys, positions, values, issued, clock, need }
     }
 
+    /// With memory for so many keys, and so many bytes of operands.
+    pub(crate) fn with_room(mut self, (keys, bytes): (usize, usize)) -> Self {
+        self.keys.reserve(keys);
+        self.positions.reserve(keys);
+        self.values.reserve(bytes);
+        self
+    }
+
     pub(crate) fn add<E: Element>(&mut self, key: Key, position: u32, operand: &[E]) {
         self.keys.push(key);
         self.positions.push(position);

@@ -19,6 +19,7 @@ mod copies;
 mod decisions;
 mod error;
 mod fixed;
+mod groups;
 mod holders;
 mod holding;
 mod homes;

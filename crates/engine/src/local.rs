@@ -83,7 +83,14 @@ pub struct Local<E> {
     deferred: Vec<Deferral>,
     stats: AccessStats,
     clock: u32,
+    /// What values were kept in that have been taken, for its memory.
+    spare: Vec<Vec<E>>,
 }
+
+/// Buffers whose memory a worker keeps at most, and the most bytes of one: large ones would come from the operating system, page by
+/// page, for every call.
+const SPARE_MAX: usize = 16;
+const SPARE_BYTES_MAX: usize = 1 << 20;
 
 impl<E: Element> Local<E> {
     /// The state of a worker at the start.
@@ -99,6 +106,25 @@ impl<E: Element> Local<E> {
             deferred: Vec::new(),
             stats: AccessStats::default(),
             clock: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// A buffer whose elements all are to be overwritten.
+    pub(crate) fn buffer(&mut self, elements: usize) -> Vec<E> {
+        let mut values = self.spare.pop().unwrap_or_default();
+        values.resize(elements, E::ZERO);
+        if cfg!(debug_assertions) {
+            // What is not overwritten shows.
+            values.fill(E::from_f64(f64::NAN));
+        }
+        values
+    }
+
+    /// Takes back a buffer that [`Local::take`] returned, for the next pull that keeps its values.
+    pub fn recycle(&mut self, values: Vec<E>) {
+        if self.spare.len() < SPARE_MAX && values.capacity() * size_of::<E>() <= SPARE_BYTES_MAX {
+            self.spare.push(values);
         }
     }
 
@@ -260,13 +286,18 @@ impl<E: Element> Local<E> {
             (Values::Waiter | Values::Abandoned, _) => None,
         };
         let mut values = &completion.values[..];
+        let mut next = 0;
         for position in &completion.positions {
             if op.kind == Kind::Synchronize {
                 continue;
             }
-            let at =
-                op.deferrals.binary_search_by_key(position, |d| d.position).expect("a deferred position");
-            let Deferral { key, offset, .. } = op.deferrals[at];
+            // Mostly the one behind the one before.
+            if op.deferrals.get(next).is_none_or(|deferral| deferral.position != *position) {
+                let found = op.deferrals.binary_search_by_key(position, |d| d.position);
+                next = found.expect("a deferred position");
+            }
+            let Deferral { key, offset, .. } = op.deferrals[next];
+            next += 1;
             if op.kind == Kind::Localize {
                 continue;
             }
@@ -297,7 +328,7 @@ impl<E: Element> Local<E> {
         }
     }
 
-    /// Takes the values of a pull that was started with `keep`, if it is done; afterwards the operation is forgotten.
+    /// Takes the values that a pull has kept, if it is done; afterwards the operation is forgotten.
     pub fn take(&mut self, op: OpId) -> Option<Vec<E>> {
         let done = self.ops.get(&op).is_some_and(|op| op.left == 0);
         match if done { self.ops.remove(&op)?.values } else { return None } {

@@ -38,6 +38,20 @@ pub(crate) struct Arrival {
     issued: VecDeque<Tick>,
 }
 
+/// Arrivals whose memory is kept: as many as are under way at a time, if keys go back and forth.
+const SPARE_ARRIVALS_MAX: usize = 1 << 12;
+
+impl Arrival {
+    /// Whether nothing waits any more, and never much did.
+    fn is_small(&self) -> bool {
+        const FEW: usize = 8;
+        self.queue.is_empty()
+            && self.issued.is_empty()
+            && self.queue.capacity() <= FEW
+            && self.issued.capacity() <= FEW
+    }
+}
+
 /// Slots of a sparse store that only remember something, oldest first.
 #[derive(Default)]
 pub(crate) struct Departed {
@@ -87,7 +101,8 @@ impl<E: Element> Channel<E> {
                         self.moves.localize(home, key);
                     }
                     drop(entry);
-                    let arrival = self.arrivals.entry(key).or_default();
+                    let spare = &mut self.spare_arrivals;
+                    let arrival = self.arrivals.entry(key).or_insert_with(|| spare.pop().unwrap_or_default());
                     arrival.issued.push_back(issued);
                     arrival.queue.push_back(Waiting::Localize { origin, position });
                 }
@@ -105,7 +120,8 @@ impl<E: Element> Channel<E> {
         self.check_mover(Initiator::Requester, "asks for keys")?;
         self.check_keys(&localize.keys)?;
         let shared = Arc::clone(&self.shared);
-        for key in &localize.keys {
+        for (at, key) in localize.keys.iter().enumerate() {
+            shared.prefetch(&localize.keys, at);
             if !shared.directory().is_home(*key) {
                 return Err(format!("it asks node {} to move {key:?}, which is not its home", shared.node()));
             }
@@ -133,7 +149,8 @@ impl<E: Element> Channel<E> {
         if to.index() >= shared.layout().nodes() || *to == shared.node() {
             return Err(format!("it orders node {} to hand keys over to node {to}", shared.node()));
         }
-        for (key, counter) in keys.iter().zip(counters) {
+        for (at, (key, counter)) in keys.iter().zip(counters).enumerate() {
+            shared.prefetch(keys, at);
             if shared.directory().home(*key) != from {
                 return Err(format!("it orders the relocation of {key:?}, whose home it is not"));
             }
@@ -205,6 +222,7 @@ impl<E: Element> Channel<E> {
         let mut holders = holders.iter().peekable();
         for (at, (key, counter)) in keys.iter().zip(counters).enumerate() {
             let end = offset + self.value_bytes(*key);
+            shared.prefetch(keys, at);
             let (mut entry, role) = shared.latch(*key);
             let at_home = shared.directory().is_home(*key);
             let (expected, plausible) = match self.initiator() {
@@ -340,6 +358,9 @@ impl<E: Element> Channel<E> {
                 }
                 None => {
                     entry.state_mut().role = Role::Owner;
+                    if self.spare_arrivals.len() < SPARE_ARRIVALS_MAX && arrival.is_small() {
+                        self.spare_arrivals.push(arrival);
+                    }
                     return Ok(());
                 }
             }

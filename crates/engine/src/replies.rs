@@ -1,9 +1,9 @@
 //! Answers that the current input causes, gathered per operation.
 
+use crate::groups::Groups;
 use crate::input::Kind;
 use intendant_core::limits;
 use intendant_wire::{AccessKind, Origin};
-use std::collections::BTreeMap;
 
 /// The answer to (a part of) an operation.
 #[derive(Default)]
@@ -16,15 +16,32 @@ pub(crate) struct Answer {
     pub(crate) values: Vec<u8>,
 }
 
+impl Answer {
+    fn with((positions, bytes): (usize, usize)) -> Self {
+        Self {
+            positions: Vec::with_capacity(positions),
+            counters: Vec::new(),
+            values: Vec::with_capacity(bytes.min(2 * limits::FRAME_PAYLOAD_BYTES_TARGET)),
+        }
+    }
+}
+
 /// The answers.
 #[derive(Default)]
 pub(crate) struct Replies {
-    groups: BTreeMap<(Origin, Kind), Answer>,
+    groups: Groups<(Origin, Kind), Answer>,
     /// Those that fill a frame.
     ready: Vec<(Origin, Kind, Answer)>,
+    /// Positions and bytes that the current input may read at most: memory that answers take when they begin.
+    room: (usize, usize),
 }
 
 impl Replies {
+    /// So many accesses, which read so many bytes, are about to be served.
+    pub(crate) fn expect(&mut self, positions: usize, bytes: usize) {
+        self.room = (positions, bytes);
+    }
+
     /// Answers an access; `serve` appends what it reads.
     #[inline]
     pub(crate) fn served(
@@ -36,29 +53,31 @@ impl Replies {
         serve: impl FnOnce(&mut Vec<u8>),
     ) {
         let kind = Kind::Access(kind);
-        let answer = self.groups.entry((origin, kind)).or_default();
+        let room = self.room;
+        let answer = self.groups.entry((origin, kind), || Answer::with(room));
         answer.positions.push(position);
         answer.counters.extend(counter);
         serve(&mut answer.values);
         // What was queued may have come in several frames: together they may be too much for one.
         if answer.values.len() >= limits::FRAME_PAYLOAD_BYTES_TARGET {
-            let answer = std::mem::take(answer);
+            let answer = std::mem::replace(answer, Answer::with(room));
             self.ready.push((origin, kind, answer));
         }
     }
 
     /// Answers a localize.
     pub(crate) fn localized(&mut self, origin: Origin, position: u32) {
-        self.groups.entry((origin, Kind::Localize)).or_default().positions.push(position);
+        self.groups.entry((origin, Kind::Localize), Answer::default).positions.push(position);
     }
 
     /// Answers a synchronize.
     pub(crate) fn synchronized(&mut self, origin: Origin, position: u32) {
-        self.groups.entry((origin, Kind::Synchronize)).or_default().positions.push(position);
+        self.groups.entry((origin, Kind::Synchronize), Answer::default).positions.push(position);
     }
 
     /// Takes the answers.
     pub(crate) fn take(&mut self) -> Vec<(Origin, Kind, Answer)> {
+        self.room = (0, 0);
         let mut all = std::mem::take(&mut self.ready);
         while let Some(((origin, kind), answer)) = self.groups.pop_first() {
             if !answer.positions.is_empty() {

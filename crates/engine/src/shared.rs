@@ -434,25 +434,33 @@ impl<E: Element> Shared<E> {
     /// Starts a pull of `keys` into `values` (all values, concatenated). Keys that are served here are in `values` when this
     /// returns; the others follow with completions. A key that occurs twice is read twice.
     ///
-    /// `keep` says that the operation gets a buffer of its own, because `values` will not be there when it completes.
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    pub fn pull(&self, local: &mut Local<E>, keys: &[Key], values: &mut [E]) -> Result<Started, AccessError> {
+        self.check(keys, Some(values.len()))?;
+        self.read(local, keys, values);
+        Ok(self.start(local, Kind::Access(AccessKind::Pull), &[], None, Tick(0)))
+    }
+
+    /// Starts a pull of `keys` whose values are kept by the operation until they are taken ([`Local::take`]), as whoever calls
+    /// has no place for them yet. There always is an operation.
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
-    pub fn pull(
-        &self,
-        local: &mut Local<E>,
-        keys: &[Key],
-        values: &mut [E],
-        keep: bool,
-    ) -> Result<Started, AccessError> {
-        self.check(keys, Some(values.len()))?;
+    pub fn pull_kept(&self, local: &mut Local<E>, keys: &[Key]) -> Result<Started, AccessError> {
+        self.check(keys, None)?;
+        let mut values = local.buffer(keys.iter().map(|key| self.layout.len(*key)).sum());
+        self.read(local, keys, &mut values);
+        Ok(self.start(local, Kind::Access(AccessKind::Pull), &[], Some(values), Tick(0)))
+    }
+
+    /// Reads what is served here.
+    fn read(&self, local: &mut Local<E>, keys: &[Key], values: &mut [E]) {
         self.walk(local, keys, AccessKind::Pull, |entry, range| {
             let value = entry.value().expect("an owner holds the value");
             access::pull(value, &mut values[range]);
         });
         local.count_pull(keys.len());
-        let kept = keep.then(|| values.to_vec());
-        Ok(self.start(local, Kind::Access(AccessKind::Pull), &[], kept, Tick(0)))
     }
 
     /// Starts a push: adds `values` (all updates, concatenated) to the values of `keys`. A key that occurs twice gets both
@@ -624,9 +632,14 @@ impl<E: Element> Shared<E> {
             layout,
             |local, op, deferred, submissions: &mut Vec<(ChannelId, Submission)>| {
                 let mut per_channel: Vec<Option<Submission>> = (0..layout.channels()).map(|_| None).collect();
+                // Twice an even share for each.
+                let share = |whole: usize| whole.min(2 * whole / layout.channels());
                 for deferral in deferred {
-                    let submission = per_channel[layout.channel(deferral.key).index()]
-                        .get_or_insert_with(|| Submission::new(local, op, kind, need, now));
+                    let submission =
+                        per_channel[layout.channel(deferral.key).index()].get_or_insert_with(|| {
+                            let room = (share(deferred.len()), share(size_of_val(values)));
+                            Submission::new(local, op, kind, need, now).with_room(room)
+                        });
                     let operand = match kind {
                         Kind::Access(AccessKind::Pull) | Kind::Localize | Kind::Synchronize => &[][..],
                         Kind::Access(AccessKind::Push | AccessKind::Set) => {

@@ -154,8 +154,8 @@ fn as_many_keys_as_a_call_may_have_are_asked_for_in_parts() {
     let layout = layout(2, 2 * count, 1);
     let mut nodes = [0, 1].map(|node| Node::new(config(node, &layout, Technique::Ssp.policy())));
     let mut worker = Local::new(WorkerId(0), &layout);
-    let (wanted, mut values) = (keys(count..2 * count), vec![0.0; FRAME_KEYS_MAX]);
-    let started = nodes[0].shared.pull(&mut worker, &wanted, &mut values, true).expect("the keys exist");
+    let wanted = keys(count..2 * count);
+    let started = nodes[0].shared.pull_kept(&mut worker, &wanted).expect("the keys exist");
     for (_, submission) in started.submissions {
         for (to, ask) in nodes[0].send(Input::Submit(submission)) {
             for (to, news) in nodes[to].hear(0, ask) {
@@ -303,7 +303,7 @@ fn a_replica_that_is_gone_leaves_a_slot_that_will_be_forgotten() {
     let policy = Technique::Ssp.policy().with(None, Some(true));
     let mut node = Node::new(SharedConfig { storage: Storage::Sparse, ..config(1, &layout, policy) });
     let mut worker = Local::new(WorkerId(0), &layout);
-    let started = node.shared.pull(&mut worker, &[k], &mut [0.0], true).expect("the key exists");
+    let started = node.shared.pull_kept(&mut worker, &[k]).expect("the key exists");
     for (_, submission) in started.submissions {
         assert_eq!(node.send(Input::Submit(submission)).len(), 1);
     }

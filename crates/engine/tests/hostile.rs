@@ -350,7 +350,7 @@ impl Busy {
                     6 if dice.below(2) == 0 => self.shared.set(&mut self.worker, &[key], &[2.0; 2]),
                     6 => Ok(self.shared.synchronize(&mut self.worker)),
                     7 => self.shared.push(&mut self.worker, &[key], &[1.0; 2]),
-                    _ => self.shared.pull(&mut self.worker, &[key], &mut [0.0; 2], true),
+                    _ => self.shared.pull_kept(&mut self.worker, &[key]),
                 };
                 inputs.extend(started.unwrap().submissions.into_iter().map(|(_, s)| Input::Submit(s)));
             }

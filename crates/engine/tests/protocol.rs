@@ -251,7 +251,7 @@ fn values_reach_the_positions_of_their_keys() {
     for mut node in both() {
         let keys = [AWAY, HERE, AWAY_TOO, AWAY];
         let mut values = [0.0; 8];
-        let started = node.shared.pull(&mut node.worker, &keys, &mut values, false).unwrap();
+        let started = node.shared.pull(&mut node.worker, &keys, &mut values).unwrap();
         let op = started.op.unwrap();
         node.submit(started);
         let chained = node.shared.policy().order == Order::Chain;
@@ -301,7 +301,7 @@ fn what_a_peer_must_not_say_is_named() {
 fn an_answer_that_is_too_short_is_refused() {
     let mut node = node(Order::Fifo, Storage::Dense);
     let mut values = [0.0; 2];
-    let started = node.shared.pull(&mut node.worker, &[AWAY], &mut values, false).unwrap();
+    let started = node.shared.pull(&mut node.worker, &[AWAY], &mut values).unwrap();
     node.submit(started);
     assert!(
         node.refuse(response(0, AccessKind::Pull, &[0], &[1.0])).contains("4 bytes of values instead of 8")

@@ -6,6 +6,7 @@ use crate::control::Failure;
 use crate::health::Health;
 use crate::inbox::{Command, Inbox};
 use crate::node::NetworkStats;
+use crate::pace::Pace;
 use crate::plane::Plane;
 use crate::worker::Delivery;
 use crossbeam_channel::Sender;
@@ -21,10 +22,6 @@ use tokio::time::Instant;
 /// Inputs of one kind that are handled before the other kind gets its turn and what they caused is written. Enough to share
 /// the cost of a system call, few enough to keep answers moving.
 const INPUTS_PER_TURN_MAX: usize = 64;
-
-/// After a look at the time that took so long, the next one waits this many times as long: what a channel does without an occasion
-/// takes a quarter of a core at most, and does not fight workers for the last one.
-const REST_AFTER_TICK: u64 = 3;
 
 /// How long to wait for the goodbyes of peers that have agreed to leave.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
@@ -42,8 +39,8 @@ pub(crate) struct Post<E> {
     /// What of the fabric's counts is in `traffic` already.
     pub(crate) counted: Sent,
     pub(crate) calls: Calls,
-    /// The channel's next look at the time is not before this.
-    pub(crate) rested: Tick,
+    /// When the channel looks at the time.
+    pub(crate) pace: Pace,
 }
 
 /// What the channels of a node have sent.
@@ -124,10 +121,12 @@ impl<E: Element> Post<E> {
                             None => continue,
                         },
                     };
+                    let begun = self.clock.now();
                     if matches!(self.on_event(event, fabric, &mut actions, closing.is_some()), Turn::Over) {
                         return;
                     }
                     fabric.try_flush();
+                    self.pace.worked(self.clock.now().0.saturating_sub(begun.0));
                     // Or the next command would be answered before what this event caused is counted.
                     self.count(fabric.sent());
                 }
@@ -142,11 +141,16 @@ impl<E: Element> Post<E> {
         closing: &mut Option<Instant>,
     ) -> Turn {
         let mut turn = Turn::Idle;
-        let begun = self.clock.now();
+        let mut begun = self.clock.now();
         if closing.is_none() && self.tick_due().is_some_and(|due| begun >= due) {
+            let round = self.channel.next_round();
             self.handle(Input::Tick, fabric, actions);
-            let took = self.clock.now().0.saturating_sub(begun.0);
-            self.rested = begun.after(took.saturating_mul(1 + REST_AFTER_TICK));
+            let now = self.clock.now();
+            let starts_round = self.channel.next_round() != round;
+            if let Some(earliest) = self.pace.looked(now, now.0.saturating_sub(begun.0), starts_round) {
+                self.channel.postpone_round(earliest);
+            }
+            begun = now;
             turn = Turn::Busy;
         }
         for _ in 0..INPUTS_PER_TURN_MAX {
@@ -185,12 +189,15 @@ impl<E: Element> Post<E> {
         }
         fabric.try_flush();
         self.count(fabric.sent());
+        if matches!(turn, Turn::Busy) {
+            self.pace.worked(self.clock.now().0.saturating_sub(begun.0));
+        }
         turn
     }
 
     /// When the channel looks at the time next.
     fn tick_due(&self) -> Option<Tick> {
-        Some(self.channel.due()?.max(self.rested))
+        Some(self.pace.next(self.channel.due()?))
     }
 
     fn count(&mut self, sent: Sent) {
@@ -230,7 +237,10 @@ impl<E: Element> Post<E> {
         let result = self.channel.handle(self.clock.now(), input, actions);
         for action in actions.drain(..) {
             match action {
-                Action::Send { to, message } => fabric.send(to, message.encode()),
+                Action::Send { to, message } => {
+                    let (head, values) = message.encode_parts();
+                    fabric.send_parts(to, head, values);
+                }
                 // A worker that is gone waits for nothing.
                 Action::Complete { worker, completion } => {
                     if let Some(worker) = self.workers.get(worker.index()) {

@@ -24,6 +24,7 @@ pub mod launch;
 mod locate;
 mod meeting;
 mod node;
+mod pace;
 mod placement;
 mod plane;
 mod rendezvous;

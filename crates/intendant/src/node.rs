@@ -9,11 +9,12 @@ use crate::error::Error;
 use crate::health::{Health, lock};
 use crate::inbox::{Command, InboxSender, inbox};
 use crate::meeting::{Meetings, OWN};
+use crate::pace::Pace;
 use crate::plane::{Group, Plane};
 use crate::rendezvous::Rendezvous;
 use crate::worker::{Delivery, Preparer, Worker};
 use crossbeam_channel::{Receiver, Sender};
-use intendant_core::{ChannelId, Element, Layout, NodeId, Tick, WorkerId, limits, random};
+use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, random};
 use intendant_engine::{
     Advanced, Channel, ChannelReport, Input, Local, ManagementStats, Shared, SharedConfig,
 };
@@ -312,7 +313,7 @@ impl<E: Element> Node<E> {
                 traffic: Arc::clone(&traffic),
                 counted: Default::default(),
                 calls: Calls::new(shared.policy(), shared.copies().pace),
-                rested: Tick(0),
+                pace: Pace::default(),
             };
             let thread = thread::Builder::new()
                 .name(format!("channel-{rank}-{channel}"))

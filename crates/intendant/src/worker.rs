@@ -135,7 +135,7 @@ impl<E: Element> Worker<E> {
     pub fn pull(&mut self, keys: &[Key], values: &mut [E]) -> Result<(), Error> {
         self.observe(keys);
         self.admit(keys.len(), values.len())?;
-        let started = self.inner.shared.pull(&mut self.local, keys, values, false)?;
+        let started = self.inner.shared.pull(&mut self.local, keys, values)?;
         match self.submit(started)? {
             Some(op) => self.wait_for(op, Some(values)),
             None => Ok(()),
@@ -169,8 +169,7 @@ impl<E: Element> Worker<E> {
         self.observe(keys);
         let elements = self.elements(keys);
         self.admit(keys.len(), elements)?;
-        let mut values = vec![E::ZERO; elements];
-        let started = self.inner.shared.pull(&mut self.local, keys, &mut values, true)?;
+        let started = self.inner.shared.pull_kept(&mut self.local, keys)?;
         let op = self.submit(started)?;
         Ok(Ticket { op, owner: self.owner(), dropped: Some(self.dropped.0.clone()) })
     }
@@ -267,7 +266,9 @@ impl<E: Element> Worker<E> {
     pub fn wait(&mut self, ticket: Ticket) -> Result<(), Error> {
         let Some(op) = self.redeem(ticket)? else { return Ok(()) };
         self.wait_for(op, None)?;
-        self.local.take(op);
+        if let Some(read) = self.local.take(op) {
+            self.local.recycle(read);
+        }
         Ok(())
     }
 
@@ -284,11 +285,16 @@ impl<E: Element> Worker<E> {
         let Some(read) = self.local.take(op) else {
             return Err(Error::Ticket { ticket: op.0, problem: "is not one of a pull" });
         };
-        if read.len() != values.len() {
-            return Err(Error::Ticket { ticket: op.0, problem: "is of a pull of another length" });
+        let fits = read.len() == values.len();
+        if fits {
+            values.copy_from_slice(&read);
         }
-        values.copy_from_slice(&read);
-        Ok(())
+        self.local.recycle(read);
+        if fits {
+            Ok(())
+        } else {
+            Err(Error::Ticket { ticket: op.0, problem: "is of a pull of another length" })
+        }
     }
 
     fn owner(&self) -> (NodeId, WorkerId) {

@@ -18,7 +18,7 @@ use crate::reach::Reach;
 use intendant_core::{Key, KeyOrder, Layout, LayoutError};
 use intendant_engine::{AccessStats, Copies, Explanation, ManagementStats, Storage};
 use intendant_sampling::{SampleError, Sampler};
-use intendant_task::{Diverged, Progress, Reduction, Schedule, Task};
+use intendant_task::{Diverged, LookAhead, Progress, Reduction, Schedule, Task};
 use intendant_techniques::{Order, Technique};
 use run::TaskRun;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ pub struct TaskConfig {
     pub sampler: Option<Sampler>,
     /// Bytes of values that a worker may have outstanding.
     pub outstanding_bytes_max: usize,
-    /// Batches that a loader prepares ahead; at least 1.
-    pub look_ahead: usize,
+    /// How far a loader may be ahead; one batch at least.
+    pub look_ahead: LookAhead,
     /// What is trained when.
     pub schedule: Schedule,
     /// The machines and the network.
@@ -90,7 +90,7 @@ impl TaskConfig {
             copies: Copies::default(),
             sampler: None,
             outstanding_bytes_max: intendant_core::limits::OUTSTANDING_BYTES_DEFAULT,
-            look_ahead: 4,
+            look_ahead: LookAhead { batches: 4, keys: 0 },
             schedule,
             delays: Delays::of(machine, network, Charge::ACTUAL),
             faults: Faults::none(),

@@ -8,7 +8,8 @@ use intendant_engine::Copies;
 use intendant_sampling::{Everything, Manager};
 use intendant_sim::{Faults, Spread, TaskConfig, TaskOutcome, run_task};
 use intendant_task::{
-    Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Prepared, SampleRequest, Schedule, Task,
+    Driver, Event, Loader, LoaderEvent, LoaderOp, LookAhead, Op, Partition, Prepared, SampleRequest,
+    Schedule, Task,
 };
 use intendant_techniques::{Assignment, KeyTechnique, Order, Pace, Technique};
 use likes::Likes;
@@ -162,7 +163,7 @@ fn a_seed_is_a_run_and_time_is_virtual() {
 fn little_room_and_late_loaders_only_cost_time() {
     let mut config = TaskConfig {
         outstanding_bytes_max: 1,
-        look_ahead: 1,
+        look_ahead: LookAhead { batches: 1, keys: 0 },
         order: Some(Order::Chain),
         ..TaskConfig::new(4, 1, SCHEDULE)
     };

@@ -2,10 +2,11 @@
 
 use crate::{
     Diverged, Evaluation, Event, Op, Partition, Prepared, Progress, Pulled, Reduction, Schedule, Split,
-    Subepoch, Task, Update,
+    Subepoch, Task, Update, kernel,
 };
 use intendant_core::{Element, Key};
 use intendant_sampling::Handle;
+use pulp::Arch;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -58,6 +59,7 @@ pub struct Driver<T: Task> {
     steps: u64,
     steps_end: u64,
     scratch: T::Scratch,
+    arch: Arch,
     /// Batches that were received and wait for their turn.
     queue: VecDeque<Prepared<T::Batch>>,
     current: Option<Prepared<T::Batch>>,
@@ -94,6 +96,7 @@ impl<T: Task> Driver<T> {
             steps: 0,
             steps_end: 0,
             scratch,
+            arch: Arch::new(),
             queue: VecDeque::new(),
             current: None,
             handles: Vec::new(),
@@ -436,17 +439,7 @@ impl<T: Task> Driver<T> {
 
     /// Refuses a step whose loss or update is infinite or NaN, before it is pushed.
     fn guard(&self, loss: f64) -> Result<(), Diverged> {
-        // The product with zero of what is infinite or NaN is NaN, and so is a sum with it. In lanes, as a single chain of dependent
-        // additions takes longer than much of what tasks compute.
-        let mut lanes = [T::Element::ZERO; 32];
-        let chunks = self.update.chunks_exact(lanes.len());
-        let rest = chunks.remainder().iter().fold(T::Element::ZERO, |sum, u| sum + *u * T::Element::ZERO);
-        for chunk in chunks {
-            for (lane, u) in lanes.iter_mut().zip(chunk) {
-                *lane += *u * T::Element::ZERO;
-            }
-        }
-        if loss.is_finite() && lanes.iter().fold(rest, |sum, lane| sum + *lane).finite() {
+        if loss.is_finite() && kernel::all_finite(self.arch, &self.update) {
             return Ok(());
         }
         let first = |values: &[T::Element]| {

@@ -10,6 +10,7 @@
 
 mod driver;
 mod evaluation;
+pub mod kernel;
 mod loader;
 mod op;
 mod order;
@@ -17,7 +18,7 @@ mod task;
 
 pub use driver::Driver;
 pub use evaluation::{Evaluation, Reduction, Split};
-pub use loader::{Announcement, Loader, LoaderEvent, LoaderOp};
+pub use loader::{Announcement, Loader, LoaderEvent, LoaderOp, LookAhead};
 pub use op::{Diverged, Event, Op, Progress, Schedule};
 pub use order::{EpochOrder, expected_batches};
 pub use task::{

@@ -49,6 +49,43 @@ impl Announcement {
     }
 }
 
+/// How far ahead of its worker a loader is, or may be: batches, and what they access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookAhead {
+    /// Batches.
+    pub batches: usize,
+    /// Keys that these batches name, and samples.
+    pub keys: usize,
+}
+
+impl LookAhead {
+    /// A batch.
+    #[must_use]
+    pub fn of<B>(prepared: &Prepared<B>) -> Self {
+        let samples = prepared.samples.iter().map(|request| request.samples).sum::<usize>();
+        Self { batches: 1, keys: prepared.keys.len() + samples }
+    }
+
+    /// As far and farther.
+    #[must_use]
+    pub const fn and(self, more: Self) -> Self {
+        Self { batches: self.batches + more.batches, keys: self.keys + more.keys }
+    }
+
+    /// Without what the worker has taken.
+    #[must_use]
+    pub const fn without(self, taken: Self) -> Self {
+        Self { batches: self.batches - taken.batches, keys: self.keys - taken.keys }
+    }
+
+    /// Whether this is at least as far as `other`, in batches and in keys. A loader waits when it has come as far as it may: the
+    /// batches of some tasks have a thousand keys, those of others two.
+    #[must_use]
+    pub const fn reaches(self, other: Self) -> bool {
+        self.batches >= other.batches && self.keys >= other.keys
+    }
+}
+
 /// Prepares the batches of one worker, epoch after epoch, as a program without I/O.
 pub struct Loader<T: Task> {
     task: Arc<T>,

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use intendant_task::{Partition, Subepoch, Task};
 
 /// Settings that each node may choose for itself, or that are compared in another way.
-const NODES_OWN: [&str; 4] = ["look-ahead", "data", "test", "replicate-file"];
+const NODES_OWN: [&str; 5] = ["look-ahead", "look-ahead-keys", "data", "test", "replicate-file"];
 
 /// What stands for a setting that a node does not have.
 const ABSENT: &str = "absent";

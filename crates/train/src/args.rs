@@ -152,6 +152,11 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "B", value_parser = count(1 << 20), help_heading = CLUSTER)]
     pub(crate) look_ahead: Option<usize>,
 
+    /// Keys that these batches have at least: where batches are small, loaders prepare more of them [default: 65536 with techniques
+    /// that act on intents, 8192 on one node, else 0; 0 with --look-ahead]
+    #[arg(long, value_name = "K", value_parser = count_or_none(1 << 26), help_heading = CLUSTER)]
+    pub(crate) look_ahead_keys: Option<usize>,
+
     /// Latency hiding: localize the keys of a batch so many batches before it is trained; 0 means not at all. Techniques that
     /// do not move keys ignore it
     #[arg(long, value_name = "B", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=4096), help_heading = CLUSTER)]
@@ -233,4 +238,9 @@ const OUTPUT: &str = "Output and configuration";
 
 fn count(max: usize) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=max as u64)
+}
+
+/// The same, or 0.
+fn count_or_none(max: usize) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(0..=max as u64)
 }

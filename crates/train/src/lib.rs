@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod agreement;
+mod ahead;
 mod app;
 mod args;
 mod cluster;

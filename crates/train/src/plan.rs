@@ -11,14 +11,16 @@ use crate::simulation::Simulation;
 use intendant::Rendezvous;
 use intendant_core::{ElementType, Key, KeyOrder};
 use intendant_sampling::Sampler;
-use intendant_task::Schedule;
+use intendant_task::{LookAhead, Schedule};
 use std::path::{Path, PathBuf};
 
-/// Batches that loaders prepare ahead, so that training does not wait for them.
-const AHEAD: usize = 8;
-/// The same where loaders say what will be used: some milliseconds of training at least, which is what it takes to move or copy
-/// it here.
-const FAR_AHEAD: usize = 128;
+/// How far ahead loaders prepare batches, so that training does not wait for them.
+const AHEAD: LookAhead = LookAhead { batches: 8, keys: 0 };
+/// The same where nobody else learns of it. Small batches are trained in microseconds, and waking a loader takes as long.
+const ALONE_AHEAD: LookAhead = LookAhead { keys: 1 << 13, ..AHEAD };
+/// The same where loaders say what will be used: tens of milliseconds of training, so that several rounds of deciding about keys
+/// fit in.
+const FAR_AHEAD: LookAhead = LookAhead { batches: 128, keys: 1 << 16 };
 
 /// What will be done, as far as the common flags say it.
 #[derive(Clone, Debug)]
@@ -51,8 +53,8 @@ pub struct Plan {
     pub order: Option<OrderKind>,
     /// Whether nodes remember locations; `None` is the technique's own.
     pub caches: Option<bool>,
-    /// Batches that each worker's loader prepares ahead.
-    pub look_ahead: usize,
+    /// How far ahead each worker's loader is.
+    pub look_ahead: LookAhead,
     /// Batches ahead of its training at which a batch's keys are localized; 0 if never.
     pub localize_ahead: u32,
     /// Whether workers wait for each push.
@@ -118,8 +120,20 @@ impl Plan {
         let mut config = config;
         let copies = CopyPlan::new(&args.copies, args.technique, &mut config)?;
         let intents = IntentPlan::new(&args.intents, args.technique, nodes, &mut config)?;
-        let look_ahead = args.look_ahead.unwrap_or(if intents.are_signalled { FAR_AHEAD } else { AHEAD });
-        config.set("look-ahead", look_ahead as i64);
+        let default = if intents.are_signalled {
+            FAR_AHEAD
+        } else if nodes == 1 {
+            ALONE_AHEAD
+        } else {
+            AHEAD
+        };
+        let look_ahead = LookAhead {
+            batches: args.look_ahead.unwrap_or(default.batches),
+            // Who says how many batches means that.
+            keys: args.look_ahead_keys.unwrap_or(if args.look_ahead.is_some() { 0 } else { default.keys }),
+        };
+        config.set("look-ahead", look_ahead.batches as i64);
+        config.set("look-ahead-keys", look_ahead.keys as i64);
         let sampling = SamplingPlan::new(&args.sampling, args.technique, nodes)?;
         refuse_routing_that_would_be_ignored(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;

@@ -4,6 +4,7 @@
 //! is kept and told, the run is aborted in the whole cluster, and the errors that follow from the abort are dropped.
 
 use crate::agreement::Terms;
+use crate::ahead;
 use crate::args::Technique;
 use crate::cluster;
 use crate::copies::{self, Resolved};
@@ -159,12 +160,12 @@ impl<T: Task> Crew<'_, T> {
             let mut exporter = exporter;
             for (worker, mut parameters) in workers.into_iter().enumerate() {
                 let partition = self.partition(worker);
-                let (sender, batches) = bounded(self.plan.look_ahead);
+                let (mut outbox, batches) = ahead::way(self.plan.look_ahead);
                 let loader = Loader::new(Arc::clone(self.task), partition, &self.schedule());
                 let name = format!("loader-{worker}");
                 let loading = named(name.clone()).spawn_scoped(scope, move || {
-                    // The sender outlives the verdict: the training thread must not be the first to say that batches end.
-                    if let Err(error) = guarded(&name, || load(loader, home, worker, &sender)) {
+                    // The outbox outlives the verdict: the training thread must not be the first to say that batches end.
+                    if let Err(error) = guarded(&name, || load(loader, home, worker, &mut outbox)) {
                         verdict.fail(error);
                     }
                 });
@@ -172,8 +173,9 @@ impl<T: Task> Crew<'_, T> {
                 let name = format!("worker-{worker}");
                 let training = named(name.clone()).spawn_scoped(scope, move || {
                     let driver = Driver::new(Arc::clone(self.task), partition, self.schedule());
-                    let station = Station { worker, epochs: self.plan.epochs, batches, home, progress };
-                    let done = guarded(&name, || self.career(driver, &mut parameters, &station, exporter));
+                    let mut station = Station { worker, epochs: self.plan.epochs, batches, home, progress };
+                    let done =
+                        guarded(&name, || self.career(driver, &mut parameters, &mut station, exporter));
                     match done {
                         Ok(totals) if worker == 0 => *lock(result) = Some(totals),
                         Ok(_) => {}
@@ -206,7 +208,7 @@ impl<T: Task> Crew<'_, T> {
         &self,
         driver: Driver<T>,
         parameters: &mut P,
-        station: &Station<'_, T>,
+        station: &mut Station<'_, T>,
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Totals, TrainError> {
         let terms = Terms::new(self.task.as_ref(), self.plan);

@@ -1,18 +1,18 @@
 //! The interpreters of the two programs of a worker: [`Driver`] on its training thread, [`Loader`] on its loader thread.
 
+use crate::ahead::{Inbox, Outbox};
 use crate::error::TrainError;
 use crate::meter::{EpochSum, Meter, Totals};
 use crate::parameters::{Home, Parameters};
 use crate::progress::Progress;
-use crossbeam_channel::{Receiver, Sender};
-use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Prepared, Task};
+use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Task};
 
 /// Prepares batches until none is left or nobody wants them any more.
 pub(crate) fn load<T: Task>(
     mut loader: Loader<T>,
     home: &dyn Home,
     worker: usize,
-    batches: &Sender<Prepared<T::Batch>>,
+    batches: &mut Outbox<T::Batch>,
 ) -> Result<(), TrainError> {
     let mut event = LoaderEvent::Start;
     loop {
@@ -41,7 +41,7 @@ pub(crate) struct Station<'a, T: Task> {
     /// Index within the node.
     pub(crate) worker: usize,
     pub(crate) epochs: u32,
-    pub(crate) batches: Receiver<Prepared<T::Batch>>,
+    pub(crate) batches: Inbox<T::Batch>,
     pub(crate) home: &'a dyn Home,
     pub(crate) progress: &'a Progress,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Station<'a, T: Task> {
 pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
     mut driver: Driver<T>,
     parameters: &mut P,
-    station: &Station<'_, T>,
+    station: &mut Station<'_, T>,
 ) -> Result<Totals, TrainError> {
     let worker = station.worker;
     let mut meter = Meter::new(worker == 0, station.home);

@@ -94,6 +94,14 @@ impl Fabric {
     /// If `to` is this node itself or not part of the cluster, or the frame is longer than
     /// [`intendant_core::limits::FRAME_BYTES_MAX`]: a message to oneself needs no fabric, and no peer would take the other.
     pub fn send(&mut self, to: NodeId, frame: Bytes) {
+        self.send_parts(to, frame, Bytes::new());
+    }
+
+    /// Queues a frame that is `head` and then `rest`. Long parts are not copied on their way to a socket.
+    ///
+    /// # Panics
+    /// As [`Fabric::send`].
+    pub fn send_parts(&mut self, to: NodeId, head: Bytes, rest: Bytes) {
         assert!(
             to != self.rank() && to.index() < self.nodes(),
             "frame from {:?} to {to:?} of {}",
@@ -102,13 +110,14 @@ impl Fabric {
         );
         let bytes_max = intendant_core::limits::FRAME_BYTES_MAX;
         assert!(
-            frame.len() <= bytes_max,
+            head.len() + rest.len() <= bytes_max,
             "a frame of {} bytes was to be sent, allowed are {bytes_max}",
-            frame.len()
+            head.len() + rest.len()
         );
         match self {
-            Self::Local(fabric) => fabric.send(to, frame),
-            Self::Tcp(fabric) => fabric.send(to, frame),
+            Self::Local(fabric) if rest.is_empty() => fabric.send(to, head),
+            Self::Local(fabric) => fabric.send(to, [head, rest].concat().into()),
+            Self::Tcp(fabric) => fabric.send(to, head, rest),
         }
     }
 

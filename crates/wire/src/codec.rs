@@ -7,8 +7,8 @@ use crate::frame::{
     counted_keys, end, keyed, keys, need, numbers, put_keys, put_numbers,
 };
 use crate::message::{
-    AccessKind, Cursor, Localize, Message, Moved, Origin, Relocate, Request, Response, Signal, SnapshotPart,
-    SnapshotRequest,
+    AccessKind, Cursor, HandOver, Localize, Message, Moved, News, Origin, Reduce, Relocate, Request,
+    Response, Signal, SnapshotPart, SnapshotRequest, Sync,
 };
 use bytes::{Buf, BufMut, Bytes};
 use intendant_core::{Key, NodeId, limits};
@@ -24,6 +24,10 @@ impl AccessKind {
     }
 }
 
+fn check_length(bytes: usize) {
+    intendant_core::strict_assert!(bytes <= limits::FRAME_BYTES_MAX, "a frame of {} bytes", bytes);
+}
+
 impl Message {
     /// The frame of this message, without length prefix.
     ///
@@ -32,11 +36,51 @@ impl Message {
     /// split what is too long.
     #[must_use]
     pub fn encode(&self) -> Bytes {
+        let values = self.values();
+        let mut frame = self.head(values.len());
+        frame.extend_from_slice(values);
+        check_length(frame.len());
+        Bytes::from(frame)
+    }
+
+    /// The frame in two parts, the second one being the values, which are not copied.
+    ///
+    /// # Panics
+    /// As [`Message::encode`].
+    #[must_use]
+    pub fn encode_parts(&self) -> (Bytes, Bytes) {
+        let (head, values) = (self.head(0), self.values().clone());
+        check_length(head.len() + values.len());
+        (Bytes::from(head), values)
+    }
+
+    /// The values, with which every frame ends that has any.
+    fn values(&self) -> &Bytes {
+        static NONE: Bytes = Bytes::new();
+        match self {
+            Self::Request(Request { values, .. })
+            | Self::Response(Response { values, .. })
+            | Self::SnapshotPart(SnapshotPart { values, .. })
+            | Self::HandOver(HandOver { values, .. })
+            | Self::Sync(Sync { values, .. })
+            | Self::News(News { values, .. })
+            | Self::Reduce(Reduce { values, .. }) => values,
+            Self::SnapshotRequest(_)
+            | Self::Localize(_)
+            | Self::Relocate(_)
+            | Self::Moved(_)
+            | Self::Clock(_)
+            | Self::Signal(_) => &NONE,
+        }
+    }
+
+    /// The frame up to the values, with room for `room` more bytes.
+    fn head(&self, room: usize) -> Vec<u8> {
         let mut frame;
         match self {
-            Self::Request(Request { origin, kind, hops, keys, positions, values }) => {
+            Self::Request(Request { origin, kind, hops, keys, positions, .. }) => {
                 intendant_core::strict_assert!(keys.len() == positions.len(), "a position per key");
-                let bytes = HEADER_BYTES + keys.len() * (KEY_BYTES + NUMBER_BYTES) + values.len();
+                let bytes = HEADER_BYTES + keys.len() * (KEY_BYTES + NUMBER_BYTES) + room;
                 frame = Vec::with_capacity(bytes);
                 Header {
                     kind: REQUEST,
@@ -50,15 +94,14 @@ impl Message {
                 .write(&mut frame);
                 put_keys(&mut frame, keys);
                 put_numbers(&mut frame, positions);
-                frame.extend_from_slice(values);
             }
-            Self::Response(Response { worker, op, kind, positions, counters, values }) => {
+            Self::Response(Response { worker, op, kind, positions, counters, .. }) => {
                 intendant_core::strict_assert!(
                     counters.is_empty() || counters.len() == positions.len(),
                     "a counter per position"
                 );
                 let numbers = positions.len() + counters.len();
-                frame = Vec::with_capacity(HEADER_BYTES + numbers * NUMBER_BYTES + values.len());
+                frame = Vec::with_capacity(HEADER_BYTES + numbers * NUMBER_BYTES + room);
                 Header {
                     kind: RESPONSE,
                     access: *kind as u8,
@@ -71,7 +114,6 @@ impl Message {
                 .write(&mut frame);
                 put_numbers(&mut frame, positions);
                 put_numbers(&mut frame, counters);
-                frame.extend_from_slice(values);
             }
             Self::SnapshotRequest(SnapshotRequest { origin, start, end, cursor, bytes_max }) => {
                 frame = Vec::with_capacity(HEADER_BYTES + 2 * KEY_BYTES + CURSOR_BYTES + 4);
@@ -91,9 +133,8 @@ impl Message {
                 frame.put_u64_le(cursor.position);
                 frame.put_u32_le(*bytes_max);
             }
-            Self::SnapshotPart(SnapshotPart { worker, op, next, keys, values }) => {
-                frame =
-                    Vec::with_capacity(HEADER_BYTES + CURSOR_BYTES + keys.len() * KEY_BYTES + values.len());
+            Self::SnapshotPart(SnapshotPart { worker, op, next, keys, .. }) => {
+                frame = Vec::with_capacity(HEADER_BYTES + CURSOR_BYTES + keys.len() * KEY_BYTES + room);
                 Header {
                     kind: SNAPSHOT_PART,
                     access: u8::from(next.is_some()),
@@ -109,22 +150,21 @@ impl Message {
                     frame.put_u64_le(cursor.position);
                 }
                 put_keys(&mut frame, keys);
-                frame.extend_from_slice(values);
             }
             Self::Localize(Localize { keys }) => {
-                frame = keyed(&Header::of_keys(LOCALIZE, 0, keys.len()), keys, &[], &[]);
+                frame = keyed(&Header::of_keys(LOCALIZE, 0, keys.len()), keys, &[], room);
             }
             Self::Relocate(Relocate { to, keys, counters }) => {
-                frame = keyed(&Header::of_keys(RELOCATE, to.0, keys.len()), keys, &[counters], &[]);
+                frame = keyed(&Header::of_keys(RELOCATE, to.0, keys.len()), keys, &[counters], room);
             }
-            Self::HandOver(hand_over) => frame = copies::hand_over(hand_over),
+            Self::HandOver(hand_over) => frame = copies::hand_over(hand_over, room),
             Self::Moved(Moved { keys, counters }) => {
-                frame = keyed(&Header::of_keys(MOVED, 0, keys.len()), keys, &[counters], &[]);
+                frame = keyed(&Header::of_keys(MOVED, 0, keys.len()), keys, &[counters], room);
             }
-            Self::Sync(sync) => frame = copies::sync(sync),
-            Self::News(news) => frame = copies::news(news),
+            Self::Sync(sync) => frame = copies::sync(sync, room),
+            Self::News(news) => frame = copies::news(news, room),
             Self::Clock(clock) => frame = copies::clock(clock),
-            Self::Reduce(reduce) => frame = copies::reduce(reduce),
+            Self::Reduce(reduce) => frame = copies::reduce(reduce, room),
             Self::Signal(Signal { begun, over }) => {
                 frame = Vec::with_capacity(HEADER_BYTES + (begun.len() + over.len()) * KEY_BYTES);
                 Header::tagged(SIGNAL, 0, 0, over.len() as u32, begun.len()).write(&mut frame);
@@ -132,12 +172,7 @@ impl Message {
                 put_keys(&mut frame, over);
             }
         }
-        intendant_core::strict_assert!(
-            frame.len() <= limits::FRAME_BYTES_MAX,
-            "a frame of {} bytes",
-            frame.len()
-        );
-        Bytes::from(frame)
+        frame
     }
 
     /// Reads a frame. Values are not copied: they stay slices of the frame.

@@ -106,7 +106,7 @@ fn values(frame: Bytes, valued: bool) -> Result<Bytes, WireError> {
     }
 }
 
-pub(crate) fn sync(message: &Sync) -> Vec<u8> {
+pub(crate) fn sync(message: &Sync, room: usize) -> Vec<u8> {
     let Sync { kind, holder, hops, keys, epochs, numbers, values } = message;
     strict_assert!(epochs.len() == keys.len(), "an epoch per key");
     strict_assert!(
@@ -115,7 +115,7 @@ pub(crate) fn sync(message: &Sync) -> Vec<u8> {
     );
     strict_assert!(kind.valued() || values.is_empty(), "only a delta has elements");
     let header = Header { node: holder.0, ..Header::tagged(SYNC, *kind as u8, *hops, 0, keys.len()) };
-    keyed(&header, keys, &[epochs, numbers], values)
+    keyed(&header, keys, &[epochs, numbers], room)
 }
 
 pub(crate) fn read_sync(header: &Header, mut frame: Bytes) -> Result<Sync, WireError> {
@@ -135,14 +135,14 @@ pub(crate) fn read_sync(header: &Header, mut frame: Bytes) -> Result<Sync, WireE
     })
 }
 
-pub(crate) fn news(message: &News) -> Vec<u8> {
+pub(crate) fn news(message: &News, room: usize) -> Vec<u8> {
     let News { kind, clock, keys, epochs, seqs, versions, counters, values } = message;
     let numbered = if kind.numbered() { keys.len() } else { 0 };
     strict_assert!(epochs.len() == keys.len(), "an epoch per key");
     strict_assert!(seqs.len() == numbered && versions.len() == numbered, "numbers per key, unless dropped");
     strict_assert!(kind.valued() || values.is_empty(), "only set-ups and refreshes have elements");
     let header = Header::tagged(NEWS, *kind as u8, u8::from(!counters.is_empty()), *clock, keys.len());
-    keyed(&header, keys, &[epochs, seqs, versions, counters], values)
+    keyed(&header, keys, &[epochs, seqs, versions, counters], room)
 }
 
 pub(crate) fn read_news(header: &Header, mut frame: Bytes) -> Result<News, WireError> {
@@ -171,7 +171,7 @@ pub(crate) fn read_news(header: &Header, mut frame: Bytes) -> Result<News, WireE
 
 pub(crate) fn clock(message: &Clock) -> Vec<u8> {
     strict_assert!(message.scope != ClockScope::Resumed || message.clock == 0, "no clock: {message:?}");
-    keyed(&Header::tagged(CLOCK, message.scope as u8, 0, message.clock, 0), &[], &[], &[])
+    keyed(&Header::tagged(CLOCK, message.scope as u8, 0, message.clock, 0), &[], &[], 0)
 }
 
 pub(crate) fn read_clock(header: &Header, frame: Bytes) -> Result<Clock, WireError> {
@@ -188,13 +188,12 @@ pub(crate) fn read_clock(header: &Header, frame: Bytes) -> Result<Clock, WireErr
     Ok(Clock { scope, clock: header.op })
 }
 
-pub(crate) fn reduce(message: &Reduce) -> Vec<u8> {
-    let Reduce { round, step, last, indices, values } = message;
+pub(crate) fn reduce(message: &Reduce, room: usize) -> Vec<u8> {
+    let Reduce { round, step, last, indices, .. } = message;
     strict_assert!(ascend("indices of a reduce", indices.iter()).is_ok(), "indices ascend: {indices:?}");
-    let mut frame = Vec::with_capacity(HEADER_BYTES + indices.len() * NUMBER_BYTES + values.len());
+    let mut frame = Vec::with_capacity(HEADER_BYTES + indices.len() * NUMBER_BYTES + room);
     Header::tagged(REDUCE, *step, u8::from(*last), *round, indices.len()).write(&mut frame);
     put_numbers(&mut frame, indices);
-    frame.extend_from_slice(values);
     frame
 }
 
@@ -211,12 +210,12 @@ pub(crate) fn read_reduce(header: &Header, mut frame: Bytes) -> Result<Reduce, W
     Ok(Reduce { round: header.op, step: header.access, last, indices, values: frame })
 }
 
-pub(crate) fn hand_over(message: &HandOver) -> Vec<u8> {
-    let HandOver { keys, counters, holders, values } = message;
+pub(crate) fn hand_over(message: &HandOver, room: usize) -> Vec<u8> {
+    let HandOver { keys, counters, holders, .. } = message;
     strict_assert!(counters.len() == keys.len(), "a counter per key");
     strict_assert!(holders.len() <= limits::FRAME_KEYS_MAX, "senders split what is too long");
     strict_assert!(check(holders, keys.len()).is_ok(), "holders are ordered and of keys: {holders:?}");
-    let bytes = keys.len() * HandOver::KEY_BYTES + holders.len() * HolderRow::BYTES + values.len();
+    let bytes = keys.len() * HandOver::KEY_BYTES + holders.len() * HolderRow::BYTES + room;
     let mut frame = Vec::with_capacity(HEADER_BYTES + bytes);
     Header::tagged(HAND_OVER, 0, 0, holders.len() as u32, keys.len()).write(&mut frame);
     put_keys(&mut frame, keys);
@@ -226,7 +225,6 @@ pub(crate) fn hand_over(message: &HandOver) -> Vec<u8> {
         frame.put_u16_le(node.0);
         put_numbers(&mut frame, &[*epoch, *seq]);
     }
-    frame.extend_from_slice(values);
     frame
 }
 

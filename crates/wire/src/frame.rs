@@ -202,19 +202,18 @@ pub(crate) fn put_numbers(frame: &mut Vec<u8>, numbers: &[u32]) {
     numbers.iter().for_each(|number| frame.put_u32_le(*number));
 }
 
-/// The frame of keys, numbers of several kinds for each of them, and elements.
-pub(crate) fn keyed(header: &Header, keys: &[Key], lists: &[&[u32]], values: &[u8]) -> Vec<u8> {
+/// The frame of keys and numbers of several kinds for each of them, with room for `room` more bytes.
+pub(crate) fn keyed(header: &Header, keys: &[Key], lists: &[&[u32]], room: usize) -> Vec<u8> {
     let numbers: usize = lists.iter().map(|list| list.len()).sum();
     intendant_core::strict_assert!(
         lists.iter().all(|list| list.is_empty() || list.len() == keys.len()),
         "a number per key"
     );
-    let bytes = HEADER_BYTES + keys.len() * KEY_BYTES + numbers * NUMBER_BYTES + values.len();
+    let bytes = HEADER_BYTES + keys.len() * KEY_BYTES + numbers * NUMBER_BYTES + room;
     let mut frame = Vec::with_capacity(bytes);
     header.write(&mut frame);
     put_keys(&mut frame, keys);
     lists.iter().for_each(|list| put_numbers(&mut frame, list));
-    frame.extend_from_slice(values);
     frame
 }
 

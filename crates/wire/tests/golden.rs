@@ -234,6 +234,8 @@ fn frames_of_version_3() {
     assert_eq!(PROTOCOL, 4);
     for (message, golden) in cases() {
         assert_eq!(hex(&message.encode()), golden, "{message:?}");
+        let (head, values) = message.encode_parts();
+        assert_eq!(hex(&[head, values].concat()), golden, "in two parts: {message:?}");
         assert_eq!(Message::decode(message.encode()).as_ref(), Ok(&message));
     }
 }

@@ -1,13 +1,15 @@
 //! Project automation: everything that CI checks, simulation, planted bugs.
 //!
 //! `cargo xtask verify` is what a change must pass; `cargo xtask sim` runs and replays seeds of the simulator;
-//! `cargo xtask plant` shows that the checks can fail; `cargo xtask figure` reproduces what the sources show.
+//! `cargo xtask plant` shows that the checks can fail; `cargo xtask figure` reproduces what the sources show; `cargo xtask
+//! measure` measures speed.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
 mod bug;
 mod clock;
 mod figure;
+mod measure;
 mod plant;
 mod process;
 mod sim;
@@ -31,6 +33,8 @@ enum Command {
     Sim(sim::Args),
     /// Reproduce a figure or table of the sources in the simulator, and judge its claims
     Figure(figure::Args),
+    /// Measure speed, and print it beside what is asked for and beside rivals
+    Measure(measure::Args),
     /// Plant known bugs in a scratch copy, one after the other, and see them caught
     Plant(plant::Args),
 }
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Figure(args) => figure::run(&args),
+        Command::Measure(args) => measure::run(&args),
         Command::Plant(args) => plant::run(&args),
     };
     match result {

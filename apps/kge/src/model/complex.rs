@@ -7,12 +7,12 @@ use super::Penalties;
 use intendant_core::Element;
 
 /// Real and imaginary parts.
-#[inline]
+#[inline(always)]
 fn parts<E>(embedding: &[E]) -> (&[E], &[E]) {
     embedding.split_at(embedding.len() / 2)
 }
 
-#[inline]
+#[inline(always)]
 fn parts_mut<E>(embedding: &mut [E]) -> (&mut [E], &mut [E]) {
     embedding.split_at_mut(embedding.len() / 2)
 }
@@ -22,6 +22,7 @@ fn parts_mut<E>(embedding: &mut [E]) -> (&mut [E], &mut [E]) {
 ///
 /// # Panics
 /// If the lengths differ.
+#[inline(always)]
 pub(super) fn compose<E: Element>(anchor: &[E], relation: &[E], inverse: bool, query: &mut [E]) {
     assert!(anchor.len() == query.len() && relation.len() == query.len(), "embeddings differ in length");
     let sign = if inverse { -E::ONE } else { E::ONE };
@@ -39,6 +40,7 @@ pub(super) fn compose<E: Element>(anchor: &[E], relation: &[E], inverse: bool, q
 ///
 /// # Panics
 /// If the lengths differ.
+#[inline(always)]
 pub(super) fn compose_backward<E: Element>(
     anchor: &[E],
     relation: &[E],
@@ -73,6 +75,7 @@ pub(super) fn cost(dim: usize) -> usize {
 }
 
 /// Adds the gradient of the penalty of an embedding that is used `uses` times.
+#[inline(always)]
 pub(super) fn penalise<E: Element>(penalties: Penalties, uses: u32, embedding: &[E], gradient: &mut [E]) {
     let uses = f64::from(uses);
     let (n3, l2) = (E::from_f64(3.0 * penalties.n3 * uses), E::from_f64(2.0 * penalties.l2 * uses));

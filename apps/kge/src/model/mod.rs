@@ -12,6 +12,7 @@ mod rescal;
 
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
+use intendant_task::kernel::elementwise;
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
@@ -56,7 +57,7 @@ impl Scorer {
 
     /// Where the embedding of the `place`-th of several keys is within their values, if the first `entities` of the keys are
     /// entities and the others are relations.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn embedding(self, entities: usize, place: usize) -> Range<usize> {
         match place.checked_sub(entities) {
             None => place * 2 * self.dim..(2 * place + 1) * self.dim,
@@ -72,7 +73,7 @@ impl Scorer {
     ///
     /// # Panics
     /// If the lengths do not match.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn compose<E: Element>(self, anchor: &[E], relation: &[E], inverse: bool, query: &mut [E]) {
         match self.model {
             ModelKind::Complex => complex::compose(anchor, relation, inverse, query),
@@ -84,7 +85,7 @@ impl Scorer {
     ///
     /// # Panics
     /// If the lengths do not match.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn compose_backward<E: Element>(
         self,
         anchor: &[E],
@@ -113,7 +114,7 @@ impl Scorer {
     }
 
     /// Adds the gradient of the penalty of an embedding that is used `uses` times.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn penalise<E: Element>(
         self,
         penalties: Penalties,
@@ -143,32 +144,6 @@ pub(crate) fn initialise<E: Element>(seed: u64, key: Key, scale: f64, value: &mu
     accumulator.fill(E::ZERO);
 }
 
-/// Independent partial sums of [`dot`]: enough to fill the registers of any machine, and a fixed order of summation.
-const LANES: usize = 16;
-
-/// The inner product of two vectors; of the shorter length if they differ.
-#[inline]
-pub(crate) fn dot<E: Element>(a: &[E], b: &[E]) -> E {
-    let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest: E =
-        a_chunks.remainder().iter().zip(b_chunks.remainder()).fold(E::ZERO, |s, (x, y)| s + *x * *y);
-    let mut sums = [E::ZERO; LANES];
-    for (x, y) in a_chunks.zip(b_chunks) {
-        for lane in 0..LANES {
-            sums[lane] += x[lane] * y[lane];
-        }
-    }
-    sums.iter().fold(rest, |s, x| s + *x)
-}
-
-/// `y += factor · x`.
-#[inline]
-pub(crate) fn add_scaled<E: Element>(y: &mut [E], factor: E, x: &[E]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y += factor * *x;
-    }
-}
-
 /// Multiply-adds of [`adagrad`] per parameter: a square, a sum, a root and a quotient, each counted as one.
 pub(crate) const ADAGRAD_COST: usize = 4;
 
@@ -177,16 +152,14 @@ pub(crate) const ADAGRAD_COST: usize = 4;
 ///
 /// # Panics
 /// If the lengths differ.
-// Inlined into a loop over rows, the compiler asks once for all rows whether the slices overlap, finds that rows lie between
-// rows, and falls back to one element at a time.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn adagrad<E: Element>(learning_rate: f64, value: &[E], update: &mut [E]) {
     assert_eq!(value.len(), update.len(), "value and update differ in length");
     let (rate, epsilon) = (E::from_f64(learning_rate), E::from_f64(ADAGRAD_EPSILON));
     let accumulator = &value[value.len() / 2..];
     let (step, square) = update.split_at_mut(update.len() / 2);
-    for ((g, square), accumulator) in step.iter_mut().zip(square).zip(accumulator) {
-        *square = *g * *g;
-        *g = -rate * *g / (*accumulator + *square + epsilon).sqrt();
-    }
+    elementwise([step, square], [accumulator], |[gradient, _], [sum]| {
+        let square = gradient * gradient;
+        [-rate * gradient / (sum + square + epsilon).sqrt(), square]
+    });
 }

@@ -3,11 +3,13 @@
 //! Entities are vectors, a relation is a square matrix R, stored row by row: the row belongs to the subject, the column to the
 //! object. The score of a triple is sᵀ R o, so that Rᵀ s is the query for objects and R o the one for subjects.
 
-use super::{Penalties, add_scaled, dot};
+use super::Penalties;
 use intendant_core::Element;
+use intendant_task::kernel::{add_scaled, dot};
 
 /// # Panics
 /// Unless the relation has the square of the length of the two others, which are equally long.
+#[inline(always)]
 fn check(anchor: usize, relation: usize, query: usize) {
     assert!(anchor == query && anchor.checked_mul(anchor) == Some(relation), "embeddings differ in length");
 }
@@ -16,6 +18,7 @@ fn check(anchor: usize, relation: usize, query: usize) {
 ///
 /// # Panics
 /// If the lengths do not match.
+#[inline(always)]
 pub(super) fn compose<E: Element>(anchor: &[E], relation: &[E], inverse: bool, query: &mut [E]) {
     check(anchor.len(), relation.len(), query.len());
     let rows = relation.chunks_exact(anchor.len());
@@ -31,6 +34,7 @@ pub(super) fn compose<E: Element>(anchor: &[E], relation: &[E], inverse: bool, q
 ///
 /// # Panics
 /// If the lengths do not match.
+#[inline(always)]
 pub(super) fn compose_backward<E: Element>(
     anchor: &[E],
     relation: &[E],
@@ -60,6 +64,7 @@ pub(super) fn cost(dim: usize) -> usize {
 }
 
 /// Adds the gradient of the penalty of an embedding that is used `uses` times.
+#[inline(always)]
 pub(super) fn penalise<E: Element>(penalties: Penalties, uses: u32, embedding: &[E], gradient: &mut [E]) {
     add_scaled(gradient, E::from_f64(2.0 * penalties.l2 * f64::from(uses)), embedding);
 }

@@ -5,9 +5,10 @@
 //! words in the questions: of those the cosines with a part of the candidates are computed, and each question adds three of them.
 
 use super::Vectors;
-use crate::model::{Shape, dot};
+use crate::model::Shape;
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
+use intendant_task::kernel::dot;
 use intendant_task::{Partition, Reduction, Split};
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;

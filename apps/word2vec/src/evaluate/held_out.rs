@@ -2,9 +2,9 @@
 
 use super::Vectors;
 use crate::draw::Drawn;
-use crate::model::{Losses, dot};
 use intendant_core::{Element, Key};
 use intendant_sampling::Distribution;
+use intendant_task::kernel::{Losses, dot};
 use pulp::{Arch, Simd, WithSimd};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;

@@ -127,13 +127,12 @@ impl Cluster {
     }
 
     pub(crate) fn pull(&mut self, me: usize, keys: &[Key]) {
-        let (node, len) = (me / self.setup.workers, self.setup.len());
+        let node = me / self.setup.workers;
         let first = self.workers[me].reads.len();
         keys.iter().for_each(|key| self.workers[me].note_read(*key));
         let reads = first..first + keys.len();
-        let mut values = vec![0.0; len * keys.len()];
         let local = &mut self.workers[me].local;
-        let started = self.nodes[node].pull(local, keys, &mut values, true).expect("the keys exist");
+        let started = self.nodes[node].pull_kept(local, keys).expect("the keys exist");
         self.watch.trace(|| format!("worker {me} pulls {keys:?}: {:?}", started.op));
         self.start(me, started, Some(reads));
         self.finish(me);

@@ -126,7 +126,7 @@ impl CopyWorker {
     fn pull(&mut self, key: Key) {
         let mut value = vec![0.0; self.world.layout.len(key)];
         let own = self.log.pushes[key.0 as usize].len();
-        let started = self.shared().pull(&mut self.local, &[key], &mut value, false);
+        let started = self.shared().pull(&mut self.local, &[key], &mut value);
         self.wait(key, started.expect("the key exists"), &mut value);
         let mut seen = vec![0; self.world.setup.workers()];
         lanes::read_dusty(key, &value, &mut seen).unwrap_or_else(|error| panic!("{error}"));

@@ -120,7 +120,12 @@ impl Worker {
         let mut values = vec![0.0; self.elements(&keys)];
         let world = Arc::clone(&self.world);
         let keep = world.setup.asynchronous;
-        let started = world.nodes[self.node].pull(&mut self.local, &keys, &mut values, keep);
+        let node = &world.nodes[self.node];
+        let started = if keep {
+            node.pull_kept(&mut self.local, &keys)
+        } else {
+            node.pull(&mut self.local, &keys, &mut values)
+        };
         let op = self.submit(started.expect("the keys exist"), &keys);
         match op {
             None => self.saw(&keys, &notes, &values),

@@ -73,7 +73,10 @@ impl<E: Element> Cluster<E> {
     ) -> Result<Option<OpId>, Violation> {
         let node = self.node_of(worker);
         let post = &mut self.posts[worker];
-        let started = self.nodes[node].pull(&mut post.local, keys, values, wait == Wait::Later);
+        let started = match wait {
+            Wait::Later => self.nodes[node].pull_kept(&mut post.local, keys),
+            Wait::Blocking => self.nodes[node].pull(&mut post.local, keys, values),
+        };
         self.charge_call(worker, keys.len(), size_of_val(values));
         let op = self.started(worker, "pull", keys, self.value_bytes(keys), started)?;
         if wait == Wait::Blocking

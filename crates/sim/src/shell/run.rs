@@ -9,7 +9,8 @@ use intendant_core::{Clock, Element, Key, Tick, copy_from_bytes};
 use intendant_engine::{AccessStats, Explanation};
 use intendant_sampling::{Locality, Manager, SampleError, SamplingStats};
 use intendant_task::{
-    Announcement, Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Prepared, Reduction, Task,
+    Announcement, Driver, Event, Loader, LoaderEvent, LoaderOp, LookAhead, Op, Partition, Prepared,
+    Reduction, Task,
 };
 use intendant_techniques::Replicas;
 use intendant_wire::{OpId, SnapshotPart};
@@ -45,6 +46,8 @@ struct Seat<T: Task> {
     driver: Driver<T>,
     loader: Loader<T>,
     batches: VecDeque<Prepared<T::Batch>>,
+    /// How far the loader is ahead: what these batches are.
+    ahead: LookAhead,
     /// Whether the loader has a batch for which there is no room.
     loader_waits: bool,
     waiting: Waiting,
@@ -100,6 +103,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 driver: Driver::new(Arc::clone(task), partition, config.schedule),
                 loader: Loader::new(Arc::clone(task), partition, &config.schedule),
                 batches: VecDeque::new(),
+                ahead: LookAhead::default(),
                 loader_waits: false,
                 waiting: Waiting::No,
                 event: Some(Event::Start),
@@ -232,8 +236,9 @@ impl<'a, T: Task> TaskRun<'a, T> {
         if seat.waiting == Waiting::Batch {
             let prepared = seat.loader.take();
             self.go_on(worker, 0, Event::Batch(prepared));
-        } else if seat.batches.len() < self.config.look_ahead.max(1) {
+        } else if seat.batches.is_empty() || !seat.ahead.reaches(self.config.look_ahead) {
             let prepared = seat.loader.take();
+            seat.ahead = seat.ahead.and(LookAhead::of(&prepared));
             seat.batches.push_back(prepared);
         } else {
             seat.loader_waits = true;
@@ -319,6 +324,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                     seat.waiting = Waiting::Batch;
                     return Ok(None);
                 };
+                seat.ahead = seat.ahead.without(LookAhead::of(&prepared));
                 if std::mem::take(&mut seat.loader_waits) {
                     self.deliver(worker)?;
                 }

@@ -89,11 +89,11 @@ impl Fabric {
         self.links.len()
     }
 
-    pub(crate) fn send(&mut self, to: NodeId, frame: Bytes) {
+    pub(crate) fn send(&mut self, to: NodeId, head: Bytes, rest: Bytes) {
         self.sent.messages += 1;
-        self.sent.bytes += frame.len() as u64;
+        self.sent.bytes += (head.len() + rest.len()) as u64;
         if let Some(link) = &mut self.links[to.index()] {
-            link.push(frame);
+            link.push(head, rest);
             if !link.dirty {
                 link.dirty = true;
                 self.dirty.push(to.index());

@@ -104,9 +104,9 @@ impl Link {
     }
 
     /// Queues a frame, unless the writing half is over: then the fabric's events have told or will tell.
-    pub(crate) fn push(&mut self, frame: Bytes) {
+    pub(crate) fn push(&mut self, head: Bytes, rest: Bytes) {
         if matches!(self.writing, Writing::Open) {
-            self.outgoing.push(frame);
+            self.outgoing.push(head, rest);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Frames on their way out of one link: small ones copied together, large ones left where they are.
+//! Frames on their way out of one link: small parts copied together, large ones left where they are.
 //!
 //! On the wire a frame is its length (`u32`, little-endian) and its content. [`GOODBYE`] in place of a length is the last word
 //! of a side that leaves in order; no frame can be that long.
@@ -14,7 +14,7 @@ pub(crate) const PREFIX_BYTES: usize = 4;
 /// In place of a length: nothing follows.
 pub(crate) const GOODBYE: u32 = u32::MAX;
 
-/// Larger frames are not copied. Copying this much costs about as much as handling one more slice in the kernel.
+/// Larger parts of frames are not copied. Copying this much costs about as much as handling one more slice in the kernel.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 
 /// A tail of this size is sealed, so that a link that cannot write does not copy its backlog again and again as it grows.
@@ -32,18 +32,25 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn push(&mut self, frame: Bytes) {
-        assert!(frame.len() <= FRAME_BYTES_MAX, "a frame of {} bytes was to be sent", frame.len());
-        self.bytes += PREFIX_BYTES + frame.len();
-        self.tail.put_u32_le(frame.len() as u32);
-        if frame.len() <= COPIED_BYTES_MAX {
-            self.tail.extend_from_slice(&frame);
+    /// A frame is `head` and then `rest`.
+    pub(crate) fn push(&mut self, head: Bytes, rest: Bytes) {
+        let bytes = head.len() + rest.len();
+        assert!(bytes <= FRAME_BYTES_MAX, "a frame of {bytes} bytes was to be sent");
+        self.bytes += PREFIX_BYTES + bytes;
+        self.tail.put_u32_le(bytes as u32);
+        self.append(head);
+        self.append(rest);
+    }
+
+    fn append(&mut self, part: Bytes) {
+        if part.len() <= COPIED_BYTES_MAX {
+            self.tail.extend_from_slice(&part);
             if self.tail.len() >= TAIL_BYTES_MAX {
                 self.seal();
             }
         } else {
             self.seal();
-            self.sealed.push_back(frame);
+            self.sealed.push_back(part);
         }
     }
 
@@ -53,6 +60,9 @@ impl Outgoing {
     }
 
     fn seal(&mut self) {
+        if self.tail.is_empty() {
+            return;
+        }
         self.sealed.push_back(self.tail.split().freeze());
     }
 
@@ -95,7 +105,10 @@ mod tests {
     proptest! {
         #[test]
         fn bytes_leave_in_order_however_they_are_cut(
-            frames in proptest::collection::vec((any::<u8>(), prop_oneof![0usize..40, 2_000usize..2_100, 60_000usize..70_000]), 1..80),
+            frames in proptest::collection::vec(
+                (any::<u8>(), prop_oneof![0usize..40, 2_000usize..2_100, 60_000usize..70_000], 0usize..=100),
+                1..80,
+            ),
             cuts in proptest::collection::vec(1usize..100_000, 1..20),
         ) {
             let (mut outgoing, mut expected, mut written) = (Outgoing::default(), Vec::new(), Vec::new());
@@ -108,10 +121,12 @@ mod tests {
                 written.extend_from_slice(&ready[..cut]);
                 outgoing.advance(cut);
             };
-            for (index, (fill, len)) in frames.iter().enumerate() {
+            for (index, (fill, len, percent)) in frames.iter().enumerate() {
                 expected.extend_from_slice(&(*len as u32).to_le_bytes());
                 expected.resize(expected.len() + len, *fill);
-                outgoing.push(Bytes::from(vec![*fill; *len]));
+                let mut head = Bytes::from(vec![*fill; *len]);
+                let rest = head.split_off(len * percent / 100);
+                outgoing.push(head, rest);
                 if index % 3 == 0 {
                     write(&mut outgoing, &mut written);
                 }
@@ -128,7 +143,7 @@ mod tests {
     #[test]
     fn large_frames_are_not_copied() {
         let (large, mut outgoing) = (Bytes::from(vec![1; 1 << 20]), Outgoing::default());
-        outgoing.push(large.clone());
+        outgoing.push(Bytes::from_static(b"small"), large.clone());
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         assert_eq!(outgoing.slices(&mut slices), 2);
         assert_eq!(slices[1].as_ptr(), large.as_ptr());
@@ -137,6 +152,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "was to be sent")]
     fn an_oversize_frame_is_the_senders_mistake() {
-        Outgoing::default().push(Bytes::from(vec![0; FRAME_BYTES_MAX + 1]));
+        Outgoing::default().push(Bytes::from_static(b"1"), Bytes::from(vec![0; FRAME_BYTES_MAX]));
     }
 }

@@ -1,0 +1,277 @@
+//! Arithmetic over slices that tasks share.
+//!
+//! The loops are plain and never `unsafe`. They are fast because they are inlined into callers that [`pulp`] compiles for several
+//! generations of processors, of which it calls the one for the processor at hand. Sums have a fixed order, and nothing is
+//! contracted, so that every processor computes the same: what is compiled for the oldest one is what the tests compare with.
+
+use intendant_core::Element;
+use pulp::{Arch, Simd, WithSimd};
+
+/// Elements that are computed at once: enough to fill the registers of any machine, and a fixed order of summation.
+const LANES: usize = 16;
+
+/// The inner product of two vectors of the same length.
+#[inline(always)]
+pub fn dot<E: Element>(a: &[E], b: &[E]) -> E {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut sums = [E::ZERO; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let ((a, a_rest), (b, b_rest)) = (a_rest.as_chunks::<4>(), b_rest.as_chunks::<4>());
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..4 {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).fold(E::ZERO, |sum, (a, b)| sum + *a * *b);
+    // Halves are added to halves, which takes few steps.
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            let upper = sums[lane + width];
+            sums[lane] += upper;
+        }
+        width /= 2;
+    }
+    sums[0] + rest
+}
+
+/// Replaces the elements at each position of `changed`, as `each` says of them and of those of `read`. Elements are read before any of their group is written, so that there is no question whether slices overlap.
+///
+/// # Panics
+/// If a slice is shorter than the first of `changed`.
+#[inline(always)]
+pub fn elementwise<E: Element, const M: usize, const S: usize>(
+    changed: [&mut [E]; M],
+    read: [&[E]; S],
+    each: impl Fn([E; M], [E; S]) -> [E; M],
+) {
+    let mut changed = changed;
+    let len = changed[0].len();
+    let mut at = 0;
+    while at + LANES <= len {
+        group::<E, M, S, LANES>(&mut changed, &read, at, &each);
+        at += LANES;
+    }
+    while at + 4 <= len {
+        group::<E, M, S, 4>(&mut changed, &read, at, &each);
+        at += 4;
+    }
+    while at < len {
+        group::<E, M, S, 1>(&mut changed, &read, at, &each);
+        at += 1;
+    }
+}
+
+#[inline(always)]
+fn group<E: Element, const M: usize, const S: usize, const N: usize>(
+    changed: &mut [&mut [E]; M],
+    read: &[&[E]; S],
+    at: usize,
+    each: &impl Fn([E; M], [E; S]) -> [E; M],
+) {
+    let (mut new, mut inputs) = ([[E::ZERO; N]; M], [[E::ZERO; N]; S]);
+    for slice in 0..M {
+        new[slice].copy_from_slice(&changed[slice][at..at + N]);
+    }
+    for slice in 0..S {
+        inputs[slice].copy_from_slice(&read[slice][at..at + N]);
+    }
+    for lane in 0..N {
+        let (mut old, mut input) = ([E::ZERO; M], [E::ZERO; S]);
+        for slice in 0..M {
+            old[slice] = new[slice][lane];
+        }
+        for slice in 0..S {
+            input[slice] = inputs[slice][lane];
+        }
+        let result = each(old, input);
+        for slice in 0..M {
+            new[slice][lane] = result[slice];
+        }
+    }
+    for slice in 0..M {
+        changed[slice][at..at + N].copy_from_slice(&new[slice]);
+    }
+}
+
+/// `y += factor · x`, of the shorter length.
+#[inline(always)]
+pub fn add_scaled<E: Element>(y: &mut [E], factor: E, x: &[E]) {
+    elementwise([y], [x], |[y], [x]| [y + factor * x]);
+}
+
+/// Whether all elements are neither infinite nor NaN.
+pub fn all_finite<E: Element>(arch: Arch, elements: &[E]) -> bool {
+    arch.dispatch(Finite(elements))
+}
+
+struct Finite<'a, E>(&'a [E]);
+
+impl<E: Element> WithSimd for Finite<'_, E> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) -> bool {
+        // The product with zero of what is infinite or NaN is NaN, and so is a sum with it. In lanes, as a single chain of
+        // dependent additions takes longer than much of what tasks compute.
+        const WIDE: usize = 4 * LANES;
+        let (groups, rest) = self.0.as_chunks::<WIDE>();
+        let mut lanes = [E::ZERO; WIDE];
+        for group in groups {
+            for lane in 0..WIDE {
+                lanes[lane] += group[lane] * E::ZERO;
+            }
+        }
+        let rest = rest.iter().fold(E::ZERO, |sum, element| sum + *element * E::ZERO);
+        lanes.iter().fold(rest, |sum, lane| sum + *lane).finite()
+    }
+}
+
+/// `y −= x`.
+#[inline(always)]
+pub fn subtract<E: Element>(y: &mut [E], x: &[E]) {
+    elementwise([y], [x], |[y], [x]| [y - x]);
+}
+
+/// Sums logistic losses of predictions; logarithms are taken of products of many terms, which saves most of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Losses {
+    sum: f64,
+    product: f64,
+}
+
+/// Terms are at most 2: many more fit below the largest number.
+const PRODUCT_MAX: f64 = 1e100;
+
+impl Default for Losses {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Losses {
+    /// No loss.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { sum: 0.0, product: 1.0 }
+    }
+
+    /// Adds the loss − log σ(score), or − log σ(−score) of a sample, and returns how much too low the score is: 1 − σ(score), or
+    /// − σ(score) of a sample.
+    #[inline(always)]
+    pub fn add<E: Element>(&mut self, score: E, is_sample: bool) -> E {
+        let small = (-score.abs()).exp();
+        let larger = E::ONE / (E::ONE + small);
+        // log(1 + e^x) = max(x, 0) + log(1 + e^−|x|), with x = −score or, of a sample, x = score.
+        let x = if is_sample { score } else { -score };
+        let is_wrong = x > E::ZERO;
+        self.sum += if is_wrong { x.to_f64() } else { 0.0 };
+        self.product *= 1.0 + small.to_f64();
+        if self.product > PRODUCT_MAX {
+            self.sum += self.product.ln();
+            self.product = 1.0;
+        }
+        let logistic = if is_wrong { larger } else { small * larger };
+        if is_sample { -logistic } else { logistic }
+    }
+
+    /// The sum.
+    pub fn total(&self) -> f64 {
+        self.sum + self.product.ln()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use intendant_core::random::{stream, unit};
+    use proptest::prelude::*;
+
+    fn numbers(len: usize, seed: u64) -> Vec<f64> {
+        (0..len as u64).map(|i| unit(stream(seed, &[i])) - 0.5).collect()
+    }
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-12 * (1.0 + a.abs())
+    }
+
+    #[test]
+    fn inner_products_are_sums_of_products_for_all_lengths() {
+        for len in 0..70 {
+            let (a, b) = (numbers(len, 1), numbers(len, 2));
+            let expected: f64 = a.iter().zip(&b).map(|(a, b)| a * b).sum();
+            assert!(close(dot(&a, &b), expected), "{len}");
+        }
+    }
+
+    /// Everything at once, as it is compiled for some processor.
+    struct All<'a, E>(&'a [E], &'a [E]);
+
+    impl<E: Element> WithSimd for All<'_, E> {
+        type Output = (E, Vec<E>, Vec<E>);
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, _simd: S) -> Self::Output {
+            let Self(a, b) = self;
+            let (mut roots, mut scaled) = (a.to_vec(), a.to_vec());
+            elementwise([&mut roots], [b], |[a], [b]| [a * b / (a * a + b * b + E::ONE).sqrt()]);
+            add_scaled(&mut scaled, a.first().copied().unwrap_or(E::ONE), b);
+            subtract(&mut roots, &scaled);
+            (dot(a, b), roots, scaled)
+        }
+    }
+
+    fn same_everywhere<E: Element>(a: &[E], b: &[E]) {
+        let bits = |(dot, x, y): (E, Vec<E>, Vec<E>)| {
+            let all = [vec![dot], x, y].concat();
+            all.iter().map(|e| e.to_f64().to_bits()).collect::<Vec<_>>()
+        };
+        let plain = bits(All(a, b).with_simd(pulp::Scalar));
+        assert_eq!(bits(Arch::new().dispatch(All(a, b))), plain);
+    }
+
+    proptest! {
+        #[test]
+        fn every_processor_computes_the_same(
+            pairs in proptest::collection::vec((-1e3f64..1e3, -1e3f64..1e3), 0..150),
+        ) {
+            let (a, b): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+            same_everywhere(&a, &b);
+            let single = |x: &[f64]| x.iter().map(|x| *x as f32).collect::<Vec<_>>();
+            same_everywhere(&single(&a), &single(&b));
+        }
+
+        #[test]
+        fn what_is_not_finite_is_found_wherever_it_is(len in 1usize..300, at in 0usize..300, kind in 0usize..3) {
+            let mut elements = numbers(len, 3);
+            prop_assert!(all_finite(Arch::new(), &elements));
+            elements[at % len] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][kind];
+            prop_assert!(!all_finite(Arch::new(), &elements));
+        }
+    }
+
+    #[test]
+    fn losses_and_slopes_are_those_of_the_logistic_function() {
+        let logistic = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let (mut losses, mut expected) = (Losses::new(), 0.0);
+        for step in 0..4000 {
+            let score = f64::from(step - 2000) / 100.0;
+            assert!(close(losses.add(score, false), 1.0 - logistic(score)) || score > 15.0, "{score}");
+            assert!(close(losses.add(score, true), -logistic(score)), "{score}");
+            expected += (-score).exp().ln_1p() + score.exp().ln_1p();
+        }
+        assert!((losses.total() / expected - 1.0).abs() < 1e-12);
+        for (score, is_sample, slope) in [(1e30, true, -1.0), (-1e30, false, 1.0), (1e30, false, 0.0)] {
+            let mut losses = Losses::new();
+            assert_eq!(losses.add(score, is_sample), slope);
+            assert_eq!(losses.total(), if slope == 0.0 { 0.0 } else { 1e30 });
+        }
+        let mut losses = Losses::new();
+        losses.add(f64::NAN, true);
+        assert!(losses.total().is_nan());
+    }
+}

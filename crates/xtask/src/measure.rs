@@ -1,0 +1,275 @@
+//! `cargo xtask measure`: measures what `bench-configs/measured/performance.toml` lists and prints it beside what is asked for
+//! and beside rivals.
+//!
+//! Everything is measured several times, in turn, so that a machine that is slow for a minute is slow for all; what counts is the
+//! median. Nothing fails because a number is missed: machines differ, and numbers are to be looked at.
+
+use crate::process::{self, cargo};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Measure speed, and print it beside what is asked for.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How often everything is measured
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=99))]
+    runs: u16,
+    /// Only rows whose names contain this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Put the table into docs/performance.md
+    #[arg(long)]
+    write: bool,
+    /// Use the programs as they were last built
+    #[arg(long)]
+    no_build: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    rows: Vec<Row>,
+}
+
+/// A number to measure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    name: String,
+    /// `intendant-bench`, or an application.
+    program: String,
+    args: Vec<String>,
+    /// Of the benchmark: the operation whose row it is, if there are several, and the field. Of an application: a field of epochs,
+    /// or `examples` for examples per CPU second; the first epoch does not count.
+    op: Option<String>,
+    value: String,
+    /// The number is divided by this, or by the number of the row with this name.
+    #[serde(default = "one")]
+    divide_by: f64,
+    over: Option<String>,
+    at_most: Option<f64>,
+    at_least: Option<f64>,
+    #[serde(default)]
+    rivals: String,
+    /// Only for others to be divided by.
+    #[serde(default)]
+    hidden: bool,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Where the table goes.
+const BEGIN: &str = "<!-- begin: cargo xtask measure --write -->\n";
+const END: &str = "<!-- end -->";
+
+/// Measures, prints, and writes if asked to.
+pub(crate) fn run(args: &Args) -> Result<(), String> {
+    let root = process::root();
+    let path = root.join("bench-configs/measured/performance.toml");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let rows = parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let rows = wanted(&rows, &args.only);
+    if rows.is_empty() {
+        return Err(format!("no row of {} has '{}' in its name", path.display(), args.only));
+    }
+    if !args.no_build {
+        let packages = rows.iter().flat_map(|row| ["--package", &row.program]);
+        process::run(cargo(&root).args(["build", "--quiet", "--release"]).args(packages))?;
+    }
+    let mut numbers: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for run in 1..=args.runs {
+        println!("run {run} of {}", args.runs);
+        // Rows that come from the same command share one execution.
+        let mut outputs: BTreeMap<(&str, &[String]), serde_json::Value> = BTreeMap::new();
+        for row in &rows {
+            let command = (row.program.as_str(), &row.args[..]);
+            let output = match outputs.entry(command) {
+                Entry::Occupied(there) => there.into_mut(),
+                Entry::Vacant(none) => none.insert(execute(&root, row)?),
+            };
+            let number = row.read(output).map_err(|error| format!("{}: {error}", row.name))?;
+            println!("  {:<90} {}", row.name, shown(number));
+            numbers.entry(&row.name).or_default().push(number);
+        }
+    }
+    let table = render(&rows, &numbers);
+    println!("\n{table}");
+    if args.write {
+        let page = root.join("docs/performance.md");
+        let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+        let text =
+            replace(&text, &table).ok_or_else(|| format!("{} has no place for the table", page.display()))?;
+        std::fs::write(&page, text).map_err(|error| format!("{}: {error}", page.display()))?;
+    }
+    Ok(())
+}
+
+fn parse(text: &str) -> Result<Vec<Row>, String> {
+    let List { rows } = toml::from_str(text).map_err(|error| error.to_string())?;
+    for row in &rows {
+        if let Some(over) = row.over.as_ref().filter(|over| rows.iter().all(|other| other.name != **over)) {
+            return Err(format!("{} is divided by '{over}', which is no row", row.name));
+        }
+    }
+    Ok(rows)
+}
+
+/// The rows with `only` in their names, and those that they are divided by.
+fn wanted<'a>(rows: &'a [Row], only: &str) -> Vec<&'a Row> {
+    let named = |row: &Row| !row.hidden && row.name.contains(only);
+    let needed = |row: &Row| rows.iter().any(|other| named(other) && other.over.as_ref() == Some(&row.name));
+    rows.iter().filter(|row| named(row) || needed(row)).collect()
+}
+
+/// Runs a row's program and reads what it reports.
+fn execute(root: &Path, row: &Row) -> Result<serde_json::Value, String> {
+    let place = root.join("target/measured");
+    std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+    let report: PathBuf = place.join(format!("{}.json", row.program));
+    // What lies there from an earlier run must not pass for this one's.
+    let _ = std::fs::remove_file(&report);
+    let mut command = Command::new(root.join("target/release").join(&row.program));
+    command.args(&row.args);
+    if row.is_bench() {
+        command.arg("--json").arg(&report);
+    } else {
+        command.args(["--no-progress", "--report"]).arg(&report);
+    }
+    process::text(&mut command)?;
+    let text = std::fs::read_to_string(&report).map_err(|error| format!("{}: {error}", report.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", report.display()))
+}
+
+impl Row {
+    fn is_bench(&self) -> bool {
+        self.program == "intendant-bench"
+    }
+
+    /// The number, from what the program reported.
+    fn read(&self, report: &serde_json::Value) -> Result<f64, String> {
+        let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+        let number = if self.is_bench() {
+            let is_it = |row: &&serde_json::Value| self.op.as_ref().is_none_or(|op| row["op"] == **op);
+            list(report).iter().find(is_it).and_then(|row| row[&self.value].as_f64())
+        } else {
+            let epochs = list(&report["epochs"]);
+            let of_epoch = |epoch: &serde_json::Value| match self.value.as_str() {
+                "examples" => Some(epoch["examples"].as_f64()? / epoch["cpu_seconds"].as_f64()?),
+                field => epoch[field].as_f64(),
+            };
+            epochs.iter().skip(1).map(of_epoch).collect::<Option<Vec<f64>>>().and_then(|all| median(&all))
+        };
+        Ok(number.ok_or_else(|| format!("the report has no {}", self.value))? / self.divide_by)
+    }
+
+    /// Whether this is as asked, if anything is.
+    fn reached(&self, number: f64) -> Option<bool> {
+        match (self.at_most, self.at_least) {
+            (None, None) => None,
+            (most, least) => Some(most.is_none_or(|m| number <= m) && least.is_none_or(|l| number >= l)),
+        }
+    }
+
+    fn asked(&self) -> String {
+        match (self.at_most, self.at_least) {
+            (Some(most), _) => format!("≤ {most}"),
+            (None, Some(least)) => format!("≥ {least}"),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+fn median(numbers: &[f64]) -> Option<f64> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    Some((low + high) / 2.0)
+}
+
+/// Three digits.
+fn shown(number: f64) -> String {
+    let digits = 2 - (number.abs().max(1e-9).log10().floor() as i32).clamp(-6, 2);
+    format!("{number:.*}", digits as usize)
+}
+
+fn render(rows: &[&Row], numbers: &BTreeMap<&str, Vec<f64>>) -> String {
+    let mut table = "| what | asked | measured: median (least to most) | | rivals, measured |\n".to_owned();
+    table.push_str("| --- | --- | --- | --- | --- |\n");
+    for row in rows.iter().filter(|row| !row.hidden) {
+        let of = |name: &str| numbers.get(name).cloned().unwrap_or_default();
+        let mut all = of(&row.name);
+        if let Some(over) = &row.over {
+            all = all.iter().zip(of(over)).map(|(number, base)| number / base).collect();
+        }
+        let Some(median) = median(&all) else { continue };
+        let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let verdict = match row.reached(median) {
+            None => "",
+            Some(true) => "reached",
+            Some(false) => "**missed**",
+        };
+        let (name, asked, rivals) = (&row.name, row.asked(), &row.rivals);
+        let measured = format!("{} ({} to {})", shown(median), shown(least), shown(most));
+        let _ = writeln!(table, "| {name} | {asked} | {measured} | {verdict} | {rivals} |");
+    }
+    table
+}
+
+/// The page with another table.
+fn replace(page: &str, table: &str) -> Option<String> {
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}{table}{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_makes_sense_and_the_page_has_a_place() {
+        let root = process::root();
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("a file of the project");
+        let rows = parse(&read("bench-configs/measured/performance.toml")).expect("valid");
+        assert!(rows.len() > 10);
+        let page = replace(&read("docs/performance.md"), "| new |\n").expect("a place");
+        assert!(page.contains("| new |\n<!-- end -->"));
+    }
+
+    #[test]
+    fn numbers_come_from_reports_and_are_judged() {
+        let rows = parse(
+            "[[rows]]\nname='a'\nprogram='intendant-bench'\nargs=['local']\nop='push'\nvalue='ratio'\nover='b'\nat_most=2\n\
+             [[rows]]\nname='b'\nprogram='kge'\nargs=[]\nvalue='examples'\nhidden=true\ndivide_by=10",
+        )
+        .expect("valid");
+        let bench = serde_json::json!([{"op": "pull", "ratio": 9.0}, {"op": "push", "ratio": 3.0}]);
+        assert_eq!(rows[0].read(&bench), Ok(3.0));
+        let report = serde_json::json!({"epochs": [
+            {"examples": 1, "cpu_seconds": 1.0}, {"examples": 40, "cpu_seconds": 2.0}, {"examples": 40, "cpu_seconds": 4.0},
+        ]});
+        assert_eq!(rows[1].read(&report), Ok(1.5));
+        assert!(rows[1].read(&bench).is_err());
+        assert_eq!(wanted(&rows, "a").len(), 2);
+        assert!(wanted(&rows, "b").is_empty());
+        let numbers = BTreeMap::from([("a", vec![3.0, 6.0, 9.0]), ("b", vec![1.5, 1.5, 1.5])]);
+        let table = render(&wanted(&rows, ""), &numbers);
+        assert!(table.ends_with("| a | ≤ 2 | 4.00 (2.00 to 6.00) | **missed** |  |\n"), "{table}");
+        assert_eq!(rows[0].reached(2.0), Some(true));
+        assert!(parse("[[rows]]\nname='a'\nprogram='kge'\nargs=[]\nvalue='x'\nover='c'").is_err());
+    }
+
+    #[test]
+    fn three_digits() {
+        for (number, text) in [(0.00345, "0.00345"), (1.0, "1.00"), (34.56, "34.6"), (602_123.0, "602123")] {
+            assert_eq!(shown(number), text);
+        }
+    }
+}
