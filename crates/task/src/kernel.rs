@@ -39,7 +39,8 @@ pub fn dot<E: Element>(a: &[E], b: &[E]) -> E {
     sums[0] + rest
 }
 
-/// Replaces the elements at each position of `changed`, as `each` says of them and of those of `read`. Elements are read before any of their group is written, so that there is no question whether slices overlap.
+/// Replaces the elements at each position of `changed`, as `each` says of them and of those of `read`. Elements are read before
+/// any of their group is written, so that there is no question whether slices overlap.
 ///
 /// # Panics
 /// If a slice is shorter than the first of `changed`.
@@ -98,7 +99,10 @@ fn group<E: Element, const M: usize, const S: usize, const N: usize>(
     }
 }
 
-/// `y += factor · x`, of the shorter length.
+/// `y += factor · x`.
+///
+/// # Panics
+/// If `x` is shorter.
 #[inline(always)]
 pub fn add_scaled<E: Element>(y: &mut [E], factor: E, x: &[E]) {
     elementwise([y], [x], |[y], [x]| [y + factor * x]);
@@ -132,6 +136,9 @@ impl<E: Element> WithSimd for Finite<'_, E> {
 }
 
 /// `y −= x`.
+///
+/// # Panics
+/// If `x` is shorter.
 #[inline(always)]
 pub fn subtract<E: Element>(y: &mut [E], x: &[E]) {
     elementwise([y], [x], |[y], [x]| [y - x]);
