@@ -155,7 +155,7 @@ impl<E: Element> Channel<E> {
                 if own {
                     self.sent_away(key);
                 }
-                self.batch.add(Route { to, origin, kind, hops }, key, position, &values[operand], bytes);
+                self.batch.add(Route { to, origin, kind, hops }, key, position, values, operand, bytes);
             }
         }
         Ok(())

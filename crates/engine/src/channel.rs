@@ -313,7 +313,7 @@ impl<E: Element> Channel<E> {
         match kind {
             Kind::Access(kind) => {
                 let access = Access { origin, kind, hops: 0, position: 0, clock, need };
-                self.submit_accesses(access, &keys, &positions, &values.into())?;
+                self.submit_accesses(access, &keys, &positions, &values)?;
             }
             Kind::Localize => self.submit_localize(origin, &keys, &positions, issued)?,
             Kind::Synchronize => self.submit_synchronize(worker, op),
@@ -342,7 +342,7 @@ impl<E: Element> Channel<E> {
                 return Ok(());
             }
             for (Origin { node, worker, op }, kind, answer) in answers {
-                let (positions, values) = (answer.positions, Bytes::from(answer.values));
+                let (positions, values) = (answer.positions, self.replies.lend(answer.values));
                 if node == self.shared.node() {
                     let keys = self.settle(worker, op, kind, &positions)?;
                     let completion = Completion { op, positions, values };

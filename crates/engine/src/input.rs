@@ -2,7 +2,7 @@
 
 use crate::local::Local;
 use bytes::Bytes;
-use intendant_core::{Element, Key, NodeId, Tick, WorkerId, copy_to_bytes};
+use intendant_core::{Element, Key, NodeId, Tick, WorkerId};
 use intendant_techniques::clocks::NodeClock;
 use intendant_wire::{AccessKind, Cursor, Message, OpId, SnapshotPart};
 use std::fmt;
@@ -42,7 +42,7 @@ pub struct Submission {
     /// Their positions in the call, ascending; to synchronize, the number of the channel.
     pub positions: Vec<u32>,
     /// For a push or set, the elements of all keys, little-endian.
-    pub values: Vec<u8>,
+    pub values: Bytes,
     /// When the worker made the call; used for a localize only.
     pub issued: Tick,
     /// The worker's clock.
@@ -53,23 +53,21 @@ pub struct Submission {
 
 impl Submission {
     pub(crate) fn new<E: Element>(local: &Local<E>, op: OpId, kind: Kind, need: u32, issued: Tick) -> Self {
-        let (keys, positions, values) = (Vec::new(), Vec::new(), Vec::new());
+        let (keys, positions, values) = (Vec::new(), Vec::new(), Bytes::new());
         let (worker, clock) = (local.worker(), local.clock());
         Self { worker, op, kind, keys, positions, values, issued, clock, need }
     }
 
-    /// With memory for so many keys, and so many bytes of operands.
-    pub(crate) fn with_room(mut self, (keys, bytes): (usize, usize)) -> Self {
+    /// With memory for so many keys.
+    pub(crate) fn with_room(mut self, keys: usize) -> Self {
         self.keys.reserve(keys);
         self.positions.reserve(keys);
-        self.values.reserve(bytes);
         self
     }
 
-    pub(crate) fn add<E: Element>(&mut self, key: Key, position: u32, operand: &[E]) {
+    pub(crate) fn add(&mut self, key: Key, position: u32) {
         self.keys.push(key);
         self.positions.push(position);
-        copy_to_bytes(operand, &mut self.values);
     }
 }
 

@@ -13,6 +13,7 @@
 mod accesses;
 mod active;
 mod batch;
+mod buffers;
 mod channel;
 mod checks;
 mod copies;

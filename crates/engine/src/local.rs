@@ -1,5 +1,6 @@
 //! What one worker has outstanding.
 
+use crate::buffers::Buffers;
 use crate::input::{Completion, Kind, Submission};
 use hashbrown::HashMap;
 use intendant_core::{ChannelId, Element, Key, Layout, WorkerId, copy_from_bytes, limits};
@@ -85,6 +86,8 @@ pub struct Local<E> {
     clock: u32,
     /// What values were kept in that have been taken, for its memory.
     spare: Vec<Vec<E>>,
+    /// Memory of operands that are handed to channels.
+    pub(crate) operands: Buffers,
 }
 
 /// Buffers whose memory a worker keeps at most, and the most bytes of one: large ones would come from the operating system, page by
@@ -107,6 +110,7 @@ impl<E: Element> Local<E> {
             stats: AccessStats::default(),
             clock: 0,
             spare: Vec::new(),
+            operands: Buffers::default(),
         }
     }
 
@@ -211,7 +215,7 @@ impl<E: Element> Local<E> {
         kind: Kind,
         kept: Option<Vec<E>>,
         layout: &Layout,
-        submit: impl FnOnce(&Self, OpId, &[Deferral], &mut Vec<(ChannelId, Submission)>),
+        submit: impl FnOnce(&mut Self, OpId, &[Deferral], &mut Vec<(ChannelId, Submission)>),
     ) -> Started {
         let mut submissions = Vec::new();
         if self.deferred.is_empty() && kept.is_none() {

@@ -1,7 +1,9 @@
 //! Answers that the current input causes, gathered per operation.
 
+use crate::buffers::Buffers;
 use crate::groups::Groups;
 use crate::input::Kind;
+use bytes::Bytes;
 use intendant_core::limits;
 use intendant_wire::{AccessKind, Origin};
 
@@ -17,12 +19,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn with((positions, bytes): (usize, usize)) -> Self {
-        Self {
-            positions: Vec::with_capacity(positions),
-            counters: Vec::new(),
-            values: Vec::with_capacity(bytes.min(2 * limits::FRAME_PAYLOAD_BYTES_TARGET)),
-        }
+    fn with((positions, bytes): (usize, usize), buffers: &mut Buffers) -> Self {
+        let values = match bytes {
+            0 => Vec::new(),
+            bytes => buffers.take(bytes.min(2 * limits::FRAME_PAYLOAD_BYTES_TARGET)),
+        };
+        Self { positions: Vec::with_capacity(positions), counters: Vec::new(), values }
     }
 }
 
@@ -34,6 +36,7 @@ pub(crate) struct Replies {
     ready: Vec<(Origin, Kind, Answer)>,
     /// Positions and bytes that the current input may read at most: memory that answers take when they begin.
     room: (usize, usize),
+    buffers: Buffers,
 }
 
 impl Replies {
@@ -53,14 +56,14 @@ impl Replies {
         serve: impl FnOnce(&mut Vec<u8>),
     ) {
         let kind = Kind::Access(kind);
-        let room = self.room;
-        let answer = self.groups.entry((origin, kind), || Answer::with(room));
+        let (room, buffers) = (self.room, &mut self.buffers);
+        let answer = self.groups.entry((origin, kind), || Answer::with(room, buffers));
         answer.positions.push(position);
         answer.counters.extend(counter);
         serve(&mut answer.values);
         // What was queued may have come in several frames: together they may be too much for one.
         if answer.values.len() >= limits::FRAME_PAYLOAD_BYTES_TARGET {
-            let answer = std::mem::replace(answer, Answer::with(room));
+            let answer = std::mem::replace(answer, Answer::with(room, &mut self.buffers));
             self.ready.push((origin, kind, answer));
         }
     }
@@ -73,6 +76,11 @@ impl Replies {
     /// Answers a synchronize.
     pub(crate) fn synchronized(&mut self, origin: Origin, position: u32) {
         self.groups.entry((origin, Kind::Synchronize), Answer::default).positions.push(position);
+    }
+
+    /// What was read, for a frame or a worker.
+    pub(crate) fn lend(&mut self, values: Vec<u8>) -> Bytes {
+        self.buffers.lend(values)
     }
 
     /// Takes the answers.

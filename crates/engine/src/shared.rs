@@ -516,21 +516,19 @@ impl<E: Element> Shared<E> {
                 self.store.prefetch_value(*ahead);
             }
             let len = self.layout.len(*key);
-            // An own operation on the key may be under way: this one must not overtake it, even if the key is here by now.
             let shard = self.layout.shard(*key);
-            if local.has_outstanding(shard, *key) {
-                local.defer(shard, position, *key, offset);
-            } else {
-                let (mut entry, role) = self.latch(*key);
-                let owned = role == Role::Owner && plain;
-                if owned || self.serves(*key, &entry.state(), kind, need) {
-                    serve(&mut entry, offset..offset + len);
-                    if !owned && kind != AccessKind::Pull {
-                        Self::mark(&mut entry);
-                    }
-                } else {
-                    local.defer(shard, position, *key, offset);
+            let (mut entry, role) = self.latch(*key);
+            let owned = role == Role::Owner && plain;
+            let here = owned || self.serves(*key, &entry.state(), kind, need);
+            // An own operation on the key may be under way: this one must not overtake it, even if the key is here by now.
+            if here && !local.has_outstanding(shard, *key) {
+                serve(&mut entry, offset..offset + len);
+                if !owned && kind != AccessKind::Pull {
+                    Self::mark(&mut entry);
                 }
+            } else {
+                drop(entry);
+                local.defer(shard, position, *key, offset);
             }
             offset += len;
         }
@@ -631,25 +629,32 @@ impl<E: Element> Shared<E> {
             kept,
             layout,
             |local, op, deferred, submissions: &mut Vec<(ChannelId, Submission)>| {
-                let mut per_channel: Vec<Option<Submission>> = (0..layout.channels()).map(|_| None).collect();
+                let mut per_channel: Vec<Option<(Submission, Vec<u8>)>> =
+                    (0..layout.channels()).map(|_| None).collect();
                 // Twice an even share for each.
                 let share = |whole: usize| whole.min(2 * whole / layout.channels());
                 for deferral in deferred {
-                    let submission =
-                        per_channel[layout.channel(deferral.key).index()].get_or_insert_with(|| {
-                            let room = (share(deferred.len()), share(size_of_val(values)));
-                            Submission::new(local, op, kind, need, now).with_room(room)
-                        });
-                    let operand = match kind {
-                        Kind::Access(AccessKind::Pull) | Kind::Localize | Kind::Synchronize => &[][..],
-                        Kind::Access(AccessKind::Push | AccessKind::Set) => {
-                            &values[deferral.offset..deferral.offset + layout.len(deferral.key)]
-                        }
-                    };
-                    submission.add(deferral.key, deferral.position, operand);
+                    let part = &mut per_channel[layout.channel(deferral.key).index()];
+                    let (submission, operands) = part.get_or_insert_with(|| {
+                        let submission = Submission::new(local, op, kind, need, now);
+                        let operands = match values.len() {
+                            0 => Vec::new(),
+                            _ => local.operands.take(share(size_of_val(values))),
+                        };
+                        (submission.with_room(share(deferred.len())), operands)
+                    });
+                    submission.add(deferral.key, deferral.position);
+                    if let Kind::Access(AccessKind::Push | AccessKind::Set) = kind {
+                        let operand = deferral.offset..deferral.offset + layout.len(deferral.key);
+                        copy_to_bytes(&values[operand], operands);
+                    }
                 }
-                let parts = per_channel.into_iter().enumerate();
-                submissions.extend(parts.filter_map(|(c, s)| Some((ChannelId(c as u16), s?))));
+                for (channel, part) in per_channel.into_iter().enumerate() {
+                    if let Some((submission, operands)) = part {
+                        let values = local.operands.lend(operands);
+                        submissions.push((ChannelId(channel as u16), Submission { values, ..submission }));
+                    }
+                }
             },
         )
     }

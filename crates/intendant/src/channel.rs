@@ -11,7 +11,7 @@ use crate::plane::Plane;
 use crate::worker::Delivery;
 use crossbeam_channel::Sender;
 use intendant_core::{Element, NodeId, Tick};
-use intendant_engine::{Action, Channel, Input};
+use intendant_engine::{Action, Channel, Completion, Input};
 use intendant_transport::{Fabric, FabricBuilder, FabricEvent, Sent};
 use intendant_wire::Message;
 use std::sync::Arc;
@@ -33,6 +33,9 @@ pub(crate) struct Post<E> {
     pub(crate) inbox: Inbox,
     /// By worker.
     pub(crate) workers: Vec<Sender<Delivery>>,
+    /// By worker, what was completed in the current turn; empty between turns. A worker is woken once for all of it: waking a
+    /// thread costs as much as dozens of keys.
+    pub(crate) done: Vec<Vec<Completion>>,
     pub(crate) plane: Arc<Plane>,
     pub(crate) health: Arc<Health>,
     pub(crate) traffic: Arc<Traffic>,
@@ -125,7 +128,7 @@ impl<E: Element> Post<E> {
                     if matches!(self.on_event(event, fabric, &mut actions, closing.is_some()), Turn::Over) {
                         return;
                     }
-                    fabric.try_flush();
+                    self.let_go(fabric);
                     self.pace.worked(self.clock.now().0.saturating_sub(begun.0));
                     // Or the next command would be answered before what this event caused is counted.
                     self.count(fabric.sent());
@@ -187,12 +190,23 @@ impl<E: Element> Post<E> {
                 return turn;
             }
         }
-        fabric.try_flush();
+        self.let_go(fabric);
         self.count(fabric.sent());
         if matches!(turn, Turn::Busy) {
             self.pace.worked(self.clock.now().0.saturating_sub(begun.0));
         }
         turn
+    }
+
+    /// Hands on what a turn has caused: frames first, which more than a worker may wait for.
+    fn let_go(&mut self, fabric: &mut Fabric) {
+        fabric.try_flush();
+        for (worker, done) in self.workers.iter().zip(&mut self.done) {
+            if !done.is_empty() {
+                // A worker that is gone waits for nothing.
+                let _ = worker.send(Delivery::Completions(std::mem::take(done)));
+            }
+        }
     }
 
     /// When the channel looks at the time next.
@@ -241,14 +255,14 @@ impl<E: Element> Post<E> {
                     let (head, values) = message.encode_parts();
                     fabric.send_parts(to, head, values);
                 }
-                // A worker that is gone waits for nothing.
                 Action::Complete { worker, completion } => {
-                    if let Some(worker) = self.workers.get(worker.index()) {
-                        let _ = worker.send(Delivery::Completion(completion));
+                    if let Some(done) = self.done.get_mut(worker.index()) {
+                        done.push(completion);
                     }
                 }
                 Action::CompleteSnapshot { worker, part } => {
                     if let Some(worker) = self.workers.get(worker.index()) {
+                        // As in `let_go`.
                         let _ = worker.send(Delivery::Snapshot(part));
                     }
                 }

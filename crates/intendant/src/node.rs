@@ -307,6 +307,7 @@ impl<E: Element> Node<E> {
                 channel: Channel::new(id, Arc::clone(&shared)),
                 clock,
                 inbox: receiver,
+                done: senders.iter().map(|_| Vec::new()).collect(),
                 workers: senders.clone(),
                 plane: Arc::clone(&plane),
                 health: Arc::clone(&health),

@@ -27,8 +27,8 @@ const LOCALIZE_PARTS: usize = 4;
 /// What reaches a worker from other threads.
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    /// A part of an operation is done.
-    Completion(Completion),
+    /// Parts of operations are done.
+    Completions(Vec<Completion>),
     /// A part of a snapshot.
     Snapshot(SnapshotPart),
     /// The cluster has failed.
@@ -460,11 +460,15 @@ impl<E: Element> Worker<E> {
     fn take(
         &mut self,
         delivery: Delivery,
-        sink: Option<(OpId, &mut [E])>,
+        mut sink: Option<(OpId, &mut [E])>,
     ) -> Result<Option<SnapshotPart>, Error> {
         match delivery {
-            Delivery::Completion(completion) => {
-                self.local.complete(&completion, self.inner.shared.layout(), sink);
+            Delivery::Completions(completions) => {
+                let layout = self.inner.shared.layout();
+                for completion in &completions {
+                    let sink = sink.as_mut().map(|(op, values)| (*op, &mut **values));
+                    self.local.complete(completion, layout, sink);
+                }
                 Ok(None)
             }
             Delivery::Snapshot(part) => Ok(Some(part)),

@@ -3,6 +3,7 @@
 use super::incoming::Item;
 use super::link::{Link, Read, Wrote};
 use super::ready::Ready;
+use super::spare::Spare;
 use crate::{FabricEvent, LinkError, Sent};
 use bytes::Bytes;
 use intendant_core::NodeId;
@@ -43,6 +44,7 @@ impl Builder {
             turn: VecDeque::new(),
             dirty: Vec::new(),
             events: VecDeque::new(),
+            spare: Spare::default(),
             sent: Sent::default(),
             ending: Ending::Open,
         };
@@ -76,6 +78,8 @@ pub struct Fabric {
     dirty: Vec<usize>,
     /// What one read brought. It bounds this queue.
     events: VecDeque<FabricEvent>,
+    /// Memory to read into.
+    spare: Spare,
     sent: Sent,
     ending: Ending,
 }
@@ -175,13 +179,14 @@ impl Fabric {
         let mut again = link.write(Some(cx)) == Wrote::Some;
         let mut lost = None;
         if link.reads() {
-            match link.read(cx) {
+            match link.read(cx, &mut self.spare) {
                 Poll::Pending => lost = link.failure(),
                 // A reset is reported once, to whoever comes first: after a failed write the stream just seems to end.
                 Poll::Ready(Read::End(error)) => lost = Some(link.failure().unwrap_or(error)),
                 Poll::Ready(Read::Some) => {
                     again = true;
                     lost = take_items(link, peer, &mut self.events).err();
+                    link.rest(&mut self.spare);
                 }
             }
         }

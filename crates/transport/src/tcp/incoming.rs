@@ -4,9 +4,11 @@
 //! buffer that it arrived in and keeps that buffer alive, so that whoever keeps a small frame for long should copy it.
 
 use super::outgoing::{GOODBYE, PREFIX_BYTES};
+use super::spare::Spare;
 use crate::LinkError;
 use bytes::{Buf, Bytes, BytesMut};
 use intendant_core::limits::FRAME_BYTES_MAX;
+use std::mem;
 
 /// Room that is made for a read. A system call costs about as much as copying a few KiB, so 64 KiB make it negligible.
 const READ_BYTES: usize = 64 << 10;
@@ -29,6 +31,8 @@ pub(crate) enum Item {
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     buffer: BytesMut,
+    /// What the buffer was asked for.
+    asked: usize,
 }
 
 impl Incoming {
@@ -38,14 +42,24 @@ impl Incoming {
     }
 
     /// The buffer to append to, with room for a read.
-    pub(crate) fn room(&mut self) -> &mut BytesMut {
+    pub(crate) fn room(&mut self, spare: &mut Spare) -> &mut BytesMut {
         let (held, free) = (self.buffer.len(), self.buffer.capacity() - self.buffer.len());
         let frame = self.announced().map_or(0, |bytes| PREFIX_BYTES + bytes as usize);
         let missing = frame.saturating_sub(held);
         if free < missing.clamp(READ_BYTES_MIN, READ_BYTES) {
-            self.buffer.reserve(missing.clamp(READ_BYTES, READ_BYTES.max(GROWTH * held)));
+            let asked = held + missing.clamp(READ_BYTES, READ_BYTES.max(GROWTH * held));
+            let mut next = spare.take(asked);
+            next.extend_from_slice(&self.buffer);
+            spare.put(mem::replace(&mut self.buffer, next), mem::replace(&mut self.asked, asked));
         }
         &mut self.buffer
+    }
+
+    /// Gives the buffer back if nothing of it waits for more: a link that is silent has none.
+    pub(crate) fn rest(&mut self, spare: &mut Spare) {
+        if self.buffer.is_empty() {
+            spare.put(mem::take(&mut self.buffer), mem::take(&mut self.asked));
+        }
     }
 
     /// Takes the next complete item, or `None` if more bytes are needed.
@@ -79,6 +93,7 @@ impl Incoming {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spare::BUFFER_BYTES;
     use super::*;
     use proptest::prelude::*;
 
@@ -101,12 +116,14 @@ mod tests {
             stream.extend_from_slice(&GOODBYE.to_le_bytes());
             expected.push(Item::Goodbye);
             let (mut incoming, mut arrived, mut rest) = (Incoming::default(), Vec::new(), &stream[..]);
+            let mut spare = Spare::default();
             for cut in cuts.iter().cycle() {
-                let room = incoming.room();
+                let room = incoming.room(&mut spare);
                 let cut = rest.len().min(*cut).min(room.capacity() - room.len());
                 room.extend_from_slice(&rest[..cut]);
                 rest = &rest[cut..];
                 arrived.extend(all(&mut incoming));
+                incoming.rest(&mut spare);
                 if rest.is_empty() {
                     break;
                 }
@@ -117,30 +134,30 @@ mod tests {
 
         #[test]
         fn whatever_arrives_memory_stays_in_proportion(bytes in proptest::collection::vec(any::<u8>(), 0..4_000)) {
-            let mut incoming = Incoming::default();
+            let (mut incoming, mut spare) = (Incoming::default(), Spare::default());
             for chunk in bytes.chunks(7) {
-                incoming.room().extend_from_slice(chunk);
+                incoming.room(&mut spare).extend_from_slice(chunk);
                 while let Ok(Some(_)) = incoming.next() {}
-                prop_assert!(incoming.buffer.capacity() <= 3 * READ_BYTES);
+                prop_assert!(incoming.buffer.capacity() <= 2 * BUFFER_BYTES);
             }
         }
     }
 
     #[test]
     fn an_announcement_alone_reserves_nothing() {
-        let mut incoming = Incoming::default();
-        incoming.room().extend_from_slice(&(FRAME_BYTES_MAX as u32).to_le_bytes());
+        let (mut incoming, mut spare) = (Incoming::default(), Spare::default());
+        incoming.room(&mut spare).extend_from_slice(&(FRAME_BYTES_MAX as u32).to_le_bytes());
         assert_eq!(incoming.next().unwrap(), None);
-        assert!(incoming.room().capacity() <= 2 * READ_BYTES, "the length was taken on trust");
+        assert!(incoming.room(&mut spare).capacity() <= 2 * BUFFER_BYTES, "the length was taken on trust");
     }
 
     #[test]
     fn reading_a_large_frame_always_finds_room() {
-        let mut incoming = Incoming::default();
-        incoming.room().extend_from_slice(&(FRAME_BYTES_MAX as u32).to_le_bytes());
+        let (mut incoming, mut spare) = (Incoming::default(), Spare::default());
+        incoming.room(&mut spare).extend_from_slice(&(FRAME_BYTES_MAX as u32).to_le_bytes());
         let (mut left, mut reads) = (FRAME_BYTES_MAX, 0);
         while left > 0 {
-            let room = incoming.room();
+            let room = incoming.room(&mut spare);
             let read = left.min(room.capacity() - room.len());
             room.resize(room.len() + read, 7);
             (left, reads) = (left - read, reads + 1);
@@ -151,8 +168,8 @@ mod tests {
 
     #[test]
     fn a_frame_beyond_the_limit_is_refused() {
-        let mut incoming = Incoming::default();
-        incoming.room().extend_from_slice(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
+        let (mut incoming, mut spare) = (Incoming::default(), Spare::default());
+        incoming.room(&mut spare).extend_from_slice(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
         assert!(
             matches!(incoming.next(), Err(LinkError::FrameTooLong { bytes, .. }) if bytes as usize == FRAME_BYTES_MAX + 1)
         );
@@ -160,15 +177,15 @@ mod tests {
 
     #[test]
     fn nothing_may_follow_a_goodbye() {
-        let mut incoming = Incoming::default();
-        incoming.room().extend_from_slice(&[255, 255, 255, 255, 0]);
+        let (mut incoming, mut spare) = (Incoming::default(), Spare::default());
+        incoming.room(&mut spare).extend_from_slice(&[255, 255, 255, 255, 0]);
         assert!(matches!(incoming.next(), Err(LinkError::AfterGoodbye { bytes: 1 })));
     }
 
     #[test]
     fn an_end_inside_a_frame_is_told_apart() {
-        let mut incoming = Incoming::default();
-        incoming.room().extend_from_slice(&[9, 0, 0, 0, 1, 2]);
+        let (mut incoming, mut spare) = (Incoming::default(), Spare::default());
+        incoming.room(&mut spare).extend_from_slice(&[9, 0, 0, 0, 1, 2]);
         assert_eq!(incoming.next().unwrap(), None);
         assert!(matches!(incoming.at_end(), LinkError::Truncated { bytes: 6 }));
     }

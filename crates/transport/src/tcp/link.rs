@@ -2,6 +2,7 @@
 
 use super::incoming::{Incoming, Item};
 use super::outgoing::{Outgoing, PREFIX_BYTES, SLICES_MAX};
+use super::spare::Spare;
 use crate::LinkError;
 use bytes::Bytes;
 use rustix::net::sockopt;
@@ -184,13 +185,13 @@ impl Link {
         self.writing = Writing::Failed { error, frames };
     }
 
-    /// Reads once. Afterwards, [`Link::next_item`] until it yields nothing.
-    pub(crate) fn read(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
+    /// Reads once, into memory of `spare`. Afterwards, [`Link::next_item`] until it yields nothing, then [`Link::rest`].
+    pub(crate) fn read(&mut self, cx: &mut Context<'_>, spare: &mut Spare) -> Poll<Read> {
         // Asked first, so that a link that is silent has no buffer.
         if let Err(error) = ready!(self.stream.poll_read_ready(cx)) {
             return Poll::Ready(Read::End(error.into()));
         }
-        Poll::Ready(match ready!(pin!(self.stream.read_buf(self.incoming.room())).poll(cx)) {
+        Poll::Ready(match ready!(pin!(self.stream.read_buf(self.incoming.room(spare))).poll(cx)) {
             Ok(0) => Read::End(self.incoming.at_end()),
             Ok(_) => Read::Some,
             Err(error) => Read::End(error.into()),
@@ -204,6 +205,11 @@ impl Link {
             self.reading = false;
         }
         Ok(item)
+    }
+
+    /// Everything that was complete has been taken.
+    pub(crate) fn rest(&mut self, spare: &mut Spare) {
+        self.incoming.rest(spare);
     }
 
     pub(crate) fn write_failed(&self) -> bool {

@@ -21,6 +21,7 @@ mod link;
 mod mesh;
 mod outgoing;
 mod ready;
+mod spare;
 
 pub use fabric::{Builder, Fabric};
 pub use hello::{HandshakeError, Identity};

@@ -1,0 +1,93 @@
+//! Memory for the values of frames, used again once they have left: large buffers would otherwise go back to the operating system
+//! and come from there page by page, which costs as much as copying the values.
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+/// Smaller ones are left to the allocator, which is fast with them.
+const BYTES_MIN: usize = 4 << 10;
+/// What is kept at most. Of a peer that reads slowly more is under way, and made anew.
+const COUNT_MAX: usize = 16;
+const BYTES_MAX: usize = 4 << 20;
+
+/// Buffers that were lent, in order; whoever had one may still have it.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    lent: VecDeque<(Bytes, usize)>,
+    /// Their capacities together.
+    bytes: usize,
+}
+
+impl Buffers {
+    /// An empty buffer with room for `bytes`; with 0, which means that it is not known how many, whatever is there.
+    pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
+        if bytes == 0 || bytes >= BYTES_MIN {
+            let fits = |(lent, capacity): &(Bytes, usize)| *capacity >= bytes && lent.is_unique();
+            if let Some(at) = self.lent.iter().position(fits) {
+                let (mut lent, capacity) = self.lent.remove(at).expect("it was just found");
+                self.bytes -= capacity;
+                // Or what it holds would be moved to where it is.
+                lent.clear();
+                return lent.into();
+            }
+        }
+        Vec::with_capacity(bytes)
+    }
+
+    /// The bytes of `values` for somebody else, who drops them when they are of no use any more.
+    pub(crate) fn lend(&mut self, values: Vec<u8>) -> Bytes {
+        let capacity = values.capacity();
+        let bytes = Bytes::from(values);
+        if (BYTES_MIN..=BYTES_MAX).contains(&capacity) {
+            self.lent.push_back((bytes.clone(), capacity));
+            self.bytes += capacity;
+            while self.lent.len() > COUNT_MAX || self.bytes > BYTES_MAX {
+                let (_, capacity) = self.lent.pop_front().expect("there is more than nothing");
+                self.bytes -= capacity;
+            }
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_when_nobody_has_it() {
+        let mut buffers = Buffers::default();
+        let mut values = buffers.take(BYTES_MIN);
+        values.extend_from_slice(&[7; BYTES_MIN]);
+        let address = values.as_ptr();
+        let lent = buffers.lend(values);
+        assert_eq!(lent, vec![7; BYTES_MIN]);
+        let mut is_other = |bytes: usize, why: &str| {
+            let other = buffers.take(bytes);
+            assert_ne!(other.as_ptr(), address, "{why}");
+        };
+        is_other(BYTES_MIN, "somebody reads it");
+        let part = lent.slice(10..20);
+        drop(lent);
+        is_other(0, "somebody reads a part of it");
+        drop(part);
+        is_other(BYTES_MIN + 1, "it is too small");
+        is_other(1, "small ones are made anew");
+        let again = buffers.take(BYTES_MIN);
+        assert_eq!((again.as_ptr(), again.len()), (address, 0));
+        assert_eq!(buffers.bytes, 0);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut buffers = Buffers::default();
+        let lent: Vec<Bytes> = (0..100).map(|_| buffers.lend(Vec::with_capacity(BYTES_MIN))).collect();
+        assert_eq!((buffers.lent.len(), buffers.bytes), (COUNT_MAX, COUNT_MAX * BYTES_MIN));
+        buffers.lend(Vec::with_capacity(BYTES_MAX));
+        assert_eq!((buffers.lent.len(), buffers.bytes), (1, BYTES_MAX));
+        buffers.lend(Vec::with_capacity(BYTES_MAX + 1));
+        buffers.lend(Vec::with_capacity(BYTES_MIN - 1));
+        assert_eq!((buffers.lent.len(), buffers.bytes), (1, BYTES_MAX));
+        drop(lent);
+    }
+}
