@@ -368,7 +368,11 @@ impl Layout {
     /// The channel of `key`.
     #[inline]
     pub fn channel(&self, key: Key) -> ChannelId {
-        ChannelId((self.shard(key) % self.channels) as u16)
+        if self.channels == 1 {
+            return ChannelId(0);
+        }
+        // Narrow numbers are divided faster.
+        ChannelId((self.shard(key) as u32 % self.channels as u32) as u16)
     }
 
     /// The place of `key` among those of its channel: a number below [`Layout::places`] that no other key of the channel has.

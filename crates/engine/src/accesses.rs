@@ -2,6 +2,7 @@
 //! [`intendant_techniques::access`].
 
 use crate::batch::Route;
+use crate::buffers::Room;
 use crate::channel::{Channel, Link};
 use crate::input::{Action, Completion, Kind};
 use crate::relocations::Waiting;
@@ -42,7 +43,7 @@ impl<E: Element> Channel<E> {
         let chained = shared.policy().order == Order::Chain;
         // Twice an even share for each of the others.
         let share = |whole: usize| whole.min(2 * whole / shared.layout().nodes().saturating_sub(1).max(1));
-        self.batch.expect(share(keys.len()), share(values.len()));
+        self.batch.expect(Room { keys: share(keys.len()), bytes: share(values.len()) });
         let mut offset = 0;
         for (key, position) in keys.iter().zip(positions) {
             let operand = self.operand(kind, *key, offset);
@@ -123,7 +124,7 @@ impl<E: Element> Channel<E> {
                 drop(entry);
                 let (operand, since) = (values.slice(operand), self.now);
                 let arrival = self.arrivals.get_mut(&key).expect("a key that arrives has a queue");
-                arrival.queue.push_back(Waiting::Access { access, operand, since });
+                arrival.queue().push_back(Waiting::Access { access, operand, since });
                 self.stats.queued += 1;
             }
             Role::Absent | Role::Leaving | Role::Replica => {
@@ -226,11 +227,11 @@ impl<E: Element> Channel<E> {
         let Request { origin, kind, hops, keys, positions, values } = request;
         let shared = Arc::clone(&self.shared);
         keys.iter().for_each(|key| shared.store().prefetch_slot(*key));
-        let read = match kind {
-            AccessKind::Pull => keys.iter().map(|key| self.value_bytes(*key)).sum(),
-            AccessKind::Push | AccessKind::Set => 0,
+        let room = match kind {
+            AccessKind::Pull => self.room(keys),
+            AccessKind::Push | AccessKind::Set => Room { keys: keys.len(), bytes: 0 },
         };
-        self.replies.expect(keys.len(), read);
+        self.replies.expect(room);
         let mut offset = 0;
         for (at, (key, position)) in keys.iter().zip(positions).enumerate() {
             if let Some(ahead) = keys.get(at + 4) {

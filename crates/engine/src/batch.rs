@@ -1,6 +1,6 @@
 //! Outgoing requests, grouped: one frame per destination and operation, split where a frame would grow too long.
 
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, Room};
 use crate::groups::Groups;
 use crate::input::Action;
 use bytes::Bytes;
@@ -43,13 +43,6 @@ pub(crate) struct Batch {
     /// What the current input may add at most.
     room: Room,
     buffers: Buffers,
-}
-
-/// Memory that groups take when they begin: most are as large as the call, or the frame, that they come from.
-#[derive(Clone, Copy, Default)]
-struct Room {
-    keys: usize,
-    bytes: usize,
 }
 
 impl Group {
@@ -97,8 +90,8 @@ impl Operands {
 
 impl Batch {
     /// Up to so many keys, with operands of so many bytes, are about to be added.
-    pub(crate) fn expect(&mut self, keys: usize, bytes: usize) {
-        self.room = Room { keys, bytes };
+    pub(crate) fn expect(&mut self, room: Room) {
+        self.room = room;
     }
 
     /// Adds a key, whose operand is at `operand` of `values`. `value_bytes` is the size of its value, whichever way it travels.
@@ -120,8 +113,7 @@ impl Batch {
         group.keys.push(key);
         group.positions.push(position);
         group.payload += value_bytes;
-        let memory = || buffers.take(room.bytes.min(limits::FRAME_PAYLOAD_BYTES_TARGET));
-        group.operands.add(values, operand, memory);
+        group.operands.add(values, operand, || buffers.begin(room));
     }
 
     /// Sends everything.

@@ -2,6 +2,7 @@
 //! and come from there page by page, which costs as much as copying the values.
 
 use bytes::Bytes;
+use intendant_core::limits;
 use std::collections::VecDeque;
 
 /// Smaller ones are left to the allocator, which is fast with them.
@@ -9,6 +10,15 @@ const BYTES_MIN: usize = 4 << 10;
 /// What is kept at most. Of a peer that reads slowly more is under way, and made anew.
 const COUNT_MAX: usize = 16;
 const BYTES_MAX: usize = 4 << 20;
+
+/// What the current input may cause at most: the memory that groups of keys take when they begin, since most are as large as the
+/// call, or the frame, that they come from.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Room {
+    pub(crate) keys: usize,
+    /// Bytes of values; 0 if there are none.
+    pub(crate) bytes: usize,
+}
 
 /// Buffers that were lent, in order; whoever had one may still have it.
 #[derive(Debug, Default)]
@@ -32,6 +42,14 @@ impl Buffers {
             }
         }
         Vec::with_capacity(bytes)
+    }
+
+    /// An empty buffer for values of a group that begins. None of a frame is longer than twice what a frame should be.
+    pub(crate) fn begin(&mut self, room: Room) -> Vec<u8> {
+        match room.bytes {
+            0 => Vec::new(),
+            bytes => self.take(bytes.min(2 * limits::FRAME_PAYLOAD_BYTES_TARGET)),
+        }
     }
 
     /// The bytes of `values` for somebody else, who drops them when they are of no use any more.

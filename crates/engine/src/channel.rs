@@ -3,6 +3,7 @@
 
 use crate::accesses::Access;
 use crate::batch::Batch;
+use crate::buffers::Room;
 use crate::copies::CopyMessages;
 use crate::decisions::Decisions;
 use crate::error::Violation;
@@ -63,8 +64,6 @@ pub struct Channel<E> {
     pub(crate) chains: HashMap<(WorkerId, Key), VecDeque<Link>, Hash>,
     /// Keys that are on their way here, with what waits for them.
     pub(crate) arrivals: HashMap<Key, Arrival, Hash>,
-    /// Empty ones, for their memory.
-    pub(crate) spare_arrivals: Vec<Arrival>,
     pub(crate) departed: Departed,
     pub(crate) replies: Replies,
     pub(crate) batch: Batch,
@@ -117,7 +116,6 @@ impl<E: Element> Channel<E> {
             snapshots: HashMap::default(),
             chains: HashMap::default(),
             arrivals: HashMap::default(),
-            spare_arrivals: Vec::new(),
             departed: Departed::default(),
             replies: Replies::default(),
             batch: Batch::default(),
@@ -331,6 +329,11 @@ impl<E: Element> Channel<E> {
 
     pub(crate) fn value_bytes(&self, key: Key) -> usize {
         self.shared.layout().len(key) * size_of::<E>()
+    }
+
+    /// What these keys and their values need.
+    pub(crate) fn room(&self, keys: &[Key]) -> Room {
+        Room { keys: keys.len(), bytes: keys.iter().map(|key| self.value_bytes(*key)).sum() }
     }
 
     /// Sends answers to other nodes, completes operations of this one, and goes on with what waited for them, as long as

@@ -1,9 +1,11 @@
 //! Outgoing messages about replicas, grouped: one frame per destination and kind, split where a frame would grow too long.
 
+use crate::buffers::Buffers;
 use crate::groups::Groups;
 use crate::input::Action;
 use intendant_core::{Element, Key, NodeId, copy_to_bytes, limits};
 use intendant_wire::{HEADER_BYTES, Message, News, NewsKind, Sync, SyncKind};
+use std::mem;
 
 /// What holders' messages have in common that travel in one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +53,24 @@ pub(crate) struct CopyMessages {
     /// Full ones.
     ready_sync: Vec<Action>,
     ready_news: Vec<Action>,
+    buffers: Buffers,
+}
+
+impl Deltas {
+    fn of(kind: SyncKind, buffers: &mut Buffers) -> Self {
+        let values = if kind == SyncKind::Delta { buffers.take(0) } else { Vec::new() };
+        Self { values, ..Self::default() }
+    }
+}
+
+impl Told {
+    fn of(kind: NewsKind, buffers: &mut Buffers) -> Self {
+        let values = match kind {
+            NewsKind::SetUp | NewsKind::Refresh => buffers.take(0),
+            NewsKind::Acknowledged | NewsKind::Dropped => Vec::new(),
+        };
+        Self { values, ..Self::default() }
+    }
 }
 
 impl CopyMessages {
@@ -65,7 +85,8 @@ impl CopyMessages {
         value_bytes: usize,
         delta: impl FnOnce(&mut Vec<u8>),
     ) {
-        let group = self.sync.entry(way, Deltas::default);
+        let buffers = &mut self.buffers;
+        let group = self.sync.entry(way, || Deltas::of(way.kind, buffers));
         let (payload, delta_bytes) = match way.kind {
             SyncKind::Ask => (value_bytes, 0),
             SyncKind::Delta => (value_bytes, value_bytes),
@@ -76,7 +97,8 @@ impl CopyMessages {
             || group.keys.len() == limits::FRAME_KEYS_MAX
             || frame + group.values.len() + delta_bytes > limits::FRAME_BYTES_MAX;
         if full && !group.keys.is_empty() {
-            self.ready_sync.push(load(way, std::mem::take(group)));
+            let full = mem::replace(group, Deltas::of(way.kind, &mut self.buffers));
+            self.ready_sync.push(load(way, full, &mut self.buffers));
         }
         group.keys.push(key);
         group.epochs.push(epoch);
@@ -98,7 +120,8 @@ impl CopyMessages {
         item: Item,
         value: &[E],
     ) {
-        let group = self.news.entry((to, kind), Told::default);
+        let buffers = &mut self.buffers;
+        let group = self.news.entry((to, kind), || Told::of(kind, buffers));
         let payload = group.values.len() + size_of_val(value);
         let frame = HEADER_BYTES + (group.items.len() + 1) * kind.key_bytes(item.counter.is_some());
         let full = payload > limits::FRAME_PAYLOAD_BYTES_TARGET
@@ -106,7 +129,8 @@ impl CopyMessages {
             || frame + payload > limits::FRAME_BYTES_MAX;
         // A holder that waits for this clock must not be told an older one.
         if (full || group.clock != clock) && !group.items.is_empty() {
-            self.ready_news.push(tell(to, kind, std::mem::take(group)));
+            let full = mem::replace(group, Told::of(kind, &mut self.buffers));
+            self.ready_news.push(tell(to, kind, full, &mut self.buffers));
         }
         if group.items.is_empty() {
             group.clock = clock;
@@ -119,7 +143,7 @@ impl CopyMessages {
     pub(crate) fn flush_news(&mut self, actions: &mut Vec<Action>) {
         actions.append(&mut self.ready_news);
         while let Some(((to, kind), told)) = self.news.pop_first() {
-            actions.push(tell(to, kind, told));
+            actions.push(tell(to, kind, told, &mut self.buffers));
         }
     }
 
@@ -127,19 +151,20 @@ impl CopyMessages {
     pub(crate) fn flush_sync(&mut self, actions: &mut Vec<Action>) {
         actions.append(&mut self.ready_sync);
         while let Some((way, deltas)) = self.sync.pop_first() {
-            actions.push(load(way, deltas));
+            actions.push(load(way, deltas, &mut self.buffers));
         }
     }
 }
 
-fn load(way: Way, deltas: Deltas) -> Action {
+fn load(way: Way, deltas: Deltas, buffers: &mut Buffers) -> Action {
     let Way { to, holder, kind, hops } = way;
     let Deltas { keys, epochs, numbers, values, .. } = deltas;
-    let message = Message::Sync(Sync { kind, holder, hops, keys, epochs, numbers, values: values.into() });
+    let values = buffers.lend(values);
+    let message = Message::Sync(Sync { kind, holder, hops, keys, epochs, numbers, values });
     Action::Send { to, message }
 }
 
-fn tell(to: NodeId, kind: NewsKind, told: Told) -> Action {
+fn tell(to: NodeId, kind: NewsKind, told: Told, buffers: &mut Buffers) -> Action {
     let Told { clock, items, values } = told;
     let all = |number: fn(&Item) -> u32| -> Vec<u32> {
         if kind == NewsKind::Dropped { Vec::new() } else { items.iter().map(number).collect() }
@@ -152,7 +177,7 @@ fn tell(to: NodeId, kind: NewsKind, told: Told) -> Action {
         seqs: all(|item| item.seq),
         versions: all(|item| item.version),
         counters: items.iter().filter_map(|item| item.counter).collect(),
-        values: values.into(),
+        values: buffers.lend(values),
     });
     Action::Send { to, message }
 }

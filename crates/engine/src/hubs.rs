@@ -312,9 +312,11 @@ impl<E: Element> Channel<E> {
             }
             self.settle_hub(&mut entry);
             self.hubs.unsent.remove(key);
-            let Some(hub) = self.hubs.hubs.get(&key) else { continue };
-            let behind: Vec<NodeId> = hub.behind().collect();
-            for to in behind {
+            // By node: looked up anew for each, as telling changes the record.
+            let mut next = 0;
+            let behind = |hub: &Hub, from: usize| hub.behind().find(|node| node.index() >= from);
+            while let Some(to) = self.hubs.hubs.get(&key).and_then(|hub| behind(hub, next)) {
+                next = to.index() + 1;
                 self.tell(&mut entry, to, NewsKind::Refresh);
             }
         }

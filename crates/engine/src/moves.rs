@@ -1,27 +1,33 @@
 //! Outgoing messages of relocations, grouped: one frame per destination and kind, split where a frame would grow too long.
 
+use crate::buffers::{Buffers, Room};
+use crate::groups::Groups;
 use crate::input::Action;
 use intendant_core::{Key, NodeId, limits};
 use intendant_techniques::replication::{Holder, Hub};
 use intendant_wire::{HEADER_BYTES, HandOver, HolderRow, Localize, Message, Moved, Relocate, Signal};
 use std::collections::BTreeMap;
+use std::mem;
 
 /// Relocation messages that the current input causes.
 #[derive(Default)]
 pub(crate) struct Moves {
     /// By home.
-    localize: BTreeMap<NodeId, Vec<Key>>,
+    localize: Groups<NodeId, Vec<Key>>,
     /// By old owner and new owner.
-    relocate: BTreeMap<(NodeId, NodeId), (Vec<Key>, Vec<u32>)>,
+    relocate: Groups<(NodeId, NodeId), (Vec<Key>, Vec<u32>)>,
     /// By new owner.
-    hand_over: BTreeMap<NodeId, Cargo>,
+    hand_over: Groups<NodeId, Cargo>,
     /// By home.
     signals: BTreeMap<NodeId, Signal>,
     /// By home.
-    moved: BTreeMap<NodeId, (Vec<Key>, Vec<u32>)>,
+    moved: Groups<NodeId, (Vec<Key>, Vec<u32>)>,
     /// Full ones of keys that travel, and of others: hand-overs go first.
     ready: Vec<Action>,
     full: Vec<Action>,
+    /// What the current input may add at most.
+    room: Room,
+    buffers: Buffers,
 }
 
 #[derive(Default)]
@@ -32,21 +38,39 @@ struct Cargo {
     values: Vec<u8>,
 }
 
+impl Cargo {
+    fn with(room: Room, buffers: &mut Buffers) -> Self {
+        Self {
+            keys: Vec::with_capacity(room.keys),
+            counters: Vec::with_capacity(room.keys),
+            holders: Vec::new(),
+            values: buffers.begin(room),
+        }
+    }
+}
+
 impl Moves {
+    /// Up to so many keys, with values of so many bytes, are about to move, or to be asked for.
+    pub(crate) fn expect(&mut self, room: Room) {
+        self.room = room;
+    }
+
     /// Asks `home` for `key`.
     pub(crate) fn localize(&mut self, home: NodeId, key: Key) {
-        self.localize.entry(home).or_default().push(key);
+        let room = self.room;
+        self.localize.entry(home, || Vec::with_capacity(room.keys)).push(key);
     }
 
     /// Tells `owner` to hand `key` over to `to`.
     pub(crate) fn relocate(&mut self, owner: NodeId, to: NodeId, key: Key, counter: u32) {
-        let (keys, counters) = self.relocate.entry((owner, to)).or_default();
+        let Room { keys: room, .. } = self.room;
+        let begin = || (Vec::with_capacity(room), Vec::with_capacity(room));
+        let (keys, counters) = self.relocate.entry((owner, to), begin);
         keys.push(key);
         counters.push(counter);
         // A home that looks at what its own workers want may have more to order.
-        if keys.len() == limits::FRAME_KEYS_MAX
-            && let Some((keys, counters)) = self.relocate.remove(&(owner, to))
-        {
+        if keys.len() == limits::FRAME_KEYS_MAX {
+            let (keys, counters) = (mem::take(keys), mem::take(counters));
             self.full.push(Action::Send {
                 to: owner,
                 message: Message::Relocate(Relocate { to, keys, counters }),
@@ -65,7 +89,8 @@ impl Moves {
         bytes: usize,
         copy: impl FnOnce(&mut Vec<u8>),
     ) {
-        let cargo = self.hand_over.entry(to).or_default();
+        let (room, buffers) = (self.room, &mut self.buffers);
+        let cargo = self.hand_over.entry(to, || Cargo::with(room, buffers));
         let payload = cargo.values.len() + bytes;
         let rows = cargo.holders.len() + hub.map_or(0, |hub| hub.holders().len());
         let heads = (cargo.keys.len() + 1) * HandOver::KEY_BYTES + rows * HolderRow::BYTES;
@@ -74,7 +99,8 @@ impl Moves {
             || rows > limits::FRAME_KEYS_MAX
             || HEADER_BYTES + heads + payload > limits::FRAME_BYTES_MAX;
         if full && !cargo.keys.is_empty() {
-            self.ready.push(load(to, std::mem::take(cargo)));
+            let full = mem::replace(cargo, Cargo::with(room, &mut self.buffers));
+            self.ready.push(load(to, full, &mut self.buffers));
         }
         let at = cargo.keys.len() as u32;
         cargo.keys.push(key);
@@ -91,7 +117,7 @@ impl Moves {
 
     /// Tells `home` that `key` is here.
     pub(crate) fn moved(&mut self, home: NodeId, key: Key, counter: u32) {
-        let (keys, counters) = self.moved.entry(home).or_default();
+        let (keys, counters) = self.moved.entry(home, Default::default);
         keys.push(key);
         counters.push(counter);
     }
@@ -116,12 +142,16 @@ impl Moves {
     pub(crate) fn flush(&mut self, actions: &mut Vec<Action>) {
         actions.append(&mut self.ready);
         while let Some((to, cargo)) = self.hand_over.pop_first() {
-            actions.push(load(to, cargo));
+            actions.push(load(to, cargo, &mut self.buffers));
         }
         actions.append(&mut self.full);
         let mut send = |to, message| actions.push(Action::Send { to, message });
         // The keys of one call or one frame: they fit into a frame again.
         while let Some(((owner, to), (keys, counters))) = self.relocate.pop_first() {
+            // Its frame became full with the last key.
+            if keys.is_empty() {
+                continue;
+            }
             send(owner, Message::Relocate(Relocate { to, keys, counters }));
         }
         while let Some((home, keys)) = self.localize.pop_first() {
@@ -133,11 +163,12 @@ impl Moves {
         while let Some((home, (keys, counters))) = self.moved.pop_first() {
             send(home, Message::Moved(Moved { keys, counters }));
         }
+        self.room = Room::default();
     }
 }
 
-fn load(to: NodeId, cargo: Cargo) -> Action {
+fn load(to: NodeId, cargo: Cargo, buffers: &mut Buffers) -> Action {
     let Cargo { keys, counters, holders, values } = cargo;
-    let hand_over = HandOver { keys, counters, holders, values: values.into() };
+    let hand_over = HandOver { keys, counters, holders, values: buffers.lend(values) };
     Action::Send { to, message: Message::HandOver(hand_over) }
 }

@@ -2,10 +2,12 @@
 //! [`intendant_techniques::relocation`].
 
 use crate::accesses::Access;
+use crate::buffers::Room;
 use crate::channel::Channel;
 use crate::decisions::What;
 use crate::shared::Shared;
 use bytes::Bytes;
+use hashbrown::hash_map::Entry as MapEntry;
 use intendant_core::{Element, Key, NodeId, Tick, copy_from_bytes, copy_to_bytes};
 use intendant_store::Entry;
 use intendant_techniques::relocation::{self, Departure, Localized, Ordered};
@@ -29,26 +31,66 @@ pub(crate) enum Waiting {
     Departure { to: NodeId, counter: u32 },
 }
 
+/// A worker that asked for a key, and when.
+#[derive(Clone, Copy)]
+struct Asked {
+    origin: Origin,
+    position: u32,
+    at: Tick,
+}
+
 /// A key that is on its way here, maybe more than once.
 #[derive(Default)]
 pub(crate) struct Arrival {
-    /// In the order in which it is served.
-    pub(crate) queue: VecDeque<Waiting>,
-    /// When workers asked for it: one for each arrival to come.
-    issued: VecDeque<Tick>,
+    /// Who asked first. Mostly nothing else waits.
+    first: Option<Asked>,
+    rest: Option<Box<Rest>>,
 }
 
-/// Arrivals whose memory is kept: as many as are under way at a time, if keys go back and forth.
-const SPARE_ARRIVALS_MAX: usize = 1 << 12;
+/// What waits behind the first.
+#[derive(Default)]
+struct Rest {
+    /// In the order in which it is served.
+    queue: VecDeque<Waiting>,
+    /// When workers asked: one for each arrival to come.
+    asked: VecDeque<Tick>,
+}
 
 impl Arrival {
-    /// Whether nothing waits any more, and never much did.
-    fn is_small(&self) -> bool {
-        const FEW: usize = 8;
-        self.queue.is_empty()
-            && self.issued.is_empty()
-            && self.queue.capacity() <= FEW
-            && self.issued.capacity() <= FEW
+    fn rest(&mut self) -> &mut Rest {
+        self.rest.get_or_insert_default()
+    }
+
+    /// What waits behind whoever asked first.
+    pub(crate) fn queue(&mut self) -> &mut VecDeque<Waiting> {
+        &mut self.rest().queue
+    }
+
+    fn asked_again(&mut self, Asked { origin, position, at }: Asked) {
+        self.rest().asked.push_back(at);
+        self.queue().push_back(Waiting::Localize { origin, position });
+    }
+
+    /// When somebody asked for what arrives now. Before anything that waits is taken.
+    fn asked_at(&mut self) -> Option<Tick> {
+        match self.first {
+            Some(Asked { at, .. }) => Some(at),
+            None => self.rest.as_mut()?.asked.pop_front(),
+        }
+    }
+
+    /// Takes what is served next.
+    fn next(&mut self) -> Option<Waiting> {
+        match self.first.take() {
+            Some(Asked { origin, position, .. }) => Some(Waiting::Localize { origin, position }),
+            None => self.rest.as_mut()?.queue.pop_front(),
+        }
+    }
+
+    /// Whether nothing waits, and the key is not expected again.
+    fn is_over(&self) -> bool {
+        self.first.is_none()
+            && self.rest.as_ref().is_none_or(|rest| rest.queue.is_empty() && rest.asked.is_empty())
     }
 }
 
@@ -72,6 +114,7 @@ impl<E: Element> Channel<E> {
         issued: Tick,
     ) -> Result<(), String> {
         let shared = Arc::clone(&self.shared);
+        self.moves.expect(Room { keys: keys.len(), bytes: 0 });
         for (key, position) in keys.iter().zip(positions) {
             let (key, position) = (*key, *position);
             let (mut entry, _) = shared.latch(key);
@@ -87,7 +130,7 @@ impl<E: Element> Channel<E> {
                 Localized::Here => self.replies.localized(origin, position),
                 Localized::Coming => {
                     drop(entry);
-                    self.arrival(key).queue.push_back(Waiting::Localize { origin, position });
+                    self.arrival(key).queue().push_back(Waiting::Localize { origin, position });
                 }
                 Localized::Ask => {
                     let home = shared.directory().home(key);
@@ -101,10 +144,13 @@ impl<E: Element> Channel<E> {
                         self.moves.localize(home, key);
                     }
                     drop(entry);
-                    let spare = &mut self.spare_arrivals;
-                    let arrival = self.arrivals.entry(key).or_insert_with(|| spare.pop().unwrap_or_default());
-                    arrival.issued.push_back(issued);
-                    arrival.queue.push_back(Waiting::Localize { origin, position });
+                    let asked = Asked { origin, position, at: issued };
+                    match self.arrivals.entry(key) {
+                        MapEntry::Vacant(new) => {
+                            new.insert(Arrival { first: Some(asked), rest: None });
+                        }
+                        MapEntry::Occupied(mut before) => before.get_mut().asked_again(asked),
+                    }
                 }
             }
         }
@@ -120,6 +166,7 @@ impl<E: Element> Channel<E> {
         self.check_mover(Initiator::Requester, "asks for keys")?;
         self.check_keys(&localize.keys)?;
         let shared = Arc::clone(&self.shared);
+        self.moves.expect(self.room(&localize.keys));
         for (at, key) in localize.keys.iter().enumerate() {
             shared.prefetch(&localize.keys, at);
             if !shared.directory().is_home(*key) {
@@ -149,6 +196,7 @@ impl<E: Element> Channel<E> {
         if to.index() >= shared.layout().nodes() || *to == shared.node() {
             return Err(format!("it orders node {} to hand keys over to node {to}", shared.node()));
         }
+        self.moves.expect(self.room(keys));
         for (at, (key, counter)) in keys.iter().zip(counters).enumerate() {
             shared.prefetch(keys, at);
             if shared.directory().home(*key) != from {
@@ -182,7 +230,7 @@ impl<E: Element> Channel<E> {
             }
             Departure::Queued => {
                 drop(entry);
-                self.arrival(key).queue.push_back(Waiting::Departure { to, counter });
+                self.arrival(key).queue().push_back(Waiting::Departure { to, counter });
             }
             Departure::Impossible => {
                 return Err(format!("it orders the relocation of {key:?}, which is not here"));
@@ -326,12 +374,12 @@ impl<E: Element> Channel<E> {
         let Some(mut arrival) = self.arrivals.remove(&key) else {
             return Err(format!("it hands over {key:?}, which nobody asked for"));
         };
-        if let Some(issued) = arrival.issued.pop_front() {
-            self.stats.relocation.record(self.now.0.saturating_sub(issued.0));
+        if let Some(asked) = arrival.asked_at() {
+            self.stats.relocation.record(self.now.0.saturating_sub(asked.0));
         }
         let counter = shared.policy().caches.then_some(counter);
         loop {
-            match arrival.queue.pop_front() {
+            match arrival.next() {
                 Some(Waiting::Access { access, operand, since }) => {
                     let Access { origin, kind, hops, position, .. } = access;
                     let value = entry.value_mut().expect("the value has arrived");
@@ -346,7 +394,7 @@ impl<E: Element> Channel<E> {
                 Some(Waiting::Localize { origin, position }) => self.replies.localized(origin, position),
                 Some(Waiting::Departure { to, counter }) => {
                     self.hand_over(shared, &mut entry, to, counter, None);
-                    if arrival.queue.is_empty() && arrival.issued.is_empty() {
+                    if arrival.is_over() {
                         entry.state_mut().role = Role::Absent;
                         drop(entry);
                         self.remember(key);
@@ -358,9 +406,6 @@ impl<E: Element> Channel<E> {
                 }
                 None => {
                     entry.state_mut().role = Role::Owner;
-                    if self.spare_arrivals.len() < SPARE_ARRIVALS_MAX && arrival.is_small() {
-                        self.spare_arrivals.push(arrival);
-                    }
                     return Ok(());
                 }
             }

@@ -1,6 +1,6 @@
 //! Answers that the current input causes, gathered per operation.
 
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, Room};
 use crate::groups::Groups;
 use crate::input::Kind;
 use bytes::Bytes;
@@ -19,12 +19,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn with((positions, bytes): (usize, usize), buffers: &mut Buffers) -> Self {
-        let values = match bytes {
-            0 => Vec::new(),
-            bytes => buffers.take(bytes.min(2 * limits::FRAME_PAYLOAD_BYTES_TARGET)),
-        };
-        Self { positions: Vec::with_capacity(positions), counters: Vec::new(), values }
+    fn with(room: Room, buffers: &mut Buffers) -> Self {
+        Self { positions: Vec::with_capacity(room.keys), counters: Vec::new(), values: buffers.begin(room) }
     }
 }
 
@@ -34,15 +30,15 @@ pub(crate) struct Replies {
     groups: Groups<(Origin, Kind), Answer>,
     /// Those that fill a frame.
     ready: Vec<(Origin, Kind, Answer)>,
-    /// Positions and bytes that the current input may read at most: memory that answers take when they begin.
-    room: (usize, usize),
+    /// What the current input may read at most.
+    room: Room,
     buffers: Buffers,
 }
 
 impl Replies {
     /// So many accesses, which read so many bytes, are about to be served.
-    pub(crate) fn expect(&mut self, positions: usize, bytes: usize) {
-        self.room = (positions, bytes);
+    pub(crate) fn expect(&mut self, room: Room) {
+        self.room = room;
     }
 
     /// Answers an access; `serve` appends what it reads.
@@ -85,7 +81,7 @@ impl Replies {
 
     /// Takes the answers.
     pub(crate) fn take(&mut self) -> Vec<(Origin, Kind, Answer)> {
-        self.room = (0, 0);
+        self.room = Room::default();
         let mut all = std::mem::take(&mut self.ready);
         while let Some(((origin, kind), answer)) = self.groups.pop_first() {
             if !answer.positions.is_empty() {

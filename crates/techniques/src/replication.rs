@@ -57,8 +57,10 @@ pub struct Replica<E> {
     seq: u32,
     /// What the main copy was at `version`; empty before there is a value.
     base: Box<[E]>,
-    /// The delta in flight.
-    sent: Option<Box<[E]>>,
+    /// The delta in flight, if there is one, or what the last one was, for its memory; empty before the first.
+    sent: Box<[E]>,
+    /// Whether a delta is in flight.
+    sending: bool,
 }
 
 /// What a holder does about *dropped*.
@@ -76,7 +78,8 @@ impl<E: Element> Replica<E> {
     /// A copy that is being asked for under `epoch`, which this node has not used for the key, as far as anybody remembers.
     #[must_use]
     pub fn ask(epoch: u32) -> Self {
-        Self { epoch, stage: Stage::Asking, version: 0, seq: 0, base: Box::default(), sent: None }
+        let (base, sent) = (Box::default(), Box::default());
+        Self { epoch, stage: Stage::Asking, version: 0, seq: 0, base, sent, sending: false }
     }
 
     /// The epoch of the registration.
@@ -101,26 +104,29 @@ impl<E: Element> Replica<E> {
 
     /// Whether a delta is in flight.
     pub fn is_sending(&self) -> bool {
-        self.sent.is_some()
+        self.sending
     }
 
     /// The updates in `value` that are not in flight yet become the delta in flight. Returns its number and elements; `None` if
     /// there is nothing to send, or this is not the time to.
     pub fn collect(&mut self, value: &mut [E]) -> Option<(u32, &[E])> {
-        if self.stage != Stage::Held || self.sent.is_some() {
+        if self.stage != Stage::Held || self.sending {
             return None;
         }
-        let sent: Box<[E]> = value.iter().zip(&self.base).map(|(v, b)| *v - *b).collect();
-        // What the owner will have, and what later updates are measured against: the same to the last bit.
-        for ((value, base), sent) in value.iter_mut().zip(&self.base).zip(&sent) {
+        if self.sent.is_empty() {
+            self.sent = vec![E::ZERO; self.base.len()].into();
+        }
+        for ((value, base), sent) in value.iter_mut().zip(&self.base).zip(&mut self.sent) {
+            *sent = *value - *base;
+            // What the owner will have, and what later updates are measured against: the same to the last bit.
             *value = *base + *sent;
         }
-        if sent.iter().all(|s| *s == E::ZERO) {
+        if self.sent.iter().all(|s| *s == E::ZERO) {
             value.copy_from_slice(&self.base);
             return None;
         }
-        self.seq = self.seq.wrapping_add(1);
-        Some((self.seq, self.sent.insert(sent)))
+        (self.seq, self.sending) = (self.seq.wrapping_add(1), true);
+        Some((self.seq, &self.sent))
     }
 
     /// The main copy was `news` at `version` and contained this holder's deltas up to number `merged`. `value` becomes that and
@@ -137,9 +143,7 @@ impl<E: Element> Replica<E> {
             Stage::Held | Stage::Dropping => {}
         }
         self.rebase(merged, news, value, updated);
-        if self.sent.is_some() && self.seq == merged {
-            self.sent = None;
-        }
+        self.sending &= self.seq != merged;
         self.version = version;
         self.base.copy_from_slice(news);
         true
@@ -147,11 +151,17 @@ impl<E: Element> Replica<E> {
 
     /// `value` := `news` + the delta in flight, if `news` does not contain it, + the updates since.
     fn rebase(&self, merged: u32, news: &[E], value: &mut [E], updated: bool) {
-        let missing = self.sent.as_ref().filter(|_| self.seq != merged);
-        for (at, value) in value.iter_mut().enumerate() {
-            let known = self.sent.as_ref().map_or(self.base[at], |sent| self.base[at] + sent[at]);
-            let main = missing.map_or(news[at], |sent| news[at] + sent[at]);
-            *value = if updated { main + (*value - known) } else { main };
+        let all = value.iter_mut().zip(news).zip(&self.base);
+        let sending = all.zip(&self.sent);
+        // A loop without branches for each case.
+        match (self.sending, self.seq != merged, updated) {
+            (false, _, false) | (true, false, false) => value.copy_from_slice(news),
+            (false, _, true) => {
+                value.iter_mut().zip(news).zip(&self.base).for_each(|((v, n), b)| *v = *n + (*v - *b));
+            }
+            (true, false, true) => sending.for_each(|(((v, n), b), s)| *v = *n + (*v - (*b + *s))),
+            (true, true, false) => sending.for_each(|(((v, n), _), s)| *v = *n + *s),
+            (true, true, true) => sending.for_each(|(((v, n), b), s)| *v = (*n + *s) + (*v - (*b + *s))),
         }
     }
 
@@ -161,8 +171,10 @@ impl<E: Element> Replica<E> {
         if self.seq != merged || version != self.version.wrapping_add(1) {
             return false;
         }
-        let Some(sent) = self.sent.take() else { return false };
-        for (base, sent) in self.base.iter_mut().zip(&sent) {
+        if !std::mem::take(&mut self.sending) {
+            return false;
+        }
+        for (base, sent) in self.base.iter_mut().zip(&self.sent) {
             *base += *sent;
         }
         self.version = version;
@@ -172,7 +184,7 @@ impl<E: Element> Replica<E> {
     /// The copy is not wanted any more. True if the owner is to be told now: nothing is in flight, and the caller has nothing
     /// to send.
     pub fn drop_out(&mut self) -> bool {
-        let now = self.stage == Stage::Held && self.sent.is_none();
+        let now = self.stage == Stage::Held && !self.sending;
         if now {
             self.stage = Stage::Dropping;
         }
@@ -191,7 +203,7 @@ impl<E: Element> Replica<E> {
     /// A copy that was being dropped is asked for under a new epoch, which must be newer: the owner may know the old one still,
     /// and answers none that is older.
     pub fn revive(&mut self, epoch: u32) {
-        intendant_core::strict_assert!(self.stage == Stage::Dropping && self.sent.is_none());
+        intendant_core::strict_assert!(self.stage == Stage::Dropping && !self.sending);
         (self.epoch, self.stage, self.seq) = (epoch, Stage::Reviving, 0);
     }
 

@@ -2,13 +2,14 @@
 //!
 //! `cargo xtask verify` is what a change must pass; `cargo xtask sim` runs and replays seeds of the simulator;
 //! `cargo xtask plant` shows that the checks can fail; `cargo xtask figure` reproduces what the sources show; `cargo xtask
-//! measure` measures speed.
+//! measure` measures speed, `cargo xtask instructions` counts instructions.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
 mod bug;
 mod clock;
 mod figure;
+mod instructions;
 mod measure;
 mod plant;
 mod process;
@@ -35,6 +36,8 @@ enum Command {
     Figure(figure::Args),
     /// Measure speed, and print it beside what is asked for and beside rivals
     Measure(measure::Args),
+    /// Count the instructions of accesses, and compare them with what they were
+    Instructions(instructions::Args),
     /// Plant known bugs in a scratch copy, one after the other, and see them caught
     Plant(plant::Args),
 }
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Figure(args) => figure::run(&args),
         Command::Measure(args) => measure::run(&args),
+        Command::Instructions(args) => instructions::run(&args),
         Command::Plant(args) => plant::run(&args),
     };
     match result {

@@ -1,7 +1,7 @@
 //! `cargo xtask verify`: everything that CI checks, in the order that fails fastest.
 
 use crate::process::{self, cargo};
-use crate::{clock, figure, plant, sim};
+use crate::{clock, figure, instructions, plant, sim};
 use std::time::Duration;
 
 /// Crates that the simulator runs on: whatever needs threads, sockets or clocks must not creep in.
@@ -117,6 +117,7 @@ fn steps(args: &Args) -> Vec<Step> {
             }),
         ),
     ];
+    steps.push(("instructions", Box::new(|| instructions::run(&instructions::Args::compare()))));
     if args.tests {
         steps.push(("tests", Box::new(|| run_cargo(&["test", "--workspace", "--quiet"], &[]))));
     }

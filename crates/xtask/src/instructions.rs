@@ -1,0 +1,155 @@
+//! `cargo xtask instructions`: counts the instructions that accesses take on their way through the engine, and compares them with
+//! `bench-configs/measured/instructions.toml`.
+//!
+//! Instructions are the same on a machine that is busy and on one that is not, so that this can be judged where seconds cannot. They
+//! are not time, though: who waits for memory executes nothing. Valgrind counts (callgrind, without caches); where it is not
+//! installed, nothing is checked, and that is said.
+
+use crate::process::{self, cargo};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+/// Count the instructions of accesses, and compare them with what they were.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Write down what is counted instead of comparing it
+    #[arg(long)]
+    write: bool,
+}
+
+impl Args {
+    /// Only compares.
+    pub(crate) fn compare() -> Self {
+        Self { write: false }
+    }
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// Counts further apart than this are judged: compilers and C libraries differ by less.
+    within_percent: f64,
+    paths: Vec<Counted>,
+}
+
+/// A path of the example `hot_paths` of the engine.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Counted {
+    what: String,
+    path: String,
+    nodes: usize,
+    /// Keys that a call accesses, or moves.
+    keys: u64,
+    /// Instructions per key.
+    instructions: f64,
+}
+
+const HEADER: &str = "# Instructions per key on the paths of the engine: `cargo xtask instructions` compares, `--write` writes.\n\n";
+
+/// Calls of the shorter and of the longer run; what they differ by is what the calls take.
+const CALLS: [u64; 2] = [100, 200];
+
+/// Counts, prints, and compares or writes.
+pub(crate) fn run(args: &Args) -> Result<(), String> {
+    let root = process::root();
+    let file = root.join("bench-configs/measured/instructions.toml");
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let text = std::fs::read_to_string(&file).map_err(|error| wrong(&error))?;
+    let mut list: List = toml::from_str(&text).map_err(|error| wrong(&error))?;
+    if !cfg!(target_arch = "x86_64") {
+        println!("instructions: not counted, since those written down are of another processor's");
+        return Ok(());
+    }
+    if let Err(error) = Command::new("valgrind").arg("--version").output() {
+        return match error.kind() {
+            io::ErrorKind::NotFound if !args.write => {
+                println!("instructions: not counted, since valgrind is not installed");
+                Ok(())
+            }
+            _ => Err(format!("cannot start valgrind: {error}")),
+        };
+    }
+    let example =
+        ["build", "--quiet", "--release", "--package", "intendant-engine", "--example", "hot_paths"];
+    process::run(cargo(&root).args(example))?;
+    let program = root.join("target/release/examples/hot_paths");
+    let mut off = Vec::new();
+    println!("{:<60} {:>10} {:>10}", "instructions per key", "now", "written");
+    for path in &mut list.paths {
+        let now = path.count(&program)?;
+        println!("{:<60} {now:>10.0} {:>10.0}", path.what, path.instructions);
+        if !is_within(now, path.instructions, list.within_percent) {
+            off.push(format!("{}: {now:.0} instead of {:.0}", path.what, path.instructions));
+        }
+        path.instructions = now.round();
+    }
+    if args.write {
+        let text = toml::to_string(&list).map_err(|error| wrong(&error))?;
+        return std::fs::write(&file, format!("{HEADER}{text}")).map_err(|error| wrong(&error));
+    }
+    if off.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "instructions per key differ by more than {} %:\n  {}\nIf that is meant, write it down: cargo xtask instructions --write",
+        list.within_percent,
+        off.join("\n  ")
+    ))
+}
+
+fn is_within(now: f64, written: f64, percent: f64) -> bool {
+    (now - written).abs() <= written * percent / 100.0
+}
+
+impl Counted {
+    /// Instructions per key.
+    fn count(&self, program: &Path) -> Result<f64, String> {
+        let [fewer, more] = CALLS;
+        let difference = self.total(program, more)?.saturating_sub(self.total(program, fewer)?);
+        Ok(difference as f64 / ((more - fewer) * self.keys) as f64)
+    }
+
+    /// Instructions of a run with so many calls.
+    fn total(&self, program: &Path, calls: u64) -> Result<u64, String> {
+        let mut command = Command::new("valgrind");
+        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
+        command.args([&self.path, &self.nodes.to_string(), &calls.to_string()]);
+        let output = process::output(&mut command)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        match collected(&said).filter(|_| output.status.success()) {
+            Some(total) => Ok(total),
+            None => Err(format!("{command:?} failed: {}\n{said}", output.status)),
+        }
+    }
+}
+
+/// What callgrind says that it has counted.
+fn collected(said: &str) -> Option<u64> {
+    let (_, rest) = said.split_once("Collected :")?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_and_compared() {
+        let said = "==7== Callgrind, a call-graph generating cache profiler\n==7== \n==7== Events    : Ir\n==7== Collected : 105902978\n==7== \n";
+        assert_eq!(collected(said), Some(105_902_978));
+        assert_eq!(collected("valgrind: no such file"), None);
+        assert!(is_within(110.0, 100.0, 10.0) && is_within(90.0, 100.0, 10.0));
+        assert!(!is_within(111.0, 100.0, 10.0) && !is_within(89.0, 100.0, 10.0), "better is also different");
+    }
+
+    #[test]
+    fn the_list_can_be_read_and_written() {
+        let text = include_str!("../../../bench-configs/measured/instructions.toml");
+        let list: List = toml::from_str(text).expect("a list");
+        assert!(list.paths.len() >= 8 && list.within_percent > 0.0);
+        assert_eq!(format!("{HEADER}{}", toml::to_string(&list).expect("a list")), text);
+    }
+}
