@@ -64,13 +64,11 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         return Ok(());
     }
     if let Err(error) = Command::new("valgrind").arg("--version").output() {
-        return match error.kind() {
-            io::ErrorKind::NotFound if !args.write => {
-                println!("instructions: not counted, since valgrind is not installed");
-                Ok(())
-            }
-            _ => Err(format!("cannot start valgrind: {error}")),
-        };
+        if error.kind() == io::ErrorKind::NotFound && !args.write {
+            println!("instructions: not counted, since valgrind is not installed");
+            return Ok(());
+        }
+        return Err(format!("cannot start valgrind: {error}"));
     }
     let example =
         ["build", "--quiet", "--release", "--package", "intendant-engine", "--example", "hot_paths"];
