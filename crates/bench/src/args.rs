@@ -28,6 +28,9 @@ pub(crate) struct Args {
     /// Distribution of the keys that are accessed [default: uniform].
     #[arg(long)]
     pub(crate) dist: Option<Dist>,
+    /// What accesses are measured beside (local) [default: plain].
+    #[arg(long)]
+    pub(crate) limit: Option<Limit>,
     /// Parameter management technique [default: classic; relocate and sample: lapse; sync: full-replication; intent and idle:
     /// adaptive].
     #[arg(long)]
@@ -98,6 +101,15 @@ impl Mode {
             Self::Sample => "sample",
         }
     }
+}
+
+/// What accesses to parameters of this node are measured beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Limit {
+    /// A flat array for each thread.
+    Plain,
+    /// One array for all threads, with a latch for each row: what hot keys cost whoever shares them.
+    Latched,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,8 +1,9 @@
-//! The limit: a plain gather or add over one flat array, without latch, role or bookkeeping.
+//! The limit: a gather or add over plain memory, without role or bookkeeping; and without latch, or with little else than that.
 
 use crate::args::Op;
 use intendant::{Element, Key};
 use std::hint::black_box;
+use std::sync::{Mutex, PoisonError};
 
 /// A flat array of rows.
 pub(crate) struct Plain<E> {
@@ -39,5 +40,30 @@ impl<E: Element> Plain<E> {
             row.iter_mut().zip(value).for_each(|(row, value)| *row += *value);
         }
         black_box(&mut self.rows);
+    }
+}
+
+/// Rows that threads share, each behind a latch.
+pub(crate) struct Latched<E> {
+    rows: Vec<Mutex<Box<[E]>>>,
+}
+
+impl<E: Element> Latched<E> {
+    pub(crate) fn new(keys: u64, len: usize) -> Self {
+        Self { rows: (0..keys).map(|_| Mutex::new(vec![E::ONE; len].into())).collect() }
+    }
+
+    /// As [`Plain::call`].
+    #[inline(never)]
+    pub(crate) fn call(&self, op: Op, keys: &[Key], values: &mut [E]) {
+        let len = values.len() / keys.len();
+        for (key, value) in keys.iter().zip(values.chunks_exact_mut(len)) {
+            let mut row = self.rows[key.index()].lock().unwrap_or_else(PoisonError::into_inner);
+            match op {
+                Op::Pull => value.copy_from_slice(&row),
+                Op::Push => row.iter_mut().zip(value).for_each(|(row, value)| *row += *value),
+            }
+        }
+        black_box(values);
     }
 }

@@ -1,6 +1,6 @@
 //! What the command line means for its mode: defaults, and what makes no sense there.
 
-use crate::args::{Args, Cores, Dist, Mode, Op};
+use crate::args::{Args, Cores, Dist, Limit, Mode, Op};
 use crate::error::BenchError;
 use intendant::{ElementType, Initiator, Technique};
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ pub(crate) struct Settings {
     pub(crate) threads: usize,
     pub(crate) keys: u64,
     pub(crate) dist: Dist,
+    pub(crate) limit: Limit,
     pub(crate) technique: Technique,
     pub(crate) float: ElementType,
     /// Calls under way at the same time; 1 is a synchronous call after the other.
@@ -44,6 +45,7 @@ impl Settings {
             ("--op", args.op.is_some(), matches!(mode, Local | Remote)),
             ("--batch", args.batch.is_some(), mode != Memory),
             ("--dist", args.dist.is_some(), !matches!(mode, Memory | Relocate)),
+            ("--limit", args.limit.is_some(), mode == Local),
             ("--in-flight", args.in_flight.is_some(), matches!(mode, Remote | Relocate)),
         ];
         let unused = unused.into_iter().filter(|(_, given, used)| *given && !used).map(|(option, ..)| option);
@@ -70,6 +72,7 @@ impl Settings {
             threads,
             keys: args.keys.unwrap_or(if mode == Memory { 4_000_000 } else { 100_000 }),
             dist: args.dist.unwrap_or(Dist::Uniform),
+            limit: args.limit.unwrap_or(Limit::Plain),
             technique,
             float: args.float,
             in_flight: args.in_flight.unwrap_or(if mode == Remote && batch == 1 { 1 } else { 8 }) as usize,
