@@ -91,7 +91,7 @@ impl Operands {
 impl Batch {
     /// Up to so many keys, with operands of so many bytes, are about to be added.
     pub(crate) fn expect(&mut self, room: Room) {
-        self.room = room;
+        self.room = room.of_a_frame();
     }
 
     /// Adds a key, whose operand is at `operand` of `values`. `value_bytes` is the size of its value, whichever way it travels.
@@ -113,7 +113,7 @@ impl Batch {
         group.keys.push(key);
         group.positions.push(position);
         group.payload += value_bytes;
-        group.operands.add(values, operand, || buffers.begin(room));
+        group.operands.add(values, operand, || buffers.take(room.bytes));
     }
 
     /// Sends everything.

@@ -12,12 +12,23 @@ const COUNT_MAX: usize = 16;
 const BYTES_MAX: usize = 4 << 20;
 
 /// What the current input may cause at most: the memory that groups of keys take when they begin, since most are as large as the
-/// call, or the frame, that they come from.
+/// call, or the frame, that they come from; of what fills several frames, as much as one of them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Room {
     pub(crate) keys: usize,
     /// Bytes of values; 0 if there are none.
     pub(crate) bytes: usize,
+}
+
+impl Room {
+    /// What a frame has of it: a little more than it should, since who looks whether it is full has put a value into it.
+    pub(crate) fn of_a_frame(self) -> Self {
+        const BYTES: usize = limits::FRAME_PAYLOAD_BYTES_TARGET + (64 << 10);
+        match self.bytes.div_ceil(BYTES) {
+            0 | 1 => self,
+            frames => Self { keys: self.keys.div_ceil(frames), bytes: BYTES },
+        }
+    }
 }
 
 /// Buffers that were lent, in order; whoever had one may still have it.
@@ -29,27 +40,29 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// An empty buffer with room for `bytes`; with 0, which means that it is not known how many, whatever is there.
+    /// An empty buffer with room for `bytes`.
     pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
-        if bytes == 0 || bytes >= BYTES_MIN {
-            let fits = |(lent, capacity): &(Bytes, usize)| *capacity >= bytes && lent.is_unique();
-            if let Some(at) = self.lent.iter().position(fits) {
-                let (mut lent, capacity) = self.lent.remove(at).expect("it was just found");
-                self.bytes -= capacity;
-                // Or what it holds would be moved to where it is.
-                lent.clear();
-                return lent.into();
-            }
+        if bytes < BYTES_MIN {
+            return Vec::with_capacity(bytes);
         }
-        Vec::with_capacity(bytes)
+        let fits = |(lent, capacity): &(Bytes, usize)| *capacity >= bytes && lent.is_unique();
+        let found = self.lent.iter().position(fits);
+        found.map_or_else(|| Vec::with_capacity(bytes), |at| self.reclaim(at))
     }
 
-    /// An empty buffer for values of a group that begins. None of a frame is longer than twice what a frame should be.
-    pub(crate) fn begin(&mut self, room: Room) -> Vec<u8> {
-        match room.bytes {
-            0 => Vec::new(),
-            bytes => self.take(bytes.min(2 * limits::FRAME_PAYLOAD_BYTES_TARGET)),
-        }
+    /// An empty buffer, the largest that there is, for who does not know how much will be in it.
+    pub(crate) fn take_any(&mut self) -> Vec<u8> {
+        let free = self.lent.iter().enumerate().filter(|(_, (lent, _))| lent.is_unique());
+        let found = free.max_by_key(|(_, (_, capacity))| *capacity).map(|(at, _)| at);
+        found.map_or_else(Vec::new, |at| self.reclaim(at))
+    }
+
+    fn reclaim(&mut self, at: usize) -> Vec<u8> {
+        let (mut lent, capacity) = self.lent.remove(at).expect("it was just found");
+        self.bytes -= capacity;
+        // Or what it holds would be moved to where it is.
+        lent.clear();
+        lent.into()
     }
 
     /// The bytes of `values` for somebody else, who drops them when they are of no use any more.
@@ -87,13 +100,19 @@ mod tests {
         is_other(BYTES_MIN, "somebody reads it");
         let part = lent.slice(10..20);
         drop(lent);
-        is_other(0, "somebody reads a part of it");
+        is_other(BYTES_MIN, "somebody reads a part of it");
         drop(part);
         is_other(BYTES_MIN + 1, "it is too small");
         is_other(1, "small ones are made anew");
         let again = buffers.take(BYTES_MIN);
         assert_eq!((again.as_ptr(), again.len()), (address, 0));
         assert_eq!(buffers.bytes, 0);
+        let lent = [again, Vec::with_capacity(3 * BYTES_MIN), Vec::with_capacity(2 * BYTES_MIN)];
+        let lent = lent.map(|values| buffers.lend(values));
+        assert_eq!(buffers.take_any().capacity(), 0, "all are in use");
+        drop(lent);
+        let capacities = [(); 4].map(|()| buffers.take_any().capacity());
+        assert_eq!(capacities, [3 * BYTES_MIN, 2 * BYTES_MIN, BYTES_MIN, 0]);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(crate) struct CopyMessages {
 
 impl Deltas {
     fn of(kind: SyncKind, buffers: &mut Buffers) -> Self {
-        let values = if kind == SyncKind::Delta { buffers.take(0) } else { Vec::new() };
+        let values = if kind == SyncKind::Delta { buffers.take_any() } else { Vec::new() };
         Self { values, ..Self::default() }
     }
 }
@@ -66,7 +66,7 @@ impl Deltas {
 impl Told {
     fn of(kind: NewsKind, buffers: &mut Buffers) -> Self {
         let values = match kind {
-            NewsKind::SetUp | NewsKind::Refresh => buffers.take(0),
+            NewsKind::SetUp | NewsKind::Refresh => buffers.take_any(),
             NewsKind::Acknowledged | NewsKind::Dropped => Vec::new(),
         };
         Self { values, ..Self::default() }

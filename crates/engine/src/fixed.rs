@@ -4,6 +4,7 @@
 //! A copy is base + own contribution to the running round + updates since. When the round is over, base := base + the sum, which
 //! is the same to the last bit on all nodes.
 
+use crate::buffers::Buffers;
 use crate::channel::Channel;
 use crate::input::Action;
 use crate::shared::Shared;
@@ -55,6 +56,7 @@ pub(crate) struct FixedKeys<E> {
     asked: Vec<(WorkerId, OpId)>,
     /// Workers that wait for the running round to end.
     waiting: Vec<(WorkerId, OpId)>,
+    buffers: Buffers,
 }
 
 impl<E: Element> FixedKeys<E> {
@@ -79,6 +81,7 @@ impl<E: Element> FixedKeys<E> {
             next: Tick(0),
             asked: Vec::new(),
             waiting: Vec::new(),
+            buffers: Buffers::default(),
         }
     }
 
@@ -271,13 +274,14 @@ impl<E: Element> Channel<E> {
     }
 
     /// Splits a message into frames.
-    fn send_step(&self, step: Step<E>, actions: &mut Vec<Action>) {
+    fn send_step(&mut self, step: Step<E>, actions: &mut Vec<Action>) {
         let Step { to, round, step, deltas } = step;
         let Deltas { indices, values } = &*deltas;
         let (mut at, mut offset) = (0, 0);
         loop {
             let rest = (values.len() - offset) * size_of::<E>();
-            let (first, mut bytes) = (at, Vec::with_capacity(rest.min(limits::FRAME_PAYLOAD_BYTES_TARGET)));
+            let room = rest.min(limits::FRAME_PAYLOAD_BYTES_TARGET);
+            let (first, mut bytes) = (at, self.fixed.buffers.take(room));
             while at < indices.len() && at - first < limits::FRAME_KEYS_MAX {
                 let key = indices[at] as usize;
                 let len = self.fixed.starts[key + 1] - self.fixed.starts[key];
@@ -289,7 +293,8 @@ impl<E: Element> Channel<E> {
             }
             let last = at == indices.len();
             let indices = indices[first..at].to_vec();
-            let reduce = Reduce { round, step, last, indices, values: bytes.into() };
+            let values = self.fixed.buffers.lend(bytes);
+            let reduce = Reduce { round, step, last, indices, values };
             actions.push(Action::Send { to, message: Message::Reduce(reduce) });
             if last {
                 return;

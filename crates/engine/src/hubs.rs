@@ -25,6 +25,8 @@ pub(crate) struct Hubs {
     pub(crate) owed: BTreeSet<(Key, NodeId)>,
     /// By node, how many replicas it holds.
     pub(crate) holders: Vec<usize>,
+    /// Who is to be told about a key, for as long as that takes.
+    behind: Vec<NodeId>,
 }
 
 impl<E: Element> Channel<E> {
@@ -312,13 +314,12 @@ impl<E: Element> Channel<E> {
             }
             self.settle_hub(&mut entry);
             self.hubs.unsent.remove(key);
-            // By node: looked up anew for each, as telling changes the record.
-            let mut next = 0;
-            let behind = |hub: &Hub, from: usize| hub.behind().find(|node| node.index() >= from);
-            while let Some(to) = self.hubs.hubs.get(&key).and_then(|hub| behind(hub, next)) {
-                next = to.index() + 1;
+            let mut behind = std::mem::take(&mut self.hubs.behind);
+            behind.extend(self.hubs.hubs.get(&key).into_iter().flat_map(Hub::behind));
+            for to in behind.drain(..) {
                 self.tell(&mut entry, to, NewsKind::Refresh);
             }
+            self.hubs.behind = behind;
         }
     }
 }

@@ -44,28 +44,25 @@ impl Cargo {
             keys: Vec::with_capacity(room.keys),
             counters: Vec::with_capacity(room.keys),
             holders: Vec::new(),
-            values: buffers.begin(room),
+            values: buffers.take(room.bytes),
         }
     }
 }
 
 impl Moves {
-    /// Up to so many keys, with values of so many bytes, are about to move, or to be asked for.
+    /// Up to so many keys, with values of so many bytes, are about to be handed over.
     pub(crate) fn expect(&mut self, room: Room) {
-        self.room = room;
+        self.room = room.of_a_frame();
     }
 
     /// Asks `home` for `key`.
     pub(crate) fn localize(&mut self, home: NodeId, key: Key) {
-        let room = self.room;
-        self.localize.entry(home, || Vec::with_capacity(room.keys)).push(key);
+        self.localize.entry(home, Vec::new).push(key);
     }
 
     /// Tells `owner` to hand `key` over to `to`.
     pub(crate) fn relocate(&mut self, owner: NodeId, to: NodeId, key: Key, counter: u32) {
-        let Room { keys: room, .. } = self.room;
-        let begin = || (Vec::with_capacity(room), Vec::with_capacity(room));
-        let (keys, counters) = self.relocate.entry((owner, to), begin);
+        let (keys, counters) = self.relocate.entry((owner, to), Default::default);
         keys.push(key);
         counters.push(counter);
         // A home that looks at what its own workers want may have more to order.

@@ -2,7 +2,6 @@
 //! [`intendant_techniques::relocation`].
 
 use crate::accesses::Access;
-use crate::buffers::Room;
 use crate::channel::Channel;
 use crate::decisions::What;
 use crate::shared::Shared;
@@ -114,7 +113,6 @@ impl<E: Element> Channel<E> {
         issued: Tick,
     ) -> Result<(), String> {
         let shared = Arc::clone(&self.shared);
-        self.moves.expect(Room { keys: keys.len(), bytes: 0 });
         for (key, position) in keys.iter().zip(positions) {
             let (key, position) = (*key, *position);
             let (mut entry, _) = shared.latch(key);

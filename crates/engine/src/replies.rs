@@ -20,7 +20,11 @@ pub(crate) struct Answer {
 
 impl Answer {
     fn with(room: Room, buffers: &mut Buffers) -> Self {
-        Self { positions: Vec::with_capacity(room.keys), counters: Vec::new(), values: buffers.begin(room) }
+        Self {
+            positions: Vec::with_capacity(room.keys),
+            counters: Vec::new(),
+            values: buffers.take(room.bytes),
+        }
     }
 }
 
@@ -38,7 +42,7 @@ pub(crate) struct Replies {
 impl Replies {
     /// So many accesses, which read so many bytes, are about to be served.
     pub(crate) fn expect(&mut self, room: Room) {
-        self.room = room;
+        self.room = room.of_a_frame();
     }
 
     /// Answers an access; `serve` appends what it reads.

@@ -637,10 +637,7 @@ impl<E: Element> Shared<E> {
                     let part = &mut per_channel[layout.channel(deferral.key).index()];
                     let (submission, operands) = part.get_or_insert_with(|| {
                         let submission = Submission::new(local, op, kind, need, now);
-                        let operands = match values.len() {
-                            0 => Vec::new(),
-                            _ => local.operands.take(share(size_of_val(values))),
-                        };
+                        let operands = local.operands.take(share(size_of_val(values)));
                         (submission.with_room(share(deferred.len())), operands)
                     });
                     submission.add(deferral.key, deferral.position);

@@ -187,6 +187,7 @@ impl<E: Element> Post<E> {
             let Some(event) = fabric.try_next() else { break };
             turn = self.on_event(event, fabric, actions, closing.is_some());
             if matches!(turn, Turn::Over) {
+                self.let_go(fabric);
                 return turn;
             }
         }

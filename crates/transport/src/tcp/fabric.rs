@@ -180,7 +180,11 @@ impl Fabric {
         let mut lost = None;
         if link.reads() {
             match link.read(cx, &mut self.spare) {
-                Poll::Pending => lost = link.failure(),
+                Poll::Pending => {
+                    // The last read may have made room that was not needed.
+                    link.rest(&mut self.spare);
+                    lost = link.failure();
+                }
                 // A reset is reported once, to whoever comes first: after a failed write the stream just seems to end.
                 Poll::Ready(Read::End(error)) => lost = Some(link.failure().unwrap_or(error)),
                 Poll::Ready(Read::Some) => {

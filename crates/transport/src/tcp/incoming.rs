@@ -10,7 +10,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use intendant_core::limits::FRAME_BYTES_MAX;
 use std::mem;
 
-/// Room that is made for a read. A system call costs about as much as copying a few KiB, so 64 KiB make it negligible.
+/// Room that is asked for before a read, at least. A system call costs about as much as copying a few KiB, so 64 KiB make it
+/// negligible.
 const READ_BYTES: usize = 64 << 10;
 
 /// With less room than this, new room is made before a read.
@@ -147,8 +148,33 @@ mod tests {
     fn an_announcement_alone_reserves_nothing() {
         let (mut incoming, mut spare) = (Incoming::default(), Spare::default());
         incoming.room(&mut spare).extend_from_slice(&(FRAME_BYTES_MAX as u32).to_le_bytes());
-        assert_eq!(incoming.next().unwrap(), None);
-        assert!(incoming.room(&mut spare).capacity() <= 2 * BUFFER_BYTES, "the length was taken on trust");
+        for held in [READ_BYTES, BUFFER_BYTES - READ_BYTES_MIN, BUFFER_BYTES + 1, 3 * BUFFER_BYTES] {
+            while incoming.buffer.len() < held {
+                let room = incoming.room(&mut spare);
+                let missing = (held - room.len()).min(room.capacity() - room.len());
+                room.resize(room.len() + missing, 7);
+            }
+            assert_eq!(incoming.next().unwrap(), None);
+            let capacity = incoming.room(&mut spare).capacity();
+            assert!(
+                capacity <= ((1 + GROWTH) * held).max(BUFFER_BYTES),
+                "{capacity} for {held}: taken on trust"
+            );
+        }
+    }
+
+    #[test]
+    fn a_link_that_reads_and_rests_needs_one_buffer() {
+        let (mut incoming, mut spare) = (Incoming::default(), Spare::default());
+        let mut at = None;
+        for _ in 0..100 {
+            let room = incoming.room(&mut spare);
+            assert_eq!(*at.get_or_insert(room.as_ptr()), room.as_ptr());
+            room.extend_from_slice(&[1, 0, 0, 0, 7]);
+            assert!(matches!(incoming.next(), Ok(Some(Item::Frame(frame))) if *frame == [7]));
+            incoming.rest(&mut spare);
+            assert_eq!((incoming.buffer.capacity(), spare.kept()), (0, 1));
+        }
     }
 
     #[test]

@@ -29,9 +29,15 @@ impl Spare {
         BytesMut::with_capacity(bytes.max(BUFFER_BYTES))
     }
 
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.buffers.len()
+    }
+
     /// Takes back what [`Spare::take`] gave for `bytes`.
     pub(crate) fn put(&mut self, mut buffer: BytesMut, bytes: usize) {
-        if bytes <= BUFFER_BYTES {
+        // A link that has rested has none.
+        if (1..=BUFFER_BYTES).contains(&bytes) {
             buffer.clear();
             if self.buffers.len() == COUNT_MAX {
                 self.buffers.remove(0);
