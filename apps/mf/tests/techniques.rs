@@ -47,10 +47,10 @@ static MATRIX: Matrix = Matrix::new(SETTING);
 static SQUARE: Matrix =
     Matrix::new(Setting { task: &["--data", "builtin:zipf:5000x5000x150000", "--lr", "0.2"], ..SETTING });
 
-/// Techniques that act on intents bring copies in step every 40 ms, by default, which is longer than epochs of the other matrices
-/// take: so many entries that single takes a sixth of a second.
+/// Techniques that act on intents bring copies in step every 40 ms at most, by default, which is longer than epochs of the other
+/// matrices take: so many entries, of which each teaches so little, that single takes half a second where nothing else runs.
 static LONG: Matrix =
-    Matrix::new(Setting { task: &["--data", "builtin:zipf:5000x5000x1500000", "--lr", "0.05"], ..SETTING });
+    Matrix::new(Setting { task: &["--data", "builtin:zipf:5000x5000x4500000", "--lr", "0.017"], ..SETTING });
 
 #[test]
 fn classic() {
@@ -104,7 +104,9 @@ fn synchronous_full_replication() {
 #[test]
 fn copies_that_are_never_in_step_are_noticed() {
     MATRIX.check_controls(STALENESS);
-    LONG.check_controls(STALENESS);
+    // Clocked replicas are set up when they are first used, which in a long epoch brings much of what others have learnt; what acts on
+    // intents is not clocked.
+    LONG.check_control(&case::NEVER[0], STALENESS);
 }
 
 /// Synchronous SGD does not depend on who is faster, nor on whether time is real.

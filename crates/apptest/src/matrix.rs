@@ -175,11 +175,18 @@ impl Matrix {
     /// If they do not.
     #[track_caller]
     pub fn check_controls(&self, loss: f64) {
-        for case in &case::NEVER {
-            let learnt =
-                self.learnt(&self.report(&[&case.flags()[..], &["--nodes", "4", "--simulate"]].concat()));
-            assert!(learnt < 1.0 - loss, "{:?}: {learnt:.3} of single, and {loss} may be lost", case.flags());
-        }
+        case::NEVER.iter().for_each(|case| self.check_control(case, loss));
+    }
+
+    /// As [`check_controls`](Self::check_controls), for one of them.
+    ///
+    /// # Panics
+    /// As there.
+    #[track_caller]
+    pub fn check_control(&self, case: &Case, loss: f64) {
+        let learnt =
+            self.learnt(&self.report(&[&case.flags()[..], &["--nodes", "4", "--simulate"]].concat()));
+        assert!(learnt < 1.0 - loss, "{:?}: {learnt:.3} of single, and {loss} may be lost", case.flags());
     }
 
     /// Three nodes come to the same every time, whoever is faster, also if time is virtual.
