@@ -11,7 +11,7 @@ use intendant::{ElementType, Error, NodeId, Rendezvous};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -59,7 +59,8 @@ fn role_node() {
     std::process::exit(match node(&dir) {
         Ok(()) => 0,
         Err((code, text)) => {
-            eprintln!("node: {text}");
+            // In one piece: several say so at the same time.
+            let _ = std::io::stderr().write_all(format!("node: {text}\n").as_bytes());
             code
         }
     });
