@@ -181,38 +181,45 @@ pub(crate) fn need(frame: &Bytes, total: usize, bytes: usize) -> Result<(), Wire
     Ok(())
 }
 
+/// `count` items of `N` bytes, in one go, which compiles to a copy: taken one by one, each would cost what all the rest of a key
+/// does here.
+fn run<const N: usize, T>(
+    frame: &mut Bytes,
+    total: usize,
+    count: usize,
+    item: impl Fn([u8; N]) -> T,
+) -> Result<Vec<T>, WireError> {
+    need(frame, total, count * N)?;
+    let (raw, _) = frame[..count * N].as_chunks();
+    let items = raw.iter().map(|raw| item(*raw)).collect();
+    frame.advance(count * N);
+    Ok(items)
+}
+
+fn put_run<const N: usize, T>(frame: &mut Vec<u8>, items: &[T], raw: impl Fn(&T) -> [u8; N]) {
+    let start = frame.len();
+    frame.resize(start + items.len() * N, 0);
+    let (places, _) = frame[start..].as_chunks_mut();
+    places.iter_mut().zip(items).for_each(|(place, item)| *place = raw(item));
+}
+
 pub(crate) fn keys(frame: &mut Bytes, total: usize, count: usize) -> Result<Vec<Key>, WireError> {
-    need(frame, total, count * KEY_BYTES)?;
-    // In one go, which compiles to a copy: taken one by one, each would cost what all the rest of a key does here.
-    let (run, _) = frame[..count * KEY_BYTES].as_chunks();
-    let keys = run.iter().map(|key| Key(u64::from_le_bytes(*key))).collect();
-    frame.advance(count * KEY_BYTES);
-    Ok(keys)
+    run(frame, total, count, |raw| Key(u64::from_le_bytes(raw)))
 }
 
 /// `count` positions, counters or whatever else is a `u32` per key.
 pub(crate) fn numbers(frame: &mut Bytes, total: usize, count: usize) -> Result<Vec<u32>, WireError> {
-    need(frame, total, count * NUMBER_BYTES)?;
-    let (run, _) = frame[..count * NUMBER_BYTES].as_chunks();
-    let numbers = run.iter().map(|number| u32::from_le_bytes(*number)).collect();
-    frame.advance(count * NUMBER_BYTES);
-    Ok(numbers)
+    run(frame, total, count, u32::from_le_bytes)
 }
 
 /// Writes all keys.
 pub(crate) fn put_keys(frame: &mut Vec<u8>, keys: &[Key]) {
-    let start = frame.len();
-    frame.resize(start + keys.len() * KEY_BYTES, 0);
-    let (run, _) = frame[start..].as_chunks_mut();
-    run.iter_mut().zip(keys).for_each(|(at, key)| *at = key.0.to_le_bytes());
+    put_run(frame, keys, |key| key.0.to_le_bytes());
 }
 
 /// Writes all numbers.
 pub(crate) fn put_numbers(frame: &mut Vec<u8>, numbers: &[u32]) {
-    let start = frame.len();
-    frame.resize(start + numbers.len() * NUMBER_BYTES, 0);
-    let (run, _) = frame[start..].as_chunks_mut();
-    run.iter_mut().zip(numbers).for_each(|(at, number)| *at = number.to_le_bytes());
+    put_run(frame, numbers, |number| number.to_le_bytes());
 }
 
 /// The frame of keys and numbers of several kinds for each of them, with room for `room` more bytes.
