@@ -95,6 +95,8 @@ pub struct Layout {
     classes: Vec<u16>,
     nodes: usize,
     shard_bits: u32,
+    /// The bits of a key that are its shard.
+    shard_mask: u64,
     channels: usize,
     order: KeyOrder,
     seed: u64,
@@ -218,6 +220,7 @@ impl LayoutBuilder {
             classes,
             nodes: self.nodes,
             shard_bits: self.shards.trailing_zeros(),
+            shard_mask: self.shards as u64 - 1,
             channels: self.channels,
             order: self.order,
             seed: self.seed,
@@ -344,7 +347,7 @@ impl Layout {
     /// The shard of `key`.
     #[inline]
     pub fn shard(&self, key: Key) -> usize {
-        (key.0 & ((1 << self.shard_bits) - 1)) as usize
+        (key.0 & self.shard_mask) as usize
     }
 
     /// The position of `key` among the keys of its shard.

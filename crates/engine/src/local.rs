@@ -184,6 +184,12 @@ impl<E: Element> Local<E> {
         self.keys.is_empty()
     }
 
+    /// Whether there is an operation, in flight or one whose values nobody has taken. Only then anything can arrive.
+    #[inline]
+    pub fn has_operations(&self) -> bool {
+        !self.ops.is_empty()
+    }
+
     /// Whether nothing is in flight.
     pub fn is_idle(&self) -> bool {
         // Every key that is in flight counts some bytes.
@@ -193,7 +199,7 @@ impl<E: Element> Local<E> {
     /// Whether an operation of this worker on `key` is in flight.
     #[inline]
     pub(crate) fn has_outstanding(&self, shard: usize, key: Key) -> bool {
-        self.per_shard[shard] != 0 && self.keys.contains_key(&key)
+        !self.keys.is_empty() && self.per_shard[shard] != 0 && self.keys.contains_key(&key)
     }
 
     /// Notes a key that could not be served. From here on the key counts as outstanding, also for later positions of the

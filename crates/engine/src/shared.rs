@@ -19,9 +19,9 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
-/// How far ahead of the copying the slots of a batch are fetched, in keys; values follow at half the distance. With 8 to 16
-/// keys a memory access of a few hundred nanoseconds is over before the key is needed; more only evicts.
-const PREFETCH_KEYS: usize = 16;
+/// Keys of a batch whose slots and values are fetched together, the slots two groups ahead of the copying, the values one. With 8
+/// to 16 keys a memory access of a few hundred nanoseconds is over before the key is needed; more only evicts.
+const GROUP: usize = 8;
 
 /// Which kind of store a node uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -287,12 +287,9 @@ impl<E: Element> Shared<E> {
     /// gets its value here.
     #[inline(always)]
     pub(crate) fn latch(&self, key: Key) -> (Entry<'_, SlotState, E>, Role) {
-        let mut entry = self.store.latch(key);
-        let state = entry.state();
-        if self.lazy && state == SlotState::default() && self.makes(&mut entry) {
-            return (entry, Role::Owner);
-        }
-        (entry, state.role)
+        let entry = self.store.latch(key);
+        let role = entry.state().role;
+        if self.lazy && role == Role::Absent { self.make(entry) } else { (entry, role) }
     }
 
     /// Hints that the keys behind the one at `at` are about to be latched, by a channel that goes through all of them: their slots and
@@ -308,14 +305,15 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// Gives a key that nobody has touched yet its value, if its home is here.
+    /// Gives a key that nobody has touched yet its value, if its home is here. (The entry comes and goes as a value: an entry whose
+    /// address is known has to be in memory on the fast path, too.)
     #[cold]
-    fn makes(&self, entry: &mut Entry<'_, SlotState, E>) -> bool {
-        let here = self.directory.is_home(entry.key());
-        if here {
-            self.materialise(entry);
+    fn make<'a>(&self, mut entry: Entry<'a, SlotState, E>) -> (Entry<'a, SlotState, E>, Role) {
+        if entry.state() == SlotState::default() && self.directory.is_home(entry.key()) {
+            self.materialise(&mut entry);
         }
-        here
+        let role = entry.state().role;
+        (entry, role)
     }
 
     /// Appends the value of `key` to `values` if this node owns it. A value that nobody has touched yet is made for this
@@ -499,38 +497,36 @@ impl<E: Element> Shared<E> {
         kind: AccessKind,
         mut serve: impl FnMut(&mut Entry<'_, SlotState, E>, Range<usize>),
     ) {
-        const VALUES_AHEAD: usize = PREFETCH_KEYS / 2;
         // Nothing but this is asked of keys that have one copy.
         let plain = self.bounds.is_none() || kind != AccessKind::Pull;
         let need = if plain { 0 } else { self.need(local.clock()) };
+        let group = |number: usize| keys.chunks(GROUP).nth(number).unwrap_or_default();
         if keys.len() > 1 {
-            keys.iter().take(PREFETCH_KEYS).for_each(|key| self.store.prefetch_slot(*key));
-            keys.iter().take(VALUES_AHEAD).for_each(|key| self.store.prefetch_value(*key));
+            group(0).iter().chain(group(1)).for_each(|key| self.store.prefetch_slot(*key));
+            group(0).iter().for_each(|key| self.store.prefetch_value(*key));
         }
-        let mut offset = 0;
-        for (position, key) in keys.iter().enumerate() {
-            if let Some(ahead) = keys.get(position + PREFETCH_KEYS) {
-                self.store.prefetch_slot(*ahead);
-            }
-            if let Some(ahead) = keys.get(position + VALUES_AHEAD) {
-                self.store.prefetch_value(*ahead);
-            }
-            let len = self.layout.len(*key);
-            let shard = self.layout.shard(*key);
-            let (mut entry, role) = self.latch(*key);
-            let owned = role == Role::Owner && plain;
-            let here = owned || self.serves(*key, &entry.state(), kind, need);
-            // An own operation on the key may be under way: this one must not overtake it, even if the key is here by now.
-            if here && !local.has_outstanding(shard, *key) {
-                serve(&mut entry, offset..offset + len);
-                if !owned && kind != AccessKind::Pull {
-                    Self::mark(&mut entry);
+        let (mut offset, mut position) = (0, 0);
+        for (number, keys) in keys.chunks(GROUP).enumerate() {
+            group(number + 2).iter().for_each(|key| self.store.prefetch_slot(*key));
+            group(number + 1).iter().for_each(|key| self.store.prefetch_value(*key));
+            for key in keys {
+                let len = self.layout.len(*key);
+                let (mut entry, role) = self.latch(*key);
+                let owned = role == Role::Owner && plain;
+                let here = owned || self.serves(*key, &entry.state(), kind, need);
+                // An own operation on the key may be under way: this one must not overtake it, even if the key is here by now.
+                if here && !local.has_outstanding(self.layout.shard(*key), *key) {
+                    serve(&mut entry, offset..offset + len);
+                    if !owned && kind != AccessKind::Pull {
+                        Self::mark(&mut entry);
+                    }
+                } else {
+                    drop(entry);
+                    local.defer(self.layout.shard(*key), position, *key, offset);
                 }
-            } else {
-                drop(entry);
-                local.defer(shard, position, *key, offset);
+                offset += len;
+                position += 1;
             }
-            offset += len;
         }
     }
 
@@ -579,9 +575,9 @@ impl<E: Element> Shared<E> {
         if self.policy.relocation != Some(Initiator::Requester) {
             return Ok(Started { op: None, submissions: Vec::new() });
         }
-        keys.iter().take(PREFETCH_KEYS).for_each(|key| self.store.prefetch_slot(*key));
+        keys.iter().take(2 * GROUP).for_each(|key| self.store.prefetch_slot(*key));
         for (position, key) in keys.iter().enumerate() {
-            if let Some(ahead) = keys.get(position + PREFETCH_KEYS) {
+            if let Some(ahead) = keys.get(position + 2 * GROUP) {
                 self.store.prefetch_slot(*ahead);
             }
             let (mut entry, role) = self.latch(*key);

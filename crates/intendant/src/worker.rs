@@ -391,6 +391,9 @@ impl<E: Element> Worker<E> {
     /// Takes in what has arrived meanwhile: it keeps the worker's own queue short.
     fn take_in(&mut self) -> Result<(), Error> {
         self.inner.health.check()?;
+        if !self.local.has_operations() {
+            return Ok(());
+        }
         while let Ok(op) = self.dropped.1.try_recv() {
             self.local.abandon(op);
         }

@@ -17,7 +17,8 @@ pub(crate) fn prefetch<T>(at: *const T) {
 pub(crate) fn prefetch_run(at: *const u8, bytes: usize) {
     const LINE: usize = 64;
     const BYTES_MAX: usize = 1024;
-    let mut offset = 0;
+    prefetch(at);
+    let mut offset = LINE;
     while offset < bytes.min(BYTES_MAX) {
         prefetch(at.wrapping_add(offset));
         offset += LINE;

@@ -1,13 +1,13 @@
-//! Values of one length in one shard, in chunks with a free list.
+//! Values of one length, in chunks with free lists.
 //!
-//! A slab never moves a value and never doubles: it takes a chunk when the free list is empty. A *place* is the index of a
-//! value in its slab plus one; 0 means "no value". The table of chunks can be read without the latch, if it was made for a
-//! known number of values: then it is never replaced, and an address computed from a stale place is good enough to prefetch.
+//! A store has a slab per value length, which all shards share. A shard takes a chunk when its free list is empty, and keeps a
+//! [`Book`], behind its latch, of what it has handed out; values never move. A *place* is the index of a value in the slab plus
+//! one; 0 means "no value". Chunks are found in tables, each as long as all before it together: tables are added, never replaced,
+//! so that they can be read without a latch. The first has room for all chunks if it is known how many there will be.
 
 use crate::prefetch::prefetch_run;
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 use std::alloc;
-use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -15,42 +15,68 @@ use std::ptr;
 const CHUNK_BYTES: usize = 16 << 10;
 /// Chunks start at a cache line, so that values of 64 bytes or a multiple never straddle one line more than they must.
 const CHUNK_ALIGN: usize = 64;
+/// Chunks of the first table if it is not known how many there will be.
+const FIRST: usize = 64;
+/// Tables: each doubles the number of chunks, of which there are fewer than 2³².
+const TABLES: usize = 33;
 
-struct Book {
-    /// Values handed out from fresh chunk memory so far.
-    used: u32,
+/// A place for a pointer to a chunk; null as long as it is not there.
+type Chunk<E> = AtomicPtr<E>;
+
+/// What a shard has of a slab.
+#[derive(Default)]
+pub(crate) struct Book {
+    /// What has not been handed out yet of the chunk taken last: indexes of values.
+    fresh: std::ops::Range<u32>,
     free: Vec<u32>,
+    /// Values in use.
+    held: usize,
 }
 
+impl Book {
+    /// Values in use.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+}
+
+/// All values of one length of a store.
 pub(crate) struct Slab<E> {
     len: usize,
     chunk_bits: u32,
-    /// Whether `table` has its final length.
-    fixed: bool,
-    table: UnsafeCell<Box<[AtomicPtr<E>]>>,
-    book: UnsafeCell<Book>,
+    /// Values of a chunk, less one.
+    chunk_mask: u32,
+    /// Chunks in the first table, a power of two.
+    first: u32,
+    tables: [AtomicPtr<Chunk<E>>; TABLES],
+    /// Chunks taken so far.
+    taken: AtomicU32,
     owns: PhantomData<E>,
 }
 
-fn table<E>(chunks: usize) -> Box<[AtomicPtr<E>]> {
-    (0..chunks).map(|_| AtomicPtr::new(ptr::null_mut())).collect()
-}
-
 impl<E: bytemuck::Pod> Slab<E> {
-    /// A slab for values of `len` elements, of which there will never be more than `values_max` (if that is known).
-    pub(crate) fn new(len: usize, values_max: Option<usize>) -> Self {
+    /// A slab for values of `len` elements, of which each shard will never have more than `values_max` says for it (if that is
+    /// known).
+    pub(crate) fn new(len: usize, values_max: Option<&[usize]>) -> Self {
         let per_chunk = (CHUNK_BYTES / (len * size_of::<E>()).max(1)).max(1);
-        let per_chunk = values_max.map_or(per_chunk, |max| per_chunk.min(max.max(1).next_power_of_two()));
+        let most = values_max.map(|of_shards| of_shards.iter().copied().max().unwrap_or(0));
+        let per_chunk = most.map_or(per_chunk, |most| per_chunk.min(most.max(1).next_power_of_two()));
         let chunk_bits = per_chunk.ilog2();
-        let chunks = values_max.map_or(0, |max| max.div_ceil(1 << chunk_bits));
-        Self {
-            len,
-            chunk_bits,
-            fixed: values_max.is_some(),
-            table: UnsafeCell::new(table(chunks)),
-            book: UnsafeCell::new(Book { used: 0, free: Vec::new() }),
-            owns: PhantomData,
-        }
+        let first = values_max.map_or(FIRST, |of_shards| {
+            of_shards.iter().map(|values| values.div_ceil(1 << chunk_bits)).sum::<usize>()
+        });
+        let first = u32::try_from(first.max(1).next_power_of_two()).unwrap_or(1 << (u32::BITS - 1));
+        let tables = std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
+        let chunk_mask = (1 << chunk_bits) - 1;
+        let slab = Self { len, chunk_bits, chunk_mask, first, tables, taken: AtomicU32::new(0), owns: PhantomData };
+        slab.table(0);
+        slab
+    }
+
+    /// Elements of a value.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     fn chunk_layout(&self) -> alloc::Layout {
@@ -59,33 +85,72 @@ impl<E: bytemuck::Pod> Slab<E> {
             .expect("a chunk is at most one value of bounded length")
     }
 
+    /// Number and length of the table that has `chunk`, and the first chunk in it.
+    fn table_of(&self, chunk: u32) -> (usize, u32, u32) {
+        if chunk < self.first {
+            return (0, self.first, 0);
+        }
+        // As long as all tables before it together, which is a power of two.
+        let begin = 1 << chunk.ilog2();
+        ((chunk.ilog2() - self.first.ilog2() + 1) as usize, begin, begin)
+    }
+
+    /// The table with `chunk` in it, and the chunk's place in that; the table is made if it is not there.
+    #[cold]
+    fn table(&self, chunk: u32) -> (*mut Chunk<E>, usize) {
+        let (number, len, begin) = self.table_of(chunk);
+        let (table, at) = (&self.tables[number], (chunk - begin) as usize);
+        // Acquire: what is in the table was written before it was put there.
+        let there = table.load(Ordering::Acquire);
+        if !there.is_null() {
+            return (there, at);
+        }
+        let made: Box<[Chunk<E>]> = (0..len).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
+        let made = Box::into_raw(made);
+        // Release: see above. Acquire: another shard may have been faster.
+        match table.compare_exchange(ptr::null_mut(), made.cast(), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => (made.cast(), at),
+            Err(faster) => {
+                // SAFETY: it came from a box just now, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(made) });
+                (faster, at)
+            }
+        }
+    }
+
     /// Address of the value at `place`.
     ///
     /// # Safety
-    /// The caller holds the latch of the shard, and `place` came from [`Slab::take`] and was not given back.
+    /// The caller holds the latch of the shard to which `place` was handed out by [`Slab::take`], and it was not given back.
     #[inline]
     pub(crate) unsafe fn value(&self, place: u32) -> *mut E {
         let index = place - 1;
-        // SAFETY: the table is replaced only under the latch, which the caller holds.
-        let table = unsafe { &*self.table.get() };
-        // Relaxed: written under the latch that the caller holds.
-        let chunk = table[(index >> self.chunk_bits) as usize].load(Ordering::Relaxed);
-        let offset = (index as usize & ((1 << self.chunk_bits) - 1)) * self.len;
-        // SAFETY: the place was handed out, so its chunk exists and holds `1 << chunk_bits` values of `len` elements.
-        unsafe { chunk.add(offset) }
+        let chunk = index >> self.chunk_bits;
+        let (table, at) = if chunk < self.first {
+            // Relaxed: it is there from the start.
+            (self.tables[0].load(Ordering::Relaxed), chunk as usize)
+        } else {
+            self.table(chunk)
+        };
+        // SAFETY: the place was handed out, so that the table has the chunk.
+        let chunk = unsafe { &*table.add(at) };
+        let offset = (index & self.chunk_mask) as usize * self.len;
+        // SAFETY: the chunk holds `1 << chunk_bits` values of `len` elements. Relaxed: it was written under the latch.
+        unsafe { chunk.load(Ordering::Relaxed).add(offset) }
     }
 
-    /// Prefetches the value at `place`, which may be stale; needs no latch.
+    /// Prefetches the value at `place`, which may be stale, if it is in one of the chunks that were expected; needs no latch.
     #[inline(always)]
     pub(crate) fn prefetch(&self, place: u32) {
-        if !self.fixed || place == 0 {
-            return;
-        }
-        let index = place - 1;
-        // SAFETY: the table of a slab with a fixed number of values is never replaced after construction.
-        let table = unsafe { &*self.table.get() };
-        if let Some(chunk) = table.get((index >> self.chunk_bits) as usize) {
-            let offset = (index as usize & ((1 << self.chunk_bits) - 1)) * self.len;
+        // No value: a chunk that no table has.
+        let index = place.wrapping_sub(1);
+        let chunk = index >> self.chunk_bits;
+        if chunk < self.first && place != 0 {
+            // Relaxed: the first table is there from the start.
+            let table = self.tables[0].load(Ordering::Relaxed);
+            // SAFETY: the first table has so many chunks, and is never replaced.
+            let chunk = unsafe { &*table.add(chunk as usize) };
+            let offset = (index & self.chunk_mask) as usize * self.len;
             // Relaxed: whatever is read is only a hint.
             let at = chunk.load(Ordering::Relaxed).wrapping_add(offset);
             prefetch_run(at.cast(), self.len * size_of::<E>());
@@ -94,69 +159,62 @@ impl<E: bytemuck::Pod> Slab<E> {
 
     /// Hands out a place. Its value is zero.
     ///
+    /// # Panics
+    /// If there would be 2³² values.
+    ///
     /// # Safety
-    /// The caller holds the latch of the shard.
-    pub(crate) unsafe fn take(&self) -> u32 {
-        // SAFETY: the book is used only under the latch, which the caller holds; no other reference to it is alive.
-        let book = unsafe { &mut *self.book.get() };
+    /// The caller holds the latch of the shard whose book of this slab `book` is.
+    pub(crate) unsafe fn take(&self, book: &mut Book) -> u32 {
+        book.held += 1;
         if let Some(place) = book.free.pop() {
-            // SAFETY: the place was handed out before and given back; nobody else refers to it.
+            // SAFETY: the place was handed out before to this shard and given back; nobody else refers to it.
             unsafe { ptr::write_bytes(self.value(place), 0, self.len) };
             return place;
         }
-        let index = book.used;
-        book.used = index
-            .checked_add(1)
-            .filter(|used| *used < u32::MAX)
-            .expect("a shard holds fewer than 2^32 values");
-        let chunk = (index >> self.chunk_bits) as usize;
-        if index & ((1 << self.chunk_bits) - 1) == 0 {
-            // SAFETY: only the latch holder replaces the table.
-            let chunks = unsafe { &*self.table.get() }.len();
-            if chunk >= chunks {
-                assert!(!self.fixed, "a dense shard hands out at most one value per key");
-                let longer = table::<E>((chunk + 1).next_power_of_two());
-                // SAFETY: as above; the slab is not fixed, so `prefetch` does not read the table.
-                let old = unsafe { &mut *self.table.get() };
-                for (to, from) in longer.iter().zip(old.iter()) {
-                    // Relaxed: all under the latch.
-                    to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-                }
-                *old = longer;
-            }
-            let layout = self.chunk_layout();
-            // SAFETY: the layout has a size: values have at least one element.
-            let memory = unsafe { alloc::alloc_zeroed(layout) };
-            if memory.is_null() {
-                alloc::handle_alloc_error(layout);
-            }
-            // SAFETY: only the latch holder replaces the table.
-            let table = unsafe { &*self.table.get() };
-            // Relaxed: whoever dereferences the address holds the latch; a prefetch does not care.
-            table[chunk].store(memory.cast(), Ordering::Relaxed);
+        if book.fresh.is_empty() {
+            book.fresh = self.chunk();
         }
+        let index = book.fresh.start;
+        book.fresh.start += 1;
         index + 1
+    }
+
+    /// Makes a chunk; the indexes of its values.
+    fn chunk(&self) -> std::ops::Range<u32> {
+        // Relaxed: nothing but the number matters.
+        let chunk = self.taken.fetch_add(1, Ordering::Relaxed);
+        let end = (u64::from(chunk) + 1) << self.chunk_bits;
+        // Places are one more.
+        let end =
+            u32::try_from(end).ok().filter(|end| *end < u32::MAX).expect("a node holds fewer than 2^32 values");
+        let layout = self.chunk_layout();
+        // SAFETY: the layout has a size: values have at least one element.
+        let memory = unsafe { alloc::alloc_zeroed(layout) };
+        if memory.is_null() {
+            alloc::handle_alloc_error(layout);
+        }
+        let (table, at) = self.table(chunk);
+        // SAFETY: tables are never replaced, and this one has the chunk.
+        let entry = unsafe { &*table.add(at) };
+        // Relaxed: whoever dereferences the address holds the latch; a prefetch does not care.
+        entry.store(memory.cast(), Ordering::Relaxed);
+        end - (1 << self.chunk_bits)..end
     }
 
     /// Takes a place back.
     ///
     /// # Safety
-    /// The caller holds the latch of the shard; `place` came from [`Slab::take`], and is not used afterwards.
-    pub(crate) unsafe fn give(&self, place: u32) {
-        // SAFETY: the book is used only under the latch, which the caller holds.
-        let book = unsafe { &mut *self.book.get() };
-        intendant_core::strict_assert!(place > 0 && place <= book.used, "place {place} was never handed out");
+    /// The caller holds the latch of the shard whose book of this slab `book` is; `place` came from [`Slab::take`] with the same
+    /// book, and is not used afterwards.
+    pub(crate) unsafe fn give(&self, book: &mut Book, place: u32) {
+        // Relaxed: the caller knows of the chunk.
+        let taken = u64::from(self.taken.load(Ordering::Relaxed)) << self.chunk_bits;
+        intendant_core::strict_assert!(
+            place > 0 && u64::from(place) <= taken && book.held > 0,
+            "place {place} was never handed out"
+        );
+        book.held -= 1;
         book.free.push(place);
-    }
-
-    /// Values in use.
-    ///
-    /// # Safety
-    /// The caller holds the latch of the shard.
-    pub(crate) unsafe fn held(&self) -> usize {
-        // SAFETY: the book is used only under the latch, which the caller holds.
-        let book = unsafe { &*self.book.get() };
-        book.used as usize - book.free.len()
     }
 }
 
@@ -164,12 +222,24 @@ impl<E> Drop for Slab<E> {
     fn drop(&mut self) {
         let bytes = (self.len << self.chunk_bits) * size_of::<E>();
         let Ok(layout) = alloc::Layout::from_size_align(bytes, CHUNK_ALIGN) else { return };
-        for chunk in self.table.get_mut().iter() {
-            // Relaxed: nobody else has the slab any more.
-            let chunk = chunk.load(Ordering::Relaxed);
-            if !chunk.is_null() {
-                // SAFETY: allocated in `take` with this layout, and freed only here.
-                unsafe { alloc::dealloc(chunk.cast(), layout) };
+        let mut len = self.first;
+        for (number, table) in self.tables.iter().enumerate() {
+            // Relaxed, here and below: nobody else has the slab any more.
+            let table = table.load(Ordering::Relaxed);
+            if number > 1 {
+                len = len.wrapping_mul(2);
+            }
+            if table.is_null() {
+                continue;
+            }
+            // SAFETY: it was made in `table` with this length, as a box, and is not used afterwards.
+            let table = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(table, len as usize)) };
+            for chunk in &table {
+                let chunk = chunk.load(Ordering::Relaxed);
+                if !chunk.is_null() {
+                    // SAFETY: allocated in `chunk` with this layout, and freed only here.
+                    unsafe { alloc::dealloc(chunk.cast(), layout) };
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::latch::{Latch, LatchGuard};
 use crate::noted::Noted;
 use crate::prefetch::prefetch;
-use crate::slab::Slab;
+use crate::slab::{Book, Slab};
 use crate::sync::{AtomicU32, Ordering};
 use hashbrown::HashMap;
 use intendant_core::{Element, Key, Layout};
@@ -22,10 +22,10 @@ pub struct Slot<S> {
 }
 
 enum Slots<S> {
-    /// One slot per key of the shard, by position.
+    /// A slot per key, by key.
     Dense(Box<[Slot<S>]>),
-    /// Slots of the keys that have a state or a value.
-    Sparse(UnsafeCell<HashMap<u64, Box<Slot<S>>, Hash>>),
+    /// Each shard has those of its keys that have a state or a value.
+    Sparse,
 }
 
 /// Always the same hasher, so that a map has nothing to remember of it and stays on its shard's first line.
@@ -41,81 +41,94 @@ impl BuildHasher for Hash {
     }
 }
 
-/// Two lines: the spatial prefetcher of common processors fetches pairs. Fields stay in this order: the first line has what
-/// every access uses, the second what few do, so that who only looks whether keys were noted does not take the first one away.
+/// Two lines: the spatial prefetcher of common processors fetches pairs. The first has what every access uses, the second what few
+/// do, so that who only looks whether keys were noted does not take the first one away.
 #[repr(C, align(128))]
-struct Shard<S, E> {
+struct Shard<S> {
     latch: Latch,
+    /// Of a sparse store, the slots.
+    map: UnsafeCell<HashMap<u64, Box<Slot<S>>, Hash>>,
+    rare: Rare,
+}
+
+#[repr(align(64))]
+struct Rare {
     /// One per value length of the layout.
-    slabs: Box<[Slab<E>]>,
-    slots: Slots<S>,
+    books: UnsafeCell<Box<[Book]>>,
     noted: Noted,
 }
 
+impl<S> Shard<S> {
+    fn new(lens: usize) -> Self {
+        let books = (0..lens).map(|_| Book::default()).collect();
+        let rare = Rare { books: UnsafeCell::new(books), noted: Noted::default() };
+        Self { latch: Latch::new(), map: UnsafeCell::default(), rare }
+    }
+}
+
+/// How many slots ahead of a scan are fetched.
+const SCAN_AHEAD: usize = 16;
+
 /// Where in a shard that ends what every access uses, and where that begins what few use.
 #[allow(dead_code, reason = "asserted in `lib.rs`, which model checking leaves out")]
-pub(crate) const SHARD_PARTS: (usize, usize) =
-    (offset_of!(Shard<u32, u32>, slots) + size_of::<Slots<u32>>(), offset_of!(Shard<u32, u32>, noted));
-
-// SAFETY: everything behind an `UnsafeCell` in a shard (slot states, the sparse map, slab books, values, noted keys) is
-// reached only through an `Entry`, `scan`, `held` or `take_noted`, which hold the shard's latch. What is read without the
-// latch are atomics and, for dense shards, boxes that do not change after construction.
-unsafe impl<S: Send, E: Send> Sync for Shard<S, E> {}
-// SAFETY: a shard owns its slots, chunks and values; the raw pointers in its slabs are not shared with anything else.
-unsafe impl<S: Send, E: Send> Send for Shard<S, E> {}
+pub(crate) const SHARD_PARTS: (usize, usize) = (
+    offset_of!(Shard<u32>, map) + size_of::<HashMap<u64, Box<Slot<u32>>, Hash>>(),
+    offset_of!(Shard<u32>, rare),
+);
 
 /// The parameters of a node: per key a slot of state `S` and, if held, a value.
 ///
 /// `S` is zero-cost to copy and `S::default()` means "nothing known"; the slot is 16 bytes if `S` has 12. A *dense* store has
 /// a slot for every key of the layout; a *sparse* one only for keys that were given a state or a value.
+///
+/// Where a dense store has a key's slot is computed from the key, and where a value is, from its place: neither waits for what is
+/// in the shard, which is its latch.
 pub struct Store<S, E> {
     layout: Arc<Layout>,
-    shards: Box<[Shard<S, E>]>,
+    shards: Box<[Shard<S>]>,
+    slots: Slots<S>,
+    /// One per value length of the layout.
+    slabs: Box<[Slab<E>]>,
 }
+
+// SAFETY: everything behind an `UnsafeCell` (slot states, the maps and books of shards, noted keys) and all values are reached only
+// through an `Entry`, `scan`, `held` or `take_noted`, which hold the latch of the shard that they belong to. What is read without
+// the latch are atomics and boxes that do not change after construction.
+unsafe impl<S: Send, E: Send> Sync for Store<S, E> {}
+// SAFETY: a store owns its slots, chunks and values; the raw pointers in its slabs are not shared with anything else.
+unsafe impl<S: Send, E: Send> Send for Store<S, E> {}
 
 impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     /// A store with a slot for every key.
     #[must_use]
     pub fn dense(layout: Arc<Layout>) -> Self {
-        let shards = (0..layout.shards())
-            .map(|shard| {
-                let keys = layout.shard_keys(shard);
-                let mut per_class = vec![0; layout.lens().len()];
-                for range in layout.ranges() {
-                    // Keys of the range that are `shard` modulo the number of shards.
-                    let shards = layout.shards() as u64;
-                    let below = |end: u64| end.saturating_sub(shard as u64).div_ceil(shards);
-                    let count = below(range.keys.end) - below(range.keys.start);
-                    per_class[layout.class(Key(range.keys.start))] += count as usize;
-                }
-                Shard {
-                    latch: Latch::new(),
-                    slots: Slots::Dense((0..keys).map(|_| Slot::default()).collect()),
-                    slabs: layout
-                        .lens()
-                        .iter()
-                        .zip(&per_class)
-                        .map(|(l, n)| Slab::new(*l, Some(*n)))
-                        .collect(),
-                    noted: Noted::default(),
-                }
-            })
-            .collect();
-        Self { layout, shards }
+        let shards = layout.shards();
+        // Per value length, how many keys of a shard have it.
+        let mut counts = vec![vec![0; shards]; layout.lens().len()];
+        for range in layout.ranges() {
+            let counts = &mut counts[layout.class(Key(range.keys.start))];
+            for (shard, count) in counts.iter_mut().enumerate() {
+                // Keys of the range that are `shard` modulo the number of shards.
+                let below = |end: u64| end.saturating_sub(shard as u64).div_ceil(shards as u64);
+                *count += (below(range.keys.end) - below(range.keys.start)) as usize;
+            }
+        }
+        let slabs = layout.lens().iter().zip(&counts).map(|(len, of_shards)| Slab::new(*len, Some(of_shards)));
+        let slabs = slabs.collect();
+        let slots = (0..layout.keys()).map(|_| Slot::default()).collect();
+        Self::new(layout, Slots::Dense(slots), slabs)
     }
 
     /// A store that takes memory only for keys that it is told about.
     #[must_use]
     pub fn sparse(layout: Arc<Layout>) -> Self {
-        let shards = (0..layout.shards())
-            .map(|_| Shard {
-                latch: Latch::new(),
-                slots: Slots::Sparse(UnsafeCell::default()),
-                slabs: layout.lens().iter().map(|len| Slab::new(*len, None)).collect(),
-                noted: Noted::default(),
-            })
-            .collect();
-        Self { layout, shards }
+        let slabs = layout.lens().iter().map(|len| Slab::new(*len, None)).collect();
+        Self::new(layout, Slots::Sparse, slabs)
+    }
+
+    fn new(layout: Arc<Layout>, slots: Slots<S>, slabs: Box<[Slab<E>]>) -> Self {
+        let shards = (0..layout.shards()).map(|_| Shard::new(slabs.len())).collect();
+        Self { layout, shards, slots, slabs }
     }
 
     /// The layout that the store was made for.
@@ -132,38 +145,42 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         assert!(self.layout.contains(key), "{key:?} is outside of the layout");
         let shard = &self.shards[self.layout.shard(key)];
         let guard = shard.latch.lock();
-        let slot = match &shard.slots {
-            Slots::Dense(slots) => Some(&slots[self.layout.position(key)]),
+        let slot = match &self.slots {
+            Slots::Dense(slots) => Some(&slots[key.index()]),
             // SAFETY: the latch is held; the map is not changed while the returned entry borrows a slot of it, except by
             // the entry itself.
-            Slots::Sparse(map) => unsafe { &*map.get() }.get(&key.0).map(|slot| &**slot),
+            Slots::Sparse => unsafe { &*shard.map.get() }.get(&key.0).map(|slot| &**slot),
         };
-        let class = self.layout.class(key);
-        Entry { shard, slab: &shard.slabs[class], len: self.layout.lens()[class], slot, key, _guard: guard }
+        Entry { store: self, shard, slab: self.slab(key), slot, key, _guard: guard }
     }
 
-    /// First hint that `key` is about to be latched: fetches its slot.
+    /// The slab that has the value of `key`.
+    #[inline(always)]
+    fn slab(&self, key: Key) -> &Slab<E> {
+        match &*self.slabs {
+            [slab] => slab,
+            slabs => &slabs[self.layout.class(key)],
+        }
+    }
+
+    /// First hint that `key` is about to be latched: fetches its latch and its slot.
     #[inline(always)]
     pub fn prefetch_slot(&self, key: Key) {
-        let shard = &self.shards[self.layout.shard(key)];
-        if let Slots::Dense(slots) = &shard.slots {
-            if let Some(slot) = slots.get(self.layout.position(key)) {
-                prefetch(slot);
-            }
-        } else {
-            prefetch(shard);
+        prefetch(self.shards.as_ptr().wrapping_add(self.layout.shard(key)));
+        if let Slots::Dense(slots) = &self.slots {
+            // Any address will do.
+            prefetch(slots.as_ptr().wrapping_add(key.index()));
         }
     }
 
     /// Second hint, a few keys later: fetches the value, if the slot has one and the store is dense.
     #[inline(always)]
     pub fn prefetch_value(&self, key: Key) {
-        let shard = &self.shards[self.layout.shard(key)];
-        if let Slots::Dense(slots) = &shard.slots
-            && let Some(slot) = slots.get(self.layout.position(key))
+        if let Slots::Dense(slots) = &self.slots
+            && let Some(slot) = slots.get(key.index())
         {
             // Relaxed: a stale place costs a useless prefetch.
-            shard.slabs[self.layout.class(key)].prefetch(slot.place.load(Ordering::Relaxed));
+            self.slab(key).prefetch(slot.place.load(Ordering::Relaxed));
         }
     }
 
@@ -184,25 +201,28 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
             if place == 0 {
                 return ControlFlow::Continue(());
             }
-            let class = self.layout.class(key);
+            let slab = self.slab(key);
             // SAFETY: the latch is held, so nobody changes the state, and the place is handed out.
             let (state, value) = unsafe {
-                let value = latched.slabs[class].value(place);
-                (&*slot.state.get(), std::slice::from_raw_parts(value, self.layout.lens()[class]))
+                let value = slab.value(place);
+                (&*slot.state.get(), std::slice::from_raw_parts(value, slab.len()))
             };
             visit(key, state, value)
         };
-        match &latched.slots {
+        match &self.slots {
             Slots::Dense(slots) => {
-                for (position, slot) in slots.iter().enumerate().take(positions.end).skip(positions.start) {
+                for position in positions.start..positions.end.min(self.layout.shard_keys(shard)) {
+                    // Slots of a shard are far from each other.
+                    self.prefetch_slot(self.layout.key_at(shard, position.saturating_add(SCAN_AHEAD)));
+                    let slot = &slots[self.layout.key_at(shard, position).index()];
                     if one(position, slot).is_break() {
                         return Some(position + 1);
                     }
                 }
             }
-            Slots::Sparse(map) => {
+            Slots::Sparse => {
                 // SAFETY: the latch is held and `visit` cannot reach the map.
-                let map = unsafe { &*map.get() };
+                let map = unsafe { &*latched.map.get() };
                 #[expect(clippy::disallowed_methods, reason = "sorted right below")]
                 let mut held: Vec<usize> = map
                     .iter()
@@ -227,7 +247,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     /// more, or a key noted a moment ago is not seen yet: who needs certainty calls [`Store::take_noted`].
     #[inline]
     pub fn has_noted(&self, shard: usize) -> bool {
-        self.shards[shard].noted.any()
+        self.shards[shard].rare.noted.any()
     }
 
     /// Moves the noted keys of `shard` to the end of `keys`, in the order in which they were noted. Latches the shard; memory is
@@ -239,7 +259,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         {
             let _guard = shard.latch.lock();
             // SAFETY: the latch is held.
-            unsafe { shard.noted.exchange(&mut taken) };
+            unsafe { shard.rare.noted.exchange(&mut taken) };
         }
         if keys.is_empty() {
             *keys = taken;
@@ -255,7 +275,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
             .map(|shard| {
                 let _guard = shard.latch.lock();
                 // SAFETY: the latch is held.
-                shard.slabs.iter().map(|slab| unsafe { slab.held() }).sum::<usize>()
+                unsafe { &*shard.rare.books.get() }.iter().map(Book::held).sum::<usize>()
             })
             .sum()
     }
@@ -263,9 +283,9 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
 
 /// A latched key: its state and, if held, its value. Dropping it releases the latch.
 pub struct Entry<'a, S, E> {
-    shard: &'a Shard<S, E>,
+    store: &'a Store<S, E>,
+    shard: &'a Shard<S>,
     slab: &'a Slab<E>,
-    len: usize,
     slot: Option<&'a Slot<S>>,
     key: Key,
     _guard: LatchGuard<'a>,
@@ -286,18 +306,12 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
 
     #[inline]
     fn slot(&mut self) -> &'a Slot<S> {
-        match self.slot {
+        // By value: of an entry whose address nobody takes the compiler makes registers.
+        let slot = match self.slot {
             Some(slot) => slot,
-            None => self.insert(),
-        }
-    }
-
-    #[cold]
-    fn insert(&mut self) -> &'a Slot<S> {
-        let Slots::Sparse(map) = &self.shard.slots else { unreachable!("dense shards have all slots") };
-        // SAFETY: the entry holds the latch and borrows no slot of the map yet. Slots are boxed: they stay where they are
-        // when the map grows.
-        let slot: &'a Slot<S> = unsafe { &mut *map.get() }.entry(self.key.0).or_default();
+            // SAFETY: the entry holds the latch, and borrows no slot of the map yet.
+            None => unsafe { insert(self.shard, self.key) },
+        };
         self.slot = Some(slot);
         slot
     }
@@ -321,7 +335,7 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
     #[inline]
     pub fn note(&mut self) {
         // SAFETY: the entry holds the latch.
-        unsafe { self.shard.noted.push(self.key) };
+        unsafe { self.shard.rare.noted.push(self.key) };
     }
 
     /// The value, if one is held.
@@ -329,7 +343,7 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
     pub fn value(&self) -> Option<&[E]> {
         let place = self.place();
         // SAFETY: the entry holds the latch and the place is handed out; values of this slab have `len` elements.
-        (place != 0).then(|| unsafe { std::slice::from_raw_parts(self.slab.value(place), self.len) })
+        (place != 0).then(|| unsafe { std::slice::from_raw_parts(self.slab.value(place), self.slab.len()) })
     }
 
     /// The value, to be changed, if one is held.
@@ -337,15 +351,23 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
     pub fn value_mut(&mut self) -> Option<&mut [E]> {
         let place = self.place();
         // SAFETY: as in `value`; `&mut self` makes this the only reference.
-        (place != 0).then(|| unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.len) })
+        (place != 0).then(|| unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.slab.len()) })
+    }
+
+    /// What the shard has of the slab.
+    fn book(&mut self) -> &mut Book {
+        // SAFETY: the entry holds the latch, and `&mut self` makes this the only reference.
+        let books = unsafe { &mut *self.shard.rare.books.get() };
+        &mut books[self.store.layout.class(self.key)]
     }
 
     /// Makes room for a value and returns it, zeroed; a value that is already held is zeroed.
     pub fn allocate(&mut self) -> &mut [E] {
         let slot = self.slot();
         if self.place() == 0 {
+            let slab = self.slab;
             // SAFETY: the entry holds the latch.
-            let place = unsafe { self.slab.take() };
+            let place = unsafe { slab.take(self.book()) };
             // Relaxed: see `Slot::place`.
             slot.place.store(place, Ordering::Relaxed);
         } else if let Some(value) = self.value_mut() {
@@ -353,7 +375,7 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         }
         let place = self.place();
         // SAFETY: as in `value_mut`.
-        unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.slab.len()) }
     }
 
     /// Gives the value's memory back, if one is held; the state stays.
@@ -362,21 +384,32 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         if let (Some(slot), true) = (self.slot, place != 0) {
             // Relaxed: see `Slot::place`.
             slot.place.store(0, Ordering::Relaxed);
+            let slab = self.slab;
             // SAFETY: the entry holds the latch, the place was handed out and no slot names it any more.
-            unsafe { self.slab.give(place) };
+            unsafe { slab.give(self.book(), place) };
         }
     }
 
     /// Forgets the key: gives back its value and, in a sparse store, its slot.
     pub fn remove(mut self) {
         self.release();
-        match &self.shard.slots {
+        match &self.store.slots {
             Slots::Dense(_) => *self.state_mut() = S::default(),
-            Slots::Sparse(map) => {
+            Slots::Sparse => {
                 self.slot = None;
                 // SAFETY: the entry holds the latch and no longer refers to the slot.
-                unsafe { &mut *map.get() }.remove(&self.key.0);
+                unsafe { &mut *self.shard.map.get() }.remove(&self.key.0);
             }
         }
     }
+}
+
+/// Makes a slot for a key of a sparse store.
+///
+/// # Safety
+/// The caller holds the latch of the shard, and no reference into its map.
+#[cold]
+unsafe fn insert<S: Default>(shard: &Shard<S>, key: Key) -> &Slot<S> {
+    // SAFETY: as above. Slots are boxed: they stay where they are when the map grows.
+    unsafe { &mut *shard.map.get() }.entry(key.0).or_default()
 }
