@@ -501,8 +501,8 @@ impl<E: Element> Shared<E> {
         let plain = self.bounds.is_none() || kind != AccessKind::Pull;
         let need = if plain { 0 } else { self.need(local.clock()) };
         let group = |number: usize| keys.chunks(GROUP).nth(number).unwrap_or_default();
+        group(0).iter().chain(group(1)).for_each(|key| self.store.prefetch_slot(*key));
         if keys.len() > 1 {
-            group(0).iter().chain(group(1)).for_each(|key| self.store.prefetch_slot(*key));
             group(0).iter().for_each(|key| self.store.prefetch_value(*key));
         }
         let (mut offset, mut position) = (0, 0);
