@@ -64,6 +64,10 @@ enum Ending {
     Finished,
 }
 
+/// A link with so much to write does not wait until everything is flushed: the peer may begin, and what is written is still in the
+/// cache. A system call costs little beside copying as much.
+const WRITTEN_AT_ONCE_BYTES: usize = 128 << 10;
+
 /// The TCP connections of one channel of one node: see [`crate::Fabric`] for what its methods promise.
 #[derive(Debug)]
 pub struct Fabric {
@@ -98,6 +102,10 @@ impl Fabric {
         self.sent.bytes += (head.len() + rest.len()) as u64;
         if let Some(link) = &mut self.links[to.index()] {
             link.push(head, rest);
+            if link.backlog_bytes() >= WRITTEN_AT_ONCE_BYTES {
+                // What is left, or went wrong, is seen when everything is flushed.
+                link.write(None);
+            }
             if !link.dirty {
                 link.dirty = true;
                 self.dirty.push(to.index());
