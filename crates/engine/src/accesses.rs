@@ -79,6 +79,7 @@ impl<E: Element> Channel<E> {
     }
 
     /// Serves an access if the key is here, queues it if the key is coming, else sends it on.
+    #[inline(always)]
     pub(crate) fn access(
         &mut self,
         shared: &Shared<E>,
@@ -87,8 +88,55 @@ impl<E: Element> Channel<E> {
         values: &Bytes,
         operand: Range<usize>,
     ) -> Result<(), String> {
+        let (entry, role) = shared.latch(key);
+        // Mostly it is another node's, for a key that is owned here and has no copies.
+        if role == Role::Owner && access.need == 0 {
+            self.serve(shared, entry, access, values, operand);
+            return Ok(());
+        }
+        self.access_otherwise(shared, entry, access, values, operand)
+    }
+
+    /// Serves an access to a key that is here.
+    #[inline(always)]
+    fn serve(
+        &mut self,
+        shared: &Shared<E>,
+        mut entry: Entry<'_, SlotState, E>,
+        access: Access,
+        values: &Bytes,
+        operand: Range<usize>,
+    ) {
         let Access { origin, kind, hops, position, .. } = access;
-        let (mut entry, role) = shared.latch(key);
+        let (key, state) = (entry.key(), entry.state());
+        let counter = shared.policy().caches.then_some(state.counter);
+        let value = entry.value_mut().expect("who serves a key has its value");
+        self.replies.served(origin, kind, position, counter, |read| {
+            access::apply(kind, value, &values[operand], read);
+        });
+        if state.role == Role::Hub {
+            self.after_access(&mut entry, kind != AccessKind::Pull, origin.node);
+        } else if kind != AccessKind::Pull {
+            Shared::mark(&mut entry);
+        }
+        if origin.node != shared.node() {
+            self.stats.served(hops);
+        } else if hops > 0 {
+            self.came_back(key);
+        }
+    }
+
+    #[inline(never)]
+    fn access_otherwise(
+        &mut self,
+        shared: &Shared<E>,
+        entry: Entry<'_, SlotState, E>,
+        access: Access,
+        values: &Bytes,
+        operand: Range<usize>,
+    ) -> Result<(), String> {
+        let Access { origin, kind, hops, position, .. } = access;
+        let (key, role) = (entry.key(), entry.state().role);
         // Neither another node's nor one that was sent away before.
         let own = origin.node == shared.node() && hops == 0;
         match role {
@@ -103,23 +151,7 @@ impl<E: Element> Channel<E> {
             Role::Static if !own => {
                 return Err(format!("it accesses {key:?}, of which it has a static replica"));
             }
-            Role::Owner | Role::Hub | Role::Static => {
-                let counter = shared.policy().caches.then_some(entry.state().counter);
-                let value = entry.value_mut().expect("an owner holds the value");
-                self.replies.served(origin, kind, position, counter, |read| {
-                    access::apply(kind, value, &values[operand], read);
-                });
-                if role == Role::Hub {
-                    self.after_access(&mut entry, kind != AccessKind::Pull, origin.node);
-                } else if kind != AccessKind::Pull {
-                    Shared::mark(&mut entry);
-                }
-                if origin.node != shared.node() {
-                    self.stats.served(hops);
-                } else if hops > 0 {
-                    self.came_back(key);
-                }
-            }
+            Role::Owner | Role::Hub | Role::Static => self.serve(shared, entry, access, values, operand),
             Role::Arriving => {
                 drop(entry);
                 let (operand, since) = (values.slice(operand), self.now);
@@ -166,13 +198,12 @@ impl<E: Element> Channel<E> {
     fn access_replica(
         &mut self,
         shared: &Shared<E>,
-        mut entry: Entry<'_, SlotState, E>,
+        entry: Entry<'_, SlotState, E>,
         access: Access,
         values: &Bytes,
         operand: Range<usize>,
     ) -> Result<(), String> {
-        let Access { origin, kind, position, .. } = access;
-        let (key, state) = (entry.key(), entry.state());
+        let (key, state, kind) = (entry.key(), entry.state(), access.kind);
         if state.is_closed() {
             drop(entry);
             self.queue(key, access, values.slice(operand));
@@ -184,14 +215,7 @@ impl<E: Element> Channel<E> {
             drop(entry);
             self.park(key, &state, access)?;
         } else {
-            let counter = shared.policy().caches.then_some(state.counter);
-            let value = entry.value_mut().expect("a replica has a value");
-            self.replies.served(origin, kind, position, counter, |read| {
-                access::apply(kind, value, &values[operand], read);
-            });
-            if kind == AccessKind::Push {
-                Shared::mark(&mut entry);
-            }
+            self.serve(shared, entry, access, values, operand);
         }
         Ok(())
     }
@@ -226,7 +250,6 @@ impl<E: Element> Channel<E> {
         self.check_request(request)?;
         let Request { origin, kind, hops, keys, positions, values } = request;
         let shared = Arc::clone(&self.shared);
-        keys.iter().for_each(|key| shared.store().prefetch_slot(*key));
         let room = match kind {
             AccessKind::Pull => self.room(keys),
             AccessKind::Push | AccessKind::Set => Room { keys: keys.len(), bytes: 0 },
@@ -234,9 +257,7 @@ impl<E: Element> Channel<E> {
         self.replies.expect(room);
         let mut offset = 0;
         for (at, (key, position)) in keys.iter().zip(positions).enumerate() {
-            if let Some(ahead) = keys.get(at + 4) {
-                shared.store().prefetch_value(*ahead);
-            }
+            shared.prefetch(keys, at);
             let operand = self.operand(*kind, *key, offset);
             offset = operand.end;
             let (origin, kind, hops, position) = (*origin, *kind, *hops, *position);
@@ -269,9 +290,11 @@ impl<E: Element> Channel<E> {
             self.learn(*key, from, counter);
         }
         actions.push(Action::Complete { worker, completion: Completion { op, positions, values } });
-        for key in &keys {
-            self.came_back(*key);
-            self.end_if_due(*key)?;
+        if self.holding.awaits_answers() {
+            for key in &keys {
+                self.came_back(*key);
+                self.end_if_due(*key)?;
+            }
         }
         self.release(worker, &keys)
     }

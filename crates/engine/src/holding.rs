@@ -62,6 +62,11 @@ impl<E> Default for Holding<E> {
 }
 
 impl<E> Holding<E> {
+    /// Whether something may have to be done when accesses that were sent away are answered.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        !self.away.is_empty() || !self.held.is_empty()
+    }
+
     /// An epoch for a key of which this node has no replica.
     pub(crate) fn fresh_epoch(&mut self) -> u32 {
         self.epochs = self.epochs.wrapping_add(1);

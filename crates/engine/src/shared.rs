@@ -297,6 +297,10 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
         const VALUES_AHEAD: usize = 4;
+        if at == 0 {
+            keys.iter().take(2 * VALUES_AHEAD).for_each(|key| self.store.prefetch_slot(*key));
+            keys.iter().take(VALUES_AHEAD).for_each(|key| self.store.prefetch_value(*key));
+        }
         if let Some(ahead) = keys.get(at + 2 * VALUES_AHEAD) {
             self.store.prefetch_slot(*ahead);
         }

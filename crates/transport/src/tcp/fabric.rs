@@ -65,8 +65,8 @@ enum Ending {
 }
 
 /// A link with so much to write does not wait until everything is flushed: the peer may begin, and what is written is still in the
-/// cache. A system call costs little beside copying as much.
-const WRITTEN_AT_ONCE_BYTES: usize = 128 << 10;
+/// cache. A system call costs about as much as handling the keys in so many bytes.
+const WRITTEN_AT_ONCE_BYTES: usize = 16 << 10;
 
 /// The TCP connections of one channel of one node: see [`crate::Fabric`] for what its methods promise.
 #[derive(Debug)]
