@@ -45,7 +45,8 @@ impl<E: Element> Channel<E> {
         let share = |whole: usize| whole.min(2 * whole / shared.layout().nodes().saturating_sub(1).max(1));
         self.batch.expect(Room { keys: share(keys.len()), bytes: share(values.len()) });
         let mut offset = 0;
-        for (key, position) in keys.iter().zip(positions) {
+        for (at, (key, position)) in keys.iter().zip(positions).enumerate() {
+            shared.prefetch_slots(keys, at);
             let operand = self.operand(kind, *key, offset);
             offset = operand.end;
             if chained {

@@ -113,7 +113,8 @@ impl<E: Element> Channel<E> {
         issued: Tick,
     ) -> Result<(), String> {
         let shared = Arc::clone(&self.shared);
-        for (key, position) in keys.iter().zip(positions) {
+        for (at, (key, position)) in keys.iter().zip(positions).enumerate() {
+            shared.prefetch_slots(keys, at);
             let (key, position) = (*key, *position);
             let (mut entry, _) = shared.latch(key);
             let mut wanted = relocation::localize(entry.state_mut());
@@ -166,7 +167,7 @@ impl<E: Element> Channel<E> {
         let shared = Arc::clone(&self.shared);
         self.moves.expect(self.room(&localize.keys));
         for (at, key) in localize.keys.iter().enumerate() {
-            shared.prefetch(&localize.keys, at);
+            shared.prefetch_departure(&localize.keys, at);
             if !shared.directory().is_home(*key) {
                 return Err(format!("it asks node {} to move {key:?}, which is not its home", shared.node()));
             }
@@ -196,7 +197,7 @@ impl<E: Element> Channel<E> {
         }
         self.moves.expect(self.room(keys));
         for (at, (key, counter)) in keys.iter().zip(counters).enumerate() {
-            shared.prefetch(keys, at);
+            shared.prefetch_departure(keys, at);
             if shared.directory().home(*key) != from {
                 return Err(format!("it orders the relocation of {key:?}, whose home it is not"));
             }
@@ -268,7 +269,7 @@ impl<E: Element> Channel<E> {
         let mut holders = holders.iter().peekable();
         for (at, (key, counter)) in keys.iter().zip(counters).enumerate() {
             let end = offset + self.value_bytes(*key);
-            shared.prefetch(keys, at);
+            shared.prefetch_arrival(keys, at);
             let (mut entry, role) = shared.latch(*key);
             let at_home = shared.directory().is_home(*key);
             let (expected, plausible) = match self.initiator() {
@@ -307,7 +308,7 @@ impl<E: Element> Channel<E> {
                 }
                 self.serve_queue(*key, queue)?;
             } else {
-                copy_from_bytes(entry.allocate(), bytes);
+                copy_from_bytes(entry.overwrite(), bytes);
                 relocation::arrive(entry.state_mut(), at_home, *counter);
                 self.drain(&shared, entry, *counter)?;
             }
@@ -334,7 +335,7 @@ impl<E: Element> Channel<E> {
         relocation::arrive(entry.state_mut(), false, counter);
         let queue = match self.holding.held.get(&key).map(|held| held.replica.stage()) {
             None => {
-                copy_from_bytes(entry.allocate(), bytes);
+                copy_from_bytes(entry.overwrite(), bytes);
                 VecDeque::new()
             }
             Some(stage) => {

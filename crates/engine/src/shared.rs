@@ -23,6 +23,10 @@ use std::sync::{Arc, Mutex};
 /// to 16 keys a memory access of a few hundred nanoseconds is over before the key is needed; more only evicts.
 const GROUP: usize = 8;
 
+/// How far ahead channels, which do more for a key, fetch slots and values.
+const AHEAD: usize = 8;
+const VALUES_AHEAD: usize = 4;
+
 /// Which kind of store a node uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Storage {
@@ -296,16 +300,47 @@ impl<E: Element> Shared<E> {
     /// values may be in the cache of a worker's core.
     #[inline]
     pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
-        const VALUES_AHEAD: usize = 4;
         if at == 0 {
-            keys.iter().take(2 * VALUES_AHEAD).for_each(|key| self.store.prefetch_slot(*key));
+            keys.iter().take(AHEAD).for_each(|key| self.store.prefetch_slot(*key));
             keys.iter().take(VALUES_AHEAD).for_each(|key| self.store.prefetch_value(*key));
         }
-        if let Some(ahead) = keys.get(at + 2 * VALUES_AHEAD) {
+        if let Some(ahead) = keys.get(at + AHEAD) {
             self.store.prefetch_slot(*ahead);
         }
         if let Some(ahead) = keys.get(at + VALUES_AHEAD) {
             self.store.prefetch_value(*ahead);
+        }
+    }
+
+    /// The same of keys that are about to leave.
+    #[inline]
+    pub(crate) fn prefetch_departure(&self, keys: &[Key], at: usize) {
+        self.prefetch(keys, at);
+        if let Some(ahead) = keys.get(at + AHEAD) {
+            self.store.prefetch_part(*ahead);
+        }
+    }
+
+    /// Hints that the slots of keys behind the one at `at` are about to be looked at.
+    #[inline]
+    pub(crate) fn prefetch_slots(&self, keys: &[Key], at: usize) {
+        if let Some(ahead) = keys.get(at + AHEAD) {
+            self.store.prefetch_slot(*ahead);
+        }
+    }
+
+    /// Hints that values will be made for the keys behind the one at `at`: their slots and places.
+    #[inline]
+    pub(crate) fn prefetch_arrival(&self, keys: &[Key], at: usize) {
+        if at == 0 {
+            keys.iter().take(AHEAD).for_each(|key| self.store.prefetch_slot(*key));
+        }
+        if let Some(ahead) = keys.get(at + AHEAD) {
+            self.store.prefetch_slot(*ahead);
+            self.store.prefetch_part(*ahead);
+        }
+        if let Some(ahead) = keys.get(at + VALUES_AHEAD) {
+            self.store.prefetch_place(*ahead);
         }
     }
 

@@ -38,6 +38,12 @@ impl Book {
     pub(crate) fn held(&self) -> usize {
         self.held
     }
+
+    /// The place that is handed out next, 0 if it needs a chunk first.
+    pub(crate) fn next(&self) -> u32 {
+        let fresh = self.fresh.clone().next().map_or(0, |index| index + 1);
+        self.free.last().copied().unwrap_or(fresh)
+    }
 }
 
 /// All values of one length of a store.
@@ -157,26 +163,24 @@ impl<E: bytemuck::Pod> Slab<E> {
         }
     }
 
-    /// Hands out a place. Its value is zero.
+    /// Hands out a place, and whether a value has been there before; if not, it is zero.
     ///
     /// # Panics
     /// If there would be 2³² values.
     ///
     /// # Safety
     /// The caller holds the latch of the shard whose book of this slab `book` is.
-    pub(crate) unsafe fn take(&self, book: &mut Book) -> u32 {
+    pub(crate) unsafe fn take(&self, book: &mut Book) -> (u32, bool) {
         book.held += 1;
         if let Some(place) = book.free.pop() {
-            // SAFETY: the place was handed out before to this shard and given back; nobody else refers to it.
-            unsafe { ptr::write_bytes(self.value(place), 0, self.len) };
-            return place;
+            return (place, true);
         }
         if book.fresh.is_empty() {
             book.fresh = self.chunk();
         }
         let index = book.fresh.start;
         book.fresh.start += 1;
-        index + 1
+        (index + 1, false)
     }
 
     /// Makes a chunk; the indexes of its values.

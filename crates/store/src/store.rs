@@ -51,19 +51,25 @@ struct Shard<S> {
     rare: Rare,
 }
 
+#[derive(Default)]
 #[repr(align(64))]
 struct Rare {
-    /// One per value length of the layout.
-    books: UnsafeCell<Box<[Book]>>,
     noted: Noted,
 }
 
-impl<S> Shard<S> {
-    fn new(lens: usize) -> Self {
-        let books = (0..lens).map(|_| Book::default()).collect();
-        let rare = Rare { books: UnsafeCell::new(books), noted: Noted::default() };
-        Self { latch: Latch::new(), map: UnsafeCell::default(), rare }
+impl<S> Default for Shard<S> {
+    fn default() -> Self {
+        Self { latch: Latch::new(), map: UnsafeCell::default(), rare: Rare::default() }
     }
+}
+
+/// What a shard has of a slab.
+#[derive(Default)]
+#[repr(align(64))]
+struct Part {
+    /// The place that the book hands out next. Written under the latch of the shard; read without it to prefetch.
+    next: AtomicU32,
+    book: UnsafeCell<Book>,
 }
 
 /// How many slots ahead of a scan are fetched.
@@ -89,6 +95,8 @@ pub struct Store<S, E> {
     slots: Slots<S>,
     /// One per value length of the layout.
     slabs: Box<[Slab<E>]>,
+    /// Shard by shard, one per slab.
+    parts: Box<[Part]>,
 }
 
 // SAFETY: everything behind an `UnsafeCell` (slot states, the maps and books of shards, noted keys) and all values are reached only
@@ -127,8 +135,9 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     }
 
     fn new(layout: Arc<Layout>, slots: Slots<S>, slabs: Box<[Slab<E>]>) -> Self {
-        let shards = (0..layout.shards()).map(|_| Shard::new(slabs.len())).collect();
-        Self { layout, shards, slots, slabs }
+        let shards = (0..layout.shards()).map(|_| Shard::default()).collect();
+        let parts = (0..layout.shards() * slabs.len()).map(|_| Part::default()).collect();
+        Self { layout, shards, slots, slabs, parts }
     }
 
     /// The layout that the store was made for.
@@ -182,6 +191,28 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
             // Relaxed: a stale place costs a useless prefetch.
             self.slab(key).prefetch(slot.place.load(Ordering::Relaxed));
         }
+    }
+
+    /// What the shard of `key` has of the slab for its value.
+    #[inline]
+    fn part(&self, key: Key) -> &Part {
+        &self.parts[self.layout.shard(key) * self.slabs.len() + self.layout.class(key)]
+    }
+
+    /// First hint that a value is about to be made for `key`: fetches what says where that will be.
+    #[inline]
+    pub fn prefetch_part(&self, key: Key) {
+        prefetch(self.part(key));
+    }
+
+    /// Second hint, a few keys later: fetches the place where the value will be, if no other key of its shard takes it before.
+    ///
+    /// # Panics
+    /// May panic if the layout has no such key.
+    #[inline]
+    pub fn prefetch_place(&self, key: Key) {
+        // Relaxed: only a hint.
+        self.slab(key).prefetch(self.part(key).next.load(Ordering::Relaxed));
     }
 
     /// Visits, under the latch, the keys of `shard` at `positions` that hold a value, in ascending order, until `visit` breaks.
@@ -270,12 +301,14 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
 
     /// Number of values held. Latches one shard after the other: exact only when nobody changes the store.
     pub fn held(&self) -> usize {
+        let parts = self.parts.chunks(self.slabs.len());
         self.shards
             .iter()
-            .map(|shard| {
+            .zip(parts)
+            .map(|(shard, parts)| {
                 let _guard = shard.latch.lock();
                 // SAFETY: the latch is held.
-                unsafe { &*shard.rare.books.get() }.iter().map(Book::held).sum::<usize>()
+                parts.iter().map(|part| unsafe { &*part.book.get() }.held()).sum::<usize>()
             })
             .sum()
     }
@@ -306,14 +339,16 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
 
     #[inline]
     fn slot(&mut self) -> &'a Slot<S> {
-        // By value: of an entry whose address nobody takes the compiler makes registers.
-        let slot = match self.slot {
+        match self.slot {
             Some(slot) => slot,
-            // SAFETY: the entry holds the latch, and borrows no slot of the map yet.
-            None => unsafe { insert(self.shard, self.key) },
-        };
-        self.slot = Some(slot);
-        slot
+            None => {
+                // SAFETY: the entry holds the latch, and borrows no slot of the map yet. (Not a method of the entry: of one whose
+                // address nobody takes the compiler makes registers.)
+                let slot = unsafe { insert(self.shard, self.key) };
+                self.slot = Some(slot);
+                slot
+            }
+        }
     }
 
     /// The state, to be changed.
@@ -354,28 +389,57 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         (place != 0).then(|| unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.slab.len()) })
     }
 
-    /// What the shard has of the slab.
-    fn book(&mut self) -> &mut Book {
+    /// Lets `act` use the book of the slab that the shard has.
+    #[inline]
+    fn with_book<R>(&mut self, act: impl FnOnce(&Slab<E>, &mut Book) -> R) -> R {
+        let part = self.store.part(self.key);
         // SAFETY: the entry holds the latch, and `&mut self` makes this the only reference.
-        let books = unsafe { &mut *self.shard.rare.books.get() };
-        &mut books[self.store.layout.class(self.key)]
+        let book = unsafe { &mut *part.book.get() };
+        let result = act(self.slab, book);
+        // Relaxed: a hint.
+        part.next.store(book.next(), Ordering::Relaxed);
+        result
+    }
+
+    /// The value, of which all elements are to be overwritten: what they are is left over from whatever was there before. Room is
+    /// made for it if none is held.
+    #[inline]
+    pub fn overwrite(&mut self) -> &mut [E] {
+        self.room();
+        let place = self.place();
+        // SAFETY: as in `value_mut`.
+        let value = unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.slab.len()) };
+        if cfg!(debug_assertions) {
+            // What is not overwritten shows.
+            value.fill(E::from_f64(f64::NAN));
+        }
+        value
     }
 
     /// Makes room for a value and returns it, zeroed; a value that is already held is zeroed.
     pub fn allocate(&mut self) -> &mut [E] {
-        let slot = self.slot();
-        if self.place() == 0 {
-            let slab = self.slab;
-            // SAFETY: the entry holds the latch.
-            let place = unsafe { slab.take(self.book()) };
-            // Relaxed: see `Slot::place`.
-            slot.place.store(place, Ordering::Relaxed);
-        } else if let Some(value) = self.value_mut() {
-            value.fill(E::ZERO);
-        }
+        let stale = self.room();
         let place = self.place();
         // SAFETY: as in `value_mut`.
-        unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.slab.len()) }
+        let value = unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.slab.len()) };
+        if stale {
+            value.fill(E::ZERO);
+        }
+        value
+    }
+
+    /// Makes room for a value if none is held; whether one was there before.
+    #[inline]
+    fn room(&mut self) -> bool {
+        let slot = self.slot();
+        if self.place() != 0 {
+            return true;
+        }
+        // SAFETY: the entry holds the latch.
+        let (place, stale) = self.with_book(|slab, book| unsafe { slab.take(book) });
+        // Relaxed: see `Slot::place`.
+        slot.place.store(place, Ordering::Relaxed);
+        stale
     }
 
     /// Gives the value's memory back, if one is held; the state stays.
@@ -384,9 +448,8 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         if let (Some(slot), true) = (self.slot, place != 0) {
             // Relaxed: see `Slot::place`.
             slot.place.store(0, Ordering::Relaxed);
-            let slab = self.slab;
             // SAFETY: the entry holds the latch, the place was handed out and no slot names it any more.
-            unsafe { slab.give(self.book(), place) };
+            self.with_book(|slab, book| unsafe { slab.give(book, place) });
         }
     }
 
