@@ -5,11 +5,11 @@ use crate::clock::MonotonicClock;
 use crate::control::Failure;
 use crate::health::Health;
 use crate::inbox::{Command, Inbox};
+use crate::mailbox::MailSender;
 use crate::node::NetworkStats;
 use crate::pace::Pace;
 use crate::plane::Plane;
 use crate::worker::Delivery;
-use crossbeam_channel::Sender;
 use intendant_core::{Element, NodeId, Tick};
 use intendant_engine::{Action, Channel, Completion, Input};
 use intendant_transport::{Fabric, FabricBuilder, FabricEvent, Sent};
@@ -32,7 +32,7 @@ pub(crate) struct Post<E> {
     pub(crate) clock: MonotonicClock,
     pub(crate) inbox: Inbox,
     /// By worker.
-    pub(crate) workers: Vec<Sender<Delivery>>,
+    pub(crate) workers: Vec<MailSender<Delivery>>,
     /// By worker, what was completed in the current turn; empty between turns. A worker is woken once for all of it: waking a
     /// thread costs as much as dozens of keys.
     pub(crate) done: Vec<Vec<Completion>>,
@@ -204,8 +204,7 @@ impl<E: Element> Post<E> {
         fabric.try_flush();
         for (worker, done) in self.workers.iter().zip(&mut self.done) {
             if !done.is_empty() {
-                // A worker that is gone waits for nothing.
-                let _ = worker.send(Delivery::Completions(std::mem::take(done)));
+                worker.send(Delivery::Completions(std::mem::take(done)));
             }
         }
     }
@@ -263,8 +262,7 @@ impl<E: Element> Post<E> {
                 }
                 Action::CompleteSnapshot { worker, part } => {
                     if let Some(worker) = self.workers.get(worker.index()) {
-                        // As in `let_go`.
-                        let _ = worker.send(Delivery::Snapshot(part));
+                        worker.send(Delivery::Snapshot(part));
                     }
                 }
             }

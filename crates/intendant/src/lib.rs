@@ -22,6 +22,7 @@ mod health;
 mod inbox;
 pub mod launch;
 mod locate;
+mod mailbox;
 mod meeting;
 mod node;
 mod pace;

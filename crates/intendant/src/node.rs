@@ -8,12 +8,13 @@ use crate::control::{Control, Failure, FailureKind, Introduction, JoinError};
 use crate::error::Error;
 use crate::health::{Health, lock};
 use crate::inbox::{Command, InboxSender, inbox};
+use crate::mailbox::{MailReceiver, mailbox};
 use crate::meeting::{Meetings, OWN};
 use crate::pace::Pace;
 use crate::plane::{Group, Plane};
 use crate::rendezvous::Rendezvous;
 use crate::worker::{Delivery, Preparer, Worker};
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Sender;
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, random};
 use intendant_engine::{
     Advanced, Channel, ChannelReport, Input, Local, ManagementStats, Shared, SharedConfig,
@@ -105,7 +106,7 @@ impl<E: Element> Inner<E> {
 pub struct Node<E: Element> {
     inner: Arc<Inner<E>>,
     /// Taken by [`Node::workers`].
-    deliveries: Option<Vec<Receiver<Delivery>>>,
+    deliveries: Option<Vec<MailReceiver<Delivery>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     traffic: Arc<Traffic>,
     /// Refuses latecomers as long as the node lives.
@@ -286,14 +287,13 @@ impl<E: Element> Node<E> {
         let shared = Arc::new(Shared::new(shared));
         let (plane, health) = (Arc::new(plane), Arc::new(Health::default()));
         let traffic = Arc::new(Traffic::default());
-        let (senders, deliveries): (Vec<Sender<_>>, Vec<_>) =
-            (0..workers).map(|_| crossbeam_channel::unbounded()).unzip();
+        let (senders, deliveries): (Vec<_>, Vec<_>) = (0..workers).map(|_| mailbox()).unzip();
         let (inboxes, receivers): (Vec<_>, Vec<_>) = fabrics.iter().map(|_| inbox()).unzip();
         // Before the first thread starts: whatever goes wrong from here on ends those that have.
         let (woken, stopped) = (senders.clone(), inboxes.clone());
         health.on_failure(move |failure| {
             for worker in &woken {
-                let _ = worker.send(Delivery::Failed(failure.clone()));
+                worker.send(Delivery::Failed(failure.clone()));
             }
             for inbox in &stopped {
                 inbox.send(Command::Stop);

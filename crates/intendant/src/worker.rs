@@ -9,6 +9,7 @@ pub use sampling::Preparer;
 use crate::control::Failure;
 use crate::error::Error;
 use crate::inbox::Command;
+use crate::mailbox::{MailReceiver, NobodyLeft};
 use crate::node::{DOWN, Inner};
 use crossbeam_channel::{Receiver, Sender};
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from_bytes, limits};
@@ -73,7 +74,7 @@ impl Drop for Ticket {
 pub struct Worker<E: Element> {
     id: WorkerId,
     inner: Arc<Inner<E>>,
-    deliveries: Receiver<Delivery>,
+    deliveries: MailReceiver<Delivery>,
     local: Local<E>,
     clock: Clock,
     /// Handles prepared so far without a stream of their own.
@@ -87,7 +88,7 @@ pub struct Worker<E: Element> {
 }
 
 impl<E: Element> Worker<E> {
-    pub(crate) fn new(id: WorkerId, inner: Arc<Inner<E>>, deliveries: Receiver<Delivery>) -> Self {
+    pub(crate) fn new(id: WorkerId, inner: Arc<Inner<E>>, deliveries: MailReceiver<Delivery>) -> Self {
         let local = Local::new(id, inner.shared.layout());
         Self {
             id,
@@ -397,7 +398,7 @@ impl<E: Element> Worker<E> {
         while let Ok(op) = self.dropped.1.try_recv() {
             self.local.abandon(op);
         }
-        while let Ok(delivery) = self.deliveries.try_recv() {
+        while let Some(delivery) = self.deliveries.try_next() {
             self.take(delivery, None)?;
         }
         Ok(())
@@ -436,12 +437,12 @@ impl<E: Element> Worker<E> {
     fn receive(&mut self, sink: Option<(OpId, &mut [E])>) -> Result<(), Error> {
         // A failure is delivered once, so that it wakes who waits; whoever comes later sees the flag, which is set before.
         self.inner.health.check()?;
-        match self.deliveries.recv() {
+        match self.deliveries.next() {
             Ok(delivery) => match self.take(delivery, sink)? {
                 None => Ok(()),
                 Some(_) => unreachable!("snapshot parts are waited for one by one"),
             },
-            Err(_) => self.nobody_left(),
+            Err(NobodyLeft) => self.nobody_left(),
         }
     }
 
@@ -449,13 +450,13 @@ impl<E: Element> Worker<E> {
         loop {
             // As in `receive`.
             self.inner.health.check()?;
-            match self.deliveries.recv() {
+            match self.deliveries.next() {
                 Ok(delivery) => {
                     if let Some(part) = self.take(delivery, None)? {
                         return Ok(part);
                     }
                 }
-                Err(_) => self.nobody_left()?,
+                Err(NobodyLeft) => self.nobody_left()?,
             }
         }
     }
