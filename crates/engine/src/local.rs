@@ -2,6 +2,7 @@
 
 use crate::buffers::Buffers;
 use crate::input::{Completion, Kind, Submission};
+use bytes::Bytes;
 use hashbrown::HashMap;
 use intendant_core::{ChannelId, Element, Key, Layout, WorkerId, copy_from_bytes, limits};
 use intendant_wire::{AccessKind, OpId};
@@ -65,10 +66,57 @@ struct Op<E> {
 enum Values<E> {
     /// To whoever waits for the operation; or it has none.
     Waiter,
-    /// Here, all values of the call: a pull that nobody waits for yet.
-    Kept(Vec<E>),
+    /// Here: a pull that nobody waits for yet.
+    Kept(Kept<E>),
     /// Nowhere: a pull whose ticket was dropped.
     Abandoned,
+}
+
+/// The values of a pull until somebody takes them.
+struct Kept<E> {
+    /// Room for all values of the call, with those in it that are not in `parts`.
+    values: Vec<E>,
+    /// Large parts as they arrived, with the positions that they answer: they are copied when they are taken, once.
+    parts: Vec<(Vec<u32>, Bytes)>,
+}
+
+impl<E: Element> Kept<E> {
+    /// Copies what is in `parts` to where it belongs in the values of the call.
+    fn copy_parts(&self, deferrals: &[Deferral], layout: &Layout, values: &mut [E]) {
+        for (positions, part) in &self.parts {
+            let (mut rest, mut finder) = (&part[..], Finder::default());
+            for position in positions {
+                let Deferral { key, offset, .. } = finder.find(deferrals, *position);
+                let target = &mut values[offset..offset + layout.len(key)];
+                let (value, others) = rest.split_at(size_of_val(target));
+                rest = others;
+                copy_from_bytes(target, value);
+            }
+        }
+    }
+
+    /// Whether all values of the call are in `parts`.
+    fn came_whole(&self) -> bool {
+        self.parts.iter().map(|(_, part)| part.len()).sum::<usize>() == size_of_val(&self.values[..])
+    }
+}
+
+/// Finds the deferred keys of ascending positions: mostly each is the one behind the one before.
+#[derive(Default)]
+struct Finder {
+    next: usize,
+}
+
+impl Finder {
+    #[inline]
+    fn find(&mut self, deferrals: &[Deferral], position: u32) -> Deferral {
+        if deferrals.get(self.next).is_none_or(|deferral| deferral.position != position) {
+            let found = deferrals.binary_search_by_key(&position, |d| d.position);
+            self.next = found.expect("a deferred position");
+        }
+        self.next += 1;
+        deferrals[self.next - 1]
+    }
 }
 
 /// The outstanding operations of one worker. Used by the worker's thread only.
@@ -93,6 +141,9 @@ pub struct Local<E> {
 /// Buffers whose memory a worker keeps at most, and the most bytes of one: large ones would come from the operating system, page by
 /// page, for every call.
 const SPARE_MAX: usize = 16;
+/// A part of an answer that is as large as this is not copied before somebody takes it. It keeps the memory that it arrived in, a
+/// few hundred KiB, so that smaller ones are copied at once.
+const PART_BYTES_MIN: usize = 16 << 10;
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
 impl<E: Element> Local<E> {
@@ -125,8 +176,8 @@ impl<E: Element> Local<E> {
         values
     }
 
-    /// Takes back a buffer that [`Local::take`] returned, for the next pull that keeps its values.
-    pub fn recycle(&mut self, values: Vec<E>) {
+    /// Takes back a buffer, for the next pull that keeps its values.
+    fn recycle(&mut self, values: Vec<E>) {
         if self.spare.len() < SPARE_MAX && values.capacity() * size_of::<E>() <= SPARE_BYTES_MAX {
             self.spare.push(values);
         }
@@ -237,6 +288,7 @@ impl<E: Element> Local<E> {
             submit(self, op, &deferrals, &mut submissions);
         }
         self.bytes += bytes;
+        let kept = kept.map(|values| Kept { values, parts: Vec::new() });
         let values = kept.map_or(Values::Waiter, Values::Kept);
         self.ops.insert(op, Op { kind, left: deferrals.len(), deferrals, bytes, values });
         Started { op: Some(op), submissions }
@@ -290,24 +342,21 @@ impl<E: Element> Local<E> {
     pub fn complete(&mut self, completion: &Completion, layout: &Layout, sink: Option<(OpId, &mut [E])>) {
         let op = self.ops.get_mut(&completion.op).expect("completions are for outstanding operations");
         let mut target = match (&mut op.values, sink) {
-            (Values::Kept(kept), _) => Some(&mut kept[..]),
+            (Values::Kept(kept), _) if completion.values.len() >= PART_BYTES_MIN => {
+                kept.parts.push((completion.positions.clone(), completion.values.clone()));
+                None
+            }
+            (Values::Kept(kept), _) => Some(&mut kept.values[..]),
             (Values::Waiter, Some((id, values))) if id == completion.op => Some(values),
             // The waiter has given up, or the ticket was dropped.
             (Values::Waiter | Values::Abandoned, _) => None,
         };
-        let mut values = &completion.values[..];
-        let mut next = 0;
+        let (mut values, mut finder) = (&completion.values[..], Finder::default());
         for position in &completion.positions {
             if op.kind == Kind::Synchronize {
                 continue;
             }
-            // Mostly the one behind the one before.
-            if op.deferrals.get(next).is_none_or(|deferral| deferral.position != *position) {
-                let found = op.deferrals.binary_search_by_key(position, |d| d.position);
-                next = found.expect("a deferred position");
-            }
-            let Deferral { key, offset, .. } = op.deferrals[next];
-            next += 1;
+            let Deferral { key, offset, .. } = finder.find(&op.deferrals, *position);
             if op.kind == Kind::Localize {
                 continue;
             }
@@ -338,21 +387,40 @@ impl<E: Element> Local<E> {
         }
     }
 
-    /// Takes the values that a pull has kept, if it is done; afterwards the operation is forgotten.
-    pub fn take(&mut self, op: OpId) -> Option<Vec<E>> {
-        let done = self.ops.get(&op).is_some_and(|op| op.left == 0);
-        match if done { self.ops.remove(&op)?.values } else { return None } {
-            Values::Kept(values) => Some(values),
-            Values::Waiter | Values::Abandoned => None,
+    /// How many elements a pull has kept, if it is done and keeps some.
+    pub fn kept(&self, op: OpId) -> Option<usize> {
+        match self.ops.get(&op) {
+            Some(Op { left: 0, values: Values::Kept(kept), .. }) => Some(kept.values.len()),
+            Some(_) | None => None,
         }
+    }
+
+    /// Takes the values that a pull has kept, as many as [`Local::kept`] says, to `values`; afterwards the operation is forgotten.
+    ///
+    /// # Panics
+    /// If the pull is not done, has kept nothing, or has kept another number of elements.
+    pub fn take(&mut self, op: OpId, layout: &Layout, values: &mut [E]) {
+        intendant_core::strict_assert!(self.is_done(op), "{op:?} is not done");
+        let Some(Op { deferrals, values: Values::Kept(kept), .. }) = self.ops.remove(&op) else {
+            panic!("{op:?} has kept nothing")
+        };
+        assert_eq!(values.len(), kept.values.len(), "{op:?} has kept another number of elements");
+        if !kept.came_whole() {
+            values.copy_from_slice(&kept.values);
+        }
+        kept.copy_parts(&deferrals, layout, values);
+        self.recycle(kept.values);
     }
 
     /// Nobody will take the values of this operation.
     pub fn abandon(&mut self, op: OpId) {
         let Some(found) = self.ops.get_mut(&op) else { return };
-        found.values = Values::Abandoned;
+        let before = std::mem::replace(&mut found.values, Values::Abandoned);
         if found.left == 0 {
             self.ops.remove(&op);
+        }
+        if let Values::Kept(kept) = before {
+            self.recycle(kept.values);
         }
     }
 }

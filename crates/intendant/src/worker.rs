@@ -267,9 +267,7 @@ impl<E: Element> Worker<E> {
     pub fn wait(&mut self, ticket: Ticket) -> Result<(), Error> {
         let Some(op) = self.redeem(ticket)? else { return Ok(()) };
         self.wait_for(op, None)?;
-        if let Some(read) = self.local.take(op) {
-            self.local.recycle(read);
-        }
+        self.local.abandon(op);
         Ok(())
     }
 
@@ -283,19 +281,16 @@ impl<E: Element> Worker<E> {
             return Err(Error::Ticket { ticket: 0, problem: "is not one of a pull" });
         };
         self.wait_for(op, None)?;
-        let Some(read) = self.local.take(op) else {
-            return Err(Error::Ticket { ticket: op.0, problem: "is not one of a pull" });
+        let problem = match self.local.kept(op) {
+            None => "is not one of a pull",
+            Some(elements) if elements != values.len() => "is of a pull of another length",
+            Some(_) => {
+                self.local.take(op, self.inner.shared.layout(), values);
+                return Ok(());
+            }
         };
-        let fits = read.len() == values.len();
-        if fits {
-            values.copy_from_slice(&read);
-        }
-        self.local.recycle(read);
-        if fits {
-            Ok(())
-        } else {
-            Err(Error::Ticket { ticket: op.0, problem: "is of a pull of another length" })
-        }
+        self.local.abandon(op);
+        Err(Error::Ticket { ticket: op.0, problem })
     }
 
     fn owner(&self) -> (NodeId, WorkerId) {

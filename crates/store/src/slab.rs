@@ -74,7 +74,8 @@ impl<E: bytemuck::Pod> Slab<E> {
         let first = u32::try_from(first.max(1).next_power_of_two()).unwrap_or(1 << (u32::BITS - 1));
         let tables = std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
         let chunk_mask = (1 << chunk_bits) - 1;
-        let slab = Self { len, chunk_bits, chunk_mask, first, tables, taken: AtomicU32::new(0), owns: PhantomData };
+        let slab =
+            Self { len, chunk_bits, chunk_mask, first, tables, taken: AtomicU32::new(0), owns: PhantomData };
         slab.table(0);
         slab
     }
@@ -189,8 +190,10 @@ impl<E: bytemuck::Pod> Slab<E> {
         let chunk = self.taken.fetch_add(1, Ordering::Relaxed);
         let end = (u64::from(chunk) + 1) << self.chunk_bits;
         // Places are one more.
-        let end =
-            u32::try_from(end).ok().filter(|end| *end < u32::MAX).expect("a node holds fewer than 2^32 values");
+        let end = u32::try_from(end)
+            .ok()
+            .filter(|end| *end < u32::MAX)
+            .expect("a node holds fewer than 2^32 values");
         let layout = self.chunk_layout();
         // SAFETY: the layout has a size: values have at least one element.
         let memory = unsafe { alloc::alloc_zeroed(layout) };

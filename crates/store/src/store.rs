@@ -121,7 +121,8 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
                 *count += (below(range.keys.end) - below(range.keys.start)) as usize;
             }
         }
-        let slabs = layout.lens().iter().zip(&counts).map(|(len, of_shards)| Slab::new(*len, Some(of_shards)));
+        let slabs =
+            layout.lens().iter().zip(&counts).map(|(len, of_shards)| Slab::new(*len, Some(of_shards)));
         let slabs = slabs.collect();
         let slots = (0..layout.keys()).map(|_| Slot::default()).collect();
         Self::new(layout, Slots::Dense(slots), slabs)
@@ -386,7 +387,8 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
     pub fn value_mut(&mut self) -> Option<&mut [E]> {
         let place = self.place();
         // SAFETY: as in `value`; `&mut self` makes this the only reference.
-        (place != 0).then(|| unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.slab.len()) })
+        (place != 0)
+            .then(|| unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.slab.len()) })
     }
 
     /// Lets `act` use the book of the slab that the shard has.

@@ -203,12 +203,15 @@ impl Cluster {
     /// Notes what has ended.
     fn finish(&mut self, me: usize) {
         let (len, mut ended) = (self.setup.len(), Vec::new());
+        let layout = &self.layout;
         let worker = &mut self.workers[me];
         let local = &mut worker.local;
         worker.ahead.retain_mut(|ahead| {
             let done = local.is_done(ahead.op);
             if done && let Some(reads) = ahead.reads.take() {
-                ended.push((reads, local.take(ahead.op).expect("it was kept")));
+                let mut values = vec![0.0; local.kept(ahead.op).expect("it was kept")];
+                local.take(ahead.op, layout, &mut values);
+                ended.push((reads, values));
             }
             !done
         });

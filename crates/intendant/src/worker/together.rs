@@ -95,7 +95,7 @@ impl<E: Element> Worker<E> {
         let started = self.inner.shared.synchronize(&mut self.local);
         if let Some(op) = self.submit(started)? {
             self.wait_for(op, None)?;
-            self.local.take(op);
+            self.local.abandon(op);
         }
         self.inner.attendance.go(worker);
         Ok(())

@@ -223,7 +223,8 @@ impl Worker {
         }
         match what {
             What::Pull(notes) => {
-                let values = self.local.take(op).expect("it is done and was kept");
+                let mut values = vec![0.0; self.local.kept(op).expect("it is done and was kept")];
+                self.local.take(op, &self.world.layout, &mut values);
                 self.saw(&keys, &notes, &values);
             }
             What::Push(records) => {

@@ -185,7 +185,11 @@ impl<E: Element> Cluster<E> {
         }
         match post.sink.take_if(|(waiting, _)| *waiting == op) {
             Some((_, values)) => Some(values),
-            None => post.local.take(op),
+            None => {
+                let mut values = vec![E::ZERO; post.local.kept(op)?];
+                post.local.take(op, &self.layout, &mut values);
+                Some(values)
+            }
         }
     }
 
