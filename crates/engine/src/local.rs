@@ -424,3 +424,104 @@ impl<E: Element> Local<E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Copies, Shared, SharedConfig, Storage};
+    use intendant_core::{KeyOrder, NodeId, copy_to_bytes};
+    use intendant_techniques::Technique;
+    use std::sync::Arc;
+
+    const KEYS: u64 = 400;
+    const LEN: usize = 64;
+
+    /// A node that owns the first half of the keys, which are all 1.
+    fn node() -> Shared<f32> {
+        let layout = Layout::builder().range("k", KEYS, LEN).nodes(2).order(KeyOrder::Range).build();
+        Shared::new(SharedConfig {
+            node: NodeId(0),
+            layout: Arc::new(layout.expect("a valid layout")),
+            init: Arc::new(|_, value: &mut [f32]| value.fill(1.0)),
+            storage: Storage::Dense,
+            policy: Technique::Classic.policy(),
+            copies: Copies::default(),
+            workers: 1,
+        })
+    }
+
+    /// The answer for some of the positions of a call: element `i` of the value at position `p` is `1000 p + i`.
+    fn answer(op: OpId, positions: Vec<u32>) -> Completion {
+        let mut values = Vec::new();
+        for position in &positions {
+            let value: [f32; LEN] = std::array::from_fn(|at| expected(*position, at));
+            copy_to_bytes(&value, &mut values);
+        }
+        Completion { op, positions, values: values.into() }
+    }
+
+    fn expected(position: u32, at: usize) -> f32 {
+        (1_000 * position + at as u32) as f32
+    }
+
+    /// Pulls of which some keys are here and the others come in parts, as `parts` cuts them.
+    fn pull(keys: &[Key], parts: &[usize]) -> (Vec<f32>, Vec<f32>) {
+        let node = node();
+        let mut local = Local::new(WorkerId(0), node.layout());
+        let started = node.pull_kept(&mut local, keys).expect("the keys exist");
+        let op = started.op.expect("values are kept");
+        let away = |position: &u32| keys[*position as usize].0 >= KEYS / 2;
+        let positions: Vec<u32> = (0..keys.len() as u32).collect();
+        let mut deferred: Vec<u32> = positions.iter().copied().filter(away).collect();
+        for part in parts {
+            assert_eq!(local.kept(op), None, "not everything has come");
+            let rest = deferred.split_off(*part);
+            local.complete(&answer(op, deferred), node.layout(), None);
+            deferred = rest;
+        }
+        assert!(deferred.is_empty() && local.is_flushed());
+        let mut values = vec![f32::NAN; local.kept(op).expect("the pull is done")];
+        local.take(op, node.layout(), &mut values);
+        assert_eq!(local.kept(op), None);
+        let value = |position: &u32, at| if away(position) { expected(*position, at) } else { 1.0 };
+        (values, positions.iter().flat_map(|position| (0..LEN).map(move |at| value(position, at))).collect())
+    }
+
+    #[test]
+    fn large_parts_of_answers_are_copied_when_they_are_taken() {
+        let large = PART_BYTES_MIN / (LEN * size_of::<f32>());
+        let all: Vec<Key> = (0..KEYS).map(Key).collect();
+        let theirs: Vec<Key> = all[200..].to_vec();
+        let mixed: Vec<Key> =
+            all[..100].iter().zip(&all[200..]).flat_map(|(ours, theirs)| [*ours, *theirs]).collect();
+        let twice: Vec<Key> = theirs[..70].iter().flat_map(|key| [*key, *key]).collect();
+        for (keys, parts) in [
+            (&theirs, vec![200]),
+            (&theirs, vec![large, 200 - large]),
+            (&theirs, vec![large - 1, large, 1, 200 - 2 * large]),
+            (&all, vec![200]),
+            (&mixed, vec![large, 3, 97 - large]),
+            (&twice, vec![large + 1, 139 - large]),
+            (&all[..10].to_vec(), vec![]),
+        ] {
+            let (values, expected) = pull(keys, &parts);
+            assert!(values == expected, "{} keys in {parts:?}", keys.len());
+        }
+    }
+
+    #[test]
+    fn a_part_that_nobody_takes_is_let_go() {
+        let node = node();
+        let mut local = Local::new(WorkerId(0), node.layout());
+        let keys: Vec<Key> = (200..400).map(Key).collect();
+        let op = node.pull_kept(&mut local, &keys).expect("the keys exist").op.expect("values are kept");
+        let first = answer(op, (0..100).collect());
+        local.complete(&first, node.layout(), None);
+        assert!(!first.values.is_unique(), "it is kept as it came");
+        local.abandon(op);
+        assert!(first.values.is_unique());
+        let second = answer(op, (100..200).collect());
+        local.complete(&second, node.layout(), None);
+        assert!(second.values.is_unique() && local.is_idle() && !local.has_operations());
+    }
+}

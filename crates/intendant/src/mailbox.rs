@@ -122,7 +122,6 @@ impl<T> Drop for MailReceiver<T> {
 mod tests {
     use super::*;
     use std::thread;
-    use std::time::Duration;
 
     #[test]
     fn everything_arrives_in_the_order_of_its_sender() {
@@ -136,7 +135,7 @@ mod tests {
                         sender.send((number, at));
                         if at % 97 == 0 {
                             // The receiver falls asleep now and then.
-                            thread::sleep(Duration::from_micros(50));
+                            (0..50).for_each(|_| thread::yield_now());
                         }
                     }
                 });
@@ -155,9 +154,14 @@ mod tests {
     fn who_sleeps_is_woken_by_what_arrives_and_by_the_end() {
         let (sender, receiver) = mailbox();
         let sleeper = thread::spawn(move || (receiver.next(), receiver.next()));
-        thread::sleep(Duration::from_millis(20));
+        let falls_asleep = || {
+            while !lock(&sender.0.state).asleep {
+                thread::yield_now();
+            }
+        };
+        falls_asleep();
         sender.send(7);
-        thread::sleep(Duration::from_millis(20));
+        falls_asleep();
         drop(sender);
         assert_eq!(sleeper.join().expect("it ends"), (Ok(7), Err(NobodyLeft)));
     }
