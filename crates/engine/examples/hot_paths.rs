@@ -92,7 +92,7 @@ impl Cluster {
                 }
                 Action::Complete { completion, .. } => {
                     let sink = Some((completion.op, &mut self.values[..]));
-                    local.complete(&completion, shared.layout(), sink);
+                    local.complete(completion, shared.layout(), sink);
                 }
                 Action::CompleteSnapshot { .. } => return Err("nobody takes a snapshot".into()),
             }

@@ -74,7 +74,9 @@ enum Values<E> {
 
 /// The values of a pull until somebody takes them.
 struct Kept<E> {
-    /// Room for all values of the call, with those in it that are not in `parts`.
+    /// How many there are.
+    elements: usize,
+    /// Room for all values of the call, with those in it that are not in `parts`; empty if there is no such value.
     values: Vec<E>,
     /// Large parts as they arrived, with the positions that they answer: they are copied when they are taken, once.
     parts: Vec<(Vec<u32>, Bytes)>,
@@ -95,9 +97,9 @@ impl<E: Element> Kept<E> {
         }
     }
 
-    /// Whether all values of the call are in `parts`.
-    fn came_whole(&self) -> bool {
-        self.parts.iter().map(|(_, part)| part.len()).sum::<usize>() == size_of_val(&self.values[..])
+    /// Bytes in `parts`.
+    fn bytes(&self) -> usize {
+        self.parts.iter().map(|(_, part)| part.len()).sum()
     }
 }
 
@@ -134,6 +136,8 @@ pub struct Local<E> {
     clock: u32,
     /// What values were kept in that have been taken, for its memory.
     spare: Vec<Vec<E>>,
+    /// Bytes of answers that are kept as they came.
+    parts_bytes: usize,
     /// Memory of operands that are handed to channels.
     pub(crate) operands: Buffers,
 }
@@ -141,10 +145,12 @@ pub struct Local<E> {
 /// Buffers whose memory a worker keeps at most, and the most bytes of one: large ones would come from the operating system, page by
 /// page, for every call.
 const SPARE_MAX: usize = 16;
-/// A part of an answer that is as large as this is not copied before somebody takes it. It keeps the memory that it arrived in, a
-/// few hundred KiB, so that smaller ones are copied at once.
-const PART_BYTES_MIN: usize = 16 << 10;
 const SPARE_BYTES_MAX: usize = 1 << 20;
+
+/// A part of an answer that is as large as this is not copied before somebody takes it, as long as all of them together are not more
+/// than a worker may keep. A part keeps the whole memory that it arrived in, a few hundred KiB, from being used again.
+const PART_BYTES_MIN: usize = 32 << 10;
+const PARTS_BYTES_MAX: usize = 2 << 20;
 
 impl<E: Element> Local<E> {
     /// The state of a worker at the start.
@@ -161,19 +167,23 @@ impl<E: Element> Local<E> {
             stats: AccessStats::default(),
             clock: 0,
             spare: Vec::new(),
+            parts_bytes: 0,
             operands: Buffers::default(),
         }
     }
 
     /// A buffer whose elements all are to be overwritten.
     pub(crate) fn buffer(&mut self, elements: usize) -> Vec<E> {
-        let mut values = self.spare.pop().unwrap_or_default();
-        values.resize(elements, E::ZERO);
-        if cfg!(debug_assertions) {
-            // What is not overwritten shows.
-            values.fill(E::from_f64(f64::NAN));
+        buffer(&mut self.spare, elements)
+    }
+
+    /// Takes back a buffer that nothing was read into, if no key of the call that is being started is served here.
+    pub(crate) fn keep(&mut self, keys: usize, values: Vec<E>) -> Vec<E> {
+        if self.deferred.len() < keys {
+            return values;
         }
-        values
+        self.recycle(values);
+        Vec::new()
     }
 
     /// Takes back a buffer, for the next pull that keeps its values.
@@ -235,7 +245,7 @@ impl<E: Element> Local<E> {
         self.keys.is_empty()
     }
 
-    /// Whether there is an operation, in flight or one whose values nobody has taken. Only then anything can arrive.
+    /// Whether there is an operation, in flight or one whose values nobody has taken. Without one, no completion can arrive.
     #[inline]
     pub fn has_operations(&self) -> bool {
         !self.ops.is_empty()
@@ -270,7 +280,7 @@ impl<E: Element> Local<E> {
     pub(crate) fn start(
         &mut self,
         kind: Kind,
-        kept: Option<Vec<E>>,
+        kept: Option<(usize, Vec<E>)>,
         layout: &Layout,
         submit: impl FnOnce(&mut Self, OpId, &[Deferral], &mut Vec<(ChannelId, Submission)>),
     ) -> Started {
@@ -288,7 +298,7 @@ impl<E: Element> Local<E> {
             submit(self, op, &deferrals, &mut submissions);
         }
         self.bytes += bytes;
-        let kept = kept.map(|values| Kept { values, parts: Vec::new() });
+        let kept = kept.map(|(elements, values)| Kept { elements, values, parts: Vec::new() });
         let values = kept.map_or(Values::Waiter, Values::Kept);
         self.ops.insert(op, Op { kind, left: deferrals.len(), deferrals, bytes, values });
         Started { op: Some(op), submissions }
@@ -333,26 +343,32 @@ impl<E: Element> Local<E> {
         ops
     }
 
-    /// Takes in a part of an operation's answer. Values of a pull go to its kept buffer, or to `sink` if `sink` is given for
-    /// this operation.
+    /// Takes in a part of an operation's answer. Values of a pull go to `sink` if `sink` is given for this operation, or are kept
+    /// until [`Local::take`], large parts as they came.
     ///
     /// # Panics
     /// If the completion is not one that the channel of this node made for an outstanding operation: channels check what
     /// peers say.
-    pub fn complete(&mut self, completion: &Completion, layout: &Layout, sink: Option<(OpId, &mut [E])>) {
-        let op = self.ops.get_mut(&completion.op).expect("completions are for outstanding operations");
+    pub fn complete(&mut self, completion: Completion, layout: &Layout, sink: Option<(OpId, &mut [E])>) {
+        let Completion { op: id, positions, values: bytes } = completion;
+        let op = self.ops.get_mut(&id).expect("completions are for outstanding operations");
+        let as_it_came = matches!(op.values, Values::Kept(_))
+            && bytes.len() >= PART_BYTES_MIN
+            && self.parts_bytes + bytes.len() <= PARTS_BYTES_MAX;
         let mut target = match (&mut op.values, sink) {
-            (Values::Kept(kept), _) if completion.values.len() >= PART_BYTES_MIN => {
-                kept.parts.push((completion.positions.clone(), completion.values.clone()));
-                None
+            (Values::Kept(_), _) if as_it_came => None,
+            (Values::Kept(kept), _) => {
+                if kept.values.is_empty() {
+                    kept.values = buffer(&mut self.spare, kept.elements);
+                }
+                Some(&mut kept.values[..])
             }
-            (Values::Kept(kept), _) => Some(&mut kept.values[..]),
-            (Values::Waiter, Some((id, values))) if id == completion.op => Some(values),
+            (Values::Waiter, Some((waiting, values))) if waiting == id => Some(values),
             // The waiter has given up, or the ticket was dropped.
             (Values::Waiter | Values::Abandoned, _) => None,
         };
-        let (mut values, mut finder) = (&completion.values[..], Finder::default());
-        for position in &completion.positions {
+        let (mut values, mut finder) = (&bytes[..], Finder::default());
+        for position in &positions {
             if op.kind == Kind::Synchronize {
                 continue;
             }
@@ -377,12 +393,16 @@ impl<E: Element> Local<E> {
                 None => unreachable!("{key:?} was not outstanding"),
             }
         }
-        op.left -= completion.positions.len();
+        op.left -= positions.len();
+        if as_it_came && let Values::Kept(kept) = &mut op.values {
+            self.parts_bytes += bytes.len();
+            kept.parts.push((positions, bytes));
+        }
         if op.left == 0 {
             self.bytes -= op.bytes;
             op.bytes = 0;
             if !matches!(op.values, Values::Kept(_)) {
-                self.ops.remove(&completion.op);
+                self.ops.remove(&id);
             }
         }
     }
@@ -390,7 +410,7 @@ impl<E: Element> Local<E> {
     /// How many elements a pull has kept, if it is done and keeps some.
     pub fn kept(&self, op: OpId) -> Option<usize> {
         match self.ops.get(&op) {
-            Some(Op { left: 0, values: Values::Kept(kept), .. }) => Some(kept.values.len()),
+            Some(Op { left: 0, values: Values::Kept(kept), .. }) => Some(kept.elements),
             Some(_) | None => None,
         }
     }
@@ -400,16 +420,23 @@ impl<E: Element> Local<E> {
     /// # Panics
     /// If the pull is not done, has kept nothing, or has kept another number of elements.
     pub fn take(&mut self, op: OpId, layout: &Layout, values: &mut [E]) {
-        intendant_core::strict_assert!(self.is_done(op), "{op:?} is not done");
+        assert!(self.is_done(op), "{op:?} is not done");
         let Some(Op { deferrals, values: Values::Kept(kept), .. }) = self.ops.remove(&op) else {
             panic!("{op:?} has kept nothing")
         };
-        assert_eq!(values.len(), kept.values.len(), "{op:?} has kept another number of elements");
-        if !kept.came_whole() {
+        assert_eq!(values.len(), kept.elements, "{op:?} has kept another number of elements");
+        if !kept.values.is_empty() {
             values.copy_from_slice(&kept.values);
         }
         kept.copy_parts(&deferrals, layout, values);
-        self.recycle(kept.values);
+        self.let_go(kept);
+    }
+
+    fn let_go(&mut self, kept: Kept<E>) {
+        self.parts_bytes -= kept.bytes();
+        if !kept.values.is_empty() {
+            self.recycle(kept.values);
+        }
     }
 
     /// Nobody will take the values of this operation.
@@ -420,9 +447,20 @@ impl<E: Element> Local<E> {
             self.ops.remove(&op);
         }
         if let Values::Kept(kept) = before {
-            self.recycle(kept.values);
+            self.let_go(kept);
         }
     }
+}
+
+/// A buffer whose elements all are to be overwritten, of memory that was used before if there is any.
+fn buffer<E: Element>(spare: &mut Vec<Vec<E>>, elements: usize) -> Vec<E> {
+    let mut values = spare.pop().unwrap_or_default();
+    values.resize(elements, E::ZERO);
+    if cfg!(debug_assertions) {
+        // What is not overwritten shows.
+        values.fill(E::from_f64(f64::NAN));
+    }
+    values
 }
 
 #[cfg(test)]
@@ -433,7 +471,7 @@ mod tests {
     use intendant_techniques::Technique;
     use std::sync::Arc;
 
-    const KEYS: u64 = 400;
+    const KEYS: u64 = 1_000;
     const LEN: usize = 64;
 
     /// A node that owns the first half of the keys, which are all 1.
@@ -476,7 +514,7 @@ mod tests {
         for part in parts {
             assert_eq!(local.kept(op), None, "not everything has come");
             let rest = deferred.split_off(*part);
-            local.complete(&answer(op, deferred), node.layout(), None);
+            local.complete(answer(op, deferred), node.layout(), None);
             deferred = rest;
         }
         assert!(deferred.is_empty() && local.is_flushed());
@@ -491,16 +529,16 @@ mod tests {
     fn large_parts_of_answers_are_copied_when_they_are_taken() {
         let large = PART_BYTES_MIN / (LEN * size_of::<f32>());
         let all: Vec<Key> = (0..KEYS).map(Key).collect();
-        let theirs: Vec<Key> = all[200..].to_vec();
+        let theirs: Vec<Key> = all[500..].to_vec();
         let mixed: Vec<Key> =
-            all[..100].iter().zip(&all[200..]).flat_map(|(ours, theirs)| [*ours, *theirs]).collect();
+            all[..200].iter().zip(&theirs).flat_map(|(ours, theirs)| [*ours, *theirs]).collect();
         let twice: Vec<Key> = theirs[..70].iter().flat_map(|key| [*key, *key]).collect();
         for (keys, parts) in [
-            (&theirs, vec![200]),
-            (&theirs, vec![large, 200 - large]),
-            (&theirs, vec![large - 1, large, 1, 200 - 2 * large]),
-            (&all, vec![200]),
-            (&mixed, vec![large, 3, 97 - large]),
+            (&theirs, vec![500]),
+            (&theirs, vec![large, 500 - large]),
+            (&theirs, vec![large - 1, large, 1, 500 - 2 * large]),
+            (&all, vec![500]),
+            (&mixed, vec![large, 3, 197 - large]),
             (&twice, vec![large + 1, 139 - large]),
             (&all[..10].to_vec(), vec![]),
         ] {
@@ -510,18 +548,42 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_as_it_came_is_bounded() {
+        let node = node();
+        let mut local = Local::new(WorkerId(0), node.layout());
+        let keys: Vec<Key> = (KEYS / 2..KEYS / 2 + 200).map(Key).collect();
+        let bytes = keys.len() * LEN * size_of::<f32>();
+        let mut start = || {
+            let op = node.pull_kept(&mut local, &keys).expect("the keys exist").op.expect("values are kept");
+            let whole = answer(op, (0..200).collect());
+            local.complete(whole.clone(), node.layout(), None);
+            (op, !whole.values.is_unique())
+        };
+        let ops: Vec<(OpId, bool)> = (0..60).map(|_| start()).collect();
+        assert_eq!(ops.iter().filter(|(_, as_it_came)| *as_it_came).count(), PARTS_BYTES_MAX / bytes);
+        for (op, _) in ops {
+            let mut values = vec![0.0; local.kept(op).expect("the pull is done")];
+            local.take(op, node.layout(), &mut values);
+            let expected = (0..200).flat_map(|position| (0..LEN).map(move |at| expected(position, at)));
+            assert!(values.into_iter().eq(expected));
+        }
+        assert_eq!(local.parts_bytes, 0);
+    }
+
+    #[test]
     fn a_part_that_nobody_takes_is_let_go() {
         let node = node();
         let mut local = Local::new(WorkerId(0), node.layout());
-        let keys: Vec<Key> = (200..400).map(Key).collect();
+        let keys: Vec<Key> = (KEYS / 2..KEYS / 2 + 200).map(Key).collect();
         let op = node.pull_kept(&mut local, &keys).expect("the keys exist").op.expect("values are kept");
-        let first = answer(op, (0..100).collect());
-        local.complete(&first, node.layout(), None);
+        let first = answer(op, (0..150).collect());
+        local.complete(first.clone(), node.layout(), None);
         assert!(!first.values.is_unique(), "it is kept as it came");
         local.abandon(op);
         assert!(first.values.is_unique());
-        let second = answer(op, (100..200).collect());
-        local.complete(&second, node.layout(), None);
+        assert_eq!(local.parts_bytes, 0);
+        let second = answer(op, (150..200).collect());
+        local.complete(second.clone(), node.layout(), None);
         assert!(second.values.is_unique() && local.is_idle() && !local.has_operations());
     }
 }

@@ -27,6 +27,13 @@ const GROUP: usize = 8;
 const AHEAD: usize = 8;
 const VALUES_AHEAD: usize = 4;
 
+/// The keys to fetch at the `at`-th of `keys`: the first ones at first, then one more each time.
+#[inline]
+fn first_or_next(keys: &[Key], at: usize) -> &[Key] {
+    let from = if at == 0 { 0 } else { (at + AHEAD).min(keys.len()) };
+    &keys[from..(at + AHEAD + 1).min(keys.len())]
+}
+
 /// Which kind of store a node uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Storage {
@@ -292,20 +299,18 @@ impl<E: Element> Shared<E> {
     #[inline(always)]
     pub(crate) fn latch(&self, key: Key) -> (Entry<'_, SlotState, E>, Role) {
         let entry = self.store.latch(key);
-        let role = entry.state().role;
-        if self.lazy && role == Role::Absent { self.make(entry) } else { (entry, role) }
+        let state = entry.state();
+        let untouched = state.role == Role::Absent && self.lazy && state == SlotState::default();
+        if untouched { self.make(entry) } else { (entry, state.role) }
     }
 
     /// Hints that the keys behind the one at `at` are about to be latched, by a channel that goes through all of them: their slots and
     /// values may be in the cache of a worker's core.
     #[inline]
     pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
+        self.prefetch_slots(keys, at);
         if at == 0 {
-            keys.iter().take(AHEAD).for_each(|key| self.store.prefetch_slot(*key));
             keys.iter().take(VALUES_AHEAD).for_each(|key| self.store.prefetch_value(*key));
-        }
-        if let Some(ahead) = keys.get(at + AHEAD) {
-            self.store.prefetch_slot(*ahead);
         }
         if let Some(ahead) = keys.get(at + VALUES_AHEAD) {
             self.store.prefetch_value(*ahead);
@@ -316,7 +321,7 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub(crate) fn prefetch_departure(&self, keys: &[Key], at: usize) {
         self.prefetch(keys, at);
-        if let Some(ahead) = keys.get(at + AHEAD) {
+        for ahead in first_or_next(keys, at) {
             self.store.prefetch_part(*ahead);
         }
     }
@@ -324,7 +329,7 @@ impl<E: Element> Shared<E> {
     /// Hints that the slots of keys behind the one at `at` are about to be looked at.
     #[inline]
     pub(crate) fn prefetch_slots(&self, keys: &[Key], at: usize) {
-        if let Some(ahead) = keys.get(at + AHEAD) {
+        for ahead in first_or_next(keys, at) {
             self.store.prefetch_slot(*ahead);
         }
     }
@@ -332,10 +337,7 @@ impl<E: Element> Shared<E> {
     /// Hints that values will be made for the keys behind the one at `at`: their slots and places.
     #[inline]
     pub(crate) fn prefetch_arrival(&self, keys: &[Key], at: usize) {
-        if at == 0 {
-            keys.iter().take(AHEAD).for_each(|key| self.store.prefetch_slot(*key));
-        }
-        if let Some(ahead) = keys.get(at + AHEAD) {
+        for ahead in first_or_next(keys, at) {
             self.store.prefetch_slot(*ahead);
             self.store.prefetch_part(*ahead);
         }
@@ -348,11 +350,11 @@ impl<E: Element> Shared<E> {
     /// address is known has to be in memory on the fast path, too.)
     #[cold]
     fn make<'a>(&self, mut entry: Entry<'a, SlotState, E>) -> (Entry<'a, SlotState, E>, Role) {
-        if entry.state() == SlotState::default() && self.directory.is_home(entry.key()) {
-            self.materialise(&mut entry);
+        if !self.directory.is_home(entry.key()) {
+            return (entry, Role::Absent);
         }
-        let role = entry.state().role;
-        (entry, role)
+        self.materialise(&mut entry);
+        (entry, Role::Owner)
     }
 
     /// Appends the value of `key` to `values` if this node owns it. A value that nobody has touched yet is made for this
@@ -486,9 +488,11 @@ impl<E: Element> Shared<E> {
     /// See [`AccessError`]; then nothing was done.
     pub fn pull_kept(&self, local: &mut Local<E>, keys: &[Key]) -> Result<Started, AccessError> {
         self.check(keys, None)?;
-        let mut values = local.buffer(keys.iter().map(|key| self.layout.len(*key)).sum());
+        let elements = keys.iter().map(|key| self.layout.len(*key)).sum();
+        let mut values = local.buffer(elements);
         self.read(local, keys, &mut values);
-        Ok(self.start(local, Kind::Access(AccessKind::Pull), &[], Some(values), Tick(0)))
+        let kept = Some((elements, local.keep(keys.len(), values)));
+        Ok(self.start(local, Kind::Access(AccessKind::Pull), &[], kept, Tick(0)))
     }
 
     /// Reads what is served here.
@@ -654,7 +658,7 @@ impl<E: Element> Shared<E> {
         local: &mut Local<E>,
         kind: Kind,
         values: &[E],
-        kept: Option<Vec<E>>,
+        kept: Option<(usize, Vec<E>)>,
         now: Tick,
     ) -> Started {
         let layout = &*self.layout;

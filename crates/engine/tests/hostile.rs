@@ -252,7 +252,7 @@ fn four_hundred_thousand_hostile_messages() {
                     Action::Send { to, .. } => assert!((1..3).contains(&to.0), "{action:?}"),
                     // What reaches the worker is what it waits for; taking it in checks that.
                     Action::Complete { worker: WorkerId(0), completion } => {
-                        worker.complete(completion, &layout, None)
+                        worker.complete(completion.clone(), &layout, None)
                     }
                     Action::CompleteSnapshot { worker: WorkerId(0), .. } => {}
                     Action::Complete { .. } | Action::CompleteSnapshot { .. } => panic!("{action:?}"),
@@ -366,7 +366,7 @@ impl Busy {
             match action {
                 Action::Send { to, .. } => assert!((1..3).contains(&to.0), "{action:?}"),
                 Action::Complete { worker: WorkerId(0), completion } => {
-                    self.worker.complete(completion, &self.layout, None);
+                    self.worker.complete(completion.clone(), &self.layout, None);
                 }
                 Action::Complete { .. } | Action::CompleteSnapshot { .. } => panic!("{action:?}"),
             }

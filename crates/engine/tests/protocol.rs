@@ -92,7 +92,7 @@ impl Node {
 
     fn complete(&mut self, action: &Action) {
         let Action::Complete { completion, .. } = action else { panic!("not a completion: {action:?}") };
-        self.worker.complete(completion, self.shared.layout(), None);
+        self.worker.complete(completion.clone(), self.shared.layout(), None);
     }
 }
 
@@ -263,7 +263,7 @@ fn values_reach_the_positions_of_their_keys() {
         }
         for action in &actions {
             if let Action::Complete { completion, .. } = action {
-                node.worker.complete(completion, node.shared.layout(), Some((op, &mut values[..])));
+                node.worker.complete(completion.clone(), node.shared.layout(), Some((op, &mut values[..])));
             }
         }
         assert!(node.worker.is_done(op));

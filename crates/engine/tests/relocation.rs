@@ -59,7 +59,7 @@ impl Cluster {
             match action {
                 Action::Send { to, message } => self.links[3 * node + to.index()].push_back(message),
                 Action::Complete { completion, .. } => {
-                    self.workers[node].complete(&completion, &self.layout, None);
+                    self.workers[node].complete(completion, &self.layout, None);
                 }
                 Action::CompleteSnapshot { .. } => unreachable!("nobody asked"),
             }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Inputs of one kind that are handled before the other kind gets its turn and what they caused is written. Enough to share
+/// Inputs of one kind that are handled before the other kind gets its turn and all that they caused is written. Enough to share
 /// the cost of a system call, few enough to keep answers moving.
 const INPUTS_PER_TURN_MAX: usize = 64;
 

@@ -83,7 +83,7 @@ impl<T> Drop for MailSender<T> {
 
 impl<T> MailReceiver<T> {
     /// What came first, if there is anything.
-    pub(crate) fn try_next(&self) -> Option<T> {
+    pub(crate) fn try_next(&mut self) -> Option<T> {
         lock(&self.0.state).queue.pop_front()
     }
 
@@ -91,7 +91,7 @@ impl<T> MailReceiver<T> {
     ///
     /// # Errors
     /// If there is nothing, and no sender any more.
-    pub(crate) fn next(&self) -> Result<T, NobodyLeft> {
+    pub(crate) fn next(&mut self) -> Result<T, NobodyLeft> {
         let mut state = lock(&self.0.state);
         loop {
             if let Some(what) = state.queue.pop_front() {
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn everything_arrives_in_the_order_of_its_sender() {
         const EACH: usize = 20_000;
-        let (sender, receiver) = mailbox();
+        let (sender, mut receiver) = mailbox();
         thread::scope(|scope| {
             for number in 0..3 {
                 let sender = sender.clone();
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn who_sleeps_is_woken_by_what_arrives_and_by_the_end() {
-        let (sender, receiver) = mailbox();
+        let (sender, mut receiver) = mailbox();
         let sleeper = thread::spawn(move || (receiver.next(), receiver.next()));
         let falls_asleep = || {
             while !lock(&sender.0.state).asleep {

@@ -387,6 +387,7 @@ impl<E: Element> Worker<E> {
     /// Takes in what has arrived meanwhile: it keeps the worker's own queue short.
     fn take_in(&mut self) -> Result<(), Error> {
         self.inner.health.check()?;
+        // Then nothing can have arrived: parts of snapshots are waited for one by one, and of a failure the check above knows.
         if !self.local.has_operations() {
             return Ok(());
         }
@@ -464,7 +465,7 @@ impl<E: Element> Worker<E> {
         match delivery {
             Delivery::Completions(completions) => {
                 let layout = self.inner.shared.layout();
-                for completion in &completions {
+                for completion in completions {
                     let sink = sink.as_mut().map(|(op, values)| (*op, &mut **values));
                     self.local.complete(completion, layout, sink);
                 }

@@ -6,7 +6,7 @@
 //! so that they can be read without a latch. The first has room for all chunks if it is known how many there will be.
 
 use crate::prefetch::prefetch_run;
-use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, FIRST_CHUNKS, Ordering};
 use std::alloc;
 use std::marker::PhantomData;
 use std::ptr;
@@ -15,15 +15,13 @@ use std::ptr;
 const CHUNK_BYTES: usize = 16 << 10;
 /// Chunks start at a cache line, so that values of 64 bytes or a multiple never straddle one line more than they must.
 const CHUNK_ALIGN: usize = 64;
-/// Chunks of the first table if it is not known how many there will be.
-const FIRST: usize = 64;
 /// Tables: each doubles the number of chunks, of which there are fewer than 2³².
 const TABLES: usize = 33;
 
 /// A place for a pointer to a chunk; null as long as it is not there.
 type Chunk<E> = AtomicPtr<E>;
 
-/// What a shard has of a slab.
+/// What a shard knows of the chunks that it took from a slab.
 #[derive(Default)]
 pub(crate) struct Book {
     /// What has not been handed out yet of the chunk taken last: indexes of values.
@@ -68,7 +66,7 @@ impl<E: bytemuck::Pod> Slab<E> {
         let most = values_max.map(|of_shards| of_shards.iter().copied().max().unwrap_or(0));
         let per_chunk = most.map_or(per_chunk, |most| per_chunk.min(most.max(1).next_power_of_two()));
         let chunk_bits = per_chunk.ilog2();
-        let first = values_max.map_or(FIRST, |of_shards| {
+        let first = values_max.map_or(FIRST_CHUNKS, |of_shards| {
             of_shards.iter().map(|values| values.div_ceil(1 << chunk_bits)).sum::<usize>()
         });
         let first = u32::try_from(first.max(1).next_power_of_two()).unwrap_or(1 << (u32::BITS - 1));
@@ -93,6 +91,7 @@ impl<E: bytemuck::Pod> Slab<E> {
     }
 
     /// Number and length of the table that has `chunk`, and the first chunk in it.
+    #[inline]
     fn table_of(&self, chunk: u32) -> (usize, u32, u32) {
         if chunk < self.first {
             return (0, self.first, 0);
@@ -103,7 +102,6 @@ impl<E: bytemuck::Pod> Slab<E> {
     }
 
     /// The table with `chunk` in it, and the chunk's place in that; the table is made if it is not there.
-    #[cold]
     fn table(&self, chunk: u32) -> (*mut Chunk<E>, usize) {
         let (number, len, begin) = self.table_of(chunk);
         let (table, at) = (&self.tables[number], (chunk - begin) as usize);
@@ -133,14 +131,11 @@ impl<E: bytemuck::Pod> Slab<E> {
     pub(crate) unsafe fn value(&self, place: u32) -> *mut E {
         let index = place - 1;
         let chunk = index >> self.chunk_bits;
-        let (table, at) = if chunk < self.first {
-            // Relaxed: it is there from the start.
-            (self.tables[0].load(Ordering::Relaxed), chunk as usize)
-        } else {
-            self.table(chunk)
-        };
+        let (number, _, begin) = self.table_of(chunk);
+        // Relaxed: whoever took the chunk found its table there, under the latch that the caller holds now.
+        let table = self.tables[number].load(Ordering::Relaxed);
         // SAFETY: the place was handed out, so that the table has the chunk.
-        let chunk = unsafe { &*table.add(at) };
+        let chunk = unsafe { &*table.add((chunk - begin) as usize) };
         let offset = (index & self.chunk_mask) as usize * self.len;
         // SAFETY: the chunk holds `1 << chunk_bits` values of `len` elements. Relaxed: it was written under the latch.
         unsafe { chunk.load(Ordering::Relaxed).add(offset) }
@@ -149,7 +144,6 @@ impl<E: bytemuck::Pod> Slab<E> {
     /// Prefetches the value at `place`, which may be stale, if it is in one of the chunks that were expected; needs no latch.
     #[inline(always)]
     pub(crate) fn prefetch(&self, place: u32) {
-        // No value: a chunk that no table has.
         let index = place.wrapping_sub(1);
         let chunk = index >> self.chunk_bits;
         if chunk < self.first && place != 0 {
@@ -167,7 +161,7 @@ impl<E: bytemuck::Pod> Slab<E> {
     /// Hands out a place, and whether a value has been there before; if not, it is zero.
     ///
     /// # Panics
-    /// If there would be 2³² values.
+    /// If there would be room for 2³² values.
     ///
     /// # Safety
     /// The caller holds the latch of the shard whose book of this slab `book` is.
@@ -193,7 +187,7 @@ impl<E: bytemuck::Pod> Slab<E> {
         let end = u32::try_from(end)
             .ok()
             .filter(|end| *end < u32::MAX)
-            .expect("a node holds fewer than 2^32 values");
+            .expect("a node has room for fewer than 2^32 values of one length");
         let layout = self.chunk_layout();
         // SAFETY: the layout has a size: values have at least one element.
         let memory = unsafe { alloc::alloc_zeroed(layout) };

@@ -5,6 +5,8 @@ mod sync {
     pub(crate) use loom::cell::UnsafeCell as TrackedUnsafeCell;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
+    pub(crate) const FIRST_CHUNKS: usize = 1;
+
     pub(crate) fn relax(_attempt: u32) {
         loom::thread::yield_now();
     }
@@ -106,6 +108,8 @@ fn one_shard(sparse: bool) -> Arc<Store<u32, f32>> {
 fn count(store: &Store<u32, f32>, key: Key) {
     store.prefetch_slot(key);
     store.prefetch_value(key);
+    store.prefetch_part(key);
+    store.prefetch_place(key);
     let mut entry = store.latch(key);
     let state = entry.state() + 1;
     match entry.value_mut() {
@@ -140,6 +144,27 @@ fn accesses_to_a_key_are_atomic_while_its_value_comes_and_goes() {
             assert_eq!(store.latch(Key(1)).value(), Some(&[1.0, 1.0][..]));
         });
     }
+}
+
+/// Values of which each fills a chunk, in shards of their own: two threads need a table that is not there at the same time.
+#[test]
+fn shards_that_need_the_same_table_find_their_values_in_it() {
+    const LEN: usize = 4096;
+    bounded(|| {
+        let layout = Layout::builder().range("k", 4, LEN).shards(2).build().expect("a valid layout");
+        let store = Arc::new(Store::<u32, f32>::sparse(std::sync::Arc::new(layout)));
+        for key in [0, 1] {
+            store.latch(Key(key)).allocate()[LEN - 1] = key as f32;
+        }
+        let other = Arc::clone(&store);
+        let thread = thread::spawn(move || other.latch(Key(2)).overwrite().fill(2.0));
+        store.latch(Key(3)).overwrite().fill(3.0);
+        assert_eq!(store.latch(Key(3)).value().expect("just made")[7], 3.0);
+        thread.join().expect("the thread ends");
+        for key in 0..4 {
+            assert_eq!(store.latch(Key(key)).value().expect("it was made")[LEN - 1], key as f32);
+        }
+    });
 }
 
 #[test]

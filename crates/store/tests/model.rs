@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 enum Step {
     State(u64, u32),
     Allocate(u64, f64),
+    Overwrite(u64, f64),
     Add(u64, f64),
     Release(u64),
     Remove(u64),
@@ -27,6 +28,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         (key.clone(), any::<u32>()).prop_map(|(k, s)| Step::State(k, s)),
         (key.clone(), -1e3..1e3).prop_map(|(k, v)| Step::Allocate(k, v)),
+        (key.clone(), -1e3..1e3).prop_map(|(k, v)| Step::Overwrite(k, v)),
         (key.clone(), -1e3..1e3).prop_map(|(k, v)| Step::Add(k, v)),
         key.clone().prop_map(Step::Release),
         key.clone().prop_map(Step::Remove),
@@ -62,6 +64,12 @@ fn run(store: &Store<u32, f64>, steps: &[Step]) -> Result<(), TestCaseError> {
                 prop_assert!(value.iter().all(|x| *x == 0.0), "a fresh value is not zero");
                 value.fill(*v);
                 model.entry(*k).or_default().1 = Some(value.to_vec());
+            }
+            Step::Overwrite(k, v) => {
+                let mut entry = store.latch(Key(*k));
+                entry.overwrite().fill(*v);
+                model.entry(*k).or_default().1 = entry.value().map(<[f64]>::to_vec);
+                prop_assert!(entry.value().is_some_and(|value| value.iter().all(|x| x == v)));
             }
             Step::Add(k, v) => {
                 let mut entry = store.latch(Key(*k));
@@ -102,6 +110,8 @@ fn run(store: &Store<u32, f64>, steps: &[Step]) -> Result<(), TestCaseError> {
         }
         store.prefetch_slot(Key(KEYS - 1));
         store.prefetch_value(Key(KEYS - 1));
+        store.prefetch_part(Key(KEYS - 1));
+        store.prefetch_place(Key(KEYS - 1));
     }
     let held: BTreeMap<u64, (u32, Vec<f64>)> =
         model.into_iter().filter_map(|(k, (s, v))| v.map(|v| (k, (s, v)))).collect();
@@ -136,6 +146,24 @@ proptest! {
     fn stores_behave_like_a_map(steps in steps(), bits in 0u32..5) {
         run(&Store::dense(layout(1 << bits)), &steps)?;
         run(&Store::sparse(layout(1 << bits)), &steps)?;
+    }
+}
+
+/// A sparse store does not know how many chunks it will have: here so many that its table grows three times.
+#[test]
+fn values_stay_where_they_are_while_the_store_grows() {
+    const MANY: u64 = 400;
+    let layout = Layout::builder().range("k", MANY, 2048).shards(4).build().expect("a valid layout");
+    let store = Store::<u32, f64>::sparse(Arc::new(layout));
+    let address = |key: u64| store.latch(Key(key)).value().expect("it was made").as_ptr();
+    let mut addresses = Vec::new();
+    for key in 0..MANY {
+        store.latch(Key(key)).allocate().fill(key as f64);
+        addresses.push(address(key));
+    }
+    for key in 0..MANY {
+        assert_eq!(address(key), addresses[key as usize]);
+        assert!(store.latch(Key(key)).value().is_some_and(|value| value.iter().all(|x| *x == key as f64)));
     }
 }
 

@@ -87,7 +87,7 @@ impl Fabric {
         }
     }
 
-    /// Queues a frame. Its owner bounds what it queues ([`Fabric::backlog_bytes`]). A frame to a peer that is lost, or after
+    /// Queues a frame, and writes if much is queued. Its owner bounds what it queues ([`Fabric::backlog_bytes`]). A frame to a peer that is lost, or after
     /// [`Fabric::close`], is dropped.
     ///
     /// # Panics
@@ -121,8 +121,8 @@ impl Fabric {
         }
     }
 
-    /// Writes what the sockets take right now, without waiting. Call it at the end of a turn: frames leave one poll earlier,
-    /// and everything that a turn produced leaves together.
+    /// Writes what the sockets take right now, without waiting. Call it at the end of a turn: frames leave one poll earlier, and
+    /// those that a turn produced leave together, as far as they have not been enough for a write of their own.
     pub fn try_flush(&mut self) {
         match self {
             Self::Local(_) => {}

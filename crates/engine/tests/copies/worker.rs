@@ -195,7 +195,7 @@ impl Cluster {
     /// Takes in one completion; false if there is none.
     pub(crate) fn receive(&mut self, me: usize) -> bool {
         let Some(completion) = self.workers[me].inbox.pop_front() else { return false };
-        self.workers[me].local.complete(&completion, &self.layout, None);
+        self.workers[me].local.complete(completion, &self.layout, None);
         self.finish(me);
         true
     }

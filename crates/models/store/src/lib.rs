@@ -7,6 +7,9 @@
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
+    /// So that tables are added.
+    pub(crate) const FIRST_CHUNKS: usize = 1;
+
     /// A plain cell: shuttle looks at orders of steps, loom at what each may touch.
     #[derive(Default)]
     pub(crate) struct TrackedUnsafeCell<T>(std::cell::UnsafeCell<T>);

@@ -161,7 +161,7 @@ impl CopyWorker {
         }
         while !self.local.is_done(op) {
             let completion = self.deliveries.recv().expect("the channels are there");
-            self.local.complete(&completion, &self.world.layout, Some((op, value)));
+            self.local.complete(completion, &self.world.layout, Some((op, value)));
         }
     }
 }

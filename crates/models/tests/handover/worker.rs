@@ -213,7 +213,7 @@ impl Worker {
 
     fn receive(&mut self, sink: Option<(OpId, &mut [f32])>) {
         let completion = self.deliveries.recv().expect("the channels are there");
-        self.local.complete(&completion, &self.world.layout, sink);
+        self.local.complete(completion, &self.world.layout, sink);
     }
 
     fn finish_one(&mut self) {

@@ -306,7 +306,7 @@ impl<E: Element> Cluster<E> {
         match delivery {
             Delivery::Access(completion) => {
                 let sink = post.sink.as_mut().map(|(op, values)| (*op, &mut values[..]));
-                post.local.complete(&completion, &self.layout, sink);
+                post.local.complete(completion.clone(), &self.layout, sink);
                 let (op, done) = (completion.op, post.local.is_done(completion.op));
                 self.trace.line(self.queue.now_ns(), || {
                     let end = if done { ", done" } else { "" };

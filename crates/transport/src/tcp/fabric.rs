@@ -78,7 +78,7 @@ pub struct Fabric {
     ready: Arc<Ready>,
     /// Links to look at, in order; each at most once.
     turn: VecDeque<usize>,
-    /// Links with frames that no write has been tried for; each at most once.
+    /// Links with frames that may not have been written; each at most once.
     dirty: Vec<usize>,
     /// What one read brought. It bounds this queue.
     events: VecDeque<FabricEvent>,

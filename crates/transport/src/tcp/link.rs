@@ -87,7 +87,7 @@ pub(crate) struct Link {
     writing: Writing,
     /// In the fabric's list of links to look at.
     pub(crate) queued: bool,
-    /// In the fabric's list of links with frames that no write has been tried for.
+    /// In the fabric's list of links with frames that may not have been written.
     pub(crate) dirty: bool,
 }
 
