@@ -27,11 +27,15 @@ const GROUP: usize = 8;
 const AHEAD: usize = 8;
 const VALUES_AHEAD: usize = 4;
 
-/// The keys to fetch at the `at`-th of `keys`: the first ones at first, then one more each time.
+/// Calls `fetch` for what is to be fetched at the `at`-th of `keys`: the first ones at first, and one more each time.
 #[inline]
-fn first_or_next(keys: &[Key], at: usize) -> &[Key] {
-    let from = if at == 0 { 0 } else { (at + AHEAD).min(keys.len()) };
-    &keys[from..(at + AHEAD + 1).min(keys.len())]
+fn ahead(keys: &[Key], at: usize, fetch: impl Fn(Key)) {
+    if at == 0 {
+        keys.iter().take(AHEAD).for_each(|key| fetch(*key));
+    }
+    if let Some(key) = keys.get(at + AHEAD) {
+        fetch(*key);
+    }
 }
 
 /// Which kind of store a node uses.
@@ -321,26 +325,22 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub(crate) fn prefetch_departure(&self, keys: &[Key], at: usize) {
         self.prefetch(keys, at);
-        for ahead in first_or_next(keys, at) {
-            self.store.prefetch_part(*ahead);
-        }
+        ahead(keys, at, |key| self.store.prefetch_part(key));
     }
 
     /// Hints that the slots of keys behind the one at `at` are about to be looked at.
     #[inline]
     pub(crate) fn prefetch_slots(&self, keys: &[Key], at: usize) {
-        for ahead in first_or_next(keys, at) {
-            self.store.prefetch_slot(*ahead);
-        }
+        ahead(keys, at, |key| self.store.prefetch_slot(key));
     }
 
     /// Hints that values will be made for the keys behind the one at `at`: their slots and places.
     #[inline]
     pub(crate) fn prefetch_arrival(&self, keys: &[Key], at: usize) {
-        for ahead in first_or_next(keys, at) {
-            self.store.prefetch_slot(*ahead);
-            self.store.prefetch_part(*ahead);
-        }
+        ahead(keys, at, |key| {
+            self.store.prefetch_slot(key);
+            self.store.prefetch_part(key);
+        });
         if let Some(ahead) = keys.get(at + VALUES_AHEAD) {
             self.store.prefetch_place(*ahead);
         }

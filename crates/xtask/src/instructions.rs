@@ -49,8 +49,11 @@ struct Counted {
 
 const HEADER: &str = "# Instructions per key on the paths of the engine: `cargo xtask instructions` compares, `--write` writes.\n\n";
 
-/// Calls of the shorter and of the longer run; what they differ by is what the calls take.
-const CALLS: [u64; 2] = [100, 200];
+/// Keys that the calls of the shorter and of the longer run access together, at least; what they differ by is what the calls take.
+/// So many that it does not matter what the allocator does once in a run.
+const KEYS: [u64; 2] = [12_800, 25_600];
+/// Calls for one key do little else than what each call does.
+const CALLS_MAX: [u64; 2] = [4_000, 8_000];
 
 /// Counts, prints, and compares or writes.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
@@ -105,7 +108,7 @@ fn is_within(now: f64, written: f64, percent: f64) -> bool {
 impl Counted {
     /// Instructions per key.
     fn count(&self, program: &Path) -> Result<f64, String> {
-        let [fewer, more] = CALLS;
+        let [fewer, more] = [0, 1].map(|run| KEYS[run].div_ceil(self.keys).min(CALLS_MAX[run]));
         let difference = self.total(program, more)?.saturating_sub(self.total(program, fewer)?);
         Ok(difference as f64 / ((more - fewer) * self.keys) as f64)
     }
