@@ -127,6 +127,7 @@ impl<E: Element> Channel<E> {
         }
     }
 
+    /// What else may become of an access: see the table in [`intendant_techniques::access`].
     #[inline(never)]
     fn access_otherwise(
         &mut self,
