@@ -277,6 +277,13 @@ impl<E: Element> Local<E> {
         self.deferred.push(Deferral { position: position as u32, key, offset: 0 });
     }
 
+    /// Whether all keys of the call that is being started were served.
+    #[inline]
+    pub(crate) fn is_served(&self) -> bool {
+        self.deferred.is_empty()
+    }
+
+    /// Turns the deferred keys of a call, or values that it keeps, into an operation.
     pub(crate) fn start(
         &mut self,
         kind: Kind,
@@ -285,9 +292,6 @@ impl<E: Element> Local<E> {
         submit: impl FnOnce(&mut Self, OpId, &[Deferral], &mut Vec<(ChannelId, Submission)>),
     ) -> Started {
         let mut submissions = Vec::new();
-        if self.deferred.is_empty() && kept.is_none() {
-            return Started { op: None, submissions };
-        }
         let op = self.fresh_op();
         let deferrals = std::mem::take(&mut self.deferred);
         let mut bytes = 0;

@@ -38,6 +38,15 @@ fn ahead(keys: &[Key], at: usize, fetch: impl Fn(Key)) {
     }
 }
 
+/// What a call asks of each of its keys.
+struct Ask {
+    kind: AccessKind,
+    /// Whether every copy will do, however old.
+    plain: bool,
+    /// The clock that what a pull reads must have reached.
+    need: u32,
+}
+
 /// Which kind of store a node uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Storage {
@@ -450,6 +459,7 @@ impl<E: Element> Shared<E> {
     }
 
     /// Checks a call before anything is done for it. A call without values has no `elements`.
+    #[inline]
     fn check(&self, keys: &[Key], elements: Option<usize>) -> Result<(), AccessError> {
         if keys.len() > limits::FRAME_KEYS_MAX {
             return Err(AccessError::TooManyKeys { keys: keys.len(), max: limits::FRAME_KEYS_MAX });
@@ -475,6 +485,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
+    #[inline]
     pub fn pull(&self, local: &mut Local<E>, keys: &[Key], values: &mut [E]) -> Result<Started, AccessError> {
         self.check(keys, Some(values.len()))?;
         self.read(local, keys, values);
@@ -496,6 +507,7 @@ impl<E: Element> Shared<E> {
     }
 
     /// Reads what is served here.
+    #[inline]
     fn read(&self, local: &mut Local<E>, keys: &[Key], values: &mut [E]) {
         self.walk(local, keys, AccessKind::Pull, |entry, range| {
             let value = entry.value().expect("an owner holds the value");
@@ -509,6 +521,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
+    #[inline]
     pub fn push(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
         self.check(keys, Some(values.len()))?;
         self.walk(local, keys, AccessKind::Push, |entry, range| {
@@ -522,6 +535,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
+    #[inline]
     pub fn set(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
         self.check(keys, Some(values.len()))?;
         self.walk(local, keys, AccessKind::Set, |entry, range| {
@@ -542,35 +556,55 @@ impl<E: Element> Shared<E> {
     ) {
         // Nothing but this is asked of keys that have one copy.
         let plain = self.bounds.is_none() || kind != AccessKind::Pull;
-        let need = if plain { 0 } else { self.need(local.clock()) };
+        let ask = Ask { kind, plain, need: if plain { 0 } else { self.need(local.clock()) } };
+        if let [key] = keys {
+            // Before the latch: then the processor fetches it while the call before waits for its own.
+            self.store.prefetch_slot(*key);
+            self.store.prefetch_value(*key);
+            self.visit(local, *key, 0, 0, &ask, &mut serve);
+            return;
+        }
         let group = |number: usize| keys.chunks(GROUP).nth(number).unwrap_or_default();
         group(0).iter().chain(group(1)).for_each(|key| self.store.prefetch_slot(*key));
-        if keys.len() > 1 {
-            group(0).iter().for_each(|key| self.store.prefetch_value(*key));
-        }
+        group(0).iter().for_each(|key| self.store.prefetch_value(*key));
         let (mut offset, mut position) = (0, 0);
         for (number, keys) in keys.chunks(GROUP).enumerate() {
             group(number + 2).iter().for_each(|key| self.store.prefetch_slot(*key));
             group(number + 1).iter().for_each(|key| self.store.prefetch_value(*key));
             for key in keys {
-                let len = self.layout.len(*key);
-                let (mut entry, role) = self.latch(*key);
-                let owned = role == Role::Owner && plain;
-                let here = owned || self.serves(*key, &entry.state(), kind, need);
-                // An own operation on the key may be under way: this one must not overtake it, even if the key is here by now.
-                if here && !local.has_outstanding(self.layout.shard(*key), *key) {
-                    serve(&mut entry, offset..offset + len);
-                    if !owned && kind != AccessKind::Pull {
-                        Self::mark(&mut entry);
-                    }
-                } else {
-                    drop(entry);
-                    local.defer(self.layout.shard(*key), position, *key, offset);
-                }
-                offset += len;
+                offset = self.visit(local, *key, position, offset, &ask, &mut serve);
                 position += 1;
             }
         }
+    }
+
+    /// Serves one key of a call if it is here, and notes it if not; where the next key's value begins in those of the call.
+    #[inline(always)]
+    fn visit(
+        &self,
+        local: &mut Local<E>,
+        key: Key,
+        position: usize,
+        offset: usize,
+        ask: &Ask,
+        mut serve: impl FnMut(&mut Entry<'_, SlotState, E>, Range<usize>),
+    ) -> usize {
+        let Ask { kind, plain, need } = *ask;
+        let end = offset + self.layout.len(key);
+        let (mut entry, role) = self.latch(key);
+        let owned = role == Role::Owner && plain;
+        let here = owned || self.serves(key, &entry.state(), kind, need);
+        // An own operation on the key may be under way: this one must not overtake it, even if the key is here by now.
+        if here && !local.has_outstanding(self.layout.shard(key), key) {
+            serve(&mut entry, offset..end);
+            if !owned && kind != AccessKind::Pull {
+                Self::mark(&mut entry);
+            }
+        } else {
+            drop(entry);
+            local.defer(self.layout.shard(key), position, key, offset);
+        }
+        end
     }
 
     /// Reads the values of those of `keys` that are served here at once into their places in `values`; `here` says, per key,
@@ -652,8 +686,24 @@ impl<E: Element> Shared<E> {
         Started { op, submissions }
     }
 
-    /// Turns the deferred keys of a call into an operation.
+    /// Turns what is left of a call into an operation, if anything is.
+    #[inline]
     fn start(
+        &self,
+        local: &mut Local<E>,
+        kind: Kind,
+        values: &[E],
+        kept: Option<(usize, Vec<E>)>,
+        now: Tick,
+    ) -> Started {
+        if local.is_served() && kept.is_none() {
+            return Started { op: None, submissions: Vec::new() };
+        }
+        self.start_operation(local, kind, values, kept, now)
+    }
+
+    #[inline(never)]
+    fn start_operation(
         &self,
         local: &mut Local<E>,
         kind: Kind,

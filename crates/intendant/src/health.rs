@@ -26,9 +26,14 @@ impl Health {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         // Acquire: pairs with the Release in `fail`; the failure itself is visible.
         if self.failed.load(Ordering::Acquire) {
-            return Err(self.failure.get().cloned().expect("set before the flag"));
+            return Err(self.failure());
         }
         Ok(())
+    }
+
+    #[cold]
+    fn failure(&self) -> Failure {
+        self.failure.get().cloned().expect("set before the flag")
     }
 
     /// Notes a failure and wakes everybody. Only the first one counts.

@@ -13,7 +13,9 @@ use crate::mailbox::{MailReceiver, NobodyLeft};
 use crate::node::{DOWN, Inner};
 use crossbeam_channel::{Receiver, Sender};
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from_bytes, limits};
-use intendant_engine::{AccessError, AccessStats, Completion, Input, Local, SnapshotAsk, Started};
+use intendant_engine::{
+    AccessError, AccessStats, Completion, Input, Local, SnapshotAsk, Started, Submission,
+};
 use intendant_techniques::Initiator;
 use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
@@ -385,12 +387,15 @@ impl<E: Element> Worker<E> {
     }
 
     /// Takes in what has arrived meanwhile: it keeps the worker's own queue short.
+    #[inline]
     fn take_in(&mut self) -> Result<(), Error> {
         self.inner.health.check()?;
         // Then nothing can have arrived: parts of snapshots are waited for one by one, and of a failure the check above knows.
-        if !self.local.has_operations() {
-            return Ok(());
-        }
+        if self.local.has_operations() { self.take_in_waiting() } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn take_in_waiting(&mut self) -> Result<(), Error> {
         while let Ok(op) = self.dropped.1.try_recv() {
             self.local.abandon(op);
         }
@@ -407,12 +412,20 @@ impl<E: Element> Worker<E> {
         }
     }
 
+    #[inline]
     fn submit(&mut self, started: Started) -> Result<Option<OpId>, Error> {
         let Started { op, submissions } = started;
-        for (channel, submission) in submissions {
-            self.send(channel, Input::Submit(submission))?;
+        if !submissions.is_empty() {
+            self.submit_all(submissions)?;
         }
         Ok(op)
+    }
+
+    #[inline(never)]
+    fn submit_all(&mut self, submissions: Vec<(ChannelId, Submission)>) -> Result<(), Error> {
+        submissions
+            .into_iter()
+            .try_for_each(|(channel, submission)| self.send(channel, Input::Submit(submission)))
     }
 
     fn send(&self, channel: ChannelId, input: Input) -> Result<(), Error> {
