@@ -259,6 +259,11 @@ impl<E: Element> Channel<E> {
         self.next_round = self.next_round.max(earliest);
     }
 
+    /// Such a round at `latest`: whoever runs the channel has postponed it for longer than is good any more.
+    pub fn hasten_round(&mut self, latest: Tick) {
+        self.next_round = self.next_round.min(latest);
+    }
+
     /// Whether there are copies that workers may change without a word.
     fn has_copies(&self) -> bool {
         !self.holding.held.is_empty() || self.hub_count() > 0

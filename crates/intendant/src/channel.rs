@@ -67,6 +67,8 @@ impl Traffic {
 enum Turn {
     /// Something was done.
     Busy,
+    /// The channel looked at the time, and did nothing else.
+    Looked,
     /// Nothing was there to do.
     Idle,
     /// All has been said.
@@ -101,11 +103,17 @@ impl<E: Element> Post<E> {
     async fn run(mut self, fabric: &mut Fabric) {
         let mut actions = Vec::new();
         let mut closing = None;
+        let mut looked = false;
         loop {
-            match self.turn(fabric, &mut actions, &mut closing) {
+            let turn = self.turn(fabric, &mut actions, &mut closing);
+            // Mostly nothing comes of a look: then the next turn sleeps, which looks at the sockets as well. Once, as whoever is
+            // always late would look at nothing else.
+            let looked_before = std::mem::replace(&mut looked, matches!(turn, Turn::Looked));
+            match turn {
                 Turn::Over => return,
+                Turn::Looked if !looked_before => {}
                 // Lets the runtime look at the sockets; readiness is noticed nowhere else.
-                Turn::Busy => tokio::task::yield_now().await,
+                Turn::Busy | Turn::Looked => tokio::task::yield_now().await,
                 Turn::Idle => {
                     let wake = closing.or_else(|| Some(self.clock.moment(self.tick_due()?)));
                     let alarm = async {
@@ -150,16 +158,20 @@ impl<E: Element> Post<E> {
             self.handle(Input::Tick, fabric, actions);
             let now = self.clock.now();
             let starts_round = self.channel.next_round() != round;
-            if let Some(earliest) = self.pace.looked(now, now.0.saturating_sub(begun.0), starts_round) {
+            let round = starts_round.then(|| fabric.sent().messages);
+            if let Some(earliest) = self.pace.looked(now, now.0.saturating_sub(begun.0), round) {
                 self.channel.postpone_round(earliest);
             }
             begun = now;
-            turn = Turn::Busy;
+            turn = Turn::Looked;
         }
         for _ in 0..INPUTS_PER_TURN_MAX {
             match self.inbox.try_next() {
                 None => break,
-                Some(Command::Input(input)) => self.handle(input, fabric, actions),
+                Some(Command::Input(input)) => {
+                    self.stir();
+                    self.handle(input, fabric, actions);
+                }
                 Some(Command::Report(reply)) => {
                     self.handle(Input::Settle, fabric, actions);
                     // Whoever asked may have given up.
@@ -193,7 +205,7 @@ impl<E: Element> Post<E> {
         }
         self.let_go(fabric);
         self.count(fabric.sent());
-        if matches!(turn, Turn::Busy) {
+        if !matches!(turn, Turn::Idle) {
             self.pace.worked(self.clock.now().0.saturating_sub(begun.0));
         }
         turn
@@ -206,6 +218,13 @@ impl<E: Element> Post<E> {
             if !done.is_empty() {
                 worker.send(Delivery::Completions(std::mem::take(done)));
             }
+        }
+    }
+
+    /// Somebody wants something: if the node was idle, it is not any more.
+    fn stir(&mut self) {
+        if self.pace.stir() {
+            self.channel.hasten_round(self.clock.now());
         }
     }
 
@@ -231,6 +250,7 @@ impl<E: Element> Post<E> {
         match event {
             FabricEvent::Frame { from, frame } => match Message::decode(frame) {
                 Ok(message) => {
+                    self.stir();
                     self.calls.hear(&message);
                     self.handle(Input::Message { from, message }, fabric, actions);
                     self.check_calls();

@@ -6,6 +6,10 @@
 //! channel's thread was busy since that counts. The busier, the longer it rests; intents are then acted on earlier, as a round
 //! sees more clocks ([`intendant_intent`], action timing), and a copy's updates are gathered for longer before they are told.
 //! Where there is time enough, nothing is later than it would be.
+//!
+//! Who has sent nothing for a number of rounds is idle. Then rounds of copies rest as long as those of a busy node, and looks that
+//! only start rounds with them: what costs most is to wake up. The first message, or the first thing that a worker asks for, ends
+//! that; an update to a replica that comes without either is told by the next round.
 
 use intendant_core::Tick;
 
@@ -19,6 +23,9 @@ const LOOK_REST_MAX: u64 = 20_000;
 /// The same for rounds of copies: five per second are still enough for most models (000, Fig 4.11).
 const ROUND_REST_MAX: u64 = 200_000;
 
+/// Rounds of copies without a message, until a node is idle: long enough that who trains, and reads a file meanwhile, is not.
+const QUIET_ROUNDS: u32 = 20;
+
 /// What a channel's thread did, and when it looks next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
@@ -27,6 +34,9 @@ pub(crate) struct Pace {
     since_round: u64,
     /// No look before.
     rested: Tick,
+    /// Messages sent by the end of the last round of copies, and rounds since then that sent none.
+    sent: u64,
+    quiet: u32,
 }
 
 impl Pace {
@@ -37,16 +47,30 @@ impl Pace {
     }
 
     /// A look ended at `now`, having taken so long (not yet told as work). Tells when the next round of copies may start, if
-    /// this look started one.
-    pub(crate) fn looked(&mut self, now: Tick, took: u64, starts_round: bool) -> Option<Tick> {
+    /// this look started one; then `round` says how many messages the channel has sent so far.
+    pub(crate) fn looked(&mut self, now: Tick, took: u64, round: Option<u64>) -> Option<Tick> {
         self.worked(took);
         let rest = |busy: u64| busy.saturating_mul(REST);
         let because_of_others = rest(std::mem::take(&mut self.since_look)).min(LOOK_REST_MAX);
         self.rested = now.after(because_of_others.max(rest(took)));
-        starts_round.then(|| {
-            let because_of_others = rest(std::mem::take(&mut self.since_round)).min(ROUND_REST_MAX);
+        round.map(|sent| {
+            let nothing_sent = std::mem::replace(&mut self.sent, sent) == sent;
+            self.quiet = if nothing_sent { self.quiet.saturating_add(1) } else { 0 };
+            let busy = std::mem::take(&mut self.since_round);
+            let because_of_others = if self.is_idle() { u64::MAX } else { rest(busy) }.min(ROUND_REST_MAX);
             now.after(because_of_others.max(rest(took)))
         })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.quiet >= QUIET_ROUNDS
+    }
+
+    /// Somebody wants something. Whether the node was idle, so that the next round of copies should not wait any longer.
+    pub(crate) fn stir(&mut self) -> bool {
+        let was_idle = self.is_idle();
+        self.quiet = 0;
+        was_idle
     }
 
     /// When to look, if something is due then.
@@ -65,7 +89,7 @@ mod tests {
         for look in 1..100 {
             let now = Tick(look * 1_000);
             pace.worked(100);
-            assert_eq!(pace.looked(now, 50, true), Some(now.after(450)));
+            assert_eq!(pace.looked(now, 50, Some(look)), Some(now.after(450)));
             assert_eq!(pace.next(now.after(1_000)), now.after(1_000));
         }
     }
@@ -75,15 +99,36 @@ mod tests {
         let mut pace = Pace::default();
         let now = Tick(10_000_000);
         pace.worked(4_000);
-        assert_eq!(pace.looked(now, 1_000, false), None);
+        assert_eq!(pace.looked(now, 1_000, None), None);
         assert_eq!(pace.next(Tick(0)), now.after(15_000));
         pace.worked(1_000_000);
-        assert_eq!(pace.looked(now, 0, true), Some(now.after(ROUND_REST_MAX)));
+        assert_eq!(pace.looked(now, 0, Some(1)), Some(now.after(ROUND_REST_MAX)));
         assert_eq!(pace.next(Tick(0)), now.after(LOOK_REST_MAX));
         // What was told is told once.
-        assert_eq!(pace.looked(now, 0, true), Some(now));
+        assert_eq!(pace.looked(now, 0, Some(2)), Some(now));
         // A quarter of a core in any case.
-        assert_eq!(pace.looked(now, 1_000_000, true), Some(now.after(3_000_000)));
+        assert_eq!(pace.looked(now, 1_000_000, Some(3)), Some(now.after(3_000_000)));
         assert_eq!(pace.next(Tick(0)), now.after(3_000_000));
+    }
+
+    #[test]
+    fn who_sends_nothing_rests_until_somebody_wants_something() {
+        let (mut pace, now) = (Pace::default(), Tick(10_000_000));
+        assert_eq!(pace.looked(now, 0, Some(7)), Some(now));
+        for _ in 1..QUIET_ROUNDS {
+            assert_eq!(pace.looked(now, 0, Some(7)), Some(now));
+        }
+        assert_eq!(pace.looked(now, 0, Some(7)), Some(now.after(ROUND_REST_MAX)));
+        assert!(pace.stir() && !pace.stir());
+        assert_eq!(pace.looked(now, 0, Some(7)), Some(now));
+        // A look for intents only says nothing about rounds.
+        for _ in 0..2 * QUIET_ROUNDS {
+            assert_eq!(pace.looked(now, 0, None), None);
+        }
+        assert_eq!(pace.looked(now, 0, Some(7)), Some(now));
+        // One message is enough.
+        for sent in 8..8 + 2 * u64::from(QUIET_ROUNDS) {
+            assert_eq!(pace.looked(now, 0, Some(sent)), Some(now));
+        }
     }
 }
