@@ -38,13 +38,45 @@ fn ahead(keys: &[Key], at: usize, fetch: impl Fn(Key)) {
     }
 }
 
-/// What a call asks of each of its keys.
-struct Ask {
-    kind: AccessKind,
-    /// Whether every copy will do, however old.
-    plain: bool,
-    /// The clock that what a pull reads must have reached.
-    need: u32,
+/// What a call does with a value that is here. A trait rather than closures, which are not always inlined.
+trait Serve<E: Element> {
+    const KIND: AccessKind;
+
+    /// `place` is where the value has its elements in those of the call.
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>);
+}
+
+struct Read<'a, E>(&'a mut [E]);
+struct Add<'a, E>(&'a [E]);
+struct Put<'a, E>(&'a [E]);
+
+const HELD: &str = "who serves a key has its value";
+
+impl<E: Element> Serve<E> for Read<'_, E> {
+    const KIND: AccessKind = AccessKind::Pull;
+
+    #[inline(always)]
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
+        access::pull(entry.value().expect(HELD), &mut self.0[place]);
+    }
+}
+
+impl<E: Element> Serve<E> for Add<'_, E> {
+    const KIND: AccessKind = AccessKind::Push;
+
+    #[inline(always)]
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
+        access::push(entry.value_mut().expect(HELD), &self.0[place]);
+    }
+}
+
+impl<E: Element> Serve<E> for Put<'_, E> {
+    const KIND: AccessKind = AccessKind::Set;
+
+    #[inline(always)]
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
+        entry.value_mut().expect(HELD).copy_from_slice(&self.0[place]);
+    }
 }
 
 /// Which kind of store a node uses.
@@ -509,10 +541,7 @@ impl<E: Element> Shared<E> {
     /// Reads what is served here.
     #[inline]
     fn read(&self, local: &mut Local<E>, keys: &[Key], values: &mut [E]) {
-        self.walk(local, keys, AccessKind::Pull, |entry, range| {
-            let value = entry.value().expect("an owner holds the value");
-            access::pull(value, &mut values[range]);
-        });
+        self.walk(local, keys, Read(values));
         local.count_pull(keys.len());
     }
 
@@ -524,9 +553,7 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub fn push(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
         self.check(keys, Some(values.len()))?;
-        self.walk(local, keys, AccessKind::Push, |entry, range| {
-            access::push(entry.value_mut().expect("an owner holds the value"), &values[range]);
-        });
+        self.walk(local, keys, Add(values));
         local.count_push(keys.len());
         Ok(self.start(local, Kind::Access(AccessKind::Push), values, None, Tick(0)))
     }
@@ -538,30 +565,22 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub fn set(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
         self.check(keys, Some(values.len()))?;
-        self.walk(local, keys, AccessKind::Set, |entry, range| {
-            entry.value_mut().expect("an owner holds the value").copy_from_slice(&values[range]);
-        });
+        self.walk(local, keys, Put(values));
         local.count_push(keys.len());
         Ok(self.start(local, Kind::Access(AccessKind::Set), values, None, Tick(0)))
     }
 
     /// Serves what is here, one latch at a time, and notes the rest in `local`. Slots and then values are fetched ahead.
     #[inline]
-    fn walk(
-        &self,
-        local: &mut Local<E>,
-        keys: &[Key],
-        kind: AccessKind,
-        mut serve: impl FnMut(&mut Entry<'_, SlotState, E>, Range<usize>),
-    ) {
+    fn walk<S: Serve<E>>(&self, local: &mut Local<E>, keys: &[Key], mut call: S) {
         // Nothing but this is asked of keys that have one copy.
-        let plain = self.bounds.is_none() || kind != AccessKind::Pull;
-        let ask = Ask { kind, plain, need: if plain { 0 } else { self.need(local.clock()) } };
+        let any = self.bounds.is_none() || S::KIND != AccessKind::Pull;
+        let need = (!any).then(|| self.need(local.clock()));
         if let [key] = keys {
             // Before the latch: then the processor fetches it while the call before waits for its own.
             self.store.prefetch_slot(*key);
             self.store.prefetch_value(*key);
-            self.visit(local, *key, 0, 0, &ask, &mut serve);
+            self.visit(local, *key, 0, 0, need, &mut call);
             return;
         }
         let group = |number: usize| keys.chunks(GROUP).nth(number).unwrap_or_default();
@@ -572,32 +591,32 @@ impl<E: Element> Shared<E> {
             group(number + 2).iter().for_each(|key| self.store.prefetch_slot(*key));
             group(number + 1).iter().for_each(|key| self.store.prefetch_value(*key));
             for key in keys {
-                offset = self.visit(local, *key, position, offset, &ask, &mut serve);
+                offset = self.visit(local, *key, position, offset, need, &mut call);
                 position += 1;
             }
         }
     }
 
-    /// Serves one key of a call if it is here, and notes it if not; where the next key's value begins in those of the call.
+    /// Serves one key of a call if it is here, and notes it if not; where the next key's value begins in those of the call. What
+    /// a pull reads must have reached the clock `need`; without one every copy will do.
     #[inline(always)]
-    fn visit(
+    fn visit<S: Serve<E>>(
         &self,
         local: &mut Local<E>,
         key: Key,
         position: usize,
         offset: usize,
-        ask: &Ask,
-        mut serve: impl FnMut(&mut Entry<'_, SlotState, E>, Range<usize>),
+        need: Option<u32>,
+        call: &mut S,
     ) -> usize {
-        let Ask { kind, plain, need } = *ask;
         let end = offset + self.layout.len(key);
         let (mut entry, role) = self.latch(key);
-        let owned = role == Role::Owner && plain;
-        let here = owned || self.serves(key, &entry.state(), kind, need);
+        let owned = role == Role::Owner && need.is_none();
+        let here = owned || self.serves(key, &entry.state(), S::KIND, need.unwrap_or(0));
         // An own operation on the key may be under way: this one must not overtake it, even if the key is here by now.
         if here && !local.has_outstanding(self.layout.shard(key), key) {
-            serve(&mut entry, offset..end);
-            if !owned && kind != AccessKind::Pull {
+            call.serve(&mut entry, offset..end);
+            if !owned && S::KIND != AccessKind::Pull {
                 Self::mark(&mut entry);
             }
         } else {

@@ -155,9 +155,14 @@ mod tests {
         let (sender, mut receiver) = mailbox();
         let sleeper = thread::spawn(move || (receiver.next(), receiver.next()));
         let falls_asleep = || {
-            while !lock(&sender.0.state).asleep {
+            // Seconds, if nobody else wants the core.
+            for _ in 0..10_000_000 {
+                if lock(&sender.0.state).asleep {
+                    return;
+                }
                 thread::yield_now();
             }
+            panic!("the receiver does not fall asleep");
         };
         falls_asleep();
         sender.send(7);
