@@ -80,8 +80,9 @@ pub struct Channel<E> {
     pub(crate) noted: Vec<Key>,
     /// The value that a replica is told, for as long as that takes.
     pub(crate) news: Vec<E>,
-    /// When the next round of deltas and news may start.
+    /// When the next round of deltas and news may start, and when its pace alone would let it.
     next_round: Tick,
+    paced_round: Tick,
     pub(crate) stats: ManagementStats,
     sent: u64,
     received: u64,
@@ -111,6 +112,7 @@ impl<E: Element> Channel<E> {
             noted: Vec::new(),
             news: Vec::new(),
             next_round: Tick(0),
+            paced_round: Tick(0),
             now: Tick(0),
             pending: HashMap::default(),
             snapshots: HashMap::default(),
@@ -259,9 +261,9 @@ impl<E: Element> Channel<E> {
         self.next_round = self.next_round.max(earliest);
     }
 
-    /// Such a round at `latest`: whoever runs the channel has postponed it for longer than is good any more.
-    pub fn hasten_round(&mut self, latest: Tick) {
-        self.next_round = self.next_round.min(latest);
+    /// Such a round as soon as the pace of rounds allows, although it was postponed.
+    pub fn hasten_round(&mut self) {
+        self.next_round = self.next_round.min(self.paced_round);
     }
 
     /// Whether there are copies that workers may change without a word.
@@ -276,7 +278,8 @@ impl<E: Element> Channel<E> {
         if let Some(Replicas::Directed { every }) = self.shared.policy().replicas
             && self.now >= self.next_round
         {
-            self.next_round = self.now.after(every.0);
+            self.paced_round = self.now.after(every.0);
+            self.next_round = self.paced_round;
             self.round()?;
         }
         self.start_round(Start::Paced, actions)

@@ -573,11 +573,11 @@ impl<E: Element> Shared<E> {
     /// Serves what is here, one latch at a time, and notes the rest in `local`. Slots and then values are fetched ahead.
     #[inline]
     fn walk<S: Serve<E>>(&self, local: &mut Local<E>, keys: &[Key], mut call: S) {
-        // Nothing but this is asked of keys that have one copy.
-        let any = self.bounds.is_none() || S::KIND != AccessKind::Pull;
-        let need = (!any).then(|| self.need(local.clock()));
+        let bounded = self.bounds.is_some() && S::KIND == AccessKind::Pull;
+        let need = bounded.then(|| self.need(local.clock()));
         if let [key] = keys {
-            // Before the latch: then the processor fetches it while the call before waits for its own.
+            // Nothing that comes after taking a latch begins early. What comes before does, while the call before this one still waits
+            // for its value.
             self.store.prefetch_slot(*key);
             self.store.prefetch_value(*key);
             self.visit(local, *key, 0, 0, need, &mut call);
@@ -597,8 +597,8 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// Serves one key of a call if it is here, and notes it if not; where the next key's value begins in those of the call. What
-    /// a pull reads must have reached the clock `need`; without one every copy will do.
+    /// Serves one key of a call if it is here, and notes it if not. Returns where the next key's value begins in those of the call.
+    /// What a pull reads must have reached the clock `need`; without one every copy will do.
     #[inline(always)]
     fn visit<S: Serve<E>>(
         &self,

@@ -307,3 +307,25 @@ fn an_answer_that_is_too_short_is_refused() {
         node.refuse(response(0, AccessKind::Pull, &[0], &[1.0])).contains("4 bytes of values instead of 8")
     );
 }
+
+#[test]
+fn a_postponed_round_comes_when_it_is_due_and_not_before() {
+    let mut node = node_of(Technique::Adaptive.policy(), Storage::Dense);
+    let look = |node: &mut Node, now: Tick| {
+        node.channel.handle(now, Input::Tick, &mut Vec::new()).unwrap();
+        node.channel.next_round()
+    };
+    let begin = Tick(1_000_000);
+    let due = look(&mut node, begin);
+    assert!(due > begin);
+    node.channel.hasten_round();
+    assert_eq!(node.channel.next_round(), due, "nobody has postponed it");
+    node.channel.postpone_round(begin);
+    assert_eq!(node.channel.next_round(), due, "it is due later than that");
+    let late = due.after(500_000);
+    node.channel.postpone_round(late);
+    assert_eq!(look(&mut node, due), late, "no round was started");
+    node.channel.hasten_round();
+    assert_eq!(node.channel.next_round(), due);
+    assert!(look(&mut node, due) > due, "a round was started");
+}

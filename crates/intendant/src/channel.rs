@@ -221,10 +221,10 @@ impl<E: Element> Post<E> {
         }
     }
 
-    /// Somebody wants something: if the node was idle, it is not any more.
+    /// Somebody wants something: if the channel was idle, it is not any more.
     fn stir(&mut self) {
         if self.pace.stir() {
-            self.channel.hasten_round(self.clock.now());
+            self.channel.hasten_round();
         }
     }
 

@@ -5,11 +5,11 @@
 //! causes is mostly done later, when others answer, and when their looks reach this node: so it is all the time that the
 //! channel's thread was busy since that counts. The busier, the longer it rests; intents are then acted on earlier, as a round
 //! sees more clocks ([`intendant_intent`], action timing), and a copy's updates are gathered for longer before they are told.
-//! Where there is time enough, nothing is later than it would be.
+//! Where there is time enough, nothing is later than it would be, unless the channel was idle.
 //!
-//! Who has sent nothing for a number of rounds is idle. Then rounds of copies rest as long as those of a busy node, and looks that
-//! only start rounds with them: what costs most is to wake up. The first message, or the first thing that a worker asks for, ends
-//! that; an update to a replica that comes without either is told by the next round.
+//! A channel that has sent nothing and was asked for nothing for a while is idle. Then rounds of copies rest as long as those of a busy
+//! one, and so do looks that only start rounds: what costs most is to wake up. A message, or anything that a worker asks
+//! for, ends that at once; an update to a replica that comes without either is told by the next round.
 
 use intendant_core::Tick;
 
@@ -23,8 +23,8 @@ const LOOK_REST_MAX: u64 = 20_000;
 /// The same for rounds of copies: five per second are still enough for most models (000, Fig 4.11).
 const ROUND_REST_MAX: u64 = 200_000;
 
-/// Rounds of copies without a message, until a node is idle: long enough that who trains, and reads a file meanwhile, is not.
-const QUIET_ROUNDS: u32 = 20;
+/// How long nothing has happened when a channel is idle, in µs: longer than what workers that train do between accesses.
+const IDLE_AFTER: u64 = 800_000;
 
 /// What a channel's thread did, and when it looks next.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,9 +34,13 @@ pub(crate) struct Pace {
     since_round: u64,
     /// No look before.
     rested: Tick,
-    /// Messages sent by the end of the last round of copies, and rounds since then that sent none.
+    /// Messages sent by the end of the last round of copies.
     sent: u64,
-    quiet: u32,
+    /// Somebody has wanted something since then.
+    stirred: bool,
+    /// The round before which something happened last.
+    active: Tick,
+    idle: bool,
 }
 
 impl Pace {
@@ -54,23 +58,21 @@ impl Pace {
         let because_of_others = rest(std::mem::take(&mut self.since_look)).min(LOOK_REST_MAX);
         self.rested = now.after(because_of_others.max(rest(took)));
         round.map(|sent| {
-            let nothing_sent = std::mem::replace(&mut self.sent, sent) == sent;
-            self.quiet = if nothing_sent { self.quiet.saturating_add(1) } else { 0 };
+            let stirred = std::mem::take(&mut self.stirred);
+            if std::mem::replace(&mut self.sent, sent) != sent || stirred {
+                self.active = now;
+            }
+            self.idle = now.0.saturating_sub(self.active.0) >= IDLE_AFTER;
             let busy = std::mem::take(&mut self.since_round);
-            let because_of_others = if self.is_idle() { u64::MAX } else { rest(busy) }.min(ROUND_REST_MAX);
+            let because_of_others = if self.idle { ROUND_REST_MAX } else { rest(busy).min(ROUND_REST_MAX) };
             now.after(because_of_others.max(rest(took)))
         })
     }
 
-    fn is_idle(&self) -> bool {
-        self.quiet >= QUIET_ROUNDS
-    }
-
-    /// Somebody wants something. Whether the node was idle, so that the next round of copies should not wait any longer.
+    /// Somebody wants something. Whether the channel was idle, so that the next round of copies should not rest any longer.
     pub(crate) fn stir(&mut self) -> bool {
-        let was_idle = self.is_idle();
-        self.quiet = 0;
-        was_idle
+        self.stirred = true;
+        std::mem::take(&mut self.idle)
     }
 
     /// When to look, if something is due then.
@@ -113,22 +115,20 @@ mod tests {
 
     #[test]
     fn who_sends_nothing_rests_until_somebody_wants_something() {
-        let (mut pace, now) = (Pace::default(), Tick(10_000_000));
-        assert_eq!(pace.looked(now, 0, Some(7)), Some(now));
-        for _ in 1..QUIET_ROUNDS {
-            assert_eq!(pace.looked(now, 0, Some(7)), Some(now));
+        let (mut pace, begin) = (Pace::default(), Tick(10_000_000));
+        let at = |ms: u64| begin.after(1_000 * ms);
+        assert_eq!(pace.looked(at(0), 0, Some(7)), Some(at(0)), "it has sent something");
+        // However often there are rounds, and whether or not there are looks for intents in between.
+        for ms in 1..800 {
+            assert_eq!(pace.looked(at(ms), 0, None), None);
+            assert_eq!(pace.looked(at(ms), 0, Some(7)), Some(at(ms)));
         }
-        assert_eq!(pace.looked(now, 0, Some(7)), Some(now.after(ROUND_REST_MAX)));
+        assert_eq!(pace.looked(at(800), 0, Some(7)), Some(at(800).after(ROUND_REST_MAX)));
         assert!(pace.stir() && !pace.stir());
-        assert_eq!(pace.looked(now, 0, Some(7)), Some(now));
-        // A look for intents only says nothing about rounds.
-        for _ in 0..2 * QUIET_ROUNDS {
-            assert_eq!(pace.looked(now, 0, None), None);
-        }
-        assert_eq!(pace.looked(now, 0, Some(7)), Some(now));
-        // One message is enough.
-        for sent in 8..8 + 2 * u64::from(QUIET_ROUNDS) {
-            assert_eq!(pace.looked(now, 0, Some(sent)), Some(now));
-        }
+        assert_eq!(pace.looked(at(900), 0, Some(7)), Some(at(900)));
+        assert_eq!(pace.looked(at(1_600), 0, Some(8)), Some(at(1_600)));
+        assert_eq!(pace.looked(at(2_300), 0, Some(8)), Some(at(2_300)));
+        assert_eq!(pace.looked(at(2_400), 0, Some(8)), Some(at(2_400).after(ROUND_REST_MAX)));
+        assert_eq!(pace.looked(at(2_600), 0, Some(9)), Some(at(2_600)), "one message is enough");
     }
 }

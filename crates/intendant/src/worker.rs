@@ -390,7 +390,7 @@ impl<E: Element> Worker<E> {
     #[inline]
     fn take_in(&mut self) -> Result<(), Error> {
         self.inner.health.check()?;
-        // Then nothing can have arrived: parts of snapshots are waited for one by one, and of a failure the check above knows.
+        // Without operations nothing can have arrived: parts of snapshots are waited for one by one, and of a failure the check above knows.
         if self.local.has_operations() { self.take_in_waiting() } else { Ok(()) }
     }
 

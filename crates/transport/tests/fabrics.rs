@@ -116,6 +116,30 @@ async fn channels_do_not_mix() {
 }
 
 #[tokio::test]
+async fn large_frames_leave_before_all_is_flushed() {
+    let (mut fabrics, _meshes) = fabrics(Flavour::Tcp, 3).await;
+    let [a, b, c] = &mut fabrics[..] else { panic!("three nodes") };
+    let frame = |index| content(5, index, 20_000);
+    // A socket is known to be writable after the first wait for it.
+    for (index, peer) in [(0, &mut *b), (1, &mut *c)] {
+        a.send(NodeId(1 + index), frame(u64::from(index)));
+        let arrived = tokio::select! {
+            arrived = next_frame(peer) => arrived,
+            event = a.next() => panic!("nobody sent to a: {event:?}"),
+        };
+        assert_eq!(arrived, (NodeId(0), frame(u64::from(index))));
+    }
+    // From here on nobody flushes. The first frame may wait for a second one to the same peer, but not for longer than until
+    // another peer gets one.
+    a.send(NodeId(1), frame(2));
+    a.send(NodeId(2), frame(3));
+    assert_eq!(next_frame(b).await, (NodeId(0), frame(2)));
+    a.send(NodeId(2), frame(4));
+    assert_eq!(next_frame(c).await, (NodeId(0), frame(3)));
+    assert_eq!(next_frame(c).await, (NodeId(0), frame(4)));
+}
+
+#[tokio::test]
 async fn a_channel_whose_writes_are_blocked_keeps_reading() {
     for flavour in BOTH {
         let (mut fabrics, _meshes) = fabrics(flavour, 3).await;
