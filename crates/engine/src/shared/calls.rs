@@ -1,0 +1,337 @@
+//! The fast path: what a worker does by itself, and what of a call is left for channels.
+
+use super::Shared;
+use crate::error::AccessError;
+use crate::input::{Kind, Submission};
+use crate::local::{Local, Started};
+use intendant_core::{ChannelId, Element, Key, Tick, copy_to_bytes, limits};
+use intendant_store::Entry;
+use intendant_techniques::{Initiator, Role, SlotState, access};
+use intendant_wire::AccessKind;
+use std::ops::Range;
+
+/// Keys of a batch whose slots and values are fetched together, the slots two groups ahead of the copying, the values one. With 8
+/// to 16 keys a memory access of a few hundred nanoseconds is over before the key is needed; more only evicts.
+const GROUP: usize = 8;
+
+/// What a call does with a value that is here. A trait rather than closures, which are not always inlined.
+trait Serve<E: Element> {
+    const KIND: AccessKind;
+
+    /// `place` is where the value has its elements in those of the call.
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>);
+}
+
+struct Read<'a, E>(&'a mut [E]);
+struct Add<'a, E>(&'a [E]);
+struct Put<'a, E>(&'a [E]);
+
+const HELD: &str = "who serves a key has its value";
+
+impl<E: Element> Serve<E> for Read<'_, E> {
+    const KIND: AccessKind = AccessKind::Pull;
+
+    #[inline(always)]
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
+        access::pull(entry.value().expect(HELD), &mut self.0[place]);
+    }
+}
+
+impl<E: Element> Serve<E> for Add<'_, E> {
+    const KIND: AccessKind = AccessKind::Push;
+
+    #[inline(always)]
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
+        access::push(entry.value_mut().expect(HELD), &self.0[place]);
+    }
+}
+
+impl<E: Element> Serve<E> for Put<'_, E> {
+    const KIND: AccessKind = AccessKind::Set;
+
+    #[inline(always)]
+    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>) {
+        entry.value_mut().expect(HELD).copy_from_slice(&self.0[place]);
+    }
+}
+
+/// What may be left of a call.
+struct Call<'a, E> {
+    kind: Kind,
+    /// Operands of all keys.
+    values: &'a [E],
+    /// How many elements a pull has that keeps its values, and those that were served.
+    kept: Option<(usize, Vec<E>)>,
+    /// Of [`Kind::Localize`], the time.
+    now: Tick,
+}
+
+impl<'a, E> Call<'a, E> {
+    #[inline]
+    fn access(kind: AccessKind, values: &'a [E]) -> Self {
+        Self { kind: Kind::Access(kind), values, kept: None, now: Tick(0) }
+    }
+}
+
+impl<E: Element> Shared<E> {
+    /// Checks a call before anything is done for it. A call without values has no `elements`.
+    #[inline]
+    fn check(&self, keys: &[Key], elements: Option<usize>) -> Result<(), AccessError> {
+        if keys.len() > limits::FRAME_KEYS_MAX {
+            return Err(AccessError::TooManyKeys { keys: keys.len(), max: limits::FRAME_KEYS_MAX });
+        }
+        if let Some(position) = keys.iter().position(|key| !self.layout.contains(*key)) {
+            let last = Key(self.layout.keys() - 1);
+            return Err(AccessError::KeyOutOfRange { key: keys[position], position, last });
+        }
+        let Some(found) = elements else { return Ok(()) };
+        let expected = match self.layout.lens() {
+            [len] => keys.len() * len,
+            _ => keys.iter().map(|key| self.layout.len(*key)).sum(),
+        };
+        if found == expected {
+            Ok(())
+        } else {
+            Err(AccessError::ValueLength { keys: keys.len(), expected, found })
+        }
+    }
+
+    /// Starts a pull of `keys` into `values` (all values, concatenated). Keys that are served here are in `values` when this
+    /// returns; the others follow with completions. A key that occurs twice is read twice.
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    #[inline]
+    pub fn pull(&self, local: &mut Local<E>, keys: &[Key], values: &mut [E]) -> Result<Started, AccessError> {
+        self.check(keys, Some(values.len()))?;
+        self.read(local, keys, values);
+        Ok(self.start(local, Call::access(AccessKind::Pull, &[])))
+    }
+
+    /// Starts a pull of `keys` whose values are kept by the operation until they are taken ([`Local::take`]), as whoever calls
+    /// has no place for them yet. There always is an operation.
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    pub fn pull_kept(&self, local: &mut Local<E>, keys: &[Key]) -> Result<Started, AccessError> {
+        self.check(keys, None)?;
+        let elements = keys.iter().map(|key| self.layout.len(*key)).sum();
+        let mut values = local.buffer(elements);
+        self.read(local, keys, &mut values);
+        let kept = Some((elements, local.keep(keys.len(), values)));
+        Ok(self.start(local, Call { kept, ..Call::access(AccessKind::Pull, &[]) }))
+    }
+
+    /// Reads what is served here.
+    #[inline]
+    fn read(&self, local: &mut Local<E>, keys: &[Key], values: &mut [E]) {
+        self.walk(local, keys, Read(values));
+        local.count_pull(keys.len());
+    }
+
+    /// Starts a push: adds `values` (all updates, concatenated) to the values of `keys`. A key that occurs twice gets both
+    /// updates.
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    #[inline]
+    pub fn push(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
+        self.check(keys, Some(values.len()))?;
+        self.walk(local, keys, Add(values));
+        local.count_push(keys.len());
+        Ok(self.start(local, Call::access(AccessKind::Push, values)))
+    }
+
+    /// Starts a set: overwrites the values of `keys`. Of a key that occurs twice, the later value stays.
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    #[inline]
+    pub fn set(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
+        self.check(keys, Some(values.len()))?;
+        self.walk(local, keys, Put(values));
+        local.count_push(keys.len());
+        Ok(self.start(local, Call::access(AccessKind::Set, values)))
+    }
+
+    /// Serves what is here, one latch at a time, and notes the rest in `local`. Slots and then values are fetched ahead.
+    #[inline]
+    fn walk<S: Serve<E>>(&self, local: &mut Local<E>, keys: &[Key], mut call: S) {
+        let bounded = self.bounds.is_some() && S::KIND == AccessKind::Pull;
+        let need = bounded.then(|| self.need(local.clock()));
+        if let [key] = keys {
+            // Nothing that comes after taking a latch begins early. What comes before does, while the call before this one still waits
+            // for its value.
+            self.store.prefetch_slot(*key);
+            self.store.prefetch_value(*key);
+            self.visit(local, *key, 0, 0, need, &mut call);
+            return;
+        }
+        let group = |number: usize| keys.chunks(GROUP).nth(number).unwrap_or_default();
+        group(0).iter().chain(group(1)).for_each(|key| self.store.prefetch_slot(*key));
+        group(0).iter().for_each(|key| self.store.prefetch_value(*key));
+        let (mut offset, mut position) = (0, 0);
+        for (number, keys) in keys.chunks(GROUP).enumerate() {
+            group(number + 2).iter().for_each(|key| self.store.prefetch_slot(*key));
+            group(number + 1).iter().for_each(|key| self.store.prefetch_value(*key));
+            for key in keys {
+                offset = self.visit(local, *key, position, offset, need, &mut call);
+                position += 1;
+            }
+        }
+    }
+
+    /// Serves one key of a call if it is here, and notes it if not. Returns where the next key's value begins in those of the call.
+    /// What a pull reads must have reached the clock `need`; without one every copy will do.
+    #[inline(always)]
+    fn visit<S: Serve<E>>(
+        &self,
+        local: &mut Local<E>,
+        key: Key,
+        position: usize,
+        offset: usize,
+        need: Option<u32>,
+        call: &mut S,
+    ) -> usize {
+        let end = offset + self.layout.len(key);
+        let (mut entry, role) = self.latch(key);
+        let owned = role == Role::Owner && need.is_none();
+        let here = owned || self.serves(key, &entry.state(), S::KIND, need.unwrap_or(0));
+        // An own operation on the key may be under way: this one must not overtake it, even if the key is here by now.
+        if here && !local.has_outstanding(self.layout.shard(key), key) {
+            call.serve(&mut entry, offset..end);
+            if !owned && S::KIND != AccessKind::Pull {
+                Self::mark(&mut entry);
+            }
+        } else {
+            drop(entry);
+            local.defer(self.layout.shard(key), position, key, offset);
+        }
+        end
+    }
+
+    /// Reads the values of those of `keys` that are served here at once into their places in `values`; `here` says, per key,
+    /// which these are. The others are left alone, and so are their places. (Lapse's PullIfLocal.)
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    pub fn pull_if_local(
+        &self,
+        local: &mut Local<E>,
+        keys: &[Key],
+        values: &mut [E],
+        here: &mut Vec<bool>,
+    ) -> Result<(), AccessError> {
+        self.check(keys, Some(values.len()))?;
+        here.clear();
+        let mut offset = 0;
+        let need = self.need(local.clock());
+        for key in keys {
+            let len = self.layout.len(*key);
+            let mut served = false;
+            if !local.has_outstanding(self.layout.shard(*key), *key) {
+                let (entry, _) = self.latch(*key);
+                let serves = self.serves(*key, &entry.state(), AccessKind::Pull, need);
+                if let (true, Some(value)) = (serves, entry.value()) {
+                    access::pull(value, &mut values[offset..offset + len]);
+                    served = true;
+                }
+            }
+            here.push(served);
+            offset += len;
+        }
+        local.count_pull(here.iter().filter(|here| **here).count());
+        Ok(())
+    }
+
+    /// Starts to move `keys` to this node. The operation, if there is one, is done when all of them have arrived; they may have
+    /// left again by then. Does nothing if keys do not move on request, and for keys with static replicas. `now` is the time of the call, on the clock of
+    /// [`crate::Channel::handle`].
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    pub fn localize(&self, local: &mut Local<E>, keys: &[Key], now: Tick) -> Result<Started, AccessError> {
+        self.check(keys, None)?;
+        if self.policy.relocation != Some(Initiator::Requester) {
+            return Ok(Started { op: None, submissions: Vec::new() });
+        }
+        keys.iter().take(2 * GROUP).for_each(|key| self.store.prefetch_slot(*key));
+        for (position, key) in keys.iter().enumerate() {
+            if let Some(ahead) = keys.get(position + 2 * GROUP) {
+                self.store.prefetch_slot(*ahead);
+            }
+            let (mut entry, role) = self.latch(*key);
+            if role.is_owner() {
+                entry.state_mut().set_localized();
+            } else if !role.is_copy() {
+                local.defer_localize(position, *key);
+            }
+        }
+        Ok(self.start(local, Call { kind: Kind::Localize, values: &[], kept: None, now }))
+    }
+
+    /// Starts to bring static replicas in step: the operation is done when a round that began after this call is over on this
+    /// node. Rounds begin when all workers of the node have called; where there is [`Pace::Asked`](intendant_techniques::Pace::Asked), when all workers of all nodes
+    /// have, so that afterwards every copy has all that anybody did before. `None` if there are no static replicas.
+    pub fn synchronize(&self, local: &mut Local<E>) -> Started {
+        let mut submissions = Vec::new();
+        let channels = (0..self.layout.channels()).map(|c| ChannelId(c as u16));
+        let channels: Vec<_> = channels.filter(|c| !self.fixed_keys(*c).is_empty()).collect();
+        let op = local.start_keyless(channels.len());
+        if let Some(op) = op {
+            let submission = |channel: &ChannelId| {
+                let mut submission = Submission::new(local, op, Kind::Synchronize, 0, Tick(0));
+                submission.positions.push(u32::from(channel.0));
+                (*channel, submission)
+            };
+            submissions.extend(channels.iter().map(submission));
+        }
+        Started { op, submissions }
+    }
+
+    /// Turns what is left of a call into an operation, if anything is.
+    #[inline]
+    fn start(&self, local: &mut Local<E>, call: Call<'_, E>) -> Started {
+        if local.is_served() && call.kept.is_none() {
+            return Started { op: None, submissions: Vec::new() };
+        }
+        self.start_operation(local, call)
+    }
+
+    #[inline(never)]
+    fn start_operation(&self, local: &mut Local<E>, call: Call<'_, E>) -> Started {
+        let Call { kind, values, kept, now } = call;
+        let layout = &*self.layout;
+        let need = self.need(local.clock());
+        local.start(
+            kind,
+            kept,
+            layout,
+            |local, op, deferred, submissions: &mut Vec<(ChannelId, Submission)>| {
+                let mut per_channel: Vec<Option<(Submission, Vec<u8>)>> =
+                    (0..layout.channels()).map(|_| None).collect();
+                // Twice an even share for each.
+                let share = |whole: usize| whole.min(2 * whole / layout.channels());
+                for deferral in deferred {
+                    let part = &mut per_channel[layout.channel(deferral.key).index()];
+                    let (submission, operands) = part.get_or_insert_with(|| {
+                        let submission = Submission::new(local, op, kind, need, now);
+                        let operands = local.operands.take(share(size_of_val(values)));
+                        (submission.with_room(share(deferred.len())), operands)
+                    });
+                    submission.add(deferral.key, deferral.position);
+                    if let Kind::Access(AccessKind::Push | AccessKind::Set) = kind {
+                        let operand = deferral.offset..deferral.offset + layout.len(deferral.key);
+                        copy_to_bytes(&values[operand], operands);
+                    }
+                }
+                for (channel, part) in per_channel.into_iter().enumerate() {
+                    if let Some((submission, operands)) = part {
+                        let values = local.operands.lend(operands);
+                        submissions.push((ChannelId(channel as u16), Submission { values, ..submission }));
+                    }
+                }
+            },
+        )
+    }
+}
