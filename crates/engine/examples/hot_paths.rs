@@ -4,7 +4,9 @@
 
 use intendant_core::random::stream;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
-use intendant_engine::{Action, Channel, Copies, Input, Local, Shared, SharedConfig, Started, Storage};
+use intendant_engine::{
+    Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, Started, Storage,
+};
 use intendant_techniques::{Order, Policy, Replicas, Technique};
 use intendant_wire::Message;
 use std::collections::VecDeque;
@@ -45,7 +47,7 @@ impl Cluster {
                 init: Arc::new(|_, value: &mut [f32]| value.fill(1.0)),
                 storage: Storage::Dense,
                 policy: *policy,
-                copies: Copies::default(),
+                copies: ReplicationConfig::default(),
                 workers: 1,
             }));
             let channel = Channel::new(ChannelId(0), Arc::clone(&shared));

@@ -230,11 +230,11 @@ impl<E: Element> Channel<E> {
             Message::Relocate(relocate) => self.on_relocate(from, &relocate),
             Message::HandOver(hand_over) => self.on_hand_over(from, &hand_over),
             Message::Moved(moved) => self.on_moved(from, &moved),
-            Message::Sync(sync) => self.on_sync(from, &sync),
-            Message::News(news) => self.on_news(from, &news),
+            Message::ReplicaRequest(sync) => self.on_sync(from, &sync),
+            Message::ReplicaUpdate(news) => self.on_news(from, &news),
             Message::Clock(clock) => self.on_clock(from, &clock, actions),
             Message::Reduce(reduce) => self.on_reduce(from, reduce, actions),
-            Message::Signal(signal) => self.on_signal(from, &signal),
+            Message::IntentReport(signal) => self.on_signal(from, &signal),
         }
     }
 

@@ -4,7 +4,10 @@
 use crate::channel::Channel;
 use intendant_core::{Element, Key, NodeId, limits};
 use intendant_techniques::{Initiator, Replicas};
-use intendant_wire::{AccessKind, HandOver, News, NewsKind, Origin, Request, Sync, SyncKind};
+use intendant_wire::{
+    AccessKind, HandOver, Origin, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind,
+    Request,
+};
 
 impl<E: Element> Channel<E> {
     pub(crate) fn check_request(&self, request: &Request) -> Result<(), String> {
@@ -32,7 +35,7 @@ impl<E: Element> Channel<E> {
     }
 
     /// There must be replicas, and whoever holds or asks for them must be another node.
-    pub(crate) fn check_sync(&self, from: NodeId, sync: &Sync) -> Result<(), String> {
+    pub(crate) fn check_sync(&self, from: NodeId, sync: &ReplicaRequest) -> Result<(), String> {
         let shared = &self.shared;
         let Some(replicas) = shared.policy().replicas else {
             return Err(format!(
@@ -40,7 +43,7 @@ impl<E: Element> Channel<E> {
                 shared.policy().name
             ));
         };
-        let Sync { kind, holder, hops, keys, values, .. } = sync;
+        let ReplicaRequest { kind, holder, hops, keys, values, .. } = sync;
         let direct = *hops == 0;
         if holder.index() >= shared.layout().nodes() || (direct && *holder != from) {
             return Err(format!("it sends a {kind:?} in the name of node {holder}"));
@@ -58,10 +61,12 @@ impl<E: Element> Channel<E> {
         let bytes: usize = keys.iter().map(|key| self.value_bytes(*key)).sum();
         // What is asked for is sent back, all of it before the next message is looked at. A key counts as often as it is named:
         // readers at different clocks may need several answers.
-        if bytes > limits::FRAME_PAYLOAD_BYTES_TARGET + limits::VALUE_BYTES_MAX && *kind != SyncKind::Drop {
+        if bytes > limits::FRAME_PAYLOAD_BYTES_TARGET + limits::VALUE_BYTES_MAX
+            && *kind != ReplicaRequestKind::Drop
+        {
             return Err(format!("its {kind:?} is of {bytes} bytes of values in one frame"));
         }
-        let expected = if *kind == SyncKind::Delta { bytes } else { 0 };
+        let expected = if *kind == ReplicaRequestKind::Delta { bytes } else { 0 };
         if values.len() != expected {
             let found = values.len();
             return Err(format!("its {kind:?} carries {found} bytes of values instead of {expected}"));
@@ -70,16 +75,18 @@ impl<E: Element> Channel<E> {
     }
 
     /// There must be replicas, and values for them.
-    pub(crate) fn check_news(&self, news: &News) -> Result<(), String> {
-        let News { kind, keys, counters, values, .. } = news;
+    pub(crate) fn check_news(&self, news: &ReplicaUpdate) -> Result<(), String> {
+        let ReplicaUpdate { kind, keys, counters, values, .. } = news;
         let policy = self.shared.policy();
         if policy.replicas.is_none() {
             return Err(format!("it tells news, which nobody wants with technique {}", policy.name));
         }
         self.check_keys(keys)?;
         let expected = match kind {
-            NewsKind::SetUp | NewsKind::Refresh => keys.iter().map(|key| self.value_bytes(*key)).sum(),
-            NewsKind::Acknowledged | NewsKind::Dropped => 0,
+            ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => {
+                keys.iter().map(|key| self.value_bytes(*key)).sum()
+            }
+            ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => 0,
         };
         if values.len() != expected {
             let found = values.len();

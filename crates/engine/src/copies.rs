@@ -4,7 +4,9 @@ use crate::buffers::Buffers;
 use crate::groups::Groups;
 use crate::input::Action;
 use intendant_core::{Element, Key, NodeId, copy_to_bytes, limits};
-use intendant_wire::{HEADER_BYTES, Message, News, NewsKind, Sync, SyncKind};
+use intendant_wire::{
+    HEADER_BYTES, Message, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind,
+};
 use std::mem;
 
 /// What holders' messages have in common that travel in one frame.
@@ -12,14 +14,14 @@ use std::mem;
 pub(crate) struct Way {
     pub(crate) to: NodeId,
     pub(crate) holder: NodeId,
-    pub(crate) kind: SyncKind,
+    pub(crate) kind: ReplicaRequestKind,
     pub(crate) hops: u8,
 }
 
 #[derive(Default)]
 struct Deltas {
     keys: Vec<Key>,
-    epochs: Vec<u32>,
+    generations: Vec<u32>,
     numbers: Vec<u32>,
     values: Vec<u8>,
     /// Bytes of values on the way there or back.
@@ -30,7 +32,7 @@ struct Deltas {
 #[derive(Clone, Copy)]
 pub(crate) struct Item {
     pub(crate) key: Key,
-    pub(crate) epoch: u32,
+    pub(crate) generation: u32,
     pub(crate) seq: u32,
     pub(crate) version: u32,
     /// Relocation counter, if nodes remember locations.
@@ -49,7 +51,7 @@ struct Told {
 #[derive(Default)]
 pub(crate) struct CopyMessages {
     sync: Groups<Way, Deltas>,
-    news: Groups<(NodeId, NewsKind), Told>,
+    news: Groups<(NodeId, ReplicaUpdateKind), Told>,
     /// Full ones.
     ready_sync: Vec<Action>,
     ready_news: Vec<Action>,
@@ -57,17 +59,17 @@ pub(crate) struct CopyMessages {
 }
 
 impl Deltas {
-    fn of(kind: SyncKind, buffers: &mut Buffers) -> Self {
-        let values = if kind == SyncKind::Delta { buffers.take_any() } else { Vec::new() };
+    fn of(kind: ReplicaRequestKind, buffers: &mut Buffers) -> Self {
+        let values = if kind == ReplicaRequestKind::Delta { buffers.take_any() } else { Vec::new() };
         Self { values, ..Self::default() }
     }
 }
 
 impl Told {
-    fn of(kind: NewsKind, buffers: &mut Buffers) -> Self {
+    fn of(kind: ReplicaUpdateKind, buffers: &mut Buffers) -> Self {
         let values = match kind {
-            NewsKind::SetUp | NewsKind::Refresh => buffers.take_any(),
-            NewsKind::Acknowledged | NewsKind::Dropped => Vec::new(),
+            ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => buffers.take_any(),
+            ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => Vec::new(),
         };
         Self { values, ..Self::default() }
     }
@@ -80,7 +82,7 @@ impl CopyMessages {
         &mut self,
         way: Way,
         key: Key,
-        epoch: u32,
+        generation: u32,
         number: u32,
         value_bytes: usize,
         delta: impl FnOnce(&mut Vec<u8>),
@@ -88,9 +90,9 @@ impl CopyMessages {
         let buffers = &mut self.buffers;
         let group = self.sync.entry(way, || Deltas::of(way.kind, buffers));
         let (payload, delta_bytes) = match way.kind {
-            SyncKind::Ask => (value_bytes, 0),
-            SyncKind::Delta => (value_bytes, value_bytes),
-            SyncKind::Drop => (0, 0),
+            ReplicaRequestKind::Ask => (value_bytes, 0),
+            ReplicaRequestKind::Delta => (value_bytes, value_bytes),
+            ReplicaRequestKind::Drop => (0, 0),
         };
         let frame = HEADER_BYTES + (group.keys.len() + 1) * way.kind.key_bytes();
         let full = group.payload + payload > limits::FRAME_PAYLOAD_BYTES_TARGET
@@ -101,8 +103,8 @@ impl CopyMessages {
             self.ready_sync.push(load(way, full, &mut self.buffers));
         }
         group.keys.push(key);
-        group.epochs.push(epoch);
-        if way.kind != SyncKind::Drop {
+        group.generations.push(generation);
+        if way.kind != ReplicaRequestKind::Drop {
             group.numbers.push(number);
         }
         if delta_bytes > 0 {
@@ -115,7 +117,7 @@ impl CopyMessages {
     pub(crate) fn news<E: Element>(
         &mut self,
         to: NodeId,
-        kind: NewsKind,
+        kind: ReplicaUpdateKind,
         clock: u32,
         item: Item,
         value: &[E],
@@ -158,22 +160,23 @@ impl CopyMessages {
 
 fn load(way: Way, deltas: Deltas, buffers: &mut Buffers) -> Action {
     let Way { to, holder, kind, hops } = way;
-    let Deltas { keys, epochs, numbers, values, .. } = deltas;
+    let Deltas { keys, generations, numbers, values, .. } = deltas;
     let values = buffers.lend(values);
-    let message = Message::Sync(Sync { kind, holder, hops, keys, epochs, numbers, values });
+    let message =
+        Message::ReplicaRequest(ReplicaRequest { kind, holder, hops, keys, generations, numbers, values });
     Action::Send { to, message }
 }
 
-fn tell(to: NodeId, kind: NewsKind, told: Told, buffers: &mut Buffers) -> Action {
+fn tell(to: NodeId, kind: ReplicaUpdateKind, told: Told, buffers: &mut Buffers) -> Action {
     let Told { clock, items, values } = told;
     let all = |number: fn(&Item) -> u32| -> Vec<u32> {
-        if kind == NewsKind::Dropped { Vec::new() } else { items.iter().map(number).collect() }
+        if kind == ReplicaUpdateKind::Dropped { Vec::new() } else { items.iter().map(number).collect() }
     };
-    let message = Message::News(News {
+    let message = Message::ReplicaUpdate(ReplicaUpdate {
         kind,
         clock,
         keys: items.iter().map(|item| item.key).collect(),
-        epochs: items.iter().map(|item| item.epoch).collect(),
+        generations: items.iter().map(|item| item.generation).collect(),
         seqs: all(|item| item.seq),
         versions: all(|item| item.version),
         counters: items.iter().filter_map(|item| item.counter).collect(),

@@ -24,7 +24,7 @@ pub enum Cause {
 
 /// What was decided, or what came of it, at one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum DecisionKind {
     /// This node's workers have begun to have active intent.
     Began,
     /// They have none any more.
@@ -45,7 +45,7 @@ pub enum What {
     GivenUp,
 }
 
-impl fmt::Display for What {
+impl fmt::Display for DecisionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Began => f.write_str("intent here begins"),
@@ -73,7 +73,7 @@ pub struct Decision {
     /// The key.
     pub key: Key,
     /// What.
-    pub what: What,
+    pub what: DecisionKind,
 }
 
 /// Decisions of a channel.
@@ -88,7 +88,7 @@ impl Decisions {
         Self { recent: VecDeque::new(), watched: watched.map(|key| (key, VecDeque::new())).collect() }
     }
 
-    pub(crate) fn note(&mut self, at: Tick, key: Key, what: What) {
+    pub(crate) fn note(&mut self, at: Tick, key: Key, what: DecisionKind) {
         let decision = Decision { at, key, what };
         if !self.watched.is_empty()
             && let Some(kept) = self.watched.get_mut(&key)
@@ -121,16 +121,16 @@ mod tests {
     #[test]
     fn the_latest_decisions_are_kept_and_more_of_watched_keys() {
         let mut decisions = Decisions::new([Key(7)].into_iter());
-        decisions.note(Tick(1), Key(7), What::Began);
-        decisions.note(Tick(1), Key(8), What::Began);
+        decisions.note(Tick(1), Key(7), DecisionKind::Began);
+        decisions.note(Tick(1), Key(8), DecisionKind::Began);
         for at in 0..RECENT_MAX as u64 {
-            decisions.note(Tick(2 + at), Key(9), What::Ended);
+            decisions.note(Tick(2 + at), Key(9), DecisionKind::Ended);
         }
-        assert_eq!(decisions.of(Key(7)), [Decision { at: Tick(1), key: Key(7), what: What::Began }]);
+        assert_eq!(decisions.of(Key(7)), [Decision { at: Tick(1), key: Key(7), what: DecisionKind::Began }]);
         assert_eq!(decisions.of(Key(8)), []);
         assert_eq!(decisions.of(Key(9)).len(), RECENT_MAX);
         for _ in 0..2 * WATCHED_MAX {
-            decisions.note(Tick(0), Key(7), What::SetUp);
+            decisions.note(Tick(0), Key(7), DecisionKind::SetUp);
         }
         assert_eq!(decisions.of(Key(7)).len(), WATCHED_MAX);
     }

@@ -3,7 +3,7 @@
 use crate::accesses::Access;
 use crate::channel::Channel;
 use crate::copies::Way;
-use crate::decisions::What;
+use crate::decisions::DecisionKind;
 use crate::holding::Held;
 use crate::shared::Shared;
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use intendant_core::{Element, Key, NodeId, copy_from_bytes, copy_to_bytes};
 use intendant_store::Entry;
 use intendant_techniques::replication::{Dropped, Replica, Stage};
 use intendant_techniques::{NextHop, Replicas, Role, SlotState};
-use intendant_wire::{News, NewsKind, SyncKind};
+use intendant_wire::{ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -31,7 +31,12 @@ impl<E: Element> Channel<E> {
     }
 
     /// Where a holder's message about `key` goes: to the owner, as far as this node knows.
-    fn way_to_owner(shared: &Shared<E>, key: Key, state: &SlotState, kind: SyncKind) -> Result<Way, String> {
+    fn way_to_owner(
+        shared: &Shared<E>,
+        key: Key,
+        state: &SlotState,
+        kind: ReplicaRequestKind,
+    ) -> Result<Way, String> {
         let NextHop::To(to) = shared.directory().first_hop(key, state) else {
             return Err(format!("this node is home of {key:?} and does not know its owner"));
         };
@@ -43,12 +48,12 @@ impl<E: Element> Channel<E> {
         &mut self,
         key: Key,
         state: &SlotState,
-        kind: SyncKind,
-        epoch: u32,
+        kind: ReplicaRequestKind,
+        generation: u32,
         number: u32,
     ) -> Result<(), String> {
         let mut way = Self::way_to_owner(&self.shared, key, state, kind)?;
-        if kind == SyncKind::Ask && self.shared.policy().homes_decide() {
+        if kind == ReplicaRequestKind::Ask && self.shared.policy().homes_decide() {
             let home = self.shared.directory().home(key);
             if home != self.shared.node() {
                 way.to = home;
@@ -56,7 +61,7 @@ impl<E: Element> Channel<E> {
                 return Ok(());
             }
         }
-        self.copies.sync(way, key, epoch, number, self.value_bytes(key), |_| ());
+        self.copies.sync(way, key, generation, number, self.value_bytes(key), |_| ());
         Ok(())
     }
 
@@ -96,12 +101,12 @@ impl<E: Element> Channel<E> {
     /// A replica of `key` is wanted here, with all updates up to clock `need`.
     pub(crate) fn want(&mut self, key: Key, state: &SlotState, need: u32) -> Result<(), String> {
         let Some(held) = self.holding.held.get_mut(&key) else {
-            let epoch = self.holding.fresh_epoch();
-            let (replica, queue) = (Replica::ask(epoch), VecDeque::new());
+            let generation = self.holding.fresh_generation();
+            let (replica, queue) = (Replica::ask(generation), VecDeque::new());
             let asked = BTreeSet::from([need]);
             let held = Held { replica, since: self.now, wanted: true, closed: false, asked, queue };
             self.holding.held.insert(key, held);
-            return self.tell_owner(key, state, SyncKind::Ask, epoch, need);
+            return self.tell_owner(key, state, ReplicaRequestKind::Ask, generation, need);
         };
         held.wanted = true;
         if held.closed {
@@ -110,20 +115,20 @@ impl<E: Element> Channel<E> {
         if held.replica.stage() == Stage::Dropping {
             self.revive(key, state, need)?;
         } else if need > 0 && held.asked.insert(need) {
-            let epoch = held.replica.epoch();
-            self.tell_owner(key, state, SyncKind::Ask, epoch, need)?;
+            let generation = held.replica.generation();
+            self.tell_owner(key, state, ReplicaRequestKind::Ask, generation, need)?;
         }
         Ok(())
     }
 
     fn revive(&mut self, key: Key, state: &SlotState, need: u32) -> Result<(), String> {
         let held = self.holding.held.get(&key).expect("a replica that is dropped has a record");
-        let epoch = self.holding.epoch_after(held.replica.epoch());
+        let generation = self.holding.generation_after(held.replica.generation());
         let held = self.holding.held.get_mut(&key).expect("a replica that is dropped has a record");
-        held.replica.revive(epoch);
+        held.replica.revive(generation);
         held.since = self.now;
         held.asked = BTreeSet::from([need]);
-        self.tell_owner(key, state, SyncKind::Ask, epoch, need)
+        self.tell_owner(key, state, ReplicaRequestKind::Ask, generation, need)
     }
 
     /// A replica of `key` is not wanted any more.
@@ -159,7 +164,7 @@ impl<E: Element> Channel<E> {
         if held.replica.stage() != Stage::Held || held.replica.is_sending() {
             return Ok(!entry.state().is_dirty());
         }
-        let (ends, epoch) = (held.ends(), held.replica.epoch());
+        let (ends, generation) = (held.ends(), held.replica.generation());
         if entry.state().is_dirty() {
             entry.state_mut().set_dirty(false);
             self.holding.dirty.remove(key);
@@ -168,16 +173,17 @@ impl<E: Element> Channel<E> {
             if let Some((seq, delta)) = held.replica.collect(value) {
                 drop(entry);
                 self.stats.synced_keys += 1;
-                let way = Self::way_to_owner(&shared, key, &state, SyncKind::Delta)?;
+                let way = Self::way_to_owner(&shared, key, &state, ReplicaRequestKind::Delta)?;
                 let value_bytes = size_of_val(delta);
-                self.copies.sync(way, key, epoch, seq, value_bytes, |values| copy_to_bytes(delta, values));
+                self.copies
+                    .sync(way, key, generation, seq, value_bytes, |values| copy_to_bytes(delta, values));
                 return Ok(true);
             }
         }
         if ends && !self.holding.away.contains_key(&key) && held.replica.drop_out() {
             let state = entry.state();
             drop(entry);
-            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0)?;
+            self.tell_owner(key, &state, ReplicaRequestKind::Drop, generation, 0)?;
         }
         Ok(true)
     }
@@ -215,7 +221,7 @@ impl<E: Element> Channel<E> {
     }
 
     /// The owner tells something about replicas here.
-    pub(crate) fn on_news(&mut self, from: NodeId, news: &News) -> Result<(), String> {
+    pub(crate) fn on_news(&mut self, from: NodeId, news: &ReplicaUpdate) -> Result<(), String> {
         self.check_news(news)?;
         let shared = Arc::clone(&self.shared);
         let mut offset = 0;
@@ -223,40 +229,44 @@ impl<E: Element> Channel<E> {
             let key = *key;
             shared.prefetch(&news.keys, at);
             let start = offset;
-            if matches!(news.kind, NewsKind::SetUp | NewsKind::Refresh) {
+            if matches!(news.kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh) {
                 offset += self.value_bytes(key);
             }
             if let Some(counter) = news.counters.get(at) {
                 self.learn(key, from, *counter);
             }
-            let epoch = news.epochs[at];
-            let known = self.holding.held.get(&key).is_some_and(|held| held.replica.epoch() == epoch);
+            let generation = news.generations[at];
+            let known =
+                self.holding.held.get(&key).is_some_and(|held| held.replica.generation() == generation);
             match news.kind {
-                NewsKind::SetUp if !known => self.refuse(&shared, key, epoch)?,
-                NewsKind::SetUp | NewsKind::Refresh if known => {
+                ReplicaUpdateKind::SetUp if !known => self.refuse(&shared, key, generation)?,
+                ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh if known => {
                     let value = &news.values[start..offset];
                     self.renew(&shared, key, value, news.seqs[at], news.versions[at], news.clock)?;
                 }
-                NewsKind::Acknowledged if known => {
+                ReplicaUpdateKind::Acknowledged if known => {
                     let held = self.holding.held.get_mut(&key).expect("known");
                     if held.replica.acknowledged(news.versions[at], news.seqs[at]) {
                         self.after(&shared, key)?;
                     }
                 }
-                NewsKind::Dropped if known => self.on_dropped(&shared, key, epoch)?,
-                NewsKind::SetUp | NewsKind::Refresh | NewsKind::Acknowledged | NewsKind::Dropped => {}
+                ReplicaUpdateKind::Dropped if known => self.on_dropped(&shared, key, generation)?,
+                ReplicaUpdateKind::SetUp
+                | ReplicaUpdateKind::Refresh
+                | ReplicaUpdateKind::Acknowledged
+                | ReplicaUpdateKind::Dropped => {}
             }
         }
         Ok(())
     }
 
     /// A registration that this node does not want: a late one. The owner must not think that there is a replica here.
-    fn refuse(&mut self, shared: &Shared<E>, key: Key, epoch: u32) -> Result<(), String> {
+    fn refuse(&mut self, shared: &Shared<E>, key: Key, generation: u32) -> Result<(), String> {
         let (entry, role) = shared.latch(key);
         let state = entry.state();
         drop(entry);
         if matches!(role, Role::Absent | Role::Replica) {
-            self.tell_owner(key, &state, SyncKind::Drop, epoch, 0)?;
+            self.tell_owner(key, &state, ReplicaRequestKind::Drop, generation, 0)?;
         }
         Ok(())
     }
@@ -310,7 +320,7 @@ impl<E: Element> Channel<E> {
         }
         drop(entry);
         if new {
-            self.note(key, What::SetUp);
+            self.note(key, DecisionKind::SetUp);
             self.drain_queue(key)?;
         }
         self.after(shared, key)?;
@@ -330,11 +340,11 @@ impl<E: Element> Channel<E> {
         self.end_if_due(key)
     }
 
-    fn on_dropped(&mut self, shared: &Shared<E>, key: Key, epoch: u32) -> Result<(), String> {
+    fn on_dropped(&mut self, shared: &Shared<E>, key: Key, generation: u32) -> Result<(), String> {
         let held = self.holding.held.get_mut(&key).expect("the caller has looked");
         let (mut entry, _) = shared.latch(key);
         let state = entry.state();
-        match held.replica.dropped(epoch, state.is_dirty()) {
+        match held.replica.dropped(generation, state.is_dirty()) {
             Dropped::Stale => Ok(()),
             Dropped::Updated => {
                 drop(entry);
@@ -356,7 +366,7 @@ impl<E: Element> Channel<E> {
                 self.stats.replica_drops += 1;
                 let wanted = held.wanted;
                 let forgotten = self.forget_replica(key);
-                self.note(key, What::GivenUp);
+                self.note(key, DecisionKind::GivenUp);
                 if let Some(held) = forgotten {
                     self.serve_queue(key, held.queue)?;
                 }

@@ -35,8 +35,8 @@ impl<E> Held<E> {
 /// The replicas that a node holds of a channel's keys.
 pub(crate) struct Holding<E> {
     pub(crate) held: HashMap<Key, Held<E>, Hash>,
-    /// Epochs given out so far.
-    epochs: u32,
+    /// Generation given out so far.
+    generations: u32,
     /// Keys whose updates have not been sent (if their slots still say so).
     pub(crate) dirty: KeySet,
     /// Reads that wait for fresher copies, also of keys that are owned here.
@@ -52,7 +52,7 @@ impl<E> Default for Holding<E> {
     fn default() -> Self {
         Self {
             held: HashMap::default(),
-            epochs: 0,
+            generations: 0,
             dirty: KeySet::default(),
             parked: BTreeMap::new(),
             away: HashMap::default(),
@@ -67,16 +67,16 @@ impl<E> Holding<E> {
         !self.away.is_empty() || !self.held.is_empty()
     }
 
-    /// An epoch for a key of which this node has no replica.
-    pub(crate) fn fresh_epoch(&mut self) -> u32 {
-        self.epochs = self.epochs.wrapping_add(1);
-        self.epochs
+    /// A generation for a key of which this node has no replica.
+    pub(crate) fn fresh_generation(&mut self) -> u32 {
+        self.generations = self.generations.wrapping_add(1);
+        self.generations
     }
 
-    /// An epoch for a replica that is registered under `old`, perhaps for so long that the epochs given out to other keys have
+    /// A generation for a replica that is registered under `old`, perhaps for so long that the generations given out to other keys have
     /// come around: the owner listens to newer ones only.
-    pub(crate) fn epoch_after(&mut self, old: u32) -> u32 {
-        let fresh = self.fresh_epoch();
+    pub(crate) fn generation_after(&mut self, old: u32) -> u32 {
+        let fresh = self.fresh_generation();
         if is_newer(fresh, old) { fresh } else { old.wrapping_add(1) }
     }
 }
@@ -85,20 +85,20 @@ impl<E> Holding<E> {
 mod tests {
     use super::*;
     use intendant_core::NodeId;
-    use intendant_techniques::replication::{Asked, Hub};
+    use intendant_techniques::replication::{AskOutcome, Hub};
 
     #[test]
     fn a_replica_of_any_age_is_revived_under_an_epoch_that_its_owner_hears() {
         for others in [0, 1, 7, (1 << 31) - 2, (1 << 31) - 1, 1 << 31, u32::MAX - 1, u32::MAX] {
             let (mut holding, mut hub) = (Holding::<f32>::default(), Hub::default());
-            let old = holding.fresh_epoch();
-            assert_eq!(hub.ask(NodeId(1), old), Asked::New);
+            let old = holding.fresh_generation();
+            assert_eq!(hub.ask(NodeId(1), old), AskOutcome::New);
             // So many other keys were replicated meanwhile.
-            holding.epochs = holding.epochs.wrapping_add(others);
+            holding.generations = holding.generations.wrapping_add(others);
             let mut last = old;
             for _ in 0..3 {
-                let next = holding.epoch_after(last);
-                assert_eq!(hub.ask(NodeId(1), next), Asked::New, "{next} after {last}, {others} later");
+                let next = holding.generation_after(last);
+                assert_eq!(hub.ask(NodeId(1), next), AskOutcome::New, "{next} after {last}, {others} later");
                 last = next;
             }
         }

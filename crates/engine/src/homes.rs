@@ -13,13 +13,13 @@
 //! **An owner may lose a key that it wants again**, because its signal and the order have crossed. It asks for a replica then.
 
 use crate::channel::{Channel, Hash};
-use crate::decisions::{Cause, What};
+use crate::decisions::{Cause, DecisionKind};
 use crate::shared::Shared;
 use hashbrown::HashMap;
 use intendant_core::{Element, Key, NodeId};
 use intendant_store::Entry;
 use intendant_techniques::{Decider, SlotState};
-use intendant_wire::Signal;
+use intendant_wire::IntentReport;
 use std::sync::Arc;
 
 /// What a channel knows of keys whose home is here, where homes decide.
@@ -57,7 +57,7 @@ impl<E: Element> Channel<E> {
     }
 
     /// A node tells of its intents for keys whose home is here.
-    pub(crate) fn on_signal(&mut self, from: NodeId, signal: &Signal) -> Result<(), String> {
+    pub(crate) fn on_signal(&mut self, from: NodeId, signal: &IntentReport) -> Result<(), String> {
         if !self.shared.policy().homes_decide() {
             let name = self.shared.policy().name;
             return Err(format!("it tells a home of its intents, which nobody does with technique {name}"));
@@ -109,7 +109,7 @@ impl<E: Element> Channel<E> {
         let (mut entry, role) = shared.latch(key);
         if role.is_owner() {
             if only != shared.node() {
-                self.note(key, What::Moved(only, Cause::Told));
+                self.note(key, DecisionKind::Moved(only, Cause::Told));
                 self.move_to(shared, &mut entry, only);
             }
             return;
@@ -119,7 +119,7 @@ impl<E: Element> Channel<E> {
             let counter = state.counter.wrapping_add(1);
             record.ordered = Some((only, counter));
             self.moves.relocate(owner, only, key, counter);
-            self.note(key, What::Ordered(only));
+            self.note(key, DecisionKind::Ordered(only));
         }
     }
 
@@ -137,7 +137,7 @@ impl<E: Element> Channel<E> {
                 "it orders the relocation of {key:?} with counter {counter}, while it is {state:?} here"
             ));
         }
-        self.note(key, What::Moved(to, Cause::Told));
+        self.note(key, DecisionKind::Moved(to, Cause::Told));
         self.move_to(shared, &mut entry, to);
         let state = entry.state();
         drop(entry);

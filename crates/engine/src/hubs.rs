@@ -3,15 +3,15 @@
 
 use crate::channel::{Channel, Hash};
 use crate::copies::{Item, Way};
-use crate::decisions::{Cause, What};
+use crate::decisions::{Cause, DecisionKind};
 use crate::key_set::KeySet;
 use crate::shared::Shared;
 use hashbrown::HashMap;
 use intendant_core::{Element, Key, NodeId, add_bytes};
 use intendant_store::Entry;
-use intendant_techniques::replication::{Asked, Hub, Merge};
+use intendant_techniques::replication::{AskOutcome, Hub, Merge};
 use intendant_techniques::{NextHop, Replicas, Role, SlotState};
-use intendant_wire::{NewsKind, Sync, SyncKind};
+use intendant_wire::{ReplicaRequest, ReplicaRequestKind, ReplicaUpdateKind};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -76,18 +76,18 @@ impl<E: Element> Channel<E> {
     }
 
     /// A holder wants something of the owners of keys.
-    pub(crate) fn on_sync(&mut self, from: NodeId, sync: &Sync) -> Result<(), String> {
+    pub(crate) fn on_sync(&mut self, from: NodeId, sync: &ReplicaRequest) -> Result<(), String> {
         self.check_sync(from, sync)?;
         let shared = Arc::clone(&self.shared);
-        let Sync { kind, holder, hops, keys, epochs, numbers, values } = sync;
+        let ReplicaRequest { kind, holder, hops, keys, generations, numbers, values } = sync;
         let mut offset = 0;
         for (at, key) in keys.iter().enumerate() {
             let start = offset;
-            if *kind == SyncKind::Delta {
+            if *kind == ReplicaRequestKind::Delta {
                 offset += self.value_bytes(*key);
             }
             let delta = &values[start..offset];
-            let (epoch, number) = (epochs[at], numbers.get(at).copied().unwrap_or(0));
+            let (generation, number) = (generations[at], numbers.get(at).copied().unwrap_or(0));
             shared.prefetch(keys, at);
             let (mut entry, role) = shared.latch(*key);
             if !role.is_owner() {
@@ -101,7 +101,7 @@ impl<E: Element> Channel<E> {
                 }
                 // What it asked for is on its way to it.
                 let home = shared.policy().homes_decide() && shared.directory().is_home(*key);
-                if home && *kind == SyncKind::Ask && self.comes_to(*key, &state, *holder) {
+                if home && *kind == ReplicaRequestKind::Ask && self.comes_to(*key, &state, *holder) {
                     continue;
                 }
                 let NextHop::To(to) = shared.directory().next_hop(*key, &state) else {
@@ -109,7 +109,7 @@ impl<E: Element> Channel<E> {
                 };
                 let way = Way { to, holder: *holder, kind: *kind, hops: hops + 1 };
                 let value_bytes = self.value_bytes(*key);
-                self.copies.sync(way, *key, epoch, number, value_bytes, |values| {
+                self.copies.sync(way, *key, generation, number, value_bytes, |values| {
                     values.extend_from_slice(delta);
                 });
                 continue;
@@ -119,9 +119,9 @@ impl<E: Element> Channel<E> {
                 continue;
             }
             match kind {
-                SyncKind::Ask => self.register(&shared, &mut entry, *holder, epoch, number)?,
-                SyncKind::Delta => self.merge(&mut entry, *holder, epoch, number, delta)?,
-                SyncKind::Drop => self.release_holder(&shared, &mut entry, *holder, epoch),
+                ReplicaRequestKind::Ask => self.register(&shared, &mut entry, *holder, generation, number)?,
+                ReplicaRequestKind::Delta => self.merge(&mut entry, *holder, generation, number, delta)?,
+                ReplicaRequestKind::Drop => self.release_holder(&shared, &mut entry, *holder, generation),
             }
         }
         Ok(())
@@ -132,29 +132,29 @@ impl<E: Element> Channel<E> {
         shared: &Shared<E>,
         entry: &mut Entry<'_, SlotState, E>,
         holder: NodeId,
-        epoch: u32,
+        generation: u32,
         need: u32,
     ) -> Result<(), String> {
         let key = entry.key();
         self.settle_hub(entry);
         let hub = self.hubs.hubs.entry(key).or_default();
         let before = hub.holders().len();
-        let asked = hub.ask(holder, epoch);
+        let asked = hub.ask(holder, generation);
         let more = hub.holders().len() - before;
         entry.state_mut().role = Role::Hub;
         self.count_holder(holder, more, 0);
-        if asked == Asked::New {
+        if asked == AskOutcome::New {
             if self.decide(shared, entry, Cause::Began(holder)) {
                 return Ok(());
             }
-            self.note(key, What::Registered(holder));
+            self.note(key, DecisionKind::Registered(holder));
         }
         let early = need > self.staleness.global();
         match asked {
-            Asked::New => self.tell(entry, holder, NewsKind::SetUp),
-            Asked::Again if !early => self.tell(entry, holder, NewsKind::Refresh),
-            Asked::Again => {}
-            Asked::Stale => return Ok(()),
+            AskOutcome::New => self.tell(entry, holder, ReplicaUpdateKind::SetUp),
+            AskOutcome::Again if !early => self.tell(entry, holder, ReplicaUpdateKind::Refresh),
+            AskOutcome::Again => {}
+            AskOutcome::Stale => return Ok(()),
         }
         if early && self.shared.policy().replicas == Some(Replicas::Lazy) {
             self.staleness.owe(need, key, holder)?;
@@ -173,14 +173,14 @@ impl<E: Element> Channel<E> {
         &mut self,
         entry: &mut Entry<'_, SlotState, E>,
         holder: NodeId,
-        epoch: u32,
+        generation: u32,
         seq: u32,
         delta: &[u8],
     ) -> Result<(), String> {
         let key = entry.key();
         self.settle_hub(entry);
         let Some(hub) = self.hubs.hubs.get_mut(&key) else { return Ok(()) };
-        let merge = hub.merge(holder, epoch, seq);
+        let merge = hub.merge(holder, generation, seq);
         match merge {
             Merge::Ghost => return Ok(()),
             Merge::Impossible => {
@@ -190,7 +190,11 @@ impl<E: Element> Channel<E> {
         }
         add_bytes(entry.value_mut().expect("an owner holds the value"), delta);
         self.stats.synced_keys += 1;
-        let kind = if merge == Merge::Acknowledge { NewsKind::Acknowledged } else { NewsKind::Refresh };
+        let kind = if merge == Merge::Acknowledge {
+            ReplicaUpdateKind::Acknowledged
+        } else {
+            ReplicaUpdateKind::Refresh
+        };
         self.tell(entry, holder, kind);
         if self.hubs.hubs.get(&key).is_some_and(|hub| hub.behind().next().is_some()) {
             self.tell_later(key);
@@ -203,13 +207,13 @@ impl<E: Element> Channel<E> {
         shared: &Shared<E>,
         entry: &mut Entry<'_, SlotState, E>,
         holder: NodeId,
-        epoch: u32,
+        generation: u32,
     ) {
         let key = entry.key();
         self.settle_hub(entry);
         let mut left = false;
         if let Some(hub) = self.hubs.hubs.get_mut(&key)
-            && hub.leave(holder, epoch)
+            && hub.leave(holder, generation)
         {
             left = true;
             let alone = hub.holders().is_empty();
@@ -222,10 +226,10 @@ impl<E: Element> Channel<E> {
             }
         }
         let counter = self.shared.policy().caches.then_some(entry.state().counter);
-        let item = Item { key, epoch, seq: 0, version: 0, counter };
-        self.copies.news::<E>(holder, NewsKind::Dropped, self.staleness.global(), item, &[]);
+        let item = Item { key, generation, seq: 0, version: 0, counter };
+        self.copies.news::<E>(holder, ReplicaUpdateKind::Dropped, self.staleness.global(), item, &[]);
         if left {
-            self.note(key, What::Released(holder));
+            self.note(key, DecisionKind::Released(holder));
             self.decide(shared, entry, Cause::Ended(holder));
         }
     }
@@ -257,15 +261,18 @@ impl<E: Element> Channel<E> {
     }
 
     /// Tells a holder the value, or that its delta was merged.
-    fn tell(&mut self, entry: &mut Entry<'_, SlotState, E>, to: NodeId, kind: NewsKind) {
+    fn tell(&mut self, entry: &mut Entry<'_, SlotState, E>, to: NodeId, kind: ReplicaUpdateKind) {
         let key = entry.key();
         let counter = self.shared.policy().caches.then_some(entry.state().counter);
         let Some(hub) = self.hubs.hubs.get_mut(&key) else { return };
         let Some(holder) = hub.tell(to) else { return };
-        let item = Item { key, epoch: holder.epoch, seq: holder.seq, version: hub.version(), counter };
+        let item =
+            Item { key, generation: holder.generation, seq: holder.seq, version: hub.version(), counter };
         let value = match kind {
-            NewsKind::SetUp | NewsKind::Refresh => entry.value().expect("an owner holds the value"),
-            NewsKind::Acknowledged | NewsKind::Dropped => &[],
+            ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => {
+                entry.value().expect("an owner holds the value")
+            }
+            ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => &[],
         };
         self.stats.synced_keys += u64::from(!value.is_empty());
         self.copies.news(to, kind, self.staleness.global(), item, value);
@@ -277,7 +284,7 @@ impl<E: Element> Channel<E> {
         if role == Role::Hub {
             self.settle_hub(&mut entry);
             if self.hubs.hubs.get(&key).is_some_and(|hub| hub.owes(to)) {
-                self.tell(&mut entry, to, NewsKind::Refresh);
+                self.tell(&mut entry, to, ReplicaUpdateKind::Refresh);
             }
         }
     }
@@ -287,7 +294,7 @@ impl<E: Element> Channel<E> {
         let (mut entry, role) = shared.latch(key);
         if role == Role::Hub {
             self.settle_hub(&mut entry);
-            self.tell(&mut entry, to, NewsKind::Refresh);
+            self.tell(&mut entry, to, ReplicaUpdateKind::Refresh);
         }
     }
 
@@ -317,7 +324,7 @@ impl<E: Element> Channel<E> {
             let mut behind = std::mem::take(&mut self.hubs.behind);
             behind.extend(self.hubs.hubs.get(&key).into_iter().flat_map(Hub::behind));
             for to in behind.drain(..) {
-                self.tell(&mut entry, to, NewsKind::Refresh);
+                self.tell(&mut entry, to, ReplicaUpdateKind::Refresh);
             }
             self.hubs.behind = behind;
         }

@@ -17,7 +17,7 @@
 
 use crate::active::Active;
 use crate::channel::Channel;
-use crate::decisions::{Cause, Decision, What};
+use crate::decisions::{Cause, Decision, DecisionKind};
 use crate::shared::Shared;
 use intendant_core::{Element, Key, NodeId, Tick};
 use intendant_intent::{Estimate, Schedule, Timing};
@@ -171,7 +171,7 @@ impl<E: Element> Channel<E> {
         Explanation { role, owner, holders, intents, decisions: self.decisions.of(key) }
     }
 
-    pub(crate) fn note(&mut self, key: Key, what: What) {
+    pub(crate) fn note(&mut self, key: Key, what: DecisionKind) {
         if self.intents.direct() {
             self.decisions.note(self.now, key, what);
         }
@@ -308,7 +308,7 @@ impl<E: Element> Channel<E> {
     /// This node has begun to have active intent for a key, or has none any more.
     fn reconsider(&mut self, shared: &Shared<E>, key: Key) -> Result<(), String> {
         let active = self.intents.active(key);
-        self.note(key, if active > 0 { What::Began } else { What::Ended });
+        self.note(key, if active > 0 { DecisionKind::Began } else { DecisionKind::Ended });
         if self.intents.decider() == Some(Decider::Home) {
             // The key may leave.
             self.signal(shared, key, active > 0)?;
@@ -364,7 +364,7 @@ impl<E: Element> Channel<E> {
             Choice::Replicate | Choice::Everywhere => None,
         };
         if let Some(to) = to {
-            self.note(entry.key(), What::Moved(to, cause));
+            self.note(entry.key(), DecisionKind::Moved(to, cause));
             self.move_to(shared, entry, to);
         }
         to.is_some()

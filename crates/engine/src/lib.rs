@@ -39,11 +39,11 @@ mod staleness;
 mod stats;
 
 pub use channel::Channel;
-pub use decisions::{Cause, Decision, What};
+pub use decisions::{Cause, Decision, DecisionKind};
 pub use error::{AccessError, Violation};
 pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission};
 pub use intents::Explanation;
 pub use local::{AccessStats, Local, Started};
 pub use quiesce::ChannelReport;
-pub use shared::{Advanced, Copies, Shared, SharedConfig, Storage};
+pub use shared::{Advanced, ReplicationConfig, Shared, SharedConfig, Storage};
 pub use stats::ManagementStats;

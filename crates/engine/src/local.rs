@@ -470,7 +470,7 @@ fn buffer<E: Element>(spare: &mut Vec<Vec<E>>, elements: usize) -> Vec<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Copies, Shared, SharedConfig, Storage};
+    use crate::{ReplicationConfig, Shared, SharedConfig, Storage};
     use intendant_core::{KeyOrder, NodeId, copy_to_bytes};
     use intendant_techniques::Technique;
     use std::sync::Arc;
@@ -487,7 +487,7 @@ mod tests {
             init: Arc::new(|_, value: &mut [f32]| value.fill(1.0)),
             storage: Storage::Dense,
             policy: Technique::Classic.policy(),
-            copies: Copies::default(),
+            copies: ReplicationConfig::default(),
             workers: 1,
         })
     }

@@ -5,7 +5,7 @@ use crate::groups::Groups;
 use crate::input::Action;
 use intendant_core::{Key, NodeId, limits};
 use intendant_techniques::replication::{Holder, Hub};
-use intendant_wire::{HEADER_BYTES, HandOver, HolderRow, Localize, Message, Moved, Relocate, Signal};
+use intendant_wire::{HEADER_BYTES, HandOver, HolderRow, IntentReport, Localize, Message, Moved, Relocate};
 use std::collections::BTreeMap;
 use std::mem;
 
@@ -19,7 +19,7 @@ pub(crate) struct Moves {
     /// By new owner.
     hand_over: Groups<NodeId, Cargo>,
     /// By home.
-    signals: BTreeMap<NodeId, Signal>,
+    signals: BTreeMap<NodeId, IntentReport>,
     /// By home.
     moved: Groups<NodeId, (Vec<Key>, Vec<u32>)>,
     /// Full ones of keys that travel, and of others: hand-overs go first.
@@ -105,8 +105,8 @@ impl Moves {
         if let Some(hub) = hub {
             let version = hub.version();
             cargo.holders.extend(hub.holders().iter().map(|holder| {
-                let Holder { node, epoch, seq, .. } = *holder;
-                HolderRow { at, version, node, epoch, seq }
+                let Holder { node, generation, seq, .. } = *holder;
+                HolderRow { at, version, node, generation, seq }
             }));
         }
         copy(&mut cargo.values);
@@ -122,7 +122,7 @@ impl Moves {
     /// Tells `home` that intent for `key` is active here, or over.
     pub(crate) fn signal(&mut self, home: NodeId, active: bool, key: Key) {
         let signal =
-            self.signals.entry(home).or_insert_with(|| Signal { begun: Vec::new(), over: Vec::new() });
+            self.signals.entry(home).or_insert_with(|| IntentReport { begun: Vec::new(), over: Vec::new() });
         if active {
             signal.begun.push(key)
         } else {
@@ -131,7 +131,7 @@ impl Moves {
         if signal.begun.len() + signal.over.len() == limits::FRAME_KEYS_MAX
             && let Some(signal) = self.signals.remove(&home)
         {
-            self.full.push(Action::Send { to: home, message: Message::Signal(signal) });
+            self.full.push(Action::Send { to: home, message: Message::IntentReport(signal) });
         }
     }
 
@@ -155,7 +155,7 @@ impl Moves {
             send(home, Message::Localize(Localize { keys }));
         }
         while let Some((home, signal)) = self.signals.pop_first() {
-            send(home, Message::Signal(signal));
+            send(home, Message::IntentReport(signal));
         }
         while let Some((home, (keys, counters))) = self.moved.pop_first() {
             send(home, Message::Moved(Moved { keys, counters }));

@@ -3,7 +3,7 @@
 
 use crate::accesses::Access;
 use crate::channel::Channel;
-use crate::decisions::What;
+use crate::decisions::DecisionKind;
 use crate::shared::Shared;
 use bytes::Bytes;
 use hashbrown::hash_map::Entry as MapEntry;
@@ -295,7 +295,7 @@ impl<E: Element> Channel<E> {
             self.stats.relocations += 1;
             if self.initiator() == Some(Initiator::Owner) {
                 let rows = std::iter::from_fn(|| holders.next_if(|row| row.at as usize == at));
-                self.note(*key, What::Arrived(from));
+                self.note(*key, DecisionKind::Arrived(from));
                 let queue = self.arrive(&mut entry, bytes, *counter, rows);
                 let home = shared.directory().home(*key);
                 // A home that handed it over knows.
@@ -328,7 +328,7 @@ impl<E: Element> Channel<E> {
         let mut version = 0;
         let holders = rows.map(|row| {
             version = row.version;
-            (row.node, row.epoch, row.seq)
+            (row.node, row.generation, row.seq)
         });
         let holders: Vec<_> = holders.collect();
         let (hub, own) = Hub::arrived(self.shared.node(), version, holders);

@@ -9,7 +9,7 @@ use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick,
 use intendant_intent::{Board, TimingConfig};
 use intendant_store::{Entry, Store};
 use intendant_techniques::clocks::WorkerClocks;
-use intendant_techniques::{Assignment, Directory, Fixed, Pace, Policy, Replicas, Role, SlotState};
+use intendant_techniques::{Assignment, Directory, Pace, Policy, Replicas, Role, SlotState, StaticReplicas};
 use intendant_wire::AccessKind;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
@@ -53,14 +53,14 @@ pub struct SharedConfig<E> {
     /// The technique.
     pub policy: Policy,
     /// How copies are kept; used by techniques that have some.
-    pub copies: Copies,
+    pub copies: ReplicationConfig,
     /// Workers of this node.
     pub workers: usize,
 }
 
 /// How copies of keys are kept.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Copies {
+pub struct ReplicationConfig {
     /// Which keys have static replicas, for [`Fixed::Assigned`]. The same on all nodes.
     pub assignment: Assignment,
     /// When static replicas are brought in step. The same on all nodes.
@@ -83,7 +83,7 @@ pub struct Copies {
 /// A thousand rounds per second: what the timers of operating systems resolve.
 const ROUND_MIN: Tick = Tick(1_000);
 
-impl Default for Copies {
+impl Default for ReplicationConfig {
     /// No static replicas; 25 rounds per second, no clipping, staleness bound 1; the source's action timing, at most a thousand
     /// looks at intents per second.
     fn default() -> Self {
@@ -121,7 +121,7 @@ pub struct Shared<E> {
     lazy: bool,
     directory: Directory,
     policy: Policy,
-    copies: Copies,
+    copies: ReplicationConfig,
     workers: usize,
     /// By channel, keys with static replicas, ascending.
     fixed: Vec<Vec<Key>>,
@@ -150,7 +150,7 @@ impl<E: Element> Shared<E> {
             Storage::Sparse => (Store::sparse(Arc::clone(&layout)), true),
         };
         let directory = Directory::new(node, Arc::clone(&layout), &policy);
-        if policy.fixed == Some(Fixed::Assigned) {
+        if policy.fixed == Some(StaticReplicas::Assigned) {
             copies.assignment.check(&layout).unwrap_or_else(|wrong| panic!("{wrong}"));
         }
         let mut fixed = vec![Vec::new(); layout.channels()];
@@ -158,8 +158,10 @@ impl<E: Element> Shared<E> {
         match policy.fixed {
             // Of one node, a copy would be in step with itself.
             Some(_) if layout.nodes() == 1 => {}
-            Some(Fixed::Assigned) => copies.assignment.resolve(&layout).iter().copied().for_each(&mut fix),
-            Some(Fixed::All) => (0..layout.keys()).map(Key).for_each(&mut fix),
+            Some(StaticReplicas::Assigned) => {
+                copies.assignment.resolve(&layout).iter().copied().for_each(&mut fix)
+            }
+            Some(StaticReplicas::All) => (0..layout.keys()).map(Key).for_each(&mut fix),
             None => {}
         }
         let atomics = |count: usize| (0..count).map(|_| AtomicU32::new(0)).collect();
@@ -222,7 +224,7 @@ impl<E: Element> Shared<E> {
     }
 
     /// How copies are kept.
-    pub fn copies(&self) -> &Copies {
+    pub fn copies(&self) -> &ReplicationConfig {
         &self.copies
     }
 

@@ -5,11 +5,13 @@ use intendant_core::limits::{
     FRAME_BYTES_MAX, FRAME_KEYS_MAX, FRAME_PAYLOAD_BYTES_TARGET, VALUE_BYTES_MAX, WORKERS_MAX,
 };
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
-use intendant_engine::{Action, Channel, Copies, Input, Local, Shared, SharedConfig, Storage, Violation};
-use intendant_techniques::{
-    Assignment, Fixed, Initiator, KeyTechnique, Policy, Replicas, Role, SlotState, Technique,
+use intendant_engine::{
+    Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, Storage, Violation,
 };
-use intendant_wire::{Message, News, NewsKind, Reduce, Sync, SyncKind};
+use intendant_techniques::{
+    Assignment, Initiator, KeyTechnique, Policy, Replicas, Role, SlotState, StaticReplicas, Technique,
+};
+use intendant_wire::{Message, Reduce, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind};
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,7 +29,7 @@ fn config(node: u16, layout: &Arc<Layout>, policy: Policy) -> SharedConfig<f32> 
         init: Arc::new(|_, value: &mut [f32]| value.fill(1.0)),
         storage: Storage::Dense,
         policy,
-        copies: Copies::default(),
+        copies: ReplicationConfig::default(),
         workers: 1,
     }
 }
@@ -81,11 +83,19 @@ fn directed(caches: bool) -> Policy {
     policy.with(None, Some(caches))
 }
 
-fn sync(kind: SyncKind, holder: u16, keys: Vec<Key>, number: u32) -> Message {
+fn sync(kind: ReplicaRequestKind, holder: u16, keys: Vec<Key>, number: u32) -> Message {
     let count = keys.len();
-    let numbers = if kind == SyncKind::Drop { Vec::new() } else { vec![number; count] };
-    let (epochs, values) = (vec![1; count], Bytes::new());
-    Message::Sync(Sync { kind, holder: NodeId(holder), hops: 0, keys, epochs, numbers, values })
+    let numbers = if kind == ReplicaRequestKind::Drop { Vec::new() } else { vec![number; count] };
+    let (generations, values) = (vec![1; count], Bytes::new());
+    Message::ReplicaRequest(ReplicaRequest {
+        kind,
+        holder: NodeId(holder),
+        hops: 0,
+        keys,
+        generations,
+        numbers,
+        values,
+    })
 }
 
 fn keys(range: std::ops::Range<u64>) -> Vec<Key> {
@@ -99,12 +109,12 @@ fn an_ask_brings_back_no_more_than_a_pull() {
     for policy in [Technique::Ssp.policy(), Technique::Essp.policy(), directed(false)] {
         let mut node = Node::new(config(0, &layout, policy));
         for keys in [keys(0..2_000), vec![Key(7); 2_000]] {
-            let what = node.refuses(1, sync(SyncKind::Ask, 1, keys, 0));
+            let what = node.refuses(1, sync(ReplicaRequestKind::Ask, 1, keys, 0));
             assert!(what.contains("8192000 bytes of values"), "{what}");
             assert_eq!(node.channel.hub_count(), 0);
         }
         let most = (FRAME_PAYLOAD_BYTES_TARGET + VALUE_BYTES_MAX) / 4096;
-        assert_eq!(node.hear(1, sync(SyncKind::Ask, 1, keys(0..most as u64), 0)).len(), 5);
+        assert_eq!(node.hear(1, sync(ReplicaRequestKind::Ask, 1, keys(0..most as u64), 0)).len(), 5);
     }
 }
 
@@ -115,7 +125,10 @@ fn what_is_wanted_is_asked_for_in_parts() {
     let asks = nodes[1].send(Input::Replicate { keys: keys(0..2_000) });
     let mut asked = Vec::new();
     for (to, message) in asks {
-        let Message::Sync(Sync { kind: SyncKind::Ask, keys, .. }) = &message else { panic!("{message:?}") };
+        let Message::ReplicaRequest(ReplicaRequest { kind: ReplicaRequestKind::Ask, keys, .. }) = &message
+        else {
+            panic!("{message:?}")
+        };
         assert!(keys.len() * 4096 <= FRAME_PAYLOAD_BYTES_TARGET);
         asked.extend_from_slice(keys);
         for (to, news) in nodes[to].hear(1, message) {
@@ -133,7 +146,7 @@ fn keys_with_many_holders_are_handed_over_in_parts() {
     let layout = layout(5, 5 * KEYS, 1);
     let mut node = Node::new(config(0, &layout, directed(false)));
     for holder in 1..4 {
-        node.hear(holder, sync(SyncKind::Ask, holder, keys(0..KEYS), 0));
+        node.hear(holder, sync(ReplicaRequestKind::Ask, holder, keys(0..KEYS), 0));
     }
     let mut next = Node::new(config(4, &layout, directed(false)));
     let frames = node.send(Input::Relocate { keys: keys(0..KEYS), to: NodeId(4) });
@@ -171,10 +184,13 @@ fn what_is_said_about_as_many_keys_as_a_frame_may_have_is_said_in_parts() {
     let count = FRAME_KEYS_MAX as u64;
     let layout = layout(2, 2 * count, 1);
     let mut node = Node::new(config(0, &layout, directed(true)));
-    let frames = node.hear(1, sync(SyncKind::Drop, 1, keys(0..count), 0));
+    let frames = node.hear(1, sync(ReplicaRequestKind::Drop, 1, keys(0..count), 0));
     let mut told = BTreeSet::new();
     for (_, message) in &frames {
-        let Message::News(News { kind: NewsKind::Dropped, keys, .. }) = message else { panic!("other news") };
+        let Message::ReplicaUpdate(ReplicaUpdate { kind: ReplicaUpdateKind::Dropped, keys, .. }) = message
+        else {
+            panic!("other news")
+        };
         told.extend(keys.iter().copied());
     }
     assert_eq!((frames.len(), told.len()), (2, FRAME_KEYS_MAX));
@@ -217,7 +233,7 @@ fn who_asks_a_node_that_is_not_the_home_is_to_blame() {
     let layout = layout(3, 6, 1);
     for technique in [Technique::Ssp, Technique::Essp] {
         let mut node = Node::new(config(0, &layout, technique.policy()));
-        for kind in [SyncKind::Ask, SyncKind::Drop] {
+        for kind in [ReplicaRequestKind::Ask, ReplicaRequestKind::Drop] {
             let what = node.refuses(1, sync(kind, 1, vec![Key(0), Key(4)], 0));
             assert!(what.contains("not its home"), "{what}");
             assert_eq!(node.channel.hub_count(), 0, "nothing was done");
@@ -231,14 +247,14 @@ fn nobody_waits_for_more_clocks_than_it_can_have_workers() {
     let layout = layout(2, 4, 1);
     let mut node = Node::new(config(0, &layout, Technique::Ssp.policy()));
     for need in 1..=WORKERS_MAX as u32 {
-        node.hear(1, sync(SyncKind::Ask, 1, vec![Key(0)], need));
+        node.hear(1, sync(ReplicaRequestKind::Ask, 1, vec![Key(0)], need));
     }
-    node.hear(1, sync(SyncKind::Ask, 1, vec![Key(0), Key(1)], 7));
-    let what = node.refuses(1, sync(SyncKind::Ask, 1, vec![Key(0)], 1 << 20));
+    node.hear(1, sync(ReplicaRequestKind::Ask, 1, vec![Key(0), Key(1)], 7));
+    let what = node.refuses(1, sync(ReplicaRequestKind::Ask, 1, vec![Key(0)], 1 << 20));
     assert!(what.contains("more clocks"), "{what}");
     // Who is none of its holders any more waits for nothing.
-    node.hear(1, sync(SyncKind::Drop, 1, vec![Key(0)], 0));
-    node.hear(1, sync(SyncKind::Ask, 1, vec![Key(0)], 1 << 20));
+    node.hear(1, sync(ReplicaRequestKind::Drop, 1, vec![Key(0)], 0));
+    node.hear(1, sync(ReplicaRequestKind::Ask, 1, vec![Key(0)], 1 << 20));
 }
 
 #[test]
@@ -280,7 +296,7 @@ fn what_does_not_work_together_is_refused_at_the_start() {
     assert_eq!(start(directed(true), Assignment::none()), Ok(()));
     let requested = Policy { relocation: Some(Initiator::Requester), ..directed(false) };
     let clocked = Policy { relocation: Some(Initiator::Owner), ..Technique::Essp.policy() };
-    let both = Policy { fixed: Some(Fixed::Assigned), ..directed(false) };
+    let both = Policy { fixed: Some(StaticReplicas::Assigned), ..directed(false) };
     for (policy, why) in
         [(requested, "would be lost"), (clocked, "bounds staleness and moves keys"), (both, "their pace")]
     {
@@ -309,17 +325,26 @@ fn a_replica_that_is_gone_leaves_a_slot_that_will_be_forgotten() {
     }
     let news = |kind, keys: Vec<Key>, values: &[f32]| {
         let numbers = |wanted| if wanted { vec![0; keys.len()] } else { Vec::new() };
-        let [seqs, versions] = [(); 2].map(|()| numbers(kind != NewsKind::Dropped));
+        let [seqs, versions] = [(); 2].map(|()| numbers(kind != ReplicaUpdateKind::Dropped));
         let values = values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>().into();
-        let (epochs, counters) = (vec![1; keys.len()], numbers(true));
-        Message::News(News { kind, clock: 0, keys, epochs, seqs, versions, counters, values })
+        let (generations, counters) = (vec![1; keys.len()], numbers(true));
+        Message::ReplicaUpdate(ReplicaUpdate {
+            kind,
+            clock: 0,
+            keys,
+            generations,
+            seqs,
+            versions,
+            counters,
+            values,
+        })
     };
-    assert_eq!(node.hear(0, news(NewsKind::SetUp, vec![k], &[1.0])), []);
+    assert_eq!(node.hear(0, news(ReplicaUpdateKind::SetUp, vec![k], &[1.0])), []);
     assert_eq!(node.shared.slot(k).role, Role::Replica);
-    node.hear(0, news(NewsKind::Acknowledged, keys(1..1 + OTHERS), &[]));
+    node.hear(0, news(ReplicaUpdateKind::Acknowledged, keys(1..1 + OTHERS), &[]));
     assert_eq!(node.send(Input::Settle).len(), 1, "the replica is dropped");
-    node.hear(0, news(NewsKind::Dropped, vec![k], &[]));
+    node.hear(0, news(ReplicaUpdateKind::Dropped, vec![k], &[]));
     assert_eq!((node.shared.slot(k).role, node.shared.slot(k).is_listed()), (Role::Absent, true));
-    node.hear(0, news(NewsKind::Acknowledged, keys(1 + OTHERS..1 + 2 * OTHERS), &[]));
+    node.hear(0, news(ReplicaUpdateKind::Acknowledged, keys(1 + OTHERS..1 + 2 * OTHERS), &[]));
     assert_eq!(node.shared.slot(k), SlotState::default());
 }

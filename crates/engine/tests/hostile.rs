@@ -4,14 +4,15 @@
 use bytes::Bytes;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId, random};
 use intendant_engine::{
-    Action, Channel, Copies, Input, Local, Shared, SharedConfig, SnapshotAsk, Storage, Violation,
+    Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Violation,
 };
 use intendant_techniques::{
     Assignment, Initiator, KeyTechnique, Order, Pace, Policy, Replicas, Role, Technique,
 };
 use intendant_wire::{
-    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
-    OpId, Origin, Reduce, Relocate, Request, Response, Signal, SnapshotPart, SnapshotRequest, Sync, SyncKind,
+    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message, Moved, OpId,
+    Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind, Request,
+    Response, SnapshotPart, SnapshotRequest,
 };
 use std::sync::Arc;
 
@@ -55,8 +56,8 @@ impl Dice {
         for at in 0..keys as u32 {
             for node in (0..4).filter(|_| keys > 0) {
                 if self.below(3) == 0 {
-                    let [version, epoch, seq] = [(); 3].map(|()| self.number(3) as u32);
-                    holders.push(HolderRow { at, version, node: NodeId(node), epoch, seq });
+                    let [version, generation, seq] = [(); 3].map(|()| self.number(3) as u32);
+                    holders.push(HolderRow { at, version, node: NodeId(node), generation, seq });
                 }
             }
         }
@@ -64,28 +65,34 @@ impl Dice {
     }
 
     fn sync(&mut self, keys: Vec<Key>) -> Message {
-        let kind = [SyncKind::Ask, SyncKind::Delta, SyncKind::Drop][self.below(3) as usize];
+        let kind = [ReplicaRequestKind::Ask, ReplicaRequestKind::Delta, ReplicaRequestKind::Drop]
+            [self.below(3) as usize];
         let holder = if self.below(4) == 0 { NodeId(self.number(3) as u16) } else { PEER };
         let hops = if self.below(2) == 0 { 0 } else { self.number(3) as u8 };
         let count = keys.len();
-        let (numbered, valued) = (kind != SyncKind::Drop, kind == SyncKind::Delta);
+        let (numbered, valued) = (kind != ReplicaRequestKind::Drop, kind == ReplicaRequestKind::Delta);
         let values = if valued { self.values(count) } else { Bytes::new() };
-        let (epochs, numbers) = (self.numbers(count), self.numbers(if numbered { count } else { 0 }));
-        Message::Sync(Sync { kind, holder, hops, keys, epochs, numbers, values })
+        let (generations, numbers) = (self.numbers(count), self.numbers(if numbered { count } else { 0 }));
+        Message::ReplicaRequest(ReplicaRequest { kind, holder, hops, keys, generations, numbers, values })
     }
 
     fn news(&mut self, keys: Vec<Key>) -> Message {
-        let kinds = [NewsKind::SetUp, NewsKind::Refresh, NewsKind::Acknowledged, NewsKind::Dropped];
+        let kinds = [
+            ReplicaUpdateKind::SetUp,
+            ReplicaUpdateKind::Refresh,
+            ReplicaUpdateKind::Acknowledged,
+            ReplicaUpdateKind::Dropped,
+        ];
         let kind = kinds[self.below(4) as usize];
         let count = keys.len();
-        let numbered = if kind == NewsKind::Dropped { 0 } else { count };
-        let valued = matches!(kind, NewsKind::SetUp | NewsKind::Refresh);
+        let numbered = if kind == ReplicaUpdateKind::Dropped { 0 } else { count };
+        let valued = matches!(kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh);
         let counted = if self.below(2) == 0 { count } else { 0 };
-        Message::News(News {
+        Message::ReplicaUpdate(ReplicaUpdate {
             kind,
             clock: self.number(9) as u32,
             keys,
-            epochs: self.numbers(count),
+            generations: self.numbers(count),
             seqs: self.numbers(numbered),
             versions: self.numbers(numbered),
             counters: self.numbers(counted),
@@ -150,7 +157,7 @@ impl Dice {
             13 => {
                 let mut begun = keys;
                 let over = begun.split_off(self.below(begun.len() as u64 + 1) as usize);
-                Message::Signal(Signal { begun, over })
+                Message::IntentReport(IntentReport { begun, over })
             }
             7..9 => self.sync(keys),
             9..11 => self.news(keys),
@@ -195,7 +202,7 @@ fn four_hundred_thousand_hostile_messages() {
             init: Arc::new(|_, value| value.fill(1.0)),
             storage: if seed % 2 == 0 { Storage::Dense } else { Storage::Sparse },
             policy,
-            copies: Copies::default(),
+            copies: ReplicationConfig::default(),
             workers: 1,
         }));
         let mut channel = Channel::new(ChannelId(0), Arc::clone(&shared));
@@ -227,11 +234,11 @@ fn four_hundred_thousand_hostile_messages() {
             actions.clear();
             let of_copies = matches!(
                 message,
-                Message::Sync(_)
-                    | Message::News(_)
+                Message::ReplicaRequest(_)
+                    | Message::ReplicaUpdate(_)
                     | Message::Clock(_)
                     | Message::Reduce(_)
-                    | Message::Signal(_)
+                    | Message::IntentReport(_)
             );
             let before = channel.report().outstanding - channel.arriving() as u64;
             match channel.handle(Tick(0), Input::Message { from: NodeId(1), message }, &mut actions) {
@@ -309,7 +316,14 @@ impl Busy {
             init: Arc::new(|_, value| value.fill(1.0)),
             storage: if dice.below(2) == 0 { Storage::Dense } else { Storage::Sparse },
             policy,
-            copies: Copies { assignment, pace, clip, staleness: 1, round_min: Tick(3), ..Copies::default() },
+            copies: ReplicationConfig {
+                assignment,
+                pace,
+                clip,
+                staleness: 1,
+                round_min: Tick(3),
+                ..ReplicationConfig::default()
+            },
             workers: 1,
         }));
         let channel = Channel::new(ChannelId(0), Arc::clone(&shared));
@@ -416,10 +430,10 @@ fn a_node_with_copies_among_hostile_peers() {
             let (before, text) = (state(&node.shared), format!("{message:?}"));
             // Of several keys, those before the offending one may have been served.
             let one = match &message {
-                Message::Sync(sync) => sync.keys.len() <= 1,
-                Message::News(news) => news.keys.len() <= 1,
+                Message::ReplicaRequest(sync) => sync.keys.len() <= 1,
+                Message::ReplicaUpdate(news) => news.keys.len() <= 1,
                 Message::HandOver(hand_over) => hand_over.keys.len() <= 1,
-                Message::Signal(signal) => signal.begun.len() + signal.over.len() <= 1,
+                Message::IntentReport(signal) => signal.begun.len() + signal.over.len() <= 1,
                 Message::Reduce(_) => true,
                 // It lets accesses go on that wait, which may be what a message that was refused has left half done.
                 Message::Clock(_) => clean,

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
-use intendant_engine::{Action, Channel, Copies, Input, Local, Shared, SharedConfig, Storage};
+use intendant_engine::{Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, Storage};
 use intendant_techniques::{Pace, Technique};
 use intendant_wire::Message;
 use std::alloc::{GlobalAlloc, Layout as Block, System};
@@ -71,7 +71,7 @@ impl Cluster {
                 init: Arc::new(|_, value: &mut [f32]| value.fill(0.0)),
                 storage: Storage::Dense,
                 policy: Technique::FullReplication.policy(),
-                copies: Copies { pace: Pace::Asked, ..Copies::default() },
+                copies: ReplicationConfig { pace: Pace::Asked, ..ReplicationConfig::default() },
                 workers: 1,
             }));
             (Channel::new(ChannelId(0), Arc::clone(&shared)), shared)

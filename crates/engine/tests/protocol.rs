@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
-use intendant_engine::{Action, Channel, Completion, Copies, Input, Local, Shared, SharedConfig, Storage};
+use intendant_engine::{
+    Action, Channel, Completion, Input, Local, ReplicationConfig, Shared, SharedConfig, Storage,
+};
 use intendant_techniques::{Order, Policy, Technique};
 use intendant_wire::{AccessKind, Message, OpId, Origin, Request, Response};
 use std::sync::Arc;
@@ -34,7 +36,7 @@ fn node_of(policy: Policy, storage: Storage) -> Node {
         init: Arc::new(|key, value| value.fill(key.0 as f32)),
         storage,
         policy,
-        copies: Copies::default(),
+        copies: ReplicationConfig::default(),
         workers: 1,
     }));
     let channel = Channel::new(ChannelId(0), Arc::clone(&shared));
@@ -187,7 +189,7 @@ fn one_frame_per_destination_and_parts_of_huge_calls() {
         init: Arc::new(|_, _: &mut [f32]| {}),
         storage: Storage::Sparse,
         policy: Technique::Classic.policy(),
-        copies: Copies::default(),
+        copies: ReplicationConfig::default(),
         workers: 1,
     }));
     let (mut channel, mut worker) =

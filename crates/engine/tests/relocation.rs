@@ -1,7 +1,7 @@
 //! Relocation, one engine at a time or three of them with links in hand: who says what, and what waits for what.
 
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
-use intendant_engine::{Action, Channel, Copies, Input, Local, Shared, SharedConfig, Storage};
+use intendant_engine::{Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, Storage};
 use intendant_techniques::{Initiator, Policy, Role, Technique};
 use intendant_wire::Message;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ impl Cluster {
                 init: Arc::new(|key, value: &mut [f32]| value.fill(key.0 as f32)),
                 storage,
                 policy,
-                copies: Copies::default(),
+                copies: ReplicationConfig::default(),
                 workers: 1,
             }))
         };

@@ -2,9 +2,11 @@
 
 use crate::error::Error;
 use intendant_core::{Element, Initialiser, Key, Layout, Tick, limits, random};
-use intendant_engine::{Copies, Storage};
+use intendant_engine::{ReplicationConfig, Storage};
 use intendant_sampling::Sampler;
-use intendant_techniques::{Assignment, Fixed, KeyTechnique, Order, Pace, Policy, Replicas, Technique};
+use intendant_techniques::{
+    Assignment, KeyTechnique, Order, Pace, Policy, Replicas, StaticReplicas, Technique,
+};
 
 /// What a node is made from. All nodes of a cluster are given the same, except for the number of workers.
 #[derive(Clone)]
@@ -32,7 +34,7 @@ pub struct NodeConfig<E> {
     /// How copies are kept, of techniques that have some: which keys have static replicas ([`Technique::Nups`]), when those are
     /// brought in step ([`Technique::Nups`], [`Technique::FullReplication`]), and how stale a read may be ([`Technique::Ssp`],
     /// [`Technique::Essp`]). The others ignore it. See the table at the [crate](crate#techniques).
-    pub copies: Copies,
+    pub copies: ReplicationConfig,
     /// Bytes that a worker may have in flight before its next operation waits: values, and
     /// [`limits::OUTSTANDING_KEY_BYTES`] for each key.
     pub outstanding_bytes: usize,
@@ -70,8 +72,8 @@ impl<E> NodeConfig<E> {
         }
         let Some(fixed) = policy.fixed else { return Ok(()) };
         match fixed {
-            Fixed::Assigned => self.copies.assignment.check(layout),
-            Fixed::All => Assignment::all().check(layout),
+            StaticReplicas::Assigned => self.copies.assignment.check(layout),
+            StaticReplicas::All => Assignment::all().check(layout),
         }
         .map_err(|error| wrong(error.to_string()))?;
         if self.copies.pace == Pace::Every(Tick(0)) {
@@ -97,12 +99,20 @@ impl<E> NodeConfig<E> {
         let name: Vec<u64> = policy.name.bytes().map(u64::from).collect();
         let mut terms = vec![random::stream(order, &name), u64::from(policy.caches), self.tag];
         // When a node acts on intents, and how often it brings copies in step that come by intent, is its own affair.
-        let Copies { assignment, pace, clip, staleness, timing: _, every: _, round_min: _, watched: _ } =
-            &self.copies;
+        let ReplicationConfig {
+            assignment,
+            pace,
+            clip,
+            staleness,
+            timing: _,
+            every: _,
+            round_min: _,
+            watched: _,
+        } = &self.copies;
         if let Some(fixed) = policy.fixed {
             terms.push(match fixed {
-                Fixed::Assigned => assignment.digest(),
-                Fixed::All => 0,
+                StaticReplicas::Assigned => assignment.digest(),
+                StaticReplicas::All => 0,
             });
             terms.extend(match pace {
                 Pace::Every(every) => [0, every.0],
@@ -130,7 +140,7 @@ impl<E: Element> NodeConfig<E> {
             storage: Storage::default(),
             order: None,
             caches: None,
-            copies: Copies::default(),
+            copies: ReplicationConfig::default(),
             outstanding_bytes: limits::OUTSTANDING_BYTES_DEFAULT,
             tag: 0,
         }

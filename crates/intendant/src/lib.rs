@@ -44,7 +44,8 @@ pub use intendant_core::{
     NodeId, Tick, WorkerId,
 };
 pub use intendant_engine::{
-    AccessError, AccessStats, Cause, Copies, Decision, Explanation, ManagementStats, Storage, What,
+    AccessError, AccessStats, Cause, Decision, DecisionKind, Explanation, ManagementStats, ReplicationConfig,
+    Storage,
 };
 pub use intendant_intent::{TimingConfig, TimingError};
 pub use intendant_sampling::{
@@ -53,8 +54,8 @@ pub use intendant_sampling::{
 };
 pub use intendant_techniques::assignment;
 pub use intendant_techniques::{
-    Act, Assignment, AssignmentError, Choice, Fixed, Initiator, Intents, KeyTechnique, Order, Pace, Policy,
-    Replicas, Role, Technique,
+    Act, Assignment, AssignmentError, Choice, Initiator, Intents, KeyTechnique, Order, Pace, Policy,
+    Replicas, Role, StaticReplicas, Technique,
 };
 pub use intendant_transport::Token;
 pub use node::{Aborter, NetworkStats, Node};

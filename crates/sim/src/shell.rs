@@ -16,7 +16,7 @@ use crate::machine::{Charge, Machine};
 use crate::network::Network;
 use crate::reach::Reach;
 use intendant_core::{Key, KeyOrder, Layout, LayoutError};
-use intendant_engine::{AccessStats, Copies, Explanation, ManagementStats, Storage};
+use intendant_engine::{AccessStats, Explanation, ManagementStats, ReplicationConfig, Storage};
 use intendant_sampling::{SampleError, Sampler};
 use intendant_task::{Diverged, LookAhead, Progress, Reduction, Schedule, Task};
 use intendant_techniques::{Order, Technique};
@@ -45,7 +45,7 @@ pub struct TaskConfig {
     /// Whether nodes remember locations; `None` for the technique's own.
     pub caches: Option<bool>,
     /// How copies are kept; used by techniques that have some.
-    pub copies: Copies,
+    pub copies: ReplicationConfig,
     /// The distributions to sample from; `None` for those that the task registered, as it did.
     pub sampler: Option<Sampler>,
     /// Bytes of values that a worker may have outstanding.
@@ -87,7 +87,7 @@ impl TaskConfig {
             technique: Technique::Classic,
             order: None,
             caches: None,
-            copies: Copies::default(),
+            copies: ReplicationConfig::default(),
             sampler: None,
             outstanding_bytes_max: intendant_core::limits::OUTSTANDING_BYTES_DEFAULT,
             look_ahead: LookAhead { batches: 4, keys: 0 },

@@ -1,7 +1,7 @@
 //! Networks, machines and faults: what a simulated cluster takes is what queues and lengths say.
 
 use intendant_core::{Initialiser, Key, KeyOrder, Layout, NodeId};
-use intendant_engine::{Copies, Storage};
+use intendant_engine::{ReplicationConfig, Storage};
 use intendant_sim::cluster::{Checks, Cluster, ClusterConfig, Happened, Wait};
 use intendant_sim::{Charge, Delays, Episode, Fault, Faults, Machine, Network, Spread};
 use intendant_techniques::Technique;
@@ -27,7 +27,7 @@ fn cluster(nodes: usize, workers: usize, delays: Delays, faults: Faults, seed: u
         init,
         storage: Storage::Dense,
         policy: Technique::Classic.policy(),
-        copies: Copies::default(),
+        copies: ReplicationConfig::default(),
         workers,
         outstanding_bytes_max: usize::MAX,
         stale_hints: false,

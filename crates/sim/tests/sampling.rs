@@ -3,7 +3,7 @@
 
 mod likes;
 
-use intendant_engine::Copies;
+use intendant_engine::ReplicationConfig;
 use intendant_sampling::{Sampler, Scheme};
 use intendant_sim::{TaskConfig, TaskOutcome, run_task};
 use intendant_task::{Schedule, Task};
@@ -25,7 +25,7 @@ fn config(technique: Technique, scheme: Scheme) -> TaskConfig {
     TaskConfig {
         technique,
         sampler: Some(sampler),
-        copies: Copies::default(),
+        copies: ReplicationConfig::default(),
         ..TaskConfig::new(3, 2, schedule)
     }
 }

@@ -8,7 +8,7 @@
 //! missing.
 
 use intendant_core::{Clock, Key, KeyOrder, Layout, NodeId};
-use intendant_engine::{Copies, Storage};
+use intendant_engine::{ReplicationConfig, Storage};
 use intendant_sim::cluster::{Caller, Checks, Cluster, ClusterConfig, Wait};
 use intendant_sim::{Charge, Delays, Faults, Machine, Network, Spread};
 use intendant_techniques::Technique;
@@ -96,7 +96,7 @@ fn cluster(technique: Technique) -> Cluster<f32> {
         init: Arc::new(|_, value| value.fill(0.0)),
         storage: Storage::Dense,
         policy: technique.policy(),
-        copies: Copies::default(),
+        copies: ReplicationConfig::default(),
         workers: 1,
         outstanding_bytes_max: usize::MAX,
         stale_hints: false,

@@ -4,7 +4,7 @@
 mod likes;
 
 use intendant_core::{Element, Key, Tick};
-use intendant_engine::Copies;
+use intendant_engine::ReplicationConfig;
 use intendant_sampling::{Everything, Manager};
 use intendant_sim::{Faults, Spread, TaskConfig, TaskOutcome, run_task};
 use intendant_task::{
@@ -223,15 +223,18 @@ fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
     let base = |technique| TaskConfig { technique, ..TaskConfig::new(nodes, workers, SCHEDULE) };
     let mut some = Assignment::none();
     (0..100).step_by(3).for_each(|key| some.set_technique(Key(key), KeyTechnique::Replicate));
-    let paced = Copies { pace: Pace::Every(Tick(2_000)), ..Copies::default() };
+    let paced = ReplicationConfig { pace: Pace::Every(Tick(2_000)), ..ReplicationConfig::default() };
     let asked = Schedule { synchronize: NonZeroU32::new(1), ..SCHEDULE };
     vec![
         base(Technique::Ssp),
         base(Technique::Essp),
-        TaskConfig { copies: Copies { assignment: some, ..paced.clone() }, ..base(Technique::Nups) },
+        TaskConfig {
+            copies: ReplicationConfig { assignment: some, ..paced.clone() },
+            ..base(Technique::Nups)
+        },
         TaskConfig { copies: paced.clone(), ..base(Technique::FullReplication) },
         TaskConfig {
-            copies: Copies { pace: Pace::Asked, ..paced },
+            copies: ReplicationConfig { pace: Pace::Asked, ..paced },
             technique: Technique::FullReplication,
             ..TaskConfig::new(nodes, workers, asked)
         },
@@ -275,7 +278,7 @@ fn one_worker_needs_no_copies() {
 #[test]
 fn bringing_copies_in_step_has_a_price() {
     let busy = |every| {
-        let copies = Copies { pace: Pace::Every(Tick(every)), ..Copies::default() };
+        let copies = ReplicationConfig { pace: Pace::Every(Tick(every)), ..ReplicationConfig::default() };
         let technique = Technique::FullReplication;
         let outcome = train::<f32>(&TaskConfig { technique, copies, ..TaskConfig::new(4, 1, SCHEDULE) });
         let load = outcome.epochs.iter().map(|epoch| epoch.load.channels.busy_ns).sum::<u64>();

@@ -23,6 +23,7 @@ mod role;
 pub use assignment::{Assignment, AssignmentError, KeyTechnique};
 pub use directory::{Directory, NextHop};
 pub use policy::{
-    Act, Choice, Decider, Fixed, Initiator, Intents, Order, Pace, Policy, PolicyError, Replicas, Technique,
+    Act, Choice, Decider, Initiator, Intents, Order, Pace, Policy, PolicyError, Replicas, StaticReplicas,
+    Technique,
 };
 pub use role::{Role, SlotState, is_newer};

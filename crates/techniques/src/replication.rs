@@ -5,26 +5,26 @@
 //!
 //! | who | has | hears | does |
 //! | --- | --- | --- | --- |
-//! | node | nothing | that it wants a copy | *ask* under a new epoch → owner |
-//! | owner | | *ask*, new epoch | registers the holder; *set up* with the value → holder |
-//! | owner | | *ask*, same epoch | *refresh* with the value → holder |
+//! | node | nothing | that it wants a copy | *ask* under a new generation → owner |
+//! | owner | | *ask*, new generation | registers the holder; *set up* with the value → holder |
+//! | owner | | *ask*, same generation | *refresh* with the value → holder |
 //! | holder | updates, no delta in flight | that a round begins | *delta* with the next number → owner |
-//! | owner | the holder's epoch | *delta* with the next number | merges it; the holder knew the version before: *acknowledged*, without a value; else *refresh* |
-//! | owner | another epoch, or none | *delta* | ignores it: a ghost, see below |
+//! | owner | the holder's generation | *delta* with the next number | merges it; the holder knew the version before: *acknowledged*, without a value; else *refresh* |
+//! | owner | another generation, or none | *delta* | ignores it: a ghost, see below |
 //! | owner | holders that do not know its version | that a round begins | *refresh* → those |
 //! | holder | | *set up*, *refresh* with a newer version | copy := value + own updates that it does not contain |
 //! | holder | delta in flight | *acknowledged* | base := base + delta, by the owner's arithmetic: copies stay equal to the bit |
 //! | holder | no updates, no delta in flight | that the copy is not wanted any more | *drop* → owner; goes on serving |
-//! | owner | the holder's epoch | *drop* | forgets the holder; *dropped* → holder |
-//! | holder | no updates | *dropped*, its epoch | gives up the copy |
-//! | holder | updates since the drop, or somebody wants the copy again | | revives: *ask* under a new epoch; answers to the old one mean nothing |
+//! | owner | the holder's generation | *drop* | forgets the holder; *dropped* → holder |
+//! | holder | no updates | *dropped*, its generation | gives up the copy |
+//! | holder | updates since the drop, or somebody wants the copy again | | revives: *ask* under a new generation; answers to the old one mean nothing |
 //!
-//! **Exactly once.** A holder has one delta in flight per key, and numbers them within an epoch. The owner merges the next number
-//! of the epoch that it knows and nothing else. Registrations (epoch, last number) and the version move with the key.
+//! **Exactly once.** A holder has one delta in flight per key, and numbers them within a generation. The owner merges the next number
+//! of the generation that it knows and nothing else. Registrations (generation, last number) and the version move with the key.
 //!
 //! **Promotion.** The owner hands a key over to one of its holders: value := what was handed over + updates that were not sent +
 //! the delta in flight, if the registrations say that it was not merged. The delta itself is still on its way, through old
-//! owners to wherever the key is: a *ghost*. Its epoch is over, so nobody merges it. A late *ask* may register a holder that is
+//! owners to wherever the key is: a *ghost*. Its generation is over, so nobody merges it. A late *ask* may register a holder that is
 //! none; it answers what it does not expect with a *drop*.
 //!
 //! **Sessions.** A worker that has no copy accesses the owner, and gets a copy afterwards; what it wrote and read must be in it.
@@ -49,11 +49,11 @@ pub enum Stage {
 /// A holder's record of its copy. The copy itself (value) is in the store: base + delta in flight + updates since.
 #[derive(Debug)]
 pub struct Replica<E> {
-    epoch: u32,
+    generation: u32,
     stage: Stage,
     /// Of `base`.
     version: u32,
-    /// Number of the last delta sent within the epoch.
+    /// Number of the last delta sent within the generation.
     seq: u32,
     /// What the main copy was at `version`; empty before there is a value.
     base: Box<[E]>,
@@ -75,16 +75,16 @@ pub enum Dropped {
 }
 
 impl<E: Element> Replica<E> {
-    /// A copy that is being asked for under `epoch`, which this node has not used for the key, as far as anybody remembers.
+    /// A copy that is being asked for under `generation`, which this node has not used for the key, as far as anybody remembers.
     #[must_use]
-    pub fn ask(epoch: u32) -> Self {
+    pub fn ask(generation: u32) -> Self {
         let (base, sent) = (Box::default(), Box::default());
-        Self { epoch, stage: Stage::Asking, version: 0, seq: 0, base, sent, sending: false }
+        Self { generation, stage: Stage::Asking, version: 0, seq: 0, base, sent, sending: false }
     }
 
-    /// The epoch of the registration.
-    pub fn epoch(&self) -> u32 {
-        self.epoch
+    /// The generation of the registration.
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Where the registration stands.
@@ -191,31 +191,31 @@ impl<E: Element> Replica<E> {
         now
     }
 
-    /// The owner has forgotten the registration `epoch`.
-    pub fn dropped(&self, epoch: u32, updated: bool) -> Dropped {
+    /// The owner has forgotten the registration `generation`.
+    pub fn dropped(&self, generation: u32, updated: bool) -> Dropped {
         match self.stage {
-            Stage::Dropping if epoch == self.epoch && updated => Dropped::Updated,
-            Stage::Dropping if epoch == self.epoch => Dropped::Gone,
+            Stage::Dropping if generation == self.generation && updated => Dropped::Updated,
+            Stage::Dropping if generation == self.generation => Dropped::Gone,
             Stage::Asking | Stage::Held | Stage::Dropping | Stage::Reviving => Dropped::Stale,
         }
     }
 
-    /// A copy that was being dropped is asked for under a new epoch, which must be newer: the owner may know the old one still,
+    /// A copy that was being dropped is asked for under a new generation, which must be newer: the owner may know the old one still,
     /// and answers none that is older.
-    pub fn revive(&mut self, epoch: u32) {
+    pub fn revive(&mut self, generation: u32) {
         intendant_core::strict_assert!(self.stage == Stage::Dropping && !self.sending);
-        (self.epoch, self.stage, self.seq) = (epoch, Stage::Reviving, 0);
+        (self.generation, self.stage, self.seq) = (generation, Stage::Reviving, 0);
     }
 
-    /// The main copy has come here, and contains this holder's deltas up to number `merged` of `epoch` (`None`: the owner knew
+    /// The main copy has come here, and contains this holder's deltas up to number `merged` of `generation` (`None`: the owner knew
     /// nothing of it). `copy` becomes the main copy: `main` and what it does not contain.
     pub fn promote(self, merged: Option<(u32, u32)>, main: &[E], copy: &mut [E], updated: bool) {
         if self.stage == Stage::Asking {
             copy.copy_from_slice(main);
             return;
         }
-        let merged = merged.filter(|(epoch, _)| *epoch == self.epoch).map(|(_, seq)| seq);
-        // A delta is in flight only under an epoch that the owner knew; were it unknown, it was not merged.
+        let merged = merged.filter(|(generation, _)| *generation == self.generation).map(|(_, seq)| seq);
+        // A delta is in flight only under a generation that the owner knew; were it unknown, it was not merged.
         let merged = merged.unwrap_or(self.seq.wrapping_sub(1));
         self.rebase(merged, main, copy, updated);
     }
@@ -227,7 +227,7 @@ pub struct Holder {
     /// The node.
     pub node: NodeId,
     /// Of its registration.
-    pub epoch: u32,
+    pub generation: u32,
     /// Its last merged delta.
     pub seq: u32,
     /// The version that it has been told; `None` if this owner has told it nothing.
@@ -244,7 +244,7 @@ pub struct Hub {
 
 /// What an owner does about an *ask*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum AskOutcome {
     /// *Set up*.
     New,
     /// *Refresh*.
@@ -282,27 +282,27 @@ impl Hub {
     }
 
     /// `node` asks for a replica.
-    pub fn ask(&mut self, node: NodeId, epoch: u32) -> Asked {
-        let new = Holder { node, epoch, seq: 0, known: None };
+    pub fn ask(&mut self, node: NodeId, generation: u32) -> AskOutcome {
+        let new = Holder { node, generation, seq: 0, known: None };
         match self.find(node) {
             Err(at) => {
                 self.holders.insert(at, new);
-                Asked::New
+                AskOutcome::New
             }
-            Ok(at) if self.holders[at].epoch == epoch => Asked::Again,
-            Ok(at) if is_newer(epoch, self.holders[at].epoch) => {
+            Ok(at) if self.holders[at].generation == generation => AskOutcome::Again,
+            Ok(at) if is_newer(generation, self.holders[at].generation) => {
                 self.holders[at] = new;
-                Asked::New
+                AskOutcome::New
             }
-            Ok(_) => Asked::Stale,
+            Ok(_) => AskOutcome::Stale,
         }
     }
 
     /// `node` sends delta number `seq`.
-    pub fn merge(&mut self, node: NodeId, epoch: u32, seq: u32) -> Merge {
+    pub fn merge(&mut self, node: NodeId, generation: u32, seq: u32) -> Merge {
         let before = self.version;
         let holder = match self.find(node) {
-            Ok(at) if self.holders[at].epoch == epoch => &mut self.holders[at],
+            Ok(at) if self.holders[at].generation == generation => &mut self.holders[at],
             _ => return Merge::Ghost,
         };
         if !is_newer(seq, holder.seq) {
@@ -328,8 +328,8 @@ impl Hub {
     }
 
     /// `node` gives its replica up. False if this is a ghost of an earlier registration.
-    pub fn leave(&mut self, node: NodeId, epoch: u32) -> bool {
-        let found = self.find(node).ok().filter(|at| self.holders[*at].epoch == epoch);
+    pub fn leave(&mut self, node: NodeId, generation: u32) -> bool {
+        let found = self.find(node).ok().filter(|at| self.holders[*at].generation == generation);
         found.map(|at| self.holders.remove(at)).is_some()
     }
 
@@ -351,18 +351,18 @@ impl Hub {
     }
 
     /// The record of a key that was handed over to node `here`, whose holders were `holders` (any order) at `version`. Returns
-    /// epoch and last merged delta of `here`, if it was one of them: it is none any more.
+    /// generation and last merged delta of `here`, if it was one of them: it is none any more.
     pub fn arrived(
         here: NodeId,
         version: u32,
         holders: impl IntoIterator<Item = (NodeId, u32, u32)>,
     ) -> (Self, Option<(u32, u32)>) {
         let (mut hub, mut own) = (Self { version: version.wrapping_add(1), holders: Vec::new() }, None);
-        for (node, epoch, seq) in holders {
+        for (node, generation, seq) in holders {
             // What the old owner told them may still be under way.
             match hub.find(node) {
-                _ if node == here => own = Some((epoch, seq)),
-                Err(at) => hub.holders.insert(at, Holder { node, epoch, seq, known: None }),
+                _ if node == here => own = Some((generation, seq)),
+                Err(at) => hub.holders.insert(at, Holder { node, generation, seq, known: None }),
                 Ok(_) => {}
             }
         }

@@ -73,7 +73,7 @@ const DIRTY: u8 = 8;
 const CLOSED: u8 = 16;
 
 /// Whether `counter` is newer than `other`. Counters wrap: what is compared must lie less than 2³¹ apart. Counters of one key do
-/// (relocations, versions, deltas); who compares others (epochs, which a channel counts over all its keys) has to see to it.
+/// (relocations, versions, deltas); who compares others (generations, which a channel counts over all its keys) has to see to it.
 #[inline]
 #[must_use]
 pub fn is_newer(counter: u32, other: u32) -> bool {

@@ -1,7 +1,7 @@
 //! Replicas through the owner without engines: what a holder and an owner do about what they hear.
 
 use intendant_core::NodeId;
-use intendant_techniques::replication::{Asked, Dropped, Hub, Merge, Replica, Stage};
+use intendant_techniques::replication::{AskOutcome, Dropped, Hub, Merge, Replica, Stage};
 use proptest::prelude::*;
 
 const A: NodeId = NodeId(1);
@@ -18,18 +18,18 @@ fn held(version: u32, main: f32) -> (Replica<f32>, [f32; 1]) {
 #[test]
 fn an_owner_registers_by_epoch() {
     let mut hub = Hub::default();
-    assert_eq!(hub.ask(A, 5), Asked::New);
+    assert_eq!(hub.ask(A, 5), AskOutcome::New);
     assert!(hub.owes(A) && !hub.owes(B));
-    assert_eq!(hub.tell(A).map(|holder| (holder.epoch, holder.seq)), Some((5, 0)));
+    assert_eq!(hub.tell(A).map(|holder| (holder.generation, holder.seq)), Some((5, 0)));
     assert!(!hub.owes(A));
-    assert_eq!(hub.ask(A, 5), Asked::Again);
-    assert_eq!(hub.ask(A, 4), Asked::Stale);
-    assert_eq!(hub.ask(A, 6), Asked::New);
+    assert_eq!(hub.ask(A, 5), AskOutcome::Again);
+    assert_eq!(hub.ask(A, 4), AskOutcome::Stale);
+    assert_eq!(hub.ask(A, 6), AskOutcome::New);
     assert!(hub.owes(A), "it has to be told anew");
     assert!(!hub.leave(A, 5) && hub.holders().len() == 1, "a ghost of the first registration");
     assert!(hub.leave(A, 6) && hub.holders().is_empty());
-    assert_eq!(hub.ask(A, u32::MAX), Asked::New);
-    assert_eq!(hub.ask(A, 0), Asked::New, "epochs wrap");
+    assert_eq!(hub.ask(A, u32::MAX), AskOutcome::New);
+    assert_eq!(hub.ask(A, 0), AskOutcome::New, "generations wrap");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_drop_ends_or_is_taken_back() {
     assert!(!replica.drop_out());
     // A new registration may begin at any version.
     assert!(replica.news(0, 0, &[7.0], &mut value, true));
-    assert_eq!((replica.stage(), replica.epoch(), value), (Stage::Held, 2, [7.5]));
+    assert_eq!((replica.stage(), replica.generation(), value), (Stage::Held, 2, [7.5]));
     assert_eq!(replica.collect(&mut value), Some((1, &[0.5][..])));
 }
 
@@ -131,7 +131,7 @@ fn a_holder_that_becomes_owner_adds_what_the_main_copy_lacks() {
     let cases = [
         (Some((1, 1)), 12.0, 12.0, 16.0),
         (Some((1, 0)), 10.0, 12.0, 16.0),
-        // The owner had forgotten it, or knew another epoch.
+        // The owner had forgotten it, or knew another generation.
         (None, 10.0, 12.0, 16.0),
         (Some((2, 1)), 10.0, 12.0, 16.0),
     ];

@@ -4,7 +4,9 @@ use crate::args::{OrderKind, StorageKind};
 use crate::error::TrainError;
 use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
 use crate::plan::Plan;
-use intendant::{Copies, Explanation, ManagementStats, Node, NodeConfig, Order, Preparer, Storage, Worker};
+use intendant::{
+    Explanation, ManagementStats, Node, NodeConfig, Order, Preparer, ReplicationConfig, Storage, Worker,
+};
 use intendant_core::{Element, Key, Layout, WorkerId};
 use intendant_sampling::{Handle, SampleError, Sampler, SamplingStats};
 use intendant_task::{Announcement, Model, SampleRequest};
@@ -21,7 +23,7 @@ pub(crate) fn start<E: Element>(
     layout: Layout,
     model: &Model<E>,
     plan: &Plan,
-    copies: Copies,
+    copies: ReplicationConfig,
     sampler: &Sampler,
 ) -> Result<ClusterHome<E>, TrainError> {
     let mut config = NodeConfig::new(layout, model.init.clone());

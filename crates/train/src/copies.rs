@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::settings::Config;
 use indicatif::HumanBytes;
 use intendant::assignment::FACTOR;
-use intendant::{Assignment, Copies, Fixed, Pace, Policy, Replicas, Tick};
+use intendant::{Assignment, Pace, Policy, Replicas, ReplicationConfig, StaticReplicas, Tick};
 use intendant_core::{Key, Layout};
 use intendant_task::{Frequency, Partition, Task};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-const COPIES: &str = "Copies of parameters";
+const COPIES: &str = "ReplicationConfig of parameters";
 
 /// An hour: what is meant by more is never.
 const SYNC_EVERY_MS_MAX: f64 = 3_600_000.0;
@@ -118,7 +118,7 @@ impl CopyPlan {
         let policy = policy(technique);
         let clocked = policy.and_then(|p| p.replicas).is_some_and(Replicas::is_clocked);
         let fixed = policy.and_then(|p| p.fixed);
-        let assigned = fixed == Some(Fixed::Assigned);
+        let assigned = fixed == Some(StaticReplicas::Assigned);
         let intents = policy.is_some_and(|p| p.intents.is_some());
         let (stale, replicating) = ("ssp and essp", "nups and full-replication");
         let pacing = "techniques with replicas that are brought in step in the background";
@@ -126,7 +126,12 @@ impl CopyPlan {
             ("--staleness", args.staleness.is_some(), clocked, stale),
             ("--clock-every", args.clock_every.is_some(), clocked, stale),
             ("--sync-every-ms", args.sync_every_ms.is_some(), fixed.is_some() || intents, pacing),
-            ("--sync-batches", args.sync_batches.is_some(), fixed == Some(Fixed::All), "full-replication"),
+            (
+                "--sync-batches",
+                args.sync_batches.is_some(),
+                fixed == Some(StaticReplicas::All),
+                "full-replication",
+            ),
             ("--clip-updates", args.clip_updates.is_some(), fixed.is_some(), replicating),
             ("--replicate-above", args.replicate_above.is_some(), assigned, "nups"),
             ("--replicate-scale", args.replicate_scale.is_some(), assigned, "nups"),
@@ -158,7 +163,7 @@ impl CopyPlan {
             Pace::Every(every) => Some(every).filter(|_| args.sync_every_ms.is_some()),
             Pace::Asked => None,
         };
-        let staleness = args.staleness.unwrap_or(Copies::default().staleness);
+        let staleness = args.staleness.unwrap_or(ReplicationConfig::default().staleness);
         let factor = number("--replicate-above", args.replicate_above, FACTOR, f64::MAX)?;
         let scale = number("--replicate-scale", args.replicate_scale, 1.0, 1e9)?;
         let heuristic = args.replicate_above.map(|_| "--replicate-above");
@@ -219,7 +224,7 @@ pub struct Replicated {
 /// How copies are kept of the keys of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
-    pub(crate) copies: Copies,
+    pub(crate) copies: ReplicationConfig,
     /// If the technique has static replicas.
     pub(crate) replicated: Option<Replicated>,
     /// Channels that bring copies in step.
@@ -232,7 +237,11 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
     let policy = policy(plan.technique);
     let Some(fixed) = policy.and_then(|p| p.fixed) else {
         let has_copies = policy.and_then(|p| p.replicas).is_some() && plan.nodes > 1;
-        let copies = plan.intents.copies(Copies { staleness, every: plan.copies.every, ..Copies::default() });
+        let copies = plan.intents.copies(ReplicationConfig {
+            staleness,
+            every: plan.copies.every,
+            ..ReplicationConfig::default()
+        });
         let channels = if has_copies { layout.channels() } else { 0 };
         return Ok(Resolved { copies, replicated: None, channels });
     };
@@ -243,8 +252,8 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
         threads: 1,
     };
     let (assignment, frequencies) = match fixed {
-        Fixed::All => (Assignment::all(), None),
-        Fixed::Assigned => {
+        StaticReplicas::All => (Assignment::all(), None),
+        StaticReplicas::Assigned => {
             let frequencies = task.frequencies(partition);
             (choose(choice, frequencies.as_deref(), layout.keys(), task.name())?, frequencies)
         }
@@ -260,13 +269,13 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
         keys: keys.len() as u64,
         bytes: elements * size_of::<T::Element>() as u64,
         access_share: match fixed {
-            Fixed::All => Some(if plan.nodes > 1 { 1.0 } else { 0.0 }),
-            Fixed::Assigned => frequencies.map(|frequencies| share(&frequencies, &keys)),
+            StaticReplicas::All => Some(if plan.nodes > 1 { 1.0 } else { 0.0 }),
+            StaticReplicas::Assigned => frequencies.map(|frequencies| share(&frequencies, &keys)),
         },
     };
     let mut used = vec![false; layout.channels()];
     keys.iter().for_each(|key| used[layout.channel(*key).index()] = true);
-    let copies = Copies { assignment, pace, clip, staleness, ..Copies::default() };
+    let copies = ReplicationConfig { assignment, pace, clip, staleness, ..ReplicationConfig::default() };
     let channels = used.into_iter().filter(|used| *used).count();
     Ok(Resolved { copies, replicated: Some(replicated), channels })
 }

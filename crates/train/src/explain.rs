@@ -117,7 +117,7 @@ pub(crate) fn combine(said: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use intendant::{Cause, Decision, NodeId, Tick, What};
+    use intendant::{Cause, Decision, DecisionKind, NodeId, Tick};
 
     #[test]
     fn keys_are_numbers_and_ranges() {
@@ -137,7 +137,7 @@ mod tests {
             intents: 3,
             decisions,
         };
-        let moved = What::Moved(NodeId(1), Cause::Ended(NodeId(0)));
+        let moved = DecisionKind::Moved(NodeId(1), Cause::Ended(NodeId(0)));
         let decision = Decision { at: Tick(1_500), key: Key(4), what: moved };
         let zero = describe(
             0,

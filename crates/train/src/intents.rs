@@ -3,7 +3,7 @@
 use crate::args::Technique;
 use crate::error::TrainError;
 use crate::settings::Config;
-use intendant::{Copies, Tick, TimingConfig};
+use intendant::{ReplicationConfig, Tick, TimingConfig};
 
 const INTENTS: &str = "Intents (none of these is needed)";
 
@@ -72,7 +72,7 @@ impl IntentPlan {
         };
         timing.check().map_err(TrainError::usage)?;
         let round_min = match args.rounds_per_second {
-            None => Copies::default().round_min,
+            None => ReplicationConfig::default().round_min,
             Some(rounds) if (ROUNDS_PER_SECOND_MIN..=ROUNDS_PER_SECOND_MAX).contains(&rounds) => {
                 Tick((1e6 / rounds) as u64)
             }
@@ -93,8 +93,8 @@ impl IntentPlan {
     }
 
     /// Adds what concerns intents.
-    pub(crate) fn copies(&self, copies: Copies) -> Copies {
-        Copies { timing: self.timing, round_min: self.round_min, ..copies }
+    pub(crate) fn copies(&self, copies: ReplicationConfig) -> ReplicationConfig {
+        ReplicationConfig { timing: self.timing, round_min: self.round_min, ..copies }
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
         assert!(!alone.expect("defaults make sense").are_signalled, "a node without others has everything");
         let plan = new(&IntentArgs::default(), adaptive).expect("defaults make sense");
         assert!(plan.are_signalled);
-        assert_eq!(plan.copies(Copies::default()), Copies::default());
+        assert_eq!(plan.copies(ReplicationConfig::default()), ReplicationConfig::default());
         let lapse = Technique::Server(intendant::Technique::Lapse);
         assert!(!new(&IntentArgs::default(), lapse).expect("no flags").are_signalled);
         let refused = |args: IntentArgs, technique| new(&args, technique).expect_err("refused").to_string();
@@ -120,6 +120,6 @@ mod tests {
         let rounds = |r| IntentArgs { rounds_per_second: Some(r), ..IntentArgs::default() };
         assert!(refused(rounds(0.0), adaptive).contains("--rounds-per-second is 0"));
         let plan = new(&rounds(100.0), adaptive).expect("makes sense");
-        assert_eq!(plan.copies(Copies::default()).round_min, Tick(10_000));
+        assert_eq!(plan.copies(ReplicationConfig::default()).round_min, Tick(10_000));
     }
 }

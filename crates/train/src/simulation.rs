@@ -18,7 +18,7 @@ use crate::run::Outcome;
 use crate::tally::Tally;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
-use intendant::{AccessStats, Copies, Order, Storage};
+use intendant::{AccessStats, Order, ReplicationConfig, Storage};
 use intendant_core::{Element, Key, Layout};
 use intendant_sampling::Sampler;
 use intendant_sim::cluster::Checks;
@@ -116,7 +116,7 @@ impl Simulation {
         Ok(Some(Self { net, machine, charge, charge_compute, delays }))
     }
 
-    fn config(&self, plan: &Plan, copies: Copies, sampler: &Sampler) -> TaskConfig {
+    fn config(&self, plan: &Plan, copies: ReplicationConfig, sampler: &Sampler) -> TaskConfig {
         let technique = match plan.technique {
             // Nothing of it leaves the node: what remains of a server is the memory that its workers share.
             Technique::Single => intendant::Technique::Classic,

@@ -2,13 +2,13 @@
 
 use crate::copies;
 use crate::frame::{
-    CLOCK, CURSOR_BYTES, HAND_OVER, HEADER_BYTES, Header, KEY_BYTES, LOCALIZE, MOVED, NEWS, NUMBER_BYTES,
-    REDUCE, RELOCATE, REQUEST, RESPONSE, SIGNAL, SNAPSHOT_PART, SNAPSHOT_REQUEST, SYNC, WireError,
-    counted_keys, end, keyed, keys, need, numbers, put_keys, put_numbers,
+    CLOCK, CURSOR_BYTES, HAND_OVER, HEADER_BYTES, Header, INTENT_REPORT, KEY_BYTES, LOCALIZE, MOVED,
+    NUMBER_BYTES, REDUCE, RELOCATE, REPLICA_REQUEST, REPLICA_UPDATE, REQUEST, RESPONSE, SNAPSHOT_PART,
+    SNAPSHOT_REQUEST, WireError, counted_keys, end, keyed, keys, need, numbers, put_keys, put_numbers,
 };
 use crate::message::{
-    AccessKind, Cursor, HandOver, Localize, Message, Moved, News, Origin, Reduce, Relocate, Request,
-    Response, Signal, SnapshotPart, SnapshotRequest, Sync,
+    AccessKind, Cursor, HandOver, IntentReport, Localize, Message, Moved, Origin, Reduce, Relocate,
+    ReplicaRequest, ReplicaUpdate, Request, Response, SnapshotPart, SnapshotRequest,
 };
 use bytes::{Buf, BufMut, Bytes};
 use intendant_core::{Key, NodeId, limits};
@@ -62,15 +62,15 @@ impl Message {
             | Self::Response(Response { values, .. })
             | Self::SnapshotPart(SnapshotPart { values, .. })
             | Self::HandOver(HandOver { values, .. })
-            | Self::Sync(Sync { values, .. })
-            | Self::News(News { values, .. })
+            | Self::ReplicaRequest(ReplicaRequest { values, .. })
+            | Self::ReplicaUpdate(ReplicaUpdate { values, .. })
             | Self::Reduce(Reduce { values, .. }) => values,
             Self::SnapshotRequest(_)
             | Self::Localize(_)
             | Self::Relocate(_)
             | Self::Moved(_)
             | Self::Clock(_)
-            | Self::Signal(_) => &NONE,
+            | Self::IntentReport(_) => &NONE,
         }
     }
 
@@ -161,13 +161,13 @@ impl Message {
             Self::Moved(Moved { keys, counters }) => {
                 frame = keyed(&Header::of_keys(MOVED, 0, keys.len()), keys, &[counters], room);
             }
-            Self::Sync(sync) => frame = copies::sync(sync, room),
-            Self::News(news) => frame = copies::news(news, room),
+            Self::ReplicaRequest(sync) => frame = copies::sync(sync, room),
+            Self::ReplicaUpdate(news) => frame = copies::news(news, room),
             Self::Clock(clock) => frame = copies::clock(clock),
             Self::Reduce(reduce) => frame = copies::reduce(reduce, room),
-            Self::Signal(Signal { begun, over }) => {
+            Self::IntentReport(IntentReport { begun, over }) => {
                 frame = Vec::with_capacity(HEADER_BYTES + (begun.len() + over.len()) * KEY_BYTES);
-                Header::tagged(SIGNAL, 0, 0, over.len() as u32, begun.len()).write(&mut frame);
+                Header::tagged(INTENT_REPORT, 0, 0, over.len() as u32, begun.len()).write(&mut frame);
                 put_keys(&mut frame, begun);
                 put_keys(&mut frame, over);
             }
@@ -266,11 +266,11 @@ impl Message {
                 end(&frame)?;
                 Ok(Self::Moved(Moved { keys, counters }))
             }
-            SYNC => copies::read_sync(&header, frame).map(Self::Sync),
-            NEWS => copies::read_news(&header, frame).map(Self::News),
+            REPLICA_REQUEST => copies::read_sync(&header, frame).map(Self::ReplicaRequest),
+            REPLICA_UPDATE => copies::read_news(&header, frame).map(Self::ReplicaUpdate),
             CLOCK => copies::read_clock(&header, frame).map(Self::Clock),
             REDUCE => copies::read_reduce(&header, frame).map(Self::Reduce),
-            SIGNAL => {
+            INTENT_REPORT => {
                 header.unused("access kind of a signal", header.access)?;
                 header.unused("hops of a signal", header.hops)?;
                 header.all_unused("unused field of a signal", [header.node.into(), header.worker.into()])?;
@@ -281,7 +281,7 @@ impl Message {
                 let begun = keys(&mut frame, total, header.count)?;
                 let over = keys(&mut frame, total, over)?;
                 end(&frame)?;
-                Ok(Self::Signal(Signal { begun, over }))
+                Ok(Self::IntentReport(IntentReport { begun, over }))
             }
             value => Err(WireError::UnknownTag { field: "frame kind", value }),
         }

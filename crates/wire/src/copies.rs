@@ -1,14 +1,17 @@
 //! Messages to frames and back: what keeps copies in step, and the hand-over, which tells who has copies.
 
 use crate::frame::{
-    CLOCK, HAND_OVER, HEADER_BYTES, Header, KEY_BYTES, NEWS, NUMBER_BYTES, REDUCE, SYNC, WireError, end,
-    keyed, keys, need, numbers, put_keys, put_numbers,
+    CLOCK, HAND_OVER, HEADER_BYTES, Header, KEY_BYTES, NUMBER_BYTES, REDUCE, REPLICA_REQUEST, REPLICA_UPDATE,
+    WireError, end, keyed, keys, need, numbers, put_keys, put_numbers,
 };
-use crate::message::{Clock, ClockScope, HandOver, HolderRow, News, NewsKind, Reduce, Sync, SyncKind};
+use crate::message::{
+    Clock, ClockScope, HandOver, HolderRow, Reduce, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
+    ReplicaUpdateKind,
+};
 use bytes::{Buf, BufMut, Bytes};
 use intendant_core::{NodeId, limits, strict_assert};
 
-impl SyncKind {
+impl ReplicaRequestKind {
     fn from_tag(value: u8) -> Result<Self, WireError> {
         match value {
             0 => Ok(Self::Ask),
@@ -41,7 +44,7 @@ impl SyncKind {
     }
 }
 
-impl NewsKind {
+impl ReplicaUpdateKind {
     fn from_tag(value: u8) -> Result<Self, WireError> {
         match value {
             0 => Ok(Self::SetUp),
@@ -106,48 +109,50 @@ fn values(frame: Bytes, valued: bool) -> Result<Bytes, WireError> {
     }
 }
 
-pub(crate) fn sync(message: &Sync, room: usize) -> Vec<u8> {
-    let Sync { kind, holder, hops, keys, epochs, numbers, values } = message;
-    strict_assert!(epochs.len() == keys.len(), "an epoch per key");
+pub(crate) fn sync(message: &ReplicaRequest, room: usize) -> Vec<u8> {
+    let ReplicaRequest { kind, holder, hops, keys, generations, numbers, values } = message;
+    strict_assert!(generations.len() == keys.len(), "a generation per key");
     strict_assert!(
         numbers.len() == if kind.numbered() { keys.len() } else { 0 },
         "a number per key, except to drop"
     );
     strict_assert!(kind.valued() || values.is_empty(), "only a delta has elements");
-    let header = Header { node: holder.0, ..Header::tagged(SYNC, *kind as u8, *hops, 0, keys.len()) };
-    keyed(&header, keys, &[epochs, numbers], room)
+    let header =
+        Header { node: holder.0, ..Header::tagged(REPLICA_REQUEST, *kind as u8, *hops, 0, keys.len()) };
+    keyed(&header, keys, &[generations, numbers], room)
 }
 
-pub(crate) fn read_sync(header: &Header, mut frame: Bytes) -> Result<Sync, WireError> {
+pub(crate) fn read_sync(header: &Header, mut frame: Bytes) -> Result<ReplicaRequest, WireError> {
     let (count, total) = (header.count, HEADER_BYTES + frame.len());
-    let kind = SyncKind::from_tag(header.access)?;
+    let kind = ReplicaRequestKind::from_tag(header.access)?;
     header.all_unused("unused field of a sync", [header.worker.into(), header.op])?;
     let numbered = if kind.numbered() { count } else { 0 };
     need(&frame, total, count * kind.key_bytes())?;
-    Ok(Sync {
+    Ok(ReplicaRequest {
         kind,
         holder: NodeId(header.node),
         hops: header.hops,
         keys: keys(&mut frame, total, count)?,
-        epochs: numbers(&mut frame, total, count)?,
+        generations: numbers(&mut frame, total, count)?,
         numbers: numbers(&mut frame, total, numbered)?,
         values: values(frame, kind.valued())?,
     })
 }
 
-pub(crate) fn news(message: &News, room: usize) -> Vec<u8> {
-    let News { kind, clock, keys, epochs, seqs, versions, counters, values } = message;
+pub(crate) fn news(message: &ReplicaUpdate, room: usize) -> Vec<u8> {
+    let ReplicaUpdate { kind, clock, keys, generations, seqs, versions, counters, values } = message;
     let numbered = if kind.numbered() { keys.len() } else { 0 };
-    strict_assert!(epochs.len() == keys.len(), "an epoch per key");
+    strict_assert!(generations.len() == keys.len(), "a generation per key");
     strict_assert!(seqs.len() == numbered && versions.len() == numbered, "numbers per key, unless dropped");
     strict_assert!(kind.valued() || values.is_empty(), "only set-ups and refreshes have elements");
-    let header = Header::tagged(NEWS, *kind as u8, u8::from(!counters.is_empty()), *clock, keys.len());
-    keyed(&header, keys, &[epochs, seqs, versions, counters], room)
+    let header =
+        Header::tagged(REPLICA_UPDATE, *kind as u8, u8::from(!counters.is_empty()), *clock, keys.len());
+    keyed(&header, keys, &[generations, seqs, versions, counters], room)
 }
 
-pub(crate) fn read_news(header: &Header, mut frame: Bytes) -> Result<News, WireError> {
+pub(crate) fn read_news(header: &Header, mut frame: Bytes) -> Result<ReplicaUpdate, WireError> {
     let (count, total) = (header.count, HEADER_BYTES + frame.len());
-    let kind = NewsKind::from_tag(header.access)?;
+    let kind = ReplicaUpdateKind::from_tag(header.access)?;
     header.all_unused("unused field of news", [header.node.into(), header.worker.into()])?;
     let counted = match header.hops {
         0 => 0,
@@ -157,11 +162,11 @@ pub(crate) fn read_news(header: &Header, mut frame: Bytes) -> Result<News, WireE
     };
     let numbered = if kind.numbered() { count } else { 0 };
     need(&frame, total, count * kind.key_bytes(counted > 0))?;
-    Ok(News {
+    Ok(ReplicaUpdate {
         kind,
         clock: header.op,
         keys: keys(&mut frame, total, count)?,
-        epochs: numbers(&mut frame, total, count)?,
+        generations: numbers(&mut frame, total, count)?,
         seqs: numbers(&mut frame, total, numbered)?,
         versions: numbers(&mut frame, total, numbered)?,
         counters: numbers(&mut frame, total, counted)?,
@@ -220,10 +225,10 @@ pub(crate) fn hand_over(message: &HandOver, room: usize) -> Vec<u8> {
     Header::tagged(HAND_OVER, 0, 0, holders.len() as u32, keys.len()).write(&mut frame);
     put_keys(&mut frame, keys);
     put_numbers(&mut frame, counters);
-    for HolderRow { at, version, node, epoch, seq } in holders {
+    for HolderRow { at, version, node, generation, seq } in holders {
         put_numbers(&mut frame, &[*at, *version]);
         frame.put_u16_le(node.0);
-        put_numbers(&mut frame, &[*epoch, *seq]);
+        put_numbers(&mut frame, &[*generation, *seq]);
     }
     frame
 }
@@ -244,7 +249,7 @@ pub(crate) fn read_hand_over(header: &Header, mut frame: Bytes) -> Result<HandOv
             at: frame.get_u32_le(),
             version: frame.get_u32_le(),
             node: NodeId(frame.get_u16_le()),
-            epoch: frame.get_u32_le(),
+            generation: frame.get_u32_le(),
             seq: frame.get_u32_le(),
         })
         .collect();

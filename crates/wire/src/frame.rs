@@ -23,11 +23,11 @@ pub(crate) const LOCALIZE: u8 = 5;
 pub(crate) const RELOCATE: u8 = 6;
 pub(crate) const HAND_OVER: u8 = 7;
 pub(crate) const MOVED: u8 = 8;
-pub(crate) const SYNC: u8 = 9;
-pub(crate) const NEWS: u8 = 10;
+pub(crate) const REPLICA_REQUEST: u8 = 9;
+pub(crate) const REPLICA_UPDATE: u8 = 10;
 pub(crate) const CLOCK: u8 = 11;
 pub(crate) const REDUCE: u8 = 12;
-pub(crate) const SIGNAL: u8 = 13;
+pub(crate) const INTENT_REPORT: u8 = 13;
 
 /// A frame that is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -15,8 +15,9 @@ mod message;
 
 pub use frame::{HEADER_BYTES, WireError};
 pub use message::{
-    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
-    OpId, Origin, Reduce, Relocate, Request, Response, Signal, SnapshotPart, SnapshotRequest, Sync, SyncKind,
+    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message, Moved, OpId,
+    Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind, Request,
+    Response, SnapshotPart, SnapshotRequest,
 };
 
 /// Version of the data-plane protocol; nodes of different versions refuse each other in the handshake.

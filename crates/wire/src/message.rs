@@ -105,8 +105,8 @@ pub struct HolderRow {
     pub version: u32,
     /// The holder.
     pub node: NodeId,
-    /// Epoch of its registration.
-    pub epoch: u32,
+    /// Generation of its registration.
+    pub generation: u32,
     /// Number of its last delta that was merged.
     pub seq: u32,
 }
@@ -122,7 +122,7 @@ pub struct Moved {
 
 /// A node tells the home of keys of intents of its workers, where homes decide what comes of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signal {
+pub struct IntentReport {
     /// Keys for which intents have become active.
     pub begun: Vec<Key>,
     /// Keys for which intents are over, maybe some that this message has begun.
@@ -171,7 +171,7 @@ pub struct SnapshotPart {
 /// What the holder of a replica wants from the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum SyncKind {
+pub enum ReplicaRequestKind {
     /// A copy, or a fresher one.
     Ask = 0,
     /// That the updates of its copy are merged.
@@ -182,19 +182,19 @@ pub enum SyncKind {
 
 /// From a holder of replicas to the owners of the keys; forwarded like a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sync {
+pub struct ReplicaRequest {
     /// What it is about.
-    pub kind: SyncKind,
+    pub kind: ReplicaRequestKind,
     /// The node that holds the replicas: news go straight there.
     pub holder: NodeId,
     /// How often it has been forwarded.
     pub hops: u8,
     /// The keys.
     pub keys: Vec<Key>,
-    /// Per key, the epoch of the holder's registration.
-    pub epochs: Vec<u32>,
+    /// Per key, the generation of the holder's registration.
+    pub generations: Vec<u32>,
     /// Per key: to ask, the worker clock up to which the copy must have every update (0: any copy will do); of a delta, its
-    /// number within the epoch, from 1. Empty to drop.
+    /// number within the generation, from 1. Empty to drop.
     pub numbers: Vec<u32>,
     /// Of a delta, the elements of all keys, little-endian, concatenated. Else empty.
     pub values: Bytes,
@@ -203,7 +203,7 @@ pub struct Sync {
 /// What the owner tells the holder of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum NewsKind {
+pub enum ReplicaUpdateKind {
     /// The first value of a registration.
     SetUp = 0,
     /// A newer value.
@@ -216,15 +216,15 @@ pub enum NewsKind {
 
 /// From the owner of keys to a holder of replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct ReplicaUpdate {
     /// What it is about.
-    pub kind: NewsKind,
+    pub kind: ReplicaUpdateKind,
     /// With bounded staleness, the worker clock up to which the owner has every update; else 0.
     pub clock: u32,
     /// The keys.
     pub keys: Vec<Key>,
-    /// Per key, the epoch of the registration that this is about.
-    pub epochs: Vec<u32>,
+    /// Per key, the generation of the registration that this is about.
+    pub generations: Vec<u32>,
     /// Per key, the number of the holder's last delta that was merged. Empty when dropped.
     pub seqs: Vec<u32>,
     /// Per key, the version of the main copy. Empty when dropped.
@@ -292,13 +292,13 @@ pub enum Message {
     /// New owner to home.
     Moved(Moved),
     /// Holder of replicas to owner.
-    Sync(Sync),
+    ReplicaRequest(ReplicaRequest),
     /// Owner to holder of replicas.
-    News(News),
+    ReplicaUpdate(ReplicaUpdate),
     /// Node to node.
     Clock(Clock),
     /// Node to node, within an all-reduce.
     Reduce(Reduce),
     /// Node to home.
-    Signal(Signal),
+    IntentReport(IntentReport),
 }

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_wire::{
-    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
-    OpId, Origin, Reduce, Relocate, Request, Response, Signal, SnapshotPart, SnapshotRequest, Sync, SyncKind,
-    WireError,
+    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message, Moved, OpId,
+    Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind, Request,
+    Response, SnapshotPart, SnapshotRequest, WireError,
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -64,7 +64,7 @@ fn random_copies(rng: &mut Pcg64Mcg, keys: Vec<Key>, values: Bytes) -> Message {
     let count = keys.len();
     let mut numbers =
         |wanted: bool| -> Vec<u32> { (0..if wanted { count } else { 0 }).map(|_| rng.random()).collect() };
-    let [epochs, first, second, counters] = [true; 4].map(&mut numbers);
+    let [generations, first, second, counters] = [true; 4].map(&mut numbers);
     match rng.random_range(0..9) {
         0 => {
             let scope = [ClockScope::Node, ClockScope::Global, ClockScope::Resumed][rng.random_range(0..3)];
@@ -82,30 +82,36 @@ fn random_copies(rng: &mut Pcg64Mcg, keys: Vec<Key>, values: Bytes) -> Message {
             })
         }
         3..=5 => {
-            let kind = [SyncKind::Ask, SyncKind::Delta, SyncKind::Drop][rng.random_range(0..3)];
-            Message::Sync(Sync {
+            let kind = [ReplicaRequestKind::Ask, ReplicaRequestKind::Delta, ReplicaRequestKind::Drop]
+                [rng.random_range(0..3)];
+            Message::ReplicaRequest(ReplicaRequest {
                 kind,
                 holder: NodeId(rng.random()),
                 hops: rng.random(),
                 keys,
-                epochs,
-                numbers: if kind == SyncKind::Drop { vec![] } else { first },
-                values: if kind == SyncKind::Delta { values } else { Bytes::new() },
+                generations,
+                numbers: if kind == ReplicaRequestKind::Drop { vec![] } else { first },
+                values: if kind == ReplicaRequestKind::Delta { values } else { Bytes::new() },
             })
         }
         _ => {
-            let kinds = [NewsKind::SetUp, NewsKind::Refresh, NewsKind::Acknowledged, NewsKind::Dropped];
+            let kinds = [
+                ReplicaUpdateKind::SetUp,
+                ReplicaUpdateKind::Refresh,
+                ReplicaUpdateKind::Acknowledged,
+                ReplicaUpdateKind::Dropped,
+            ];
             let kind = kinds[rng.random_range(0..4)];
-            let numbered = kind != NewsKind::Dropped;
-            Message::News(News {
+            let numbered = kind != ReplicaUpdateKind::Dropped;
+            Message::ReplicaUpdate(ReplicaUpdate {
                 kind,
                 clock: rng.random(),
                 keys,
-                epochs,
+                generations,
                 seqs: if numbered { first } else { vec![] },
                 versions: if numbered { second } else { vec![] },
                 counters: if rng.random() { counters } else { vec![] },
-                values: if matches!(kind, NewsKind::SetUp | NewsKind::Refresh) {
+                values: if matches!(kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh) {
                     values
                 } else {
                     Bytes::new()
@@ -122,8 +128,8 @@ fn random_holders(rng: &mut Pcg64Mcg, keys: usize) -> Vec<HolderRow> {
         let nodes: BTreeSet<u16> = (0..rng.random_range(0..4)).map(|_| rng.random()).collect();
         let version = rng.random();
         for node in nodes {
-            let (node, epoch, seq) = (NodeId(node), rng.random(), rng.random());
-            holders.push(HolderRow { at, version, node, epoch, seq });
+            let (node, generation, seq) = (NodeId(node), rng.random(), rng.random());
+            holders.push(HolderRow { at, version, node, generation, seq });
         }
     }
     holders
@@ -170,7 +176,7 @@ fn random(rng: &mut Pcg64Mcg) -> Message {
         14.. => {
             let mut begun = keys;
             let over = begun.split_off(rng.random_range(0..=begun.len()));
-            Message::Signal(Signal { begun, over })
+            Message::IntentReport(IntentReport { begun, over })
         }
         _ => Message::SnapshotPart(SnapshotPart {
             worker: origin.worker,
@@ -300,21 +306,38 @@ fn fields_that_a_message_about_copies_does_not_use_are_zero() {
 
 #[test]
 fn kinds_without_elements_have_none() {
-    let (keys, epochs, values) = (vec![Key(1)], vec![2], Bytes::new());
+    let (keys, generations, values) = (vec![Key(1)], vec![2], Bytes::new());
     let sync = |kind, numbers| {
-        let (keys, epochs, values) = (keys.clone(), epochs.clone(), values.clone());
-        Message::Sync(Sync { kind, holder: NodeId(0), hops: 0, keys, epochs, numbers, values })
+        let (keys, generations, values) = (keys.clone(), generations.clone(), values.clone());
+        Message::ReplicaRequest(ReplicaRequest {
+            kind,
+            holder: NodeId(0),
+            hops: 0,
+            keys,
+            generations,
+            numbers,
+            values,
+        })
     };
     let news = |kind, numbers: Vec<u32>| {
-        let (keys, epochs, values) = (keys.clone(), epochs.clone(), values.clone());
+        let (keys, generations, values) = (keys.clone(), generations.clone(), values.clone());
         let (seqs, versions, counters) = (numbers.clone(), numbers, vec![]);
-        Message::News(News { kind, clock: 0, keys, epochs, seqs, versions, counters, values })
+        Message::ReplicaUpdate(ReplicaUpdate {
+            kind,
+            clock: 0,
+            keys,
+            generations,
+            seqs,
+            versions,
+            counters,
+            values,
+        })
     };
     let without = [
-        sync(SyncKind::Ask, vec![3]),
-        sync(SyncKind::Drop, vec![]),
-        news(NewsKind::Acknowledged, vec![3]),
-        news(NewsKind::Dropped, vec![]),
+        sync(ReplicaRequestKind::Ask, vec![3]),
+        sync(ReplicaRequestKind::Drop, vec![]),
+        news(ReplicaUpdateKind::Acknowledged, vec![3]),
+        news(ReplicaUpdateKind::Dropped, vec![]),
         Message::Clock(Clock { scope: ClockScope::Node, clock: 3 }),
     ];
     for message in without {
@@ -327,9 +350,9 @@ fn kinds_without_elements_have_none() {
         );
     }
     let with = [
-        sync(SyncKind::Delta, vec![3]),
-        news(NewsKind::SetUp, vec![3]),
-        news(NewsKind::Refresh, vec![3]),
+        sync(ReplicaRequestKind::Delta, vec![3]),
+        news(ReplicaUpdateKind::SetUp, vec![3]),
+        news(ReplicaUpdateKind::Refresh, vec![3]),
         Message::Reduce(Reduce { round: 0, step: 0, last: true, indices: vec![1], values: Bytes::new() }),
     ];
     for message in with {
@@ -343,7 +366,7 @@ fn kinds_without_elements_have_none() {
 fn holders_are_of_keys_of_the_frame_and_ordered() {
     const ROWS: usize = 16 + 2 * (8 + 4);
     const ROW: usize = 18;
-    let row = |at, node| HolderRow { at, version: 1, node: NodeId(node), epoch: 2, seq: 3 };
+    let row = |at, node| HolderRow { at, version: 1, node: NodeId(node), generation: 2, seq: 3 };
     let message = Message::HandOver(HandOver {
         keys: vec![Key(5), Key(6)],
         counters: vec![1, 1],

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_wire::{
-    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, Localize, Message, Moved, News, NewsKind,
-    OpId, Origin, PROTOCOL, Reduce, Relocate, Request, Response, Signal, SnapshotPart, SnapshotRequest, Sync,
-    SyncKind,
+    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message, Moved, OpId,
+    Origin, PROTOCOL, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind,
+    Request, Response, SnapshotPart, SnapshotRequest,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -18,8 +18,8 @@ fn hex(bytes: &[u8]) -> String {
 
 const ORIGIN: Origin = Origin { node: NodeId(0x0102), worker: WorkerId(3), op: OpId(0x0405_0607) };
 
-fn row(at: u32, node: u16, epoch: u32) -> HolderRow {
-    HolderRow { at, version: 0x15, node: NodeId(node), epoch, seq: 0x20 }
+fn row(at: u32, node: u16, generation: u32) -> HolderRow {
+    HolderRow { at, version: 0x15, node: NodeId(node), generation, seq: 0x20 }
 }
 
 fn cases() -> Vec<(Message, &'static str)> {
@@ -111,51 +111,51 @@ fn cases() -> Vec<(Message, &'static str)> {
             "08000000 00000000 00000000 01000000 09000000 00000000 07000000",
         ),
         (
-            Message::Signal(Signal { begun: vec![Key(9)], over: vec![Key(1 << 40), Key(9)] }),
+            Message::IntentReport(IntentReport { begun: vec![Key(9)], over: vec![Key(1 << 40), Key(9)] }),
             "0d000000 00000000 02000000 01000000 09000000 00000000 00000000 00010000 09000000 00000000",
         ),
         (
-            Message::Sync(Sync {
-                kind: SyncKind::Ask,
+            Message::ReplicaRequest(ReplicaRequest {
+                kind: ReplicaRequestKind::Ask,
                 holder: NodeId(0x0102),
                 hops: 3,
                 keys: vec![Key(9), Key(1 << 40)],
-                epochs: vec![1, 2],
+                generations: vec![1, 2],
                 numbers: vec![0, 0x0405_0607],
                 values: Bytes::new(),
             }),
             "09000300 02010000 00000000 02000000 09000000 00000000 00000000 00010000 01000000 02000000 00000000 07060504",
         ),
         (
-            Message::Sync(Sync {
-                kind: SyncKind::Delta,
+            Message::ReplicaRequest(ReplicaRequest {
+                kind: ReplicaRequestKind::Delta,
                 holder: NodeId(0x0102),
                 hops: 0,
                 keys: vec![Key(9)],
-                epochs: vec![1],
+                generations: vec![1],
                 numbers: vec![6],
                 values: values.clone(),
             }),
             "09010000 02010000 00000000 01000000 09000000 00000000 01000000 06000000 0000803f 00000040",
         ),
         (
-            Message::Sync(Sync {
-                kind: SyncKind::Drop,
+            Message::ReplicaRequest(ReplicaRequest {
+                kind: ReplicaRequestKind::Drop,
                 holder: NodeId(0x0102),
                 hops: 0,
                 keys: vec![Key(9)],
-                epochs: vec![1],
+                generations: vec![1],
                 numbers: vec![],
                 values: Bytes::new(),
             }),
             "09020000 02010000 00000000 01000000 09000000 00000000 01000000",
         ),
         (
-            Message::News(News {
-                kind: NewsKind::SetUp,
+            Message::ReplicaUpdate(ReplicaUpdate {
+                kind: ReplicaUpdateKind::SetUp,
                 clock: 0x0405_0607,
                 keys: vec![Key(9)],
-                epochs: vec![1],
+                generations: vec![1],
                 seqs: vec![2],
                 versions: vec![3],
                 counters: vec![4],
@@ -164,11 +164,11 @@ fn cases() -> Vec<(Message, &'static str)> {
             "0a000100 00000000 07060504 01000000 09000000 00000000 01000000 02000000 03000000 04000000 0000803f 00000040",
         ),
         (
-            Message::News(News {
-                kind: NewsKind::Refresh,
+            Message::ReplicaUpdate(ReplicaUpdate {
+                kind: ReplicaUpdateKind::Refresh,
                 clock: 0,
                 keys: vec![Key(9), Key(10)],
-                epochs: vec![1, 2],
+                generations: vec![1, 2],
                 seqs: vec![3, 4],
                 versions: vec![5, 6],
                 counters: vec![],
@@ -178,11 +178,11 @@ fn cases() -> Vec<(Message, &'static str)> {
              05000000 06000000 0000803f 00000040",
         ),
         (
-            Message::News(News {
-                kind: NewsKind::Acknowledged,
+            Message::ReplicaUpdate(ReplicaUpdate {
+                kind: ReplicaUpdateKind::Acknowledged,
                 clock: 1,
                 keys: vec![Key(9)],
-                epochs: vec![1],
+                generations: vec![1],
                 seqs: vec![2],
                 versions: vec![3],
                 counters: vec![4],
@@ -191,11 +191,11 @@ fn cases() -> Vec<(Message, &'static str)> {
             "0a020100 00000000 01000000 01000000 09000000 00000000 01000000 02000000 03000000 04000000",
         ),
         (
-            Message::News(News {
-                kind: NewsKind::Dropped,
+            Message::ReplicaUpdate(ReplicaUpdate {
+                kind: ReplicaUpdateKind::Dropped,
                 clock: 1,
                 keys: vec![Key(9)],
-                epochs: vec![1],
+                generations: vec![1],
                 seqs: vec![],
                 versions: vec![],
                 counters: vec![],

@@ -8,7 +8,8 @@ use crate::worker::Worker;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId, random};
 use intendant_engine::quiesce::Waves;
 use intendant_engine::{
-    Action, Channel, ChannelReport, Copies, Input, Local, ManagementStats, Shared, SharedConfig, Storage,
+    Action, Channel, ChannelReport, Input, Local, ManagementStats, ReplicationConfig, Shared, SharedConfig,
+    Storage,
 };
 use intendant_techniques::{Policy, Role, SlotState};
 use intendant_wire::Message;
@@ -48,7 +49,7 @@ pub(crate) struct Setup {
     pub(crate) keys: u64,
     pub(crate) storage: Storage,
     pub(crate) policy: Policy,
-    pub(crate) copies: Copies,
+    pub(crate) copies: ReplicationConfig,
 }
 
 impl Setup {
@@ -314,7 +315,7 @@ impl Cluster {
             let recorded: Vec<usize> = holders.iter().map(|holder| holder.node.index()).collect();
             assert_eq!(recorded, replicas, "{key:?}: records at {owner}, and who has a replica");
             for holder in holders {
-                assert_eq!(Some(holder.epoch), self.watch.epoch(holder.node.index(), key));
+                assert_eq!(Some(holder.generation), self.watch.generation(holder.node.index(), key));
             }
             let hubs: usize = self.channels.iter().filter(|channel| channel.hub(key).is_some()).count();
             assert_eq!(

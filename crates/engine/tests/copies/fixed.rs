@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Seed, Setup};
 use crate::{is_complete, seeds};
 use intendant_core::{Key, Tick};
-use intendant_engine::{Copies, Input, Storage};
+use intendant_engine::{Input, ReplicationConfig, Storage};
 use intendant_techniques::{Assignment, KeyTechnique, Pace, Policy, Role, Technique};
 
 const EVERY: Pace = Pace::Every(Tick(100));
@@ -20,7 +20,7 @@ fn setup(seed: u64, technique: Technique, pace: Pace, clip: Option<f64>) -> Setu
         keys: 5,
         storage: if seed.is_multiple_of(2) { Storage::Dense } else { Storage::Sparse },
         policy: technique.policy(),
-        copies: Copies { assignment, pace, clip, ..Copies::default() },
+        copies: ReplicationConfig { assignment, pace, clip, ..ReplicationConfig::default() },
     }
 }
 

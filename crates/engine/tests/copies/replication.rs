@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Seed, Setup};
 use crate::{is_complete, seeds};
 use intendant_core::{Key, NodeId, Tick};
-use intendant_engine::{Copies, Input, ManagementStats, Storage};
+use intendant_engine::{Input, ManagementStats, ReplicationConfig, Storage};
 use intendant_techniques::{Initiator, Order, Policy, Replicas};
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn storm(seed: u64, steps: usize, counts: &mut BTreeMap<&'static str, u64>, stat
         keys: 4,
         storage: if seed.is_multiple_of(2) { Storage::Dense } else { Storage::Sparse },
         policy: policy(!seed.is_multiple_of(4)),
-        copies: Copies::default(),
+        copies: ReplicationConfig::default(),
     };
     let (nodes, keys) = (setup.nodes, setup.keys);
     let mut c = Cluster::new(setup, seed);
@@ -100,7 +100,7 @@ const REACHED: [&str; 21] = [
     "acknowledged with news",
     "acknowledged without a value",
     "asked itself",
-    "asked under another epoch",
+    "asked under another generation",
     "dropped what was not known",
     "forwarded",
     "ghost came back to its holder",

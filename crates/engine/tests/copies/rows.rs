@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Setup};
 use crate::replication::policy;
 use intendant_core::{Key, NodeId};
-use intendant_engine::{Copies, Input, Storage};
+use intendant_engine::{Input, ReplicationConfig, Storage};
 use intendant_techniques::Role;
 use intendant_wire::Message;
 
@@ -11,7 +11,7 @@ use intendant_wire::Message;
 const K: Key = Key(0);
 
 fn cluster(workers: usize) -> Cluster {
-    let (storage, copies) = (Storage::Dense, Copies::default());
+    let (storage, copies) = (Storage::Dense, ReplicationConfig::default());
     let setup = Setup { nodes: 3, workers, channels: 1, keys: 3, storage, policy: policy(false), copies };
     Cluster::new(setup, 0)
 }
@@ -23,9 +23,9 @@ impl Cluster {
             panic!("nothing is under way")
         };
         let mut name = format!("{message:?}").split('(').next().expect("a name").to_owned();
-        if let Message::Sync(sync) = message {
+        if let Message::ReplicaRequest(sync) = message {
             name = format!("{:?}", sync.kind);
-        } else if let Message::News(news) = message {
+        } else if let Message::ReplicaUpdate(news) = message {
             name = format!("{:?}", news.kind);
         }
         assert!(self.deliver(to, from));
@@ -238,7 +238,7 @@ fn a_replica_that_is_wanted_again_does_not_listen_to_the_end_of_its_first_life()
     assert_eq!((c.hand(0, 1), c.pushed_by(1, 1)), ("SetUp".into(), 2.0));
     c.round(1);
     assert_eq!((c.hand(1, 0), c.pushed_by(0, 1)), ("Delta".into(), 2.0));
-    assert_eq!(c.channels[0].hub(K).expect("it has a holder").holders()[0].epoch, 2);
+    assert_eq!(c.channels[0].hub(K).expect("it has a holder").holders()[0].generation, 2);
     c.end();
 }
 

@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, Seed, Setup};
 use crate::{is_complete, seeds};
 use intendant_core::{ChannelId, Clock, Key, NodeId};
-use intendant_engine::{Copies, Input, ManagementStats, Storage};
+use intendant_engine::{Input, ManagementStats, ReplicationConfig, Storage};
 use intendant_techniques::clocks::{NodeClock, RESTING};
 use intendant_techniques::{Role, Technique};
 use intendant_wire::{self as wire, ClockScope, Message};
@@ -46,7 +46,7 @@ impl Run {
             keys: 4,
             storage: if seed.is_multiple_of(2) { Storage::Dense } else { Storage::Sparse },
             policy: technique.policy(),
-            copies: Copies { staleness: bound, ..Copies::default() },
+            copies: ReplicationConfig { staleness: bound, ..ReplicationConfig::default() },
         };
         let mut c = Cluster::new(setup, seed);
         let workers = c.workers.len();
@@ -239,7 +239,7 @@ fn eager_stale_synchronous_parallel() {
 
 /// Node 0 of three, at clock 5 like the others, in a meeting to which all have come; its clock says whether a read waits.
 fn owner_in_a_meeting() -> Cluster {
-    let copies = Copies { staleness: 0, ..Copies::default() };
+    let copies = ReplicationConfig { staleness: 0, ..ReplicationConfig::default() };
     let (storage, policy) = (Storage::Dense, Technique::Essp.policy());
     let setup = Setup { nodes: 3, workers: 1, channels: 1, keys: 3, storage, policy, copies };
     let mut c = Cluster::new(setup, 0);
@@ -323,7 +323,7 @@ fn who_rests_in_the_next_meeting_is_not_called_back_by_those_who_leave_this_one(
 /// A clock told for a worker that is ahead must not hide what a slower one has asked for.
 #[test]
 fn a_slow_reader_does_not_wait_for_the_fast_one() {
-    let copies = Copies { staleness: 0, ..Copies::default() };
+    let copies = ReplicationConfig { staleness: 0, ..ReplicationConfig::default() };
     let (storage, policy) = (Storage::Dense, Technique::Ssp.policy());
     let setup = Setup { nodes: 2, workers: 2, channels: 1, keys: 2, storage, policy, copies };
     let mut c = Cluster::new(setup, 0);
@@ -352,8 +352,15 @@ fn a_slow_reader_does_not_wait_for_the_fast_one() {
 #[test]
 fn what_is_added_to_an_old_replica_travels_at_clocks() {
     let (storage, policy) = (Storage::Dense, Technique::Ssp.policy());
-    let setup =
-        Setup { nodes: 2, workers: 1, channels: 1, keys: 2, storage, policy, copies: Copies::default() };
+    let setup = Setup {
+        nodes: 2,
+        workers: 1,
+        channels: 1,
+        keys: 2,
+        storage,
+        policy,
+        copies: ReplicationConfig::default(),
+    };
     let mut c = Cluster::new(setup, 0);
     c.pull(1, &[Key(0)]);
     c.deliver_all();

@@ -3,7 +3,9 @@
 use intendant_core::{Key, NodeId};
 use intendant_engine::{Action, Channel, Shared};
 use intendant_techniques::Role;
-use intendant_wire::{HandOver, Message, News, NewsKind, Sync, SyncKind};
+use intendant_wire::{
+    HandOver, Message, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
@@ -15,9 +17,9 @@ pub(crate) struct Watch {
     pub(crate) counts: BTreeMap<&'static str, u64>,
     /// By key: hand-overs on their way.
     flying: Vec<usize>,
-    /// By node and key: epoch of the last registration asked for.
-    epochs: BTreeMap<(usize, Key), u32>,
-    /// By node and key: epoch and number of the delta in flight.
+    /// By node and key: generation of the last registration asked for.
+    generations: BTreeMap<(usize, Key), u32>,
+    /// By node and key: generation and number of the delta in flight.
     deltas: BTreeMap<(usize, Key), (u32, u32)>,
     tags: u32,
     /// By key: tags that were set.
@@ -49,8 +51,8 @@ impl Watch {
         self.flying[key.0 as usize]
     }
 
-    pub(crate) fn epoch(&self, node: usize, key: Key) -> Option<u32> {
-        self.epochs.get(&(node, key)).copied()
+    pub(crate) fn generation(&self, node: usize, key: Key) -> Option<u32> {
+        self.generations.get(&(node, key)).copied()
     }
 
     /// A number that nobody has set yet.
@@ -93,9 +95,9 @@ impl Watch {
     ) {
         if let Message::HandOver(hand_over) = message {
             self.hears_hand_over(node, hand_over, shared);
-        } else if let Message::Sync(sync) = message {
+        } else if let Message::ReplicaRequest(sync) = message {
             self.hears_sync(node, sync, shared, channel);
-        } else if let Message::News(news) = message {
+        } else if let Message::ReplicaUpdate(news) = message {
             self.hears_news(node, news, shared);
         }
     }
@@ -117,14 +119,14 @@ impl Watch {
             if state.is_closed() {
                 self.count("promoted while closed");
             }
-            if row.is_none_or(|row| Some(row.epoch) != self.epoch(node, *key)) {
+            if row.is_none_or(|row| Some(row.generation) != self.generation(node, *key)) {
                 self.count("promoted, unknown to the owner");
             }
             if state.is_dirty() {
                 self.count("promoted with updates unsent");
             }
             match (delta, row) {
-                (Some((epoch, seq)), Some(row)) if row.epoch == epoch && row.seq == seq => {
+                (Some((generation, seq)), Some(row)) if row.generation == generation && row.seq == seq => {
                     self.count("promoted, delta in flight merged");
                 }
                 (Some(_), _) => self.count("promoted, delta in flight not merged"),
@@ -133,48 +135,59 @@ impl Watch {
         }
     }
 
-    fn hears_sync(&mut self, node: usize, sync: &Sync, shared: &Shared<f32>, channel: &Channel<f32>) {
+    fn hears_sync(
+        &mut self,
+        node: usize,
+        sync: &ReplicaRequest,
+        shared: &Shared<f32>,
+        channel: &Channel<f32>,
+    ) {
         let holder = sync.holder.index();
-        for (key, epoch) in sync.keys.iter().zip(&sync.epochs) {
+        for (key, generation) in sync.keys.iter().zip(&sync.generations) {
             if !shared.slot(*key).role.is_owner() {
                 self.count("forwarded");
                 continue;
             }
             let hub = channel.hub(*key);
             let record = hub.and_then(|hub| hub.holders().iter().find(|known| known.node == sync.holder));
-            let known = record.is_some_and(|record| record.epoch == *epoch);
+            let known = record.is_some_and(|record| record.generation == *generation);
             match sync.kind {
-                SyncKind::Delta if holder == node => self.count("ghost came back to its holder"),
-                SyncKind::Delta if !known => self.count("ghost came to another owner"),
-                SyncKind::Ask if holder == node => self.count("asked itself"),
-                SyncKind::Ask if record.is_some() && !known => self.count("asked under another epoch"),
-                SyncKind::Drop if !known => self.count("dropped what was not known"),
-                SyncKind::Ask | SyncKind::Delta | SyncKind::Drop => {}
+                ReplicaRequestKind::Delta if holder == node => self.count("ghost came back to its holder"),
+                ReplicaRequestKind::Delta if !known => self.count("ghost came to another owner"),
+                ReplicaRequestKind::Ask if holder == node => self.count("asked itself"),
+                ReplicaRequestKind::Ask if record.is_some() && !known => {
+                    self.count("asked under another generation")
+                }
+                ReplicaRequestKind::Drop if !known => self.count("dropped what was not known"),
+                ReplicaRequestKind::Ask | ReplicaRequestKind::Delta | ReplicaRequestKind::Drop => {}
             }
         }
     }
 
-    fn hears_news(&mut self, node: usize, news: &News, shared: &Shared<f32>) {
-        for (at, (key, epoch)) in news.keys.iter().zip(&news.epochs).enumerate() {
-            let known = self.epoch(node, *key) == Some(*epoch);
+    fn hears_news(&mut self, node: usize, news: &ReplicaUpdate, shared: &Shared<f32>) {
+        for (at, (key, generation)) in news.keys.iter().zip(&news.generations).enumerate() {
+            let known = self.generation(node, *key) == Some(*generation);
             let state = shared.slot(*key);
             match news.kind {
-                NewsKind::SetUp if !known || state.role.is_owner() => self.count("zombie set up"),
-                NewsKind::Refresh if state.role == Role::Absent && known => {
+                ReplicaUpdateKind::SetUp if !known || state.role.is_owner() => self.count("zombie set up"),
+                ReplicaUpdateKind::Refresh if state.role == Role::Absent && known => {
                     self.count("refreshed before set-up")
                 }
-                NewsKind::Dropped if !known => self.count("stale dropped"),
-                NewsKind::Dropped if state.is_dirty() => self.count("updated since the drop"),
-                NewsKind::SetUp | NewsKind::Refresh | NewsKind::Acknowledged | NewsKind::Dropped => {}
+                ReplicaUpdateKind::Dropped if !known => self.count("stale dropped"),
+                ReplicaUpdateKind::Dropped if state.is_dirty() => self.count("updated since the drop"),
+                ReplicaUpdateKind::SetUp
+                | ReplicaUpdateKind::Refresh
+                | ReplicaUpdateKind::Acknowledged
+                | ReplicaUpdateKind::Dropped => {}
             }
             if known
                 && news
                     .seqs
                     .get(at)
-                    .is_some_and(|seq| self.deltas.get(&(node, *key)) == Some(&(*epoch, *seq)))
+                    .is_some_and(|seq| self.deltas.get(&(node, *key)) == Some(&(*generation, *seq)))
             {
                 self.deltas.remove(&(node, *key));
-                let acknowledged = news.kind == NewsKind::Acknowledged;
+                let acknowledged = news.kind == ReplicaUpdateKind::Acknowledged;
                 self.count(if acknowledged {
                     "acknowledged without a value"
                 } else {
@@ -192,11 +205,13 @@ impl Watch {
             assert!(to.index() < self.nodes && to.index() != node, "node {node} sends to {to}");
             if let Message::HandOver(hand_over) = message {
                 hand_over.keys.iter().for_each(|key| self.flying[key.0 as usize] += 1);
-            } else if let Message::News(News { kind: NewsKind::Refresh, .. }) = message {
+            } else if let Message::ReplicaUpdate(ReplicaUpdate { kind: ReplicaUpdateKind::Refresh, .. }) =
+                message
+            {
                 told.insert(*to);
             } else if matches!(message, Message::Response(_)) && told.contains(to) {
                 self.count("told before the answer");
-            } else if let Message::Sync(sync) = message
+            } else if let Message::ReplicaRequest(sync) = message
                 && sync.holder == NodeId(node as u16)
                 && sync.hops == 0
             {
@@ -205,23 +220,23 @@ impl Watch {
         }
     }
 
-    fn says(&mut self, node: usize, sync: &Sync, shared: &Shared<f32>) {
-        for (at, (key, epoch)) in sync.keys.iter().zip(&sync.epochs).enumerate() {
+    fn says(&mut self, node: usize, sync: &ReplicaRequest, shared: &Shared<f32>) {
+        for (at, (key, generation)) in sync.keys.iter().zip(&sync.generations).enumerate() {
             match sync.kind {
-                SyncKind::Ask => {
-                    let before = self.epochs.insert((node, *key), *epoch);
-                    if before == Some(*epoch) {
+                ReplicaRequestKind::Ask => {
+                    let before = self.generations.insert((node, *key), *generation);
+                    if before == Some(*generation) {
                         self.count("asked again");
                     } else if shared.slot(*key).role == Role::Replica {
                         self.count("revived");
                     }
                 }
-                SyncKind::Delta => {
+                ReplicaRequestKind::Delta => {
                     self.count("delta told");
-                    let before = self.deltas.insert((node, *key), (*epoch, sync.numbers[at]));
+                    let before = self.deltas.insert((node, *key), (*generation, sync.numbers[at]));
                     assert_eq!(before, None, "{key:?}: two deltas of {node} in flight");
                 }
-                SyncKind::Drop => self.count("drop told"),
+                ReplicaRequestKind::Drop => self.count("drop told"),
             }
         }
     }

@@ -46,10 +46,10 @@ enum Note {
 struct Ahead {
     op: OpId,
     keys: Vec<Key>,
-    what: What,
+    what: DecisionKind,
 }
 
-enum What {
+enum DecisionKind {
     Pull(Vec<Note>),
     Push(Vec<RecordId>),
     Localize,
@@ -129,7 +129,7 @@ impl Worker {
         let op = self.submit(started.expect("the keys exist"), &keys);
         match op {
             None => self.saw(&keys, &notes, &values),
-            Some(op) if keep => self.ahead.push_back(Ahead { op, keys, what: What::Pull(notes) }),
+            Some(op) if keep => self.ahead.push_back(Ahead { op, keys, what: DecisionKind::Pull(notes) }),
             Some(op) => {
                 while !self.local.is_done(op) {
                     self.receive(Some((op, &mut values)));
@@ -147,7 +147,9 @@ impl Worker {
         let started = world.nodes[self.node].push(&mut self.local, &[key], &update);
         match self.submit(started.expect("the key exists"), &[key]) {
             None => self.book().history.pushed(record, None),
-            Some(op) => self.ahead.push_back(Ahead { op, keys: vec![key], what: What::Push(vec![record]) }),
+            Some(op) => {
+                self.ahead.push_back(Ahead { op, keys: vec![key], what: DecisionKind::Push(vec![record]) })
+            }
         }
     }
 
@@ -156,7 +158,7 @@ impl Worker {
         let tag = self.book().registers.set(self.me, REGISTER);
         let started = world.nodes[self.node].set(&mut self.local, &[REGISTER], &[tag as f32; 2]);
         if let Some(op) = self.submit(started.expect("the key exists"), &[REGISTER]) {
-            self.ahead.push_back(Ahead { op, keys: vec![REGISTER], what: What::Push(Vec::new()) });
+            self.ahead.push_back(Ahead { op, keys: vec![REGISTER], what: DecisionKind::Push(Vec::new()) });
         }
     }
 
@@ -175,7 +177,7 @@ impl Worker {
         let started = world.nodes[self.node].localize(&mut self.local, &keys, world.now());
         match self.submit(started.expect("the keys exist"), &[]) {
             None => self.reach.localized_at_once += keys.len() as u64,
-            Some(op) => self.ahead.push_back(Ahead { op, keys, what: What::Localize }),
+            Some(op) => self.ahead.push_back(Ahead { op, keys, what: DecisionKind::Localize }),
         }
     }
 
@@ -222,16 +224,16 @@ impl Worker {
             self.receive(None);
         }
         match what {
-            What::Pull(notes) => {
+            DecisionKind::Pull(notes) => {
                 let mut values = vec![0.0; self.local.kept(op).expect("it is done and was kept")];
                 self.local.take(op, &self.world.layout, &mut values);
                 self.saw(&keys, &notes, &values);
             }
-            What::Push(records) => {
+            DecisionKind::Push(records) => {
                 let mut book = self.book();
                 records.into_iter().for_each(|record| book.history.pushed(record, None));
             }
-            What::Localize => {}
+            DecisionKind::Localize => {}
         }
     }
 

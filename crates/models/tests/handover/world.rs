@@ -5,7 +5,7 @@
 
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
 use intendant_engine::{
-    Action, Channel, Completion, Copies, Input, ManagementStats, Shared, SharedConfig, Storage,
+    Action, Channel, Completion, Input, ManagementStats, ReplicationConfig, Shared, SharedConfig, Storage,
 };
 use intendant_sim::lanes;
 use intendant_sim::registers::Registers;
@@ -94,7 +94,7 @@ impl World {
             let (layout, init) = (Arc::clone(&layout), Arc::new(init));
             let Setup { storage, policy, .. } = setup;
             let (node, workers) = (NodeId(node as u16), setup.workers_per_node);
-            let copies = Copies { pace: Pace::Every(Tick(20)), ..Copies::default() };
+            let copies = ReplicationConfig { pace: Pace::Every(Tick(20)), ..ReplicationConfig::default() };
             Arc::new(Shared::new(SharedConfig { node, layout, init, storage, policy, copies, workers }))
         };
         let post = |_| Post {

@@ -227,11 +227,11 @@ impl<E: Element> Cluster<E> {
             | Message::Relocate(_)
             | Message::HandOver(_)
             | Message::Moved(_)
-            | Message::Sync(_)
-            | Message::News(_)
+            | Message::ReplicaRequest(_)
+            | Message::ReplicaUpdate(_)
             | Message::Clock(_)
             | Message::Reduce(_)
-            | Message::Signal(_) => {}
+            | Message::IntentReport(_) => {}
             Message::Response(_) => self.reach.mark(Marker::RemoteServed),
             Message::SnapshotPart(part) => {
                 self.invariants.bounded.snapshot(station, false);

@@ -6,7 +6,7 @@ use crate::invariants::{Finding, Violation, choice};
 use crate::reach::Marker;
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId};
 use intendant_techniques::{Decider, Role};
-use intendant_wire::{HolderRow, SyncKind};
+use intendant_wire::{HolderRow, ReplicaRequestKind};
 use std::ops::Range;
 
 use super::copies::NOBODY;
@@ -114,7 +114,7 @@ impl<E: Element> Cluster<E> {
         let (node, channel) = (station / self.layout.channels(), station % self.layout.channels());
         let Self { invariants, stations, watch, reach, nodes, layout, .. } = self;
         let Some(intents) = &mut invariants.intents else { return Ok(()) };
-        if let About::Signal { from, begun } = watch.about {
+        if let About::IntentReport { from, begun } = watch.about {
             let keys = watch.keys.iter().enumerate();
             keys.for_each(|(at, key)| intents.heard(from, *key, at < begun));
         }
@@ -192,12 +192,15 @@ impl<E: Element> Cluster<E> {
             return Err(("choice", what));
         }
         let holders: Vec<NodeId> = rows.map(|row| row.node).collect();
-        let heard =
-            if let About::Sync { kind, holder } = self.watch.about { Some((kind, holder)) } else { None };
+        let heard = if let About::ReplicaRequest { kind, holder } = self.watch.about {
+            Some((kind, holder))
+        } else {
+            None
+        };
         let (asker, marker) = match heard {
-            Some((SyncKind::Ask, holder)) => (Some(holder), Marker::RelocatedByIntent),
-            Some((SyncKind::Drop, _)) => (None, Marker::RelocatedByDrop),
-            Some((SyncKind::Delta, _)) | None => (None, Marker::RelocatedByExpiry),
+            Some((ReplicaRequestKind::Ask, holder)) => (Some(holder), Marker::RelocatedByIntent),
+            Some((ReplicaRequestKind::Drop, _)) => (None, Marker::RelocatedByDrop),
+            Some((ReplicaRequestKind::Delta, _)) | None => (None, Marker::RelocatedByExpiry),
         };
         self.reach.mark(marker);
         // What was active when the node decided, which the channel may have looked at in the same input.

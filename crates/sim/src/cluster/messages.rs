@@ -13,11 +13,11 @@ pub(super) fn weigh(message: &Message) -> (usize, usize) {
         Message::HandOver(m) => (m.keys.len(), m.values.len()),
         Message::Moved(m) => (m.keys.len(), 0),
         Message::SnapshotPart(m) => (m.keys.len(), m.values.len()),
-        Message::Sync(m) => (m.keys.len(), m.values.len()),
-        Message::News(m) => (m.keys.len(), m.values.len()),
+        Message::ReplicaRequest(m) => (m.keys.len(), m.values.len()),
+        Message::ReplicaUpdate(m) => (m.keys.len(), m.values.len()),
         Message::Clock(_) => (0, 0),
         Message::Reduce(m) => (m.indices.len(), m.values.len()),
-        Message::Signal(m) => (m.begun.len() + m.over.len(), 0),
+        Message::IntentReport(m) => (m.begun.len() + m.over.len(), 0),
     }
 }
 
@@ -43,21 +43,21 @@ pub(super) fn describe_message(message: &Message) -> String {
             format!("hand-over of {:?}, counters {:?}, holders {:?}", m.keys, m.counters, m.holders)
         }
         Message::Moved(m) => format!("news that {:?} moved here, counters {:?}", m.keys, m.counters),
-        Message::Sync(m) => {
+        Message::ReplicaRequest(m) => {
             let (holder, kind) = (m.holder, m.kind);
-            let lists = (&m.keys, &m.epochs, &m.numbers);
-            format!("{kind:?} of {holder:?}: (keys, epochs, numbers) {lists:?}, {} hops", m.hops)
+            let lists = (&m.keys, &m.generations, &m.numbers);
+            format!("{kind:?} of {holder:?}: (keys, generations, numbers) {lists:?}, {} hops", m.hops)
         }
-        Message::News(m) => {
-            let lists = (&m.keys, &m.epochs, &m.seqs, &m.versions);
-            format!("news {:?} at clock {}: (keys, epochs, seqs, versions) {lists:?}", m.kind, m.clock)
+        Message::ReplicaUpdate(m) => {
+            let lists = (&m.keys, &m.generations, &m.seqs, &m.versions);
+            format!("news {:?} at clock {}: (keys, generations, seqs, versions) {lists:?}", m.kind, m.clock)
         }
         Message::Clock(m) => format!("{:?} clock {}", m.scope, m.clock),
         Message::Reduce(m) => {
             let end = if m.last { ", the last part" } else { "" };
             format!("step {} of all-reduce {}: indices {:?}{end}", m.step, m.round, m.indices)
         }
-        Message::Signal(m) => {
+        Message::IntentReport(m) => {
             format!("intents for {:?} are active, those for {:?} are over", m.begun, m.over)
         }
         Message::SnapshotPart(p) => format!("snapshot part of {} keys for {:?}", p.keys.len(), p.worker),

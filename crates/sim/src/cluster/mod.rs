@@ -44,11 +44,11 @@ use crate::trace::Trace;
 use bytes::Bytes;
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, WorkerId, random};
 use intendant_engine::{
-    AccessStats, Action, Channel, ChannelReport, Completion, Copies, Input, Local, ManagementStats, Shared,
-    SharedConfig, SnapshotAsk, Storage, Submission,
+    AccessStats, Action, Channel, ChannelReport, Completion, Input, Local, ManagementStats,
+    ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Submission,
 };
 use intendant_techniques::clocks::NodeClock;
-use intendant_techniques::{Fixed, KeyTechnique, Policy};
+use intendant_techniques::{KeyTechnique, Policy, StaticReplicas};
 use intendant_wire::{OpId, SnapshotPart};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub struct ClusterConfig<E> {
     /// The technique.
     pub policy: Policy,
     /// How copies are kept; used by techniques that have some.
-    pub copies: Copies,
+    pub copies: ReplicationConfig,
     /// Workers per node.
     pub workers: usize,
     /// Bytes of values that a worker may have outstanding.
@@ -520,10 +520,10 @@ fn plant_hints<E: Element>(layout: &Layout, nodes: &[Arc<Shared<E>>], dice: &mut
 }
 
 /// Which keys have static replicas; empty if none.
-fn fixed_keys(layout: &Layout, policy: &Policy, copies: &Copies) -> Vec<bool> {
+fn fixed_keys(layout: &Layout, policy: &Policy, copies: &ReplicationConfig) -> Vec<bool> {
     let fixed = |key| match policy.fixed {
-        Some(Fixed::All) => true,
-        Some(Fixed::Assigned) => copies.assignment.technique(key) == KeyTechnique::Replicate,
+        Some(StaticReplicas::All) => true,
+        Some(StaticReplicas::Assigned) => copies.assignment.technique(key) == KeyTechnique::Replicate,
         None => false,
     };
     let several = layout.nodes() > 1 && policy.fixed.is_some();

@@ -5,7 +5,7 @@ use super::{Cluster, Event, Frame, Happened};
 use crate::invariants::Violation;
 use crate::reach::Marker;
 use intendant_core::Element;
-use intendant_wire::{Message, SyncKind};
+use intendant_wire::{Message, ReplicaRequestKind};
 
 impl<E: Element> Cluster<E> {
     /// A channel gives a message to its connection at `at_ns`, which is not in the past.
@@ -22,10 +22,10 @@ impl<E: Element> Cluster<E> {
             let checked = self.invariants.hops.sent(request, ledger, |key| node.slot(key).counter);
             checked.map_err(|finding| self.violation(finding))?;
         }
-        if let Message::Sync(sync) = message {
+        if let Message::ReplicaRequest(sync) = message {
             let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
             // Who asks by way of the home knows no more than the home does.
-            let checked = if self.policy.homes_decide() && sync.kind == SyncKind::Ask {
+            let checked = if self.policy.homes_decide() && sync.kind == ReplicaRequestKind::Ask {
                 let home = |key| &self.nodes[self.layout.home(key).index()];
                 self.invariants.hops.said(sync, ledger, 1, |key| home(key).slot(key).counter)
             } else {

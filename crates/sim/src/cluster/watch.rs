@@ -6,7 +6,7 @@ use crate::reach::Marker;
 use intendant_core::{Element, Key, NodeId, WorkerId};
 use intendant_engine::{Action, Input, Kind};
 use intendant_techniques::{Initiator, Order, Role, SlotState};
-use intendant_wire::{ClockScope, Message, NewsKind, OpId, Origin, SyncKind};
+use intendant_wire::{ClockScope, Message, OpId, Origin, ReplicaRequestKind, ReplicaUpdateKind};
 
 /// What an input is about.
 #[derive(Clone, Copy, Default)]
@@ -29,17 +29,17 @@ pub(super) enum About {
     Localize(NodeId),
     Relocate,
     /// Intents that a node tells of; of its keys, so many begin.
-    Signal {
+    IntentReport {
         from: NodeId,
         begun: usize,
     },
     HandOver,
     Moved,
-    Sync {
-        kind: SyncKind,
+    ReplicaRequest {
+        kind: ReplicaRequestKind,
         holder: NodeId,
     },
-    News(NewsKind),
+    ReplicaUpdate(ReplicaUpdateKind),
     Clock {
         from: NodeId,
         scope: ClockScope,
@@ -71,8 +71,8 @@ pub(super) struct Watch {
     positions: Vec<u32>,
     /// Of what tells counters.
     counters: Vec<u32>,
-    /// Of what tells of replicas: epochs and numbers of deltas or clocks.
-    pub(super) epochs: Vec<u32>,
+    /// Of what tells of replicas: generations and numbers of deltas or clocks.
+    pub(super) generations: Vec<u32>,
     pub(super) numbers: Vec<u32>,
     /// The slots of `keys` before; empty if nobody looks at them.
     pub(super) slots: Vec<SlotState>,
@@ -95,7 +95,7 @@ impl<E: Element> Cluster<E> {
         watch.keys.clear();
         watch.positions.clear();
         watch.counters.clear();
-        watch.epochs.clear();
+        watch.generations.clear();
         watch.numbers.clear();
         watch.slots.clear();
         let stats = stations[station].engine.management();
@@ -163,25 +163,25 @@ impl<E: Element> Cluster<E> {
                     watch.counters.extend_from_slice(&moved.counters);
                     About::Moved
                 }
-                Message::Sync(sync) => {
+                Message::ReplicaRequest(sync) => {
                     watch.keys.extend_from_slice(&sync.keys);
-                    watch.epochs.extend_from_slice(&sync.epochs);
+                    watch.generations.extend_from_slice(&sync.generations);
                     watch.numbers.extend_from_slice(&sync.numbers);
-                    About::Sync { kind: sync.kind, holder: sync.holder }
+                    About::ReplicaRequest { kind: sync.kind, holder: sync.holder }
                 }
-                Message::News(news) => {
+                Message::ReplicaUpdate(news) => {
                     watch.keys.extend_from_slice(&news.keys);
-                    watch.epochs.extend_from_slice(&news.epochs);
+                    watch.generations.extend_from_slice(&news.generations);
                     watch.numbers.extend_from_slice(&news.seqs);
                     watch.counters.extend_from_slice(&news.counters);
-                    About::News(news.kind)
+                    About::ReplicaUpdate(news.kind)
                 }
                 Message::Clock(clock) => About::Clock { from: *from, scope: clock.scope, clock: clock.clock },
                 Message::Reduce(reduce) => About::Reduce { round: reduce.round },
-                Message::Signal(signal) => {
+                Message::IntentReport(signal) => {
                     watch.keys.extend_from_slice(&signal.begun);
                     watch.keys.extend_from_slice(&signal.over);
-                    About::Signal { from: *from, begun: signal.begun.len() }
+                    About::IntentReport { from: *from, begun: signal.begun.len() }
                 }
                 Message::SnapshotRequest(_) | Message::SnapshotPart(_) => About::Other,
             },
@@ -271,11 +271,11 @@ impl<E: Element> Cluster<E> {
                 | Message::SnapshotRequest(_)
                 | Message::SnapshotPart(_)
                 | Message::Moved(_)
-                | Message::Sync(_)
-                | Message::News(_)
+                | Message::ReplicaRequest(_)
+                | Message::ReplicaUpdate(_)
                 | Message::Clock(_)
                 | Message::Reduce(_)
-                | Message::Signal(_) => {}
+                | Message::IntentReport(_) => {}
             }
         }
         Ok(())
@@ -285,7 +285,9 @@ impl<E: Element> Cluster<E> {
     pub(super) fn synced(&self, station: usize) -> u64 {
         let synced = self.stations[station].engine.management().synced_keys - self.watch.synced;
         match self.watch.about {
-            About::Sync { .. } | About::News(_) => synced.saturating_sub(self.watch.keys.len() as u64),
+            About::ReplicaRequest { .. } | About::ReplicaUpdate(_) => {
+                synced.saturating_sub(self.watch.keys.len() as u64)
+            }
             About::Other
             | About::Access { .. }
             | About::Wanted
@@ -293,7 +295,7 @@ impl<E: Element> Cluster<E> {
             | About::Response
             | About::Localize(_)
             | About::Relocate
-            | About::Signal { .. }
+            | About::IntentReport { .. }
             | About::HandOver
             | About::Moved
             | About::Clock { .. }
@@ -326,10 +328,10 @@ impl<E: Element> Cluster<E> {
                 | About::Wanted
                 | About::Order
                 | About::Response
-                | About::Signal { .. }
+                | About::IntentReport { .. }
                 | About::Moved
-                | About::Sync { .. }
-                | About::News(_)
+                | About::ReplicaRequest { .. }
+                | About::ReplicaUpdate(_)
                 | About::Clock { .. }
                 | About::Reduce { .. }
                 | About::Synchronize { .. }
@@ -428,9 +430,9 @@ impl<E: Element> Cluster<E> {
                 About::Order => &[(!slot.role.is_owner(), Marker::OrderTooLate)],
                 About::Access { from: None, .. }
                 | About::HandOver
-                | About::Signal { .. }
-                | About::Sync { .. }
-                | About::News(_)
+                | About::IntentReport { .. }
+                | About::ReplicaRequest { .. }
+                | About::ReplicaUpdate(_)
                 | About::Clock { .. }
                 | About::Reduce { .. }
                 | About::Synchronize { .. }

@@ -8,7 +8,9 @@ use intendant_core::{Element, Key, NodeId};
 use intendant_engine::Action;
 use intendant_techniques::clocks::RESTING;
 use intendant_techniques::{Replicas, Role};
-use intendant_wire::{ClockScope, Message, News, NewsKind, Sync, SyncKind};
+use intendant_wire::{
+    ClockScope, Message, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 impl<E: Element> Cluster<E> {
@@ -31,8 +33,8 @@ impl<E: Element> Cluster<E> {
             return Ok(());
         }
         match self.watch.about {
-            About::Sync { kind, holder } => self.enter_sync(station, kind, holder, actions),
-            About::News(kind) => self.enter_news(here, kind),
+            About::ReplicaRequest { kind, holder } => self.enter_sync(station, kind, holder, actions),
+            About::ReplicaUpdate(kind) => self.enter_news(here, kind),
             About::HandOver => self.enter_arrivals(here),
             About::Clock { from, scope, clock } => self.enter_clock(station, from, scope, clock),
             About::Other
@@ -42,7 +44,7 @@ impl<E: Element> Cluster<E> {
             | About::Response
             | About::Localize(_)
             | About::Relocate
-            | About::Signal { .. }
+            | About::IntentReport { .. }
             | About::Moved
             | About::Reduce { .. }
             | About::Synchronize { .. }
@@ -64,11 +66,11 @@ impl<E: Element> Cluster<E> {
         }
         let spoken = actions.iter().find_map(|action| match action {
             Action::Send { to, message } => match message {
-                Message::Sync(_)
-                | Message::News(_)
+                Message::ReplicaRequest(_)
+                | Message::ReplicaUpdate(_)
                 | Message::Clock(_)
                 | Message::Reduce(_)
-                | Message::Signal(_) => Some(to),
+                | Message::IntentReport(_) => Some(to),
                 Message::Request(_)
                 | Message::Response(_)
                 | Message::SnapshotRequest(_)
@@ -87,18 +89,18 @@ impl<E: Element> Cluster<E> {
     }
 
     /// A holder's message came.
-    fn enter_sync(&mut self, station: usize, kind: SyncKind, holder: NodeId, actions: &[Action]) {
+    fn enter_sync(&mut self, station: usize, kind: ReplicaRequestKind, holder: NodeId, actions: &[Action]) {
         let here = NodeId((station / self.layout.channels()) as u16);
         let Self { watch, invariants, reach, .. } = self;
         let book = &mut invariants.merged;
         let answered = |key: Key| {
             actions.iter().any(|action| match action {
-                Action::Send { message: Message::News(news), .. } => news.keys.contains(&key),
+                Action::Send { message: Message::ReplicaUpdate(news), .. } => news.keys.contains(&key),
                 Action::Send { .. } | Action::Complete { .. } | Action::CompleteSnapshot { .. } => false,
             })
         };
         for (at, (key, slot)) in watch.keys.iter().zip(&watch.slots).enumerate() {
-            let (key, epoch) = (*key, watch.epochs[at]);
+            let (key, generation) = (*key, watch.generations[at]);
             // An untouched key is owned by its home without a slot that says so.
             let untouched = *slot == intendant_techniques::SlotState::default();
             if !(slot.role.is_owner() || untouched && self.layout.home(key) == here) {
@@ -110,43 +112,46 @@ impl<E: Element> Cluster<E> {
                 continue;
             }
             match kind {
-                SyncKind::Ask => {
+                ReplicaRequestKind::Ask => {
                     let need = watch.numbers[at];
-                    let asked = book.registers(key, holder, epoch, need);
+                    let asked = book.registers(key, holder, generation, need);
                     if asked == Asked::Again && !answered(key) {
                         reach.mark(Marker::EarlyAsk);
                     }
                 }
-                SyncKind::Delta => {
-                    if !book.merges(key, holder, epoch, watch.numbers[at]) {
+                ReplicaRequestKind::Delta => {
+                    if !book.merges(key, holder, generation, watch.numbers[at]) {
                         reach.mark(Marker::GhostDelta);
                     }
                 }
-                SyncKind::Drop => book.releases(key, holder, epoch),
+                ReplicaRequestKind::Drop => book.releases(key, holder, generation),
             }
         }
     }
 
     /// An owner's message came.
-    fn enter_news(&mut self, here: NodeId, kind: NewsKind) {
+    fn enter_news(&mut self, here: NodeId, kind: ReplicaUpdateKind) {
         let Self { watch, invariants, reach, nodes, .. } = self;
         let book = &mut invariants.merged;
         for (at, (key, slot)) in watch.keys.iter().zip(&watch.slots).enumerate() {
-            let (key, epoch) = (*key, watch.epochs[at]);
-            let known = book.epoch(key, here) == Some(epoch);
+            let (key, generation) = (*key, watch.generations[at]);
+            let known = book.generation(key, here) == Some(generation);
             let role = nodes[here.index()].slot(key).role;
-            if kind != NewsKind::Dropped {
-                book.hears(key, here, epoch, watch.numbers[at]);
+            if kind != ReplicaUpdateKind::Dropped {
+                book.hears(key, here, generation, watch.numbers[at]);
             }
             let marks = [
-                (kind == NewsKind::SetUp && known && role == Role::Replica, Marker::ReplicaSetUp),
-                (kind == NewsKind::SetUp && !known, Marker::ZombieRefused),
-                (kind == NewsKind::Acknowledged && known, Marker::AcknowledgedBare),
+                (kind == ReplicaUpdateKind::SetUp && known && role == Role::Replica, Marker::ReplicaSetUp),
+                (kind == ReplicaUpdateKind::SetUp && !known, Marker::ZombieRefused),
+                (kind == ReplicaUpdateKind::Acknowledged && known, Marker::AcknowledgedBare),
                 (
-                    kind == NewsKind::Dropped && slot.role == Role::Replica && role == Role::Absent,
+                    kind == ReplicaUpdateKind::Dropped && slot.role == Role::Replica && role == Role::Absent,
                     Marker::ReplicaDropped,
                 ),
-                (kind == NewsKind::Dropped && slot.role == Role::Replica && !known, Marker::StaleDropped),
+                (
+                    kind == ReplicaUpdateKind::Dropped && slot.role == Role::Replica && !known,
+                    Marker::StaleDropped,
+                ),
             ];
             marks.into_iter().filter(|(reached, _)| *reached).for_each(|(_, marker)| reach.mark(marker));
         }
@@ -194,14 +199,14 @@ impl<E: Element> Cluster<E> {
         for action in actions {
             let Action::Send { to, message } = action else { continue };
             match message {
-                Message::Sync(sync) => self.enter_holder(here, sync)?,
+                Message::ReplicaRequest(sync) => self.enter_holder(here, sync)?,
                 Message::Relocate(relocate) => {
                     for key in &relocate.keys {
                         self.check_order(station, *key, relocate.to)?;
                     }
                 }
-                Message::News(news) => {
-                    if news.kind == NewsKind::Refresh {
+                Message::ReplicaUpdate(news) => {
+                    if news.kind == ReplicaUpdateKind::Refresh {
                         refreshed.push(*to);
                     }
                     self.list_told(*to, news, &mut told);
@@ -228,7 +233,7 @@ impl<E: Element> Cluster<E> {
                 | Message::Moved(_)
                 | Message::Clock(_)
                 | Message::Reduce(_)
-                | Message::Signal(_) => {}
+                | Message::IntentReport(_) => {}
             }
         }
         // Grouped by receiver; within a key, versions grow as things happened.
@@ -236,24 +241,24 @@ impl<E: Element> Cluster<E> {
         told.into_iter().try_for_each(|told| self.invariants.merged.tells(told))
     }
 
-    fn list_told(&self, to: NodeId, news: &News, told: &mut Vec<Told>) {
-        let News { kind, keys, epochs, seqs, versions, values, .. } = news;
+    fn list_told(&self, to: NodeId, news: &ReplicaUpdate, told: &mut Vec<Told>) {
+        let ReplicaUpdate { kind, keys, generations, seqs, versions, values, .. } = news;
         let mut offset = 0;
         for (at, key) in keys.iter().enumerate() {
-            let value = matches!(kind, NewsKind::SetUp | NewsKind::Refresh).then(|| {
+            let value = matches!(kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh).then(|| {
                 let start = offset;
                 offset += self.layout.len(*key) * size_of::<E>();
                 xxh3_64(&values[start..offset])
             });
             let number = |numbers: &[u32]| numbers.get(at).copied().unwrap_or_default();
-            let (epoch, seq, version) = (epochs[at], number(seqs), number(versions));
-            told.push(Told { key: *key, to, kind: *kind, epoch, seq, version, value });
+            let (generation, seq, version) = (generations[at], number(seqs), number(versions));
+            told.push(Told { key: *key, to, kind: *kind, generation, seq, version, value });
         }
     }
 
     /// A holder speaks; what is only forwarded was entered when it was said.
-    fn enter_holder(&mut self, here: NodeId, sync: &Sync) -> Result<(), Finding> {
-        let Sync { kind, hops, keys, epochs, numbers, .. } = sync;
+    fn enter_holder(&mut self, here: NodeId, sync: &ReplicaRequest) -> Result<(), Finding> {
+        let ReplicaRequest { kind, hops, keys, generations, numbers, .. } = sync;
         if *hops > 0 {
             return Ok(());
         }
@@ -262,18 +267,18 @@ impl<E: Element> Cluster<E> {
         let Self { invariants, reach, nodes, .. } = self;
         let book = &mut invariants.merged;
         for (at, key) in keys.iter().enumerate() {
-            let (key, epoch) = (*key, epochs[at]);
+            let (key, generation) = (*key, generations[at]);
             let slot = nodes[here.index()].slot(key);
             match kind {
-                SyncKind::Ask => {
-                    let anew = book.asks(key, here, epoch, numbers[at])?;
+                ReplicaRequestKind::Ask => {
+                    let anew = book.asks(key, here, generation, numbers[at])?;
                     if anew && slot.role == Role::Replica {
                         reach.mark(Marker::ReplicaRevived);
                     }
                 }
-                SyncKind::Delta => book.sends(key, here, epoch, numbers[at])?,
-                SyncKind::Drop => {
-                    book.leaves(key, here, epoch)?;
+                ReplicaRequestKind::Delta => book.sends(key, here, generation, numbers[at])?,
+                ReplicaRequestKind::Drop => {
+                    book.leaves(key, here, generation)?;
                     let marks =
                         [(lazy && !settles, Marker::LazyDrop), (slot.is_closed(), Marker::ReplicaClosed)];
                     let reached = marks.into_iter().filter(|(reached, _)| *reached);
@@ -312,11 +317,11 @@ impl<E: Element> Cluster<E> {
             | About::Response
             | About::Localize(_)
             | About::Relocate
-            | About::Signal { .. }
+            | About::IntentReport { .. }
             | About::HandOver
             | About::Moved
-            | About::Sync { .. }
-            | About::News(_)
+            | About::ReplicaRequest { .. }
+            | About::ReplicaUpdate(_)
             | About::Clock { .. }
             | About::Synchronize { .. }
             | About::Time

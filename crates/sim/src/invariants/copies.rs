@@ -83,7 +83,7 @@ impl<E: Element> Copies<'_, E> {
             return wrong(key, format!("{behind:?} has not been told the last version: {hub:?}"));
         }
         let Some(book) = self.book else { return Ok(()) };
-        hub.holders().iter().try_for_each(|h| book.settled(key, h.node, h.epoch, h.seq))
+        hub.holders().iter().try_for_each(|h| book.settled(key, h.node, h.generation, h.seq))
     }
 }
 

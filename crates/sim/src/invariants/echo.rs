@@ -3,7 +3,7 @@
 //! Two exceptions, both on request: a holder that asks again is told again, to learn how new its copy is; one that asked for a
 //! clock that had not come is told when it has.
 
-use intendant_wire::NewsKind;
+use intendant_wire::ReplicaUpdateKind;
 
 /// What a holder has been told since it is registered with its present owner.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,23 +35,23 @@ impl Account {
     }
 
     /// The owner tells the holder something about this version. What is wrong with that, if anything.
-    pub(crate) fn told(&mut self, kind: NewsKind, version: u32) -> Result<(), &'static str> {
+    pub(crate) fn told(&mut self, kind: ReplicaUpdateKind, version: u32) -> Result<(), &'static str> {
         let merged = std::mem::take(&mut self.merged);
         let before = self.told.replace(version);
         let knew_the_rest = merged && before.is_some_and(|before| before + 1 == version);
         match kind {
-            NewsKind::Acknowledged if !knew_the_rest => Err("it lacks more than that"),
-            NewsKind::Refresh if knew_the_rest => Err("all that is new are its own updates"),
-            NewsKind::SetUp | NewsKind::Refresh if std::mem::take(&mut self.asks) => Ok(()),
-            NewsKind::SetUp | NewsKind::Refresh if before != Some(version) => Ok(()),
-            NewsKind::SetUp | NewsKind::Refresh => match self.early.checked_sub(1) {
+            ReplicaUpdateKind::Acknowledged if !knew_the_rest => Err("it lacks more than that"),
+            ReplicaUpdateKind::Refresh if knew_the_rest => Err("all that is new are its own updates"),
+            ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh if std::mem::take(&mut self.asks) => Ok(()),
+            ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh if before != Some(version) => Ok(()),
+            ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => match self.early.checked_sub(1) {
                 None => Err("it was told that already"),
                 Some(left) => {
                     self.early = left;
                     Ok(())
                 }
             },
-            NewsKind::Acknowledged | NewsKind::Dropped => Ok(()),
+            ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => Ok(()),
         }
     }
 }
@@ -63,20 +63,20 @@ mod tests {
     fn holder() -> Account {
         let mut account = Account::default();
         account.asked(0);
-        assert_eq!(account.told(NewsKind::SetUp, 5), Ok(()));
+        assert_eq!(account.told(ReplicaUpdateKind::SetUp, 5), Ok(()));
         account
     }
 
     #[test]
     fn nobody_is_told_twice() {
         let mut account = holder();
-        assert!(account.told(NewsKind::Refresh, 5).is_err(), "unasked");
+        assert!(account.told(ReplicaUpdateKind::Refresh, 5).is_err(), "unasked");
         account.asked(7);
-        assert_eq!(account.told(NewsKind::Refresh, 5), Ok(()));
+        assert_eq!(account.told(ReplicaUpdateKind::Refresh, 5), Ok(()));
         account.handled();
-        assert_eq!(account.told(NewsKind::Refresh, 5), Ok(()), "clock 7 has come");
-        assert!(account.told(NewsKind::Refresh, 5).is_err());
-        assert_eq!(holder().told(NewsKind::Refresh, 6), Ok(()));
+        assert_eq!(account.told(ReplicaUpdateKind::Refresh, 5), Ok(()), "clock 7 has come");
+        assert!(account.told(ReplicaUpdateKind::Refresh, 5).is_err());
+        assert_eq!(holder().told(ReplicaUpdateKind::Refresh, 6), Ok(()));
     }
 
     #[test]
@@ -86,10 +86,10 @@ mod tests {
             account.merged();
             account.told(kind, version)
         };
-        assert_eq!(merge(NewsKind::Acknowledged, 6), Ok(()));
-        assert!(merge(NewsKind::Refresh, 6).is_err());
-        assert_eq!(merge(NewsKind::Refresh, 7), Ok(()), "somebody else was first");
-        assert!(merge(NewsKind::Acknowledged, 7).is_err(), "it does not know of the other");
-        assert!(holder().told(NewsKind::Acknowledged, 6).is_err(), "it sent nothing");
+        assert_eq!(merge(ReplicaUpdateKind::Acknowledged, 6), Ok(()));
+        assert!(merge(ReplicaUpdateKind::Refresh, 6).is_err());
+        assert_eq!(merge(ReplicaUpdateKind::Refresh, 7), Ok(()), "somebody else was first");
+        assert!(merge(ReplicaUpdateKind::Acknowledged, 7).is_err(), "it does not know of the other");
+        assert!(holder().told(ReplicaUpdateKind::Acknowledged, 6).is_err(), "it sent nothing");
     }
 }

@@ -14,7 +14,7 @@ use super::{Finding, Ledger};
 use hashbrown::HashMap;
 use intendant_core::{Key, NodeId};
 use intendant_techniques::{Initiator, Policy};
-use intendant_wire::{Origin, Request, Sync};
+use intendant_wire::{Origin, ReplicaRequest, Request};
 
 /// The bound in force.
 pub(crate) enum Hops {
@@ -24,7 +24,7 @@ pub(crate) enum Hops {
     PerFlight { accesses: HashMap<(Origin, u32), u32, Hash>, words: HashMap<Word, u32, Hash> },
 }
 
-/// What a holder says about a key: holder, key, kind, epoch, number.
+/// What a holder says about a key: holder, key, kind, generation, number.
 type Word = (NodeId, Key, u8, u32, u32);
 
 type Hash = foldhash::fast::FixedState;
@@ -80,18 +80,18 @@ impl Hops {
     /// forwards.
     pub(crate) fn said(
         &mut self,
-        sync: &Sync,
+        sync: &ReplicaRequest,
         ledger: &Ledger,
         detour: u32,
         known: impl Fn(Key) -> u32,
     ) -> Result<(), Finding> {
-        let Sync { kind, holder, hops, keys, epochs, numbers, .. } = sync;
+        let ReplicaRequest { kind, holder, hops, keys, generations, numbers, .. } = sync;
         for (at, key) in keys.iter().enumerate() {
             let bound = match self {
                 Self::Fixed(_) => 0,
                 Self::PerFlight { words, .. } => {
                     let number = numbers.get(at).copied().unwrap_or_default();
-                    let word = (*holder, *key, *kind as u8, epochs[at], number);
+                    let word = (*holder, *key, *kind as u8, generations[at], number);
                     if *hops == 0 {
                         words.entry(word).or_insert_with(|| known(*key));
                     }

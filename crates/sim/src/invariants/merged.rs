@@ -7,7 +7,7 @@
 use super::{Finding, echo};
 use hashbrown::HashMap;
 use intendant_core::{Key, NodeId};
-use intendant_wire::{HolderRow, NewsKind};
+use intendant_wire::{HolderRow, ReplicaUpdateKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Hash = foldhash::fast::FixedState;
@@ -15,7 +15,7 @@ type Hash = foldhash::fast::FixedState;
 /// A holder, as its owner must know it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registration {
-    epoch: u32,
+    generation: u32,
     /// Number of the last merged delta.
     merged: u32,
     pub(crate) echo: echo::Account,
@@ -32,10 +32,10 @@ struct Record {
 /// What a holder did.
 #[derive(Debug, Default)]
 struct Copy {
-    epoch: u32,
+    generation: u32,
     /// The clocks that it asked for.
     needs: BTreeSet<u32>,
-    /// Number of its last delta of the epoch.
+    /// Number of its last delta of the generation.
     sent: u32,
     flying: bool,
     /// Whether the main copy has come to it since.
@@ -47,8 +47,8 @@ struct Copy {
 pub(crate) struct Told {
     pub(crate) key: Key,
     pub(crate) to: NodeId,
-    pub(crate) kind: NewsKind,
-    pub(crate) epoch: u32,
+    pub(crate) kind: ReplicaUpdateKind,
+    pub(crate) generation: u32,
     pub(crate) seq: u32,
     pub(crate) version: u32,
     /// Of the value, if there is one.
@@ -92,30 +92,42 @@ fn wrong<T>(what: String) -> Result<T, Finding> {
 }
 
 impl Merged {
-    /// A holder asks for a copy. Returns whether under a new epoch.
-    pub(crate) fn asks(&mut self, key: Key, node: NodeId, epoch: u32, need: u32) -> Result<bool, Finding> {
+    /// A holder asks for a copy. Returns whether under a new generation.
+    pub(crate) fn asks(
+        &mut self,
+        key: Key,
+        node: NodeId,
+        generation: u32,
+        need: u32,
+    ) -> Result<bool, Finding> {
         let copy = self.copies.entry((key, node)).or_default();
-        if epoch == copy.epoch && !copy.over && need > 0 && copy.needs.insert(need) {
+        if generation == copy.generation && !copy.over && need > 0 && copy.needs.insert(need) {
             return Ok(false);
         }
-        if epoch <= copy.epoch {
+        if generation <= copy.generation {
             return wrong(format!(
-                "{node:?} asks for {key:?} under epoch {epoch} as of clock {need}, and had {copy:?}"
+                "{node:?} asks for {key:?} under generation {generation} as of clock {need}, and had {copy:?}"
             ));
         }
         if copy.flying && !copy.over {
             return wrong(format!("{node:?} asks for {key:?} anew, while a delta is in flight: {copy:?}"));
         }
-        *copy = Copy { epoch, needs: BTreeSet::from([need]), ..Copy::default() };
+        *copy = Copy { generation, needs: BTreeSet::from([need]), ..Copy::default() };
         Ok(true)
     }
 
     /// A holder sends a delta.
-    pub(crate) fn sends(&mut self, key: Key, node: NodeId, epoch: u32, number: u32) -> Result<(), Finding> {
+    pub(crate) fn sends(
+        &mut self,
+        key: Key,
+        node: NodeId,
+        generation: u32,
+        number: u32,
+    ) -> Result<(), Finding> {
         let copy = self.copies.entry((key, node)).or_default();
-        if epoch != copy.epoch || number != copy.sent + 1 || copy.flying || copy.over {
+        if generation != copy.generation || number != copy.sent + 1 || copy.flying || copy.over {
             return wrong(format!(
-                "{node:?} sends delta {number} of epoch {epoch} of {key:?}, after {copy:?}"
+                "{node:?} sends delta {number} of generation {generation} of {key:?}, after {copy:?}"
             ));
         }
         (copy.sent, copy.flying) = (number, true);
@@ -123,23 +135,23 @@ impl Merged {
     }
 
     /// A holder gives a copy up, or refuses one that it does not want.
-    pub(crate) fn leaves(&mut self, key: Key, node: NodeId, epoch: u32) -> Result<(), Finding> {
+    pub(crate) fn leaves(&mut self, key: Key, node: NodeId, generation: u32) -> Result<(), Finding> {
         let copy = self.copies.entry((key, node)).or_default();
-        if epoch > copy.epoch || (epoch == copy.epoch && copy.flying && !copy.over) {
-            return wrong(format!("{node:?} gives up epoch {epoch} of {key:?}, with {copy:?}"));
+        if generation > copy.generation || (generation == copy.generation && copy.flying && !copy.over) {
+            return wrong(format!("{node:?} gives up generation {generation} of {key:?}, with {copy:?}"));
         }
         Ok(())
     }
 
-    /// The epoch under which a node holds or asks for a copy.
-    pub(crate) fn epoch(&self, key: Key, node: NodeId) -> Option<u32> {
-        self.copies.get(&(key, node)).filter(|copy| !copy.over).map(|copy| copy.epoch)
+    /// The generation under which a node holds or asks for a copy.
+    pub(crate) fn generation(&self, key: Key, node: NodeId) -> Option<u32> {
+        self.copies.get(&(key, node)).filter(|copy| !copy.over).map(|copy| copy.generation)
     }
 
     /// A holder is told something.
-    pub(crate) fn hears(&mut self, key: Key, node: NodeId, epoch: u32, seq: u32) {
+    pub(crate) fn hears(&mut self, key: Key, node: NodeId, generation: u32, seq: u32) {
         if let Some(copy) = self.copies.get_mut(&(key, node))
-            && copy.epoch == epoch
+            && copy.generation == generation
             && copy.sent == seq
         {
             copy.flying = false;
@@ -147,27 +159,27 @@ impl Merged {
     }
 
     /// The owner hears that a node wants a copy.
-    pub(crate) fn registers(&mut self, key: Key, node: NodeId, epoch: u32, need: u32) -> Asked {
+    pub(crate) fn registers(&mut self, key: Key, node: NodeId, generation: u32, need: u32) -> Asked {
         self.asking.push((key, node));
         let holders = &mut self.records.entry(key).or_default().holders;
         match holders.get_mut(&node) {
-            Some(known) if known.epoch == epoch => {
+            Some(known) if known.generation == generation => {
                 known.echo.asked(need);
                 return Asked::Again;
             }
-            Some(known) if known.epoch > epoch => return Asked::Stale,
+            Some(known) if known.generation > generation => return Asked::Stale,
             Some(_) | None => {}
         }
-        let mut new = Registration { epoch, merged: 0, echo: echo::Account::default() };
+        let mut new = Registration { generation, merged: 0, echo: echo::Account::default() };
         new.echo.asked(need);
         holders.insert(node, new);
         Asked::New
     }
 
     /// The owner hears a delta. Returns whether it must merge it; if not, it is a ghost.
-    pub(crate) fn merges(&mut self, key: Key, node: NodeId, epoch: u32, number: u32) -> bool {
+    pub(crate) fn merges(&mut self, key: Key, node: NodeId, generation: u32, number: u32) -> bool {
         let Some(record) = self.records.get_mut(&key) else { return false };
-        let Some(known) = record.holders.get_mut(&node).filter(|known| known.epoch == epoch) else {
+        let Some(known) = record.holders.get_mut(&node).filter(|known| known.generation == generation) else {
             return false;
         };
         if number != known.merged + 1 {
@@ -180,9 +192,9 @@ impl Merged {
     }
 
     /// The owner hears that a node gives its copy up.
-    pub(crate) fn releases(&mut self, key: Key, node: NodeId, epoch: u32) {
+    pub(crate) fn releases(&mut self, key: Key, node: NodeId, generation: u32) {
         let Some(record) = self.records.get_mut(&key) else { return };
-        if record.holders.get(&node).is_some_and(|known| known.epoch == epoch) {
+        if record.holders.get(&node).is_some_and(|known| known.generation == generation) {
             record.holders.remove(&node);
         }
         if record.holders.is_empty() {
@@ -192,8 +204,8 @@ impl Merged {
 
     /// The owner tells a holder something. What is told about one key must come here by ascending version.
     pub(crate) fn tells(&mut self, told: Told) -> Result<(), Finding> {
-        let Told { key, to, kind, epoch, seq, version, value } = told;
-        if kind == NewsKind::Dropped {
+        let Told { key, to, kind, generation, seq, version, value } = told;
+        if kind == ReplicaUpdateKind::Dropped {
             return Ok(());
         }
         let record = self.records.get_mut(&key);
@@ -201,7 +213,7 @@ impl Merged {
             return wrong(format!("{to:?}, which is not registered, is told {told:?}"));
         };
         let known = record.holders.get_mut(&to).expect("looked up right above");
-        if (epoch, seq) != (known.epoch, known.merged) {
+        if (generation, seq) != (known.generation, known.merged) {
             return wrong(format!("{to:?} is told {told:?}; what it is registered with is {known:?}"));
         }
         let newest = record.newest;
@@ -252,7 +264,8 @@ impl Merged {
         if let Some(record) = record {
             for row in rows {
                 let holder = record.holders.get_mut(&row.node);
-                let Some(holder) = holder.filter(|known| (known.epoch, known.merged) == (row.epoch, row.seq))
+                let Some(holder) =
+                    holder.filter(|known| (known.generation, known.merged) == (row.generation, row.seq))
                 else {
                     let known = record.holders.get(&row.node);
                     return wrong(format!("{key:?} is handed over with {row:?}; registered is {known:?}"));
@@ -284,7 +297,7 @@ impl Merged {
             return Promoted::Nothing;
         };
         copy.over = true;
-        match known.filter(|known| known.epoch == copy.epoch) {
+        match known.filter(|known| known.generation == copy.generation) {
             _ if !copy.flying => Promoted::Bare,
             Some(known) if known.merged == copy.sent => Promoted::Merged,
             Some(_) | None => Promoted::Unmerged,
@@ -292,12 +305,12 @@ impl Merged {
     }
 
     /// At rest: a holder that is registered so has sent nothing that was not merged.
-    pub(crate) fn settled(&self, key: Key, node: NodeId, epoch: u32, seq: u32) -> Result<(), Finding> {
+    pub(crate) fn settled(&self, key: Key, node: NodeId, generation: u32, seq: u32) -> Result<(), Finding> {
         let copy = self.copies.get(&(key, node));
         match copy {
-            Some(copy) if (copy.epoch, copy.sent, copy.over) == (epoch, seq, false) => Ok(()),
+            Some(copy) if (copy.generation, copy.sent, copy.over) == (generation, seq, false) => Ok(()),
             _ => wrong(format!(
-                "{node:?} is registered for {key:?} with epoch {epoch} and delta {seq}, and has {copy:?}"
+                "{node:?} is registered for {key:?} with generation {generation} and delta {seq}, and has {copy:?}"
             )),
         }
     }
@@ -311,9 +324,16 @@ mod tests {
     const A: NodeId = NodeId(1);
     const B: NodeId = NodeId(2);
 
-    fn told(to: NodeId, kind: NewsKind, epoch: u32, seq: u32, version: u32, value: u64) -> Told {
-        let value = matches!(kind, NewsKind::SetUp | NewsKind::Refresh).then_some(value);
-        Told { key: K, to, kind, epoch, seq, version, value }
+    fn told(
+        to: NodeId,
+        kind: ReplicaUpdateKind,
+        generation: u32,
+        seq: u32,
+        version: u32,
+        value: u64,
+    ) -> Told {
+        let value = matches!(kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh).then_some(value);
+        Told { key: K, to, kind, generation, seq, version, value }
     }
 
     /// A and B hold copies at version 3.
@@ -322,7 +342,7 @@ mod tests {
         for node in [A, B] {
             assert_eq!(book.asks(K, node, 1, 0), Ok(true));
             assert_eq!(book.registers(K, node, 1, 0), Asked::New);
-            assert_eq!(book.tells(told(node, NewsKind::SetUp, 1, 0, 3, 33)), Ok(()));
+            assert_eq!(book.tells(told(node, ReplicaUpdateKind::SetUp, 1, 0, 3, 33)), Ok(()));
         }
         book
     }
@@ -336,23 +356,26 @@ mod tests {
         assert!(!book.merges(K, A, 1, 1), "again");
         assert!(book.handled().is_err(), "not answered");
         assert!(book.merges(K, B, 1, 1));
-        assert!(book.tells(told(B, NewsKind::Acknowledged, 1, 1, 3, 0)).is_err(), "the version stands");
+        assert!(
+            book.tells(told(B, ReplicaUpdateKind::Acknowledged, 1, 1, 3, 0)).is_err(),
+            "the version stands"
+        );
     }
 
     #[test]
     fn a_version_names_one_value() {
         let mut book = two();
-        assert!(book.tells(told(A, NewsKind::Refresh, 1, 0, 2, 22)).is_err(), "older");
-        assert_eq!(book.tells(told(A, NewsKind::Refresh, 1, 0, 4, 44)), Ok(()));
-        assert!(book.tells(told(B, NewsKind::Refresh, 1, 0, 4, 45)).is_err(), "another value");
+        assert!(book.tells(told(A, ReplicaUpdateKind::Refresh, 1, 0, 2, 22)).is_err(), "older");
+        assert_eq!(book.tells(told(A, ReplicaUpdateKind::Refresh, 1, 0, 4, 44)), Ok(()));
+        assert!(book.tells(told(B, ReplicaUpdateKind::Refresh, 1, 0, 4, 45)).is_err(), "another value");
         let mut book = two();
-        assert!(book.tells(told(A, NewsKind::Refresh, 1, 1, 4, 44)).is_err(), "nothing was merged");
-        assert!(book.tells(told(A, NewsKind::Refresh, 2, 0, 4, 44)).is_err(), "another epoch");
+        assert!(book.tells(told(A, ReplicaUpdateKind::Refresh, 1, 1, 4, 44)).is_err(), "nothing was merged");
+        assert!(book.tells(told(A, ReplicaUpdateKind::Refresh, 2, 0, 4, 44)).is_err(), "another generation");
     }
 
     #[test]
     fn registrations_travel_with_the_key() {
-        let row = |node, epoch, seq| HolderRow { at: 0, version: 3, node, epoch, seq };
+        let row = |node, generation, seq| HolderRow { at: 0, version: 3, node, generation, seq };
         let depart = |rows: &[HolderRow]| two().departs(K, rows.iter());
         assert_eq!(depart(&[row(A, 1, 0), row(B, 1, 0)]), Ok(()));
         assert!(depart(&[row(A, 1, 0)]).is_err(), "B is forgotten");
@@ -363,7 +386,7 @@ mod tests {
         book.departs(K, [row(A, 1, 0), row(B, 1, 0)].iter()).unwrap();
         assert_eq!(book.arrives(K, A), Promoted::Unmerged);
         assert!(!book.merges(K, A, 1, 1), "a ghost");
-        assert!(book.asks(K, A, 1, 0).is_err(), "that epoch is over");
+        assert!(book.asks(K, A, 1, 0).is_err(), "that generation is over");
         assert_eq!(book.settled(K, B, 1, 0), Ok(()));
         assert!(book.settled(K, A, 1, 1).is_err());
     }

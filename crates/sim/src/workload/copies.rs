@@ -4,8 +4,8 @@ use super::{Mode, Scenario, intents};
 use crate::dice::Dice;
 use crate::lanes;
 use intendant_core::{Key, Tick, random};
-use intendant_engine::Copies;
-use intendant_techniques::{Assignment, Fixed, KeyTechnique, Pace};
+use intendant_engine::ReplicationConfig;
+use intendant_techniques::{Assignment, KeyTechnique, Pace, StaticReplicas};
 
 /// Where all workers stop on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +46,12 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     let staleness = dice.pick(&bounds);
     let asked = dice.once_in(3);
     let clip = mode.has_fixed() && dice.once_in(6);
-    scenario.copies = Copies {
+    scenario.copies = ReplicationConfig {
         assignment: assign(&scenario, dice),
         pace: if mode.asked.unwrap_or(asked) { Pace::Asked } else { Pace::Every(every) },
         clip: clip.then(|| dice.pick(&[0.5, 1.0, 1.5])),
         staleness: mode.staleness.unwrap_or(staleness),
-        ..Copies::default()
+        ..ReplicationConfig::default()
     };
     let clocked = scenario.is_clocked();
     scenario.clock_once_in = (0..scenario.all_workers())
@@ -101,7 +101,7 @@ fn every(scenario: &Scenario, dice: &mut Dice) -> Tick {
 
 /// Random keys to be replicated: hardly any, some, or most of them.
 fn assign(scenario: &Scenario, dice: &mut Dice) -> Assignment {
-    if scenario.policy.fixed != Some(Fixed::Assigned) {
+    if scenario.policy.fixed != Some(StaticReplicas::Assigned) {
         return Assignment::none();
     }
     let mut assignment = Assignment::none();

@@ -8,8 +8,8 @@ use crate::dice::Dice;
 use crate::faults::Faults;
 use crate::lanes;
 use intendant_core::{Key, KeyOrder, Layout, NodeId, Tick, random};
-use intendant_engine::{Copies, Storage};
-use intendant_techniques::{Fixed, Initiator, KeyTechnique, Order, Pace, Policy, Replicas};
+use intendant_engine::{ReplicationConfig, Storage};
+use intendant_techniques::{Initiator, KeyTechnique, Order, Pace, Policy, Replicas, StaticReplicas};
 use std::ops::Range;
 
 /// Everything about a run.
@@ -20,7 +20,7 @@ pub struct Scenario {
     /// The technique, order and caches.
     pub policy: Policy,
     /// How copies are kept.
-    pub copies: Copies,
+    pub copies: ReplicationConfig,
     /// Where all workers stop on their way, with equal parts of their calls in between.
     pub stops: Vec<Stop>,
     /// The staleness bound after each stop. It changes at rests only.
@@ -136,7 +136,7 @@ impl Scenario {
         let drawn = Self {
             seed,
             policy: mode.policy(order, caches, Tick(1)),
-            copies: Copies::default(),
+            copies: ReplicationConfig::default(),
             stops: Vec::new(),
             bounds: Vec::new(),
             clock_once_in: Vec::new(),
@@ -171,8 +171,10 @@ impl Scenario {
         self.nodes > 1
             && match self.policy.fixed {
                 None => false,
-                Some(Fixed::All) => true,
-                Some(Fixed::Assigned) => self.copies.assignment.technique(key) == KeyTechnique::Replicate,
+                Some(StaticReplicas::All) => true,
+                Some(StaticReplicas::Assigned) => {
+                    self.copies.assignment.technique(key) == KeyTechnique::Replicate
+                }
             }
     }
 

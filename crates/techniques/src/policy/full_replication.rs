@@ -5,7 +5,7 @@
 //! ([`crate::allreduce`]). Memory is twice the model on every node (what workers use, and what all nodes agree on), and up to six
 //! times while a round runs in which everything has changed: what the node adds, the sum so far, and frames that go and come.
 
-use super::{Fixed, Order, Policy};
+use super::{Order, Policy, StaticReplicas};
 
 /// What this technique decides.
 pub const POLICY: Policy = Policy {
@@ -14,6 +14,6 @@ pub const POLICY: Policy = Policy {
     relocation: None,
     caches: false,
     replicas: None,
-    fixed: Some(Fixed::All),
+    fixed: Some(StaticReplicas::All),
     intents: None,
 };

@@ -58,7 +58,7 @@ pub struct Policy {
     /// When nodes get replicas through the owner; `None` if never.
     pub replicas: Option<Replicas>,
     /// Which keys have static replicas; `None` if none, and none may be asked for.
-    pub fixed: Option<Fixed>,
+    pub fixed: Option<StaticReplicas>,
     /// What intents of workers lead to; `None` if they are ignored.
     pub intents: Option<Intents>,
 }
@@ -232,7 +232,7 @@ pub enum Act {
 
 /// Which keys have static replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fixed {
+pub enum StaticReplicas {
     /// Those that the user assigns ([`crate::Assignment`]).
     Assigned,
     /// All.
@@ -390,9 +390,9 @@ mod tests {
             for relocation in [requested, Some(Initiator::Owner)] {
                 assert_eq!(check(relocation, Some(clocked), None), Err(PolicyError::Clocked("test")));
             }
-            assert_eq!(check(None, Some(clocked), Some(Fixed::All)), Err(PolicyError::Both("test")));
+            assert_eq!(check(None, Some(clocked), Some(StaticReplicas::All)), Err(PolicyError::Both("test")));
         }
-        assert_eq!(check(None, directed, Some(Fixed::Assigned)), Err(PolicyError::Both("test")));
+        assert_eq!(check(None, directed, Some(StaticReplicas::Assigned)), Err(PolicyError::Both("test")));
         let fifo = Policy { order: Order::Fifo, replicas: directed, ..base };
         assert_eq!(fifo.check(), Err(PolicyError::Unchained("test")));
         assert!(fifo.check().unwrap_err().to_string().contains("order chain"));

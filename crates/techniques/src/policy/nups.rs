@@ -5,7 +5,7 @@
 //! them, and brought in step in the background ([`crate::allreduce`]); to localize them does nothing. All others are Lapse's
 //! ([`super::lapse`]), and sequentially consistent.
 
-use super::{Fixed, Initiator, Order, Policy};
+use super::{Initiator, Order, Policy, StaticReplicas};
 
 /// What this technique decides.
 pub const POLICY: Policy = Policy {
@@ -14,6 +14,6 @@ pub const POLICY: Policy = Policy {
     relocation: Some(Initiator::Requester),
     caches: false,
     replicas: None,
-    fixed: Some(Fixed::Assigned),
+    fixed: Some(StaticReplicas::Assigned),
     intents: None,
 };
