@@ -1,7 +1,7 @@
 //! Quantiles of the Poisson distribution, fast for every rate.
 //!
 //! Up to a rate of [`SUMMED_MAX`] the probabilities are summed up, which is exact. Beyond it the distribution is close to a
-//! normal one, and the expansion of Cornish and Fisher up to the third cumulant is off by one at most (`tests/quantile.rs`).
+//! normal one, and the expansion of Cornish and Fisher up to the third cumulant is off by one at most (`tests/it/quantile.rs`).
 
 /// Rates up to which probabilities are summed: a hundred additions at most.
 const SUMMED_MAX: f64 = 50.0;

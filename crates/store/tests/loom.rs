@@ -186,7 +186,7 @@ fn a_scan_sees_whole_values() {
 }
 
 /// Two threads: a third that spins for the latch makes schedules without end, in which the other two yield to each other.
-/// `tests/model.rs` has more, on real threads.
+/// `tests/it/model.rs` has more, on real threads.
 #[test]
 fn noted_keys_are_taken_once_while_others_are_noted() {
     bounded(|| {

@@ -4,7 +4,7 @@
 //! must pass (control), then every bug must be caught, by one of the checks that its description names.
 //!
 //! Bugs that no simulated run can show are not here: what an engine believes of a peer that breaks the protocol
-//! (`crates/engine/tests/hostile.rs`), and what happens between two threads within a step (`crates/store/tests/loom.rs`).
+//! (`crates/engine/tests/it/hostile.rs`), and what happens between two threads within a step (`crates/store/tests/loom.rs`).
 
 use crate::bug::{self, Bug, Edit};
 use crate::process::{self, cargo};

@@ -1,0 +1,8 @@
+//! The tests of this crate from outside: one program, a module per subject.
+
+mod data;
+mod failures;
+mod launchers;
+mod nodes;
+mod techniques;
+mod train;

@@ -1,0 +1,6 @@
+//! The tests of this crate from outside: one program, a module per subject.
+
+mod data;
+mod nodes;
+mod techniques;
+mod train;

@@ -1,0 +1,137 @@
+//! Storms: replicas that come and go at random while owners move and workers read, add and overwrite.
+
+use super::cluster::{Cluster, Seed, Setup};
+use super::{is_complete, seeds};
+use intendant_core::{Key, NodeId, Tick};
+use intendant_engine::{Input, ManagementStats, ReplicationConfig, Storage};
+use intendant_techniques::{Initiator, Order, Policy, Replicas};
+use std::collections::BTreeMap;
+
+pub(crate) fn policy(caches: bool) -> Policy {
+    Policy {
+        name: "test",
+        order: Order::Chain,
+        relocation: Some(Initiator::Owner),
+        caches,
+        replicas: Some(Replicas::Directed { every: Tick(100) }),
+        fixed: None,
+        intents: None,
+    }
+}
+
+/// Keys that are overwritten at times; the others are not.
+const REGISTERS: u64 = 1;
+
+fn storm(seed: u64, steps: usize, counts: &mut BTreeMap<&'static str, u64>, stats: &mut ManagementStats) {
+    let _seed = Seed(seed);
+    let setup = Setup {
+        nodes: 3 + seed as usize % 3,
+        workers: 1 + seed as usize / 3 % 2,
+        channels: 2,
+        keys: 4,
+        storage: if seed.is_multiple_of(2) { Storage::Dense } else { Storage::Sparse },
+        policy: policy(!seed.is_multiple_of(4)),
+        copies: ReplicationConfig::default(),
+    };
+    let (nodes, keys) = (setup.nodes, setup.keys);
+    let mut c = Cluster::new(setup, seed);
+    let moving = [2, 6, 12][c.dice.below(3)];
+    let directing = [3, 8, 15][c.dice.below(3)];
+    for step in 0..steps {
+        if step % 60 == 0 {
+            c.shift();
+        }
+        let key = Key(c.dice.below(keys as usize) as u64);
+        let node = c.dice.below(nodes);
+        let (place, keys) = (c.place(node, key), vec![key]);
+        if c.dice.percent(moving) {
+            let to = NodeId(c.dice.below(nodes) as u16);
+            // At whoever has it, more often than not.
+            let owner = (0..nodes).find(|node| c.role(*node, key).is_owner()).unwrap_or(node);
+            let place = if c.dice.percent(80) { c.place(owner, key) } else { place };
+            c.handle(place, Input::Relocate { keys, to });
+        } else if c.dice.percent(directing) {
+            let input =
+                if c.dice.percent(60) { Input::Replicate { keys } } else { Input::Unreplicate { keys } };
+            c.handle(place, input);
+        } else if c.dice.percent(10) {
+            c.tick();
+        } else if c.dice.percent(35) {
+            act(&mut c, key);
+        } else {
+            c.deliver_any();
+        }
+        let me = c.dice.below(c.workers.len());
+        c.receive(me);
+    }
+    c.drain();
+    // Two are needed in any case.
+    if c.quiesce(60) > 2 {
+        c.watch.count("not quiescent at first");
+    }
+    c.check_end();
+    for (name, count) in &c.watch.counts {
+        *counts.entry(name).or_insert(0) += count;
+    }
+    stats.merge(&c.stats());
+}
+
+/// A worker does something.
+fn act(c: &mut Cluster, key: Key) {
+    let me = c.dice.below(c.workers.len());
+    if c.workers[me].ahead() >= 4 {
+        return;
+    }
+    match c.dice.below(10) {
+        0..3 => {
+            let other = Key(c.dice.below(c.setup.keys as usize) as u64);
+            c.pull(me, &[key, other]);
+        }
+        3 => {
+            c.pull_if_local(me, key);
+        }
+        4 if key.0 < REGISTERS => c.set(me, key),
+        _ => c.push(me, key),
+    }
+}
+
+/// What must happen in a set of storms, or they prove little.
+const REACHED: [&str; 21] = [
+    "acknowledged with news",
+    "acknowledged without a value",
+    "asked itself",
+    "asked under another generation",
+    "dropped what was not known",
+    "forwarded",
+    "ghost came back to its holder",
+    "ghost came to another owner",
+    "handed over with holders",
+    "not quiescent at first",
+    "promoted while closed",
+    "promoted with updates unsent",
+    "promoted, delta in flight merged",
+    "promoted, delta in flight not merged",
+    "promoted, unknown to the owner",
+    "refreshed before set-up",
+    "revived",
+    "stale dropped",
+    "told before the answer",
+    "updated since the drop",
+    "zombie set up",
+];
+
+#[test]
+fn storms() {
+    let (mut counts, mut stats) = (BTreeMap::new(), ManagementStats::default());
+    for seed in seeds(2_000) {
+        storm(seed, 400, &mut counts, &mut stats);
+    }
+    for name in REACHED {
+        assert!(!is_complete() || counts.contains_key(name), "in no storm: {name}; {counts:#?}");
+    }
+    let ManagementStats { relocations, replica_setups, replica_drops, sync_rounds, .. } = stats;
+    assert!(
+        !is_complete()
+            || [relocations, replica_setups, replica_drops, sync_rounds].iter().all(|n| *n > 5_000)
+    );
+}

@@ -1,0 +1,395 @@
+//! Bounded staleness: workers that run at different speeds, meet, and read what must not be too old.
+
+use super::cluster::{Cluster, Seed, Setup};
+use super::{is_complete, seeds};
+use intendant_core::{ChannelId, Clock, Key, NodeId};
+use intendant_engine::{Input, ManagementStats, ReplicationConfig, Storage};
+use intendant_techniques::clocks::{NodeClock, RESTING};
+use intendant_techniques::{Role, Technique};
+use intendant_wire::{self as wire, ClockScope, Message};
+
+/// Where a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// Working; so many clocks are left before the next meeting, or the end.
+    Work(usize),
+    /// Waits in a meeting.
+    Meeting,
+    /// The meeting is over; it may go.
+    Leaving,
+    Finished,
+}
+
+struct Run {
+    c: Cluster,
+    at: Vec<At>,
+    /// Meetings to come, per worker.
+    meetings: Vec<usize>,
+    /// Chance of a worker to go on, in percent.
+    speed: Vec<usize>,
+    /// Operations that workers have under way at most.
+    ahead: usize,
+    bound: u32,
+    /// Whether the next meeting is for quiescence: workers come with nothing under way.
+    quiet: bool,
+    /// With what clock workers leave the last meeting.
+    latest: u32,
+}
+
+impl Run {
+    fn new(seed: u64, technique: Technique) -> Self {
+        let bound = [0, 1, 3][seed as usize % 3];
+        let setup = Setup {
+            nodes: 2 + seed as usize / 3 % 3,
+            workers: 1 + seed as usize / 9 % 3,
+            channels: 1 + seed as usize / 2 % 2,
+            keys: 4,
+            storage: if seed.is_multiple_of(2) { Storage::Dense } else { Storage::Sparse },
+            policy: technique.policy(),
+            copies: ReplicationConfig { staleness: bound, ..ReplicationConfig::default() },
+        };
+        let mut c = Cluster::new(setup, seed);
+        let workers = c.workers.len();
+        let ahead = [0, 2, 4][c.dice.below(3)];
+        let meetings = c.dice.below(5);
+        let speed = (0..workers).map(|_| [10, 40, 90][c.dice.below(3)]).collect();
+        let at = (0..workers).map(|_| At::Work(c.dice.below(6))).collect();
+        let quiet = c.dice.percent(30);
+        Self { c, at, meetings: vec![meetings; workers], speed, ahead, bound, quiet, latest: 0 }
+    }
+
+    /// Returns how many replicas were given up before the end.
+    fn run(mut self, stats: &mut ManagementStats) -> u64 {
+        let mut stuck = 0;
+        for step in 0.. {
+            if step % 60 == 0 {
+                self.c.shift();
+            }
+            if self.at.iter().all(|at| *at == At::Finished) && !self.are_telling() {
+                break;
+            }
+            let me = self.c.dice.below(self.at.len());
+            let went = match self.c.dice.below(3) {
+                0 => self.step(me),
+                1 => self.c.receive(me),
+                _ => self.c.deliver_any(),
+            };
+            stuck = if went { 0 } else { stuck + 1 };
+            if stuck > 1_000 {
+                let clocks: Vec<_> = self.c.workers.iter().map(|worker| worker.clock).collect();
+                panic!("nothing goes on: {:?} at {clocks:?}", self.at);
+            }
+        }
+        let ManagementStats { replica_drops, .. } = self.c.stats();
+        self.check_quiet();
+        stats.merge(&self.c.stats());
+        replica_drops
+    }
+
+    /// What a worker does next; false if it has to wait.
+    fn step(&mut self, me: usize) -> bool {
+        let under_way = self.c.workers[me].ahead();
+        // Other workers may come between a worker's look at the clocks and what it tells channels.
+        if let Some((channel, input)) = self.c.workers[me].untold.pop_front() {
+            self.c.submit(me, channel, input);
+            self.meet();
+            return true;
+        }
+        match self.at[me] {
+            At::Work(_) if under_way > self.ahead => return false,
+            At::Work(_) if !self.c.dice.percent(self.speed[me]) => {}
+            At::Work(_) if self.c.dice.percent(75) => self.act(me),
+            At::Work(left @ 1..) => {
+                self.at[me] = At::Work(left - 1);
+                let clock = self.c.workers[me].clock + 1;
+                self.c.advance(me, clock);
+            }
+            // Who comes to wait for quiescence, or to finish, has waited for everything; others need not.
+            At::Work(0) if under_way > 0 && (self.quiet || self.meetings[me] == 0) => return false,
+            At::Work(0) => {
+                self.c.rest(me);
+                self.at[me] = if self.meetings[me] == 0 { At::Finished } else { At::Meeting };
+                self.meet();
+            }
+            At::Leaving => {
+                self.at[me] = At::Work(self.c.dice.below(6));
+                self.c.advance(me, self.latest);
+            }
+            At::Meeting | At::Finished => return false,
+        }
+        true
+    }
+
+    /// Whether a worker has not told all channels yet how far it is.
+    fn are_telling(&self) -> bool {
+        self.c.workers.iter().any(|worker| !worker.untold.is_empty())
+    }
+
+    /// If all have come, the meeting is over.
+    fn meet(&mut self) {
+        if self.at.iter().any(|at| *at != At::Meeting) || self.are_telling() {
+            return;
+        }
+        if self.quiet {
+            self.check_quiet();
+        }
+        self.latest = self.c.workers.iter().map(|worker| worker.clock).max().expect("workers");
+        self.at.fill(At::Leaving);
+        self.meetings.iter_mut().for_each(|left| *left -= 1);
+        self.quiet = self.c.dice.percent(30);
+    }
+
+    /// No worker has anything to do.
+    fn check_quiet(&mut self) {
+        self.c.drain();
+        self.c.quiesce(60);
+        self.c.check_end();
+        self.c.check_staleness(self.bound);
+        if self.c.setup.policy == Technique::Ssp.policy() {
+            for key in (0..self.c.setup.keys).map(Key) {
+                assert!((0..self.c.setup.nodes).all(|node| self.c.role(node, key) != Role::Replica));
+            }
+        }
+    }
+
+    fn act(&mut self, me: usize) {
+        let keys = self.c.setup.keys as usize;
+        let (key, other) = (Key(self.c.dice.below(keys) as u64), Key(self.c.dice.below(keys) as u64));
+        match self.c.dice.below(12) {
+            0..5 => self.c.pull(me, &[key, other]),
+            5 => {
+                self.c.pull_if_local(me, key);
+            }
+            6 if key == Key(0) => self.c.set(me, key),
+            _ => self.c.push(me, key),
+        }
+    }
+}
+
+impl Cluster {
+    fn advance(&mut self, me: usize, clock: u32) {
+        self.watch.trace(|| format!("worker {me} is at {clock}"));
+        let worker = &mut self.workers[me];
+        worker.clock = clock;
+        let told = self.nodes[me / self.setup.workers].advance_clock(&mut worker.local, Clock(clock));
+        self.untold(me, told.clock);
+    }
+
+    fn rest(&mut self, me: usize) {
+        self.watch.trace(|| format!("worker {me} rests"));
+        let told = self.nodes[me / self.setup.workers].rest(&self.workers[me].local);
+        self.untold(me, told);
+    }
+
+    fn untold(&mut self, me: usize, clock: Option<NodeClock>) {
+        let channels = (0..self.setup.channels).map(|channel| ChannelId(channel as u16));
+        let inputs = channels.filter_map(|channel| Some((channel, Input::Clock(clock?))));
+        self.workers[me].untold.extend(inputs);
+    }
+
+    /// A read at clock c has every update of every worker up to its clock c − bound − 1.
+    fn check_staleness(&self, bound: u32) {
+        for worker in &self.workers {
+            for read in worker.reads.iter().filter(|read| !self.workers.iter().any(|w| w.has_set(read.key))) {
+                let value = read.value.as_ref().expect("the read has ended");
+                for (lane, writer) in self.workers.iter().enumerate() {
+                    let least = writer.pushes_before(read.key, read.clock.saturating_sub(bound));
+                    assert!(
+                        value[lane] >= least as f32,
+                        "{read:?} of {}: lane {lane} should be {least} at least",
+                        worker.me()
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// What it took, and how many replicas were given up while workers were at work.
+fn run(technique: Technique) -> (ManagementStats, u64) {
+    let (mut stats, mut dropped) = (ManagementStats::default(), 0);
+    for seed in seeds(1_000) {
+        let _seed = Seed(seed);
+        dropped += Run::new(seed, technique).run(&mut stats);
+    }
+    (stats, dropped)
+}
+
+#[test]
+fn stale_synchronous_parallel() {
+    let (ManagementStats { replica_setups, replica_drops, stale_reads, .. }, dropped) = run(Technique::Ssp);
+    if !is_complete() {
+        return;
+    }
+    assert_eq!(replica_setups, replica_drops, "they are all given up in the end");
+    assert!(dropped > replica_drops / 2, "most are given up because of their age, not {dropped}");
+    assert!(replica_setups > 1_000 && stale_reads > 1_000, "{replica_setups} replicas, {stale_reads} waited");
+}
+
+#[test]
+fn eager_stale_synchronous_parallel() {
+    let (ManagementStats { replica_setups, replica_drops, stale_reads, .. }, _) = run(Technique::Essp);
+    if !is_complete() {
+        return;
+    }
+    // Sets end replicas, nothing else does.
+    assert!(replica_drops < replica_setups / 2, "{replica_drops} of {replica_setups} replicas were given up");
+    assert!(replica_setups > 1_000 && stale_reads > 1_000, "{replica_setups} replicas, {stale_reads} waited");
+}
+
+/// Node 0 of three, at clock 5 like the others, in a meeting to which all have come; its clock says whether a read waits.
+fn owner_in_a_meeting() -> Cluster {
+    let copies = ReplicationConfig { staleness: 0, ..ReplicationConfig::default() };
+    let (storage, policy) = (Storage::Dense, Technique::Essp.policy());
+    let setup = Setup { nodes: 3, workers: 1, channels: 1, keys: 3, storage, policy, copies };
+    let mut c = Cluster::new(setup, 0);
+    c.come(5);
+    c.hear(1, ClockScope::Node, 5);
+    c.hear(2, ClockScope::Node, 5);
+    assert!(c.pull_if_local(0, Key(0)), "everything from before clock 5 is here");
+    c.rest(0);
+    c.tell_all(0);
+    c
+}
+
+impl Cluster {
+    /// What a worker has to tell, now.
+    fn tell_all(&mut self, me: usize) {
+        while let Some((channel, input)) = self.workers[me].untold.pop_front() {
+            self.handle(channel.index(), input);
+        }
+    }
+
+    /// Worker 0, of node 0, comes to a clock.
+    fn come(&mut self, clock: u32) {
+        self.advance(0, clock);
+        self.tell_all(0);
+    }
+
+    /// Node 0 hears of a clock of another one.
+    fn hear(&mut self, from: u16, scope: ClockScope, clock: u32) {
+        let message = Message::Clock(wire::Clock { scope, clock });
+        self.handle(0, Input::Message { from: NodeId(from), message });
+    }
+}
+
+#[test]
+fn who_has_left_a_meeting_and_has_not_told_its_clock_is_waited_for() {
+    let mut c = owner_in_a_meeting();
+    c.hear(1, ClockScope::Node, RESTING);
+    c.hear(2, ClockScope::Node, RESTING);
+    c.hear(1, ClockScope::Resumed, 0);
+    c.hear(2, ClockScope::Resumed, 0);
+    c.hear(2, ClockScope::Node, 6);
+    c.come(5);
+    c.come(6);
+    assert!(!c.pull_if_local(0, Key(0)), "node 1 works at clock 5");
+    c.hear(1, ClockScope::Node, 6);
+    assert!(c.pull_if_local(0, Key(0)));
+}
+
+#[test]
+fn a_rest_that_is_known_too_late_is_none() {
+    let mut c = owner_in_a_meeting();
+    c.hear(2, ClockScope::Node, RESTING);
+    c.hear(2, ClockScope::Resumed, 0);
+    c.hear(2, ClockScope::Node, 6);
+    c.come(6);
+    c.hear(1, ClockScope::Node, RESTING);
+    assert!(!c.pull_if_local(0, Key(0)), "it rested in the meeting that node 2 has left");
+    c.hear(1, ClockScope::Resumed, 0);
+    c.hear(1, ClockScope::Node, 5);
+    assert!(!c.pull_if_local(0, Key(0)));
+    c.hear(1, ClockScope::Node, 6);
+    assert!(c.pull_if_local(0, Key(0)));
+}
+
+#[test]
+fn who_rests_in_the_next_meeting_is_not_called_back_by_those_who_leave_this_one() {
+    let mut c = owner_in_a_meeting();
+    c.hear(1, ClockScope::Node, RESTING);
+    c.hear(2, ClockScope::Node, RESTING);
+    c.hear(2, ClockScope::Resumed, 0);
+    c.hear(2, ClockScope::Node, 6);
+    c.hear(2, ClockScope::Node, RESTING);
+    c.come(8);
+    c.hear(1, ClockScope::Resumed, 0);
+    c.hear(1, ClockScope::Node, 5);
+    assert!(!c.pull_if_local(0, Key(0)));
+    c.hear(1, ClockScope::Node, 8);
+    assert!(c.pull_if_local(0, Key(0)), "node 2 has no update to make before the next meeting");
+}
+
+/// A clock told for a worker that is ahead must not hide what a slower one has asked for.
+#[test]
+fn a_slow_reader_does_not_wait_for_the_fast_one() {
+    let copies = ReplicationConfig { staleness: 0, ..ReplicationConfig::default() };
+    let (storage, policy) = (Storage::Dense, Technique::Ssp.policy());
+    let setup = Setup { nodes: 2, workers: 2, channels: 1, keys: 2, storage, policy, copies };
+    let mut c = Cluster::new(setup, 0);
+    // Workers 2 and 3 of node 1 read a key of node 0 at clocks 2 and 1, while node 0 is at clock 0.
+    for (me, clock) in [(2, 2), (3, 1)] {
+        c.advance(me, clock);
+        while let Some((channel, input)) = c.workers[me].untold.pop_front() {
+            c.submit(me, channel, input);
+        }
+        c.deliver_all();
+    }
+    for me in [2, 3] {
+        c.pull(me, &[Key(0)]);
+        c.deliver_all();
+    }
+    assert_eq!((c.workers[2].inbox.len(), c.workers[3].inbox.len()), (0, 0));
+    c.rest(0);
+    c.rest(1);
+    c.tell_all(1);
+    c.deliver_all();
+    while c.receive(3) {}
+    assert_eq!((c.workers[2].ahead(), c.workers[3].ahead()), (1, 0));
+}
+
+/// A replica that was read once and is only added to since: its updates travel at clocks, also when it is too old.
+#[test]
+fn what_is_added_to_an_old_replica_travels_at_clocks() {
+    let (storage, policy) = (Storage::Dense, Technique::Ssp.policy());
+    let setup = Setup {
+        nodes: 2,
+        workers: 1,
+        channels: 1,
+        keys: 2,
+        storage,
+        policy,
+        copies: ReplicationConfig::default(),
+    };
+    let mut c = Cluster::new(setup, 0);
+    c.pull(1, &[Key(0)]);
+    c.deliver_all();
+    while c.receive(1) {}
+    assert_eq!(c.role(1, Key(0)), Role::Replica);
+    let told = |c: &Cluster, what| c.watch.counts.get(what).copied().unwrap_or(0);
+    let mut before = 0;
+    for clock in 3..10 {
+        c.advance(1, clock);
+        while let Some((channel, input)) = c.workers[1].untold.pop_front() {
+            c.submit(1, channel, input);
+        }
+        for _ in 0..50 {
+            c.push(1, Key(0));
+            c.deliver_any();
+            while c.receive(1) {}
+        }
+        let deltas = told(&c, "delta told");
+        assert!(deltas <= before + 1, "{} deltas at clock {clock}", deltas - before);
+        before = deltas;
+    }
+    assert!(before > 3 && told(&c, "revived") == 0, "{:?}", c.watch.counts);
+    c.rest(0);
+    c.rest(1);
+    c.tell_all(0);
+    while let Some((channel, input)) = c.workers[1].untold.pop_front() {
+        c.submit(1, channel, input);
+    }
+    c.drain();
+    c.quiesce(20);
+    c.check_end();
+}

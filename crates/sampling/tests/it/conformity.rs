@@ -1,0 +1,269 @@
+//! Which scheme offers which level (000, Table 4.1), found out from samples alone; independent sampling in detail: exact replay
+//! first, χ² after.
+
+use crate::common::{Holds, fits, independent, keys, manager, picked};
+use intendant_core::{Key, random};
+use intendant_sampling::{
+    Conformity, Distribution, DistributionError, Everything, Pooling, SampleError, Sampler, Scheme,
+};
+use std::num::NonZeroU32;
+
+#[test]
+fn equal_streams_replay_exactly_and_portions_do_not_matter() {
+    let weighted = Distribution::weighted(Key(10), &[1.0, 2.0, 3.0]).unwrap();
+    let (manager, id) = picked(weighted, Conformity::Conform);
+    let whole = keys(&manager, id, 100, 7, &Everything);
+    assert_eq!(whole, keys(&manager, id, 100, 7, &Everything));
+    assert_ne!(whole, keys(&manager, id, 100, 8, &Everything));
+    // Whatever happens in between, and wherever keys are.
+    let nowhere = Holds(|_| false);
+    let (mut handle, mut parts) = (manager.prepare(id, 100, 7, &nowhere).unwrap(), Vec::new());
+    assert_eq!(handle.ahead().collect::<Vec<_>>(), whole);
+    assert_eq!(handle.near().collect::<Vec<_>>(), whole);
+    let mut near = Vec::new();
+    for n in [1, 0, 59, 40] {
+        manager.draw(&mut handle, n, &nowhere, &mut parts, &mut near).unwrap();
+    }
+    assert_eq!(whole, parts);
+    assert!(near.is_empty());
+    assert_eq!(
+        manager.draw(&mut handle, 1, &nowhere, &mut parts, &mut near),
+        Err(SampleError::HandleExhausted { wanted: 1, left: 0 })
+    );
+    assert_eq!(parts.len(), 100);
+}
+
+#[test]
+fn frequencies_follow_the_distribution() {
+    let weights: Vec<f64> =
+        (0..200).map(|i| if i % 17 == 0 { 0.0 } else { 1.0 / f64::from(i + 1) }).collect();
+    let counts: Vec<u64> = (0..200).map(|i| if i % 17 == 0 { 0 } else { 10_000 / (i + 1) }).collect();
+    let normed = |weights: &[f64]| {
+        let total: f64 = weights.iter().sum();
+        weights.iter().map(|w| w / total).collect::<Vec<_>>()
+    };
+    let smoothed: Vec<f64> = counts.iter().map(|c| (*c as f64).powf(0.75)).collect();
+    let cases = [
+        (Distribution::uniform(5..205).unwrap(), vec![1.0 / 200.0; 200]),
+        (Distribution::weighted(Key(5), &weights).unwrap(), normed(&weights)),
+        (Distribution::unigram(Key(5), &counts, 0.75).unwrap(), normed(&smoothed)),
+    ];
+    let tests = cases.len();
+    for (distribution, probabilities) in cases {
+        assert_eq!(distribution.keys(), 5..205);
+        let (manager, id) = picked(distribution, Conformity::Conform);
+        // Many short streams, as training uses them: a flaw in seeding would show here and not in one long stream.
+        let mut counts = vec![0u64; 200];
+        for stream in 0..40_000 {
+            for key in keys(&manager, id, 5, random::stream(3, &[stream]), &Everything) {
+                counts[key.index() - 5] += 1;
+            }
+        }
+        assert!(fits(&counts, &probabilities, tests));
+        // The check can fail.
+        let mut shifted = probabilities.clone();
+        shifted.rotate_right(1);
+        assert!(probabilities[1] == probabilities[2] || !fits(&counts, &shifted, tests));
+    }
+}
+
+#[test]
+fn bad_weights_are_named() {
+    let refused = |w: &[f64]| Distribution::weighted(Key(0), w).unwrap_err();
+    assert_eq!(refused(&[]), DistributionError::Empty);
+    assert_eq!(refused(&[1.0, -2.0]), DistributionError::Weight { position: 1, weight: -2.0 });
+    assert!(matches!(refused(&[f64::NAN]), DistributionError::Weight { position: 0, .. }));
+    assert_eq!(refused(&[0.0, 0.0]), DistributionError::AllZero { keys: 2 });
+    assert!(Distribution::weighted(Key(0), &[f64::MAX, f64::MAX]).is_ok());
+    assert_eq!(Distribution::uniform(3..3).unwrap_err(), DistributionError::Empty);
+    assert_eq!(
+        Distribution::unigram(Key(0), &[0, 0], 0.75).unwrap_err(),
+        DistributionError::AllZero { keys: 2 }
+    );
+}
+
+#[test]
+fn schemes_are_picked_named_and_refused() {
+    let uniform = || Distribution::uniform(0..9).unwrap();
+    for level in Conformity::ALL {
+        assert!(level.scheme().offers() <= level, "{level}");
+        assert_eq!(level.to_string().parse(), Ok(level));
+        let (manager, id) = picked(uniform(), level);
+        assert_eq!(manager.sampler().scheme(id), Ok((level, level.scheme())));
+    }
+    for scheme in Scheme::ALL {
+        assert_eq!(scheme.to_string().parse(), Ok(scheme));
+    }
+    assert!("best".parse::<Scheme>().is_err() && "best".parse::<Conformity>().is_err());
+    let mut builder = Sampler::builder();
+    let error = builder.register_with(uniform(), Conformity::Bounded, Scheme::Local).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "local sampling is non-conform, not bounded: ask for non-conform, or leave the scheme to the system"
+    );
+    let id = builder.register(uniform(), Conformity::Conform);
+    let sampler = builder.build();
+    assert!(sampler.with(Conformity::Conform, Some(Scheme::ALL[1])).is_err());
+    let changed = sampler.with(Conformity::NonConform, Some(Scheme::Repurposing)).unwrap();
+    assert_eq!(changed.scheme(id), Ok((Conformity::NonConform, Scheme::Repurposing)));
+    assert_eq!(sampler.scheme(id), Ok((Conformity::Conform, Scheme::Independent)));
+    let nothing = Sampler::default();
+    assert_eq!(nothing.scheme(id), Err(SampleError::UnknownDistribution { index: 0, registered: 0 }));
+}
+
+/// π over six keys, of which a node holds the first three, for ever.
+const PI: [f64; 6] = [0.3, 0.05, 0.2, 0.15, 0.1, 0.2];
+const HELD: u64 = 3;
+
+/// Small pools: what depends on each other is found quickly.
+const POOLING: Pooling = Pooling { keys: NonZeroU32::new(5).unwrap(), uses: NonZeroU32::new(4).unwrap() };
+
+/// Samples of a handle, drawn one by one.
+const HANDLE: usize = 4;
+
+/// Samples of one node in one run.
+fn run(scheme: Scheme, seed: u64, node: u16, samples: usize) -> Vec<usize> {
+    let (manager, id) = manager(Distribution::weighted(Key(0), &PI).unwrap(), scheme, seed, node);
+    let place = Holds(|key: Key| key.0 < HELD);
+    // What the node pulls has other frequencies.
+    manager.observe(&[Key(0), Key(1), Key(1), Key(5)]);
+    let mut keys = Vec::new();
+    for index in 0..samples / HANDLE {
+        let stream = random::stream(seed, &[u64::from(node), index as u64]);
+        let mut handle = manager.prepare(id, HANDLE, stream, &place).unwrap();
+        for _ in 0..HANDLE {
+            manager.draw(&mut handle, 1, &place, &mut keys, &mut Vec::new()).unwrap();
+        }
+    }
+    keys.into_iter().map(Key::index).collect()
+}
+
+/// What samples tell of a scheme.
+struct Evidence {
+    /// Many independent runs of two nodes, a few pools long.
+    runs: Vec<[Vec<usize>; 2]>,
+    /// One long run.
+    long: Vec<usize>,
+}
+
+const RUN: usize = 3 * 20;
+const LONG: usize = 400_000;
+
+impl Evidence {
+    fn of(scheme: Scheme) -> Self {
+        let runs = (0..4_000).map(|seed| [run(scheme, seed, 0, RUN), run(scheme, seed, 1, RUN)]).collect();
+        Self { runs, long: run(scheme, 77, 0, LONG) }
+    }
+
+    /// Every sample has π's probabilities, whichever it is.
+    fn each_follows_pi(&self) -> bool {
+        (0..RUN).all(|i| {
+            let mut counts = [0; PI.len()];
+            self.runs.iter().for_each(|run| counts[run[0][i]] += 1);
+            fits(&counts, &PI, RUN)
+        })
+    }
+
+    /// Samples of a node that are so far apart do not depend on each other.
+    fn independent_at(&self, distance: usize) -> bool {
+        (0..RUN - distance).all(|i| {
+            let pairs: Vec<_> = self.runs.iter().map(|run| (run[0][i], run[0][i + distance])).collect();
+            independent(&pairs, &PI, RUN * RUN)
+        })
+    }
+
+    /// Samples of two nodes do not depend on each other.
+    fn nodes_are_independent(&self) -> bool {
+        (0..RUN).all(|i| {
+            let pairs: Vec<_> = self.runs.iter().map(|run| (run[0][i], run[1][i])).collect();
+            independent(&pairs, &PI, RUN)
+        })
+    }
+
+    /// In the long run frequencies come to π: within five standard deviations of what so many samples, each of them used
+    /// `uses` times, may be off.
+    fn frequencies_come_to_pi(&self, uses: u32) -> bool {
+        PI.iter().enumerate().all(|(key, p)| {
+            let frequency = self.long.iter().filter(|drawn| **drawn == key).count() as f64 / LONG as f64;
+            let deviation = (p * (1.0 - p) * f64::from(uses) / LONG as f64).sqrt();
+            (frequency - p).abs() < 5.0 * deviation
+        })
+    }
+
+    /// What 000, §4.3.1 defines, as far as pairs of samples tell.
+    fn offers(&self, level: Conformity, pooling: Pooling) -> bool {
+        let bound = pooling.samples() as usize;
+        match level {
+            Conformity::Conform => {
+                self.each_follows_pi()
+                    && self.nodes_are_independent()
+                    && (1..RUN).all(|distance| self.independent_at(distance))
+            }
+            Conformity::Bounded => {
+                self.each_follows_pi()
+                    && self.nodes_are_independent()
+                    && (bound..RUN).all(|distance| self.independent_at(distance))
+            }
+            Conformity::LongTerm => self.frequencies_come_to_pi(pooling.uses.get()),
+            Conformity::NonConform => true,
+        }
+    }
+}
+
+/// 000, Table 4.1, with a line for postponing (§4.3.4).
+#[test]
+fn table_4_1() {
+    for scheme in Scheme::ALL {
+        let scheme = scheme.with_pooling(POOLING);
+        let evidence = Evidence::of(scheme);
+        for level in Conformity::ALL {
+            assert_eq!(evidence.offers(level, POOLING), scheme.offers() <= level, "{scheme}: {level}");
+        }
+    }
+}
+
+/// The bound is tight: within it, some samples depend on each other; so a bound that is too small would be noticed.
+#[test]
+fn samples_of_a_pool_depend_on_each_other_up_to_its_end() {
+    let evidence = Evidence::of(Scheme::Reuse(POOLING));
+    // The first of a pool and its last are the same draw in one of G cases.
+    assert!(!evidence.independent_at(POOLING.samples() as usize - 1));
+    assert!(evidence.independent_at(POOLING.samples() as usize));
+}
+
+/// Half the sum of absolute differences between frequencies and the uniform distribution.
+fn distance_from_uniform(counts: &[u64]) -> f64 {
+    let (n, p) = (counts.iter().sum::<u64>() as f64, 1.0 / counts.len() as f64);
+    counts.iter().map(|count| (*count as f64 / n - p).abs()).sum::<f64>() / 2.0
+}
+
+/// The example of the crate's documentation: four nodes, uniform π.
+#[test]
+fn the_bias_of_local_sampling() {
+    const KEYS: u64 = 400;
+    const NODES: u64 = 4;
+    let frequencies = |node: u64, moves: bool| {
+        let (manager, id) = manager(Distribution::uniform(0..KEYS).unwrap(), Scheme::Local, 5, node as u16);
+        let mut counts = vec![0u64; KEYS as usize];
+        for round in 0..2_000 {
+            let epoch = if moves { round } else { 0 };
+            // Each node holds a fourth of the keys, in each epoch another one.
+            let place = Holds(|key: Key| random::stream(epoch, &[key.0]) % NODES == node);
+            for key in keys(&manager, id, 50, random::stream(9, &[node, round]), &place) {
+                counts[key.index()] += 1;
+            }
+        }
+        counts
+    };
+    let apart: Vec<Vec<u64>> = (0..NODES).map(|node| frequencies(node, false)).collect();
+    for counts in &apart {
+        let off = distance_from_uniform(counts);
+        assert!((off - 0.75).abs() < 0.06, "a node that keeps its keys is off by {off}");
+    }
+    let together: Vec<u64> =
+        (0..KEYS as usize).map(|key| apart.iter().map(|counts| counts[key]).sum()).collect();
+    let off = distance_from_uniform(&together);
+    assert!(off < 0.06, "all nodes together are off by {off}");
+    let off = distance_from_uniform(&frequencies(0, true));
+    assert!(off < 0.06, "a node whose keys move is off by {off}");
+}

@@ -1,0 +1,197 @@
+//! What each scheme does with keys that are elsewhere, and when pools are made.
+
+use crate::common::{Holds, keys, manager};
+use intendant_core::{Key, Tick};
+use intendant_sampling::{Distribution, Everything, Locality, Pooling, Scheme};
+use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
+
+fn pooling(keys: u32, uses: u32) -> Pooling {
+    Pooling { keys: NonZeroU32::new(keys).unwrap(), uses: NonZeroU32::new(uses).unwrap() }
+}
+
+fn uniform(keys: u64) -> Distribution {
+    Distribution::uniform(0..keys).unwrap()
+}
+
+proptest! {
+    /// However handles cut a node's samples, each G·U of them are G draws, each exactly U times, once per traversal.
+    #[test]
+    fn every_key_of_a_pool_is_used_as_often(g in 1u32..30, u in 1u32..9, sizes in prop::collection::vec(0usize..40, 1..60)) {
+        let (manager, id) = manager(uniform(1_000_000_000), Scheme::Reuse(pooling(g, u)), 3, 0);
+        let mut all: Vec<Key> = Vec::new();
+        for size in sizes {
+            all.extend(keys(&manager, id, size, 0, &Everything));
+        }
+        for pool in all.chunks_exact((g * u) as usize) {
+            let passes: Vec<Vec<Key>> = pool.chunks_exact(g as usize).map(|pass| {
+                let mut pass = pass.to_vec();
+                pass.sort_unstable();
+                pass
+            }).collect();
+            prop_assert!(passes.iter().all(|pass| *pass == passes[0]));
+        }
+        let distinct: std::collections::BTreeSet<_> = all.iter().collect();
+        prop_assert!(distinct.len() >= all.len() / u as usize);
+    }
+
+    /// Postponing changes the order within a handle only; whatever is local when, each sample is postponed once at most.
+    #[test]
+    fn postponing_keeps_a_handles_samples(
+        portions in prop::collection::vec(0usize..7, 1..9),
+        local in prop::collection::vec(any::<bool>(), 97),
+    ) {
+        let (manager, id) = manager(uniform(20), Scheme::Postponing(pooling(5, 3)), 3, 0);
+        let total = portions.iter().sum();
+        let looks = Cell::new(0usize);
+        let place = Holds(|_| {
+            looks.set(looks.get() + 1);
+            local[looks.get() % local.len()]
+        });
+        let mut handle = manager.prepare(id, total, 0, &place).unwrap();
+        let mut ahead: Vec<Key> = handle.ahead().collect();
+        looks.set(0);
+        let (mut drawn, mut near) = (Vec::new(), Vec::new());
+        for n in portions {
+            manager.draw(&mut handle, n, &place, &mut drawn, &mut near).unwrap();
+        }
+        prop_assert!(looks.get() <= 2 * total);
+        prop_assert_eq!(near.len() as u64, manager.stats().postponed);
+        ahead.sort_unstable();
+        drawn.sort_unstable();
+        prop_assert_eq!(ahead, drawn);
+    }
+}
+
+#[test]
+fn what_is_not_here_is_postponed_and_moved_here() {
+    let (manager, id) = manager(uniform(1_000), Scheme::Postponing(pooling(10, 1)), 3, 0);
+    let absent = Cell::new(None);
+    let place = Holds(|key| Some(key) != absent.get());
+    let mut handle = manager.prepare(id, 4, 0, &place).unwrap();
+    let ahead: Vec<Key> = handle.ahead().collect();
+    absent.set(Some(ahead[0]));
+    let (mut drawn, mut near) = (Vec::new(), Vec::new());
+    manager.draw(&mut handle, 2, &place, &mut drawn, &mut near).unwrap();
+    assert_eq!((drawn.as_slice(), near.as_slice()), (&ahead[1..3], &ahead[..1]));
+    // It did not come; nothing is postponed twice.
+    manager.draw(&mut handle, 2, &place, &mut drawn, &mut near).unwrap();
+    assert_eq!((drawn[2..].to_vec(), near.len()), (vec![ahead[3], ahead[0]], 1));
+    let stats = manager.stats();
+    assert_eq!((stats.drawn, stats.postponed, stats.strayed), (4, 1, 1));
+}
+
+#[test]
+fn local_sampling_finds_what_is_here_if_anything_is() {
+    const KEYS: u64 = 10_000;
+    let (manager, id) = manager(uniform(KEYS), Scheme::Local, 3, 0);
+    let half = Holds(|key: Key| key.0 % 2 == 1);
+    assert!(keys(&manager, id, 1_000, 0, &half).iter().all(|key| key.0 % 2 == 1));
+    // One of a hundred: mostly found beside the last draw.
+    let few = Holds(|key: Key| key.0.is_multiple_of(50));
+    assert!(keys(&manager, id, 1_000, 1, &few).iter().all(|key| key.0.is_multiple_of(50)));
+    assert_eq!(manager.stats().strayed, 0);
+    let nothing = Holds(|_| false);
+    let drawn = keys(&manager, id, 1_000, 2, &nothing);
+    assert!(drawn.iter().all(|key| key.0 < KEYS));
+    assert_eq!(manager.stats().strayed, 1_000);
+    assert!(manager.prepare(id, 5, 0, &half).unwrap().near().next().is_none());
+}
+
+#[test]
+fn repurposing_takes_what_was_pulled_lately() {
+    let (manager, id) = manager(Distribution::uniform(10..20).unwrap(), Scheme::Repurposing, 3, 0);
+    assert!(manager.observes());
+    assert!(keys(&manager, id, 100, 0, &Everything).iter().all(|key| (10..20).contains(&key.0)));
+    // Keys of other ranges are none of its business.
+    manager.observe(&[Key(3), Key(12), Key(25), Key(17)]);
+    let drawn = keys(&manager, id, 100, 1, &Everything);
+    assert!(drawn.contains(&Key(12)) && drawn.contains(&Key(17)));
+    assert!(drawn.iter().all(|key| [12, 17].contains(&key.0)));
+    // The old ones are forgotten at some time.
+    manager.observe(&[Key(13); 1_024]);
+    assert_eq!(keys(&manager, id, 50, 2, &Everything), [Key(13); 50]);
+}
+
+/// A node to which keys come some time after they were asked for, and from which they are taken again.
+struct Station {
+    now: Cell<u64>,
+    /// When keys that are here will go.
+    here: RefCell<BTreeMap<Key, u64>>,
+    coming: RefCell<VecDeque<(u64, Key)>>,
+    delay_us: u64,
+}
+
+impl Station {
+    fn new(delay_us: u64) -> Self {
+        Self { now: Cell::new(0), here: RefCell::default(), coming: RefCell::default(), delay_us }
+    }
+
+    fn localize(&self, keys: impl Iterator<Item = Key>) {
+        let at = self.now.get() + self.delay_us;
+        let mut coming = self.coming.borrow_mut();
+        coming.extend(keys.filter(|key| !self.is_local(*key)).map(|key| (at, key)));
+    }
+
+    fn pass(&self, us: u64, stay_us: u64) {
+        self.now.set(self.now.get() + us);
+        let (mut here, mut coming) = (self.here.borrow_mut(), self.coming.borrow_mut());
+        while coming.front().is_some_and(|(at, _)| *at <= self.now.get()) {
+            let (at, key) = coming.pop_front().unwrap();
+            here.insert(key, at + stay_us);
+        }
+    }
+}
+
+impl Locality for Station {
+    fn is_local(&self, key: Key) -> bool {
+        self.here.borrow().get(&key).is_some_and(|until| *until > self.now.get())
+    }
+
+    fn now(&self) -> Tick {
+        Tick(self.now.get())
+    }
+}
+
+/// The share of samples that are here when they are drawn, after a warm-up, and the pools that were late.
+fn trained(delay_us: u64, stay_us: u64) -> (f64, u64) {
+    let (manager, id) = manager(uniform(1 << 40), Scheme::Reuse(pooling(50, 8)), 3, 0);
+    let station = Station::new(delay_us);
+    let (mut here, mut all, mut late) = (0, 0, 0);
+    for batch in 0..4_000 {
+        let handle = manager.prepare(id, 10, 0, &station).unwrap();
+        station.localize(handle.near());
+        let mut handle = handle;
+        let mut drawn = Vec::new();
+        manager.draw(&mut handle, 10, &station, &mut drawn, &mut Vec::new()).unwrap();
+        if batch == 1_000 {
+            late = manager.stats().late_pools;
+        }
+        if batch >= 1_000 {
+            here += drawn.iter().filter(|key| station.is_local(**key)).count();
+            all += drawn.len();
+        }
+        station.pass(100, stay_us);
+    }
+    let stats = manager.stats();
+    assert!(stats.pools * 400 >= stats.drawn && stats.pools * 400 <= stats.drawn + 17 * 400);
+    (f64::from(here as u32) / f64::from(all as u32), stats.late_pools - late)
+}
+
+/// A pool lasts for 40 batches, of 100 µs each.
+#[test]
+fn pools_are_made_as_early_as_their_keys_need() {
+    // Longer than a pool lasts, shorter, and not at all.
+    for delay_us in [0, 300, 3_000, 10_000, 30_000] {
+        let (here, late) = trained(delay_us, u64::MAX / 2);
+        assert!(here == 1.0 && late == 0, "{delay_us} µs: {here} here, {late} late");
+    }
+    // Beyond what may wait: samples are drawn all the same.
+    let (here, late) = trained(1_000_000, u64::MAX / 2);
+    assert!(here < 1.0 && late == 0, "{here} here, {late} late");
+    // Keys go again before they have been used for the last time, and are fetched again.
+    let (here, _) = trained(1_000, 3_000);
+    assert!((0.3..1.0).contains(&here), "{here}");
+}

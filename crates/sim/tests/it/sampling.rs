@@ -1,0 +1,80 @@
+//! Every sampling scheme with every technique, in virtual time: the same examples, as many samples, a model that learns, and what
+//! the scheme is to save.
+
+use crate::likes::Likes;
+use intendant_engine::ReplicationConfig;
+use intendant_sampling::{Sampler, Scheme};
+use intendant_sim::{TaskConfig, TaskOutcome, run_task};
+use intendant_task::{Schedule, Task};
+use intendant_techniques::Technique;
+use std::sync::Arc;
+
+const EPOCHS: u32 = 6;
+
+fn sampler(scheme: Scheme) -> Sampler {
+    Likes::<f32>::new(5).model().sampler.with(scheme.offers(), Some(scheme)).unwrap()
+}
+
+fn config(technique: Technique, scheme: Scheme) -> TaskConfig {
+    let sampler = sampler(scheme);
+    let localize_ahead = if technique == Technique::Lapse { 2 } else { 0 };
+    let sample_portions = sampler.portions();
+    let schedule = Schedule { localize_ahead, sample_portions, ..Schedule::epochs(EPOCHS) };
+    TaskConfig {
+        technique,
+        sampler: Some(sampler),
+        copies: ReplicationConfig::default(),
+        ..TaskConfig::new(3, 2, schedule)
+    }
+}
+
+fn train(config: &TaskConfig) -> TaskOutcome<f32> {
+    run_task(&Arc::new(Likes::<f32>::new(5)), config, &mut ()).unwrap()
+}
+
+fn trained(outcome: &TaskOutcome<f32>) -> (u64, u64) {
+    let digest = outcome.combined.iter().fold(0u64, |sum, reduction| sum.wrapping_add(reduction.digest));
+    (digest, outcome.accesses.sampled)
+}
+
+#[test]
+fn every_scheme_serves_every_technique() {
+    let expected = trained(&train(&config(Technique::Classic, Scheme::Independent)));
+    for technique in Technique::ALL {
+        for scheme in Scheme::ALL {
+            let name = format!("{technique}, {scheme}");
+            let config = config(technique, scheme);
+            let outcome = train(&config);
+            assert_eq!(trained(&outcome), expected, "{name}: the same examples, as many samples");
+            let drawn: u64 = outcome.epochs.iter().map(|epoch| epoch.sampling.drawn).sum();
+            assert_eq!(drawn, expected.1, "{name}");
+            let pools: u64 = outcome.epochs.iter().map(|epoch| epoch.sampling.pools).sum();
+            assert_eq!(pools > 0, scheme.pooling().is_some(), "{name}");
+            let [first, .., last, _] = &outcome.combined[..] else { panic!("{name}: too few epochs") };
+            let loss = |r: &intendant_task::Reduction| r.get("loss") / r.get("examples");
+            assert!(loss(last) < 0.8 * loss(first), "{name}: loss {} to {}", loss(first), loss(last));
+            assert_eq!(train(&config).hash, outcome.hash, "{name}: a seed is a run");
+        }
+    }
+}
+
+/// Keys that are drawn because they are here need no message.
+#[test]
+fn local_samples_are_local() {
+    let remote = |scheme| {
+        let outcome = train(&config(Technique::Lapse, scheme));
+        outcome.epochs.iter().map(|epoch| epoch.accesses.remote).sum::<u64>() as f64
+    };
+    let (independent, local) = (remote(Scheme::Independent), remote(Scheme::Local));
+    assert!(local < 0.8 * independent, "{local} and {independent}");
+}
+
+/// Of what is not here, postponing makes something that is.
+#[test]
+fn samples_are_postponed_until_they_are_here() {
+    let outcome = train(&config(Technique::Lapse, Scheme::ALL[2]));
+    let postponed: u64 = outcome.epochs.iter().map(|epoch| epoch.sampling.postponed).sum();
+    let strayed: u64 = outcome.epochs.iter().map(|epoch| epoch.sampling.strayed).sum();
+    let drawn: u64 = outcome.epochs.iter().map(|epoch| epoch.sampling.drawn).sum();
+    assert!(0 < strayed && strayed < postponed && postponed < drawn, "{strayed}, {postponed}, {drawn}");
+}

@@ -1,0 +1,314 @@
+//! A real task in virtual time: it learns, on every number of nodes, with either element type, and is trained on the same
+//! examples as without any server.
+
+use crate::likes::Likes;
+use intendant_core::{Element, Key, Tick};
+use intendant_engine::ReplicationConfig;
+use intendant_sampling::{Everything, Manager};
+use intendant_sim::{Faults, Spread, TaskConfig, TaskOutcome, run_task};
+use intendant_task::{
+    Driver, Event, Loader, LoaderEvent, LoaderOp, LookAhead, Op, Partition, Prepared, SampleRequest,
+    Schedule, Task,
+};
+use intendant_techniques::{Assignment, KeyTechnique, Order, Pace, Technique};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+const SCHEDULE: Schedule = Schedule { valid_every: 3, ..Schedule::epochs(6) };
+
+fn train<E: Element>(config: &TaskConfig) -> TaskOutcome<E> {
+    run_task(&Arc::new(Likes::<E>::new(5)), config, &mut ()).unwrap()
+}
+
+/// The next batch of a loader.
+fn next<T: Task>(task: &T, loader: &mut Loader<T>, mut event: LoaderEvent) -> Prepared<T::Batch> {
+    loop {
+        match loader.step(event) {
+            LoaderOp::PrepareSample(request) => {
+                let manager = Manager::new(task.model().sampler.clone(), 0, 0);
+                let SampleRequest { distribution, samples, stream } = request;
+                let handle = manager.prepare(distribution, samples, stream, &Everything).unwrap();
+                event = LoaderEvent::Prepared(handle);
+            }
+            LoaderOp::Intend => panic!("nothing is announced unless the schedule says so"),
+            LoaderOp::Deliver => return loader.take(),
+            LoaderOp::Done => panic!("no batch is left"),
+        }
+    }
+}
+
+/// One worker on a plain array: what the shells must amount to.
+fn plain<E: Element>() -> (Vec<E>, u64) {
+    let task = Arc::new(Likes::<E>::new(5));
+    let model = task.model().clone();
+    let manager = Manager::new(model.sampler.clone(), 0, 0);
+    let mut at = vec![0];
+    let mut values = Vec::new();
+    for key in (0..model.keys()).map(Key) {
+        let start = values.len();
+        values.resize(start + model.len(key), E::ZERO);
+        (model.init)(key, &mut values[start..]);
+        at.push(values.len());
+    }
+    let row = |key: &Key| at[key.index()]..at[key.index() + 1];
+    let partition = Partition::alone();
+    let mut driver = Driver::new(Arc::clone(&task), partition, SCHEDULE);
+    let mut loader = Loader::new(Arc::clone(&task), partition, &SCHEDULE);
+    let mut event = Event::Start;
+    let mut heard = Some(LoaderEvent::Start);
+    loop {
+        event = match driver.step(event).unwrap() {
+            Op::NextBatch => {
+                Event::Batch(next(&*task, &mut loader, heard.take().unwrap_or(LoaderEvent::Done)))
+            }
+            Op::PullSample => {
+                let draw = |handle: &mut _, samples, keys: &mut _| {
+                    manager.draw(handle, samples, &Everything, keys, &mut Vec::new())
+                };
+                driver.draw(draw).unwrap();
+                Event::Done
+            }
+            Op::Pull => {
+                let (keys, into) = driver.pull_buffers();
+                let pulled: Vec<E> = keys.iter().flat_map(|key| values[row(key)].to_vec()).collect();
+                into.copy_from_slice(&pulled);
+                Event::Done
+            }
+            Op::Push => {
+                let (keys, update) = driver.push_buffers();
+                let places = keys.iter().flat_map(&row);
+                places.zip(update).for_each(|(place, update)| values[place] += *update);
+                Event::Done
+            }
+            Op::Snapshot(range) => {
+                let keys: Vec<Key> = range.map(Key).collect();
+                let part: Vec<E> = keys.iter().flat_map(|key| values[row(key)].to_vec()).collect();
+                driver.snapshot_part(&keys, &part);
+                Event::Done
+            }
+            Op::Reduce => Event::Reduced(driver.reduction().clone()),
+            Op::Compute(_)
+            | Op::Localize { .. }
+            | Op::AdvanceClock
+            | Op::Synchronize
+            | Op::Flush
+            | Op::Barrier
+            | Op::Quiesce => Event::Done,
+            Op::Done => break,
+        };
+    }
+    let digest = driver.combined().iter().fold(0u64, |sum, r| sum.wrapping_add(r.digest));
+    (values, digest)
+}
+
+fn digest<E>(outcome: &TaskOutcome<E>) -> u64 {
+    outcome.combined.iter().fold(0, |sum, reduction| sum.wrapping_add(reduction.digest))
+}
+
+fn one_worker_equals_a_plain_array<E: Element>() {
+    let (values, expected) = plain::<E>();
+    let outcome = train::<E>(&TaskConfig::new(1, 1, SCHEDULE));
+    assert_eq!(outcome.values, values, "bit by bit");
+    assert_eq!(digest(&outcome), expected);
+    assert_eq!((outcome.messages, outcome.accesses.remote), (0, 0));
+}
+
+#[test]
+fn one_worker_on_one_node_equals_a_plain_array() {
+    one_worker_equals_a_plain_array::<f32>();
+    one_worker_equals_a_plain_array::<f64>();
+}
+
+fn it_learns<E: Element>() {
+    let (_, expected) = plain::<E>();
+    for (nodes, workers, channels) in [(1, 3, 1), (2, 1, 2), (3, 2, 1), (4, 2, 3), (7, 1, 1)] {
+        let outcome = train::<E>(&TaskConfig { channels, ..TaskConfig::new(nodes, workers, SCHEDULE) });
+        let at = format!("{nodes} nodes with {workers} workers");
+        assert_eq!(digest(&outcome), expected, "{at}: the same examples");
+        let [first, .., last, test] = &outcome.combined[..] else { panic!("{at}: too few epochs") };
+        let loss = |r: &intendant_task::Reduction| r.get("loss") / r.get("examples");
+        assert!(loss(last) < 0.7 * loss(first), "{at}: loss {} to {}", loss(first), loss(last));
+        let right = test.get("quality.ranked_right") / test.get("quality.count");
+        assert!(right > 0.9, "{at}: {right} of the held-out pairs are ranked right");
+        let accesses = outcome.accesses;
+        assert_eq!(accesses.local + accesses.remote, accesses.pull_keys + accesses.push_keys, "{at}");
+        assert!(accesses.sampled > 0, "{at}");
+        assert_eq!(outcome.messages > 0, nodes > 1, "{at}");
+    }
+}
+
+#[test]
+fn it_learns_on_any_number_of_nodes() {
+    it_learns::<f32>();
+    it_learns::<f64>();
+}
+
+#[test]
+fn a_seed_is_a_run_and_time_is_virtual() {
+    let config = TaskConfig::new(3, 2, SCHEDULE);
+    let (a, b) = (train::<f32>(&config), train::<f32>(&config));
+    assert_eq!((a.hash, a.virtual_ns, &a.values), (b.hash, b.virtual_ns, &b.values));
+    let other = train::<f32>(&TaskConfig { seed: 1, ..config.clone() });
+    assert_ne!(a.hash, other.hash);
+    assert_eq!(digest(&a), digest(&other));
+    // A network that is a hundred times slower makes the run longer, and nothing else is waited for as much.
+    let mut slow = config;
+    slow.delays.network.latency = Spread::even(3_500_000, 4_500_000);
+    assert!(train::<f32>(&slow).virtual_ns > 10 * a.virtual_ns);
+}
+
+#[test]
+fn little_room_and_late_loaders_only_cost_time() {
+    let mut config = TaskConfig {
+        outstanding_bytes_max: 1,
+        look_ahead: LookAhead { batches: 1, keys: 0 },
+        order: Some(Order::Chain),
+        ..TaskConfig::new(4, 1, SCHEDULE)
+    };
+    config.delays.machine.prepare_ns = 3_000_000;
+    let outcome = train::<f32>(&config);
+    assert_eq!(digest(&outcome), plain::<f32>().1);
+}
+
+/// With latency hiding: keys are localized two batches before they are used.
+fn lapse(nodes: usize, workers: usize) -> TaskConfig {
+    let schedule = Schedule { localize_ahead: 2, ..SCHEDULE };
+    TaskConfig { technique: Technique::Lapse, ..TaskConfig::new(nodes, workers, schedule) }
+}
+
+#[test]
+fn keys_that_are_localized_ahead_are_there_more_often_when_they_are_used() {
+    // Steps take so long that keys arrive in time, unless another node wants them as well; in a model as small as this one,
+    // another node mostly does.
+    let [classic, lapse] = [TaskConfig::new(4, 1, SCHEDULE), lapse(4, 1)].map(|mut config| {
+        config.delays.charge.compute_milli = 1_000_000;
+        train::<f32>(&config)
+    });
+    assert_eq!(digest(&lapse), digest(&classic));
+    assert!(lapse.management.relocations > 0 && lapse.management.relocation.mean_us() > 50.0);
+    let remote = |outcome: &TaskOutcome<f32>| {
+        outcome.epochs.iter().map(|epoch| epoch.accesses.remote).sum::<u64>() as f64
+    };
+    assert!(remote(&lapse) < 0.95 * remote(&classic), "{} and {}", remote(&lapse), remote(&classic));
+}
+
+#[test]
+fn epochs_add_up_to_the_run_without_its_evaluations() {
+    let outcome = train::<f32>(&lapse(3, 2));
+    assert_eq!(outcome.epochs.len(), 6);
+    assert_eq!(outcome.test.as_ref(), outcome.combined.last());
+    let batches = outcome.epochs[0].accesses.push_keys;
+    for (epoch, combined) in outcome.epochs.iter().zip(&outcome.combined) {
+        assert_eq!(&epoch.reduction, combined);
+        let accesses = epoch.accesses;
+        assert_eq!(accesses.push_keys, batches, "every epoch pushes the same keys");
+        assert_eq!(accesses.pull_keys, accesses.push_keys, "evaluation pulls are not counted");
+        assert!(0 < epoch.late.pull_keys && epoch.late.pull_keys < accesses.pull_keys, "start-up is a part");
+        assert!(epoch.management.relocations > 0 && epoch.messages > 0 && epoch.virtual_ns > 0);
+        let busy = epoch.load.channels.utilisation(epoch.virtual_ns) / 3.0;
+        assert!((0.0..1.0).contains(&busy) && busy > 0.0, "{busy}");
+    }
+    assert_eq!(outcome.accesses.push_keys, 6 * batches);
+    assert!(outcome.accesses.pull_keys > 6 * batches, "two validations and a test pull as well");
+    let sum = |of: fn(&intendant_sim::EpochOutcome) -> u64| outcome.epochs.iter().map(of).sum::<u64>();
+    assert!(sum(|epoch| epoch.virtual_ns) < outcome.virtual_ns);
+    assert!(sum(|epoch| epoch.bytes) < outcome.bytes);
+    assert_eq!(sum(|epoch| epoch.management.relocations), outcome.management.relocations);
+}
+
+/// Every technique with copies; static replicas of every third of the 100 keys, or of all.
+fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
+    let base = |technique| TaskConfig { technique, ..TaskConfig::new(nodes, workers, SCHEDULE) };
+    let mut some = Assignment::none();
+    (0..100).step_by(3).for_each(|key| some.set_technique(Key(key), KeyTechnique::Replicate));
+    let paced = ReplicationConfig { pace: Pace::Every(Tick(2_000)), ..ReplicationConfig::default() };
+    let asked = Schedule { synchronize: NonZeroU32::new(1), ..SCHEDULE };
+    vec![
+        base(Technique::Ssp),
+        base(Technique::Essp),
+        TaskConfig {
+            copies: ReplicationConfig { assignment: some, ..paced.clone() },
+            ..base(Technique::Nups)
+        },
+        TaskConfig { copies: paced.clone(), ..base(Technique::FullReplication) },
+        TaskConfig {
+            copies: ReplicationConfig { pace: Pace::Asked, ..paced },
+            technique: Technique::FullReplication,
+            ..TaskConfig::new(nodes, workers, asked)
+        },
+    ]
+}
+
+#[test]
+fn a_task_is_trained_with_copies() {
+    let (_, expected) = plain::<f32>();
+    for config in with_copies(3, 2) {
+        let name = format!("{} {:?}", config.technique, config.copies.pace);
+        let outcome = train::<f32>(&config);
+        assert_eq!(digest(&outcome), expected, "{name}: the same examples");
+        let [first, .., last, test] = &outcome.combined[..] else { panic!("{name}: too few epochs") };
+        let loss = |r: &intendant_task::Reduction| r.get("loss") / r.get("examples");
+        assert!(loss(last) < 0.8 * loss(first), "{name}: loss {} to {}", loss(first), loss(last));
+        let right = test.get("quality.ranked_right") / test.get("quality.count");
+        assert!(right > 0.85, "{name}: {right} of the held-out pairs are ranked right");
+        let stats = &outcome.management;
+        assert!(stats.sync_rounds > 0 && stats.synced_keys > 0, "{name}: {stats:?}");
+        let lazily = matches!(config.technique, Technique::Ssp | Technique::Essp);
+        assert_eq!(stats.replica_setups > 0, lazily, "{name}");
+        let full = config.technique == Technique::FullReplication;
+        assert_eq!(outcome.accesses.remote == 0, full, "{name}");
+        assert_eq!(train::<f32>(&config).hash, outcome.hash, "{name}: a seed is a run");
+    }
+}
+
+/// Copies of one node are no copies.
+#[test]
+fn one_worker_needs_no_copies() {
+    let (values, _) = plain::<f32>();
+    for config in with_copies(1, 1) {
+        let outcome = train::<f32>(&config);
+        assert_eq!(outcome.values, values, "{} bit by bit", config.technique);
+        assert_eq!((outcome.messages, outcome.accesses.remote), (0, 0), "{}", config.technique);
+    }
+}
+
+/// What channels do for copies takes them time, and bytes occupy the network.
+#[test]
+fn bringing_copies_in_step_has_a_price() {
+    let busy = |every| {
+        let copies = ReplicationConfig { pace: Pace::Every(Tick(every)), ..ReplicationConfig::default() };
+        let technique = Technique::FullReplication;
+        let outcome = train::<f32>(&TaskConfig { technique, copies, ..TaskConfig::new(4, 1, SCHEDULE) });
+        let load = outcome.epochs.iter().map(|epoch| epoch.load.channels.busy_ns).sum::<u64>();
+        (load, outcome.bytes, outcome.management.sync_rounds)
+    };
+    let (often, rarely) = (busy(500), busy(50_000));
+    let more = |of: fn((u64, u64, u64)) -> u64| 2 * of(often) > 3 * of(rarely);
+    assert!(more(|l| l.0) && more(|l| l.1) && more(|l| l.2), "{often:?}, {rarely:?}");
+}
+
+#[test]
+fn a_task_is_trained_whatever_goes_wrong() {
+    for (seed, mut config) in (0..).zip([TaskConfig::new(4, 1, SCHEDULE), lapse(4, 1), lapse(3, 2)]) {
+        let undisturbed = train::<f32>(&config);
+        config.faults = Faults::random(seed, config.nodes, undisturbed.virtual_ns);
+        let disturbed = train::<f32>(&config);
+        assert_eq!(digest(&disturbed), digest(&undisturbed), "{:?}", config.faults);
+        assert!(disturbed.virtual_ns > undisturbed.virtual_ns, "{:?}", config.faults);
+        assert_eq!(train::<f32>(&config).hash, disturbed.hash, "a seed is a run");
+    }
+}
+
+#[test]
+fn threads_share_cores_if_there_are_more_of_them() {
+    let time = |cores| {
+        let mut config = TaskConfig::new(1, 4, SCHEDULE);
+        // A network would take the same time for all.
+        config.delays.machine.cores = cores;
+        config.delays.charge.compute_milli = 10_000_000;
+        train::<f32>(&config).virtual_ns as f64
+    };
+    assert_eq!(time(0), time(5));
+    let quarter = time(1) / time(0);
+    assert!((3.8..4.2).contains(&quarter), "four workers on one core: {quarter}");
+}

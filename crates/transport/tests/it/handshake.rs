@@ -1,0 +1,346 @@
+//! Who gets in, who does not, and what each is told; over real sockets, while a cluster is at work.
+
+use crate::common::{LOOPBACK, PATIENCE, cluster, identity, next, next_frame, raw_hello, stranger};
+use bytes::Bytes;
+use intendant_core::{ElementType, NodeId};
+use intendant_transport::tcp::{Identity, Listener};
+use intendant_transport::{Fabric, FabricEvent, HandshakeError, Token, TransportError};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Two nodes that exchange frames until told to stop; then they check that nothing was lost and say goodbye.
+struct Work {
+    stop: tokio::sync::oneshot::Sender<()>,
+    done: tokio::task::JoinHandle<u64>,
+}
+
+impl Work {
+    fn start(mut a: Fabric, mut b: Fabric) -> Self {
+        let (stop, mut stopped) = tokio::sync::oneshot::channel();
+        let done = tokio::spawn(async move {
+            let mut rounds = 0u64;
+            while stopped.try_recv().is_err() {
+                a.send(b.rank(), rounds.to_le_bytes().to_vec().into());
+                b.send(a.rank(), rounds.to_le_bytes().to_vec().into());
+                let (at_a, at_b) = tokio::join!(next_frame(&mut a), next_frame(&mut b));
+                assert_eq!(at_a.1, &rounds.to_le_bytes()[..]);
+                assert_eq!(at_b.1, &rounds.to_le_bytes()[..]);
+                rounds += 1;
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+            a.close();
+            b.close();
+            let (at_a, at_b) = tokio::join!(next(&mut a), next(&mut b));
+            for event in [at_a, at_b] {
+                assert!(matches!(event, FabricEvent::Closed { .. }), "{event:?}");
+            }
+            rounds
+        });
+        Self { stop, done }
+    }
+
+    /// Rounds of work; the test fails if a link did.
+    async fn finish(self) -> u64 {
+        self.stop.send(()).expect("the work must not have ended early");
+        self.done.await.expect("the running cluster must not be touched")
+    }
+}
+
+/// A refused dialler's error, and the handshake error in it.
+fn refusal(error: &TransportError) -> &HandshakeError {
+    let TransportError::Refused { error, .. } = error else { panic!("not refused, but: {error}") };
+    error
+}
+
+fn spoiled(rank: u16, spoil: fn(&mut Identity)) -> Identity {
+    let mut identity = identity(rank, 3, 1);
+    spoil(&mut identity);
+    identity
+}
+
+#[tokio::test]
+async fn strangers_learn_why_and_the_cluster_works_on() {
+    use HandshakeError as E;
+    let (mut meshes, roster) = cluster(3, 1).await;
+    let mut fabrics: Vec<Fabric> = Vec::new();
+    for mesh in &mut meshes {
+        fabrics.push(mesh.take_builders().remove(0).finish().expect("in a runtime").into());
+    }
+    let idle = fabrics.remove(0);
+    let (a, b) = (fabrics.remove(0), fabrics.remove(0));
+    let work = Work::start(a, b);
+
+    type Case = (fn(&mut Identity), fn(&E) -> bool, &'static str);
+    let cases: [Case; 9] = [
+        (|i| i.protocol = 9, |e| matches!(e, E::Protocol { ours: 9, theirs: 1 }), "ours is 9, theirs is 1"),
+        (|i| i.token = Token::from_bytes([8; 32]), |e| matches!(e, E::Token), "tokens differ"),
+        (|i| i.token = Token::open(), |e| matches!(e, E::Token), "tokens differ"),
+        (|i| i.cluster = 0xc2, |e| matches!(e, E::Cluster { ours: 0xc2, theirs: 0xc1 }), "another cluster"),
+        (|i| i.layout = 0x1b, |e| matches!(e, E::Layout { ours: 0x1b, theirs: 0x1a }), "layouts differ"),
+        (
+            |i| i.element = ElementType::F64,
+            |e| matches!(e, E::Element { ours: ElementType::F64, theirs: 4 }),
+            "ours is f64, theirs is f32",
+        ),
+        (|i| i.channels = 2, |e| matches!(e, E::Channels { ours: 2, theirs: 1 }), "ours is 2, theirs is 1"),
+        (|_| {}, |e| matches!(e, E::Duplicate { rank: NodeId(0), .. }), "rank 0 is taken by another process"),
+        (|i| i.rank = NodeId(1), |e| matches!(e, E::Duplicate { rank: NodeId(1), .. }), "rank 1 is taken"),
+    ];
+    let mut told = Vec::new();
+    for (spoil, expected, text) in cases {
+        let error = stranger(spoiled(0, spoil), &roster, PATIENCE).await;
+        assert!(expected(refusal(&error)), "{error:?}");
+        assert!(error.to_string().contains(text), "{error}");
+        told.push(refusal(&error).to_string());
+    }
+    // Another number of nodes needs another roster; so does a list that is out of order.
+    let error = stranger(spoiled(0, |i| i.nodes = 2), &roster[..2], PATIENCE).await;
+    assert!(matches!(refusal(&error), E::Nodes { ours: 2, theirs: 3 }), "{error:?}");
+    told.push(error.to_string());
+    let error = stranger(identity(0, 3, 1), &[roster[0], roster[2], roster[2]], PATIENCE).await;
+    let wrong = E::WrongNode { meant: NodeId(1), reached: NodeId(2) };
+    assert!(error.to_string().contains(&wrong.to_string()), "{error:?}");
+    assert!(error.to_string().contains(&format!("node 1 at {} refuses", roster[2])), "{error}");
+    told.push(error.to_string());
+    // A second process with the highest rank dials nobody. It is told who does not come.
+    let error = stranger(identity(2, 3, 1), &roster, Duration::from_millis(50)).await;
+    assert!(
+        error.to_string().contains("missing: node 0 at") && error.to_string().contains("node 1 at"),
+        "{error}"
+    );
+    told.push(error.to_string());
+
+    // The two kinds of `Token` and of `Duplicate` are one message each but for the rank; all others differ.
+    told.sort();
+    told.dedup();
+    assert_eq!(told.len(), 11, "{told:#?}");
+    assert!(
+        told.iter().all(|text| !text.contains("0808") && !text.contains("0707")),
+        "a token was shown: {told:#?}"
+    );
+    assert!(work.finish().await > 0);
+    drop(idle);
+}
+
+/// The answer to raw bytes, up to the end of the connection.
+async fn verdict(address: SocketAddr, says: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).await.expect("somebody listens");
+    stream.write_all(says).await.expect("the socket takes this much");
+    let mut answer = Vec::new();
+    let end = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    end.expect("the gate must hang up").expect("in order");
+    answer
+}
+
+#[tokio::test]
+async fn raw_bytes_are_answered_in_words_that_every_version_knows() {
+    let (mut meshes, roster) = cluster(3, 2).await;
+    let _builders = meshes[1].take_builders();
+    let hello = |spoil: fn(&mut Identity), to: u16, channel: u16| {
+        let mut identity = identity(0, 3, 2);
+        spoil(&mut identity);
+        raw_hello(&identity, to, channel)
+    };
+    let code = async |says: Vec<u8>| {
+        let answer = verdict(roster[1], &says).await;
+        assert_eq!((answer.len(), &answer[..8]), (24, &b"INTENDNT"[..]));
+        (answer[8], u64::from_le_bytes(answer[16..].try_into().expect("eight bytes")))
+    };
+    assert_eq!(code(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n".to_vec()).await, (1, 0));
+    assert_eq!(code(vec![0; 5_000]).await, (1, 0));
+    // Only the first twelve bytes of another version are understood, so they alone must do.
+    assert_eq!(code(hello(|i| i.protocol = 2, 1, 0)[..12].to_vec()).await, (2, 1));
+    // Nothing but the token is looked at before it is right.
+    assert_eq!(
+        code(hello(|i| (i.token, i.layout, i.nodes) = (Token::from_bytes([1; 32]), 5, 7), 9, 9)).await,
+        (3, 0)
+    );
+    assert_eq!(code(hello(|i| i.rank = NodeId(3), 1, 0)).await, (10, 3));
+    assert_eq!(code(hello(|i| i.rank = NodeId(2), 1, 0)).await, (11, 1));
+    assert_eq!(code(hello(|_| {}, 1, 2)).await, (12, 2));
+    assert_eq!(code(hello(|i| i.rank = NodeId(1), 1, 0)).await, (13, 0));
+    assert_eq!(code(hello(|_| {}, 1, 1)).await, (13, 0));
+}
+
+#[tokio::test]
+async fn silent_and_slow_diallers_do_not_delay_good_ones() {
+    let listener = Listener::bind(LOOPBACK).expect("a free port");
+    let address = listener.local_addr();
+    let good = Listener::bind(LOOPBACK).expect("a free port");
+    let roster = [good.local_addr(), address];
+    let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
+    let other = roster;
+    let accepting = tokio::spawn(async move { listener.mesh(&mine, &other, PATIENCE).await });
+    // More than are examined at a time, some silent, some a byte at a time, all in front of the good one.
+    let mut crowd = Vec::new();
+    for index in 0..300 {
+        let mut stream = TcpStream::connect(address).await.expect("somebody listens");
+        if index % 2 == 0 {
+            stream.write_all(b"I").await.expect("one byte");
+        }
+        crowd.push(stream);
+    }
+    let joined = good.mesh(&theirs, &roster, Duration::from_secs(30)).await;
+    assert!(joined.is_ok(), "{joined:?}");
+    assert!(accepting.await.expect("no panic").is_ok());
+    assert_eq!(crowd.len(), 300);
+}
+
+#[tokio::test]
+async fn a_dialler_that_gives_up_leaves_its_place_to_the_next() {
+    let listener = Listener::bind(LOOPBACK).expect("a free port");
+    let good = Listener::bind(LOOPBACK).expect("a free port");
+    let roster = [good.local_addr(), listener.local_addr()];
+    // These wait in the queue of the operating system, as nobody accepts yet; then they leave without a confirmation.
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(roster[1]).await.expect("somebody listens");
+        stream.write_all(&raw_hello(&identity(0, 2, 1), 1, 0)).await.expect("a hello");
+    }
+    let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
+    let (accepted, joined) =
+        tokio::join!(listener.mesh(&mine, &roster, PATIENCE), good.mesh(&theirs, &roster, PATIENCE));
+    let mut a = accepted
+        .expect("the good one is there")
+        .take_builders()
+        .remove(0)
+        .finish()
+        .expect("in a runtime")
+        .into();
+    let mut b: Fabric =
+        joined.expect("accepted").take_builders().remove(0).finish().expect("in a runtime").into();
+    b.send(NodeId(1), Bytes::from_static(b"it is me"));
+    let arrived = tokio::select! {
+        arrived = next_frame(&mut a) => arrived,
+        event = b.next() => panic!("nobody sent to b: {event:?}"),
+    };
+    assert_eq!(arrived.1, "it is me");
+}
+
+#[tokio::test]
+async fn a_handshake_under_way_makes_the_next_wait_and_not_fail() {
+    let listener = Listener::bind(LOOPBACK).expect("a free port");
+    let good = Listener::bind(LOOPBACK).expect("a free port");
+    let roster = [good.local_addr(), listener.local_addr()];
+    let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
+    let accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await });
+    let hello = raw_hello(&theirs, 1, 0);
+    // This one is welcome, but does not confirm.
+    let mut undecided = TcpStream::connect(roster[1]).await.expect("somebody listens");
+    undecided.write_all(&hello).await.expect("a hello");
+    let mut welcome = [0; 24];
+    undecided.read_exact(&mut welcome).await.expect("a verdict");
+    assert_eq!(welcome[8], 0);
+    let second = verdict(roster[1], &hello).await;
+    assert_eq!(second[8], 14);
+    let leave = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(undecided);
+    };
+    let (joined, ()) = tokio::join!(good.mesh(&theirs, &roster, PATIENCE), leave);
+    assert!(joined.is_ok(), "{joined:?}");
+    assert!(accepting.await.expect("no panic").is_ok());
+}
+
+#[tokio::test]
+async fn a_mesh_that_is_dropped_or_fails_frees_its_port() {
+    let (meshes, mut roster) = cluster(2, 1).await;
+    drop(meshes);
+    let failed = Listener::bind(LOOPBACK).expect("a free port");
+    roster.push(failed.local_addr());
+    let error = failed.mesh(&identity(2, 3, 1), &roster, Duration::from_millis(10)).await;
+    assert!(matches!(error, Err(TransportError::Incomplete { .. })), "{error:?}");
+    for address in roster {
+        let freed = async {
+            while TcpStream::connect(address).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, freed).await.expect("the gate must close");
+    }
+}
+
+#[tokio::test]
+async fn nodes_may_come_in_any_order() {
+    let listeners: Vec<Listener> = (0..4).map(|_| Listener::bind(LOOPBACK).expect("a free port")).collect();
+    let roster: Vec<SocketAddr> = listeners.iter().map(Listener::local_addr).collect();
+    // The addresses are known, but nobody listens on three of them yet.
+    let mut listeners: Vec<Option<Listener>> = listeners.into_iter().map(Some).collect();
+    for rank in [1, 2, 3] {
+        listeners[rank] = None;
+    }
+    let mut joining = tokio::task::JoinSet::new();
+    for rank in [0, 3, 1, 2] {
+        let listener =
+            listeners[rank].take().unwrap_or_else(|| Listener::bind(roster[rank]).expect("free again"));
+        let roster = roster.clone();
+        joining.spawn(async move {
+            listener.mesh(&identity(rank as u16, 4, 2), &roster, PATIENCE).await.map(|_| ())
+        });
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    while let Some(joined) = joining.join_next().await {
+        joined.expect("no panic").expect("everybody came");
+    }
+}
+
+#[tokio::test]
+async fn who_is_missing_is_named() {
+    let unused = Listener::bind(LOOPBACK).expect("a free port").local_addr();
+    let silent = Listener::bind(LOOPBACK).expect("a free port");
+    let listener = Listener::bind(LOOPBACK).expect("a free port");
+    let roster = [LOOPBACK, listener.local_addr(), unused, silent.local_addr()];
+    let error =
+        listener.mesh(&identity(1, 4, 2), &roster, Duration::from_millis(300)).await.expect_err("alone");
+    let TransportError::Incomplete { missing, .. } = &error else { panic!("{error}") };
+    assert_eq!(missing.iter().map(|m| m.peer).collect::<Vec<_>>(), [NodeId(0), NodeId(2), NodeId(3)]);
+    assert!(missing[0].reason.contains("has dialled for 0 of 2 channels"), "{error}");
+    assert!(missing[1].reason.contains("refused"), "{error}");
+    assert!(missing[2].reason.contains("no answer yet"), "{error}");
+    assert!(error.to_string().contains(&format!("node 2 at {unused}")), "{error}");
+}
+
+#[tokio::test]
+async fn another_service_at_the_address_is_recognised() {
+    let service = tokio::net::TcpListener::bind(LOOPBACK).await.expect("a free port");
+    let listener = Listener::bind(LOOPBACK).expect("a free port");
+    let roster = [listener.local_addr(), service.local_addr().expect("bound")];
+    let serve = async {
+        let (mut stream, _) = service.accept().await.expect("a dialler");
+        stream.write_all(b"220 mail.example.org ESMTP ready\r\n").await.expect("a greeting");
+        stream
+    };
+    let own = identity(0, 2, 1);
+    let (joined, _stream) = tokio::join!(listener.mesh(&own, &roster, PATIENCE), serve);
+    let error = joined.expect_err("not a node");
+    assert!(matches!(refusal(&error), HandshakeError::NotIntendant), "{error}");
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused_before_anything_is_dialled() {
+    let mesh = async |identity: Identity, addresses: usize| {
+        let listener = Listener::bind(LOOPBACK).expect("a free port");
+        listener
+            .mesh(&identity, &vec![LOOPBACK; addresses], PATIENCE)
+            .await
+            .expect_err("contradicts itself")
+            .to_string()
+    };
+    assert!(mesh(identity(0, 3, 1), 2).await.contains("2 addresses for a cluster of 3 nodes"));
+    assert!(mesh(identity(3, 3, 1), 3).await.contains("rank 3 in a cluster of 3 nodes"));
+    assert!(mesh(identity(0, 1, 0), 1).await.contains("0 channels"));
+    // Without a token, only loopback addresses are served.
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let open = spoiled(0, |i| i.token = Token::open());
+    let listener = Listener::bind(everywhere).expect("a free port");
+    let error = listener.mesh(&open, &[LOOPBACK; 3], PATIENCE).await.expect_err("open to everyone");
+    assert!(error.to_string().contains("has no token"), "{error}");
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let first = Listener::bind(LOOPBACK).expect("a free port");
+    let error = Listener::bind(first.local_addr()).expect_err("the port is taken").to_string();
+    assert!(error.contains(&first.local_addr().to_string()) && error.contains("in use"), "{error}");
+}
