@@ -13,7 +13,9 @@ mod instructions;
 mod measure;
 mod plant;
 mod process;
+mod rust;
 mod sim;
+mod tidy;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -30,6 +32,8 @@ struct Args {
 enum Command {
     /// Check everything that CI checks, what fails fastest first
     Verify(verify::Args),
+    /// Check the text of the sources: width, words, mechanisms of the engine, circles between files
+    Tidy(tidy::Args),
     /// Run random workloads in the simulator and check every one
     Sim(sim::Args),
     /// Reproduce a figure or table of the sources in the simulator, and judge its claims
@@ -45,6 +49,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Verify(args) => verify::run(&args),
+        Command::Tidy(args) => tidy::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Figure(args) => figure::run(&args),
         Command::Measure(args) => measure::run(&args),

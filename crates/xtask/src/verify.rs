@@ -1,7 +1,7 @@
 //! `cargo xtask verify`: everything that CI checks, in the order that fails fastest.
 
 use crate::process::{self, cargo};
-use crate::{clock, figure, instructions, plant, sim};
+use crate::{clock, figure, instructions, plant, sim, tidy};
 use std::time::Duration;
 
 /// Crates that the simulator runs on: whatever needs threads, sockets or clocks must not creep in.
@@ -103,6 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
 fn steps(args: &Args) -> Vec<Step> {
     let mut steps: Vec<Step> = vec![
         ("formatting", Box::new(|| run_cargo(&["fmt", "--all", "--check"], &[]))),
+        ("sources", Box::new(|| tidy::run(&tidy::Args::verify()))),
         ("dependency rule", Box::new(|| dependencies().and_then(|()| layers()))),
         (
             "clippy",

@@ -1,0 +1,145 @@
+//! Files depend on each other in one direction, so that each can be understood after those that it names.
+//!
+//! A file depends on another one if it names something that the other defines, by a `use` declaration or a path; also if the
+//! other one adds methods to its type (an inherent `impl` block outside of the type's module and those below it). A
+//! re-export is for others: it is no dependency unless the module itself uses the name.
+
+use super::{Check, Finding, relative};
+use crate::rust::{self, Crate};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+
+/// The files that one names, each with the line that does and the name.
+type Edges<'a> = BTreeMap<&'a Path, BTreeMap<&'a Path, (usize, String)>>;
+
+/// A shortest circle between files of the crate at `library`, if there is one.
+pub(super) fn find(root: &Path, library: &str) -> Result<Option<Finding>, String> {
+    let found = Crate::read(&root.join(library))?;
+    let edges = edges(&found);
+    let circle = edges.keys().filter_map(|file| shortest(&edges, file)).min_by_key(Vec::len);
+    Ok(circle.map(|circle| {
+        let names: Vec<String> = circle
+            .iter()
+            .zip(circle.iter().skip(1).chain(circle.first()))
+            .map(|(from, to)| {
+                let (line, name) = &edges[from][to];
+                format!("{}:{line} names `{name}` of {}", relative(root, from), relative(root, to))
+            })
+            .collect();
+        let (line, _) = edges[circle[0]][circle[1]];
+        let what = format!("is in a circle of files: {}", names.join(", "));
+        Finding { check: Check::Circles, file: relative(root, circle[0]), line, what }
+    }))
+}
+
+fn edges(found: &Crate) -> Edges<'_> {
+    let mut edges: Edges<'_> = BTreeMap::new();
+    for file in rust::files(&found.modules).into_keys() {
+        edges.insert(file, BTreeMap::new());
+    }
+    let mut add = |from: usize, to: usize, line: usize, name: String| {
+        let (from, to) = (found.modules[from].file.as_path(), found.modules[to].file.as_path());
+        if from != to {
+            edges.entry(from).or_default().entry(to).or_insert((line, name));
+        }
+    };
+    for (number, module) in found.modules.iter().enumerate() {
+        for import in &module.uses {
+            if import.visible && !module.words.contains(&import.name) {
+                continue;
+            }
+            if let Some(target) = found.resolve(number, &import.path) {
+                add(number, target, import.line, import.path.join("::"));
+            }
+        }
+        for named in &module.named {
+            if let Some(target) = found.resolve(number, &named.path) {
+                add(number, target, named.line, named.path.join("::"));
+            }
+        }
+        for block in &module.impls {
+            let Some(home) = found.resolve(number, &block.path) else { continue };
+            if !module.path.starts_with(&found.modules[home].path) || found.modules[home].path.is_empty() {
+                add(home, number, block.line, format!("impl {}", block.path.join("::")));
+            }
+        }
+    }
+    edges
+}
+
+/// The shortest way from `start` back to itself.
+fn shortest<'a>(edges: &Edges<'a>, start: &'a Path) -> Option<Vec<&'a Path>> {
+    let mut came_from: BTreeMap<&Path, &'a Path> = BTreeMap::new();
+    let mut queue = VecDeque::from([start]);
+    while let Some(at) = queue.pop_front() {
+        for next in edges[at].keys() {
+            if *next == start {
+                let mut way = vec![at];
+                while let Some(before) = came_from.get(way[way.len() - 1]) {
+                    way.push(before);
+                }
+                way.reverse();
+                return Some(way);
+            }
+            if !came_from.contains_key(next) {
+                came_from.insert(next, at);
+                queue.push_back(next);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rust::tests::folder;
+
+    fn circle(name: &str, files: &[(&str, &str)]) -> Option<String> {
+        let sources = folder(name, files);
+        find(sources.parent().unwrap(), "src/lib.rs").unwrap().map(|finding| finding.to_string())
+    }
+
+    #[test]
+    fn a_circle_is_found_and_told() {
+        let told = circle(
+            "circle",
+            &[
+                ("lib.rs", "mod a;\nmod b;\nmod c;\npub use a::A;\n"),
+                ("a.rs", "use crate::b::{B};\npub struct A;\n"),
+                ("b.rs", "pub struct B;\nfn f() -> super::c::C { todo!() }\n"),
+                ("c.rs", "pub struct C;\nuse crate::A;\n"),
+            ],
+        );
+        let expected = "src/a.rs:1: is in a circle of files: src/a.rs:1 names `crate::b::B` of src/b.rs, \
+                        src/b.rs:2 names `super::c::C` of src/c.rs, src/c.rs:2 names `crate::A` of src/a.rs";
+        assert_eq!(told.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_type_whose_methods_are_elsewhere_depends_on_them() {
+        let files = |below: &'static str| {
+            [("lib.rs", "mod a;\nmod b;\n"), ("a.rs", below), ("b.rs", "use crate::a::A;\nimpl<T> A<T> {}\n")]
+        };
+        let told = circle("split", &files("pub struct A<T>(T);\n")).unwrap();
+        assert!(told.contains("src/a.rs:2 names `impl A` of src/b.rs"), "{told}");
+        let inside = [
+            ("lib.rs", "mod a;\n"),
+            ("a.rs", "mod below;\npub struct A;\n"),
+            ("a/below.rs", "use super::A;\nimpl A {}\n"),
+        ];
+        assert_eq!(circle("below", &inside), None, "one type, in a file of its own and one below");
+    }
+
+    #[test]
+    fn what_only_passes_names_on_is_no_circle() {
+        let files = [
+            ("lib.rs", "mod a;\npub use a::A;\n"),
+            ("a.rs", "mod b;\npub use b::B;\npub struct A;\n#[cfg(test)]\nmod tests { use super::b::B; }\n"),
+            ("a/b.rs", "use crate::a::A;\npub struct B(A);\n"),
+        ];
+        assert_eq!(circle("facade", &files), None);
+        let used = [files[0], ("a.rs", "mod b;\npub use b::B;\npub struct A(Option<B>);\n"), files[2]];
+        assert!(circle("used", &used).is_some());
+    }
+}

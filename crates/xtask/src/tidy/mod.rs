@@ -1,0 +1,234 @@
+//! `cargo xtask tidy`: what the text of the sources must keep to, and neither rustfmt nor clippy can check.
+//!
+//! | check | rule |
+//! | --- | --- |
+//! | [`width`] | no line of a `.rs` file is wider than rustfmt's limit, comments included |
+//! | [`words`] | words that say nothing about the actor, and sources cited by number, do not come back |
+//! | [`mechanisms`] | a mechanism of the engine names no other mechanism's module |
+//! | [`circles`] | no circle between files of the engine, or of `intendant` |
+//!
+//! What is still to be mended is listed in [`ALLOWED`]; an entry that nothing needs any more is an error as well.
+
+mod circles;
+mod mechanisms;
+mod width;
+mod words;
+
+use crate::process;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+/// Which findings to print.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Print what the list of exceptions allows, too
+    #[arg(long)]
+    all: bool,
+}
+
+impl Args {
+    /// What must not be.
+    pub(crate) fn verify() -> Self {
+        Self { all: false }
+    }
+}
+
+/// A rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    Width,
+    Words,
+    Mechanisms,
+    Circles,
+}
+
+/// A place that breaks a rule.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    check: Check,
+    /// From the root of the workspace.
+    file: String,
+    line: usize,
+    what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}: {}", self.file, self.line, self.what)
+    }
+}
+
+/// Files, by the beginning of their path, that are still to be mended. Delete an entry with the last finding below it; a new
+/// entry needs a reason.
+const ALLOWED: &[(Check, &str)] = &[
+    // README.md
+    (Check::Words, "README.md"),
+    // intendant
+    (Check::Width, "apps/intendant/"),
+    (Check::Words, "apps/intendant/"),
+    // kge
+    (Check::Width, "apps/kge/"),
+    (Check::Words, "apps/kge/"),
+    // mf
+    (Check::Width, "apps/mf/"),
+    (Check::Words, "apps/mf/"),
+    // word2vec
+    (Check::Width, "apps/word2vec/"),
+    (Check::Words, "apps/word2vec/"),
+    // bench-configs
+    (Check::Words, "bench-configs/"),
+    // apptest
+    (Check::Width, "crates/apptest/"),
+    (Check::Words, "crates/apptest/"),
+    // bench
+    (Check::Width, "crates/bench/"),
+    (Check::Words, "crates/bench/"),
+    // core
+    (Check::Width, "crates/core/"),
+    (Check::Words, "crates/core/"),
+    // engine
+    (Check::Circles, "crates/engine/"),
+    (Check::Width, "crates/engine/"),
+    (Check::Words, "crates/engine/"),
+    // formats
+    (Check::Width, "crates/formats/"),
+    // intendant
+    (Check::Circles, "crates/intendant/"),
+    (Check::Width, "crates/intendant/"),
+    (Check::Words, "crates/intendant/"),
+    // intent
+    (Check::Width, "crates/intent/"),
+    (Check::Words, "crates/intent/"),
+    // models
+    (Check::Width, "crates/models/"),
+    (Check::Words, "crates/models/"),
+    // sampling
+    (Check::Width, "crates/sampling/"),
+    (Check::Words, "crates/sampling/"),
+    // sim
+    (Check::Width, "crates/sim/"),
+    (Check::Words, "crates/sim/"),
+    // store
+    (Check::Width, "crates/store/"),
+    (Check::Words, "crates/store/"),
+    // task
+    (Check::Width, "crates/task/"),
+    (Check::Words, "crates/task/"),
+    // techniques
+    (Check::Width, "crates/techniques/"),
+    (Check::Words, "crates/techniques/"),
+    // train
+    (Check::Width, "crates/train/"),
+    (Check::Words, "crates/train/"),
+    // transport
+    (Check::Width, "crates/transport/"),
+    (Check::Words, "crates/transport/"),
+    // wire
+    (Check::Width, "crates/wire/"),
+    (Check::Words, "crates/wire/"),
+    // xtask
+    (Check::Width, "crates/xtask/"),
+    (Check::Words, "crates/xtask/"),
+    // architecture.md
+    (Check::Words, "docs/architecture.md"),
+    // decisions
+    (Check::Words, "docs/decisions/"),
+    // experiments.md
+    (Check::Words, "docs/experiments.md"),
+    // launchers.md
+    (Check::Words, "docs/launchers.md"),
+    // performance.md
+    (Check::Words, "docs/performance.md"),
+    // protocol.md
+    (Check::Words, "docs/protocol.md"),
+    // report.md
+    (Check::Words, "docs/report.md"),
+    // testing.md
+    (Check::Words, "docs/testing.md"),
+];
+
+/// Prints findings; an error if one is not allowed, or an entry of the list is not needed.
+#[expect(clippy::print_stdout, reason = "a command line tool prints")]
+pub(crate) fn run(args: &Args) -> Result<(), String> {
+    let root = process::root();
+    let findings = find(&root)?;
+    if args.all {
+        findings.iter().for_each(|finding| println!("{finding}"));
+    }
+    judge(&findings, ALLOWED)
+}
+
+fn judge(findings: &[Finding], allowed: &[(Check, &str)]) -> Result<(), String> {
+    let covers = |(check, prefix): &(Check, &str), finding: &Finding| {
+        *check == finding.check && finding.file.starts_with(prefix)
+    };
+    let mut lines: Vec<String> = findings
+        .iter()
+        .filter(|finding| !allowed.iter().any(|entry| covers(entry, finding)))
+        .map(ToString::to_string)
+        .collect();
+    lines.extend(allowed.iter().filter(|entry| !findings.iter().any(|finding| covers(entry, finding))).map(
+        |(check, prefix)| {
+            format!(
+                "crates/xtask/src/tidy/mod.rs: delete ({check:?}, {prefix:?}) from ALLOWED: nothing needs it"
+            )
+        },
+    ));
+    if lines.is_empty() { Ok(()) } else { Err(format!("{} findings:\n{}", lines.len(), lines.join("\n"))) }
+}
+
+/// All findings, in the order of files.
+fn find(root: &Path) -> Result<Vec<Finding>, String> {
+    let mut findings = Vec::new();
+    for file in listed(root)? {
+        let Some((_, kind)) = file.rsplit_once('.') else { continue };
+        if !words::KINDS.contains(&kind) {
+            continue;
+        }
+        let text =
+            fs::read_to_string(root.join(&file)).map_err(|error| format!("cannot read {file}: {error}"))?;
+        findings.extend(words::find(&file, &text));
+        if kind == "rs" {
+            findings.extend(width::find(&file, &text)?);
+        }
+    }
+    findings.extend(mechanisms::find(root, "crates/engine/src/lib.rs")?);
+    for library in ["crates/engine/src/lib.rs", "crates/intendant/src/lib.rs"] {
+        findings.extend(circles::find(root, library)?);
+    }
+    Ok(findings)
+}
+
+/// Files that git knows or would add.
+fn listed(root: &Path) -> Result<Vec<String>, String> {
+    let mut git = std::process::Command::new("git");
+    git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let listed = process::text(&mut git)?;
+    let files = listed.split('\0').filter(|file| !file.is_empty() && root.join(file).is_file());
+    Ok(files.map(str::to_owned).collect())
+}
+
+/// `path` from the root of the workspace.
+fn relative(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_exceptions_covers_what_it_names_and_only_shrinks() {
+        let finding =
+            |check, file: &str| Finding { check, file: file.to_owned(), line: 7, what: "x".to_owned() };
+        let findings = [finding(Check::Width, "crates/a/b.rs"), finding(Check::Words, "crates/c/d.md")];
+        let allowed = [(Check::Width, "crates/a/"), (Check::Words, "crates/c/d.md")];
+        assert_eq!(judge(&findings, &allowed), Ok(()));
+        let error = judge(&findings, &allowed[..1]).unwrap_err();
+        assert_eq!(error, "1 findings:\ncrates/c/d.md:7: x", "not allowed");
+        let error = judge(&findings[..1], &allowed).unwrap_err();
+        assert!(error.contains("delete (Words, \"crates/c/d.md\")"), "no longer needed: {error}");
+        assert!(judge(&findings, &[(Check::Words, "crates/")]).is_err(), "of the other check");
+    }
+}
