@@ -134,9 +134,11 @@ fn check_technique(mode: Mode, technique: Technique) -> Result<(), BenchError> {
         let policy = technique.policy();
         match mode {
             Mode::Relocate => policy.relocation == Some(Initiator::Requester),
-            Mode::Sync => policy.fixed.is_some(),
+            Mode::Sync => policy.static_replicas.is_some(),
             Mode::Intent => policy.intents.is_some(),
-            Mode::Remote => policy.fixed.is_none() && !policy.replicas.is_some_and(|r| r.is_clocked()),
+            Mode::Remote => {
+                policy.static_replicas.is_none() && !policy.replicas.is_some_and(|r| r.is_clocked())
+            }
             Mode::Local | Mode::Idle | Mode::Memory | Mode::Sample => true,
         }
     };

@@ -9,7 +9,7 @@ use crate::measure::{Spread, micros, now, quantile};
 use crate::pair::{Loads, Pair};
 use crate::row::Row;
 use crate::settings::Settings;
-use intendant::{Assignment, Element, Key, NodeConfig, Pace};
+use intendant::{Assignment, Element, Key, NodeConfig, StaticReplicaPace};
 
 const EXCHANGE: &str = "a plain add, a raw TCP exchange of the same bytes, and a plain add of what came";
 
@@ -22,7 +22,7 @@ const SETS: usize = 64;
 /// All keys have static replicas, brought in step when workers ask.
 pub(crate) fn configure<E: Element>(config: &mut NodeConfig<E>) {
     config.copies.assignment = Assignment::all();
-    config.copies.pace = Pace::Asked;
+    config.copies.pace = StaticReplicaPace::Asked;
 }
 
 pub(crate) fn rows<E: Element>(settings: &Settings, pair: &mut Pair<E>) -> Result<Vec<Row>, BenchError> {

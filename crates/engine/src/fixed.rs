@@ -11,7 +11,7 @@ use crate::shared::Shared;
 use intendant_core::{
     ChannelId, Element, Key, NodeId, Tick, WorkerId, copy_from_bytes, copy_to_bytes, limits,
 };
-use intendant_techniques::Pace;
+use intendant_techniques::StaticReplicaPace;
 use intendant_techniques::allreduce::{AllReduce, Deltas, Step};
 use intendant_wire::{Message, OpId, Origin, Reduce};
 use std::sync::Arc;
@@ -161,10 +161,10 @@ impl<E: Element> FixedKeys<E> {
     }
 
     /// When [`crate::Input::Tick`] is due.
-    pub(crate) fn due(&self, pace: Pace) -> Option<Tick> {
+    pub(crate) fn due(&self, pace: StaticReplicaPace) -> Option<Tick> {
         match pace {
-            Pace::Every(_) if self.is_used() && !self.reduce.is_running() => Some(self.next),
-            Pace::Every(_) | Pace::Asked => None,
+            StaticReplicaPace::Every(_) if self.is_used() && !self.reduce.is_running() => Some(self.next),
+            StaticReplicaPace::Every(_) | StaticReplicaPace::Asked => None,
         }
     }
 }
@@ -199,13 +199,13 @@ impl<E: Element> Channel<E> {
         let all_asked = self.fixed.asked.len() >= self.shared.workers();
         let called = self.fixed.reduce.is_called();
         let due = match pace {
-            Pace::Every(_) => called || all_asked || self.now >= self.fixed.next,
-            Pace::Asked => all_asked,
+            StaticReplicaPace::Every(_) => called || all_asked || self.now >= self.fixed.next,
+            StaticReplicaPace::Asked => all_asked,
         };
         if !(due || start == Start::Now) {
             return Ok(());
         }
-        if let Pace::Every(every) = pace {
+        if let StaticReplicaPace::Every(every) = pace {
             self.fixed.next = self.now.after(every.0);
         }
         self.gather();

@@ -9,7 +9,9 @@ use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick,
 use intendant_intent::{Board, TimingConfig};
 use intendant_store::{Entry, Store};
 use intendant_techniques::clocks::WorkerClocks;
-use intendant_techniques::{Assignment, Directory, Pace, Policy, Replicas, Role, SlotState, StaticReplicas};
+use intendant_techniques::{
+    Assignment, Directory, Policy, Replicas, Role, SlotState, StaticReplicaPace, StaticReplicas,
+};
 use intendant_wire::AccessKind;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
@@ -64,7 +66,7 @@ pub struct ReplicationConfig {
     /// Which keys have static replicas, for [`Fixed::Assigned`]. The same on all nodes.
     pub assignment: Assignment,
     /// When static replicas are brought in step. The same on all nodes.
-    pub pace: Pace,
+    pub pace: StaticReplicaPace,
     /// Updates of static replicas whose norm is more than this many times the average are scaled down to that, when they are
     /// sent (gradient norm clipping, 000 §4.4.1); `None`: no clipping.
     pub clip: Option<f64>,
@@ -90,7 +92,7 @@ impl Default for ReplicationConfig {
         let staleness = intendant_techniques::policy::ssp::STALENESS;
         Self {
             assignment: Assignment::default(),
-            pace: Pace::DEFAULT,
+            pace: StaticReplicaPace::DEFAULT,
             clip: None,
             staleness,
             timing: TimingConfig::default(),
@@ -150,12 +152,12 @@ impl<E: Element> Shared<E> {
             Storage::Sparse => (Store::sparse(Arc::clone(&layout)), true),
         };
         let directory = Directory::new(node, Arc::clone(&layout), &policy);
-        if policy.fixed == Some(StaticReplicas::Assigned) {
+        if policy.static_replicas == Some(StaticReplicas::Assigned) {
             copies.assignment.check(&layout).unwrap_or_else(|wrong| panic!("{wrong}"));
         }
         let mut fixed = vec![Vec::new(); layout.channels()];
         let mut fix = |key: Key| fixed[layout.channel(key).index()].push(key);
-        match policy.fixed {
+        match policy.static_replicas {
             // Of one node, a copy would be in step with itself.
             Some(_) if layout.nodes() == 1 => {}
             Some(StaticReplicas::Assigned) => {
@@ -192,7 +194,7 @@ impl<E: Element> Shared<E> {
             for (index, key) in keys.iter().enumerate() {
                 let mut entry = shared.store.latch(*key);
                 (shared.init)(*key, entry.allocate());
-                *entry.state_mut() = SlotState::fixed(index as u32);
+                *entry.state_mut() = SlotState::static_replica(index as u32);
             }
         }
         if !lazy {

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
 use intendant_engine::{Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, Storage};
-use intendant_techniques::{Pace, Technique};
+use intendant_techniques::{StaticReplicaPace, Technique};
 use intendant_wire::Message;
 use std::alloc::{GlobalAlloc, Layout as Block, System};
 use std::collections::VecDeque;
@@ -71,7 +71,7 @@ impl Cluster {
                 init: Arc::new(|_, value: &mut [f32]| value.fill(0.0)),
                 storage: Storage::Dense,
                 policy: Technique::FullReplication.policy(),
-                copies: ReplicationConfig { pace: Pace::Asked, ..ReplicationConfig::default() },
+                copies: ReplicationConfig { pace: StaticReplicaPace::Asked, ..ReplicationConfig::default() },
                 workers: 1,
             }));
             (Channel::new(ChannelId(0), Arc::clone(&shared)), shared)

@@ -3,7 +3,7 @@
 //! nodes ([`Calls`]).
 
 use crate::health::lock;
-use intendant_techniques::{Pace, Policy};
+use intendant_techniques::{Policy, StaticReplicaPace};
 use intendant_wire::Message;
 use std::sync::Mutex;
 
@@ -55,7 +55,7 @@ impl Attendance {
 }
 
 /// Calls of other nodes to bring static replicas in step, on a channel, where that waits for all workers of all nodes
-/// ([`Pace::Asked`]).
+/// ([`StaticReplicaPace::Asked`]).
 #[derive(Debug)]
 pub(crate) struct Calls {
     watched: bool,
@@ -66,8 +66,12 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    pub(crate) fn new(policy: &Policy, pace: Pace) -> Self {
-        Self { watched: policy.fixed.is_some() && pace == Pace::Asked, latest: None, departed: false }
+    pub(crate) fn new(policy: &Policy, pace: StaticReplicaPace) -> Self {
+        Self {
+            watched: policy.static_replicas.is_some() && pace == StaticReplicaPace::Asked,
+            latest: None,
+            departed: false,
+        }
     }
 
     /// A message has come.
@@ -122,7 +126,7 @@ mod tests {
             Message::Reduce(Reduce { round, step: 0, last: true, indices, values })
         };
         let full = Technique::FullReplication.policy();
-        let mut calls = Calls::new(&full, Pace::Asked);
+        let mut calls = Calls::new(&full, StaticReplicaPace::Asked);
         calls.hear(&call(u32::MAX));
         calls.hear(&call(0));
         calls.hear(&call(u32::MAX));
@@ -130,7 +134,7 @@ mod tests {
         calls.depart();
         assert!(calls.are_hopeless(1 << 32));
         assert!(!calls.are_hopeless((1 << 32) + 1));
-        let mut paced = Calls::new(&full, Pace::DEFAULT);
+        let mut paced = Calls::new(&full, StaticReplicaPace::DEFAULT);
         paced.hear(&call(0));
         paced.depart();
         assert!(!paced.are_hopeless(0), "nodes go round without their workers");

@@ -5,7 +5,7 @@ use intendant_core::{Element, Initialiser, Key, Layout, Tick, limits, random};
 use intendant_engine::{ReplicationConfig, Storage};
 use intendant_sampling::Sampler;
 use intendant_techniques::{
-    Assignment, KeyTechnique, Order, Pace, Policy, Replicas, StaticReplicas, Technique,
+    Assignment, KeyTechnique, Order, Policy, Replicas, StaticReplicaPace, StaticReplicas, Technique,
 };
 
 /// What a node is made from. All nodes of a cluster are given the same, except for the number of workers.
@@ -70,13 +70,13 @@ impl<E> NodeConfig<E> {
                 ));
             }
         }
-        let Some(fixed) = policy.fixed else { return Ok(()) };
+        let Some(fixed) = policy.static_replicas else { return Ok(()) };
         match fixed {
             StaticReplicas::Assigned => self.copies.assignment.check(layout),
             StaticReplicas::All => Assignment::all().check(layout),
         }
         .map_err(|error| wrong(error.to_string()))?;
-        if self.copies.pace == Pace::Every(Tick(0)) {
+        if self.copies.pace == StaticReplicaPace::Every(Tick(0)) {
             return Err(wrong(
                 "replicas to be brought in step without a pause; let a microsecond pass".into(),
             ));
@@ -109,14 +109,14 @@ impl<E> NodeConfig<E> {
             round_min: _,
             watched: _,
         } = &self.copies;
-        if let Some(fixed) = policy.fixed {
+        if let Some(fixed) = policy.static_replicas {
             terms.push(match fixed {
                 StaticReplicas::Assigned => assignment.digest(),
                 StaticReplicas::All => 0,
             });
             terms.extend(match pace {
-                Pace::Every(every) => [0, every.0],
-                Pace::Asked => [1, 0],
+                StaticReplicaPace::Every(every) => [0, every.0],
+                StaticReplicaPace::Asked => [1, 0],
             });
             terms.push(clip.map_or(0, f64::to_bits));
         }
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn nodes_must_agree_on_what_their_technique_uses() {
         let assign = |config: &mut NodeConfig<f32>| config.set_technique(Key(3), KeyTechnique::Replicate);
-        let pace = |config: &mut NodeConfig<f32>| config.copies.pace = Pace::Asked;
-        let faster = |config: &mut NodeConfig<f32>| config.copies.pace = Pace::Every(Tick(7));
+        let pace = |config: &mut NodeConfig<f32>| config.copies.pace = StaticReplicaPace::Asked;
+        let faster = |config: &mut NodeConfig<f32>| config.copies.pace = StaticReplicaPace::Every(Tick(7));
         let clip = |config: &mut NodeConfig<f32>| config.copies.clip = Some(2.0);
         let staleness = |config: &mut NodeConfig<f32>| config.copies.staleness = 2;
         for technique in Technique::ALL {
@@ -203,7 +203,7 @@ mod tests {
         let text = refused(Technique::Nups, &beyond).expect("there is no such key");
         assert!(text.contains("nups") && text.contains("key 10"), "{text}");
         assert_eq!(refused(Technique::Lapse, &beyond), None);
-        let restless = |config: &mut NodeConfig<f32>| config.copies.pace = Pace::Every(Tick(0));
+        let restless = |config: &mut NodeConfig<f32>| config.copies.pace = StaticReplicaPace::Every(Tick(0));
         let clip = |factor| move |config: &mut NodeConfig<f32>| config.copies.clip = Some(factor);
         for technique in [Technique::Nups, Technique::FullReplication] {
             assert!(refused(technique, &restless).is_some());

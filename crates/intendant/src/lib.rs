@@ -54,8 +54,8 @@ pub use intendant_sampling::{
 };
 pub use intendant_techniques::assignment;
 pub use intendant_techniques::{
-    Act, Assignment, AssignmentError, Choice, Initiator, Intents, KeyTechnique, Order, Pace, Policy,
-    Replicas, Role, StaticReplicas, Technique,
+    Act, Assignment, AssignmentError, Choice, Initiator, Intents, KeyTechnique, Order, Policy, Replicas,
+    Role, StaticReplicaPace, StaticReplicas, Technique,
 };
 pub use intendant_transport::Token;
 pub use node::{Aborter, NetworkStats, Node};

@@ -13,6 +13,7 @@
 pub mod access;
 pub mod allreduce;
 pub mod assignment;
+mod clip;
 pub mod clocks;
 mod directory;
 pub mod policy;
@@ -21,9 +22,10 @@ pub mod replication;
 mod role;
 
 pub use assignment::{Assignment, AssignmentError, KeyTechnique};
+pub use clip::Clip;
 pub use directory::{Directory, NextHop};
 pub use policy::{
-    Act, Choice, Decider, Initiator, Intents, Order, Pace, Policy, PolicyError, Replicas, StaticReplicas,
-    Technique,
+    Act, Choice, Decider, Initiator, Intents, Order, Policy, PolicyError, Replicas, StaticReplicaPace,
+    StaticReplicas, Technique,
 };
 pub use role::{Role, SlotState, is_newer};

@@ -89,7 +89,7 @@ impl SlotState {
 
     /// The state of static replica number `index` of its channel.
     #[must_use]
-    pub const fn fixed(index: u32) -> Self {
+    pub const fn static_replica(index: u32) -> Self {
         Self { role: Role::Static, flags: 0, hint: NodeId(0), counter: 0, side: index }
     }
 

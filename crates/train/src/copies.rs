@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::settings::Config;
 use indicatif::HumanBytes;
 use intendant::assignment::FACTOR;
-use intendant::{Assignment, Pace, Policy, Replicas, ReplicationConfig, StaticReplicas, Tick};
+use intendant::{Assignment, Policy, Replicas, ReplicationConfig, StaticReplicaPace, StaticReplicas, Tick};
 use intendant_core::{Key, Layout};
 use intendant_task::{Frequency, Partition, Task};
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub(crate) struct CopyPlan {
     pub(crate) clock_every: Option<NonZeroU32>,
     /// How often replicas are brought in step that intents lead to, if somebody said it.
     every: Option<Tick>,
-    pace: Pace,
+    pace: StaticReplicaPace,
     /// Batches between synchronisations, if workers ask for them.
     pub(crate) sync_batches: Option<NonZeroU32>,
     clip: Option<f64>,
@@ -117,7 +117,7 @@ impl CopyPlan {
     ) -> Result<Self, TrainError> {
         let policy = policy(technique);
         let clocked = policy.and_then(|p| p.replicas).is_some_and(Replicas::is_clocked);
-        let fixed = policy.and_then(|p| p.fixed);
+        let fixed = policy.and_then(|p| p.static_replicas);
         let assigned = fixed == Some(StaticReplicas::Assigned);
         let intents = policy.is_some_and(|p| p.intents.is_some());
         let (stale, replicating) = ("ssp and essp", "nups and full-replication");
@@ -152,16 +152,16 @@ impl CopyPlan {
         }
         let sync_every_ms = number("--sync-every-ms", args.sync_every_ms, 40.0, SYNC_EVERY_MS_MAX)?;
         let pace = match args.sync_batches {
-            Some(_) => Pace::Asked,
-            None => Pace::Every(Tick(((sync_every_ms * 1e3) as u64).max(1))),
+            Some(_) => StaticReplicaPace::Asked,
+            None => StaticReplicaPace::Every(Tick(((sync_every_ms * 1e3) as u64).max(1))),
         };
         let clip = match args.clip_updates {
             Some(factor) => Some(number("--clip-updates", Some(factor), factor, f64::MAX)?),
             None => None,
         };
         let every = match pace {
-            Pace::Every(every) => Some(every).filter(|_| args.sync_every_ms.is_some()),
-            Pace::Asked => None,
+            StaticReplicaPace::Every(every) => Some(every).filter(|_| args.sync_every_ms.is_some()),
+            StaticReplicaPace::Asked => None,
         };
         let staleness = args.staleness.unwrap_or(ReplicationConfig::default().staleness);
         let factor = number("--replicate-above", args.replicate_above, FACTOR, f64::MAX)?;
@@ -180,7 +180,7 @@ impl CopyPlan {
             config.set("staleness", i64::from(staleness));
             config.set("clock-every", i64::from(args.clock_every.unwrap_or(1)));
         }
-        if (fixed.is_some() || intents) && pace != Pace::Asked {
+        if (fixed.is_some() || intents) && pace != StaticReplicaPace::Asked {
             config.set("sync-every-ms", sync_every_ms);
         }
         if let (true, Choice::Above { factor, scale }) = (assigned, &choice) {
@@ -195,8 +195,10 @@ impl CopyPlan {
     /// Synchronisations per second that are wanted, if they are in the background of `technique`.
     pub(crate) fn goal(&self, technique: Technique) -> Option<f64> {
         match self.pace {
-            Pace::Every(every) if policy(technique)?.fixed.is_some() => Some(1e6 / every.0 as f64),
-            Pace::Every(_) | Pace::Asked => None,
+            StaticReplicaPace::Every(every) if policy(technique)?.static_replicas.is_some() => {
+                Some(1e6 / every.0 as f64)
+            }
+            StaticReplicaPace::Every(_) | StaticReplicaPace::Asked => None,
         }
     }
 }
@@ -235,7 +237,7 @@ pub(crate) struct Resolved {
 pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result<Resolved, TrainError> {
     let CopyPlan { staleness, pace, clip, ref choice, .. } = plan.copies;
     let policy = policy(plan.technique);
-    let Some(fixed) = policy.and_then(|p| p.fixed) else {
+    let Some(fixed) = policy.and_then(|p| p.static_replicas) else {
         let has_copies = policy.and_then(|p| p.replicas).is_some() && plan.nodes > 1;
         let copies = plan.intents.copies(ReplicationConfig {
             staleness,

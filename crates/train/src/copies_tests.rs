@@ -111,12 +111,12 @@ fn batches_between_synchronisations_are_scheduled_and_have_no_goal() {
     let plan = |flags: &str| plan(flags).expect("fine");
     let asked = plan("--technique full-replication --sync-batches 4");
     assert_eq!(asked.schedule(&Sampler::default()).synchronize, NonZeroU32::new(4));
-    assert_eq!((asked.copies.pace, asked.copies.goal(asked.technique)), (Pace::Asked, None));
+    assert_eq!((asked.copies.pace, asked.copies.goal(asked.technique)), (StaticReplicaPace::Asked, None));
     let paced = plan("--technique nups --sync-every-ms 2.5");
     assert_eq!(paced.schedule(&Sampler::default()).synchronize, None);
     assert_eq!(
         (paced.copies.pace, paced.copies.goal(paced.technique)),
-        (Pace::Every(Tick(2_500)), Some(400.0))
+        (StaticReplicaPace::Every(Tick(2_500)), Some(400.0))
     );
     for (flags, every) in [("", 1), ("--clock-every 10", 10), ("--clock-every 0", 0)] {
         let clocked = plan(&format!("--technique ssp {flags}"));

@@ -271,7 +271,7 @@ impl<E: Element> Shared<E> {
     }
 
     /// Starts to bring static replicas in step: the operation is done when a round that began after this call is over on this
-    /// node. Rounds begin when all workers of the node have called; where there is [`Pace::Asked`](intendant_techniques::Pace::Asked), when all workers of all nodes
+    /// node. Rounds begin when all workers of the node have called; where there is [`StaticReplicaPace::Asked`](intendant_techniques::StaticReplicaPace::Asked), when all workers of all nodes
     /// have, so that afterwards every copy has all that anybody did before. `None` if there are no static replicas.
     pub fn synchronize(&self, local: &mut Local<E>) -> Started {
         let mut submissions = Vec::new();

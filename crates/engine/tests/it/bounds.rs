@@ -296,7 +296,7 @@ fn what_does_not_work_together_is_refused_at_the_start() {
     assert_eq!(start(directed(true), Assignment::none()), Ok(()));
     let requested = Policy { relocation: Some(Initiator::Requester), ..directed(false) };
     let clocked = Policy { relocation: Some(Initiator::Owner), ..Technique::Essp.policy() };
-    let both = Policy { fixed: Some(StaticReplicas::Assigned), ..directed(false) };
+    let both = Policy { static_replicas: Some(StaticReplicas::Assigned), ..directed(false) };
     for (policy, why) in
         [(requested, "would be lost"), (clocked, "bounds staleness and moves keys"), (both, "their pace")]
     {

@@ -7,7 +7,7 @@ use intendant_engine::{
     Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Violation,
 };
 use intendant_techniques::{
-    Assignment, Initiator, KeyTechnique, Order, Pace, Policy, Replicas, Role, Technique,
+    Assignment, Initiator, KeyTechnique, Order, Policy, Replicas, Role, StaticReplicaPace, Technique,
 };
 use intendant_wire::{
     AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message, Moved, OpId,
@@ -308,7 +308,8 @@ impl Busy {
         for key in [1, 5, 9] {
             assignment.set_technique(Key(key), KeyTechnique::Replicate);
         }
-        let pace = if dice.below(2) == 0 { Pace::Asked } else { Pace::Every(Tick(5)) };
+        let pace =
+            if dice.below(2) == 0 { StaticReplicaPace::Asked } else { StaticReplicaPace::Every(Tick(5)) };
         let clip = (dice.below(2) == 0).then_some(2.0);
         let shared = Arc::new(Shared::<f32>::new(SharedConfig {
             node: NodeId(0),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use intendant_core::{Clock, Element, NodeId};
 use intendant_engine::Advanced;
 use intendant_engine::quiesce::{ChannelReport, Waves};
-use intendant_techniques::Pace;
+use intendant_techniques::StaticReplicaPace;
 use intendant_techniques::clocks::RESTING;
 
 /// Where all workers meet.
@@ -66,8 +66,8 @@ impl<E: Element> Worker<E> {
     /// Brings static replicas in step ([`crate::Technique::Nups`], [`crate::Technique::FullReplication`]). All workers of all nodes must
     /// call it equally often.
     ///
-    /// With [`crate::Pace::Asked`], it returns when all have called and every copy has what anybody did before; until somebody
-    /// goes on to write, all copies are equal. In the background ([`crate::Pace::Every`]), it returns when a round is over that
+    /// With [`crate::StaticReplicaPace::Asked`], it returns when all have called and every copy has what anybody did before; until somebody
+    /// goes on to write, all copies are equal. In the background ([`crate::StaticReplicaPace::Every`]), it returns when a round is over that
     /// began after all workers of this node had called: what they added is in all copies, or about to be. Without static
     /// replicas, it returns at once, with one exception: where replicas were synchronized when asked, had the cluster more than
     /// one node, the workers of the only one wait for each other all the same.
@@ -78,7 +78,8 @@ impl<E: Element> Worker<E> {
         self.take_in()?;
         let shared = &self.inner.shared;
         if shared.fixed() == 0 {
-            let asked = shared.policy().fixed.is_some() && shared.copies().pace == Pace::Asked;
+            let asked =
+                shared.policy().static_replicas.is_some() && shared.copies().pace == StaticReplicaPace::Asked;
             if asked && shared.layout().nodes() == 1 && self.inner.meetings.participants() > 1 {
                 self.meet(&format!("{OWN}synchronize"), Vec::new(), Purpose::Gather)?;
             }

@@ -2,7 +2,7 @@
 //! sent without need, and nobody waits for ever.
 
 use crate::copies::{KEYS, Pusher, Setting, bounded, phases};
-use intendant::{Error, Key, KeyTechnique, Node, Pace, Storage, Technique, Tick, Worker};
+use intendant::{Error, Key, KeyTechnique, Node, StaticReplicaPace, Storage, Technique, Tick, Worker};
 use intendant_core::random::stream;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -293,7 +293,7 @@ fn who_asks_for_it_gets_copies_with_all_that_was_done() {
         (Technique::Nups, 3, 2),
         (Technique::Nups, 1, 1),
     ] {
-        let setting = Setting { nodes, channels, pace: Pace::Asked, ..Setting::new(technique) };
+        let setting = Setting { nodes, channels, pace: StaticReplicaPace::Asked, ..Setting::new(technique) };
         let ended = run(setting, move |me, worker| {
             let mut pusher = Pusher::new(setting, me);
             let keys: Vec<Key> = (0..KEYS).step_by(setting.replicated as usize).map(Key).collect();
@@ -330,8 +330,10 @@ fn who_asks_for_it_gets_copies_with_all_that_was_done() {
 
 #[test]
 fn in_the_background_synchronize_waits_for_a_round() {
-    let setting =
-        Setting { pace: Pace::Every(Tick(3_600_000_000)), ..Setting::new(Technique::FullReplication) };
+    let setting = Setting {
+        pace: StaticReplicaPace::Every(Tick(3_600_000_000)),
+        ..Setting::new(Technique::FullReplication)
+    };
     let nodes = run(setting, move |me, worker| {
         let mut pusher = Pusher::new(setting, me);
         let keys: Vec<Key> = (0..KEYS).map(Key).collect();
@@ -362,7 +364,11 @@ fn who_synchronizes_without_static_replicas_waits_for_nobody() {
 /// The last of all workers is dropped, which others of its node wait for, or only those of other nodes.
 #[test]
 fn who_synchronizes_with_a_worker_that_is_gone_is_told() {
-    for (pace, workers) in [(Pace::Asked, 2), (Pace::Asked, 1), (Pace::Every(Tick(1_000)), 2)] {
+    for (pace, workers) in [
+        (StaticReplicaPace::Asked, 2),
+        (StaticReplicaPace::Asked, 1),
+        (StaticReplicaPace::Every(Tick(1_000)), 2),
+    ] {
         for before in [false, true] {
             let setting = Setting { pace, workers, ..Setting::new(Technique::FullReplication) };
             ends(move || {
@@ -386,7 +392,10 @@ fn who_synchronizes_with_a_worker_that_is_gone_is_told() {
                             Some(error) => assert!(error.contains("dropped"), "{error}"),
                             // In the background, a node needs its own workers only.
                             None => {
-                                assert!(pace != Pace::Asked && me < 4, "worker {me} did not wait, {pace:?}")
+                                assert!(
+                                    pace != StaticReplicaPace::Asked && me < 4,
+                                    "worker {me} did not wait, {pace:?}"
+                                )
                             }
                         }
                     }
@@ -400,7 +409,7 @@ fn who_synchronizes_with_a_worker_that_is_gone_is_told() {
 #[test]
 fn a_cluster_at_rest_is_silent() {
     for technique in Technique::ALL {
-        for (channels, pace) in [(1, Pace::Every(Tick(500))), (2, Pace::Asked)] {
+        for (channels, pace) in [(1, StaticReplicaPace::Every(Tick(500))), (2, StaticReplicaPace::Asked)] {
             let setting = Setting { channels, pace, ..Setting::new(technique) };
             ends(move || {
                 let mut nodes = Node::start_local(setting.config(), setting.nodes).unwrap();

@@ -6,7 +6,7 @@
 
 use crate::copies::{KEYS, Pusher, Setting, bounded, phases};
 use intendant::launch::Launch;
-use intendant::{Error, Key, Node, Pace, Rendezvous, Storage, Technique, Worker};
+use intendant::{Error, Key, Node, Rendezvous, StaticReplicaPace, Storage, Technique, Worker};
 use rustix::process::{Signal, getpid, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn modes() -> Vec<Setting> {
         sparse(Technique::Essp),
         of(Technique::Nups),
         sparse(Technique::FullReplication),
-        Setting { pace: Pace::Asked, ..of(Technique::FullReplication) },
+        Setting { pace: StaticReplicaPace::Asked, ..of(Technique::FullReplication) },
     ]
 }
 
@@ -75,7 +75,7 @@ fn in_step(worker: &mut Worker<f32>, setting: Setting, me: usize, dies: &dyn Fn(
     let mut pusher = Pusher::new(setting, me);
     let keys: Vec<Key> = (0..KEYS).step_by(setting.replicated as usize).map(Key).collect();
     // In the background, workers of other nodes may be elsewhere.
-    let sure = if setting.pace == Pace::Asked { setting.all() as u64 } else { 1 };
+    let sure = if setting.pace == StaticReplicaPace::Asked { setting.all() as u64 } else { 1 };
     for round in 1..=60 {
         if round == 20 {
             dies();
@@ -86,7 +86,7 @@ fn in_step(worker: &mut Worker<f32>, setting: Setting, me: usize, dies: &dyn Fn(
         for value in pusher.read(worker, &keys)? {
             assert!(value[setting.all()] >= (sure * round) as f32, "{setting:?}: round {round}, {value:?}");
         }
-        if setting.pace == Pace::Asked {
+        if setting.pace == StaticReplicaPace::Asked {
             worker.barrier("all have read")?;
         }
     }

@@ -9,7 +9,7 @@ use intendant_engine::{
 };
 use intendant_sim::lanes;
 use intendant_sim::registers::Registers;
-use intendant_techniques::{Pace, Policy, Role};
+use intendant_techniques::{Policy, Role, StaticReplicaPace};
 use shuttle::rand::Rng;
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
 use shuttle::sync::{Condvar, Mutex};
@@ -46,7 +46,7 @@ impl Setup {
     }
 
     fn has_copies(&self) -> bool {
-        self.policy.replicas.is_some() || self.policy.fixed.is_some()
+        self.policy.replicas.is_some() || self.policy.static_replicas.is_some()
     }
 }
 
@@ -94,7 +94,10 @@ impl World {
             let (layout, init) = (Arc::clone(&layout), Arc::new(init));
             let Setup { storage, policy, .. } = setup;
             let (node, workers) = (NodeId(node as u16), setup.workers_per_node);
-            let copies = ReplicationConfig { pace: Pace::Every(Tick(20)), ..ReplicationConfig::default() };
+            let copies = ReplicationConfig {
+                pace: StaticReplicaPace::Every(Tick(20)),
+                ..ReplicationConfig::default()
+            };
             Arc::new(Shared::new(SharedConfig { node, layout, init, storage, policy, copies, workers }))
         };
         let post = |_| Post {

@@ -315,7 +315,7 @@ impl<E: Element> Cluster<E> {
         }
         let links = nodes * nodes * channels;
         let fixed = fixed_keys(&layout, &policy, &copies);
-        let has_copies = policy.replicas.is_some() || policy.fixed.is_some();
+        let has_copies = policy.replicas.is_some() || policy.static_replicas.is_some();
         let slack = has_copies.then_some(3 * layout.keys() + 2 * workers as u64 + 3);
         let choice = policy.intents.filter(|_| config.checks == Checks::EveryStep && nodes > 1);
         let intents = choice.map(|intents| Intents::new(intents, nodes, channels, workers));
@@ -521,11 +521,11 @@ fn plant_hints<E: Element>(layout: &Layout, nodes: &[Arc<Shared<E>>], dice: &mut
 
 /// Which keys have static replicas; empty if none.
 fn fixed_keys(layout: &Layout, policy: &Policy, copies: &ReplicationConfig) -> Vec<bool> {
-    let fixed = |key| match policy.fixed {
+    let fixed = |key| match policy.static_replicas {
         Some(StaticReplicas::All) => true,
         Some(StaticReplicas::Assigned) => copies.assignment.technique(key) == KeyTechnique::Replicate,
         None => false,
     };
-    let several = layout.nodes() > 1 && policy.fixed.is_some();
+    let several = layout.nodes() > 1 && policy.static_replicas.is_some();
     if several { (0..layout.keys()).map(|key| fixed(Key(key))).collect() } else { Vec::new() }
 }

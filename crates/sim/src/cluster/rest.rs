@@ -56,7 +56,7 @@ impl<E: Element> Cluster<E> {
     /// Compares the copies of every key; of large models, of some keys, others each time.
     fn check_copies(&mut self) -> Result<(), Finding> {
         let replicas = self.policy.replicas;
-        if replicas.is_none() && self.policy.fixed.is_none() {
+        if replicas.is_none() && self.policy.static_replicas.is_none() {
             return Ok(());
         }
         self.invariants.rounds.settled()?;

@@ -16,7 +16,8 @@ use xxhash_rust::xxh3::xxh3_64;
 impl<E: Element> Cluster<E> {
     /// Whether there is anything to watch: copies, in a run that looks for errors.
     fn has_books(&self) -> bool {
-        self.checks == Checks::EveryStep && (self.policy.replicas.is_some() || self.policy.fixed.is_some())
+        self.checks == Checks::EveryStep
+            && (self.policy.replicas.is_some() || self.policy.static_replicas.is_some())
     }
 
     /// The channel has handled an input that may concern copies.
@@ -26,7 +27,7 @@ impl<E: Element> Cluster<E> {
         }
         let here = NodeId((station / self.layout.channels()) as u16);
         self.check_silence(here, actions)?;
-        if self.policy.fixed.is_some() {
+        if self.policy.static_replicas.is_some() {
             self.follow_rounds(station, actions)?;
         }
         if self.policy.replicas.is_none() {

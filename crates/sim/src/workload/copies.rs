@@ -5,7 +5,7 @@ use crate::dice::Dice;
 use crate::lanes;
 use intendant_core::{Key, Tick, random};
 use intendant_engine::ReplicationConfig;
-use intendant_techniques::{Assignment, KeyTechnique, Pace, StaticReplicas};
+use intendant_techniques::{Assignment, KeyTechnique, StaticReplicaPace, StaticReplicas};
 
 /// Where all workers stop on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,11 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     let clip = mode.has_fixed() && dice.once_in(6);
     scenario.copies = ReplicationConfig {
         assignment: assign(&scenario, dice),
-        pace: if mode.asked.unwrap_or(asked) { Pace::Asked } else { Pace::Every(every) },
+        pace: if mode.asked.unwrap_or(asked) {
+            StaticReplicaPace::Asked
+        } else {
+            StaticReplicaPace::Every(every)
+        },
         clip: clip.then(|| dice.pick(&[0.5, 1.0, 1.5])),
         staleness: mode.staleness.unwrap_or(staleness),
         ..ReplicationConfig::default()
@@ -101,7 +105,7 @@ fn every(scenario: &Scenario, dice: &mut Dice) -> Tick {
 
 /// Random keys to be replicated: hardly any, some, or most of them.
 fn assign(scenario: &Scenario, dice: &mut Dice) -> Assignment {
-    if scenario.policy.fixed != Some(StaticReplicas::Assigned) {
+    if scenario.policy.static_replicas != Some(StaticReplicas::Assigned) {
         return Assignment::none();
     }
     let mut assignment = Assignment::none();

@@ -85,7 +85,7 @@ impl Mode {
 
     /// Whether there are static replicas.
     pub(super) const fn has_fixed(&self) -> bool {
-        self.technique.policy().fixed.is_some()
+        self.technique.policy().static_replicas.is_some()
     }
 
     /// Whether there may be several copies of a key.

@@ -68,7 +68,7 @@ impl Plan {
 
     fn draw_act(dice: &mut Dice, scenario: &Scenario) -> Act {
         let access = if dice.once_in(2) { AccessKind::Pull } else { AccessKind::Push };
-        let copies = scenario.policy.replicas.is_some() || scenario.policy.fixed.is_some();
+        let copies = scenario.policy.replicas.is_some() || scenario.policy.static_replicas.is_some();
         if let Some(announcing) = scenario.intents {
             return match dice.below(16) {
                 15 => Act::IfLocal,

@@ -9,7 +9,9 @@ use crate::faults::Faults;
 use crate::lanes;
 use intendant_core::{Key, KeyOrder, Layout, NodeId, Tick, random};
 use intendant_engine::{ReplicationConfig, Storage};
-use intendant_techniques::{Initiator, KeyTechnique, Order, Pace, Policy, Replicas, StaticReplicas};
+use intendant_techniques::{
+    Initiator, KeyTechnique, Order, Policy, Replicas, StaticReplicaPace, StaticReplicas,
+};
 use std::ops::Range;
 
 /// Everything about a run.
@@ -169,7 +171,7 @@ impl Scenario {
     #[must_use]
     pub fn is_fixed(&self, key: Key) -> bool {
         self.nodes > 1
-            && match self.policy.fixed {
+            && match self.policy.static_replicas {
                 None => false,
                 Some(StaticReplicas::All) => true,
                 Some(StaticReplicas::Assigned) => {
@@ -206,7 +208,7 @@ impl Scenario {
     /// Whether static replicas are brought in step only when workers ask for it.
     #[must_use]
     pub fn is_asked(&self) -> bool {
-        self.policy.fixed.is_some() && self.copies.pace == Pace::Asked
+        self.policy.static_replicas.is_some() && self.copies.pace == StaticReplicaPace::Asked
     }
 
     /// Workers of all nodes, which is the number of lanes.

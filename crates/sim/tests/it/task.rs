@@ -10,7 +10,7 @@ use intendant_task::{
     Driver, Event, Loader, LoaderEvent, LoaderOp, LookAhead, Op, Partition, Prepared, SampleRequest,
     Schedule, Task,
 };
-use intendant_techniques::{Assignment, KeyTechnique, Order, Pace, Technique};
+use intendant_techniques::{Assignment, KeyTechnique, Order, StaticReplicaPace, Technique};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -221,7 +221,8 @@ fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
     let base = |technique| TaskConfig { technique, ..TaskConfig::new(nodes, workers, SCHEDULE) };
     let mut some = Assignment::none();
     (0..100).step_by(3).for_each(|key| some.set_technique(Key(key), KeyTechnique::Replicate));
-    let paced = ReplicationConfig { pace: Pace::Every(Tick(2_000)), ..ReplicationConfig::default() };
+    let paced =
+        ReplicationConfig { pace: StaticReplicaPace::Every(Tick(2_000)), ..ReplicationConfig::default() };
     let asked = Schedule { synchronize: NonZeroU32::new(1), ..SCHEDULE };
     vec![
         base(Technique::Ssp),
@@ -232,7 +233,7 @@ fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
         },
         TaskConfig { copies: paced.clone(), ..base(Technique::FullReplication) },
         TaskConfig {
-            copies: ReplicationConfig { pace: Pace::Asked, ..paced },
+            copies: ReplicationConfig { pace: StaticReplicaPace::Asked, ..paced },
             technique: Technique::FullReplication,
             ..TaskConfig::new(nodes, workers, asked)
         },
@@ -276,7 +277,8 @@ fn one_worker_needs_no_copies() {
 #[test]
 fn bringing_copies_in_step_has_a_price() {
     let busy = |every| {
-        let copies = ReplicationConfig { pace: Pace::Every(Tick(every)), ..ReplicationConfig::default() };
+        let copies =
+            ReplicationConfig { pace: StaticReplicaPace::Every(Tick(every)), ..ReplicationConfig::default() };
         let technique = Technique::FullReplication;
         let outcome = train::<f32>(&TaskConfig { technique, copies, ..TaskConfig::new(4, 1, SCHEDULE) });
         let load = outcome.epochs.iter().map(|epoch| epoch.load.channels.busy_ns).sum::<u64>();

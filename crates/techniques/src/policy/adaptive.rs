@@ -28,6 +28,6 @@ pub const POLICY: Policy = Policy {
     relocation: Some(Initiator::Owner),
     caches: true,
     replicas: Some(Replicas::Directed { every: EVERY }),
-    fixed: None,
+    static_replicas: None,
     intents: Some(Intents { choice: Choice::Adaptive, action: Act::InTime, decider: Decider::Owner }),
 };

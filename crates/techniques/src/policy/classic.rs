@@ -14,6 +14,6 @@ pub const POLICY: Policy = Policy {
     relocation: None,
     caches: false,
     replicas: None,
-    fixed: None,
+    static_replicas: None,
     intents: None,
 };

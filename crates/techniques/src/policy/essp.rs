@@ -13,6 +13,6 @@ pub const POLICY: Policy = Policy {
     relocation: None,
     caches: false,
     replicas: Some(Replicas::Eager),
-    fixed: None,
+    static_replicas: None,
     intents: None,
 };

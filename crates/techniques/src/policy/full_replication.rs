@@ -14,6 +14,6 @@ pub const POLICY: Policy = Policy {
     relocation: None,
     caches: false,
     replicas: None,
-    fixed: Some(StaticReplicas::All),
+    static_replicas: Some(StaticReplicas::All),
     intents: None,
 };

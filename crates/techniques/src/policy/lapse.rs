@@ -18,6 +18,6 @@ pub const POLICY: Policy = Policy {
     relocation: Some(Initiator::Requester),
     caches: false,
     replicas: None,
-    fixed: None,
+    static_replicas: None,
     intents: None,
 };

@@ -58,7 +58,7 @@ pub struct Policy {
     /// When nodes get replicas through the owner; `None` if never.
     pub replicas: Option<Replicas>,
     /// Which keys have static replicas; `None` if none, and none may be asked for.
-    pub fixed: Option<StaticReplicas>,
+    pub static_replicas: Option<StaticReplicas>,
     /// What intents of workers lead to; `None` if they are ignored.
     pub intents: Option<Intents>,
 }
@@ -148,7 +148,7 @@ impl Policy {
         match (self.relocation, self.order) {
             (Some(_), _) if replicas.is_clocked() => Err(PolicyError::Clocked(self.name)),
             (Some(Initiator::Requester), _) => Err(PolicyError::Requested(self.name)),
-            _ if self.fixed.is_some() => Err(PolicyError::Both(self.name)),
+            _ if self.static_replicas.is_some() => Err(PolicyError::Both(self.name)),
             (_, Order::Fifo) => Err(PolicyError::Unchained(self.name)),
             (None | Some(Initiator::Owner), Order::Chain) => Ok(()),
         }
@@ -241,7 +241,7 @@ pub enum StaticReplicas {
 
 /// When static replicas are brought in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pace {
+pub enum StaticReplicaPace {
     /// In the background, from the start of a round to the start of the next at least so long. It is a goal: no operation ever
     /// waits for it (000 §4.4.6).
     Every(Tick),
@@ -249,7 +249,7 @@ pub enum Pace {
     Asked,
 }
 
-impl Pace {
+impl StaticReplicaPace {
     /// 25 times per second (000 §4.4.1).
     pub const DEFAULT: Self = Self::Every(Tick(40_000));
 }
@@ -380,7 +380,9 @@ mod tests {
     fn what_would_lose_updates_is_refused_and_what_owners_decide_is_not() {
         let base = Policy { name: "test", order: Order::Chain, ..classic::POLICY };
         let directed = Some(Replicas::Directed { every: Tick(5) });
-        let check = |relocation, replicas, fixed| Policy { relocation, replicas, fixed, ..base }.check();
+        let check = |relocation, replicas, static_replicas| {
+            Policy { relocation, replicas, static_replicas, ..base }.check()
+        };
         for relocation in [None, Some(Initiator::Owner)] {
             assert_eq!(check(relocation, directed, None), Ok(()));
         }

@@ -14,6 +14,6 @@ pub const POLICY: Policy = Policy {
     relocation: Some(Initiator::Requester),
     caches: false,
     replicas: None,
-    fixed: Some(StaticReplicas::Assigned),
+    static_replicas: Some(StaticReplicas::Assigned),
     intents: None,
 };

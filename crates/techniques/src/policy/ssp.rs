@@ -18,7 +18,7 @@ pub const POLICY: Policy = Policy {
     relocation: None,
     caches: false,
     replicas: Some(Replicas::Lazy),
-    fixed: None,
+    static_replicas: None,
     intents: None,
 };
 

@@ -4,11 +4,11 @@ use super::cluster::{Cluster, Seed, Setup};
 use super::{is_complete, seeds};
 use intendant_core::{Key, Tick};
 use intendant_engine::{Input, ReplicationConfig, Storage};
-use intendant_techniques::{Assignment, KeyTechnique, Pace, Policy, Role, Technique};
+use intendant_techniques::{Assignment, KeyTechnique, Policy, Role, StaticReplicaPace, Technique};
 
-const EVERY: Pace = Pace::Every(Tick(100));
+const EVERY: StaticReplicaPace = StaticReplicaPace::Every(Tick(100));
 
-fn setup(seed: u64, technique: Technique, pace: Pace, clip: Option<f64>) -> Setup {
+fn setup(seed: u64, technique: Technique, pace: StaticReplicaPace, clip: Option<f64>) -> Setup {
     let mut assignment = Assignment::none();
     for key in [0, 3, 4].into_iter().filter(|key| seed >> key & 1 == 1) {
         assignment.set_technique(Key(key), KeyTechnique::Replicate);
@@ -113,7 +113,7 @@ fn when_all_workers_ask() {
     for seed in seeds(900) {
         let _seed = Seed(seed);
         let technique = if seed.is_multiple_of(2) { Technique::FullReplication } else { Technique::Nups };
-        let mut c = Cluster::new(setup(seed, technique, Pace::Asked, None), seed);
+        let mut c = Cluster::new(setup(seed, technique, StaticReplicaPace::Asked, None), seed);
         let fixed: Vec<Key> = (0..5).map(Key).filter(|key| c.role(0, *key) == Role::Static).collect();
         let workers = c.workers.len();
         // By round, worker and key: pushes before.

@@ -14,7 +14,7 @@ pub(crate) fn policy(caches: bool) -> Policy {
         relocation: Some(Initiator::Owner),
         caches,
         replicas: Some(Replicas::Directed { every: Tick(100) }),
-        fixed: None,
+        static_replicas: None,
         intents: None,
     }
 }

@@ -4,7 +4,8 @@
 //! fractions. Counts are exact in any order; the last element is not, so copies that were brought in step differently differ there.
 
 use intendant::{
-    Error, Key, KeyOrder, KeyTechnique, Layout, NodeConfig, Pace, Storage, Technique, Tick, Worker,
+    Error, Key, KeyOrder, KeyTechnique, Layout, NodeConfig, StaticReplicaPace, Storage, Technique, Tick,
+    Worker,
 };
 use intendant_core::random::{mix, stream};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub(crate) struct Setting {
     pub(crate) channels: usize,
     pub(crate) storage: Storage,
     /// Between rounds, if they are in the background.
-    pub(crate) pace: Pace,
+    pub(crate) pace: StaticReplicaPace,
     pub(crate) staleness: u32,
     /// Every so many keys are replicated, with NuPS.
     pub(crate) replicated: u64,
@@ -35,7 +36,7 @@ impl Setting {
             channels: 1,
             storage: Storage::Dense,
             // Far more often than anybody wants it, so that it happens while workers push.
-            pace: Pace::Every(Tick(500)),
+            pace: StaticReplicaPace::Every(Tick(500)),
             staleness: 1,
             replicated: 3,
         }
