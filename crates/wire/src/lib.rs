@@ -1,24 +1,39 @@
 #![doc = include_str!("../README.md")]
 //!
-//! A [`Message`] is what one channel engine says to another. [`Message::encode`] makes a frame of it, [`Message::decode`]
-//! reads one from a peer that is not trusted: every length is checked against the frame before memory is taken, every
-//! enumeration against its known values, and the frame must end where the message ends. `docs/protocol.md` has the layout
-//! byte by byte; `tests/it/golden.rs` pins it.
+//! A [`Message`] goes from one channel engine to another. [`Message::encode`] makes a frame of it.
+//! [`Message::decode`] reads a frame from a peer that is not trusted: it checks every length against the
+//! frame before it takes memory, and every enumeration against its known values, and the frame must end where
+//! the message ends. Each family of messages has a module with its types, their layout, and how they are
+//! encoded and decoded. `docs/protocol.md` has the layout of all frames; `tests/it/golden.rs` pins it byte by
+//! byte.
 //!
-//! Absent on purpose: length prefixes (the transport's), value lengths (the layout's: the engine checks them).
+//! Absent on purpose: length prefixes (the transport's), value lengths (the layout's: the engine checks
+//! them).
 #![forbid(unsafe_code)]
 
-mod codec;
-mod copies;
+mod access;
+mod class;
+mod clock;
+mod error;
 mod frame;
+mod intent;
 mod message;
+mod reduce;
+mod relocation;
+mod replica;
+mod snapshot;
 
-pub use frame::{HEADER_BYTES, WireError};
-pub use message::{
-    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message, Moved, OpId,
-    Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind, Request,
-    Response, SnapshotPart, SnapshotRequest,
-};
+pub use access::{AccessKind, OpId, Origin, Request, Response};
+pub use class::{MessageClass, MessageFamily};
+pub use clock::{Clock, ClockScope};
+pub use error::{HeaderField, WireError};
+pub use frame::HEADER_BYTES;
+pub use intent::IntentReport;
+pub use message::Message;
+pub use reduce::Reduce;
+pub use relocation::{HandOver, HolderRow, Localize, Moved, Relocate};
+pub use replica::{ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind};
+pub use snapshot::{Cursor, SnapshotPart, SnapshotRequest};
 
 /// Version of the data-plane protocol; nodes of different versions refuse each other in the handshake.
 pub const PROTOCOL: u32 = 4;

@@ -1,276 +1,12 @@
-//! What channel engines say to each other.
+//! The messages that channel engines send to each other, and their frames.
 
+use crate::frame::{Header, Payload};
+use crate::{
+    Clock, HandOver, IntentReport, Localize, MessageClass, Moved, Reduce, Relocate, ReplicaRequest,
+    ReplicaUpdate, Request, Response, SnapshotPart, SnapshotRequest, WireError,
+};
 use bytes::Bytes;
-use intendant_core::{Key, NodeId, WorkerId};
-
-/// An operation of a worker; unique among the outstanding ones of that worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct OpId(pub u32);
-
-/// Who waits for the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Origin {
-    /// The node of the worker: answers go straight there.
-    pub node: NodeId,
-    /// The worker.
-    pub worker: WorkerId,
-    /// Its operation.
-    pub op: OpId,
-}
-
-/// What is done to a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum AccessKind {
-    /// Read.
-    Pull = 0,
-    /// Add.
-    Push = 1,
-    /// Overwrite.
-    Set = 2,
-}
-
-/// Access to values, on its way to their owners.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Who waits for it.
-    pub origin: Origin,
-    /// What to do.
-    pub kind: AccessKind,
-    /// How often it has been forwarded.
-    pub hops: u8,
-    /// The keys.
-    pub keys: Vec<Key>,
-    /// Per key, its position in the worker's call; answers name keys by it.
-    pub positions: Vec<u32>,
-    /// For a push or set, the elements of all keys, little-endian, concatenated. Empty for a pull.
-    pub values: Bytes,
-}
-
-/// The owner's answer to (a part of) a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
-    /// The worker.
-    pub worker: WorkerId,
-    /// Its operation.
-    pub op: OpId,
-    /// What was done.
-    pub kind: AccessKind,
-    /// For which positions of the worker's call.
-    pub positions: Vec<u32>,
-    /// With location caches, per position the relocation counter of the key: the sender owned it when the counter was this.
-    /// Empty without.
-    pub counters: Vec<u32>,
-    /// For a pull, the elements of all these positions. Empty for a push or set.
-    pub values: Bytes,
-}
-
-/// Asks the home of keys to move them to the sender.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Localize {
-    /// The keys.
-    pub keys: Vec<Key>,
-}
-
-/// The home tells the owner of keys to hand them over.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Relocate {
-    /// The next owner.
-    pub to: NodeId,
-    /// The keys.
-    pub keys: Vec<Key>,
-    /// Per key, its relocation counter once it has moved.
-    pub counters: Vec<u32>,
-}
-
-/// Values, and the responsibility for them, from the old owner to the new one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HandOver {
-    /// The keys.
-    pub keys: Vec<Key>,
-    /// Per key, its relocation counter from now on.
-    pub counters: Vec<u32>,
-    /// Who holds replicas of these keys: at most one row per key and node, ascending by key, then node.
-    pub holders: Vec<HolderRow>,
-    /// The elements of all values, little-endian, concatenated.
-    pub values: Bytes,
-}
-
-/// Who holds a replica of a key that is handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HolderRow {
-    /// Which of the keys of the message, from 0.
-    pub at: u32,
-    /// Version of the main copy.
-    pub version: u32,
-    /// The holder.
-    pub node: NodeId,
-    /// Generation of its registration.
-    pub generation: u32,
-    /// Number of its last delta that was merged.
-    pub seq: u32,
-}
-
-/// The sender tells the home of keys that it owns them now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moved {
-    /// The keys.
-    pub keys: Vec<Key>,
-    /// Per key, its relocation counter.
-    pub counters: Vec<u32>,
-}
-
-/// A node tells the home of keys of intents of its workers, where homes decide what comes of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IntentReport {
-    /// Keys for which intents have become active.
-    pub begun: Vec<Key>,
-    /// Keys for which intents are over, maybe some that this message has begun.
-    pub over: Vec<Key>,
-}
-
-/// Where a snapshot stream continues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor {
-    /// Shard.
-    pub shard: u32,
-    /// Position within the shard.
-    pub position: u64,
-}
-
-/// Asks a node for the next part of the values that it owns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SnapshotRequest {
-    /// Who waits for it.
-    pub origin: Origin,
-    /// First key wanted.
-    pub start: Key,
-    /// End of the keys wanted, excluded.
-    pub end: Key,
-    /// Where to continue.
-    pub cursor: Cursor,
-    /// Values in bytes after which the part ends.
-    pub bytes_max: u32,
-}
-
-/// A part of the values that a node owns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SnapshotPart {
-    /// The worker that asked.
-    pub worker: WorkerId,
-    /// Its operation.
-    pub op: OpId,
-    /// Where the next part starts, or `None` if this is the last one.
-    pub next: Option<Cursor>,
-    /// The keys of this part.
-    pub keys: Vec<Key>,
-    /// Their elements.
-    pub values: Bytes,
-}
-
-/// What the holder of a replica wants from the owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum ReplicaRequestKind {
-    /// A copy, or a fresher one.
-    Ask = 0,
-    /// That the updates of its copy are merged.
-    Delta = 1,
-    /// To give up its copy.
-    Drop = 2,
-}
-
-/// From a holder of replicas to the owners of the keys; forwarded like a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplicaRequest {
-    /// What it is about.
-    pub kind: ReplicaRequestKind,
-    /// The node that holds the replicas: news go straight there.
-    pub holder: NodeId,
-    /// How often it has been forwarded.
-    pub hops: u8,
-    /// The keys.
-    pub keys: Vec<Key>,
-    /// Per key, the generation of the holder's registration.
-    pub generations: Vec<u32>,
-    /// Per key: to ask, the worker clock up to which the copy must have every update (0: any copy will do); of a delta, its
-    /// number within the generation, from 1. Empty to drop.
-    pub numbers: Vec<u32>,
-    /// Of a delta, the elements of all keys, little-endian, concatenated. Else empty.
-    pub values: Bytes,
-}
-
-/// What the owner tells the holder of a replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum ReplicaUpdateKind {
-    /// The first value of a registration.
-    SetUp = 0,
-    /// A newer value.
-    Refresh = 1,
-    /// The delta was merged and nothing else has happened, so no value.
-    Acknowledged = 2,
-    /// The registration is gone.
-    Dropped = 3,
-}
-
-/// From the owner of keys to a holder of replicas.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplicaUpdate {
-    /// What it is about.
-    pub kind: ReplicaUpdateKind,
-    /// With bounded staleness, the worker clock up to which the owner has every update; else 0.
-    pub clock: u32,
-    /// The keys.
-    pub keys: Vec<Key>,
-    /// Per key, the generation of the registration that this is about.
-    pub generations: Vec<u32>,
-    /// Per key, the number of the holder's last delta that was merged. Empty when dropped.
-    pub seqs: Vec<u32>,
-    /// Per key, the version of the main copy. Empty when dropped.
-    pub versions: Vec<u32>,
-    /// With location caches, per key its relocation counter: the sender owned it when the counter was this. Empty without.
-    pub counters: Vec<u32>,
-    /// Of a set-up or refresh, the elements of all keys, little-endian, concatenated. Else empty.
-    pub values: Bytes,
-}
-
-/// Whose clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum ClockScope {
-    /// The slowest worker of the sending node; all updates from before that clock were sent before this message.
-    Node = 0,
-    /// The slowest node, as far as the sender knows; all its news from before that clock were sent before this message.
-    Global = 1,
-    /// All workers: they came from a meeting. What the sender's workers added before it was sent before this message; the clock
-    /// with which they came follows.
-    Resumed = 2,
-}
-
-/// How far workers have come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clock {
-    /// Which workers.
-    pub scope: ClockScope,
-    /// Clock of the slowest of them; `u32::MAX` if nobody is working. 0 for those who come from a meeting.
-    pub clock: u32,
-}
-
-/// A part of what a node sends to another in one step of an all-reduce.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reduce {
-    /// Which all-reduce.
-    pub round: u32,
-    /// Which step of it.
-    pub step: u8,
-    /// Whether this is the last part of the step.
-    pub last: bool,
-    /// Indices into the list of static keys, ascending.
-    pub indices: Vec<u32>,
-    /// The elements of these keys, little-endian, concatenated.
-    pub values: Bytes,
-}
+use intendant_core::{Key, limits};
 
 /// A message of the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -301,4 +37,160 @@ pub enum Message {
     Reduce(Reduce),
     /// Node to home.
     IntentReport(IntentReport),
+}
+
+impl Message {
+    /// What the message is, for statistics and traces.
+    #[must_use]
+    pub const fn class(&self) -> MessageClass {
+        match self {
+            Self::Request(_) => MessageClass::Request,
+            Self::Response(_) => MessageClass::Response,
+            Self::SnapshotRequest(_) => MessageClass::SnapshotRequest,
+            Self::SnapshotPart(_) => MessageClass::SnapshotPart,
+            Self::Localize(_) => MessageClass::Localize,
+            Self::Relocate(_) => MessageClass::Relocate,
+            Self::HandOver(_) => MessageClass::HandOver,
+            Self::Moved(_) => MessageClass::Moved,
+            Self::ReplicaRequest(_) => MessageClass::ReplicaRequest,
+            Self::ReplicaUpdate(_) => MessageClass::ReplicaUpdate,
+            Self::Clock(_) => MessageClass::Clock,
+            Self::Reduce(_) => MessageClass::Reduce,
+            Self::IntentReport(_) => MessageClass::IntentReport,
+        }
+    }
+
+    /// The keys that the message names, in the order of its frame. A [`Response`] names positions and a
+    /// [`Reduce`] indices instead, and a [`SnapshotRequest`] a range: these have none.
+    pub fn keys(&self) -> impl Iterator<Item = Key> + Clone + '_ {
+        let (keys, more): (&[Key], &[Key]) = match self {
+            Self::Request(Request { keys, .. })
+            | Self::SnapshotPart(SnapshotPart { keys, .. })
+            | Self::Localize(Localize { keys })
+            | Self::Relocate(Relocate { keys, .. })
+            | Self::HandOver(HandOver { keys, .. })
+            | Self::Moved(Moved { keys, .. })
+            | Self::ReplicaRequest(ReplicaRequest { keys, .. })
+            | Self::ReplicaUpdate(ReplicaUpdate { keys, .. }) => (keys, &[]),
+            Self::IntentReport(IntentReport { begun, over }) => (begun, over),
+            Self::Response(_) | Self::SnapshotRequest(_) | Self::Clock(_) | Self::Reduce(_) => (&[], &[]),
+        };
+        keys.iter().chain(more).copied()
+    }
+
+    /// The number of keys that the message is about, also if it names them by position or index.
+    #[must_use]
+    pub fn key_count(&self) -> usize {
+        match self {
+            Self::Response(response) => response.positions.len(),
+            Self::Reduce(reduce) => reduce.indices.len(),
+            Self::IntentReport(report) => report.begun.len() + report.over.len(),
+            Self::Request(Request { keys, .. })
+            | Self::SnapshotPart(SnapshotPart { keys, .. })
+            | Self::Localize(Localize { keys })
+            | Self::Relocate(Relocate { keys, .. })
+            | Self::HandOver(HandOver { keys, .. })
+            | Self::Moved(Moved { keys, .. })
+            | Self::ReplicaRequest(ReplicaRequest { keys, .. })
+            | Self::ReplicaUpdate(ReplicaUpdate { keys, .. }) => keys.len(),
+            Self::SnapshotRequest(_) | Self::Clock(_) => 0,
+        }
+    }
+
+    /// The elements that the message carries, in bytes.
+    #[must_use]
+    pub fn value_bytes(&self) -> usize {
+        self.values().len()
+    }
+
+    /// The elements with which the frame ends.
+    fn values(&self) -> &Bytes {
+        static NONE: Bytes = Bytes::new();
+        match self {
+            Self::Request(Request { values, .. })
+            | Self::Response(Response { values, .. })
+            | Self::SnapshotPart(SnapshotPart { values, .. })
+            | Self::HandOver(HandOver { values, .. })
+            | Self::ReplicaRequest(ReplicaRequest { values, .. })
+            | Self::ReplicaUpdate(ReplicaUpdate { values, .. })
+            | Self::Reduce(Reduce { values, .. }) => values,
+            Self::SnapshotRequest(_)
+            | Self::Localize(_)
+            | Self::Relocate(_)
+            | Self::Moved(_)
+            | Self::Clock(_)
+            | Self::IntentReport(_) => &NONE,
+        }
+    }
+
+    /// The frame up to the values, with room for `room` more bytes.
+    fn head(&self, room: usize) -> Vec<u8> {
+        match self {
+            Self::Request(message) => message.head(room),
+            Self::Response(message) => message.head(room),
+            Self::SnapshotRequest(message) => message.head(room),
+            Self::SnapshotPart(message) => message.head(room),
+            Self::Localize(message) => message.head(room),
+            Self::Relocate(message) => message.head(room),
+            Self::HandOver(message) => message.head(room),
+            Self::Moved(message) => message.head(room),
+            Self::ReplicaRequest(message) => message.head(room),
+            Self::ReplicaUpdate(message) => message.head(room),
+            Self::Clock(message) => message.head(room),
+            Self::Reduce(message) => message.head(room),
+            Self::IntentReport(message) => message.head(room),
+        }
+    }
+
+    /// The frame of this message, without length prefix.
+    ///
+    /// # Panics
+    /// In debug builds, if the message exceeds the limits of a frame or its keys and positions differ in
+    /// number: senders split what is too long.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let values = self.values();
+        let mut frame = self.head(values.len());
+        frame.extend_from_slice(values);
+        check_length(frame.len());
+        Bytes::from(frame)
+    }
+
+    /// The frame in two parts: the header with keys and numbers, and the values, which are not copied.
+    ///
+    /// # Panics
+    /// As [`Message::encode`].
+    #[must_use]
+    pub fn encode_parts(&self) -> (Bytes, Bytes) {
+        let (head, values) = (self.head(0), self.values().clone());
+        check_length(head.len() + values.len());
+        (Bytes::from(head), values)
+    }
+
+    /// Reads a frame. Values are not copied: they stay slices of the frame.
+    ///
+    /// # Errors
+    /// If the frame is not exactly one message.
+    pub fn decode(frame: Bytes) -> Result<Self, WireError> {
+        let (header, body) = Header::read(frame)?;
+        match header.class {
+            MessageClass::Request => Request::read(&header, body).map(Self::Request),
+            MessageClass::Response => Response::read(&header, body).map(Self::Response),
+            MessageClass::SnapshotRequest => SnapshotRequest::read(&header, body).map(Self::SnapshotRequest),
+            MessageClass::SnapshotPart => SnapshotPart::read(&header, body).map(Self::SnapshotPart),
+            MessageClass::Localize => Localize::read(&header, body).map(Self::Localize),
+            MessageClass::Relocate => Relocate::read(&header, body).map(Self::Relocate),
+            MessageClass::HandOver => HandOver::read(&header, body).map(Self::HandOver),
+            MessageClass::Moved => Moved::read(&header, body).map(Self::Moved),
+            MessageClass::ReplicaRequest => ReplicaRequest::read(&header, body).map(Self::ReplicaRequest),
+            MessageClass::ReplicaUpdate => ReplicaUpdate::read(&header, body).map(Self::ReplicaUpdate),
+            MessageClass::Clock => Clock::read(&header, body).map(Self::Clock),
+            MessageClass::Reduce => Reduce::read(&header, body).map(Self::Reduce),
+            MessageClass::IntentReport => IntentReport::read(&header, body).map(Self::IntentReport),
+        }
+    }
+}
+
+fn check_length(bytes: usize) {
+    intendant_core::strict_assert!(bytes <= limits::FRAME_BYTES_MAX, "a frame of {} bytes", bytes);
 }

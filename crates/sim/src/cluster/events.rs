@@ -1,6 +1,6 @@
 //! What happens between the calls of workers.
 
-use super::messages::{describe_message, weigh};
+use super::messages::describe_message;
 use super::{Checks, Cluster, Delivery, Errand, Event, Happened};
 use crate::invariants::{Invariants, Violation};
 use crate::reach::Marker;
@@ -156,7 +156,7 @@ impl<E: Element> Cluster<E> {
                     self.violation(("protocol", format!("{from:?} sent a bad frame: {error}")))
                 })?;
                 self.received(station, &message);
-                let (keys, value_bytes) = weigh(&message);
+                let (keys, value_bytes) = (message.key_count(), message.value_bytes());
                 let bytes = (frame_bytes - value_bytes) as u64 + self.delays.charge.bytes(value_bytes);
                 (came_ns, machine.input(keys as u64, bytes), Input::Message { from, message })
             }
@@ -220,24 +220,13 @@ impl<E: Element> Cluster<E> {
     }
 
     fn received(&mut self, station: usize, message: &Message) {
-        match message {
-            Message::Request(_)
-            | Message::SnapshotRequest(_)
-            | Message::Localize(_)
-            | Message::Relocate(_)
-            | Message::HandOver(_)
-            | Message::Moved(_)
-            | Message::ReplicaRequest(_)
-            | Message::ReplicaUpdate(_)
-            | Message::Clock(_)
-            | Message::Reduce(_)
-            | Message::IntentReport(_) => {}
-            Message::Response(_) => self.reach.mark(Marker::RemoteServed),
-            Message::SnapshotPart(part) => {
-                self.invariants.bounded.snapshot(station, false);
-                if part.next.is_some() {
-                    self.reach.mark(Marker::SnapshotParts);
-                }
+        if let Message::Response(_) = message {
+            self.reach.mark(Marker::RemoteServed);
+        }
+        if let Message::SnapshotPart(part) = message {
+            self.invariants.bounded.snapshot(station, false);
+            if part.next.is_some() {
+                self.reach.mark(Marker::SnapshotParts);
             }
         }
     }
@@ -246,7 +235,7 @@ impl<E: Element> Cluster<E> {
     fn act(&mut self, at_ns: u64, node: usize, channel: usize, action: Action) -> Result<u64, Violation> {
         match action {
             Action::Send { to, message } => {
-                let (_, value_bytes) = weigh(&message);
+                let value_bytes = message.value_bytes();
                 let work_ns = self.delays.machine.send(self.delays.charge.bytes(value_bytes));
                 let work_ns = self.at_pace(at_ns, node, work_ns);
                 let station = self.station(node, channel);

@@ -1,25 +1,6 @@
-//! Messages as the simulator sees them: what they weigh, and how they read.
+//! Messages in words, for traces.
 
 use intendant_wire::Message;
-
-/// The keys of a message and the bytes of its values.
-pub(super) fn weigh(message: &Message) -> (usize, usize) {
-    match message {
-        Message::Request(m) => (m.keys.len(), m.values.len()),
-        Message::Response(m) => (m.positions.len(), m.values.len()),
-        Message::SnapshotRequest(_) => (0, 0),
-        Message::Localize(m) => (m.keys.len(), 0),
-        Message::Relocate(m) => (m.keys.len(), 0),
-        Message::HandOver(m) => (m.keys.len(), m.values.len()),
-        Message::Moved(m) => (m.keys.len(), 0),
-        Message::SnapshotPart(m) => (m.keys.len(), m.values.len()),
-        Message::ReplicaRequest(m) => (m.keys.len(), m.values.len()),
-        Message::ReplicaUpdate(m) => (m.keys.len(), m.values.len()),
-        Message::Clock(_) => (0, 0),
-        Message::Reduce(m) => (m.indices.len(), m.values.len()),
-        Message::IntentReport(m) => (m.begun.len() + m.over.len(), 0),
-    }
-}
 
 /// A message in a few words.
 pub(super) fn describe_message(message: &Message) -> String {

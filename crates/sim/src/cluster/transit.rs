@@ -1,6 +1,6 @@
 //! Frames between nodes: through the sender's NIC, over the connection, through the receiver's NIC.
 
-use super::messages::{describe_message, weigh};
+use super::messages::describe_message;
 use super::{Cluster, Event, Frame, Happened};
 use crate::invariants::Violation;
 use crate::reach::Marker;
@@ -38,7 +38,7 @@ impl<E: Element> Cluster<E> {
         self.trace.line(self.queue.now_ns(), || {
             format!("n{from}/c{channel} sends to n{to}: {}", describe_message(message))
         });
-        let (_, value_bytes) = weigh(message);
+        let value_bytes = message.value_bytes();
         let bytes = (frame.len() - value_bytes) as u64 + self.delays.charge.bytes(value_bytes);
         self.messages += 1;
         self.bytes += bytes;

@@ -9,7 +9,7 @@ use intendant_engine::Action;
 use intendant_techniques::clocks::RESTING;
 use intendant_techniques::{Replicas, Role};
 use intendant_wire::{
-    ClockScope, Message, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind,
+    ClockScope, Message, MessageFamily, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -66,20 +66,12 @@ impl<E: Element> Cluster<E> {
             return Ok(());
         }
         let spoken = actions.iter().find_map(|action| match action {
-            Action::Send { to, message } => match message {
-                Message::ReplicaRequest(_)
-                | Message::ReplicaUpdate(_)
-                | Message::Clock(_)
-                | Message::Reduce(_)
-                | Message::IntentReport(_) => Some(to),
-                Message::Request(_)
-                | Message::Response(_)
-                | Message::SnapshotRequest(_)
-                | Message::SnapshotPart(_)
-                | Message::Localize(_)
-                | Message::Relocate(_)
-                | Message::HandOver(_)
-                | Message::Moved(_) => None,
+            Action::Send { to, message } => match message.class().family() {
+                MessageFamily::Replica
+                | MessageFamily::Clock
+                | MessageFamily::AllReduce
+                | MessageFamily::Intent => Some(to),
+                MessageFamily::Access | MessageFamily::Snapshot | MessageFamily::Relocation => None,
             },
             Action::Complete { .. } | Action::CompleteSnapshot { .. } => None,
         });

@@ -1,11 +1,12 @@
-//! Random and mutated frames: no panic, no memory beyond the frame's own size, and what is accepted is canonical.
+//! Random and mutated frames: no panic, no memory beyond the frame's own size, and what is accepted is
+//! canonical.
 
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_wire::{
-    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message, Moved, OpId,
-    Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind, Request,
-    Response, SnapshotPart, SnapshotRequest, WireError,
+    AccessKind, Clock, ClockScope, Cursor, HandOver, HeaderField, HolderRow, IntentReport, Localize, Message,
+    MessageClass, Moved, OpId, Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
+    ReplicaUpdateKind, Request, Response, SnapshotPart, SnapshotRequest, WireError,
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -14,7 +15,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-/// Counts what this thread allocates, so that a frame that talks the decoder into taking memory is noticed.
+/// Counts the bytes that this thread allocates, so that tests notice a decoder that takes memory because a
+/// frame announces it.
 struct Counting;
 
 thread_local! {
@@ -239,11 +241,11 @@ fn announced_counts_do_not_take_memory() {
     frame[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(Message::decode(Bytes::from(frame)), Err(WireError::TooManyKeys { keys: u32::MAX as usize }));
     // Every kind, with as many keys or rows as are allowed and a body that has room for a part of them.
-    for (kind, access) in (1..=12).flat_map(|kind| (0..4).map(move |access| (kind, access))) {
-        for (op, count) in [(0, 1u32 << 20), (1 << 20, 0), (1 << 20, 1 << 20)] {
+    for (class, tag) in (1..=13).flat_map(|class| (0..4).map(move |tag| (class, tag))) {
+        for (argument, count) in [(0, 1u32 << 20), (1 << 20, 0), (1 << 20, 1 << 20)] {
             let mut frame = vec![0; 16 + (8 << 20)];
-            (frame[0], frame[1]) = (kind, access);
-            frame[8..12].copy_from_slice(&u32::to_le_bytes(op));
+            (frame[0], frame[1]) = (class, tag);
+            frame[8..12].copy_from_slice(&u32::to_le_bytes(argument));
             frame[12..16].copy_from_slice(&count.to_le_bytes());
             for bytes in [16, 1016, frame.len()] {
                 let frame = Bytes::from(frame.clone()).slice(..bytes);
@@ -262,52 +264,149 @@ fn broken(message: &Message, at: usize, bytes: &[u8]) -> Result<Message, WireErr
     Message::decode(Bytes::from(frame))
 }
 
-/// Offsets of the header's fields.
-const ACCESS: usize = 1;
-const HOPS: usize = 2;
+/// Offsets and lengths of the header's fields.
+const FIELDS: [(HeaderField, usize, usize); 6] = [
+    (HeaderField::Tag, 1, 1),
+    (HeaderField::Flags, 2, 1),
+    (HeaderField::Node, 4, 2),
+    (HeaderField::Worker, 6, 2),
+    (HeaderField::Argument, ARGUMENT, 4),
+    (HeaderField::Count, 12, 4),
+];
+const TAG: usize = 1;
+const FLAGS: usize = 2;
 const RESERVED: usize = 3;
-const NODE: usize = 4;
-const WORKER: usize = 6;
-const OPERATION: usize = 8;
-const COUNT: usize = 12;
+const ARGUMENT: usize = 8;
+
+/// By class: the fields that it does not use, and the fields of which some values are not known, with the
+/// first of these.
+fn fields(message: &Message) -> (Vec<HeaderField>, Vec<(usize, u8)>) {
+    use HeaderField::{Argument, Count, Flags, Node, Tag, Worker};
+    match message.class() {
+        MessageClass::Request => (vec![], vec![(TAG, 3)]),
+        MessageClass::Response => (vec![Node], vec![(TAG, 3), (FLAGS, 2)]),
+        MessageClass::SnapshotRequest => (vec![Tag, Flags, Count], vec![]),
+        MessageClass::SnapshotPart => (vec![Flags, Node], vec![(TAG, 2)]),
+        MessageClass::Localize | MessageClass::Moved => (vec![Tag, Flags, Node, Worker, Argument], vec![]),
+        MessageClass::Relocate => (vec![Tag, Flags, Worker, Argument], vec![]),
+        MessageClass::HandOver | MessageClass::IntentReport => (vec![Tag, Flags, Node, Worker], vec![]),
+        MessageClass::ReplicaRequest => (vec![Worker, Argument], vec![(TAG, 3)]),
+        MessageClass::ReplicaUpdate => (vec![Node, Worker], vec![(TAG, 4), (FLAGS, 2)]),
+        MessageClass::Clock => {
+            let Message::Clock(clock) = message else { unreachable!("{message:?}") };
+            let resumed = clock.scope == ClockScope::Resumed;
+            let unused = [Flags, Node, Worker, Count].into_iter().chain(resumed.then_some(Argument));
+            (unused.collect(), vec![(TAG, 3)])
+        }
+        MessageClass::Reduce => (vec![Node, Worker], vec![(FLAGS, 2)]),
+    }
+}
 
 #[test]
-fn fields_that_a_message_about_copies_does_not_use_are_zero() {
+fn a_field_that_a_class_does_not_use_must_be_zero() {
     let mut rng = Pcg64Mcg::seed_from_u64(3);
+    let mut classes = BTreeSet::new();
     for _ in 0..10_000 {
-        let keys = (0..rng.random_range(0..3)).map(|_| Key(rng.random())).collect();
-        let message = random_copies(&mut rng, keys, Bytes::new());
-        // By kind: more fields that it does not use, and fields with the first value that is not known.
-        let (unused, tags): (&[usize], &[(usize, u8)]) = match message.encode()[0] {
-            9 => (&[OPERATION, OPERATION + 3], &[(ACCESS, 3)]),
-            10 => (&[NODE, NODE + 1], &[(ACCESS, 4), (HOPS, 2)]),
-            11 => (&[HOPS, NODE, NODE + 1, COUNT, COUNT + 2], &[(ACCESS, 3)]),
-            12 => (&[NODE, NODE + 1], &[(HOPS, 2)]),
-            kind => unreachable!("kind {kind} is not about copies"),
-        };
-        for at in [RESERVED, WORKER, WORKER + 1].iter().chain(unused) {
-            let is = broken(&message, *at, &[1]);
-            assert!(matches!(is, Err(WireError::UnknownTag { .. })), "byte {at} of {message:?}: {is:?}");
+        let message = random(&mut rng);
+        let class = message.class();
+        let (unused, tags) = fields(&message);
+        classes.insert(class);
+        for (field, at, bytes) in FIELDS.into_iter().filter(|(field, ..)| unused.contains(field)) {
+            for byte in 0..bytes {
+                let refused = Err(WireError::UnusedField { class, field, value: 1 << (8 * byte) });
+                let is = broken(&message, at + byte, &[1]);
+                if field == HeaderField::Count && byte == 3 {
+                    assert_eq!(is, Err(WireError::TooManyKeys { keys: 1 << 24 }));
+                } else {
+                    assert_eq!(is, refused, "byte {byte} of {field} of {message:?}");
+                }
+            }
+        }
+        for value in [1, 255] {
+            assert_eq!(broken(&message, RESERVED, &[value]), Err(WireError::ReservedByte { value }));
         }
         for (at, from) in tags {
-            for value in *from..=255 {
-                let is = broken(&message, *at, &[value]);
+            for value in from..=255 {
+                let is = broken(&message, at, &[value]);
                 assert!(matches!(is, Err(WireError::UnknownTag { value: v, .. }) if v == value), "{is:?}");
             }
         }
     }
-    let hand_over =
-        Message::HandOver(HandOver { keys: vec![], counters: vec![], holders: vec![], values: Bytes::new() });
-    for at in [ACCESS, HOPS, RESERVED, NODE, NODE + 1, WORKER, WORKER + 1] {
-        let is = broken(&hand_over, at, &[1]);
-        assert!(matches!(is, Err(WireError::UnknownTag { .. })), "byte {at}: {is:?}");
+    assert!(classes.into_iter().eq(MessageClass::ALL), "a class was not drawn");
+}
+
+#[test]
+fn errors_name_the_class_the_field_and_its_value() {
+    let message = Message::Clock(Clock { scope: ClockScope::Node, clock: 3 });
+    let text = |at: usize, value: u8| broken(&message, at, &[value]).unwrap_err().to_string();
+    assert_eq!(
+        text(FLAGS, 7),
+        "frame of class clock does not use the field flags, which must be 0, but is 7"
+    );
+    assert_eq!(text(RESERVED, 9), "reserved byte of the header must be 0, but is 9");
+    assert_eq!(text(TAG, 4), "scope of a clock 4 is not known");
+    assert_eq!(text(0, 77), "message class 77 is not known");
+}
+
+#[test]
+fn counters_need_keys() {
+    let (worker, op, kind, values) = (WorkerId(0), OpId(0), AccessKind::Push, Bytes::new());
+    let (positions, counters) = (vec![], vec![]);
+    let response = Message::Response(Response { worker, op, kind, positions, counters, values });
+    let class = MessageClass::Response;
+    assert_eq!(broken(&response, FLAGS, &[1]), Err(WireError::CountersWithoutKeys { class }));
+    let update = Message::ReplicaUpdate(ReplicaUpdate {
+        kind: ReplicaUpdateKind::Dropped,
+        clock: 0,
+        keys: vec![],
+        generations: vec![],
+        seqs: vec![],
+        versions: vec![],
+        counters: vec![],
+        values: Bytes::new(),
+    });
+    let class = MessageClass::ReplicaUpdate;
+    assert_eq!(broken(&update, FLAGS, &[1]), Err(WireError::CountersWithoutKeys { class }));
+}
+
+/// What messages say of themselves agrees with their frames.
+#[test]
+fn messages_know_their_class_their_keys_and_their_elements() {
+    let mut rng = Pcg64Mcg::seed_from_u64(4);
+    for _ in 0..10_000 {
+        let message = random(&mut rng);
+        let frame = message.encode();
+        assert_eq!(frame[0], message.class() as u8);
+        let (head, values) = message.encode_parts();
+        assert_eq!(message.value_bytes(), values.len(), "{message:?}");
+        let number = |at: usize| u32::from_le_bytes(frame[at..at + 4].try_into().unwrap()) as usize;
+        let over = if message.class() == MessageClass::IntentReport { number(ARGUMENT) } else { 0 };
+        assert_eq!(message.key_count(), number(12) + over, "{message:?}");
+        let keys: Vec<Key> = message.keys().collect();
+        let class = message.class();
+        let unnamed = [
+            MessageClass::Response,
+            MessageClass::Reduce,
+            MessageClass::SnapshotRequest,
+            MessageClass::Clock,
+        ];
+        if unnamed.contains(&class) {
+            assert_eq!(keys, [], "{message:?}");
+            continue;
+        }
+        assert_eq!(keys.len(), message.key_count(), "{message:?}");
+        let cursor = class == MessageClass::SnapshotPart && frame[TAG] == 1;
+        let at = 16 + if cursor { 12 } else { 0 };
+        let raw = head[at..].chunks_exact(8).take(keys.len());
+        let first = raw.map(|raw| Key(u64::from_le_bytes(raw.try_into().unwrap())));
+        assert!(first.eq(keys.iter().copied()), "{message:?}");
     }
 }
 
 #[test]
 fn kinds_without_elements_have_none() {
     let (keys, generations, values) = (vec![Key(1)], vec![2], Bytes::new());
-    let sync = |kind, numbers| {
+    let request = |kind, numbers| {
         let (keys, generations, values) = (keys.clone(), generations.clone(), values.clone());
         Message::ReplicaRequest(ReplicaRequest {
             kind,
@@ -319,7 +418,7 @@ fn kinds_without_elements_have_none() {
             values,
         })
     };
-    let news = |kind, numbers: Vec<u32>| {
+    let update = |kind, numbers: Vec<u32>| {
         let (keys, generations, values) = (keys.clone(), generations.clone(), values.clone());
         let (seqs, versions, counters) = (numbers.clone(), numbers, vec![]);
         Message::ReplicaUpdate(ReplicaUpdate {
@@ -334,10 +433,10 @@ fn kinds_without_elements_have_none() {
         })
     };
     let without = [
-        sync(ReplicaRequestKind::Ask, vec![3]),
-        sync(ReplicaRequestKind::Drop, vec![]),
-        news(ReplicaUpdateKind::Acknowledged, vec![3]),
-        news(ReplicaUpdateKind::Dropped, vec![]),
+        request(ReplicaRequestKind::Ask, vec![3]),
+        request(ReplicaRequestKind::Drop, vec![]),
+        update(ReplicaUpdateKind::Acknowledged, vec![3]),
+        update(ReplicaUpdateKind::Dropped, vec![]),
         Message::Clock(Clock { scope: ClockScope::Node, clock: 3 }),
     ];
     for message in without {
@@ -350,9 +449,9 @@ fn kinds_without_elements_have_none() {
         );
     }
     let with = [
-        sync(ReplicaRequestKind::Delta, vec![3]),
-        news(ReplicaUpdateKind::SetUp, vec![3]),
-        news(ReplicaUpdateKind::Refresh, vec![3]),
+        request(ReplicaRequestKind::Delta, vec![3]),
+        update(ReplicaUpdateKind::SetUp, vec![3]),
+        update(ReplicaUpdateKind::Refresh, vec![3]),
         Message::Reduce(Reduce { round: 0, step: 0, last: true, indices: vec![1], values: Bytes::new() }),
     ];
     for message in with {
@@ -383,9 +482,9 @@ fn holders_are_of_keys_of_the_frame_and_ordered() {
     assert_eq!(broken(&message, ROWS, &[1]), Err(WireError::Unordered { field, at: 1 }));
     assert_eq!(broken(&message, ROWS + 2 * ROW, &[0]), Err(WireError::Unordered { field, at: 2 }));
     let rows = intendant_core::limits::FRAME_KEYS_MAX + 1;
-    let many = broken(&message, OPERATION, &(rows as u32).to_le_bytes());
+    let many = broken(&message, ARGUMENT, &(rows as u32).to_le_bytes());
     assert_eq!(many, Err(WireError::TooManyHolders { rows }));
-    let more = broken(&message, OPERATION, &4u32.to_le_bytes());
+    let more = broken(&message, ARGUMENT, &4u32.to_le_bytes());
     assert_eq!(more, Err(WireError::Truncated { bytes: ROWS + 3 * ROW, needed: ROWS + 4 * ROW }));
 }
 

@@ -230,7 +230,7 @@ fn cases() -> Vec<(Message, &'static str)> {
 }
 
 #[test]
-fn frames_of_version_3() {
+fn frames_of_version_4() {
     assert_eq!(PROTOCOL, 4);
     for (message, golden) in cases() {
         assert_eq!(hex(&message.encode()), golden, "{message:?}");
@@ -245,7 +245,8 @@ fn every_shorter_frame_is_refused_or_says_less() {
     for (message, _) in cases() {
         let frame = message.encode();
         for end in 0..frame.len() {
-            // Values reach to the end of the frame: a cut there is another message, and the engine compares lengths.
+            // Values reach to the end of the frame: a cut there is another message, and the engine compares
+            // lengths.
             if let Ok(other) = Message::decode(frame.slice(..end)) {
                 assert_ne!(other, message);
                 assert_eq!(other.encode(), frame.slice(..end));

@@ -124,9 +124,6 @@ const ALLOWED: &[(Check, &str)] = &[
     // transport
     (Check::Width, "crates/transport/"),
     (Check::Words, "crates/transport/"),
-    // wire
-    (Check::Width, "crates/wire/"),
-    (Check::Words, "crates/wire/"),
     // xtask
     (Check::Width, "crates/xtask/"),
     (Check::Words, "crates/xtask/"),

@@ -1,0 +1,48 @@
+//! Intents, as homes that decide about keys hear of them.
+//!
+//! | field | of an intent report |
+//! | --- | --- |
+//! | argument | keys for which intents are over |
+//! | count | keys for which intents have begun |
+//! | then | keys for which intents have begun, then those for which intents are over |
+//!
+//! The other fields are zero.
+
+use crate::frame::{Body, Header, KEY_BYTES, Payload, put_keys};
+use crate::{HeaderField, MessageClass, WireError};
+use intendant_core::{Key, limits};
+
+/// A node tells the home of keys about intents of its workers, where homes decide about keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntentReport {
+    /// Keys for which intents have become active.
+    pub begun: Vec<Key>,
+    /// Keys for which intents are over, maybe some that this message has begun.
+    pub over: Vec<Key>,
+}
+
+impl Payload for IntentReport {
+    const CLASS: MessageClass = MessageClass::IntentReport;
+
+    fn head(&self, _room: usize) -> Vec<u8> {
+        let Self { begun, over } = self;
+        let header = Header { argument: over.len() as u32, ..Header::new(Self::CLASS, begun.len()) };
+        let mut frame = header.frame((begun.len() + over.len()) * KEY_BYTES);
+        put_keys(&mut frame, begun);
+        put_keys(&mut frame, over);
+        frame
+    }
+
+    fn read(header: &Header, mut body: Body) -> Result<Self, WireError> {
+        header.unused([HeaderField::Tag, HeaderField::Flags, HeaderField::Node, HeaderField::Worker])?;
+        let over = header.argument as usize;
+        let keys = header.count.saturating_add(over);
+        if keys > limits::FRAME_KEYS_MAX {
+            return Err(WireError::TooManyKeys { keys });
+        }
+        body.need(keys * KEY_BYTES)?;
+        let (begun, over) = (body.keys(header.count), body.keys(over));
+        body.end()?;
+        Ok(Self { begun, over })
+    }
+}
