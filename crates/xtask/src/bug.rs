@@ -5,40 +5,147 @@
 //! caught-by: history values      checks that may find it; `nothing` for a control that must pass
 //! run: --mode async              options of `cargo xtask sim`; one line per run, each of which must find it
 //! seeds: 500                     how many seeds that may take
-//! file: crates/engine/src/x.rs
+//! in: engine::Channel::on_turn   crate, type or trait, item: a function, constant or type, in whichever file it is
 //! <<<<
-//! text that occurs exactly once, however it is formatted
+//! text that occurs exactly once in the item, however it is formatted
 //! ====
 //! text that replaces it
 //! >>>>
 //! ```
+//!
+//! The type may be left out if the text occurs in one item of that name only. So moving an item to another file, or to another
+//! type, changes no description.
 
+use crate::items::{self, Item};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
-/// A change to a file.
+/// A change to an item.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
-    pub(crate) file: String,
+    /// The folder below `crates` of the crate that has the item.
+    package: String,
+    /// The type or trait in whose block the item is.
+    within: Option<String>,
+    item: String,
     find: String,
     replace: String,
 }
 
-impl Edit {
-    /// The changed text. How the text is formatted makes no difference.
-    pub(crate) fn apply(&self, text: &str) -> Result<String, String> {
-        let (squeezed, places) = squeeze(text);
-        let (wanted, _) = squeeze(&self.find);
-        let found: Vec<usize> = squeezed.match_indices(&wanted).map(|(at, _)| at).collect();
-        let [start] = found[..] else {
-            let (file, times, find) = (&self.file, found.len(), &self.find);
-            return Err(format!(
-                "{file} has the text to replace {times} times; it must have it once:\n{find}"
-            ));
-        };
-        let (first, last) = (places[start], places[start + wanted.len() - 1]);
-        Ok(format!("{}{}{}", &text[..first], self.replace.trim_start(), &text[last + 1..]))
+/// The items of a workspace as they are without any bug, found once per crate.
+pub(crate) struct Sources {
+    root: PathBuf,
+    packages: BTreeMap<String, Vec<Item>>,
+}
+
+impl Sources {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned(), packages: BTreeMap::new() }
     }
+
+    fn items(&mut self, package: &str) -> Result<&[Item], String> {
+        if !self.packages.contains_key(package) {
+            let found = items::find(&self.root.join("crates").join(package).join("src"))?;
+            self.packages.insert(package.to_owned(), found);
+        }
+        Ok(&self.packages[package])
+    }
+}
+
+/// A change to a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Change {
+    file: PathBuf,
+    bytes: Range<usize>,
+    text: String,
+}
+
+impl Bug {
+    /// The files that the bug changes, from the root of the workspace, with their changed text.
+    pub(crate) fn apply(&self, sources: &mut Sources) -> Result<BTreeMap<PathBuf, String>, String> {
+        let mut changes = Vec::new();
+        for edit in &self.edits {
+            changes.push(edit.locate(sources.items(&edit.package)?)?);
+        }
+        let root = &sources.root;
+        // From the last to the first, so that each finds its place.
+        changes.sort_by_key(|change| std::cmp::Reverse(change.bytes.start));
+        let mut texts = BTreeMap::new();
+        for change in changes {
+            let file = change.file.strip_prefix(root).unwrap_or(&change.file).to_owned();
+            let text = match texts.remove(&file) {
+                Some(text) => text,
+                None => read(&change.file)?,
+            };
+            let (before, after) = (&text[..change.bytes.start], &text[change.bytes.end..]);
+            let changed = format!("{before}{}{after}", change.text);
+            texts.insert(file, changed);
+        }
+        Ok(texts)
+    }
+}
+
+impl Edit {
+    fn new(place: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = place.split("::").collect();
+        let (package, within, item) = match parts[..] {
+            [package, item] => (package, None, item),
+            [package, within, item] => (package, Some(within.to_owned()), item),
+            _ => return Err(format!("'{place}' is not crate::item or crate::Type::item")),
+        };
+        let (package, item) = (package.to_owned(), item.to_owned());
+        Ok(Self { package, within, item, find: String::new(), replace: String::new() })
+    }
+
+    fn place(&self) -> String {
+        let parts = [Some(&self.package), self.within.as_ref(), Some(&self.item)];
+        parts.into_iter().flatten().cloned().collect::<Vec<_>>().join("::")
+    }
+
+    /// The only place among `items` that the edit can mean.
+    fn locate(&self, items: &[Item]) -> Result<Change, String> {
+        let named: Vec<&Item> = items
+            .iter()
+            .filter(|item| item.name == self.item && (self.within.is_none() || item.within == self.within))
+            .collect();
+        if named.is_empty() {
+            return Err(format!("there is no {}", self.place()));
+        }
+        let mut changes = Vec::new();
+        for item in named {
+            let text = read(&item.file)?;
+            for bytes in occurrences(&text[item.bytes.clone()], &self.find) {
+                changes.push(Change {
+                    file: item.file.clone(),
+                    bytes: item.bytes.start + bytes.start..item.bytes.start + bytes.end,
+                    text: self.replace.trim_start().to_owned(),
+                });
+            }
+        }
+        let times = changes.len();
+        match changes.pop() {
+            Some(change) if times == 1 => Ok(change),
+            _ => Err(format!(
+                "{} has the text to replace {times} times; it must have it once:\n{}",
+                self.place(),
+                self.find
+            )),
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
+}
+
+/// Where `wanted` is in `text`. How either is formatted makes no difference.
+fn occurrences(text: &str, wanted: &str) -> Vec<Range<usize>> {
+    let (squeezed, places) = squeeze(text);
+    let (wanted, _) = squeeze(wanted);
+    let found = squeezed.match_indices(&wanted);
+    found.map(|(at, _)| places[at]..places[at + wanted.len() - 1] + 1).collect()
 }
 
 /// The text without what a formatter may change: white space, and commas before closing brackets. With the place of each of
@@ -96,14 +203,10 @@ fn parse(name: &str, text: &str) -> Result<Bug, String> {
             bug.runs.push(words(options));
         } else if let Some(seeds) = line.strip_prefix("seeds:") {
             bug.seeds = seeds.trim().parse().map_err(|_| format!("'{seeds}' is not a number of seeds"))?;
-        } else if let Some(file) = line.strip_prefix("file:") {
-            bug.edits.push(Edit {
-                file: file.trim().to_owned(),
-                find: String::new(),
-                replace: String::new(),
-            });
+        } else if let Some(place) = line.strip_prefix("in:") {
+            bug.edits.push(Edit::new(place.trim())?);
         } else if line == "<<<<" {
-            let edit = bug.edits.last_mut().ok_or("an edit without 'file:'")?;
+            let edit = bug.edits.last_mut().ok_or("an edit without 'in:'")?;
             edit.find = block(&mut lines, "====")?;
             edit.replace = block(&mut lines, ">>>>")?;
         } else {
@@ -112,7 +215,7 @@ fn parse(name: &str, text: &str) -> Result<Bug, String> {
         }
     }
     if bug.edits.is_empty() || bug.edits.iter().any(|edit| edit.find.is_empty()) {
-        return Err("every 'file:' needs an edit".to_owned());
+        return Err("every 'in:' needs an edit".to_owned());
     }
     if bug.runs.is_empty() || bug.seeds == 0 {
         return Err("'run:' and 'seeds:' are needed".to_owned());
@@ -136,39 +239,82 @@ fn block<'a>(lines: &mut impl Iterator<Item = &'a str>, end: &str) -> Result<Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rust::tests::folder;
 
-    #[test]
-    fn a_description_becomes_an_edit() {
-        let text =
-            "Breaks a.\ncaught-by: x y\nrun: --mode async\nseeds: 7\nfile: f.rs\n<<<<\na\n====\nb\nc\n>>>>\n";
-        let bug = parse("n", text).unwrap();
-        assert_eq!(
-            (bug.caught_by.len(), bug.seeds, &bug.runs[0][..]),
-            (2, 7, &["--mode".into(), "async".into()][..])
-        );
-        assert_eq!(bug.edits[0].apply("0\n a\n1\n").unwrap(), "0\n b\nc\n\n1\n");
-        assert!(bug.edits[0].apply("0\n1\n").is_err(), "nothing to replace");
-        assert!(bug.edits[0].apply("a\na\n").is_err(), "which one?");
-        let edit = Edit { file: String::new(), find: "f(x, y);\n".to_owned(), replace: "g();\n".to_owned() };
-        assert_eq!(
-            edit.apply("é;\n  f(\n    x,\n    y,\n  );\n").unwrap(),
-            "é;\n  g();\n\n",
-            "formatted differently"
-        );
-        assert!(parse("n", "seeds: 7\nrun: x\n").is_err(), "no edit");
+    const TEXT: &str = "fn f() -> u8 {\n    g(\n        é,\n        y,\n    );\n    1\n}\n\nimpl A {\n    fn f() {\n        2;\n    }\n}\n\n\
+                        impl B {\n    fn f() {\n        2;\n        3;\n    }\n}\n";
+
+    fn bug(edits: &[(&str, &str, &str)]) -> Bug {
+        let blocks: String = edits
+            .iter()
+            .map(|(place, find, replace)| format!("in: {place}\n<<<<\n{find}\n====\n{replace}\n>>>>\n"))
+            .collect();
+        parse("n", &format!("Breaks a.\ncaught-by: x y\nrun: --mode async\nseeds: 7\n{blocks}")).unwrap()
     }
 
-    /// Sources move on; a description that no longer fits them would only be noticed by whoever plants it.
+    #[test]
+    fn a_description_is_read() {
+        let bug = bug(&[("engine::A::f", "a", "b\nc")]);
+        let run = ["--mode".to_owned(), "async".to_owned()];
+        assert_eq!((bug.caught_by.len(), bug.seeds, &bug.runs[0][..]), (2, 7, &run[..]));
+        let edit = Edit {
+            find: "a\n".to_owned(),
+            replace: "b\nc\n".to_owned(),
+            ..Edit::new("engine::A::f").unwrap()
+        };
+        assert_eq!(bug.edits, [edit]);
+        assert!(parse("n", "seeds: 7\nrun: x\n").is_err(), "no edit");
+        assert!(parse("n", "run: x\nseeds: 7\nin: f\n<<<<\na\n====\n>>>>\n").is_err(), "no crate");
+    }
+
+    #[test]
+    fn an_edit_finds_its_item_in_whichever_file_it_is() {
+        let root = crate::process::root().join("target/xtask-tests/bugs");
+        let apply = |file: &str, edits: &[(&str, &str, &str)]| {
+            let module = file.trim_end_matches(".rs").to_owned();
+            let files = [("lib.rs", format!("mod {module};\n")), (file, TEXT.to_owned())];
+            folder("bugs/crates/c", &files.each_ref().map(|(file, text)| (*file, text.as_str())));
+            let changed = bug(edits).apply(&mut Sources::new(&root))?;
+            let texts = changed.into_iter().map(|(file, text)| (file.display().to_string(), text));
+            Ok::<Vec<(String, String)>, String>(texts.collect())
+        };
+        let changed = |find, replace| TEXT.replacen(find, replace, 1);
+        for file in ["a.rs", "b.rs"] {
+            let path = format!("crates/c/src/{file}");
+            let expected = changed("g(\n        é,\n        y,\n    );", "h(é);\n");
+            assert_eq!(
+                apply(file, &[("c::f", "g(é, y);", "h(é);")]),
+                Ok(vec![(path.clone(), expected)]),
+                "formatted differently"
+            );
+            let expected = changed("2;", "4;\n").replace("3;", "5;\n");
+            assert_eq!(
+                apply(file, &[("c::A::f", "2;", "4;"), ("c::f", "3;", "5;")]),
+                Ok(vec![(path, expected)]),
+                "the type, where the text does not tell"
+            );
+        }
+        for (place, find, what) in [
+            ("c::f", "2;", "c::f has the text to replace 2 times"),
+            ("c::f", "4;", "c::f has the text to replace 0 times"),
+            ("c::B::f", "1", "c::B::f has the text to replace 0 times"),
+            ("c::h", "1", "there is no c::h"),
+            ("d::f", "1", "crates/d/src has neither lib.rs nor main.rs"),
+        ] {
+            let error = apply("a.rs", &[(place, find, "x")]).unwrap_err();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    /// Sources change; a description that no longer fits them is noticed here, before the bug is planted again.
     #[test]
     fn descriptions_fit_the_sources() {
         let root = crate::process::root();
         let bugs = read_all(&root.join("crates/xtask/bugs")).unwrap();
-        assert!(bugs.len() >= 8, "{} bugs", bugs.len());
+        assert!(bugs.len() >= 100, "{} bugs", bugs.len());
+        let mut sources = Sources::new(&root);
         for bug in bugs {
-            for edit in &bug.edits {
-                let text = fs::read_to_string(root.join(&edit.file)).unwrap();
-                edit.apply(&text).unwrap_or_else(|what| panic!("{}: {what}", bug.name));
-            }
+            bug.apply(&mut sources).unwrap_or_else(|what| panic!("{}: {what}", bug.name));
         }
     }
 }

@@ -10,6 +10,7 @@ mod bug;
 mod clock;
 mod figure;
 mod instructions;
+mod items;
 mod measure;
 mod plant;
 mod process;

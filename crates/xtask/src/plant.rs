@@ -6,7 +6,7 @@
 //! Bugs that no simulated run can show are not here: what an engine believes of a peer that breaks the protocol
 //! (`crates/engine/tests/it/hostile.rs`), and what happens between two threads within a step (`crates/store/tests/loom.rs`).
 
-use crate::bug::{self, Bug, Edit};
+use crate::bug::{self, Bug, Sources};
 use crate::process::{self, cargo};
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,12 +18,20 @@ pub(crate) struct Args {
     /// Names of bugs, as in crates/xtask/bugs
     #[arg(default_value = "all")]
     names: Vec<String>,
+    /// Only check that the bugs fit the sources: plant none
+    #[arg(long)]
+    check: bool,
 }
 
 impl Args {
     /// All bugs.
     pub(crate) fn all() -> Self {
-        Self { names: vec!["all".to_owned()] }
+        Self { names: vec!["all".to_owned()], check: false }
+    }
+
+    /// Whether all bugs fit the sources.
+    pub(crate) fn check() -> Self {
+        Self { check: true, ..Self::all() }
     }
 }
 
@@ -44,6 +52,9 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         }
         bugs.retain(|bug| args.names.contains(&bug.name));
     }
+    if args.check {
+        return check(&root, &bugs);
+    }
     let scratch = copy(&root)?;
     scratch.build()?;
     control(&scratch, &bugs)?;
@@ -63,6 +74,18 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("not as expected: {}", missed.join(", ")))
+}
+
+/// An error that names every bug that does not fit the sources.
+fn check(root: &Path, bugs: &[Bug]) -> Result<(), String> {
+    let mut sources = Sources::new(root);
+    let unfit = |bug: &Bug| bug.apply(&mut sources).err().map(|what| format!("{}: {what}", bug.name));
+    let unfit: Vec<String> = bugs.iter().filter_map(unfit).collect();
+    if unfit.is_empty() {
+        println!("{} bugs fit the sources", bugs.len());
+        return Ok(());
+    }
+    Err(format!("{} of {} bugs do not fit the sources:\n{}", unfit.len(), bugs.len(), unfit.join("\n")))
 }
 
 /// Copies what git knows or would add. Files that did not change keep their time stamps, so that builds are incremental.
@@ -100,7 +123,7 @@ fn remove_others(tree: &Path, directory: &Path, wanted: &[&str]) -> Result<(), S
 }
 
 impl Scratch {
-    fn write(&self, file: &str, content: &[u8]) -> Result<(), String> {
+    fn write(&self, file: impl AsRef<Path>, content: &[u8]) -> Result<(), String> {
         let path = self.tree.join(file);
         if fs::read(&path).is_ok_and(|old| old == content) {
             return Ok(());
@@ -160,28 +183,21 @@ fn control(scratch: &Scratch, bugs: &[Bug]) -> Result<(), String> {
 
 /// Plants one bug, lets the runs find it, and takes it out again.
 fn plant(scratch: &Scratch, bug: &Bug) -> Result<Vec<String>, String> {
-    let mut originals = BTreeMap::new();
-    let edited = bug.edits.iter().try_for_each(|edit| edit_file(scratch, edit, &mut originals));
+    let changed = bug.apply(&mut Sources::new(&scratch.tree))?;
+    let mut originals = Vec::new();
+    for file in changed.keys() {
+        let path = scratch.tree.join(file);
+        let text = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        originals.push((file, text));
+    }
+    let edited = changed.iter().try_for_each(|(file, text)| scratch.write(file, text.as_bytes()));
     let found = edited.and_then(|()| scratch.build()).and_then(|()| {
         bug.runs.iter().map(|options| find(scratch, bug, options)).collect::<Result<Vec<_>, _>>()
     });
     for (file, original) in originals {
-        scratch.write(file, original.as_bytes())?;
+        scratch.write(file, &original)?;
     }
     found
-}
-
-fn edit_file<'a>(
-    scratch: &Scratch,
-    edit: &'a Edit,
-    originals: &mut BTreeMap<&'a str, String>,
-) -> Result<(), String> {
-    let path = scratch.tree.join(&edit.file);
-    let text =
-        fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let changed = edit.apply(&text)?;
-    originals.entry(&edit.file).or_insert(text);
-    scratch.write(&edit.file, changed.as_bytes())
 }
 
 fn find(scratch: &Scratch, bug: &Bug, options: &[String]) -> Result<String, String> {

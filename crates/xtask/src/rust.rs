@@ -197,11 +197,11 @@ pub(crate) fn line(tree: &TokenTree) -> usize {
     tree.span().start().line
 }
 
-fn is_ident(tree: &TokenTree, name: &str) -> bool {
+pub(crate) fn is_ident(tree: &TokenTree, name: &str) -> bool {
     matches!(tree, TokenTree::Ident(ident) if *ident == name)
 }
 
-fn is_punct(tree: &TokenTree, character: char) -> bool {
+pub(crate) fn is_punct(tree: &TokenTree, character: char) -> bool {
     matches!(tree, TokenTree::Punct(punct) if punct.as_char() == character)
 }
 
@@ -212,7 +212,7 @@ fn is_separator(trees: &[TokenTree], at: usize) -> bool {
 }
 
 /// Where the first of the punctuation characters `ends` is, from `at` on.
-fn end_of(trees: &[TokenTree], at: usize, ends: &str) -> usize {
+pub(crate) fn end_of(trees: &[TokenTree], at: usize, ends: &str) -> usize {
     let found = trees[at..]
         .iter()
         .position(|tree| matches!(tree, TokenTree::Punct(punct) if ends.contains(punct.as_char())));
@@ -220,7 +220,7 @@ fn end_of(trees: &[TokenTree], at: usize, ends: &str) -> usize {
 }
 
 /// The path that starts at `at`, and where it ends. The name of a field or method starts none.
-fn path_at(trees: &[TokenTree], at: usize) -> Option<(Vec<String>, usize)> {
+pub(crate) fn path_at(trees: &[TokenTree], at: usize) -> Option<(Vec<String>, usize)> {
     let TokenTree::Ident(first) = &trees[at] else { return None };
     let mut path = vec![first.to_string()];
     let mut next = at + 1;
@@ -283,7 +283,7 @@ fn inherent(trees: &[TokenTree]) -> Option<Named> {
 }
 
 /// Where the tokens after `<…>` at `at` are; `at` itself if none is there.
-fn after_generics(trees: &[TokenTree], at: usize) -> usize {
+pub(crate) fn after_generics(trees: &[TokenTree], at: usize) -> usize {
     let mut depth = 0_usize;
     for (index, tree) in trees.iter().enumerate().skip(at) {
         let arrow = index > 0 && is_punct(&trees[index - 1], '-');
@@ -302,7 +302,7 @@ fn after_generics(trees: &[TokenTree], at: usize) -> usize {
 }
 
 /// The trees without what only tests see, at all depths.
-fn shipped(trees: Vec<TokenTree>) -> Vec<TokenTree> {
+pub(crate) fn shipped(trees: Vec<TokenTree>) -> Vec<TokenTree> {
     let mut kept: Vec<TokenTree> = Vec::new();
     let mut at = 0;
     while at < trees.len() {
@@ -317,7 +317,7 @@ fn shipped(trees: Vec<TokenTree>) -> Vec<TokenTree> {
                 copy.set_span(group.span());
                 TokenTree::Group(copy)
             }
-            other => other.clone(),
+            other @ (TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_)) => other.clone(),
         });
         at += 1;
     }
@@ -332,14 +332,13 @@ fn is_test_only(tree: &TokenTree) -> bool {
 }
 
 /// Where the item, field or statement that starts at `at` is over.
-fn after_item(trees: &[TokenTree], mut at: usize) -> usize {
+pub(crate) fn after_item(trees: &[TokenTree], mut at: usize) -> usize {
     // Further attributes belong to it.
     while trees.get(at).is_some_and(|tree| is_punct(tree, '#')) {
         at += 2;
     }
-    let keyword = |tree: &TokenTree| match tree {
-        TokenTree::Ident(ident) => Some(ident.to_string()),
-        _ => None,
+    let keyword = |tree: &TokenTree| {
+        if let TokenTree::Ident(ident) = tree { Some(ident.to_string()) } else { None }
     };
     let blocks = ["fn", "mod", "impl", "struct", "enum", "union", "trait", "macro_rules"];
     let lines = ["use", "const", "static", "type", "let"];
@@ -397,7 +396,7 @@ fn split_modules(trees: Vec<TokenTree>) -> (Vec<TokenTree>, Vec<Child>) {
     (own, children)
 }
 
-const DEFINING: [&str; 8] = ["struct", "enum", "union", "trait", "type", "fn", "const", "static"];
+pub(crate) const DEFINING: [&str; 8] = ["struct", "enum", "union", "trait", "type", "fn", "const", "static"];
 
 /// Names of the items of a module.
 fn definitions(trees: &[TokenTree]) -> BTreeSet<String> {

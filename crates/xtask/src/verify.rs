@@ -104,6 +104,7 @@ fn steps(args: &Args) -> Vec<Step> {
     let mut steps: Vec<Step> = vec![
         ("formatting", Box::new(|| run_cargo(&["fmt", "--all", "--check"], &[]))),
         ("sources", Box::new(|| tidy::run(&tidy::Args::verify()))),
+        ("planted bugs fit", Box::new(|| plant::run(&plant::Args::check()))),
         ("dependency rule", Box::new(|| dependencies().and_then(|()| layers()))),
         (
             "clippy",
