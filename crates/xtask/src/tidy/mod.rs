@@ -137,8 +137,6 @@ const ALLOWED: &[(Check, &str)] = &[
     (Check::Words, "docs/launchers.md"),
     // performance.md
     (Check::Words, "docs/performance.md"),
-    // protocol.md
-    (Check::Words, "docs/protocol.md"),
     // report.md
     (Check::Words, "docs/report.md"),
     // testing.md
