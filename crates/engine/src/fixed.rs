@@ -249,7 +249,7 @@ impl<E: Element> Channel<E> {
         let mut part = Deltas { indices, values: vec![E::ZERO; values.len() / size_of::<E>()] };
         copy_from_bytes(&mut part.values, &values);
         // Which also checks the keys, and their lengths.
-        self.fixed.reduce.receive(from, round, step, last, part)?;
+        self.fixed.reduce.receive(from, round, step, last, part).map_err(|error| error.to_string())?;
         if self.fixed.reduce.is_running() {
             self.go_on(Vec::new(), actions)
         } else {

@@ -1,40 +1,41 @@
-//! Sparse all-reduce: how the copies that every node keeps of static keys stay in step.
+//! Sparse all-reduce: the mechanism that keeps static replicas in step, of which every node has one.
 //!
-//! In a round every node contributes what was added to its copies since it contributed last, and gets the sum of all
-//! contributions, its own included. Only updated keys are exchanged (Träff 2010), by recursive doubling (Thakur and Gropp
-//! 2003), as in NuPS (000 §4.2). Of N nodes, p = 2^k ≤ N < 2p take part in the doubling; each of the r = N − p *extra* nodes
-//! p + i lets node i do it for both.
+//! In a round every node contributes what its workers added to its copies since its last contribution, and receives the sum
+//! of all contributions, its own included. Nodes exchange updated keys only [Träff 2010], by recursive doubling
+//! [Thakur 2003], as NuPS does [thesis §4.2]. Of N nodes, p = 2^k ≤ N < 2p take part in the doubling. Each of the
+//! r = N − p *extra* nodes p + i sends its contribution to node i, which takes part for both.
 //!
-//! | step | who | has | hears | does |
+//! | step | node | has | event | does |
 //! | --- | --- | --- | --- | --- |
 //! | 0 | extra p + i | | start | *fold*: its contribution → i |
 //! | 0 | i < r | no fold yet | start | *call*: nothing → p + i |
-//! | 0 | extra p + i | not started | *call* | is called: should start the round |
+//! | 0 | extra p + i | not started | *call* | is called: the caller of this module starts the round |
 //! | 0 | extra p + i | started | *call* | nothing: the messages have crossed |
 //! | 0 | i < r | started | *fold* of p + i | adds it to its own; goes on with step 1 |
 //! | 1…k | i < p | the steps before | | *sum* of what it has → i xor 2^(step−1) |
-//! | 1…k | i < p | sent its sum of this step | *sum* of i xor 2^(step−1) | adds it to its own; goes on with the next step |
+//! | 1…k | i < p | sent its sum of the step | *sum* of i xor 2^(step−1) | adds it; goes on with the next step |
 //! | 1…k | i < p | not as far | *sum* of i xor 2^(step−1) | keeps it; is called if it has not started |
 //! | k + 1 | i < r | step k | | *unfold*: the result → p + i; the round is complete |
 //! | k + 1 | extra p + i | started | *unfold* of i | the round is complete |
 //!
-//! That is p·k + 2r messages in a round, and a call for each extra node that starts after its partner. One node that starts
-//! makes all others start, if those start that are called: a partner in the doubling hears of the round by what it is sent, and
-//! an extra node, which nobody would tell, is called. So a cluster without updates is silent, and a round that one node wants
-//! comes to its end.
+//! A round takes p·k + 2r messages, and a call for each extra node that starts after its partner. One node that starts makes
+//! all others start, if those start that are called: a node of the doubling learns of the round by the sum that it receives,
+//! and an extra node, which receives none, is called. So a cluster without updates is silent, and a round that one node wants
+//! completes.
 //!
 //! **All nodes get the same bits.** Before step s, nodes whose ranks differ in their lowest s − 1 bits only (a group) have the
-//! same bits. In step s two groups exchange what they have: each of their nodes adds the same two operands, the part of the
-//! lower ranks first, so they have the same bits again. In other words: N gives one tree of additions, whoever computes it and
-//! whenever. (Which operand is first matters for the payload of a NaN at most; which two are added, always.) An element of a
-//! key that one part lacks is not touched. Extra nodes get the result as it is.
+//! same bits. In step s two groups exchange their sums: each of their nodes adds the same two operands, that of the lower
+//! ranks first, so all of them have the same bits again. In other words, N determines one tree of additions, whichever node
+//! computes it. (The order of operands matters for the payload of a NaN at most.) A key that one operand lacks is copied
+//! from the other. Extra nodes receive the result as it is.
 //!
-//! **Who may be ahead.** No node completes a round to which another has not contributed, so nobody is two rounds ahead. A node
-//! that has completed round t may start t + 1, and even come to its last step, while a partner is still in t: the partner's
-//! contribution is with everybody, but messages to it are on their way. Messages between two nodes do not overtake each other,
-//! so this may be early by a round: the sum of a step in which, in round t, this node has sent its half and has the other; and
-//! a call, if the unfold is here and nobody has looked at it. Folds and unfolds answer each other across rounds and are never
-//! early. [`AllReduce::receive`] keeps exactly this and refuses the rest: no more than the sums of k steps of two rounds.
+//! **How far a node may be ahead.** No node completes a round to which another node has not contributed, so no node is two
+//! rounds ahead of another. A node that has completed round t may start t + 1, and even come to its last step, while a partner
+//! is still in t: all nodes have the partner's contribution, but messages to the partner are under way. Messages between two
+//! nodes do not overtake each other, so only two kinds of messages arrive a round early: the sum of a step of which, in round
+//! t, this node has sent its half and received the other; and a call, if the unfold has arrived and [`AllReduce::advance`] has
+//! not used it yet. Folds and unfolds answer each other across rounds and are never early. [`AllReduce::receive`] keeps
+//! exactly these messages and refuses all others, so it keeps the sums of k steps of two rounds at most.
 //!
 //! Messages from one node to another must arrive in the order in which they were sent: all frames of an all-reduce go through
 //! one channel.
@@ -42,28 +43,30 @@
 //! Absent on purpose: when to start a round, the copies, how messages become frames.
 
 mod deltas;
+mod error;
 #[cfg(test)]
 mod tests;
 
 pub use deltas::Deltas;
+pub use error::{AllReduceError, PartError};
 
 use intendant_core::{Element, NodeId};
 use std::sync::Arc;
 
-/// A message that is to be sent, even if it has no updates.
+/// A message that the caller must send, even if it has no updates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step<E> {
-    /// To whom.
+    /// The receiver.
     pub to: NodeId,
     /// Round of the all-reduce.
     pub round: u32,
     /// Step of the round; see the table of the [module](self).
     pub step: u8,
-    /// The updates. A sender may split them into parts, in order. They may be a whole model: they are shared, not copied.
+    /// The updates. A sender may split them into parts, in order. They may be as large as the model, so they are shared.
     pub deltas: Arc<Deltas<E>>,
 }
 
-/// What a node has of one message.
+/// How much of one message has arrived.
 #[derive(Clone, Debug)]
 enum Slot<E> {
     /// Nothing yet.
@@ -72,7 +75,7 @@ enum Slot<E> {
     Arriving(Deltas<E>),
     /// All of it.
     Arrived(Deltas<E>),
-    /// All of it, and it was used.
+    /// All of it, and [`AllReduce::advance`] has used it.
     Used,
 }
 
@@ -93,14 +96,14 @@ impl<E> Slot<E> {
 struct Running<E> {
     /// Sum of the contributions that this node knows so far.
     sum: Arc<Deltas<E>>,
-    /// The step whose message it waits for; what it sends itself in this step is sent.
+    /// The step whose message the node waits for; it has sent its own message of this step.
     step: u8,
 }
 
 /// One node's part in the rounds of an all-reduce.
 ///
-/// Feed every part of a message to [`receive`](Self::receive), then call [`advance`](Self::advance); also after
-/// [`start`](Self::start). If [`is_called`](Self::is_called), start the round.
+/// Pass every part of a message to [`receive`](Self::receive), then call [`advance`](Self::advance). Call it after
+/// [`start`](Self::start) as well. If [`is_called`](Self::is_called), start the round.
 #[derive(Clone, Debug)]
 pub struct AllReduce<E> {
     node: usize,
@@ -117,11 +120,11 @@ pub struct AllReduce<E> {
 }
 
 impl<E: Element> AllReduce<E> {
-    /// The part of `node` in the all-reduce of `nodes` nodes; `lens` says how many elements each static key has. The first round
-    /// is 0.
+    /// The part of `node` in the all-reduce of `nodes` nodes; `lens` says how many elements each static key has. The first
+    /// round is 0.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If `node` is not one of `nodes` nodes.
     #[must_use]
     pub fn new(node: NodeId, nodes: usize, lens: Arc<[u32]>) -> Self {
         assert!(node.index() < nodes, "node {node} of {nodes}");
@@ -150,8 +153,8 @@ impl<E: Element> AllReduce<E> {
         self.running.is_some()
     }
 
-    /// Whether another node has started the round that starts next here: this node should start it as well, even with nothing
-    /// to contribute. While a round is running, this is not the question.
+    /// Whether another node has started the round that starts next here: this node must start it as well, even with nothing
+    /// to contribute. False while a round is running.
     pub fn is_called(&self) -> bool {
         self.running.is_none() && !self.is_idle()
     }
@@ -161,7 +164,7 @@ impl<E: Element> AllReduce<E> {
         self.running.is_none() && self.now.iter().all(|slot| matches!(slot, Slot::Expected))
     }
 
-    /// Starts the round with this node's contribution, which must be well-formed. Messages to be sent are appended to `out`; call
+    /// Starts the round with this node's contribution, which must be well-formed. Appends the messages to send to `out`. Call
     /// [`advance`](Self::advance) next.
     pub fn start(&mut self, own: Arc<Deltas<E>>, out: &mut Vec<Step<E>>) {
         intendant_core::strict_assert!(!self.is_running(), "round {} is running", self.round);
@@ -180,10 +183,10 @@ impl<E: Element> AllReduce<E> {
         }
     }
 
-    /// Takes a part of a message of another node; `last` ends the message. Messages that are early are kept.
+    /// Takes a part of a message of another node; `last` ends the message. Keeps messages that are early.
     ///
     /// # Errors
-    /// What the other node did wrong, as the rest of a sentence that begins with its name. Nothing has changed then.
+    /// If the other node breaks the protocol. The state is unchanged then.
     pub fn receive(
         &mut self,
         from: NodeId,
@@ -191,21 +194,20 @@ impl<E: Element> AllReduce<E> {
         step: u8,
         last: bool,
         part: Deltas<E>,
-    ) -> Result<(), String> {
+    ) -> Result<(), AllReduceError> {
         let early = self.check_step(from, round, step)?;
         let slots = if early { &self.next } else { &self.now };
         let before = match &slots[usize::from(step)] {
             Slot::Expected => None,
             Slot::Arriving(deltas) => deltas.indices.last().copied(),
             Slot::Arrived(_) | Slot::Used => {
-                return Err(format!("it sent more of step {step} of all-reduce {round} after its end"));
+                return Err(AllReduceError::AfterEnd { round, step });
             }
         };
         if self.is_extra() && step == 0 && !(last && part.is_empty()) {
-            return Err(format!("it calls for all-reduce {round} with updates"));
+            return Err(AllReduceError::CallWithUpdates { round });
         }
-        self.check(&part, before)
-            .map_err(|wrong| format!("it sent {wrong} in step {step} of all-reduce {round}"))?;
+        self.check(&part, before).map_err(|part| AllReduceError::Malformed { round, step, part })?;
         let slot = &mut if early { &mut self.next } else { &mut self.now }[usize::from(step)];
         let deltas = match std::mem::replace(slot, Slot::Used) {
             Slot::Arriving(mut deltas) => {
@@ -219,12 +221,12 @@ impl<E: Element> AllReduce<E> {
         Ok(())
     }
 
-    /// Goes on with the round as far as possible; messages to be sent are appended to `out`. Returns the sum of all nodes'
-    /// contributions if the round is complete: the same bits on every node. Then the next round may be started.
+    /// Goes on with the round as far as possible and appends the messages to send to `out`. Returns the sum of all nodes'
+    /// contributions if the round is complete: the same bits on every node. The caller may start the next round then.
     pub fn advance(&mut self, out: &mut Vec<Step<E>>) -> Option<Arc<Deltas<E>>> {
         let Running { mut sum, mut step } = self.running.take()?;
         let unfold = self.unfold();
-        // An extra node waits for nothing but the last step.
+        // An extra node waits for the last step only.
         while step < unfold || self.is_extra() {
             let Some(theirs) = self.now[usize::from(step)].take() else {
                 self.running = Some(Running { sum, step });
@@ -244,7 +246,7 @@ impl<E: Element> AllReduce<E> {
         Some(sum)
     }
 
-    /// The sum with what came in `step`. The old sum may be on its way to others; what came is nobody else's.
+    /// The sum after the message `theirs` of `step`. The old sum is shared with messages under way; `theirs` is not shared.
     fn add(&self, step: u8, sum: Arc<Deltas<E>>, mut theirs: Deltas<E>) -> Arc<Deltas<E>> {
         if theirs.is_empty() {
             return sum;
@@ -271,7 +273,7 @@ impl<E: Element> AllReduce<E> {
         self.node >> self.doublings != 0
     }
 
-    /// With whom this node exchanges messages in `step`.
+    /// The node with which this node exchanges messages in `step`.
     fn peer(&self, step: u8) -> Option<usize> {
         let power = 1 << self.doublings;
         if (1..=self.doublings).contains(&step) {
@@ -293,61 +295,55 @@ impl<E: Element> AllReduce<E> {
         }
     }
 
-    /// What a node of the doubling sends when it comes to `step`.
+    /// Sends the sum that a node of the doubling sends when it comes to `step`.
     fn send_sum(&self, step: u8, sum: &Arc<Deltas<E>>, out: &mut Vec<Step<E>>) {
         if self.peer(step).is_some() {
             self.send(step, Arc::clone(sum), out);
         }
     }
 
-    /// Whether the message is of the round after the running one, if it may arrive at all now.
-    fn check_step(&self, from: NodeId, round: u32, step: u8) -> Result<bool, String> {
-        let (node, unfold) = (self.node, self.unfold());
-        // Only extra nodes hear the last step.
+    /// Whether the message is of the round after the running one. Refuses a message that cannot arrive in this state.
+    fn check_step(&self, from: NodeId, round: u32, step: u8) -> Result<bool, AllReduceError> {
+        let unfold = self.unfold();
+        // Only extra nodes receive the last step.
         let expected = self.peer(step).filter(|_| self.is_extra() || step < unfold);
         if expected != Some(from.index()) {
-            return Err(format!(
-                "it sent step {step} of an all-reduce to node {node}, which is not its to send"
-            ));
+            return Err(AllReduceError::NotItsStep { step, node: NodeId(self.node as u16) });
         }
         let begun = |step: u8| !matches!(self.now[usize::from(step)], Slot::Expected);
         let has = |step: u8| matches!(self.now[usize::from(step)], Slot::Arrived(_) | Slot::Used);
         let early = round != self.round;
         let known = match &self.running {
             _ if early && round != self.round.wrapping_add(1) => false,
-            // The partner calls before it unfolds, and unfolds what was folded.
+            // The partner calls before it unfolds, and unfolds after it has received the fold.
             None if self.is_extra() => !early && step == 0,
             Some(_) if self.is_extra() && early => step == 0 && has(unfold),
             Some(_) if self.is_extra() => step == unfold || !begun(unfold),
+            // The step that this node waits for is included: its message may have arrived and not be used yet.
             Some(running) if early => (1..=running.step).contains(&step) && has(step),
             None | Some(_) => !early,
         };
         if !known {
-            let is = if self.is_running() { "is in" } else { "has not started" };
-            return Err(format!(
-                "it sent step {step} of all-reduce {round}, while node {node} {is} {}",
-                self.round
-            ));
+            let (running, node) = (self.is_running(), NodeId(self.node as u16));
+            return Err(AllReduceError::OutOfTurn { round, step, node, running, at: self.round });
         }
         Ok(early)
     }
 
-    /// Whether the updates are well-formed and continue those up to index `before`. What is wrong is returned as an object.
-    fn check(&self, part: &Deltas<E>, before: Option<u32>) -> Result<(), String> {
-        let (mut last, mut elements) = (before, 0);
+    /// Checks that the updates are well-formed and continue those up to index `before`.
+    fn check(&self, part: &Deltas<E>, before: Option<u32>) -> Result<(), PartError> {
+        let (mut last, mut expected) = (before, 0);
         for index in part.indices.iter().copied() {
             let Some(len) = self.lens.get(index as usize) else {
-                return Err(format!("index {index} of {} static keys", self.lens.len()));
+                return Err(PartError::NoSuchKey { index, keys: self.lens.len() });
             };
             if let Some(last) = last.filter(|last| *last >= index) {
-                return Err(format!("index {index} after {last}"));
+                return Err(PartError::Unordered { index, after: last });
             }
             last = Some(index);
-            elements += *len as usize;
+            expected += *len as usize;
         }
-        if elements != part.values.len() {
-            return Err(format!("{} elements for keys of {elements}", part.values.len()));
-        }
-        Ok(())
+        let elements = part.values.len();
+        if elements != expected { Err(PartError::Elements { elements, expected }) } else { Ok(()) }
     }
 }
