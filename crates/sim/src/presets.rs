@@ -141,7 +141,7 @@ mod tests {
         assert_eq!((Network::named("10gb"), Machine::named("")), (None, None));
     }
 
-    /// 000 Tab 3.4, 10 m × 1 m matrix: 316,000 keys per second and thread. A step pulls and pushes two values of 100 doubles;
+    /// [thesis Tab. 3.4], 10 m × 1 m matrix: 316,000 keys per second and thread. A step pulls and pushes two values of 100 doubles;
     /// `mf` counts 700 multiply-adds for it.
     #[test]
     fn a_thread_factorises_as_fast_as_in_the_paper() {

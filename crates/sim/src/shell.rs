@@ -69,7 +69,7 @@ pub struct TaskConfig {
 }
 
 impl TaskConfig {
-    /// The machines and the network of 000 chapter 3, static allocation, everything checked.
+    /// The machines and the network of Lapse [thesis §3.3.1], static allocation, everything checked.
     ///
     /// # Panics
     /// Never: the presets exist.

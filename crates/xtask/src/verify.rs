@@ -37,7 +37,7 @@ enum Length {
     Long,
 }
 
-/// What is simulated: the options of `cargo xtask sim` besides the seeds. Those of lapse are the columns of 000 Table 3.2, and
+/// What is simulated: the options of `cargo xtask sim` besides the seeds. Those of lapse are the columns of [thesis Tab. 3.2], and
 /// what makes the last one consistent.
 const SIMULATIONS: [(&str, &str, Length); 29] = [
     ("classic sync fifo", "--mode sync --order fifo", Length::Usual),

@@ -62,7 +62,7 @@ fn classic_is_consistent_with_either_store_with_and_without_caches() {
     }
 }
 
-/// 000, theorems 1 and 2.
+/// [thesis theorems 1 and 2]
 #[test]
 fn lapse_is_consistent_if_workers_wait_or_nodes_do_not_remember_locations() {
     for (asynchronous, caches) in [(false, false), (false, true), (true, false)] {
@@ -83,7 +83,7 @@ fn chained_operations_are_consistent_with_caches() {
     all_consistent(&mode, 0..300);
 }
 
-/// 000, theorem 3: with caches, operations of a worker on a key may overtake each other. Nothing is lost all the same.
+/// [thesis theorem 3]: with caches, operations of a worker on a key may overtake each other. Nothing is lost all the same.
 #[test]
 fn unchained_operations_are_only_eventually_consistent_with_caches() {
     let mode = Mode { asynchronous: Some(true), caches: Some(true), order: Some(Order::Fifo), ..LAPSE };

@@ -1,4 +1,4 @@
-//! The source's examples of what becomes of a key (002, Fig. 5 b–d and 6), as tables in `scenarios/`.
+//! The source's examples of what becomes of a key [AdaPS Fig. 5 b–d and 6], as tables in `scenarios/`.
 //!
 //! Columns are phases of [`PHASE`] clocks, which all workers go through together. A row of a node is what its worker intends, all of it
 //! signalled at the start: one intent per run of `x`. Below, by technique, who owns the key and who has a replica of it in the midst of each

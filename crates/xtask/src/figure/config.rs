@@ -244,9 +244,14 @@ mod tests {
         let mut seen = 0;
         for name in crate::figure::names(&folder).expect("a folder") {
             let text = std::fs::read_to_string(folder.join(format!("{name}.toml"))).expect("a file");
-            if let Err(error) = Figure::parse(&text) {
-                panic!("{name}: {error}");
-            }
+            let figure = Figure::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            // `adaps-fig-9-kge` is Fig. 9 of AdaPS.
+            let mut parts = name.split('-');
+            let (key, kind, number) = (parts.next(), parts.next(), parts.next());
+            let kind = if kind == Some("tab") { "Tab." } else { "Fig." };
+            let place = format!("{kind} {}", number.unwrap_or_default());
+            let cited = figure.source.to_lowercase().starts_with(&format!("{} ", key.unwrap_or_default()));
+            assert!(cited && figure.source.contains(&place), "{name} is from '{}'", figure.source);
             seen += 1;
         }
         assert!(seen > 0, "no figure was read");

@@ -76,8 +76,6 @@ const ALLOWED: &[(Check, &str)] = &[
     // word2vec
     (Check::Width, "apps/word2vec/"),
     (Check::Words, "apps/word2vec/"),
-    // bench-configs
-    (Check::Words, "bench-configs/"),
     // apptest
     (Check::Width, "crates/apptest/"),
     (Check::Words, "crates/apptest/"),
@@ -131,16 +129,12 @@ const ALLOWED: &[(Check, &str)] = &[
     (Check::Words, "docs/architecture.md"),
     // decisions
     (Check::Words, "docs/decisions/"),
-    // experiments.md
-    (Check::Words, "docs/experiments.md"),
     // launchers.md
     (Check::Words, "docs/launchers.md"),
     // performance.md
     (Check::Words, "docs/performance.md"),
     // report.md
     (Check::Words, "docs/report.md"),
-    // testing.md
-    (Check::Words, "docs/testing.md"),
 ];
 
 /// Prints findings; an error if one is not allowed, or an entry of the list is not needed.

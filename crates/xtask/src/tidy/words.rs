@@ -47,7 +47,12 @@ fn is_citation(line: &str, at: usize) -> bool {
     let alone = before.is_none_or(|c| c.is_whitespace() || "(`\"'*/[".contains(c));
     let after = &line[at + 3..];
     let figure = after.starts_with("-fig") || after.starts_with("-tab");
-    let number = after.starts_with(|c: char| "-.:%".contains(c)) && !after.starts_with(". ") && after != ".";
+    let mut next = after.chars();
+    let number = match next.next() {
+        Some('-' | '%') => true,
+        Some('.' | ':') => next.next().is_some_and(|c| c.is_ascii_digit()),
+        _ => false,
+    };
     alone && (figure || !number)
 }
 
@@ -68,6 +73,7 @@ mod tests {
             "Source 001, table 5.2",
             "bench-configs/002-tab-3.toml",
             "so says 000.",
+            "workers (000: 40,000)",
         ] {
             let found = find("a.md", line);
             assert_eq!(found.len(), 1, "{line}: {found:?}");
