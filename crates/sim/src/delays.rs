@@ -38,14 +38,16 @@ impl Spread {
     }
 }
 
-/// How long each step of an access takes: random parts, and what the network and the machines add according to the work.
+/// How long each step of an access takes: random parts, and what the network and the machines add according
+/// to the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
     /// A worker's pause before its next call.
     pub worker: Spread,
     /// From the worker to the channel's inbox.
     pub enqueue: Spread,
-    /// What a channel needs for an input, besides the work that is in it ([`Machine`]). It takes one input at a time.
+    /// What a channel needs for an input, besides the work that is in it ([`Machine`]). It takes one input at
+    /// a time.
     pub turn: Spread,
     /// From the channel to the worker's queue.
     pub deliver: Spread,
@@ -60,7 +62,8 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Machines of one kind on a network. The random parts are small: they keep workers from marching in step.
+    /// Machines of one kind on a network. The random parts are small: they keep workers from marching in
+    /// step.
     #[must_use]
     pub const fn of(machine: Machine, network: Network, charge: Charge) -> Self {
         Self {
@@ -75,7 +78,8 @@ impl Delays {
         }
     }
 
-    /// Durations that make races likely: each step is fast, slow or very slow compared to the others. Work takes no time.
+    /// Durations that make races likely: each step is fast, slow or very slow compared to the others. Work
+    /// takes no time.
     pub(crate) fn wild(dice: &mut Dice) -> Self {
         let mut spread = || {
             let max_ns = dice.pick(&[1, 30, 300, 3_000, 30_000]);

@@ -17,7 +17,8 @@ impl Dice {
         self.0.next_u64()
     }
 
-    /// A number below `end`, which must not be 0. The bias of the multiplication is below 2^-40 for the ranges used here.
+    /// A number below `end`, which must not be 0. The bias of the multiplication is below 2^-40 for the
+    /// ranges used here.
     #[inline]
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         debug_assert!(end > 0, "nothing to choose from");

@@ -1,4 +1,5 @@
-//! Something that serves one thing at a time, in the order in which they come: a channel's thread, one direction of a NIC.
+//! Something that serves one thing at a time, in the order in which they come: a channel's thread, one
+//! direction of a NIC.
 
 /// A queue with one server, as times: who comes while it is busy waits.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +51,8 @@ impl Load {
 }
 
 impl Facility {
-    /// Serves what came at `came_ns` for `service_ns`, not before `from_ns`. Returns when the service begins and when it ends.
+    /// Serves what came at `came_ns` for `service_ns`, not before `from_ns`. Returns when the service begins
+    /// and when it ends.
     pub(crate) fn serve(&mut self, came_ns: u64, from_ns: u64, service_ns: u64) -> (u64, u64) {
         let start_ns = self.free_ns.max(from_ns).max(came_ns);
         self.free_ns = start_ns + service_ns;
@@ -94,7 +96,8 @@ mod tests {
         assert_eq!(facility.load(), Load { served: 4, busy_ns: 45, waited_ns: 5 + 19 + 50 });
     }
 
-    /// Poisson arrivals and constant service: the mean wait is ρ / (2 (1 − ρ)) services (Pollaczek and Khinchine).
+    /// Poisson arrivals and constant service: the mean wait is ρ / (2 (1 − ρ)) services (Pollaczek and
+    /// Khinchine).
     #[test]
     fn waiting_follows_the_formula_for_random_arrivals() {
         const SERVICE_NS: f64 = 1_000.0;

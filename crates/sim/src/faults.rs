@@ -1,8 +1,9 @@
-//! What goes wrong: slow connections, slow NICs, slow nodes, partitions. All of it heals, and nothing is lost.
+//! What goes wrong: slow connections, slow NICs, slow nodes, partitions. All of it heals, and nothing is
+//! lost.
 //!
-//! A partition holds frames between its two groups until it heals, as TCP does by sending again: nothing is lost, and order is
-//! kept. Real nodes take a peer that is silent for [`PARTITION_NS_MAX`] for dead and end the run; the simulator models what is
-//! over before that.
+//! A partition holds frames between its two groups until it heals, as TCP does by sending again: nothing is
+//! lost, and order is kept. Real nodes take a peer that is silent for [`PARTITION_NS_MAX`] for dead and end
+//! the run; the simulator models what is over before that.
 
 use crate::dice::Dice;
 use intendant_core::{NodeId, random};
@@ -41,7 +42,7 @@ pub enum Fault {
         /// The first node of the second group; neither 0 nor the number of nodes, or nothing is parted.
         first: NodeId,
     },
-    /// A node reaches nobody.
+    /// A node reaches no other node.
     Isolated {
         /// The node.
         node: NodeId,
@@ -116,8 +117,8 @@ impl Faults {
         Ok(Self(episodes))
     }
 
-    /// A few faults of all kinds, drawn from `seed`, within the first `horizon_ns` of a cluster of `nodes`. With one node, only
-    /// those that one node can have.
+    /// A few faults of all kinds, drawn from `seed`, within the first `horizon_ns` of a cluster of `nodes`.
+    /// With one node, only those that one node can have.
     #[must_use]
     pub fn random(seed: u64, nodes: usize, horizon_ns: u64) -> Self {
         let dice = &mut Dice::new(random::stream(seed, &[2]));

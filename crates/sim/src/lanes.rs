@@ -1,10 +1,11 @@
 //! Values that are version vectors.
 //!
-//! A value of at least [`len_min`] elements has one *lane* per worker of the cluster, which counts that worker's pushes.
-//! Longer values repeat the lanes, so that a torn read shows; the last element names the key, so that a value that went to
-//! the wrong place shows. All numbers are small integers, which floats add exactly. Where there are several copies of a
-//! value, its last element but one gathers *dust*: fractions of very different size, which do not add up exactly, so that copies
-//! that were added up in different ways differ.
+//! A value of at least [`len_min`] elements has one *lane* per worker of the cluster, which counts that
+//! worker's pushes. Longer values repeat the lanes, so that a torn read shows; the last element names the
+//! key, so that a value that went to the wrong place shows. All numbers are small integers, which floats add
+//! exactly. Where there are several copies of a value, its last element but one gathers *dust*: fractions of
+//! very different size, which do not add up exactly, so that copies that were added up in different ways
+//! differ.
 
 use intendant_core::{Element, Key};
 
@@ -70,7 +71,8 @@ pub fn read_dusty<E: Element>(key: Key, value: &[E], lanes: &mut [u32]) -> Resul
     read_parts(key, value, lanes, true)
 }
 
-/// Checks a value whose updates were scaled down on the way, between nothing and what was pushed: `most` pushes per worker.
+/// Checks a value whose updates were scaled down on the way, between nothing and what was pushed: `most`
+/// pushes per worker.
 ///
 /// # Errors
 /// If the value belongs to another key, or is out of bounds.
@@ -160,7 +162,7 @@ mod tests {
         value[1] = 0.7;
         value[3] = 0.7;
         assert_eq!(read_scaled(Key(5), &value, &[0, 1]), Ok(()));
-        assert!(read_scaled(Key(5), &value, &[1, 0]).is_err(), "nobody pushed that");
+        assert!(read_scaled(Key(5), &value, &[1, 0]).is_err(), "no worker pushed that");
         assert!(read_scaled(Key(6), &value, &[0, 1]).is_err());
     }
 

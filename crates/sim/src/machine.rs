@@ -1,8 +1,9 @@
 //! The machines: what work takes a worker's and a channel's thread.
 //!
-//! Times are linear in calls, keys, bytes and arithmetic. Threads have cores of their own, unless there are more of them than
-//! cores. Arithmetic may run at a small dimension and be *charged* at a larger one ([`Charge`]): what a run costs then is what
-//! it would cost with values of the charged length, while what it computes stays cheap.
+//! Times are linear in calls, keys, bytes and arithmetic. Threads have cores of their own, unless there are
+//! more of them than cores. Arithmetic may run at a small dimension and be *charged* at a larger one
+//! ([`Charge`]): what a run costs then is what it would cost with values of the charged length, while what it
+//! computes stays cheap.
 //!
 //! Absent on purpose: caches, memory bandwidth that threads share, and the operating system's scheduler.
 
@@ -20,7 +21,8 @@ pub struct Machine {
     pub call_ns: u64,
     /// A key of a worker's call: finding it, latching it, missing caches.
     pub key_ns: u64,
-    /// A byte of a value that a worker copies out of the store, adds to it, or copies to or from a channel, picoseconds.
+    /// A byte of a value that a worker copies out of the store, adds to it, or copies to or from a channel,
+    /// picoseconds.
     pub byte_ps: u64,
     /// A multiply-add of a training step, picoseconds.
     pub multiply_add_ps: u64,
@@ -88,7 +90,8 @@ impl Machine {
     }
 }
 
-/// What threads of a node cost each other when there are more of them than cores: an approximation of fair shares.
+/// What threads of a node cost each other when there are more of them than cores: an approximation of fair
+/// shares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sharing {
     /// How much longer a worker's work takes because of the other workers.
@@ -100,8 +103,8 @@ pub(crate) struct Sharing {
 /// How much longer values count than they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Thousandths of a byte that a byte of a value counts as, on the network and in memory. Keys and headers count as they
-    /// are.
+    /// Thousandths of a byte that a byte of a value counts as, on the network and in memory. Keys and headers
+    /// count as they are.
     pub values_milli: u64,
     /// Thousandths of a multiply-add that one counts as.
     pub compute_milli: u64,
@@ -111,8 +114,8 @@ impl Charge {
     /// Values count as what they are.
     pub const ACTUAL: Self = Self { values_milli: 1_000, compute_milli: 1_000 };
 
-    /// Values count `values`-fold, arithmetic `compute`-fold, to the thousandth. Arithmetic that is linear in the length of
-    /// values has the same factor.
+    /// Values count `values`-fold, arithmetic `compute`-fold, to the thousandth. Arithmetic that is linear in
+    /// the length of values has the same factor.
     #[must_use]
     pub fn new(values: f64, compute: f64) -> Self {
         let milli = |factor: f64| (factor * 1e3).round() as u64;

@@ -23,7 +23,8 @@ impl Quiescence {
         self.awaited = cluster.ask_reports();
     }
 
-    /// A channel reported. Returns whether the cluster is quiescent, which is then checked against what the simulator sees.
+    /// A channel reported. Returns whether the cluster is quiescent, which is then checked against what the
+    /// simulator sees.
     pub(crate) fn reported<E: Element>(
         &mut self,
         cluster: &mut Cluster<E>,

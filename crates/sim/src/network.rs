@@ -1,11 +1,13 @@
 //! The network between nodes: latency, bandwidth, and a NIC per node that all its connections share.
 //!
-//! A frame occupies the sending half of its sender's NIC, travels, and occupies the receiving half of its receiver's NIC; each
-//! half serves one frame at a time, first come first served. The receiver takes a frame in while it still leaves the sender
-//! (the network is cut-through), so an undisturbed frame takes one latency and one transmission. Switches have room for
-//! everything: two senders to one receiver wait for each other in front of the receiver, two receivers of one sender behind it.
+//! A frame occupies the sending half of its sender's NIC, travels, and occupies the receiving half of its
+//! receiver's NIC; each half serves one frame at a time, first come first served. The receiver takes a frame
+//! in while it still leaves the sender (the network is cut-through), so an undisturbed frame takes one
+//! latency and one transmission. Switches have room for everything: two senders to one receiver wait for each
+//! other in front of the receiver, two receivers of one sender behind it.
 //!
-//! Absent on purpose: loss, which connections hide (a partition shows up as delay), and traffic within a node.
+//! Absent on purpose: loss, which connections hide (a partition shows up as delay), and traffic within a
+//! node.
 
 use crate::delays::Spread;
 use crate::facility::Facility;

@@ -1,7 +1,7 @@
 //! Networks and machines by name, and from files with the same fields.
 //!
-//! The presets are files themselves (`presets/`), so each is an example for one's own; `docs/experiments.md` says where every
-//! constant comes from. A file has all fields of its kind and no others.
+//! The presets are files themselves (`presets/`), so each is an example for one's own; `docs/experiments.md`
+//! says where every constant comes from. A file has all fields of its kind and no others.
 
 use crate::delays::Spread;
 use crate::machine::Machine;
@@ -42,7 +42,8 @@ struct NetworkFile {
     frame_bytes: u64,
 }
 
-/// Nothing on a network takes longer than a minute, no step of a machine longer than a second: such numbers have a wrong unit.
+/// Nothing on a network takes longer than a minute, no step of a machine longer than a second: such numbers
+/// have a wrong unit.
 const NETWORK_US_MAX: f64 = 60e6;
 const MACHINE_MAX: u64 = 1_000_000_000;
 
@@ -141,8 +142,8 @@ mod tests {
         assert_eq!((Network::named("10gb"), Machine::named("")), (None, None));
     }
 
-    /// [thesis Tab. 3.4], 10 m × 1 m matrix: 316,000 keys per second and thread. A step pulls and pushes two values of 100 doubles;
-    /// `mf` counts 700 multiply-adds for it.
+    /// [thesis Tab. 3.4], 10 m × 1 m matrix: 316,000 keys per second and thread. A step pulls and pushes two
+    /// values of 100 doubles; `mf` counts 700 multiply-adds for it.
     #[test]
     fn a_thread_factorises_as_fast_as_in_the_paper() {
         let machine = Machine::named("xeon-e5-2640v2").expect("it is one");

@@ -1,4 +1,5 @@
-//! What happens next: events ordered by virtual time; events of the same time in an order that the seed decides.
+//! What happens next: events ordered by virtual time; events of the same time in an order that the seed
+//! decides.
 
 use crate::dice::Dice;
 use std::cmp::Ordering;

@@ -94,7 +94,8 @@ markers! {
     CacheStale = "cache_stale",
     /// A node learnt where a key was, and knew better.
     OldNews = "old_news",
-    /// An owner forwarded what the home had sent to it, because the home did not know yet that the key was gone.
+    /// An owner forwarded what the home had sent to it, because the home did not know yet that the key was
+    /// gone.
     HomeBehind = "home_behind",
     /// A home was told of an owner, and knew of a later one.
     MovedLate = "moved_late",
@@ -172,7 +173,7 @@ markers! {
     IntentEmpty = "intent_empty",
     /// An intent was over after it had begun.
     IntentEnded = "intent_ended",
-    /// A channel went to sleep, because nobody did anything that it waits for.
+    /// A channel went to sleep, because nothing happened that it waits for.
     Slept = "slept",
     /// A worker's announcement woke it.
     WokenBySignal = "woken_by_signal",

@@ -1,8 +1,9 @@
 //! Values that are overwritten: what pulls of them may see.
 //!
-//! Every set writes a number of its own into all elements of a value, so a pull tells which set it saw. Deciding consistency
-//! of such histories exactly is hard in general; these rules are necessary, cheap, and catch what goes wrong in practice: a
-//! pull is not torn, sees a set that was issued, and never returns to a set that its worker knows to be overwritten.
+//! Every set writes a number of its own into all elements of a value, so a pull tells which set it saw.
+//! Deciding consistency of such histories exactly is hard in general; these rules are necessary, cheap, and
+//! catch what goes wrong in practice: a pull is not torn, sees a set that was issued, and never returns to a
+//! set that its worker knows to be overwritten.
 
 use intendant_core::{Element, Key};
 use std::collections::BTreeMap;
@@ -90,7 +91,7 @@ impl Registers {
     /// A worker learns what it pulled.
     ///
     /// # Errors
-    /// If the value is torn, or nobody wrote it.
+    /// If the value is torn, or was never written.
     ///
     /// # Panics
     /// If `id` is not from this object, or the value is empty.
@@ -116,7 +117,7 @@ impl Registers {
         if f64::from(number) == tag.to_f64() && issued {
             return Ok(number);
         }
-        Err(format!("is {tag}, which nobody wrote"))
+        Err(format!("is {tag}, which was never written"))
     }
 
     /// Checks a value after everything has come to rest.
@@ -183,7 +184,7 @@ mod tests {
         assert!(pulls(&[(0, [0.0, 0.0])]).is_err(), "its own set came after the initial value");
         assert!(pulls(&[(0, [2.0, 2.0]), (0, [1.0, 1.0])]).is_err(), "b overwrote a");
         assert!(pulls(&[(1, [1.0, 2.0])]).is_err(), "torn");
-        assert!(pulls(&[(1, [9.0, 9.0])]).is_err(), "nobody wrote 9");
+        assert!(pulls(&[(1, [9.0, 9.0])]).is_err(), "9 was never written");
     }
 
     #[test]

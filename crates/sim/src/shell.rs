@@ -1,7 +1,8 @@
-//! Training tasks in virtual time: interprets the programs of workers ([`Driver`]) and loaders ([`Loader`]) on a [`Cluster`].
+//! Training tasks in virtual time: interprets the programs of workers ([`Driver`]) and loaders ([`Loader`])
+//! on a [`Cluster`].
 //!
-//! The arithmetic is real, its duration is not: a step takes as long as its [`Cost`](intendant_task::Cost) says. So a run
-//! trains a real model on as many nodes as wanted, the same on every machine.
+//! The arithmetic is real, its duration is not: a step takes as long as its [`Cost`](intendant_task::Cost)
+//! says. So a run trains a real model on as many nodes as wanted, the same on every machine.
 
 mod meter;
 mod run;
@@ -146,7 +147,7 @@ pub trait Observer {
     }
 }
 
-/// Nobody watches.
+/// Observes nothing.
 impl Observer for () {}
 
 /// What a run brought.

@@ -5,7 +5,7 @@
 //! caught-by: history values      checks that may find it; `nothing` for a control that must pass
 //! run: --mode async              options of `cargo xtask sim`; one line per run, each of which must find it
 //! seeds: 500                     how many seeds that may take
-//! in: engine::Channel::on_turn   crate, type or trait, item: a function, constant or type, in whichever file it is
+//! in: engine::Channel::handle    crate, type or trait, item (function, constant or type), in any file
 //! <<<<
 //! text that occurs exactly once in the item, however it is formatted
 //! ====
@@ -13,8 +13,8 @@
 //! >>>>
 //! ```
 //!
-//! The type may be left out if the text occurs in one item of that name only. So moving an item to another file, or to another
-//! type, changes no description.
+//! The type may be left out if the text occurs in one item of that name only. So moving an item to another
+//! file, or to another type, changes no description.
 
 use crate::items::{self, Item};
 use std::collections::BTreeMap;
@@ -148,8 +148,8 @@ fn occurrences(text: &str, wanted: &str) -> Vec<Range<usize>> {
     found.map(|(at, _)| places[at]..places[at + wanted.len() - 1] + 1).collect()
 }
 
-/// The text without what a formatter may change: white space, and commas before closing brackets. With the place of each of
-/// its bytes in the text.
+/// The text without what a formatter may change: white space, and commas before closing brackets. With the
+/// place of each of its bytes in the text.
 fn squeeze(text: &str) -> (String, Vec<usize>) {
     let (mut squeezed, mut places) = (String::new(), Vec::new());
     for (at, character) in text.char_indices().filter(|(_, c)| !c.is_whitespace()) {
@@ -306,7 +306,8 @@ mod tests {
         }
     }
 
-    /// Sources change; a description that no longer fits them is noticed here, before the bug is planted again.
+    /// Sources change; a description that no longer fits them is noticed here, before the bug is planted
+    /// again.
     #[test]
     fn descriptions_fit_the_sources() {
         let root = crate::process::root();

@@ -1,9 +1,9 @@
-//! `cargo xtask instructions`: counts the instructions that accesses take on their way through the engine, and compares them with
-//! `bench-configs/measured/instructions.toml`.
+//! `cargo xtask instructions`: counts the instructions that accesses take on their way through the engine,
+//! and compares them with `bench-configs/measured/instructions.toml`.
 //!
-//! Instructions are the same on a machine that is busy and on one that is not, so that this can be judged where seconds cannot. They
-//! are not time, though: who waits for memory executes nothing. Valgrind counts (callgrind, without caches); where it is not
-//! installed, nothing is checked, and that is said.
+//! Instructions are the same on a machine that is busy and on one that is not, so that this can be judged
+//! where seconds cannot. They are not time, though: who waits for memory executes nothing. Valgrind counts
+//! (callgrind, without caches); where it is not installed, nothing is checked, and that is said.
 
 use crate::process::{self, cargo};
 use serde::{Deserialize, Serialize};
@@ -49,8 +49,8 @@ struct Counted {
 
 const HEADER: &str = "# Instructions per key on the paths of the engine: `cargo xtask instructions` compares, `--write` writes.\n\n";
 
-/// Keys that the calls of the shorter and of the longer run access together, at least; what they differ by is what the calls take.
-/// So many that it does not matter what the allocator does once in a run.
+/// Keys that the calls of the shorter and of the longer run access together, at least; what they differ by is
+/// what the calls take. So many that it does not matter what the allocator does once in a run.
 const KEYS: [u64; 2] = [12_800, 25_600];
 /// Calls for one key do little else than what each call does.
 const CALLS_MAX: [u64; 2] = [4_000, 8_000];

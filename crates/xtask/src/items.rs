@@ -124,8 +124,9 @@ mod tests {
 
     #[test]
     fn items_are_found_wherever_they_are() {
-        let text = "#[derive(Debug)]\nstruct S { a: u8 }\nimpl<T: Fn() -> u8> Trait for S {\n    const N: u8 = 1;\n    \
-                    /// Why.\n    pub(crate) const fn f(&self) -> u8 {\n        fn nested() {}\n        1\n    }\n}\n\
+        let text = "#[derive(Debug)]\nstruct S { a: u8 }\nimpl<T: Fn() -> u8> Trait for S {\n    \
+                    const N: u8 = 1;\n    /// W.\n    pub(crate) const fn f(&self) -> u8 {\n        \
+                    fn nested() {}\n        1\n    }\n}\n\
                     #[cfg(test)]\nfn f() {}\nfn g(a: u8, b: u8) { a; b }\nconst K: [u8; 2] = [1, 2];\n";
         let sources = folder("items", &[("lib.rs", text)]);
         let found: Vec<(String, String)> = find(&sources)
@@ -141,7 +142,7 @@ mod tests {
             ("S::N", "const N: u8 = 1;"),
             (
                 "S::f",
-                "/// Why.\n    pub(crate) const fn f(&self) -> u8 {\n        fn nested() {}\n        1\n    }",
+                "/// W.\n    pub(crate) const fn f(&self) -> u8 {\n        fn nested() {}\n        1\n    }",
             ),
             ("S::nested", "fn nested() {}"),
             ("g", "fn g(a: u8, b: u8) { a; b }"),

@@ -1,8 +1,8 @@
 //! Project automation: everything that CI checks, simulation, planted bugs.
 //!
-//! `cargo xtask verify` is what a change must pass; `cargo xtask sim` runs and replays seeds of the simulator;
-//! `cargo xtask plant` shows that the checks can fail; `cargo xtask figure` reproduces what the sources show; `cargo xtask
-//! measure` measures speed, `cargo xtask instructions` counts instructions.
+//! `cargo xtask verify` is what a change must pass; `cargo xtask sim` runs and replays seeds of the
+//! simulator; `cargo xtask plant` shows that the checks can fail; `cargo xtask figure` reproduces what the
+//! sources show; `cargo xtask measure` measures speed, `cargo xtask instructions` counts instructions.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 

@@ -1,8 +1,9 @@
-//! `cargo xtask measure`: measures what `bench-configs/measured/performance.toml` lists and prints it beside what is asked for
-//! and beside rivals.
+//! `cargo xtask measure`: measures what `bench-configs/measured/performance.toml` lists and prints it beside
+//! what is asked for and beside rivals.
 //!
-//! Everything is measured several times, in turn, so that a machine that is slow for a minute is slow for all; what counts is the
-//! median. Nothing fails because a number is missed: machines differ, and numbers are to be looked at.
+//! Everything is measured several times, in turn, so that a machine that is slow for a minute is slow for
+//! all; what counts is the median. Nothing fails because a number is missed: machines differ, and numbers are
+//! to be looked at.
 
 use crate::process::{self, cargo};
 use serde::Deserialize;
@@ -43,8 +44,9 @@ struct Row {
     /// `intendant-bench`, or an application.
     program: String,
     args: Vec<String>,
-    /// Of the benchmark: the operation whose row it is, if there are several, and the field. Of an application: a field of epochs,
-    /// or `examples` for examples per CPU second; the first epoch does not count.
+    /// Of the benchmark: the operation whose row it is, if there are several, and the field. Of an
+    /// application: a field of epochs, or `examples` for examples per CPU second; the first epoch does not
+    /// count.
     op: Option<String>,
     value: String,
     /// The number is divided by this, or by the number of the row with this name.

@@ -1,10 +1,12 @@
 //! `cargo xtask plant`: a check that cannot fail is worthless.
 //!
-//! Each bug of `bugs/` is planted in a scratch copy of the workspace, whose simulator must find it: first the copy as it is
-//! must pass (control), then every bug must be caught, by one of the checks that its description names.
+//! Each bug of `bugs/` is planted in a scratch copy of the workspace, whose simulator must find it: first the
+//! copy as it is must pass (control), then every bug must be caught, by one of the checks that its
+//! description names.
 //!
-//! Bugs that no simulated run can show are not here: what an engine believes of a peer that breaks the protocol
-//! (`crates/engine/tests/it/hostile.rs`), and what happens between two threads within a step (`crates/store/tests/loom.rs`).
+//! Bugs that no simulated run can show are not here: what an engine believes of a peer that breaks the
+//! protocol (`crates/engine/tests/it/hostile.rs`), and what happens between two threads within a step
+//! (`crates/store/tests/loom.rs`).
 
 use crate::bug::{self, Bug, Sources};
 use crate::process::{self, cargo};
@@ -88,7 +90,8 @@ fn check(root: &Path, bugs: &[Bug]) -> Result<(), String> {
     Err(format!("{} of {} bugs do not fit the sources:\n{}", unfit.len(), bugs.len(), unfit.join("\n")))
 }
 
-/// Copies what git knows or would add. Files that did not change keep their time stamps, so that builds are incremental.
+/// Copies what git knows or would add. Files that did not change keep their time stamps, so that builds are
+/// incremental.
 fn copy(root: &Path) -> Result<Scratch, String> {
     let target = root.join("target").join("plant");
     let scratch = Scratch { tree: target.join("tree"), build: target.join("build") };

@@ -1,7 +1,8 @@
-//! Rust sources as token trees: as much of the syntax as is needed to find modules, the paths they name, and items.
+//! Rust sources as token trees: as much of the syntax as is needed to find modules, the paths they name, and
+//! items.
 //!
-//! Start at [`Crate::read`]. Code under `#[cfg(test)]` is left out everywhere. Absent on purpose: types. Which method a call
-//! `x.f()` runs is not known here.
+//! Start at [`Crate::read`]. Code under `#[cfg(test)]` is left out everywhere. Absent on purpose: types.
+//! Which method a call `x.f()` runs is not known here.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};

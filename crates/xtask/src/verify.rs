@@ -37,8 +37,8 @@ enum Length {
     Long,
 }
 
-/// What is simulated: the options of `cargo xtask sim` besides the seeds. Those of lapse are the columns of [thesis Tab. 3.2], and
-/// what makes the last one consistent.
+/// What is simulated: the options of `cargo xtask sim` besides the seeds. Those of lapse are the columns of
+/// [thesis Tab. 3.2], and what makes the last one consistent.
 const SIMULATIONS: [(&str, &str, Length); 29] = [
     ("classic sync fifo", "--mode sync --order fifo", Length::Usual),
     ("classic sync chain", "--mode sync --order chain", Length::Usual),
@@ -144,8 +144,8 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
     process::run(cargo(&process::root()).args(arguments).envs(environment.iter().copied()))
 }
 
-/// What each crate may depend on within the workspace, over however many others (`docs/architecture.md`): everything to its
-/// left, and nothing to its right.
+/// What each crate may depend on within the workspace, over however many others (`docs/architecture.md`):
+/// everything to its left, and nothing to its right.
 const LAYERS: [(&str, &[&str]); 12] = [
     ("intendant-core", &[]),
     ("intendant-formats", &["core"]),

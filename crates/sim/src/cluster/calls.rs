@@ -8,8 +8,8 @@ use intendant_core::{Element, Key, NodeId, Tick};
 use intendant_engine::{AccessError, SnapshotAsk, Started, Submission};
 use intendant_wire::OpId;
 
-/// A report takes at least this long: on a network that takes no time, whoever waits for a slow channel would otherwise ask it
-/// millions of times.
+/// A report takes at least this long. On a network that takes no time, a worker that waits for a slow channel
+/// would otherwise ask it millions of times.
 const REPORT_NS_MIN: u64 = 1_000;
 
 /// Whether a worker does something else until its pull is done.
@@ -41,7 +41,8 @@ impl<E: Element> Cluster<E> {
         keys.iter().map(|key| self.layout.len(*key)).sum()
     }
 
-    /// Whether a worker may start a call for `keys` now. If not, it must wait until one of its operations is done.
+    /// Whether a worker may start a call for `keys` now. If not, it must wait until one of its operations is
+    /// done.
     pub fn admits(&self, worker: usize, keys: &[Key]) -> bool {
         let outstanding = self.posts[worker].local.outstanding_bytes();
         self.invariants.bounded.admits(outstanding, self.value_bytes(keys))
@@ -143,8 +144,8 @@ impl<E: Element> Cluster<E> {
         Ok((values, here))
     }
 
-    /// Whoever decides for the node of a worker wants keys moved to node `to`. It is up to the caller to let these decisions end
-    /// before the cluster rests: see [`Cluster::orders`].
+    /// The node of a worker decides to move keys that it owns to node `to`. It is up to the caller to let
+    /// these decisions end before the cluster rests: see [`Cluster::orders`].
     pub fn order(&mut self, worker: usize, keys: &[Key], to: NodeId) {
         self.trace
             .line(self.queue.now_ns(), || format!("worker {worker}'s node shall move {keys:?} to {to:?}"));

@@ -1,7 +1,7 @@
 //! What copies need: clocks of workers, decisions about replicas, synchronisation, and timers.
 //!
-//! Timers alone do not keep a cluster alive: when nothing else is left to happen, each goes off once or twice more, and if
-//! nothing follows from that, the run is over.
+//! Timers alone do not keep a cluster alive: when nothing else is left to happen, each goes off once or twice
+//! more, and if nothing follows from that, the run is over.
 
 use super::{Called, Cluster, Errand, Event, Happened, Station};
 use crate::invariants::Violation;
@@ -10,8 +10,8 @@ use intendant_core::{Clock, Element, Key, NodeId, Tick, limits};
 use intendant_techniques::Role;
 use intendant_techniques::clocks::{NodeClock, RESTING};
 
-/// Nobody's number: of what comes from no worker.
-pub(super) const NOBODY: usize = usize::MAX;
+/// The number of the worker, for errands that come from no worker.
+pub(super) const NO_WORKER: usize = usize::MAX;
 
 impl<E: Element> Cluster<E> {
     /// A worker advances its clock, or comes from a meeting with the latest clock of all workers.
@@ -68,8 +68,8 @@ impl<E: Element> Cluster<E> {
         self.invariants.bounded.admits(outstanding, limits::OUTSTANDING_KEY_BYTES)
     }
 
-    /// Whoever decides for the node of a worker wants replicas of `keys` there, or wants them no longer. As with
-    /// [`Cluster::order`], these decisions must end before the cluster rests.
+    /// The node of a worker decides that it wants replicas of `keys`, or wants them no longer. As
+    /// with [`Cluster::order`], these decisions must end before the cluster rests.
     pub fn replicate(&mut self, worker: usize, keys: &[Key], wanted: bool) {
         self.trace.line(self.queue.now_ns(), || {
             let what = if wanted { "wants" } else { "does not want" };
@@ -97,10 +97,11 @@ impl<E: Element> Cluster<E> {
         nodes.map(|node| node.node()).collect()
     }
 
-    /// A channel is asked to report. It answers when it has handled what came before, and has brought its copies in step.
+    /// A channel is asked to report. It answers when it has handled what came before, and has brought its
+    /// copies in step.
     pub(super) fn report(&mut self, station: usize) -> Result<Happened, Violation> {
         let now_ns = self.now_ns();
-        self.stations[station].inbox.push_back((now_ns, NOBODY, Errand::Report));
+        self.stations[station].inbox.push_back((now_ns, NO_WORKER, Errand::Report));
         self.begin_turn(station)?;
         Ok(Happened::Internal)
     }
@@ -152,7 +153,8 @@ impl<E: Element> Cluster<E> {
         let waits = |station: &Station<E>| {
             !station.inbox.is_empty() || station.received.iter().any(|received| !received.is_empty())
         };
-        // However short the rounds of others are, a channel that does not sleep may be about to act on what was announced.
+        // However short the rounds of others are, a channel that does not sleep may be about to act on what
+        // was announced.
         self.queue.len() == self.timers + self.looking
             && self.fruitless > self.fruitless_max()
             && self.stations.iter().all(|station| station.engine.is_asleep() && !waits(station))
@@ -168,8 +170,8 @@ impl<E: Element> Cluster<E> {
         self.lively_ns
     }
 
-    /// What bringing copies in step takes a channel beyond its input: each key of a round is found and copied. Returns how long
-    /// that is.
+    /// What bringing copies in step takes a channel beyond its input: each key of a round is found and
+    /// copied. Returns how long that is.
     pub(super) fn sync_work(&mut self, station: usize) -> u64 {
         let synced = self.synced(station);
         if synced == 0 {

@@ -103,7 +103,8 @@ impl<E: Element> Cluster<E> {
         })
     }
 
-    /// If a channel's thread has nothing to do, and an input waits: it takes one and works on it for some time.
+    /// If a channel's thread has nothing to do, and an input waits: it takes one and works on it for some
+    /// time.
     pub(super) fn begin_turn(&mut self, station: usize) -> Result<(), Violation> {
         if self.stations[station].current.is_some() {
             return Ok(());
@@ -145,7 +146,7 @@ impl<E: Element> Cluster<E> {
                         Input::Snapshot(ask)
                     }
                 };
-                // The worker has copied the values; nobody copies them again before they are sent.
+                // The worker has copied the values; they are not copied again before they are sent.
                 (came_ns, machine.input(submitted as u64, 0), input)
             }
             Source::Node(from) => {

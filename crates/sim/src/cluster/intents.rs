@@ -9,10 +9,10 @@ use intendant_techniques::{Decider, Role};
 use intendant_wire::{HolderRow, ReplicaRequestKind};
 use std::ops::Range;
 
-use super::copies::NOBODY;
+use super::copies::NO_WORKER;
 
-/// Channels that have copies look every so often whether workers have changed them: after so many looks enough has been seen of an idle
-/// cluster.
+/// Channels that have copies look every so often whether workers have changed them: after so many looks
+/// enough has been seen of an idle cluster.
 const LOOKS_PER_IDLE_CHANNEL_MAX: u64 = 100;
 
 /// Who announces what a worker will use.
@@ -20,7 +20,7 @@ const LOOKS_PER_IDLE_CHANNEL_MAX: u64 = 100;
 pub enum Caller {
     /// The worker, which takes its time.
     Worker,
-    /// Whoever prepares its batches, on another thread.
+    /// Its loader, which prepares batches on another thread.
     Loader,
 }
 
@@ -82,7 +82,7 @@ impl<E: Element> Cluster<E> {
         self.wake_channels(node, &wake);
     }
 
-    /// Whether the cluster has come to rest, and nobody has done anything since.
+    /// Whether the cluster has come to rest, and no worker has continued since.
     pub fn rests(&self) -> bool {
         self.resting
     }
@@ -101,15 +101,16 @@ impl<E: Element> Cluster<E> {
         }
     }
 
-    /// Somebody has woken a channel.
+    /// A worker or loader has woken a channel.
     pub(super) fn woken(&mut self, station: usize) -> Result<Happened, Violation> {
         let now_ns = self.now_ns();
-        self.stations[station].inbox.push_back((now_ns, NOBODY, Errand::Wake));
+        self.stations[station].inbox.push_back((now_ns, NO_WORKER, Errand::Wake));
         self.begin_turn(station)?;
         Ok(Happened::Internal)
     }
 
-    /// A channel has handled an input: it has looked at what was announced if it says so, and what it counts and does fits that.
+    /// A channel has handled an input: it has looked at what was announced if it says so, and what it counts
+    /// and does fits that.
     pub(super) fn check_intents(&mut self, station: usize) -> Result<(), Finding> {
         let (node, channel) = (station / self.layout.channels(), station % self.layout.channels());
         let Self { invariants, stations, watch, reach, nodes, layout, .. } = self;
@@ -216,7 +217,8 @@ impl<E: Element> Cluster<E> {
         }
     }
 
-    /// A home sends a key to `to`. What was decided on the first of several intents may look wrong after the last.
+    /// A home sends a key to `to`. What was decided on the first of several intents may look wrong after the
+    /// last.
     fn check_decision(&self, station: usize, key: Key, to: NodeId) -> Result<(), Finding> {
         let aggregated = self.invariants.intents.as_ref().is_some_and(|i| i.decider() == Decider::Home);
         let home = NodeId((station / self.layout.channels()) as u16);
@@ -224,7 +226,7 @@ impl<E: Element> Cluster<E> {
         if aggregated { choice::sends(key, home, &wanted, to) } else { Ok(()) }
     }
 
-    /// At rest: nobody has what nobody wants.
+    /// At rest: replicas exist exactly where the technique asks for them.
     pub(super) fn check_wanted(&self, key: Key) -> Result<(), Finding> {
         let Some(policy) = self.policy.intents.filter(|_| self.nodes.len() > 1) else { return Ok(()) };
         let workers = |node: usize| node * self.workers_per_node..(node + 1) * self.workers_per_node;
@@ -251,7 +253,8 @@ impl<E: Element> Cluster<E> {
         settled.map_err(|finding| self.violation(finding))
     }
 
-    /// Lets time pass in which nobody does anything, after nothing was left to happen: the cluster is silent, its channels sleep.
+    /// Lets time pass without any call of a worker, after nothing was left to happen: the cluster sends no
+    /// message, its channels sleep.
     ///
     /// # Errors
     /// If an invariant is broken.

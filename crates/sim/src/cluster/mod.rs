@@ -1,17 +1,19 @@
-//! A whole cluster in one thread: the engines of all nodes, the queues between their threads, and the network.
+//! A whole cluster in one thread: the engines of all nodes, the queues between their threads, and the
+//! network.
 //!
-//! [`Cluster`] knows engines and messages, and nothing of what workers want: programs ([`crate::workload`], [`crate::run_task`])
-//! call [`Cluster::pull`] and its siblings on behalf of workers and then [`Cluster::next`], event by event. What threads do in
-//! one go is cut at every point where another thread could come between:
+//! [`Cluster`] knows engines and messages, and nothing of what workers want: programs ([`crate::workload`],
+//! [`crate::run_task`]) call [`Cluster::pull`] and its siblings on behalf of workers and then
+//! [`Cluster::next`], event by event. What threads do in one go is cut at every point where another thread
+//! could come between:
 //!
 //! ```text
-//! call (fast path) → submission reaches the inbox → channel takes it → frame reaches the NIC → frame is in → channel takes it
-//! → … → channel takes it → completion reaches the worker's queue → worker takes it
+//! call (fast path) → submission reaches the inbox → channel takes it → frame reaches the NIC → frame is in
+//! → channel takes it → … → channel takes it → completion reaches the worker's queue → worker takes it
 //! ```
 //!
-//! Who does what at once has to be done with it before it does the next thing: a channel's thread handles one input at a time
-//! ([`crate::Machine`] says how long), a NIC sends one frame at a time and receives one at a time ([`crate::Network`]), and a
-//! worker goes on when what it did so far has taken its time.
+//! Work takes time ([`crate::Machine`], [`crate::Network`]). A channel's thread handles one input at a time.
+//! A NIC sends one frame and receives one frame at a time. A worker makes its next call when the time of the
+//! call before has passed.
 
 mod calls;
 mod copies;
@@ -87,8 +89,8 @@ pub struct ClusterConfig<E> {
     pub trace: bool,
 }
 
-/// When the invariants are checked that look at the state of nodes. All others are checked whenever what they are about
-/// happens.
+/// When the invariants are checked that look at the state of nodes. All others are checked whenever what they
+/// are about happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checks {
     /// At every event: for runs that look for errors.
@@ -97,7 +99,8 @@ pub enum Checks {
     AtRest,
 }
 
-/// An event, as the queue knows it. Contents wait in lanes, so that order within a lane is kept by construction.
+/// An event, as the queue knows it. Contents wait in lanes, so that order within a lane is kept by
+/// construction.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A worker's program goes on.
@@ -253,7 +256,7 @@ pub struct Cluster<E> {
     watch: Watch,
     /// Decisions that have not reached their channels.
     orders: usize,
-    /// The cluster has come to rest, and nobody has done anything since.
+    /// The cluster has come to rest, and no worker has continued since.
     resting: bool,
     /// The first of the keys that are compared next when it rests.
     compared: u64,
@@ -484,7 +487,7 @@ impl<E: Element> Cluster<E> {
 /// What workers, channels and NICs of all nodes did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterLoad {
-    /// Time that workers were busy with calls and arithmetic. They serve nobody.
+    /// Time that workers were busy with calls and arithmetic. They have no queue.
     pub workers: Load,
     /// The channels' threads, which serve inputs.
     pub channels: Load,
@@ -507,8 +510,9 @@ impl ClusterLoad {
     }
 }
 
-/// Gives nodes an idea of where half of the other nodes' keys are. It is wrong more often than not, and does not change,
-/// because it passes for newer than the truth: the way of a node's requests for a key stays the same.
+/// Gives nodes an idea of where half of the other nodes' keys are. It is wrong more often than not, and does
+/// not change, because it passes for newer than the truth: the way of a node's requests for a key stays the
+/// same.
 fn plant_hints<E: Element>(layout: &Layout, nodes: &[Arc<Shared<E>>], dice: &mut Dice) {
     for node in nodes {
         for key in (0..layout.keys()).map(Key) {

@@ -80,13 +80,12 @@ impl<E: Element> Cluster<E> {
     }
 }
 
-/// Whether a channel works on something that somebody wants. A look at the time is nothing, nor is that somebody woke it, who holds
-/// still by now.
+/// Whether a channel works on a request of a worker or another node. Timers do not count, nor do wake-ups.
 fn is_busy<E>(station: &Station<E>) -> bool {
     station.current.as_ref().is_some_and(|input| !matches!(input, Input::Tick | Input::Wake))
 }
 
-/// What waits in a channel's inbox, as far as somebody wants it.
+/// Requests of workers that wait in a channel's inbox; wake-ups do not count.
 fn waiting<E>(station: &Station<E>) -> usize {
     station.inbox.iter().filter(|(_, _, errand)| !matches!(errand, Errand::Wake)).count()
 }

@@ -67,8 +67,8 @@ impl<E: Element> Cluster<E> {
         let now_ns = self.now_ns();
         let (from, to) = self.ends(link);
         if let Some(healed_ns) = self.faults.parted_until_ns(now_ns, from, to) {
-            // Sent again when the partition is over. Which of the connection's frames an event is for is decided when it
-            // happens, so that they stay in order.
+            // Sent again when the partition is over. Which of the connection's frames an event is for is
+            // decided when it happens, so that they stay in order.
             self.queue.schedule(healed_ns, Event::Front { link: link as u32 }, &mut self.dice);
             return Ok(Happened::Internal);
         }

@@ -65,7 +65,7 @@ pub(super) struct Watch {
     submitted: usize,
     /// Decisions about replicas.
     decisions: usize,
-    /// What it is about, as far as somebody wants to know.
+    /// The keys it is about, as far as a check needs them.
     pub(super) keys: Vec<Key>,
     /// Of an access.
     positions: Vec<u32>,
@@ -74,7 +74,7 @@ pub(super) struct Watch {
     /// Of what tells of replicas: generations and numbers of deltas or clocks.
     pub(super) generations: Vec<u32>,
     pub(super) numbers: Vec<u32>,
-    /// The slots of `keys` before; empty if nobody looks at them.
+    /// The slots of `keys` before; empty if no check needs them.
     pub(super) slots: Vec<SlotState>,
     /// Accesses that the channel had queued, and conflicts that it had seen.
     queued: u64,

@@ -60,7 +60,7 @@ impl<E: Element> Cluster<E> {
         self.invariants.merged.handled()
     }
 
-    /// A cluster at rest says nothing about copies until somebody does something.
+    /// In a cluster at rest, nodes send no messages about copies until a worker continues.
     fn check_silence(&self, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
         if !self.resting {
             return Ok(());

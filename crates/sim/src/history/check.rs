@@ -1,12 +1,14 @@
 //! Decides whether a history is sequentially consistent per key.
 //!
-//! Of the operations on one key, these must come before others: what a worker issued earlier (program order); push `k` of
-//! worker `v` before every pull that sees at least `k` in lane `v`; a pull that sees `k` there before push `k + 1` of `v`. The
-//! history is consistent if and only if these edges have no cycle, for then any order that respects them is an execution.
+//! Of the operations on one key, these must come before others: what a worker issued earlier (program order);
+//! push `k` of worker `v` before every pull that sees at least `k` in lane `v`; a pull that sees `k` there
+//! before push `k + 1` of `v`. The history is consistent if and only if these edges have no cycle, for then
+//! any order that respects them is an execution.
 //!
-//! The edges are never built. Each worker has a position in its program; an operation may be executed when all its
-//! predecessors have been: a pull when every lane has been pushed as far as it sees, a push when every pull that sees one less
-//! has been executed. Whatever may be executed is; if that ends early, those that wait for each other are the cycle.
+//! The edges are never built. Each worker has a position in its program; an operation may be executed when
+//! all its predecessors have been: a pull when every lane has been pushed as far as it sees, a push when
+//! every pull that sees one less has been executed. Whatever may be executed is; if that ends early, those
+//! that wait for each other are the cycle.
 
 use super::{History, LATEST, Record, What};
 use intendant_core::Key;
@@ -37,7 +39,7 @@ impl Summary {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Inconsistency {
-    /// A pull sees pushes that were never issued: something was applied twice, or by somebody else.
+    /// A pull sees pushes that were never issued: a push was applied twice, or to another worker's lane.
     #[error("{pull} sees {seen} pushes of worker {lane}, which pushed {pushed} times")]
     Phantom {
         /// The pull.
@@ -111,8 +113,8 @@ impl Inconsistency {
 }
 
 impl History {
-    /// Checks what holds in whichever order operations happened: final values have every push once (eventual consistency), and
-    /// no pull sees more pushes than there are.
+    /// Checks what holds in whichever order operations happened: final values have every push once (eventual
+    /// consistency), and no pull sees more pushes than there are.
     ///
     /// # Errors
     /// The first [`Inconsistency::Phantom`] or [`Inconsistency::Final`].
@@ -150,7 +152,8 @@ impl History {
 
     /// Checks the history, every key for itself.
     ///
-    /// Pulls whose values are not known are ignored; pushes that were not acknowledged may have happened or not.
+    /// Pulls whose values are not known are ignored; pushes that were not acknowledged may have happened or
+    /// not.
     ///
     /// # Errors
     /// The first inconsistency.
@@ -158,8 +161,8 @@ impl History {
         self.check_keys(|_| true, true)
     }
 
-    /// Checks what each worker sees of each of these keys by itself: its own pushes, and never less than before (read your
-    /// writes, monotonic reads). In which order others happened need not make sense.
+    /// Checks what each worker sees of each of these keys by itself: its own pushes, and never less than
+    /// before (read your writes, monotonic reads). In which order others happened need not make sense.
     ///
     /// # Errors
     /// The first inconsistency.
@@ -206,7 +209,7 @@ impl History {
             summary.pushes += check.pushes.iter().map(|n| *n as usize).sum::<usize>();
         }
         summary.pulls = order.len() - summary.pushes;
-        // Keys that were never accessed: nobody may have pushed to them.
+        // Keys that were never accessed: their final values have no pushes.
         for (key, at) in &finals {
             if order.binary_search_by_key(key, |at| self.records[*at as usize].key).is_err() {
                 check.load(&[])?;

@@ -1,12 +1,13 @@
 //! Histories of pushes and pulls, and whether they are sequentially consistent per key.
 //!
-//! Values are *version lanes* ([`crate::lanes`]): worker `w`'s `n`-th push on a key adds 1 to lane `w`, so what a pull sees is
-//! a version vector, and whether there is one order of all operations on a key that explains every pull can be decided
-//! exactly, in linear time ([`History::check`]). If records carry times, the order must also agree with real time
-//! (linearizability): an operation that ended before another one started comes first.
+//! Values are *version lanes* ([`crate::lanes`]): worker `w`'s `n`-th push on a key adds 1 to lane `w`, so
+//! what a pull sees is a version vector, and whether there is one order of all operations on a key that
+//! explains every pull can be decided exactly, in linear time ([`History::check`]). If records carry times,
+//! the order must also agree with real time (linearizability): an operation that ended before another one
+//! started comes first.
 //!
-//! Simulations and real processes record alike; [`History::write`] and [`History::read`] carry histories through files, one
-//! per process, to be read into one.
+//! Simulations and real processes record alike; [`History::write`] and [`History::read`] carry histories
+//! through files, one per process, to be read into one.
 
 mod check;
 mod text;

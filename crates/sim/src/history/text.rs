@@ -58,7 +58,8 @@ impl History {
         self.finals.iter().try_for_each(|(key, at)| writeln!(out, "final {key} {}", join(self.lanes_at(*at))))
     }
 
-    /// Appends a written history to this one. Each worker's records must be in one file, or files be read in order.
+    /// Appends a written history to this one. Each worker's records must be in one file, or files be read in
+    /// order.
     ///
     /// # Errors
     /// If the text cannot be read, is no history, or is one of another number of workers.

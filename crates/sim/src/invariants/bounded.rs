@@ -1,5 +1,5 @@
-//! Channels hold what workers were admitted with and wait for the keys that they asked for, and nothing else; workers respect
-//! their limit.
+//! Channels hold what workers were admitted with and wait for the keys that they asked for, and nothing else;
+//! workers respect their limit.
 
 use super::Finding;
 use intendant_engine::ChannelReport;
@@ -7,8 +7,8 @@ use intendant_engine::ChannelReport;
 /// The limit per worker, and snapshot parts asked for per channel.
 pub(crate) struct Bounded {
     outstanding_bytes_max: usize,
-    /// How much more than what is known of from outside channels may call outstanding: with copies, what they have not sent
-    /// yet. `None`: nothing.
+    /// How much more than what is known of from outside channels may call outstanding: with copies, what they
+    /// have not sent yet. `None`: nothing.
     slack: Option<u64>,
     snapshots: Vec<usize>,
 }
@@ -18,7 +18,8 @@ impl Bounded {
         Self { outstanding_bytes_max, slack, snapshots: vec![0; stations] }
     }
 
-    /// Whether a call with values of `call` bytes may start. A call that is larger than the limit must be alone.
+    /// Whether a call with values of `call` bytes may start. A call that is larger than the limit must be
+    /// alone.
     pub(crate) fn admits(&self, outstanding: usize, call: usize) -> bool {
         outstanding == 0 || outstanding + call <= self.outstanding_bytes_max
     }
@@ -43,8 +44,8 @@ impl Bounded {
         }
     }
 
-    /// A channel has handled an input. `waiting` operations were taken and not answered; `awaited` keys were asked for and have
-    /// not arrived, and it says that `arriving` are on their way.
+    /// A channel has handled an input. `waiting` operations were taken and not answered; `awaited` keys were
+    /// asked for and have not arrived, and it says that `arriving` are on their way.
     pub(crate) fn handled(
         &self,
         station: usize,

@@ -1,5 +1,6 @@
-//! What an owner does is what the rule makes of the active intents that it knows of: its own, and of nodes that are registered. Where homes
-//! decide, what they order is what the rule makes of what they have been told.
+//! What an owner does is what the rule makes of the active intents that it knows of: its own, and of nodes
+//! that are registered. Where homes decide, what they order is what the rule makes of what they have been
+//! told.
 
 use super::Finding;
 use intendant_core::{Key, NodeId};
@@ -22,7 +23,7 @@ pub(crate) fn stays(
     }
     match choice {
         Choice::Adaptive if own == 0 && holders.len() == 1 => wrong("only one node wants it"),
-        Choice::Relocate if !holders.is_empty() => wrong("it moves to whoever wants it"),
+        Choice::Relocate if !holders.is_empty() => wrong("it moves to each node with intent"),
         Choice::Adaptive | Choice::Relocate | Choice::Replicate | Choice::Everywhere => Ok(()),
     }
 }
@@ -49,7 +50,8 @@ pub(crate) fn leaves(
     }
 }
 
-/// The home of a key, told of active intents at the nodes `wanted`, sends the key to `to`: by an order, or because it owns it.
+/// The home of a key, told of active intents at the nodes `wanted`, sends the key to `to`: by an order, or
+/// because it owns it.
 pub(crate) fn sends(key: Key, home: NodeId, wanted: &[NodeId], to: NodeId) -> Result<(), Finding> {
     if wanted == [to] {
         return Ok(());
@@ -60,8 +62,8 @@ pub(crate) fn sends(key: Key, home: NodeId, wanted: &[NodeId], to: NodeId) -> Re
     ))
 }
 
-/// The home of a key, told of active intents at the nodes `wanted`, has handled an input. The key is at `owner`, as far as it knows, and
-/// maybe ordered to leave.
+/// The home of a key, told of active intents at the nodes `wanted`, has handled an input. The key is at
+/// `owner`, as far as it knows, and maybe ordered to leave.
 pub(crate) fn leaves_it(
     key: Key,
     home: NodeId,

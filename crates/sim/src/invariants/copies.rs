@@ -1,5 +1,5 @@
-//! When the cluster rests, all copies of a key are equal, to the bit; owners know who has one, and nobody has anything that the
-//! others lack.
+//! When the cluster rests, all copies of a key are equal to the bit, owners know all holders, and no node has
+//! updates that the others lack.
 
 use super::{Finding, Merged};
 use intendant_core::{Element, Key, NodeId, copy_to_bytes};
@@ -19,7 +19,7 @@ pub(crate) struct Copies<'a, E> {
     pub(crate) replicas: Option<Replicas>,
     /// What each node has recorded about holders elsewhere.
     pub(crate) hubs: &'a [Option<&'a Hub>],
-    /// What holders sent; `None` if nobody kept the book.
+    /// What holders sent; `None` if that was not recorded.
     pub(crate) book: Option<&'a Merged>,
 }
 

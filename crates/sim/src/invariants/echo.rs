@@ -1,7 +1,7 @@
 //! An owner does not send a holder what it has already: neither what it was told, nor its own updates.
 //!
-//! Two exceptions, both on request: a holder that asks again is told again, to learn how new its copy is; one that asked for a
-//! clock that had not come is told when it has.
+//! Two exceptions, both on request: a holder that asks again is told again, to learn how new its copy is; one
+//! that asked for a clock that had not come is told when it has.
 
 use intendant_wire::ReplicaUpdateKind;
 
@@ -88,7 +88,7 @@ mod tests {
         };
         assert_eq!(merge(ReplicaUpdateKind::Acknowledged, 6), Ok(()));
         assert!(merge(ReplicaUpdateKind::Refresh, 6).is_err());
-        assert_eq!(merge(ReplicaUpdateKind::Refresh, 7), Ok(()), "somebody else was first");
+        assert_eq!(merge(ReplicaUpdateKind::Refresh, 7), Ok(()), "another holder was first");
         assert!(merge(ReplicaUpdateKind::Acknowledged, 7).is_err(), "it does not know of the other");
         assert!(holder().told(ReplicaUpdateKind::Acknowledged, 6).is_err(), "it sent nothing");
     }

@@ -2,13 +2,14 @@
 //!
 //! | keys move | bound | why |
 //! | --- | --- | --- |
-//! | never | 0; 1 with hints | a stale hint leads to where the home is known, and the home has the key |
-//! | as the home decides | 1; 2 with caches | a stale cache leads to the home's door; the home knows who has the key, or gets it |
-//! | as owners decide | relocations since what the sender knew | every forward follows newer knowledge than the one before it |
-//! | the same, by way of the home | relocations since what the home knew, and 1 | the home forwards what it was sent |
+//! | never | 0; 1 with hints | the node of a stale hint forwards to the home, which owns the key |
+//! | as the home decides | 1; 2 with caches | as above; the home knows the owner, or the next one |
+//! | as owners decide | relocations since what the sender knew | each forward follows newer knowledge |
+//! | the same, over the home | relocations since what the home knew, plus 1 | the home forwards once |
 //!
-//! The last bound counts more than the relocations during the flight: what a sender remembers may be old, and then its request
-//! visits all owners since. A sender that knows nothing asks the home, and what the home knows may be old as well.
+//! The last bound counts more than the relocations during the flight: what a sender remembers may be old, and
+//! then its request visits all owners since. A sender that knows nothing asks the home, and what the home
+//! knows may be old as well.
 
 use super::{Finding, Ledger};
 use hashbrown::HashMap;
@@ -76,8 +77,8 @@ impl Hops {
         }
     }
 
-    /// What a holder says leaves a node. As with requests; where keys do not move, it is never forwarded. It may take a `detour` of so many
-    /// forwards.
+    /// What a holder says leaves a node. As with requests; where keys do not move, it is never forwarded. It
+    /// may take a `detour` of so many forwards.
     pub(crate) fn said(
         &mut self,
         sync: &ReplicaRequest,

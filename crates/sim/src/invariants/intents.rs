@@ -1,8 +1,8 @@
 //! What nodes want by their workers' intents, what they ask for, and what is left of it.
 //!
-//! An account that is kept from calls alone: what workers announced and their clocks, as a channel finds them when it looks.
-//! When the channel looks, and how far ahead, is its own affair ([`intendant_intent`] has the tests of that); what is active then
-//! is not.
+//! An account that is kept from calls alone: what workers announced and their clocks, as a channel finds them
+//! when it looks. When the channel looks, and how far ahead, is its own affair ([`intendant_intent`] has the
+//! tests of that); what is active then is not.
 
 use super::Finding;
 use hashbrown::HashMap;
@@ -178,7 +178,8 @@ impl Intents {
         look
     }
 
-    /// Nothing is left to happen, and no channel is held: nothing is left that a channel should have looked at.
+    /// Nothing is left to happen, and no channel is held: nothing is left that a channel should have looked
+    /// at.
     pub(crate) fn settled(&self) -> Result<(), Finding> {
         for (station, workers) in self.workers.iter().enumerate() {
             let node = station / (self.workers.len() * self.workers_per_node / self.clocks.len());
@@ -189,7 +190,7 @@ impl Intents {
                     Err(("intents", format!("{who}, and {what}")))
                 };
                 if !worker.announced.is_empty() {
-                    return wrong("has announced something that nobody has looked at");
+                    return wrong("has announced intents that no channel has looked at");
                 }
                 if worker.ahead.iter().any(|intent| intent.start <= clock) {
                     return wrong("has come to an intent that has not begun");
@@ -208,8 +209,8 @@ impl Intents {
         self.active[station].get(&key).copied().unwrap_or(0) + u32::from(standing)
     }
 
-    /// A channel has handled an input: how many intents for `key` it counts, and what it does about it. `wants` says whether it wants a
-    /// replica that it has or has asked for, if it has or has asked for one.
+    /// A channel has handled an input: how many intents for `key` it counts, and what it does about it.
+    /// `wants` says whether it wants a replica that it has or has asked for, if it has or has asked for one.
     pub(crate) fn handled(
         &self,
         station: usize,
@@ -231,18 +232,19 @@ impl Intents {
             Role::Owner | Role::Hub if wants.is_some() => wrong("it owns the key"),
             Role::Owner | Role::Hub => Ok(()),
             _ if active == 0 && wants == Some(true) => wrong("it has no intent"),
-            // Keys may leave whoever wants them, and not be asked for again.
+            // A key may leave a node with active intent, which does not ask for it again.
             _ if active > 0 && wants != Some(true) && self.policy.choice != Choice::Relocate => {
                 wrong("it asks for nothing")
             }
-            Role::Replica if wants.is_none() => wrong("nobody knows of the replica"),
+            Role::Replica if wants.is_none() => wrong("its channel does not know of the replica"),
             Role::Absent | Role::Replica | Role::Arriving | Role::Leaving | Role::Static => Ok(()),
         }
     }
 }
 
-/// At rest, `nodes` are so much to `key`, and count so many active intents for it: who has a replica has active intent for it, and whoever has active intent and does not own it has one, as far as
-/// replicas are what intents lead to.
+/// At rest, `nodes` are the roles of all nodes for `key` with their numbers of active intents. A node with a
+/// replica has active intent for the key. A node with active intent that does not own the key has a replica,
+/// if the technique replicates.
 pub(crate) fn at_rest(
     choice: Choice,
     key: Key,
@@ -311,7 +313,7 @@ mod tests {
         assert!(intents.is_finished(0) && !intents.is_finished(1));
         assert_eq!(intents.settled(), Ok(()));
         intents.announced(0, 1, vec![K], 5..6);
-        assert!(intents.settled().is_err(), "nobody has looked");
+        assert!(intents.settled().is_err(), "no channel has looked");
         intents.looked(0, 0, |_| 3);
         assert_eq!(intents.settled(), Ok(()), "it is not time yet");
         intents.advanced(1, 5);
@@ -358,7 +360,7 @@ mod tests {
             intents.handled(0, NodeId(0), K, role, counted, wants).is_ok()
         };
         assert!(check(&intents, Role::Absent, 0, None) && check(&intents, Role::Replica, 0, Some(false)));
-        assert!(!check(&intents, Role::Absent, 1, Some(true)), "nobody announced it");
+        assert!(!check(&intents, Role::Absent, 1, Some(true)), "no worker announced it");
         assert!(!check(&intents, Role::Replica, 0, Some(true)), "it is not wanted any more");
         intents.announced(0, 0, vec![K], 0..5);
         intents.looked(0, 0, |_| 1);
@@ -369,6 +371,6 @@ mod tests {
         assert!(!check(&intents, Role::Owner, 0, None), "miscounted");
         let policy = intendant_techniques::Intents { choice: Choice::Relocate, ..ADAPTIVE };
         let relocate = Intents { policy, ..intents };
-        assert!(check(&relocate, Role::Absent, 1, None), "somebody else wants it more");
+        assert!(check(&relocate, Role::Absent, 1, None), "another node fetched it");
     }
 }

@@ -1,7 +1,7 @@
 //! What nodes know of where keys are was true once, and is never replaced by something older.
 //!
-//! The knowledge of the key's home is checked further: where the home decides, its entry follows each decision at once; where
-//! owners decide, it never runs ahead of them.
+//! The knowledge of the key's home is checked further: where the home decides, its entry follows each
+//! decision at once; where owners decide, it never runs ahead of them.
 
 use super::{Finding, Ledger};
 use hashbrown::HashMap;
@@ -9,7 +9,8 @@ use intendant_core::{Key, Layout, NodeId};
 use intendant_engine::Storage;
 use intendant_techniques::{Initiator, SlotState};
 
-/// Keys up to which a node never forgets any: sparse stores remember so many per channel of those that are elsewhere.
+/// Keys up to which a node never forgets any: sparse stores remember so many per channel of those that are
+/// elsewhere.
 const NEVER_FORGOTTEN_KEYS: u64 = 1 << 16;
 
 /// The newest counter that was seen per key and node.

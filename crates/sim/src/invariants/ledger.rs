@@ -1,8 +1,8 @@
 //! One owner or one transfer per key: every hand-over continues the one before it.
 //!
-//! A book that is kept from messages alone: who has a key's value or whom it is on its way to, with which relocation counter,
-//! and, where the home decides, to whom it goes after that. Other checks compare what nodes say with it. Only keys that ever
-//! moved have an account.
+//! A book that is kept from messages alone: who has a key's value or whom it is on its way to, with which
+//! relocation counter, and, where the home decides, to whom it goes after that. Other checks compare what
+//! nodes say with it. Only keys that ever moved have an account.
 
 use super::Finding;
 use hashbrown::HashMap;
@@ -98,7 +98,8 @@ impl Ledger {
         self.accounts.get(&key).map_or(0, Account::last)
     }
 
-    /// Who had, has or will have the key when its counter is this; `None` if that is long ago or nothing is known of it.
+    /// Who had, has or will have the key when its counter is this; `None` if that is long ago or nothing is
+    /// known of it.
     pub(crate) fn owner(&self, key: Key, counter: u32) -> Option<NodeId> {
         match self.accounts.get(&key) {
             None => (counter == 0).then(|| self.layout.home(key)),
@@ -106,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Whether the owner that `counter` belongs to is so long ago that nobody remembers.
+    /// Whether the owner that `counter` belongs to is so long ago that the ledger has dropped it.
     pub(crate) fn is_long_ago(&self, key: Key, counter: u32) -> bool {
         self.accounts.get(&key).is_some_and(|account| counter < account.first)
     }
@@ -169,7 +170,7 @@ impl Ledger {
         match account.owner(counter) {
             Some(next) if next == to => {}
             Some(next) => return finding(format!("its home decided that node {next} gets it then")),
-            None => return finding("nobody decided that".to_owned()),
+            None => return finding("no home or owner decided that".to_owned()),
         }
         (account.now, account.flying) = (counter, true);
         account.forget_past();
@@ -194,7 +195,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// At rest, nodes have counted as many relocations as there were, and timed those that they had asked for.
+    /// At rest, nodes have counted as many relocations as there were, and timed those that they had asked
+    /// for.
     pub(crate) fn counted(&self, relocations: u64, timed: u64) -> Result<(), Finding> {
         if relocations == self.arrivals && timed == self.expected {
             return Ok(());
@@ -239,7 +241,7 @@ mod tests {
         assert!(ledger.departed(K, HOME, A, 2, false).is_err(), "a counter is left out");
         assert_eq!(ledger.departed(K, HOME, A, 1, false), Ok(()));
         assert!(ledger.departed(K, HOME, A, 1, false).is_err(), "it is gone");
-        assert!(ledger.arrived(K, B, 1).is_err(), "somebody else's");
+        assert!(ledger.arrived(K, B, 1).is_err(), "another node's");
         assert_eq!((ledger.awaited(K, A), ledger.awaited_by(1)), (1, 1));
         assert_eq!(ledger.arrived(K, A, 1), Ok(()));
         assert_eq!((ledger.awaited(K, A), ledger.awaited_by(1)), (0, 0));

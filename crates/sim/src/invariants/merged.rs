@@ -1,8 +1,9 @@
-//! Replicas through the owner: every delta is merged exactly once, in order, and a version is the name of one value.
+//! Replicas through the owner: every delta is merged exactly once, in order, and a version is the name of one
+//! value.
 //!
-//! A book that is kept from messages alone: what holders asked for and sent, what owners registered, merged and told. An owner
-//! that hands a key over tells the next one all of it. What became of the values themselves is seen when the cluster rests
-//! ([`super::copies`]) and in what workers read.
+//! A book that is kept from messages alone: what holders asked for and sent, what owners registered, merged
+//! and told. An owner that hands a key over tells the next one all of it. What became of the values
+//! themselves is seen when the cluster rests ([`super::copies`]) and in what workers read.
 
 use super::{Finding, echo};
 use hashbrown::HashMap;

@@ -3,22 +3,22 @@
 //! | file | invariant |
 //! | --- | --- |
 //! | `ledger` | every hand-over continues the one before it, in the order in which homes decided |
-//! | `owners` | a key has one owner, which alone holds its value; or the value is on its way, and nobody holds it |
-//! | `knowledge` | what nodes know of where keys are was true once, and is never replaced by something older |
-//! | `queued` | what comes before its key does waits for it, and is answered when it arrives |
-//! | `replies` | every deferred key of every operation is answered exactly once, to the worker that asked |
+//! | `owners` | a key has one owner, which alone holds its value, or the value is in flight |
+//! | `knowledge` | a node's knowledge of locations was true once and is never replaced by older knowledge |
+//! | `queued` | an access that arrives before its key waits for the key, and is served on arrival |
+//! | `replies` | every deferred key of an operation is answered exactly once, to the requesting worker |
 //! | `hops` | a request is forwarded a bounded number of times |
 //! | `fifo` | a connection keeps order (a check of the simulator itself: everything else relies on it) |
-//! | `bounded` | channels hold what workers were admitted with and wait for what they asked for, and nothing else |
-//! | `progress` | a run ends within a bounded number of events, and not before everybody is done |
-//! | `quiet` | when the cluster says that it is quiescent, nothing is in flight anywhere |
-//! | `merged` | every delta of a replica is merged once, by whoever owns the key, and a version is the name of one value |
-//! | `echo` | an owner does not send a holder what it has already |
+//! | `bounded` | channels hold what workers submitted and wait for what they requested, nothing else |
+//! | `progress` | a run ends within a bounded number of events, and not before all workers are done |
+//! | `quiet` | when the quiescence protocol ends, nothing is in flight |
+//! | `merged` | the owner of a key merges every delta of a replica once, and a version names one value |
+//! | `echo` | an owner sends a holder nothing that the holder already has |
 //! | `rounds` | after each round of an all-reduce, all nodes agree to the bit |
 //! | `staleness` | a pull sees what its staleness bound, a synchronisation, or a rest promises |
 //! | `copies` | at rest, all copies of a key are equal to the bit, and owners know who has one |
-//! | `choice` | owners do what the rule makes of the active intents that they know of |
-//! | `intents` | nodes count their workers' active intents, ask for what these are about, and give it up afterwards |
+//! | `choice` | owners apply the technique's rule to the active intents that they know of |
+//! | `intents` | nodes count their workers' active intents, request these keys, and release them afterwards |
 //! | `cover` | a snapshot has every key of its range exactly once |
 //!
 //! What values say is checked elsewhere: [`crate::history`], [`crate::lanes`], [`crate::registers`].

@@ -1,5 +1,5 @@
-//! A key has one owner, which alone holds its value; or its value is on its way, and nobody holds it. At rest, homes know the
-//! owners.
+//! A key has one owner, which alone holds its value; or its value is in flight, and no node holds it. At
+//! rest, homes know the owners.
 
 use super::{Finding, Ledger, knowledge};
 use intendant_core::{Element, Key, Layout};
@@ -7,11 +7,12 @@ use intendant_engine::{Shared, Storage};
 use intendant_techniques::Role;
 use std::sync::Arc;
 
-/// Looks when the cluster rests, at most: far more keys than any model of a simulated task has. Of a key space that is larger
-/// (sparse), every rest looks at another part.
+/// Looks when the cluster rests, at most: far more keys than any model of a simulated task has. Of a key
+/// space that is larger (sparse), every rest looks at another part.
 const LOOKS_AT_REST_MAX: u64 = 1 << 24;
 
-/// Looks at one key on one node per step in turn, and at everything when the cluster rests: a look latches the key.
+/// Looks at one key on one node per step in turn, and at everything when the cluster rests: a look latches
+/// the key.
 pub(crate) struct Owners {
     layout: Arc<Layout>,
     lazy: bool,
@@ -88,7 +89,7 @@ impl Owners {
             (Role::Hub, true) if here && self.replicas => return Ok(()),
             (Role::Hub, _) => "believes that others have replicas of it",
             (Role::Owner, true) if here => return Ok(()),
-            // The home of a key that nobody touched yet owns it without having made its value.
+            // The home of a key that was never accessed owns it without having made its value.
             (Role::Absent, false) if here && self.lazy && place.counter == 0 => return Ok(()),
             (Role::Absent, false) if !here => match ledger.awaited(key, node.node()) {
                 0 => return Ok(()),

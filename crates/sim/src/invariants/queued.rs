@@ -1,5 +1,5 @@
-//! What comes before its key does waits for the key, and is answered when it arrives: all of it up to the first departure, and
-//! nothing behind that.
+//! What comes before its key does waits for the key, and is answered when it arrives: all of it up to the
+//! first departure, and nothing behind that.
 //!
 //! In which order is not visible here; what pulls see tells ([`crate::history`]).
 
@@ -28,8 +28,8 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// `node` handles an access to a key that is on its way there. `keep` says that it takes its place in the key's queue at
-    /// once, and not behind another operation of its worker.
+    /// `node` handles an access to a key that is on its way there. `keep` says that it takes its place in the
+    /// key's queue at once, and not behind another operation of its worker.
     pub(crate) fn access(&mut self, node: NodeId, key: Key, access: Access, keep: bool) {
         self.early.push(access);
         if keep {

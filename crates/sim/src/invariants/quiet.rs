@@ -14,7 +14,7 @@ pub(crate) struct InFlight {
     pub(crate) handed: usize,
     /// Workers with outstanding keys or bytes.
     pub(crate) busy_workers: usize,
-    /// An operation that somebody owes an answer to.
+    /// An operation that is not answered.
     pub(crate) debt: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Static replicas: after each round of an all-reduce, all nodes agree, to the bit. (That each update is in exactly one round is
-//! seen in the sums.)
+//! Static replicas: after each round of an all-reduce, all nodes agree, to the bit. (That each update is in
+//! exactly one round is seen in the sums.)
 
 use super::Finding;
 use intendant_core::{Element, WorkerId, copy_to_bytes};
@@ -10,7 +10,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// What nodes agreed on.
 pub(crate) struct Rounds {
     nodes: usize,
-    /// Rounds of a channel that some nodes have completed: the value that they agreed on, and how many these are.
+    /// Rounds of a channel that some nodes have completed: the value that they agreed on, and how many these
+    /// are.
     agreed: BTreeMap<(usize, u32), (u64, usize)>,
     /// Per node and channel, rounds completed, and whether the next one has begun.
     stations: Vec<(u32, bool)>,
@@ -30,8 +31,8 @@ impl Rounds {
         self.stations[station]
     }
 
-    /// A channel hears that a worker wants static replicas in step: with all that was added before, so not before a round is
-    /// over that has not begun.
+    /// A channel hears that a worker wants static replicas in step: with all that was added before, so not
+    /// before a round is over that has not begun.
     pub(crate) fn asked(&mut self, station: usize, worker: WorkerId, op: OpId) {
         let (rounds, running) = self.stations[station];
         self.waiting.insert((station, worker, op), rounds + 1 + u32::from(running));
@@ -50,8 +51,8 @@ impl Rounds {
         }
     }
 
-    /// A channel of a node has handled an input; it has completed so many rounds, in which this was agreed, and has begun the
-    /// next or not. Returns whether another round is complete.
+    /// A channel of a node has handled an input; it has completed so many rounds, in which this was agreed,
+    /// and has begun the next or not. Returns whether another round is complete.
     pub(crate) fn handled<E: Element>(
         &mut self,
         station: usize,
@@ -63,7 +64,8 @@ impl Rounds {
         if rounds == before {
             return Ok(false);
         }
-        // Nobody completes two rounds at once: to the second, all others contribute after they have completed the first.
+        // No node completes two rounds at once: to the second, all others contribute after they have
+        // completed the first.
         if rounds != before + 1 {
             return Err(("rounds", format!("channel {station} completes {rounds} rounds, after {before}")));
         }

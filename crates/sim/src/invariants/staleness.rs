@@ -1,8 +1,8 @@
 //! Bounded staleness: a pull at clock c sees every push that any worker made up to its clock c − s − 1.
 //!
-//! The same book says what synchronisation promises: with synchronous replicas, a worker's clock is the number of
-//! synchronisations that it has come to, and s is 0. And when the cluster has rested, every pull sees every push from before,
-//! with any technique.
+//! The same book says what synchronisation promises: with synchronous replicas, a worker's clock is the
+//! number of synchronisations that it has come to, and s is 0. And when the cluster has rested, every pull
+//! sees every push from before, with any technique.
 
 use super::Finding;
 use hashbrown::HashMap;
@@ -32,7 +32,7 @@ pub(crate) struct Need {
 pub(crate) struct Staleness {
     /// By key, then worker.
     pushes: HashMap<Key, Vec<Pushes>, Hash>,
-    /// Clocks of the workers that are at work; `None` if nobody waits for clocks.
+    /// Clocks of the workers that are at work; `None` if the technique has no clocks.
     clocks: Option<Vec<Option<u32>>>,
     workers: usize,
     rests: u32,

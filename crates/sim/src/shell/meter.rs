@@ -1,7 +1,7 @@
 //! What epochs cost, in virtual time.
 //!
-//! An epoch lasts from the moment at which all workers may train to the moment at which the cluster is quiescent again;
-//! evaluation lies between epochs and is not charged to them.
+//! An epoch lasts from the moment at which all workers may train to the moment at which the cluster is
+//! quiescent again; evaluation lies between epochs and is not charged to them.
 
 use crate::cluster::{Cluster, ClusterLoad};
 use intendant_core::Element;

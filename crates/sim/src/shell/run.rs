@@ -264,7 +264,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 (self.seats[worker].clock, self.seats[worker].returns) = (latest, true);
             }
             if waiting != Waiting::Quiesce {
-                // Nobody reads a snapshot any more.
+                // No worker reads a snapshot any more.
                 self.cluster.resume(worker / self.config.workers);
             }
             self.go_on(worker, told_ns, event(worker));
@@ -273,13 +273,14 @@ impl<'a, T: Task> TaskRun<'a, T> {
 
     /// A worker comes to a meeting. Returns whether all are there.
     fn meet(&mut self, worker: usize, waiting: Waiting) -> bool {
-        // Nobody waits for its updates meanwhile.
+        // No other worker waits for its updates meanwhile.
         self.cluster.rest(worker);
         self.seats[worker].waiting = waiting;
         self.seats.iter().all(|seat| seat.waiting == waiting)
     }
 
-    /// A worker goes on with its program until it has to wait, or until it is not yet time for what it does next.
+    /// A worker goes on with its program until it has to wait, or until it is not yet time for what it does
+    /// next.
     fn step(&mut self, worker: usize) -> Result<(), TaskFailure> {
         let seat = &mut self.seats[worker];
         if std::mem::take(&mut seat.returns) {
@@ -312,7 +313,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
 
     /// Does what the program of a worker wants. `None` if the worker will wake, or is waiting.
     fn execute(&mut self, worker: usize, op: Op) -> Result<Option<Event<T::Batch>>, TaskFailure> {
-        // What concerns nobody else happens at once, and takes its time before the next thing that does.
+        // What concerns no other worker happens at once; its time passes before the next operation that does.
         let own = matches!(op, Op::NextBatch | Op::Compute(_) | Op::AdvanceClock | Op::Flush);
         if !own && self.too_early(worker, &op) {
             return Ok(None);
@@ -378,7 +379,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                     (seat.waiting, seat.postponed) = (Waiting::Room, Some(Op::Push));
                     return Ok(None);
                 }
-                // Nobody waits for it until the next flush.
+                // The worker does not wait for it until the next flush.
                 self.cluster.push(worker, keys, values)?;
                 self.meter.step(&self.cluster, worker, &seat.driver.progress());
                 Ok(Some(Event::Done))

@@ -1,7 +1,9 @@
-//! Random workloads: every worker pulls and pushes random keys, every value is checked, every seed is a cluster of its own.
+//! Random workloads: every worker pulls and pushes random keys, every value is checked, every seed is a
+//! cluster of its own.
 //!
-//! A [`Mode`] says what all runs of a set have in common, [`Scenario::draw`] derives the rest from a seed, [`run`] runs it:
-//! workers call ([`program`](self)), come to rest, one of them reads a snapshot, and the history is checked.
+//! A [`Mode`] says what all runs of a set have in common, [`Scenario::draw`] derives the rest from a seed,
+//! [`run`] runs it: workers call ([`program`](self)), come to rest, one of them reads a snapshot, and the
+//! history is checked.
 
 mod copies;
 mod intents;
@@ -59,7 +61,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether workers only saw operations in an order that is not sequentially consistent, and nothing is lost or doubled.
+    /// Whether workers only saw operations in an order that is not sequentially consistent, and nothing is
+    /// lost or doubled.
     #[must_use]
     pub const fn is_of_order(&self) -> bool {
         match self {
@@ -223,8 +226,9 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
     programs.check()
 }
 
-/// After the end, clocks stand. What was announced is acted on, and no more. To channels that sleep, all workers announce the same keys, for
-/// ever. Then all finish: whatever they had intended to do, nothing is left of it.
+/// After the end, clocks stand. What was announced is acted on, and no more. To channels that sleep, all
+/// workers announce the same keys, for ever. Then all finish: whatever they had intended to do, nothing is
+/// left of it.
 fn fade<E: Element>(cluster: &mut Cluster<E>) -> Result<(), Failure> {
     let calm = |cluster: &mut Cluster<E>| {
         while cluster.next()?.is_some() {}

@@ -6,15 +6,15 @@ use intendant_engine::Storage;
 use intendant_techniques::{Choice, Initiator, Order, Policy, Replicas, Technique};
 use std::fmt;
 
-/// What all runs of a set have in common. What is `None` is drawn from each run's seed, so that its history is sequentially
-/// consistent.
+/// What all runs of a set have in common. What is `None` is drawn from each run's seed, so that its history
+/// is sequentially consistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
     /// The technique.
     pub technique: Technique,
     /// Whether owners move keys as they like, instead of what the technique decides.
     pub by_owners: bool,
-    /// Whether, on top of that, replicas through the owner come and go as somebody likes.
+    /// Whether, on top of that, replicas through the owner come and go at random.
     pub hub: bool,
     /// Number of nodes; drawn are 3 to 5.
     pub nodes: Option<usize>,
@@ -26,8 +26,8 @@ pub struct Mode {
     pub order: Option<Order>,
     /// Dense or sparse stores.
     pub storage: Option<Storage>,
-    /// Whether nodes remember where keys were. Where keys do not move: whether they start with ideas, mostly wrong, of where
-    /// keys are.
+    /// Whether nodes remember where keys were. Where keys do not move: whether they start with ideas, mostly
+    /// wrong, of where keys are.
     pub caches: Option<bool>,
     /// The staleness bound, where there is one.
     pub staleness: Option<u32>,
@@ -116,7 +116,8 @@ impl Mode {
         let owners = self.relocation() == Some(Initiator::Owner) && several(2);
         let moves = requesters || owners;
         let caches = maybe(self.caches);
-        // Asynchronous workers whose operations are not chained: with caches, these histories are inconsistent.
+        // Asynchronous workers whose operations are not chained: with caches, these histories are
+        // inconsistent.
         let unchained = self.asynchronous == Some(true) && self.order == Some(Order::Fifo);
         let caches = caches && !(moves && unchained && self.caches.is_none());
         let (lazy, eager) = (self.technique == Technique::Ssp, self.technique == Technique::Essp);
@@ -174,10 +175,12 @@ impl Mode {
             // Between two nodes, everything takes the same connection as the key.
             Marker::QueuedForOther | Marker::DepartureQueued => (rarely * 50, requesters && several(3)),
             Marker::WantedBack => (rarely * 100, requesters && several(3)),
-            // Without caches all requests of a node take the way of its wishes to have the key: over the home.
+            // Without caches all requests of a node take the way of its wishes to have the key: over the
+            // home.
             Marker::CameHome => (rarely * 200, (requesters && caches && !fixed || owners) && several(3)),
             Marker::CacheHit | Marker::CacheStale => (rarely * 100, moves && caches && several(3)),
-            // News from an owner comes directly, other news from whoever has the key next: one connection may be faster.
+            // News from an owner comes directly, other news from the next owner: one connection may be
+            // faster.
             Marker::OldNews => (rarely * 500, moves && caches && several(3) && maybe(self.asynchronous)),
             Marker::HomeBehind => (rarely * 50, owners),
             Marker::OrderTooLate => (rarely * 50, owners && !by_intent),
@@ -195,7 +198,7 @@ impl Mode {
             Marker::PromotedMerged => (10_000, self.hub && several(3) && maybe(self.asynchronous)),
             Marker::GhostCameHome | Marker::ForwardedSync => (500, hub && several(3)),
             Marker::GhostDelta => (seldom * 100, hub && several(3)),
-            // Somebody must have wanted a copy, not any more, and again, while the key moved twice.
+            // A node must have wanted a copy, given it up, and wanted it again, while the key moved twice.
             Marker::ZombieRefused => (1_000, self.hub && several(3)),
             Marker::StaleDropped => (1_000, hub && several(3)),
             Marker::RefreshBeforeAnswer => (500, comes),
@@ -208,7 +211,7 @@ impl Mode {
             Marker::Agreed => (20, fixed),
             // At most 9 nodes are drawn, at least 3 of them in half of the runs.
             Marker::Folded => (200, fixed && self.nodes.is_none_or(|n| !n.is_power_of_two())),
-            // Where workers must ask, nobody starts for others.
+            // Where workers must ask, no node starts a round for others.
             Marker::RoundCalled => (200, fixed && self.asked != Some(true)),
             Marker::EarlyReduce => (500, fixed && self.nodes.is_none_or(|n| n >= 4)),
             Marker::SplitReduce => (5_000, fixed),

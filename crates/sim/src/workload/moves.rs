@@ -15,8 +15,8 @@ impl<E: Element> Programs<E> {
         cluster.order(owner * self.scenario.workers, keys, to);
     }
 
-    /// The owner of the first key shall move the keys to a holder of it, maybe over `via`: then it may come there before what the
-    /// owner has told the holder. If there is no holder, they go to `via`.
+    /// The owner of the first key shall move the keys to a holder of it, maybe over `via`: then it may come
+    /// there before what the owner has told the holder. If there is no holder, they go to `via`.
     pub(super) fn promote(&mut self, cluster: &mut Cluster<E>, keys: &[Key], via: NodeId) {
         let holders = cluster.holders(keys[0]);
         if holders.is_empty() {

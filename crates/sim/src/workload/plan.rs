@@ -17,7 +17,8 @@ pub(super) enum Act {
     IfLocal,
     /// The node that has the first key shall move the keys to this one.
     Order(NodeId),
-    /// The same, if it has a replica of the first key; if nobody has, to this one.
+    /// The owner of the first key shall move the keys to a holder of a replica; if there is none, to this
+    /// node.
     Promote(NodeId),
     /// The worker's node wants replicas of the keys, or does not want them any more.
     Replicate(bool),
@@ -33,8 +34,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The next call of some worker. Most calls are for few hot keys, spread over the ranges; `small_keys` do not have huge
-    /// values.
+    /// The next call of some worker. Most calls are for few hot keys, spread over the ranges; `small_keys` do
+    /// not have huge values.
     pub(super) fn draw(dice: &mut Dice, scenario: &Scenario, small_keys: u64) -> Self {
         let count = dice.between(1, scenario.call_keys_max);
         let act = Self::draw_act(dice, scenario);

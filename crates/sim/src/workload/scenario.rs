@@ -82,8 +82,9 @@ const HUGE_ONCE_IN: u64 = 100;
 /// Faults begin within one of these times: runs take from tenths of milliseconds to tens of them.
 const FAULTS_WITHIN_NS: [u64; 3] = [100_000, 1_000_000, 20_000_000];
 
-/// The order and caches of a run: those that the mode asks for, else those drawn, unless its history might then not be
-/// sequentially consistent: while keys move, operations of a worker that takes no breath may take different ways.
+/// The order and caches of a run: those that the mode asks for, else those drawn, unless its history might
+/// then not be sequentially consistent: while keys move, operations of a worker that takes no breath may take
+/// different ways.
 fn consistent(mode: &Mode, asynchronous: bool, order: Order, caches: bool) -> (Order, bool) {
     let (needs_chain, moves) = match mode.relocation() {
         None => return (mode.order.unwrap_or(order), mode.caches.unwrap_or(caches)),
@@ -121,7 +122,7 @@ impl Scenario {
         let asynchronous = mode.asynchronous.unwrap_or(asynchronous);
         let (order, caches) = if mode.has_copies() {
             let order = if asynchronous && caches && mode.has_fixed() { Order::Chain } else { order };
-            // Hints have no place where nothing moves: nobody plants any.
+            // Where keys never move, a hint would be useless: none is planted.
             let caches = mode.caches.unwrap_or(caches && mode.relocation().is_some());
             (mode.order.unwrap_or(order), caches)
         } else {
@@ -180,7 +181,7 @@ impl Scenario {
             }
     }
 
-    /// Whether operations on `key` are sequentially consistent, whoever reads.
+    /// Whether operations on `key` are sequentially consistent, on all nodes.
     #[must_use]
     pub fn is_sequential(&self, key: Key) -> bool {
         self.policy.replicas.is_none() && !self.is_fixed(key)
@@ -192,8 +193,8 @@ impl Scenario {
         self.copies.clip.is_some() && self.is_fixed(key)
     }
 
-    /// Whether workers of `node` may overwrite `key`. Of what every node overwrites in its own copy, the differences would be
-    /// added up; or scaled down.
+    /// Whether workers of `node` may overwrite `key`. Of what every node overwrites in its own copy, the
+    /// differences would be added up; or scaled down.
     #[must_use]
     pub fn may_set(&self, node: NodeId, key: Key) -> bool {
         !self.is_fixed(key) || self.copies.clip.is_none() && key.0 % self.nodes as u64 == u64::from(node.0)

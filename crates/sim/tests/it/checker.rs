@@ -1,5 +1,5 @@
-//! The history checker is checked: hand-made inconsistent histories are refused, and on small random histories it agrees with
-//! a search over all orders.
+//! The history checker is checked: hand-made inconsistent histories are refused, and on small random
+//! histories it agrees with a search over all orders.
 
 use intendant_core::Key;
 use intendant_sim::history::{History, Inconsistency, TextError};
@@ -44,7 +44,7 @@ fn consistent_histories_are_accepted() {
     );
     let summary = ok.check().unwrap();
     assert_eq!((summary.keys, summary.pushes, summary.pulls), (1, 2, 3));
-    // Nobody needs to see the newest value: only the order per key counts, not time.
+    // No pull has to see the newest value: only the order per key counts, not time.
     assert!(history(2, &[(0, Do::Push), (0, Do::Push), (1, pull(&[0, 0]))]).check().is_ok());
     assert!(History::new(3).check().is_ok());
 }
@@ -55,9 +55,9 @@ fn a_lost_update_is_refused() {
     lost.ended(KEY, &[1, 1]);
     let expected = Inconsistency::Final { key: KEY, lane: 1, found: 1, issued: 2, acknowledged: 2 };
     assert_eq!(lost.check(), Err(expected));
-    let mut nobody = history(2, &[]);
-    nobody.ended(KEY, &[0, 1]);
-    assert!(matches!(nobody.check(), Err(Inconsistency::Final { .. })), "a push from nowhere");
+    let mut unknown = history(2, &[]);
+    unknown.ended(KEY, &[0, 1]);
+    assert!(matches!(unknown.check(), Err(Inconsistency::Final { .. })), "a push from nowhere");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn what_is_wrong_in_any_order_is_told_from_what_is_out_of_order() {
     let (mut missing, mut unknown) = (History::new(1), History::new(1));
     let id = missing.push(0, KEY, None);
     missing.pushed(id, None);
-    assert_eq!(missing.check_sums(), Ok(()), "nobody looked at the end");
+    assert_eq!(missing.check_sums(), Ok(()), "final values were not looked at");
     let _ = unknown.push(0, KEY, None);
     unknown.ended(KEY, &[0]);
     assert_eq!(unknown.check_sums(), Ok(()), "its node may have died");

@@ -83,7 +83,8 @@ fn chained_operations_are_consistent_with_caches() {
     all_consistent(&mode, 0..300);
 }
 
-/// [thesis theorem 3]: with caches, operations of a worker on a key may overtake each other. Nothing is lost all the same.
+/// [thesis theorem 3]: with caches, operations of a worker on a key may overtake each other. Nothing is lost
+/// all the same.
 #[test]
 fn unchained_operations_are_only_eventually_consistent_with_caches() {
     let mode = Mode { asynchronous: Some(true), caches: Some(true), order: Some(Order::Fifo), ..LAPSE };
@@ -102,7 +103,7 @@ fn keys_that_owners_move_are_consistent() {
     for asynchronous in [false, true] {
         let mode = Mode { asynchronous: Some(asynchronous), ..BY_OWNERS };
         let reach = all_consistent(&mode, 0..200);
-        assert_eq!(reach.count(Marker::Queued), 0, "nobody waits for keys that come unasked");
+        assert_eq!(reach.count(Marker::Queued), 0, "no node waits for keys that come unasked");
     }
 }
 

@@ -121,18 +121,18 @@ fn a_channel_serves_one_input_at_a_time_and_costs_what_the_input_has() {
         assert!(called.op.is_some());
     }
     finish(&mut cluster);
-    // Node 1 takes four submissions (12 µs) and sends each on (0.5 µs); meanwhile node 0 takes the requests as they come (12 µs),
-    // and answers each (0.5 µs); the answers take node 1 12 µs each.
+    // Node 1 takes four submissions (12 µs) and sends each on (0.5 µs); meanwhile node 0 takes the requests
+    // as they come (12 µs), and answers each (0.5 µs); the answers take node 1 12 µs each.
     let load = cluster.load().channels;
     assert_eq!((load.served, load.busy_ns), (12, 4 * (12_000 + 500) + 4 * (12_000 + 500) + 4 * 12_000));
-    // The channel of node 1 is idle only if it takes answers before the last submission, whose own way there and back it then
-    // waits for.
+    // The channel of node 1 is idle only if it takes answers before the last submission, whose own way there
+    // and back it then waits for.
     let busy_ns = 4 * 12_500 + 4 * 12_000;
     assert!((busy_ns..=busy_ns + 12_500 + 2 * 1_000).contains(&cluster.now_ns()), "{}", cluster.now_ns());
 }
 
-/// Calls come at random times (as in a Poisson process), a channel takes the same time for each: the mean wait of its inputs
-/// follows the formula of Pollaczek and Khinchine.
+/// Calls come at random times (as in a Poisson process), a channel takes the same time for each: the mean
+/// wait of its inputs follows the formula of Pollaczek and Khinchine.
 #[test]
 fn waiting_for_a_channel_follows_from_its_load() {
     const FAST_NS: u64 = 500;
@@ -181,7 +181,8 @@ fn one(from_ns: u64, until_ns: u64, fault: Fault) -> Faults {
     Faults::new(vec![Episode { from_ns, until_ns, fault }]).unwrap()
 }
 
-/// Sets of a register, one after the other: the last one stays. Returns its value and when all were acknowledged.
+/// Sets of a register, one after the other: the last one stays. Returns its value and when all were
+/// acknowledged.
 fn sets(faults: Faults) -> (f32, u64) {
     let mut cluster = cluster(3, 1, plain(), faults, 9);
     for number in 1..=20 {

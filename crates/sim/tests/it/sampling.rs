@@ -1,5 +1,5 @@
-//! Every sampling scheme with every technique, in virtual time: the same examples, as many samples, a model that learns, and what
-//! the scheme is to save.
+//! Every sampling scheme with every technique, in virtual time: the same examples, as many samples, a model
+//! that learns, and what the scheme is to save.
 
 use crate::likes::Likes;
 use intendant_engine::ReplicationConfig;

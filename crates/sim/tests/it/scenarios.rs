@@ -1,11 +1,12 @@
 //! The source's examples of what becomes of a key [AdaPS Fig. 5 b–d and 6], as tables in `scenarios/`.
 //!
-//! Columns are phases of [`PHASE`] clocks, which all workers go through together. A row of a node is what its worker intends, all of it
-//! signalled at the start: one intent per run of `x`. Below, by technique, who owns the key and who has a replica of it in the midst of each
-//! phase, and how often it moves. `not` says that it is otherwise.
+//! Columns are phases of [`PHASE`] clocks, which all workers go through together. A row of a node is what its
+//! worker intends, all of it signalled at the start: one intent per run of `x`. Below, by technique, who owns
+//! the key and who has a replica of it in the midst of each phase, and how often it moves. `not` says that it
+//! is otherwise.
 //!
-//! Whoever has intent reads and adds to the key without a message in each phase in which it should be able to; in the end nothing is
-//! missing.
+//! A node with intent reads and adds to the key without a message in each phase in which it should be able
+//! to; in the end nothing is missing.
 
 use intendant_core::{Clock, Key, KeyOrder, Layout, NodeId};
 use intendant_engine::{ReplicationConfig, Storage};

@@ -1,5 +1,5 @@
-//! A real task in virtual time: it learns, on every number of nodes, with either element type, and is trained on the same
-//! examples as without any server.
+//! A real task in virtual time: it learns, on every number of nodes, with either element type, and is trained
+//! on the same examples as without any server.
 
 use crate::likes::Likes;
 use intendant_core::{Element, Key, Tick};
@@ -178,8 +178,8 @@ fn lapse(nodes: usize, workers: usize) -> TaskConfig {
 
 #[test]
 fn keys_that_are_localized_ahead_are_there_more_often_when_they_are_used() {
-    // Steps take so long that keys arrive in time, unless another node wants them as well; in a model as small as this one,
-    // another node mostly does.
+    // Steps take so long that keys arrive in time, unless another node wants them as well; in a model as
+    // small as this one, another node mostly does.
     let [classic, lapse] = [TaskConfig::new(4, 1, SCHEDULE), lapse(4, 1)].map(|mut config| {
         config.delays.charge.compute_milli = 1_000_000;
         train::<f32>(&config)

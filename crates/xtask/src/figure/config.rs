@@ -62,7 +62,8 @@ pub(crate) struct Quality {
     pub(crate) pointer: String,
     /// Whether a model gets better as the number falls: a loss, an error.
     pub(crate) lower_is_better: bool,
-    /// What a model has that has learnt nothing, by scale: it may depend on the data. Quality is how far one comes from there.
+    /// What a model has that has learnt nothing, by scale: it may depend on the data. Quality is how far one
+    /// comes from there.
     pub(crate) from: BTreeMap<Scale, f64>,
     /// The run whose best quality counts.
     pub(crate) baseline: String,
@@ -133,13 +134,15 @@ pub(crate) struct Claim {
     pub(crate) at_most: Option<f64>,
     /// What the source reports.
     pub(crate) paper: String,
-    /// Constants of the model or settings of the runs were chosen with this number of the source in view: that it holds is no
-    /// confirmation.
+    /// Constants of the model or settings of the runs were chosen with this number of the source in view:
+    /// that it holds is no confirmation.
     #[serde(default)]
     pub(crate) fitted: bool,
-    /// Why ours differs from the source: the claim need not hold, but the number must be where `deviates` says.
+    /// Why ours differs from the source: the claim need not hold, but the number must be where `deviates`
+    /// says.
     pub(crate) deviation: Option<String>,
-    /// Where the number is instead: from, to. Outside, the deviation is not what it was said to be, which breaks the claim.
+    /// Where the number is instead: from, to. Outside, the deviation is not what it was said to be, which
+    /// breaks the claim.
     pub(crate) deviates: Option<[f64; 2]>,
     /// The scales at which it is judged; all if none is named.
     #[serde(default)]

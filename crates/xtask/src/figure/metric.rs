@@ -146,9 +146,11 @@ impl Reports {
     /// | `relocations_per_s` | keys that moved per second |
     /// | `bytes_per_s` | bytes sent per second, by all nodes |
     /// | `quality` | [`Quality`] after the last epoch that has one, as it is in the report |
-    /// | `progress` | how far that is from where models begin, as a part of what the baseline reaches at best |
-    /// | `time_to_quality` | seconds until quality is good enough, evaluation excluded, interpolated between epochs; if it never is, more than all seconds |
+    /// | `progress` | distance of that from the untrained model, as a part of the baseline's best distance |
+    /// | `time_to_quality` | seconds without evaluation until quality is good enough, interpolated |
     /// | `/…` | the number at this JSON pointer |
+    ///
+    /// If quality is never good enough, `time_to_quality` is more than all seconds.
     pub(crate) fn number(&self, run: &str, name: &str) -> Option<Result<Number, String>> {
         let report = self.by_run.get(run)?;
         let number = match name {

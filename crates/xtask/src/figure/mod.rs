@@ -1,8 +1,10 @@
-//! `cargo xtask figure`: runs what a figure or table of the sources shows, prints ours beside theirs, and judges its claims.
+//! `cargo xtask figure`: runs what a figure or table of the sources shows, prints ours beside theirs, and
+//! judges its claims.
 //!
-//! A figure is a file in `bench-configs/`: which program runs with which flags ([`config`]), which numbers of its reports are
-//! shown ([`metric`]), and what must hold between them ([`claim`]). Simulated runs are deterministic, so a figure that holds
-//! once holds always; absolute times are the model's, not the machine's.
+//! A figure is a file in `bench-configs/`: which program runs with which flags ([`config`]), which numbers of
+//! its reports are shown ([`metric`]), and what must hold between them ([`claim`]). Simulated runs are
+//! deterministic, so a figure that holds once holds always; absolute times are the model's, not the
+//! machine's.
 
 mod claim;
 mod config;

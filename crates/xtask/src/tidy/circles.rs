@@ -1,8 +1,9 @@
 //! Files depend on each other in one direction, so that each can be understood after those that it names.
 //!
-//! A file depends on another one if it names something that the other defines, by a `use` declaration or a path; also if the
-//! other one adds methods to its type (an inherent `impl` block outside of the type's module and those below it). A
-//! re-export is for others: it is no dependency unless the module itself uses the name.
+//! A file depends on another one if it names something that the other defines, by a `use` declaration or a
+//! path; also if the other one adds methods to its type (an inherent `impl` block outside of the type's
+//! module and those below it). A re-export is for others: it is no dependency unless the module itself uses
+//! the name.
 
 use super::{Check, Finding, relative};
 use crate::rust::{self, Crate};

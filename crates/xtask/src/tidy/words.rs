@@ -40,8 +40,8 @@ fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether the three digits at `at` stand alone or begin a name like that of a figure, instead of being part of a number or
-/// range (`10,000`, `.001`, `n[001-128]`).
+/// Whether the three digits at `at` stand alone or begin a name like that of a figure, instead of being part
+/// of a number or range (`10,000`, `.001`, `n[001-128]`).
 fn is_citation(line: &str, at: usize) -> bool {
     let before = line[..at].chars().next_back();
     let alone = before.is_none_or(|c| c.is_whitespace() || "(`\"'*/[".contains(c));

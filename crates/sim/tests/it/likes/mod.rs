@@ -1,7 +1,7 @@
 //! A small real task: who likes what, by factorising with sampled negatives.
 //!
-//! Users and items belong to groups; a user likes items of its group. An example is a pair; its negatives are sampled items.
-//! Held-out pairs count as ranked right if they score above an item of another group.
+//! Users and items belong to groups; a user likes items of its group. An example is a pair; its negatives are
+//! sampled items. Held-out pairs count as ranked right if they score above an item of another group.
 
 use intendant_core::random::{stream, unit};
 use intendant_core::{Element, Key};
