@@ -5,14 +5,16 @@
 //! | worker | key with role `Owner`, none of its own operations on the key outstanding | serves at once |
 //! | worker | anything else | defers the key to its channel |
 //! | channel | deferred key, role `Owner` | serves, completes |
-//! | channel | deferred key, role `Arriving` | queues it until the key is here ([`crate::relocation`]) |
-//! | channel | deferred key, role `Absent` or `Leaving` | request to the first hop ([`Directory::first_hop`](crate::Directory::first_hop)) |
+//! | channel | deferred key, role `Arriving` | queues it until the key arrives ([`crate::relocation`]) |
+//! | channel | deferred key, role `Absent` or `Leaving` | sends a request to the first hop |
 //! | channel | request, role `Owner` | serves, responds straight to the origin |
 //! | channel | request, role `Arriving` | queues it |
-//! | channel | request, role `Absent` or `Leaving` | forwards ([`Directory::next_hop`](crate::Directory::next_hop)) |
+//! | channel | request, role `Absent` or `Leaving` | forwards it to the next hop |
 //! | channel | response | completes |
 //!
-//! The owner applies an access under the latch of the key: accesses to a key are atomic and happen in one order.
+//! [`Directory::first_hop`](crate::Directory::first_hop) and
+//! [`Directory::next_hop`](crate::Directory::next_hop) say where requests go. The owner applies an access
+//! under the latch of the key, so accesses to a key are atomic and have one order.
 
 use intendant_core::{Element, add_bytes, copy_from_bytes, copy_to_bytes};
 use intendant_wire::AccessKind;
@@ -38,8 +40,8 @@ pub fn push<E: Element>(value: &mut [E], update: &[E]) {
     }
 }
 
-/// Applies an access whose operand came in a frame; what a pull reads is appended to `read`. A push adds exactly what
-/// [`push`] would.
+/// Applies an access whose operand came in a frame. A pull appends the elements to `read`. A push adds
+/// exactly what [`push`] adds.
 ///
 /// # Panics
 /// If the operand of a push or set is not as long as the value.

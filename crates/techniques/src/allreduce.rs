@@ -1,9 +1,10 @@
 //! Sparse all-reduce: the mechanism that keeps static replicas in step, of which every node has one.
 //!
-//! In a round every node contributes what its workers added to its copies since its last contribution, and receives the sum
-//! of all contributions, its own included. Nodes exchange updated keys only [Träff 2010], by recursive doubling
-//! [Thakur 2003], as NuPS does [thesis §4.2]. Of N nodes, p = 2^k ≤ N < 2p take part in the doubling. Each of the
-//! r = N − p *extra* nodes p + i sends its contribution to node i, which takes part for both.
+//! In a round every node contributes what its workers added to its copies since its last contribution, and
+//! receives the sum of all contributions, its own included. Nodes exchange updated keys only [Träff 2010], by
+//! recursive doubling [Thakur 2003], as NuPS does [thesis §4.2]. Of N nodes, p = 2^k ≤ N < 2p take part in
+//! the doubling. Each of the r = N − p *extra* nodes p + i sends its contribution to node i, which takes part
+//! for both.
 //!
 //! | step | node | has | event | does |
 //! | --- | --- | --- | --- | --- |
@@ -13,32 +14,34 @@
 //! | 0 | extra p + i | started | *call* | nothing: the messages have crossed |
 //! | 0 | i < r | started | *fold* of p + i | adds it to its own; goes on with step 1 |
 //! | 1…k | i < p | the steps before | | *sum* of what it has → i xor 2^(step−1) |
-//! | 1…k | i < p | sent its sum of the step | *sum* of i xor 2^(step−1) | adds it; goes on with the next step |
+//! | 1…k | i < p | sent its sum | *sum* of i xor 2^(step−1) | adds it; goes on with the next step |
 //! | 1…k | i < p | not as far | *sum* of i xor 2^(step−1) | keeps it; is called if it has not started |
 //! | k + 1 | i < r | step k | | *unfold*: the result → p + i; the round is complete |
 //! | k + 1 | extra p + i | started | *unfold* of i | the round is complete |
 //!
-//! A round takes p·k + 2r messages, and a call for each extra node that starts after its partner. One node that starts makes
-//! all others start, if those start that are called: a node of the doubling learns of the round by the sum that it receives,
-//! and an extra node, which receives none, is called. So a cluster without updates is silent, and a round that one node wants
-//! completes.
+//! A round takes p·k + 2r messages, and a call for each extra node that starts after its partner. One node
+//! that starts makes all others start, if those start that are called: a node of the doubling learns of the
+//! round by the sum that it receives, and an extra node, which receives none, is called. So a cluster without
+//! updates is silent, and a round that one node wants completes.
 //!
-//! **All nodes get the same bits.** Before step s, nodes whose ranks differ in their lowest s − 1 bits only (a group) have the
-//! same bits. In step s two groups exchange their sums: each of their nodes adds the same two operands, that of the lower
-//! ranks first, so all of them have the same bits again. In other words, N determines one tree of additions, whichever node
-//! computes it. (The order of operands matters for the payload of a NaN at most.) A key that one operand lacks is copied
-//! from the other. Extra nodes receive the result as it is.
+//! **All nodes get the same bits.** Before step s, nodes whose ranks differ in their lowest s − 1 bits only
+//! (a group) have the same bits. In step s two groups exchange their sums: each of their nodes adds the same
+//! two operands, that of the lower ranks first, so all of them have the same bits again. In other words, N
+//! determines one tree of additions, whichever node computes it. (The order of operands matters for the
+//! payload of a NaN at most.) A key that one operand lacks is copied from the other. Extra nodes receive the
+//! result as it is.
 //!
-//! **How far a node may be ahead.** No node completes a round to which another node has not contributed, so no node is two
-//! rounds ahead of another. A node that has completed round t may start t + 1, and even come to its last step, while a partner
-//! is still in t: all nodes have the partner's contribution, but messages to the partner are under way. Messages between two
-//! nodes do not overtake each other, so only two kinds of messages arrive a round early: the sum of a step of which, in round
-//! t, this node has sent its half and received the other; and a call, if the unfold has arrived and [`AllReduce::advance`] has
-//! not used it yet. Folds and unfolds answer each other across rounds and are never early. [`AllReduce::receive`] keeps
+//! **How far a node may be ahead.** No node completes a round to which another node has not contributed, so
+//! no node is two rounds ahead of another. A node that has completed round t may start t + 1, and even come
+//! to its last step, while a partner is still in t: all nodes have the partner's contribution, but messages
+//! to the partner are under way. Messages between two nodes do not overtake each other, so only two kinds of
+//! messages arrive a round early: the sum of a step of which, in round t, this node has sent its half and
+//! received the other; and a call, if the unfold has arrived and [`AllReduce::advance`] has not used it yet.
+//! Folds and unfolds answer each other across rounds and are never early. [`AllReduce::receive`] keeps
 //! exactly these messages and refuses all others, so it keeps the sums of k steps of two rounds at most.
 //!
-//! Messages from one node to another must arrive in the order in which they were sent: all frames of an all-reduce go through
-//! one channel.
+//! Messages from one node to another must arrive in the order in which they were sent: all frames of an
+//! all-reduce go through one channel.
 //!
 //! Absent on purpose: when to start a round, the copies, how messages become frames.
 
@@ -62,7 +65,8 @@ pub struct Step<E> {
     pub round: u32,
     /// Step of the round; see the table of the [module](self).
     pub step: u8,
-    /// The updates. A sender may split them into parts, in order. They may be as large as the model, so they are shared.
+    /// The updates. A sender may split them into parts, in order. They may be as large as the model, so they
+    /// are shared.
     pub deltas: Arc<Deltas<E>>,
 }
 
@@ -102,8 +106,8 @@ struct Running<E> {
 
 /// One node's part in the rounds of an all-reduce.
 ///
-/// Pass every part of a message to [`receive`](Self::receive), then call [`advance`](Self::advance). Call it after
-/// [`start`](Self::start) as well. If [`is_called`](Self::is_called), start the round.
+/// Pass every part of a message to [`receive`](Self::receive), then call [`advance`](Self::advance). Call it
+/// after [`start`](Self::start) as well. If [`is_called`](Self::is_called), start the round.
 #[derive(Clone, Debug)]
 pub struct AllReduce<E> {
     node: usize,
@@ -120,8 +124,8 @@ pub struct AllReduce<E> {
 }
 
 impl<E: Element> AllReduce<E> {
-    /// The part of `node` in the all-reduce of `nodes` nodes; `lens` says how many elements each static key has. The first
-    /// round is 0.
+    /// The part of `node` in the all-reduce of `nodes` nodes; `lens` says how many elements each static key
+    /// has. The first round is 0.
     ///
     /// # Panics
     /// If `node` is not one of `nodes` nodes.
@@ -153,8 +157,8 @@ impl<E: Element> AllReduce<E> {
         self.running.is_some()
     }
 
-    /// Whether another node has started the round that starts next here: this node must start it as well, even with nothing
-    /// to contribute. False while a round is running.
+    /// Whether another node has started the round that starts next here: this node must start it as well,
+    /// even with nothing to contribute. False while a round is running.
     pub fn is_called(&self) -> bool {
         self.running.is_none() && !self.is_idle()
     }
@@ -164,8 +168,8 @@ impl<E: Element> AllReduce<E> {
         self.running.is_none() && self.now.iter().all(|slot| matches!(slot, Slot::Expected))
     }
 
-    /// Starts the round with this node's contribution, which must be well-formed. Appends the messages to send to `out`. Call
-    /// [`advance`](Self::advance) next.
+    /// Starts the round with this node's contribution, which must be well-formed. Appends the messages to
+    /// send to `out`. Call [`advance`](Self::advance) next.
     pub fn start(&mut self, own: Arc<Deltas<E>>, out: &mut Vec<Step<E>>) {
         intendant_core::strict_assert!(!self.is_running(), "round {} is running", self.round);
         intendant_core::strict_assert!(self.check(&own, None) == Ok(()), "own contribution is malformed");
@@ -221,8 +225,9 @@ impl<E: Element> AllReduce<E> {
         Ok(())
     }
 
-    /// Goes on with the round as far as possible and appends the messages to send to `out`. Returns the sum of all nodes'
-    /// contributions if the round is complete: the same bits on every node. The caller may start the next round then.
+    /// Goes on with the round as far as possible and appends the messages to send to `out`. Returns the sum
+    /// of all nodes' contributions if the round is complete: the same bits on every node. The caller may
+    /// start the next round then.
     pub fn advance(&mut self, out: &mut Vec<Step<E>>) -> Option<Arc<Deltas<E>>> {
         let Running { mut sum, mut step } = self.running.take()?;
         let unfold = self.unfold();
@@ -246,7 +251,8 @@ impl<E: Element> AllReduce<E> {
         Some(sum)
     }
 
-    /// The sum after the message `theirs` of `step`. The old sum is shared with messages under way; `theirs` is not shared.
+    /// The sum after the message `theirs` of `step`. The old sum is shared with messages under way; `theirs`
+    /// is not shared.
     fn add(&self, step: u8, sum: Arc<Deltas<E>>, mut theirs: Deltas<E>) -> Arc<Deltas<E>> {
         if theirs.is_empty() {
             return sum;
@@ -302,7 +308,8 @@ impl<E: Element> AllReduce<E> {
         }
     }
 
-    /// Whether the message is of the round after the running one. Refuses a message that cannot arrive in this state.
+    /// Whether the message is of the round after the running one. Refuses a message that cannot arrive in
+    /// this state.
     fn check_step(&self, from: NodeId, round: u32, step: u8) -> Result<bool, AllReduceError> {
         let unfold = self.unfold();
         // Only extra nodes receive the last step.
@@ -319,7 +326,8 @@ impl<E: Element> AllReduce<E> {
             None if self.is_extra() => !early && step == 0,
             Some(_) if self.is_extra() && early => step == 0 && has(unfold),
             Some(_) if self.is_extra() => step == unfold || !begun(unfold),
-            // The step that this node waits for is included: its message may have arrived and not be used yet.
+            // The step that this node waits for is included: its message may have arrived and not be used
+            // yet.
             Some(running) if early => (1..=running.step).contains(&step) && has(step),
             None | Some(_) => !early,
         };

@@ -1,8 +1,10 @@
-//! Which key is replicated and which is relocated: a static choice per key, made before training (NuPS, 000 §4.2).
+//! Which keys are replicated and which are relocated: a static choice per key, made before training [thesis
+//! §4.2].
 //!
-//! The choice is the application's ([`Assignment::set_technique`]), comes from a file ([`Assignment::parse`]), or from the access
-//! frequencies of the data set ([`Assignment::above`], [`Assignment::top`]). Every node must make the same one: all functions
-//! here depend on their arguments only, and [`Assignment::digest`] tells choices apart.
+//! The application makes the choice key by key ([`Assignment::set_technique`]), from a file
+//! ([`Assignment::parse`]), or from the access frequencies of the data set ([`Assignment::above`],
+//! [`Assignment::top`]). Every node must make the same choice: all functions here depend on their arguments
+//! only, and [`Assignment::digest`] tells choices apart.
 //!
 //! Absent on purpose: where frequencies come from, files, and any change during training.
 
@@ -11,11 +13,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// A key is replicated if it is accessed more than this many times as often as the mean key (000 §4.4.1: the choice of NuPS where
-/// nothing is tuned).
+/// A key is replicated if it is accessed more than this many times as often as the mean key: the choice of
+/// NuPS without tuning [thesis §4.4.1].
 pub const FACTOR: f64 = 100.0;
 
-/// Characters of a line of a file that an error repeats.
+/// Characters of a line that an error repeats.
 const QUOTE_CHARS_MAX: usize = 40;
 
 /// How a key is managed.
@@ -23,7 +25,7 @@ const QUOTE_CHARS_MAX: usize = 40;
 pub enum KeyTechnique {
     /// Every node has a copy; see [`allreduce`](crate::allreduce).
     Replicate,
-    /// One node has it, and it moves; see [`relocation`](crate::relocation).
+    /// One node has the main copy, which moves; see [`relocation`](crate::relocation).
     Relocate,
 }
 
@@ -31,7 +33,7 @@ pub enum KeyTechnique {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssignmentError {
-    /// A line that is no key and no range.
+    /// A line is neither a key nor a range.
     #[error("line {line}, '{text}': {wrong}; write a key, a range first..end without its end, first.., or *")]
     Line {
         /// Number of the line, from 1.
@@ -41,7 +43,7 @@ pub enum AssignmentError {
         /// What is wrong with it.
         wrong: &'static str,
     },
-    /// A key that the model does not have.
+    /// The assignment names a key that the model does not have.
     #[error("key {key} is to be replicated, but the model has keys 0 to {last} only")]
     NoSuchKey {
         /// The smallest such key.
@@ -49,7 +51,7 @@ pub enum AssignmentError {
         /// The last key that exists.
         last: Key,
     },
-    /// More replicated keys than the all-reduce can number.
+    /// There are more replicated keys than the all-reduce can number.
     #[error("{keys} keys are to be replicated; at most {} can be", u32::MAX)]
     TooManyKeys {
         /// Number of keys.
@@ -57,31 +59,33 @@ pub enum AssignmentError {
     },
 }
 
-/// The technique of every key. The default: nothing is replicated.
+/// The technique of every key. By default no key is replicated.
 ///
-/// A range without an end stands for all further keys of whatever model it meets.
+/// A range without an end contains all further keys of the model that the assignment is applied to.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Assignment {
-    /// Replicated keys: first to last key of every range. Ranges neither overlap nor touch, so that equal sets are equal maps.
+    /// Replicated keys: first to last key of every range. Ranges neither overlap nor touch, so equal sets are
+    /// equal maps.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl Assignment {
-    /// Nothing is replicated.
+    /// No key is replicated.
     #[must_use]
     pub const fn none() -> Self {
         Self { ranges: BTreeMap::new() }
     }
 
-    /// Everything is replicated (full replication).
+    /// Every key is replicated (full replication).
     #[must_use]
     pub fn all() -> Self {
         Self { ranges: BTreeMap::from([(0, u64::MAX)]) }
     }
 
-    /// The heuristic of 000 §4.4.1: replicates what is accessed more than `factor` times as often as the mean of `keys` keys
-    /// ([`FACTOR`] there). Keys that are left out are never accessed, what is given for a key more than once is added up, and
-    /// what is no positive finite number counts as no access.
+    /// Replicates the keys that are accessed more than `factor` times as often as the mean of `keys` keys:
+    /// the heuristic of NuPS with [`FACTOR`] [thesis §4.4.1]. Keys without a frequency are never accessed,
+    /// several frequencies of one key are added up, and a frequency that is not a positive finite number
+    /// counts as no access.
     #[must_use]
     pub fn above(frequencies: impl IntoIterator<Item = (Key, f64)>, keys: u64, factor: f64) -> Self {
         let frequencies = sums(frequencies);
@@ -93,8 +97,8 @@ impl Assignment {
             .collect()
     }
 
-    /// Replicates the `count` keys that are accessed most often; of equals the lower key. If fewer are given, all of them. What
-    /// the numbers mean is said at [`Assignment::above`].
+    /// Replicates the `count` keys that are accessed most often; of equally frequent ones the lower key. If
+    /// fewer keys have a frequency, replicates all of them. Frequencies count as in [`Assignment::above`].
     #[must_use]
     pub fn top(frequencies: impl IntoIterator<Item = (Key, f64)>, count: usize) -> Self {
         let mut frequencies = sums(frequencies);
@@ -102,11 +106,11 @@ impl Assignment {
         frequencies.into_iter().take(count).map(|(key, _)| Key(key)).collect()
     }
 
-    /// Reads one key or range per line: `5`, `10..20` (20 excluded), `30..` (30 and all after it), `*` (all). `#` begins a
-    /// comment; empty lines mean nothing; what is said twice is said once.
+    /// Reads one key or range per line: `5`, `10..20` (20 excluded), `30..` (30 and all after it), `*` (all).
+    /// `#` begins a comment. Empty lines are skipped, and ranges may overlap.
     ///
     /// # Errors
-    /// [`AssignmentError::Line`] for the first line that is something else.
+    /// [`AssignmentError::Line`] for the first line that is neither a key nor a range.
     pub fn parse(text: &str) -> Result<Self, AssignmentError> {
         let mut ranges = Vec::new();
         for (at, line) in text.strip_prefix('\u{feff}').unwrap_or(text).lines().enumerate() {
@@ -123,7 +127,7 @@ impl Assignment {
         Ok(Self::from_ranges(ranges))
     }
 
-    /// What [`Assignment::parse`] reads back: ascending ranges.
+    /// The text that [`Assignment::parse`] reads back: ascending ranges.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();
@@ -176,7 +180,7 @@ impl Assignment {
         }
     }
 
-    /// Whether nothing is replicated.
+    /// Whether no key is replicated.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.ranges.is_empty()
@@ -185,12 +189,12 @@ impl Assignment {
     /// Checks that the keys exist.
     ///
     /// # Errors
-    /// [`AssignmentError::NoSuchKey`] for keys beyond the layout (a range without an end has none),
-    /// [`AssignmentError::TooManyKeys`] if there are more than 2³² − 1 in it.
+    /// [`AssignmentError::NoSuchKey`] for keys beyond the layout (a range without an end has none), and
+    /// [`AssignmentError::TooManyKeys`] if it replicates more than 2³² − 1 keys of the layout.
     pub fn check(&self, layout: &Layout) -> Result<(), AssignmentError> {
         let keys = layout.keys();
         for (first, last) in &self.ranges {
-            // The largest number is "no end", but alone it is somebody's mistake.
+            // The largest number stands for "no end", but as a single key it is a mistake.
             let ends = *last != u64::MAX || first == last;
             if *last >= keys && ends {
                 let last = Key(keys.saturating_sub(1));
@@ -223,7 +227,7 @@ impl Assignment {
         self.ranges_of(layout).flatten().map(Key).collect()
     }
 
-    /// A number that differs, for all practical purposes, between different assignments, and is the same for equal ones.
+    /// A hash: equal assignments have the same, different ones practically never.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.ranges.iter().fold(0, |digest, (first, last)| random::stream(digest, &[*first, *last]))
@@ -242,14 +246,15 @@ impl Assignment {
     }
 }
 
-/// Replicates exactly these keys.
+/// The assignment that replicates exactly these keys.
 impl FromIterator<Key> for Assignment {
     fn from_iter<I: IntoIterator<Item = Key>>(keys: I) -> Self {
         Self::from_ranges(keys.into_iter().map(|key| (key.0, key.0)).collect())
     }
 }
 
-/// One sum per key, by ascending key. Sorted before anything is added, so that the sums do not depend on the order given.
+/// One sum per key, by ascending key. Sorts before it adds, so the sums do not depend on the order of the
+/// frequencies.
 fn sums(frequencies: impl IntoIterator<Item = (Key, f64)>) -> Vec<(u64, f64)> {
     let usable = |frequency: f64| if frequency.is_finite() && frequency > 0.0 { frequency } else { 0.0 };
     let mut sums: Vec<_> = frequencies.into_iter().map(|(key, f)| (key.0, usable(f))).collect();
@@ -268,7 +273,7 @@ fn sums(frequencies: impl IntoIterator<Item = (Key, f64)>) -> Vec<(u64, f64)> {
 fn parse_entry(entry: &str) -> Result<(u64, u64), &'static str> {
     let number = |text: &str| {
         let text = text.trim();
-        // `parse` would take a sign.
+        // `parse` would accept a sign.
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err("not a number");
         }

@@ -1,14 +1,15 @@
 //! Clipping of updates to static replicas.
 //!
-//! Rounds of an all-reduce deliver the updates of all nodes at once, which can make gradients explode. NuPS therefore scales down
-//! an update whose norm exceeds a multiple of the average norm [thesis §4.4.1; Pascanu 2013].
+//! Rounds of an all-reduce deliver the updates of all nodes at once, which can make gradients explode. NuPS
+//! therefore scales down an update whose norm exceeds a multiple of the average norm [thesis §4.4.1; Pascanu
+//! 2013].
 
 use intendant_core::Element;
 
 /// Scales updates down whose norm exceeds a multiple of the average norm.
 ///
-/// The average is over all updates so far, each with the norm that it had before it was scaled, the newest included. So the first
-/// update is never scaled down by a factor of 1 or more.
+/// The average is over all updates so far, each with the norm that it had before it was scaled, the newest
+/// included. So the first update is never scaled down by a factor of 1 or more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clip {
     norms: f64,
@@ -16,8 +17,8 @@ pub struct Clip {
 }
 
 impl Clip {
-    /// Scales `update` down to `factor` times the average norm if its norm exceeds that. Returns whether it did. An update whose
-    /// norm is not finite is left as it is.
+    /// Scales `update` down to `factor` times the average norm if its norm exceeds that. Returns whether it
+    /// did. An update whose norm is not finite is left as it is.
     pub fn apply<E: Element>(&mut self, update: &mut [E], factor: f64) -> bool {
         let norm = update.iter().map(|element| element.to_f64() * element.to_f64()).sum::<f64>().sqrt();
         let scale = self.scale(norm, factor);
@@ -28,8 +29,9 @@ impl Clip {
         clips
     }
 
-    /// The number to multiply an update of norm `norm` with, so that its norm is at most `factor` times the average norm. A norm
-    /// that is not finite does not enter the average, and its update is not scaled: the application checks what it pushes.
+    /// The number to multiply an update of norm `norm` with, so that its norm is at most `factor` times the
+    /// average norm. A norm that is not finite does not enter the average, and its update is not scaled: the
+    /// application checks what it pushes.
     pub fn scale(&mut self, norm: f64, factor: f64) -> f64 {
         if !norm.is_finite() {
             return 1.0;

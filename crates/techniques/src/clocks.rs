@@ -1,35 +1,37 @@
-//! Clocks of bounded staleness (SSP, ESSP; 000 §2.2.3, 001 §2.3).
+//! Clocks of bounded staleness [SSP; ESSP; thesis §2.2.3; Lapser §2.3].
 //!
-//! A worker advances its clock when it likes; with staleness bound s, what it reads at clock c contains every update that any
-//! worker made up to its clock c − s − 1.
+//! A worker advances its clock as it likes. With staleness bound s, a read at clock c contains every update
+//! that any worker made up to its own clock c − s − 1.
 //!
-//! | who | hears | does |
+//! | who | event | does |
 //! | --- | --- | --- |
-//! | worker | | advances its clock, goes to a meeting (*rests*), comes from one |
-//! | node | that its slowest working worker has a later clock n | sends all updates made before, then *clock* n → all nodes, on each channel |
-//! | owner | *clock* of all nodes | its *global clock* g is the least of them: it has every update made up to clock g − 1 |
+//! | worker | | advances its clock, goes to a meeting (*rests*), returns from one |
+//! | node | its slowest working worker reaches n | sends earlier updates, then *clock* n → all nodes |
+//! | owner | *clock* of all nodes | *global clock* g := their minimum: has every update up to g − 1 |
 //!
-//! So a copy that was told by an owner at global clock g may be read at clocks up to g + s.
+//! A node sends its clock on every channel. A copy whose value an owner sent at global clock g may be read at
+//! clocks up to g + s.
 //!
-//! **Rest.** A worker that waits in a meeting, or is finished, updates nothing: nobody waits for it. A meeting is of all workers
-//! of all nodes, and all leave it with the latest of their clocks. When one node is known to have come from a meeting
-//! (*resumed*), those that rest in it are taken to work again, at the clock at which they last worked, until they say more: or the fast
-//! ones would run ahead of those whose message is still on its way. Nodes count the meetings that they come from, so that a late message
-//! about one meeting wakes nobody who rests in the next.
+//! **Rest.** A worker that waits in a meeting, or has finished, makes no updates, so no worker waits for it.
+//! All workers of all nodes take part in a meeting, and all leave it with the latest of their clocks. When an
+//! owner hears that one node has *resumed* from a meeting, it treats the nodes that rest in that meeting as
+//! working again, at the clock at which they last worked, until they report a newer one. Otherwise fast nodes
+//! could run ahead of nodes whose message is still under way. Nodes count the meetings that they return from,
+//! so that a late message about one meeting does not end the rest of nodes that wait in the next one.
 
 use intendant_core::NodeId;
 
-/// The clock of a node none of whose workers is working.
+/// The clock of a node if none of its workers is working.
 pub const RESTING: u32 = u32::MAX;
 
-/// What channels must be told.
+/// The clock of a node's workers, for its channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeClock {
-    /// Later ones supersede earlier ones, in whatever order they are heard.
+    /// A clock with a later serial supersedes one with an earlier serial, also if it arrives first.
     pub serial: u64,
     /// The clock of the slowest worker that is working, or [`RESTING`].
     pub clock: u32,
-    /// How many meetings workers came from.
+    /// How many meetings the workers have returned from.
     pub meetings: u32,
     /// The latest clock of any worker so far.
     pub latest: u32,
@@ -44,17 +46,18 @@ pub struct WorkerClocks {
 }
 
 impl WorkerClocks {
-    /// All at work, at clock 0.
+    /// All work, at clock 0.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self { workers: vec![0; workers], latest: 0, last: NodeClock::default() }
     }
 
-    /// A worker's clock is `clock` from now on, [`RESTING`] while it rests. `Some` if channels must be told.
+    /// Sets a worker's clock, [`RESTING`] while it rests. Returns the clock to tell the channels, if it
+    /// changed.
     pub fn set(&mut self, worker: usize, clock: u32) -> Option<NodeClock> {
         let mut next = self.last;
         if std::mem::replace(&mut self.workers[worker], clock) == RESTING && clock != RESTING {
-            // The others come from the same meeting with the same clock.
+            // The others return from the same meeting with the same clock.
             for resting in self.workers.iter_mut().filter(|clock| **clock == RESTING) {
                 *resting = clock;
             }
@@ -73,18 +76,18 @@ impl WorkerClocks {
     }
 }
 
-/// What a node said of its workers.
+/// The last report of a node about its workers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Standing {
-    /// The slowest worker's clock when the node last had one.
+    /// Clock of the slowest worker when any of them worked last.
     worked: u32,
-    /// What it said last.
+    /// Whether the node rests, by its last report.
     rests: bool,
-    /// How many meetings it came from.
+    /// How many meetings the node has returned from.
     meetings: u32,
 }
 
-/// What an owner knows of the clocks of all nodes.
+/// An owner's knowledge of the clocks of all nodes.
 #[derive(Clone, Debug)]
 pub struct GlobalClock {
     nodes: Vec<Standing>,
@@ -94,13 +97,13 @@ pub struct GlobalClock {
 }
 
 impl GlobalClock {
-    /// All at work, at clock 0.
+    /// All work, at clock 0.
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self { nodes: vec![Standing::default(); nodes], global: 0, latest: 0 }
     }
 
-    /// Updates made at clocks before this one are here.
+    /// The global clock: the owner has every update made at earlier clocks.
     #[must_use]
     pub fn global(&self) -> u32 {
         self.global
@@ -112,7 +115,7 @@ impl GlobalClock {
         self.latest
     }
 
-    /// A node has reached `clock`, or rests. True if the global clock has advanced.
+    /// Notes that a node has reached `clock`, or rests. Returns whether the global clock has advanced.
     pub fn reach(&mut self, node: NodeId, clock: u32) -> bool {
         let standing = &mut self.nodes[node.index()];
         standing.rests = clock == RESTING;
@@ -121,7 +124,8 @@ impl GlobalClock {
             self.latest = self.latest.max(clock);
         }
         let meetings = self.nodes.iter().map(|standing| standing.meetings).max().unwrap_or(0);
-        // Whoever rests in a meeting that another node has come from works again, and has not said so yet.
+        // A node that rests in a meeting from which another has returned works again; its report is under
+        // way.
         let working = self.nodes.iter().filter(|standing| !standing.rests || standing.meetings < meetings);
         let global = working.map(|standing| standing.worked).min().unwrap_or(self.latest);
         let advanced = global > self.global;
@@ -129,7 +133,7 @@ impl GlobalClock {
         advanced
     }
 
-    /// A node has come from a meeting. Its clock will follow; until then it is where it was.
+    /// Notes that a node has returned from a meeting. Its clock follows; until then its last one holds.
     pub fn resume(&mut self, node: NodeId) {
         let standing = &mut self.nodes[node.index()];
         standing.meetings = standing.meetings.saturating_add(1);
@@ -161,14 +165,14 @@ mod tests {
         assert!(!global.reach(NodeId(0), 3));
         assert!(global.reach(NodeId(1), 2));
         assert_eq!(global.global(), 2);
-        assert!(global.reach(NodeId(1), RESTING), "nobody waits for it");
+        assert!(global.reach(NodeId(1), RESTING), "no node waits for it");
         assert_eq!(global.global(), 3);
         assert!(!global.reach(NodeId(0), RESTING));
         assert_eq!((global.global(), global.latest()), (3, 3));
     }
 
     #[test]
-    fn nobody_runs_ahead_of_a_node_whose_return_is_not_known_yet() {
+    fn no_node_runs_ahead_of_one_whose_return_is_not_known_yet() {
         let mut global = GlobalClock::new(2);
         global.reach(NodeId(1), 4);
         global.reach(NodeId(0), RESTING);
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_message_about_one_meeting_wakes_nobody_who_rests_in_the_next() {
+    fn a_late_message_about_one_meeting_does_not_end_the_rest_in_the_next() {
         let mut global = GlobalClock::new(2);
         global.resume(NodeId(1));
         global.reach(NodeId(1), 3);

@@ -1,28 +1,30 @@
-//! Who knows where a key is.
+//! Where a key is, as far as this node knows.
 //!
-//! The home of a key is static ([`Layout::home`]). What it knows depends on who starts relocations: if requesters do, the home
-//! orders all relocations and so knows the owner before anybody else; if owners do, it learns afterwards. A hint in a slot is
-//! what this node last heard; it may be stale, which costs a forward and nothing else.
+//! The home of a key is static ([`Layout::home`]). If requesters start relocations, the home orders them and
+//! so knows the owner before any other node. If owners start relocations, the home learns of them afterwards.
+//! A hint in a slot is the owner that this node last heard of. A stale hint costs a forward and is otherwise
+//! harmless.
 
 use crate::{Initiator, Policy, Role, SlotState};
 use intendant_core::{Key, Layout, NodeId};
 use std::sync::Arc;
 
-/// Forwards of a request at most, if the home always knows: from where a stale hint pointed to the home, from the home to the
-/// owner. The owner may not have the key yet or any more, but then it queues the request, or the request would have arrived
-/// before the order to leave.
+/// Forwards of a request at most, if the home always knows the owner: one from the node of a stale hint to
+/// the home, one from the home to the owner. If the key has not arrived there yet, that node queues the
+/// request; and a request from the home arrives before an order of the home to hand the key over.
 const HOPS_MAX: u8 = 2;
 
-/// Forwards at most if owners move keys as they like: every relocation during the flight may add one. No bound on these is
-/// known, but this many mean that something goes in circles.
+/// Forwards at most if owners start relocations: each relocation during the flight may add one. Their number
+/// has no known bound, but a request with this many forwards goes in circles.
 const HOPS_MAX_BY_OWNERS: u8 = 250;
 
-/// Where a request goes that cannot be served here.
+/// Where a request goes that this node cannot serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {
     /// To this node.
     To(NodeId),
-    /// Nowhere: this node is the key's home and does not know its owner. The state of the cluster is broken.
+    /// Nowhere: this node is the key's home and does not know its owner. The state of the cluster is broken
+    /// then.
     Lost,
 }
 
@@ -54,7 +56,7 @@ impl Directory {
         self.home(key) == self.node
     }
 
-    /// How often a request may be forwarded.
+    /// How often nodes may forward a request.
     #[must_use]
     pub const fn hops_max(&self) -> u8 {
         match self.relocation {
@@ -71,7 +73,8 @@ impl Directory {
         state.hint().filter(|hint| *hint != self.node)
     }
 
-    /// Where this node's own request for `key` goes: to the cached location if there is one, else home.
+    /// Where this node sends its own request for `key`: to the cached location if there is one, else to the
+    /// home.
     #[inline]
     pub fn first_hop(&self, key: Key, state: &SlotState) -> NextHop {
         match self.hint(state) {
@@ -80,8 +83,9 @@ impl Directory {
         }
     }
 
-    /// Where somebody else's request for `key` goes that came here: from the home to the owner, from elsewhere home. If owners
-    /// move keys, whoever came here came by knowledge that is older than this node's: it follows this node's.
+    /// Where this node forwards a request for `key`: the home forwards to the owner, another node to the
+    /// home. If owners start relocations, the sender's knowledge was older than this node's, so this node
+    /// forwards by its own.
     #[inline]
     pub fn next_hop(&self, key: Key, state: &SlotState) -> NextHop {
         let home = self.home(key);
@@ -135,7 +139,7 @@ mod tests {
         assert_eq!(
             hop(0, Initiator::Owner),
             NextHop::To(NodeId(2)),
-            "an old owner whose home may not know yet"
+            "an old owner, whose home may not know yet"
         );
     }
 }

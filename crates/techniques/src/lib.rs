@@ -1,13 +1,21 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Role`]: what this node is to a key right now; it lives in the key's slot ([`SlotState`]) and decides whether an
-//! access is served here. [`Directory`] says where an access goes that is not, [`relocation`] how keys move, [`replication`] how
-//! copies are kept in step through the owner, [`allreduce`] how those are that every node keeps, [`assignment`] of which keys,
-//! [`clocks`] what bounded staleness waits for. A [`Policy`] chooses among mechanisms;
-//! [`policy`] has one module per technique, to be read beside its paper.
+//! Start at [`Role`]: what this node is to a key right now. The role lives in the key's slot ([`SlotState`])
+//! and decides whether this node serves an access. The mechanisms:
 //!
-//! Absent on purpose: latches, queues, sockets, clocks. The caller latches the slot, asks, and sends what is to be sent after
-//! the latch is gone.
+//! - [`access`]: pull, push and set, at the owner or where a copy is;
+//! - [`Directory`]: where a node sends an access that it does not serve;
+//! - [`relocation`]: how main copies move;
+//! - [`replication`]: how the owner keeps replicas in step;
+//! - [`allreduce`]: how static replicas, which every node has, are kept in step; [`assignment`]: which keys
+//!   have them; [`Clip`]: how their updates are scaled down;
+//! - [`clocks`]: what bounded staleness waits for.
+//!
+//! A [`Policy`] chooses among mechanisms; [`policy`] has one module per technique, to be read beside its
+//! paper.
+//!
+//! Absent on purpose: latches, queues, sockets, time. The caller latches the slot, asks this crate, and sends
+//! messages after it has released the latch.
 #![forbid(unsafe_code)]
 
 pub mod access;

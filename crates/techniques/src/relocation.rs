@@ -1,50 +1,58 @@
-//! Relocation: how the main copy of a key moves. One hand-over, two initiators ([`Initiator`](crate::Initiator)).
+//! Relocation: how the main copy of a key moves. One hand-over, two initiators
+//! ([`Initiator`](crate::Initiator)).
 //!
-//! **The requester starts it** (Lapse; 000 §3.2.2). Three messages; two if the home is one of the two owners.
+//! **The requester starts it** [thesis §3.2.2]. This takes three messages, or two if the home is one of the
+//! two owners.
 //!
-//! | who | has | hears | does |
+//! | node | has | event | does |
 //! | --- | --- | --- | --- |
-//! | requester | `Absent`, `Leaving` | a worker's localize | becomes `Arriving`: accesses queue from now on; *localize* → home |
-//! | requester | `Arriving`, `Owner` | a worker's localize | nothing: it is coming, or here |
-//! | home | owner O with counter c | *localize* of R | notes owner R, counter c + 1 at once: everything is routed to R from now on; *relocate* → O |
+//! | requester | `Absent`, `Leaving` | a worker's localize | becomes `Arriving`; *localize* → home |
+//! | requester | `Arriving`, `Owner` | a worker's localize | nothing: the key is coming, or here |
+//! | home | owner O, counter c | *localize* of R | notes owner R and counter c + 1; *relocate* → O |
 //! | owner | `Owner` | *relocate* to R | *hand-over* → R; becomes `Absent` |
-//! | owner | `Arriving` | *relocate* to R | queues the departure behind the accesses; becomes `Leaving`: what comes now follows the key |
-//! | requester | `Arriving`, `Leaving` | *hand-over* | serves what is queued, in order, up to the first departure; becomes `Owner`, or hands over |
+//! | owner | `Arriving` | *relocate* to R | queues the departure behind the accesses; becomes `Leaving` |
+//! | requester | `Arriving`, `Leaving` | *hand-over* | serves its queue; becomes `Owner`, or hands over |
 //!
-//! Two nodes that want a key at once (a localization conflict) get it in the order in which their messages reach the home. No
-//! message overtakes another on a connection, and without location caches every access takes the way of the localize messages:
-//! over the home. So what the home routed to an owner before a relocation arrives there before the order to leave, and what it
-//! routed after it queues at the next owner: operations of a worker stay in order (000, theorems 1 and 2).
+//! A node that is `Arriving` queues accesses; one that is `Leaving` sends new accesses after the key. The
+//! home routes accesses to R as soon as it has received the localize. A node that receives the key serves its
+//! queue up to the first departure.
 //!
-//! **The owner starts it** (AdaPS; 000 §5.3.4), when it knows who should have the key. One message, and one to the home
-//! afterwards.
+//! Two nodes that want a key at once (a localization conflict) get it in the order in which their messages
+//! reach the home. No message overtakes another on a connection, and without location caches every access
+//! takes the way of the localize messages, by way of the home. So an access that the home routes to an owner
+//! before a relocation arrives there before the order to hand over, and one that it routes later queues at
+//! the next owner: operations of a worker stay in order [thesis theorems 1 and 2].
 //!
-//! | who | has | hears | does |
+//! **The owner starts it** [thesis §5.3.4], when it knows which node should have the key. This takes one
+//! message, and one to the home afterwards.
+//!
+//! | node | has | event | does |
 //! | --- | --- | --- | --- |
-//! | owner | `Owner`, counter c | a decision of its own | *hand-over* with counter c + 1 → new owner; becomes `Absent`, remembers where the key went |
+//! | owner | `Owner`, counter c | its own decision | *hand-over*, counter c + 1; becomes `Absent` |
 //! | new owner | `Absent` | *hand-over* | becomes `Owner`; *moved* → home |
-//! | home | | *moved* | notes the owner, unless it knows newer |
+//! | home | | *moved* | notes the owner, unless it knows a newer one |
 //!
-//! The *new* owner tells the home: whoever is told about an owner is told after the key has arrived there, so a request never
-//! comes too early, and nobody needs a queue. An old owner forwards by what it remembers; each forward follows newer knowledge
-//! than the one before it, so a request never goes in circles.
+//! The *new* owner tells the home. So a node learns of an owner only after the key has arrived there, no
+//! request arrives too early, and none has to be queued. An old owner remembers where the key went and
+//! forwards requests there; each forward follows newer knowledge than the one before it, so a request never
+//! goes in circles.
 
 use crate::role::is_newer;
 use crate::{Role, SlotState};
 use intendant_core::NodeId;
 
-/// What a localize of this node's worker needs.
+/// What the channel must do about a localize of one of this node's workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Localized {
     /// Nothing: the key is here.
     Here,
-    /// Nothing but patience: it is on its way.
+    /// Nothing: the key is on its way here.
     Coming,
-    /// The home must be asked. The state is [`Role::Arriving`] from now on.
+    /// Ask the home. The role is [`Role::Arriving`] from now on.
     Ask,
 }
 
-/// A worker of this node wants the key here.
+/// Notes that a worker of this node localizes the key.
 pub fn localize(state: &mut SlotState) -> Localized {
     state.set_localized();
     match state.role {
@@ -60,14 +68,14 @@ pub fn localize(state: &mut SlotState) -> Localized {
 /// A relocation that the home has ordered after all earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ordered {
-    /// The owner until then, who must be told; it may be the home itself.
+    /// The owner until then, which the home must tell; it may be the home itself.
     pub owner: NodeId,
     /// The counter of the key after the relocation.
     pub counter: u32,
 }
 
-/// At the home `here`: orders the relocation of the key to `requester`. `None` if the requester owns the key, or will, already:
-/// then nobody should have asked.
+/// Orders, at the home `here`, the relocation of the key to `requester`. `None` if the requester owns the key
+/// or is its next owner already: then it must not ask.
 pub fn order(state: &mut SlotState, here: NodeId, requester: NodeId) -> Option<Ordered> {
     let owner = if state.role.is_owner() { here } else { state.hint()? };
     if owner == requester {
@@ -78,18 +86,18 @@ pub fn order(state: &mut SlotState, here: NodeId, requester: NodeId) -> Option<O
     Some(Ordered { owner, counter })
 }
 
-/// What an owner does that is told to hand over.
+/// What a node does when the home orders it to hand a key over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
     /// Hands over now: call [`depart`].
     Now,
-    /// Queues the departure: the key has not arrived yet. The state is [`Role::Leaving`] from now on.
+    /// Queues the departure: the key has not arrived yet. The role is [`Role::Leaving`] from now on.
     Queued,
-    /// The key is not here, and not expected: who says so is wrong.
+    /// Refuses: the key is not here, and not expected.
     Impossible,
 }
 
-/// The home has told this node to hand over.
+/// Judges an order of the home to hand the key over.
 pub fn leave(state: &mut SlotState) -> Departure {
     match state.role {
         Role::Owner => Departure::Now,
@@ -97,27 +105,28 @@ pub fn leave(state: &mut SlotState) -> Departure {
             state.role = Role::Leaving;
             Departure::Queued
         }
-        // What has replicas elsewhere moves by its owner's decision only, with the registrations.
+        // A key with replicas on other nodes moves by its owner's decision only, with the registrations.
         Role::Absent | Role::Leaving | Role::Hub | Role::Replica | Role::Static => Departure::Impossible,
     }
 }
 
-/// The value leaves this node for `to`, whose counter will be `counter`. The role is the caller's to set: the key may be
-/// expected back.
+/// Notes that the key leaves this node for `to`, with this counter. The caller sets the role, because the key
+/// may be expected back.
 pub fn depart(state: &mut SlotState, to: NodeId, counter: u32) {
-    // A home has noted this departure, and maybe later ones, when it ordered them.
+    // A home noted this departure, and perhaps later ones, when it ordered them.
     if state.hint().is_none() || is_newer(counter, state.counter) {
         state.point(to, counter);
     }
 }
 
-/// Whether a hand-over with this counter can be true: at the home it was ordered, elsewhere it is news.
+/// Whether a hand-over with this counter is possible: the home has ordered it, other nodes know an older
+/// counter.
 #[must_use]
 pub fn is_plausible(state: &SlotState, at_home: bool, counter: u32) -> bool {
     if at_home { !is_newer(counter, state.counter) } else { is_newer(counter, state.counter) }
 }
 
-/// The value has arrived, with this counter. The role is the caller's to set, when what was queued has been served.
+/// Notes that the key has arrived, with this counter. The caller sets the role after it has served the queue.
 pub fn arrive(state: &mut SlotState, at_home: bool, counter: u32) {
     // The home may have ordered later relocations already.
     if !at_home || state.counter == counter {

@@ -1,63 +1,73 @@
-//! Replicas through the owner: copies that come and go, kept in step by the node that has the main copy (000 §2.2.3, §5.3.3).
+//! Replicas through the owner: copies that come and go, which the node with the main copy keeps in step
+//! [thesis §2.2.3, §5.3.3].
 //!
-//! A *holder* has registered with the owner and has a copy: it reads it and adds to it as if it were its own, and sends what it
-//! added, as a *delta*, to the owner, who merges it and tells the other holders.
+//! A *holder* has registered with the owner and has a copy. It reads the copy and adds to it as if it were
+//! its own, and sends its updates as a *delta* to the owner, which merges the delta and sends the new value
+//! to the other holders.
 //!
-//! | who | has | hears | does |
+//! | node | has | event | does |
 //! | --- | --- | --- | --- |
-//! | node | nothing | that it wants a copy | *ask* under a new generation → owner |
-//! | owner | | *ask*, new generation | registers the holder; *set up* with the value → holder |
-//! | owner | | *ask*, same generation | *refresh* with the value → holder |
-//! | holder | updates, no delta in flight | that a round begins | *delta* with the next number → owner |
-//! | owner | the holder's generation | *delta* with the next number | merges it; the holder knew the version before: *acknowledged*, without a value; else *refresh* |
+//! | node | nothing | it wants a copy | *ask* with a new generation → owner |
+//! | owner | | *ask*, new generation | registers the holder; *set-up* → holder |
+//! | owner | | *ask*, same generation | *refresh* → holder |
+//! | holder | updates, no delta in flight | a round begins | *delta* with the next number → owner |
+//! | owner | same generation, holder up to date | next *delta* | merges it; *acknowledged* → holder |
+//! | owner | same generation, holder behind | next *delta* | merges it; *refresh* → holder |
 //! | owner | another generation, or none | *delta* | ignores it: a ghost, see below |
-//! | owner | holders that do not know its version | that a round begins | *refresh* → those |
-//! | holder | | *set up*, *refresh* with a newer version | copy := value + own updates that it does not contain |
-//! | holder | delta in flight | *acknowledged* | base := base + delta, by the owner's arithmetic: copies stay equal to the bit |
-//! | holder | no updates, no delta in flight | that the copy is not wanted any more | *drop* → owner; goes on serving |
-//! | owner | the holder's generation | *drop* | forgets the holder; *dropped* → holder |
+//! | owner | holders that are behind | a round begins | *refresh* → those |
+//! | holder | | *set-up*, *refresh*, newer version | copy := value + own updates that the value lacks |
+//! | holder | delta in flight | *acknowledged* | base := base + delta, by the owner's arithmetic |
+//! | holder | no updates, no delta in flight | the copy is unwanted | *drop* → owner; goes on serving |
+//! | owner | same generation | *drop* | forgets the holder; *dropped* → holder |
 //! | holder | no updates | *dropped*, its generation | gives up the copy |
-//! | holder | updates since the drop, or somebody wants the copy again | | revives: *ask* under a new generation; answers to the old one mean nothing |
+//! | holder | updates since the drop | *dropped*, its generation | revives: *ask* with a new generation |
+//! | holder | has sent *drop* | the copy is wanted again | revives: *ask* with a new generation |
 //!
-//! **Exactly once.** A holder has one delta in flight per key, and numbers them within a generation. The owner merges the next number
-//! of the generation that it knows and nothing else. Registrations (generation, last number) and the version move with the key.
+//! Set-up and refresh carry the value. The owner's arithmetic keeps copies equal to the bit. A holder that
+//! has revived ignores answers to earlier generations.
 //!
-//! **Promotion.** The owner hands a key over to one of its holders: value := what was handed over + updates that were not sent +
-//! the delta in flight, if the registrations say that it was not merged. The delta itself is still on its way, through old
-//! owners to wherever the key is: a *ghost*. Its generation is over, so nobody merges it. A late *ask* may register a holder that is
-//! none; it answers what it does not expect with a *drop*.
+//! **Exactly once.** A holder has one delta per key in flight, and numbers deltas within a generation. The
+//! owner merges the delta with the next number of the generation that it knows, and no other. Registrations
+//! (generation, last number) and the version move with the key.
 //!
-//! **Sessions.** A worker that has no copy accesses the owner, and gets a copy afterwards; what it wrote and read must be in it.
-//! So an owner that serves an access of a registered holder sends what the holder does not know before it answers.
+//! **Promotion.** The owner may hand a key over to one of its holders. The new main copy is the value of the
+//! hand-over, plus the updates that the holder has not sent, plus the delta in flight if the registrations
+//! say that it was not merged. That delta itself is still under way, by old owners to the key: a *ghost*. Its
+//! generation is over, so no owner merges it. A late *ask* may register a node that holds no replica; that
+//! node answers the update that it does not expect with a *drop*.
+//!
+//! **Sessions.** A worker on a node without a copy accesses the owner, and its node may get a copy
+//! afterwards, which must contain the worker's writes and reads. So an owner that serves an access of a
+//! registered holder first sends the changes that the holder lacks, and then the answer.
 
 use crate::role::is_newer;
 use intendant_core::{Element, NodeId};
 
-/// Where a holder's registration stands.
+/// The stage of a holder's registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Asked for; there is no value yet.
+    /// The holder has asked, and has no value yet.
     Asking,
-    /// The owner knows of it.
+    /// The owner has registered the holder.
     Held,
-    /// The owner has been told that it ends. The copy still serves.
+    /// The holder has given the registration up. The copy still serves.
     Dropping,
-    /// It ended, or is about to, and is asked for anew. The copy still serves.
+    /// The holder has given the registration up and asked again. The copy still serves.
     Reviving,
 }
 
-/// A holder's record of its copy. The copy itself (value) is in the store: base + delta in flight + updates since.
+/// A holder's record of its copy. The copy itself is in the store: base + delta in flight + updates since.
 #[derive(Debug)]
 pub struct Replica<E> {
     generation: u32,
     stage: Stage,
-    /// Of `base`.
+    /// Version of `base`.
     version: u32,
     /// Number of the last delta sent within the generation.
     seq: u32,
-    /// What the main copy was at `version`; empty before there is a value.
+    /// The main copy at `version`; empty before there is a value.
     base: Box<[E]>,
-    /// The delta in flight, if there is one, or what the last one was, for its memory; empty before the first.
+    /// The delta in flight, or else the last one, whose memory the next one reuses; empty before the first.
     sent: Box<[E]>,
     /// Whether a delta is in flight.
     sending: bool,
@@ -68,14 +78,15 @@ pub struct Replica<E> {
 pub enum Dropped {
     /// Gives up the copy.
     Gone,
-    /// Nothing: this is about an earlier registration.
+    /// Nothing: the message is about an earlier registration.
     Stale,
     /// Calls [`Replica::revive`]: the copy has updates that the owner does not have.
     Updated,
 }
 
 impl<E: Element> Replica<E> {
-    /// A copy that is being asked for under `generation`, which this node has not used for the key, as far as anybody remembers.
+    /// A copy that the node asks for with `generation`, which it has not used for the key as far as any node
+    /// remembers.
     #[must_use]
     pub fn ask(generation: u32) -> Self {
         let (base, sent) = (Box::default(), Box::default());
@@ -87,7 +98,7 @@ impl<E: Element> Replica<E> {
         self.generation
     }
 
-    /// Where the registration stands.
+    /// The stage of the registration.
     pub fn stage(&self) -> Stage {
         self.stage
     }
@@ -107,8 +118,8 @@ impl<E: Element> Replica<E> {
         self.sending
     }
 
-    /// The updates in `value` that are not in flight yet become the delta in flight. Returns its number and elements; `None` if
-    /// there is nothing to send, or this is not the time to.
+    /// Makes the updates in `value` that are not in flight the delta in flight. Returns its number and
+    /// elements; `None` if there are no updates, or the holder may not send a delta now.
     pub fn collect(&mut self, value: &mut [E]) -> Option<(u32, &[E])> {
         if self.stage != Stage::Held || self.sending {
             return None;
@@ -118,7 +129,8 @@ impl<E: Element> Replica<E> {
         }
         for ((value, base), sent) in value.iter_mut().zip(&self.base).zip(&mut self.sent) {
             *sent = *value - *base;
-            // What the owner will have, and what later updates are measured against: the same to the last bit.
+            // The owner will compute the same value, and later updates are differences from it: all three
+            // agree to the bit.
             *value = *base + *sent;
         }
         if self.sent.iter().all(|s| *s == E::ZERO) {
@@ -129,8 +141,10 @@ impl<E: Element> Replica<E> {
         Some((self.seq, &self.sent))
     }
 
-    /// The main copy was `news` at `version` and contained this holder's deltas up to number `merged`. `value` becomes that and
-    /// what it does not contain; `updated` says whether `value` has updates since the last delta. False if this is old news.
+    /// Takes a set-up or refresh: the main copy was `news` at `version` and contained this holder's deltas up
+    /// to number `merged`. `value` becomes `news` plus the holder's updates that it lacks; `updated` says
+    /// whether `value` has updates since the last delta. Returns false, and changes nothing, if the version
+    /// is not newer.
     pub fn news(&mut self, version: u32, merged: u32, news: &[E], value: &mut [E], updated: bool) -> bool {
         match self.stage {
             Stage::Asking => {
@@ -149,11 +163,11 @@ impl<E: Element> Replica<E> {
         true
     }
 
-    /// `value` := `news` + the delta in flight, if `news` does not contain it, + the updates since.
+    /// `value` := `news` + the delta in flight, if `news` lacks it, + the updates since.
     fn rebase(&self, merged: u32, news: &[E], value: &mut [E], updated: bool) {
         let all = value.iter_mut().zip(news).zip(&self.base);
         let sending = all.zip(&self.sent);
-        // A loop without branches for each case.
+        // Each case has a loop without branches.
         match (self.sending, self.seq != merged, updated) {
             (false, _, false) | (true, false, false) => value.copy_from_slice(news),
             (false, _, true) => {
@@ -165,8 +179,9 @@ impl<E: Element> Replica<E> {
         }
     }
 
-    /// The owner has merged delta number `merged` into the version that this copy is based on, which gave `version`. False if
-    /// this is old news.
+    /// Takes an acknowledgement: the owner has merged delta number `merged` into the version that this copy
+    /// is based on, which gave `version`. Returns false, and changes nothing, if that is not the delta in
+    /// flight and the next version.
     pub fn acknowledged(&mut self, version: u32, merged: u32) -> bool {
         if self.seq != merged || version != self.version.wrapping_add(1) {
             return false;
@@ -181,8 +196,8 @@ impl<E: Element> Replica<E> {
         true
     }
 
-    /// The copy is not wanted any more. True if the owner is to be told now: nothing is in flight, and the caller has nothing
-    /// to send.
+    /// Notes that the node no longer wants the copy. Returns whether the caller sends *drop* now: no delta is
+    /// in flight, and the caller has no updates to send.
     pub fn drop_out(&mut self) -> bool {
         let now = self.stage == Stage::Held && !self.sending;
         if now {
@@ -191,7 +206,8 @@ impl<E: Element> Replica<E> {
         now
     }
 
-    /// The owner has forgotten the registration `generation`.
+    /// Takes *dropped*: the owner has forgotten the registration `generation`. `updated` says whether the
+    /// copy has updates.
     pub fn dropped(&self, generation: u32, updated: bool) -> Dropped {
         match self.stage {
             Stage::Dropping if generation == self.generation && updated => Dropped::Updated,
@@ -200,22 +216,23 @@ impl<E: Element> Replica<E> {
         }
     }
 
-    /// A copy that was being dropped is asked for under a new generation, which must be newer: the owner may know the old one still,
-    /// and answers none that is older.
+    /// Asks again for a copy that the holder has given up. The generation must be newer: the owner may still
+    /// know the old one, and ignores older ones.
     pub fn revive(&mut self, generation: u32) {
         intendant_core::strict_assert!(self.stage == Stage::Dropping && !self.sending);
         (self.generation, self.stage, self.seq) = (generation, Stage::Reviving, 0);
     }
 
-    /// The main copy has come here, and contains this holder's deltas up to number `merged` of `generation` (`None`: the owner knew
-    /// nothing of it). `copy` becomes the main copy: `main` and what it does not contain.
+    /// Takes a hand-over of the key: `main` contains this holder's deltas up to the number in `merged` of the
+    /// generation in it (`None`: the owner did not know the holder). `copy` becomes the main copy: `main`
+    /// plus the updates that it lacks.
     pub fn promote(self, merged: Option<(u32, u32)>, main: &[E], copy: &mut [E], updated: bool) {
         if self.stage == Stage::Asking {
             copy.copy_from_slice(main);
             return;
         }
         let merged = merged.filter(|(generation, _)| *generation == self.generation).map(|(_, seq)| seq);
-        // A delta is in flight only under a generation that the owner knew; were it unknown, it was not merged.
+        // If the owner did not know the generation, it has not merged the delta in flight.
         let merged = merged.unwrap_or(self.seq.wrapping_sub(1));
         self.rebase(merged, main, copy, updated);
     }
@@ -226,53 +243,53 @@ impl<E: Element> Replica<E> {
 pub struct Holder {
     /// The node.
     pub node: NodeId,
-    /// Of its registration.
+    /// Generation of its registration.
     pub generation: u32,
-    /// Its last merged delta.
+    /// Number of its last merged delta.
     pub seq: u32,
-    /// The version that it has been told; `None` if this owner has told it nothing.
+    /// The version that this owner has sent to it, if any.
     pub known: Option<u32>,
 }
 
-/// An owner's record of a key that others hold replicas of.
+/// An owner's record of a key of which other nodes hold replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Hub {
     version: u32,
-    /// By node.
+    /// Ascending by node.
     holders: Vec<Holder>,
 }
 
 /// What an owner does about an *ask*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskOutcome {
-    /// *Set up*.
+    /// Answers with *set-up*.
     New,
-    /// *Refresh*.
+    /// Answers with *refresh*.
     Again,
-    /// Nothing: a ghost of an earlier registration.
+    /// Ignores it: a ghost of an earlier registration.
     Stale,
 }
 
 /// What an owner does about a *delta*. The version is the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// Adds it; *acknowledged*.
+    /// Adds it and answers with *acknowledged*.
     Acknowledge,
-    /// Adds it; *refresh*.
+    /// Adds it and answers with *refresh*.
     Refresh,
-    /// Nothing: a ghost of an earlier registration, or merged already.
+    /// Ignores it: a ghost of an earlier registration, or merged already.
     Ghost,
-    /// Nothing: deltas before it are missing. Who says so is wrong.
+    /// Refuses it: deltas before it are missing.
     Impossible,
 }
 
 impl Hub {
-    /// The version of the main copy: it grows with every change that holders must hear of.
+    /// The version of the main copy, which grows with every change that holders must receive.
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// The holders, by node.
+    /// The holders, ascending by node.
     pub fn holders(&self) -> &[Holder] {
         &self.holders
     }
@@ -281,7 +298,7 @@ impl Hub {
         self.holders.binary_search_by_key(&node, |holder| holder.node)
     }
 
-    /// `node` asks for a replica.
+    /// Takes an *ask* of `node`.
     pub fn ask(&mut self, node: NodeId, generation: u32) -> AskOutcome {
         let new = Holder { node, generation, seq: 0, known: None };
         match self.find(node) {
@@ -298,7 +315,7 @@ impl Hub {
         }
     }
 
-    /// `node` sends delta number `seq`.
+    /// Takes delta number `seq` of `node`.
     pub fn merge(&mut self, node: NodeId, generation: u32, seq: u32) -> Merge {
         let before = self.version;
         let holder = match self.find(node) {
@@ -314,7 +331,7 @@ impl Hub {
         holder.seq = seq;
         self.version = before.wrapping_add(1);
         if holder.known == Some(before) {
-            // It knows what it sent.
+            // The holder has its own delta.
             holder.known = Some(self.version);
             Merge::Acknowledge
         } else {
@@ -322,36 +339,37 @@ impl Hub {
         }
     }
 
-    /// The main copy has changed otherwise.
+    /// Notes that the main copy has changed by an access.
     pub fn touch(&mut self) {
         self.version = self.version.wrapping_add(1);
     }
 
-    /// `node` gives its replica up. False if this is a ghost of an earlier registration.
+    /// Takes a *drop* of `node`. Returns false if it is a ghost of an earlier registration.
     pub fn leave(&mut self, node: NodeId, generation: u32) -> bool {
         let found = self.find(node).ok().filter(|at| self.holders[*at].generation == generation);
         found.map(|at| self.holders.remove(at)).is_some()
     }
 
-    /// Whether `node` holds a replica that lacks something.
+    /// Whether `node` holds a replica that is behind the main copy.
     pub fn owes(&self, node: NodeId) -> bool {
         self.find(node).is_ok_and(|at| self.holders[at].known != Some(self.version))
     }
 
-    /// `node` is sent the value now. Its registration.
+    /// Notes that the owner sends the value to `node` now. Returns its registration.
     pub fn tell(&mut self, node: NodeId) -> Option<Holder> {
         let at = self.find(node).ok()?;
         self.holders[at].known = Some(self.version);
         Some(self.holders[at])
     }
 
-    /// Holders that lack something.
+    /// The holders whose replicas are behind the main copy.
     pub fn behind(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.holders.iter().filter(|holder| holder.known != Some(self.version)).map(|holder| holder.node)
     }
 
-    /// The record of a key that was handed over to node `here`, whose holders were `holders` (any order) at `version`. Returns
-    /// generation and last merged delta of `here`, if it was one of them: it is none any more.
+    /// The record of a key that was handed over to node `here`, with `holders` (in any order) at `version`.
+    /// Also returns the generation and the last merged delta of `here` if it was one of the holders; it is
+    /// none any more.
     pub fn arrived(
         here: NodeId,
         version: u32,
@@ -359,7 +377,7 @@ impl Hub {
     ) -> (Self, Option<(u32, u32)>) {
         let (mut hub, mut own) = (Self { version: version.wrapping_add(1), holders: Vec::new() }, None);
         for (node, generation, seq) in holders {
-            // What the old owner told them may still be under way.
+            // The last update of the old owner to a holder may still be under way.
             match hub.find(node) {
                 _ if node == here => own = Some((generation, seq)),
                 Err(at) => hub.holders.insert(at, Holder { node, generation, seq, known: None }),

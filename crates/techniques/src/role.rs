@@ -1,28 +1,29 @@
-//! What a node is to a key.
+//! The role of a node for a key, and the state in the key's slot.
 
 use intendant_core::NodeId;
 
-/// What this node is to a key, right now.
+/// What this node is to a key right now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Role {
-    /// The value is elsewhere.
+    /// The value is on another node.
     #[default]
     Absent,
-    /// The main copy is here: every access is served at once.
+    /// The main copy is here: the node serves every access at once.
     Owner,
-    /// The main copy is on its way here: accesses queue until it has arrived.
+    /// The main copy is on its way here: accesses queue until it arrives.
     Arriving,
-    /// The main copy is on its way here, and will leave for the next owner as soon as what is queued has been served: accesses
-    /// that come now go where it will be.
+    /// The main copy is on its way here, and leaves for the next owner as soon as the node has served the
+    /// queued accesses: accesses from now on go to the next owner.
     Leaving,
-    /// The main copy is here, and other nodes have replicas of it: every access is served at once, changes are noted.
+    /// The main copy is here, and other nodes have replicas of it: the node serves every access at once and
+    /// notes changes.
     Hub,
-    /// A replica, in step with the main copy through its owner ([`crate::replication`]): pulls and pushes are served at once,
-    /// changes are noted.
+    /// A replica, in step with the main copy through its owner ([`crate::replication`]): the node serves
+    /// pulls and pushes at once and notes changes.
     Replica,
-    /// A static replica: every node has one, all the time ([`crate::allreduce`]). Every access is served at once, changes are
-    /// noted.
+    /// A static replica, which every node has all the time ([`crate::allreduce`]): the node serves every
+    /// access at once and notes changes.
     Static,
 }
 
@@ -34,7 +35,7 @@ impl Role {
         matches!(self, Self::Owner | Self::Hub)
     }
 
-    /// Whether there is a copy here, of whatever kind.
+    /// Whether a copy of any kind is here.
     #[inline]
     #[must_use]
     pub const fn is_copy(self) -> bool {
@@ -42,38 +43,39 @@ impl Role {
     }
 }
 
-/// The state in a key's slot. With the place of the value a slot is 16 bytes.
+/// The state in a key's slot. With the place of the value, a slot has 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SlotState {
     /// What this node is to the key.
     pub role: Role,
     flags: u8,
-    /// Where the key was when this node last heard of it. At the key's home: the owner, once all relocations that the home
-    /// has ordered are through.
+    /// The owner that this node last heard of. At the key's home: the owner after all relocations that the
+    /// home has ordered.
     hint: NodeId,
     /// The relocation counter that the role or the hint belongs to; older knowledge never overwrites newer.
     pub counter: u32,
-    /// Of a replica under bounded staleness: the clock up to which it has every update. Of a static replica: its index among
-    /// those of its channel.
+    /// Of a replica under bounded staleness, the clock up to which it has every update. Of a static replica,
+    /// its index among those of its channel.
     pub side: u32,
 }
 
 // The store adds a place of 4 bytes.
 const _: () = assert!(size_of::<SlotState>() == 12);
 
-/// `hint` means something.
+/// The hint is valid.
 const HINTED: u8 = 1;
-/// A worker of this node has asked for the key.
+/// A worker of this node has localized the key.
 const LOCALIZED: u8 = 2;
-/// The key is in the list of those whose slot may be given up.
+/// The key is in its channel's list of slots to give up.
 const LISTED: u8 = 4;
-/// The value has changed since its channel last looked; the key has been noted for it.
+/// The value has changed since the channel last collected changes; the key is in the channel's list.
 const DIRTY: u8 = 8;
-/// The replica is about to be given up: accesses wait for that.
+/// The node is about to give up the replica: accesses wait for that.
 const CLOSED: u8 = 16;
 
-/// Whether `counter` is newer than `other`. Counters wrap: what is compared must lie less than 2³¹ apart. Counters of one key do
-/// (relocations, versions, deltas); who compares others (generations, which a channel counts over all its keys) has to see to it.
+/// Whether `counter` is newer than `other`. Counters wrap, so the two must be less than 2³¹ apart. Counters
+/// of one key are (relocations, versions, deltas). A caller that compares generations, which a channel counts
+/// over all its keys, must make sure of it.
 #[inline]
 #[must_use]
 pub fn is_newer(counter: u32, other: u32) -> bool {
@@ -81,7 +83,7 @@ pub fn is_newer(counter: u32, other: u32) -> bool {
 }
 
 impl SlotState {
-    /// The state of a key that is owned here and never moved.
+    /// The state of a key that this node owns and that never moved.
     #[must_use]
     pub const fn owner() -> Self {
         Self { role: Role::Owner, flags: 0, hint: NodeId(0), counter: 0, side: 0 }
@@ -93,25 +95,25 @@ impl SlotState {
         Self { role: Role::Static, flags: 0, hint: NodeId(0), counter: 0, side: index }
     }
 
-    /// Whether the value has changed since the channel last looked.
+    /// Whether the value has changed since the channel last collected changes.
     #[inline]
     pub fn is_dirty(&self) -> bool {
         self.flags & DIRTY != 0
     }
 
-    /// Notes whether it has.
+    /// Notes whether the value has changed.
     #[inline]
     pub fn set_dirty(&mut self, dirty: bool) {
         self.flags = if dirty { self.flags | DIRTY } else { self.flags & !DIRTY };
     }
 
-    /// Whether accesses to the replica must wait until it is gone.
+    /// Whether accesses to the replica must wait until the node has given it up.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.flags & CLOSED != 0
     }
 
-    /// Notes whether they must.
+    /// Notes whether accesses to the replica must wait.
     pub fn set_closed(&mut self, closed: bool) {
         self.flags = if closed { self.flags | CLOSED } else { self.flags & !CLOSED };
     }
@@ -122,41 +124,42 @@ impl SlotState {
         (self.flags & HINTED != 0).then_some(self.hint)
     }
 
-    /// Whether a worker of this node has asked for the key at some time.
+    /// Whether a worker of this node has ever localized the key.
     #[inline]
     pub fn is_localized(&self) -> bool {
         self.flags & LOCALIZED != 0
     }
 
-    /// Notes that a worker of this node asks for the key.
+    /// Notes that a worker of this node localizes the key.
     #[inline]
     pub fn set_localized(&mut self) {
         self.flags |= LOCALIZED;
     }
 
-    /// Whether the key is in its channel's list of slots that may be given up.
+    /// Whether the key is in its channel's list of slots to give up.
     pub fn is_listed(&self) -> bool {
         self.flags & LISTED != 0
     }
 
-    /// Notes whether it is.
+    /// Notes whether the key is in that list.
     pub fn set_listed(&mut self, listed: bool) {
         self.flags = if listed { self.flags | LISTED } else { self.flags & !LISTED };
     }
 
-    /// Notes where the key is when its counter is `counter`, whatever was known before.
+    /// Notes that the key is at `node` with this counter, and discards earlier knowledge.
     pub(crate) fn point(&mut self, node: NodeId, counter: u32) {
         self.flags |= HINTED;
         (self.hint, self.counter) = (node, counter);
     }
 
-    /// Notes that the key is here with this counter: hints are void.
+    /// Notes that the key is here with this counter: a hint is not valid any more.
     pub(crate) fn own(&mut self, counter: u32) {
         self.flags &= !HINTED;
         self.counter = counter;
     }
 
-    /// Remembers that the key was at `node` when its relocation counter was `counter`. Older knowledge is ignored.
+    /// Remembers that the key was at `node` when its relocation counter was `counter`, unless this node knows
+    /// newer.
     pub fn learn(&mut self, node: NodeId, counter: u32) {
         if matches!(self.role, Role::Absent | Role::Replica)
             && (self.hint().is_none() || !is_newer(self.counter, counter))

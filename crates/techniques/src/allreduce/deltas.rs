@@ -7,7 +7,7 @@ use intendant_core::Element;
 pub struct Deltas<E> {
     /// Indices into the list of static keys, ascending.
     pub indices: Vec<u32>,
-    /// The elements to be added to these keys, concatenated.
+    /// The elements to add to these keys, concatenated.
     pub values: Vec<E>,
 }
 
@@ -44,19 +44,19 @@ impl<E: Element> Deltas<E> {
         })
     }
 
-    /// Adds `other`: an update that both have becomes `self + other`, element by element; one that only one of them has stays
-    /// what it is, to the bit. `len` says how many elements a key has.
+    /// Adds `other`. An update that both have becomes `self + other`, element by element; an update that only
+    /// one of them has is copied, bit by bit. `len` says how many elements a key has.
     ///
     /// # Panics
-    /// If either has not as many elements as its keys.
+    /// If either does not have as many elements as its keys.
     pub fn merge(&mut self, other: &Self, len: impl Fn(u32) -> usize) {
         self.combine(other, len, |own, other| own + other);
     }
 
-    /// As [`merge`](Self::merge), but what both have becomes `other + self`.
+    /// As [`merge`](Self::merge), but an update that both have becomes `other + self`.
     ///
     /// # Panics
-    /// As there.
+    /// As [`merge`](Self::merge).
     pub fn merge_after(&mut self, other: &Self, len: impl Fn(u32) -> usize) {
         self.combine(other, len, |own, other| other + own);
     }
@@ -69,7 +69,7 @@ impl<E: Element> Deltas<E> {
             self.clone_from(other);
             return;
         }
-        // Replicas of hot keys change on every node in every round: often no key is missing on either side.
+        // Replicas of hot keys change on every node in every round, so both sides often have the same keys.
         if self.indices == other.indices {
             assert_eq!(self.values.len(), other.values.len(), "the same keys, other elements");
             self.values.iter_mut().zip(&other.values).for_each(|(to, delta)| *to = add(*to, *delta));

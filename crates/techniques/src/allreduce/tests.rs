@@ -1,4 +1,4 @@
-//! What only the inside can arrange; everything else is tested from outside.
+//! Tests that need access to private state. All other tests are in `tests/it/allreduce.rs`.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn after_the_last_round_comes_the_first() {
     for round in [u32::MAX, 0, 1] {
         let mut out = Vec::new();
         nodes[1].start(own(2.0).into(), &mut out);
-        // Node 0 is still in the round before, as far as it knows.
+        // Node 0 has not received the message that completes the round before.
         if round != u32::MAX {
             assert_eq!(nodes[0].round(), round.wrapping_sub(1));
         }

@@ -1,24 +1,28 @@
-//! AdaPS (000 ch. 5; 002): workers say what they will use, and the owner of each key decides what to do about it.
+//! AdaPS [thesis ch. 5; AdaPS]: workers say what they will use, and the owner of each key decides about it.
 //!
-//! A node tells the owner of a key when it begins to have active intent, and when that is over; not who of its workers has it, or how
-//! long. It does so by registering for a replica, and giving it up ([`crate::replication`]). So the owner knows, at any time, which
-//! nodes have active intent, its own workers' included, and applies one rule whenever that changes:
+//! A node tells the owner of a key when it begins to have active intent, and when that is over; it does not
+//! tell which of its workers have intent, or for how long. It does so by registering for a replica, and by
+//! giving the registration up ([`crate::replication`]). So the owner knows, at any time, which nodes have
+//! active intent, itself included. It applies one rule whenever that changes:
 //!
-//! - exactly one node has active intent, and it is not the owner: the key moves there ([`crate::relocation`], started by the owner). Responsibility moves along;
+//! - if exactly one node has active intent, and is not the owner, the key moves there ([`crate::relocation`],
+//!   started by the owner), and the responsibility with it;
 //! - otherwise all nodes that have active intent hold replicas, which the owner keeps in step.
 //!
-//! When the last intent is over, the key stays where it is. While two or more nodes have active intent it stays as well, even if its owner has
-//! none (000, Fig 5.6): so there is never more than one registration to hand over.
+//! After the last intent the key stays where it is. While two or more nodes have active intent the key stays
+//! as well, even if its owner has none [thesis Fig. 5.6]: so a hand-over takes at most one registration
+//! along.
 //!
-//! Intents become active shortly before their start, as late as is safe: `intendant-intent` says when. Nodes remember where keys were, and
-//! operations are chained, because they may take different ways. Accesses without intent work as with any other technique: they are
-//! served by the owner, wherever that is.
+//! A node treats an intent as active shortly before its start, as late as is safe: `intendant-intent` says
+//! when. Nodes remember where keys were. Operations are chained, because they may take different ways.
+//! Accesses without intent work as with any other technique: the owner serves them, wherever it is.
 
 use super::{Act, Choice, Decider, Initiator, Intents, Order, Policy, Replicas};
 use intendant_core::Tick;
 
-/// How often replicas are brought in step, at most: 25 times per second, as static replicas are (000 §4.4.1; §4.4.7 found five harmless),
-/// and rarely enough that several updates of a key travel together.
+/// Time from the start of a round of deltas to the start of the next, at least. This gives 25 rounds per
+/// second, as for static replicas [thesis §4.4.1]; five per second are harmless [thesis §4.4.7]. Several
+/// updates of a key travel together.
 pub const EVERY: Tick = Tick(40_000);
 
 /// What this technique decides.

@@ -1,9 +1,9 @@
-//! The classic parameter server (PS-Lite; 000 §2.2.1): static allocation.
+//! The classic parameter server [PS-Lite; thesis §2.2.1]: static allocation.
 //!
-//! A key's owner is its home, for ever. Nodes access their own keys through shared memory and all others by a request to the
-//! owner, one round trip. Per key, operations of a worker take one path (worker → channel → connection → owner), each step of
-//! which keeps order, so synchronous and asynchronous operations are sequentially consistent per key (000 Table 3.2) without
-//! chaining.
+//! The owner of a key is its home, for the whole run. Nodes access their own keys through shared memory and
+//! all others by a request to the owner, one round trip. The operations of a worker on a key take one path
+//! (worker → channel → connection → owner), each step of which keeps their order. So synchronous and
+//! asynchronous operations are sequentially consistent per key without chaining [thesis Tab. 3.2].
 
 use super::{Order, Policy};
 

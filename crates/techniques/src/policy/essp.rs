@@ -1,8 +1,8 @@
-//! Eager stale synchronous parallel (Petuum ESSP; 000 §2.2.3): replicas on demand, for ever.
+//! Eager stale synchronous parallel [ESSP; thesis §2.2.3]: replicas on demand, kept for the whole run.
 //!
-//! As [`super::ssp`], but a replica stays, and its owner sends what is new whenever the slowest node advances its clock. After a
-//! while nodes have replicas of all keys that they ever read, and reads wait only for nodes that are slower than the staleness
-//! bound allows.
+//! As [`super::ssp`], but a replica stays, and its owner sends updates whenever the slowest node advances its
+//! clock. After a while nodes have replicas of all keys that they ever read, and reads wait only for nodes
+//! that are slower than the staleness bound allows.
 
 use super::{Order, Policy, Replicas};
 

@@ -1,9 +1,12 @@
-//! Full replication (000 §2.2.2): every node has a copy of every key.
+//! Full replication [thesis §2.2.2]: every node has a copy of every key.
 //!
-//! No access ever waits for a message. Copies are brought in step in the background, or when all workers ask for it: once per
-//! batch, that is synchronous SGD (000 §2.1.4). Either way each update is added to every copy exactly once
-//! ([`crate::allreduce`]). Memory is twice the model on every node (what workers use, and what all nodes agree on), and up to six
-//! times while a round runs in which everything has changed: what the node adds, the sum so far, and frames that go and come.
+//! No access waits for a message. Nodes bring copies in step in the background, or when all workers ask for
+//! it; once per batch, that is synchronous SGD [thesis §2.1.4]. In both cases each update enters every copy
+//! exactly once ([`crate::allreduce`]).
+//!
+//! Every node needs memory for twice the model: the values that its workers use, and the values that all
+//! nodes agree on. While a round runs in which every key has changed, it needs up to six times the model:
+//! also for its contribution, the sum so far, and incoming and outgoing frames.
 
 use super::{Order, Policy, StaticReplicas};
 

@@ -1,13 +1,14 @@
-//! Lapse: dynamic allocation by relocation (000 ch. 3).
+//! Lapse: dynamic allocation by relocation [Lapse; thesis ch. 3].
 //!
-//! Workers say which keys they are about to use (*localize*), and the keys move to their node; from then on accesses are local
-//! ([`crate::relocation`]). There is one copy of a key, so nothing is stale; keys that several nodes want at once move from one
-//! to the next, and accesses that miss them go to where they are.
+//! Workers *localize* the keys that they are about to use, and the keys move to their node; from then on
+//! accesses are local ([`crate::relocation`]). A key has one copy, so no read is stale. A key that several
+//! nodes want at once moves from one to the next, and other nodes access it at its owner.
 //!
-//! Location caches are optional, as there (000 §3.2.3): without them every access that is not local goes over the key's home.
-//! A cached location saves a message if it is right and costs one if it is not (*double forward*). With caches and
-//! [`Order::Fifo`] two asynchronous operations of a worker on a key may take different ways, and the later one may arrive
-//! first (000, theorem 3); therefore [`Order::Chain`] is the default with caches.
+//! Location caches are optional [thesis §3.2.3]. Without them every access that is not local passes the home
+//! of the key. With them a correct location saves a message, and a stale one costs one (*double forward*).
+//! With caches and [`Order::Fifo`] two asynchronous operations of a worker on a key may take different ways,
+//! and the later one may arrive first [thesis theorem 3]; therefore [`Order::Chain`] is the default with
+//! caches.
 
 use super::{Initiator, Order, Policy};
 

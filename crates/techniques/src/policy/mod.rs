@@ -1,4 +1,4 @@
-//! Techniques: which mechanisms a parameter server uses, and when.
+//! Techniques: which mechanisms the parameter server uses, and when.
 
 pub mod ablations;
 pub mod adaptive;
@@ -16,8 +16,8 @@ use std::str::FromStr;
 /// In which order a worker's own operations on one key reach the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Every operation is routed at once. They arrive in order as long as the way to the key does not change meanwhile: the
-    /// routing of the papers.
+    /// Nodes route every operation at once. Operations arrive in order as long as the way to the key does not
+    /// change: the routing of the papers.
     Fifo,
     /// An operation waits for the worker's outstanding one on the same key.
     Chain,
@@ -51,60 +51,63 @@ pub struct Policy {
     pub name: &'static str,
     /// Order of a worker's operations on a key, unless the user asks for another.
     pub order: Order,
-    /// Who starts relocations; `None` if keys stay where they are.
+    /// The node that starts relocations; `None` if keys stay where they are.
     pub relocation: Option<Initiator>,
-    /// Whether nodes remember where keys were that they accessed.
+    /// Whether nodes remember where the keys were that they accessed.
     pub caches: bool,
     /// When nodes get replicas through the owner; `None` if never.
     pub replicas: Option<Replicas>,
-    /// Which keys have static replicas; `None` if none, and none may be asked for.
+    /// Which keys have static replicas; `None` if none has, and the user cannot assign any.
     pub static_replicas: Option<StaticReplicas>,
     /// What intents of workers lead to; `None` if they are ignored.
     pub intents: Option<Intents>,
 }
 
-/// Mechanisms that do not work together.
+/// The policy combines mechanisms that do not work together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// Relocation on request and replicas through the owner.
     #[error(
         "technique {0} has replicas through the owner and relocation on request: such a hand-over takes no registrations \
-         along, and what holders add would be lost; let owners start relocations"
+         along, so updates of holders would be lost; let owners start relocations"
     )]
     Requested(&'static str),
     /// Relocation and bounded staleness.
     #[error(
-        "technique {0} bounds staleness and moves keys: clocks say what the owner has, and registrations stay with it; let \
-         keys stay at their homes"
+        "technique {0} bounds staleness and moves keys: clocks and registrations belong to one owner; let keys stay at \
+         their homes"
     )]
     Clocked(&'static str),
     /// Replicas through the owner and static replicas.
     #[error(
-        "technique {0} has replicas through the owner and static replicas: the latter would lose their pace, or exceed the \
-         staleness bound; use one of them"
+        "technique {0} has replicas through the owner and static replicas: rounds of static replicas would lose their pace, \
+         or their copies exceed the staleness bound; use one of them"
     )]
     Both(&'static str),
     /// Replicas that come and go, and operations that are not chained.
     #[error(
-        "technique {0} has replicas that come and go, and does not chain operations: one that was sent away could be \
-         overtaken by the next one, which meets the replica; use order chain"
+        "technique {0} has replicas that come and go, and does not chain operations: an operation on the replica could \
+         overtake an earlier one that is on its way to the owner; use order chain"
     )]
     Unchained(&'static str),
-    /// Intents, and nothing that could be done about them.
+    /// Intents, and no mechanism that acts on them.
     #[error(
-        "technique {0} acts on intents and cannot: what nodes intend is told to owners as registrations of replicas, and owners \
-         that hand keys over start relocations"
+        "technique {0} is to act on intents and lacks a mechanism for it: nodes tell owners of intents by registering for \
+         replicas, and owners that hand keys over start relocations"
     )]
     Powerless(&'static str),
-    /// Homes that decide something else than owners do by default.
-    #[error("technique {0} has homes decide, which know one rule: that of adaptive")]
+    /// Homes that decide by another rule than that of adaptive.
+    #[error(
+        "technique {0} lets homes decide by another rule than that of adaptive, which is the only one that they know"
+    )]
     Misplaced(&'static str),
 }
 
 impl Policy {
-    /// The same with what the user asks for. With caches, operations are chained unless somebody wants otherwise: they would not
-    /// be in order (000, theorem 3). With replicas that come and go they are always chained.
+    /// This policy with the user's choice of order and caches. With caches, operations are chained unless the
+    /// user chooses otherwise, because they would not be in order [thesis theorem 3]. With replicas that come
+    /// and go they are always chained.
     #[must_use]
     pub fn with(self, order: Option<Order>, caches: Option<bool>) -> Self {
         let caches = caches.unwrap_or(self.caches);
@@ -114,24 +117,25 @@ impl Policy {
         Self { order, caches, ..self }
     }
 
-    /// Whether, on a cluster of `nodes`, keys come to nodes that use them; of one node, they are there anyway. Samples of what is here
-    /// are of all keys in the long run only then.
+    /// Whether, on a cluster of `nodes` nodes, keys move to the nodes that use them; on a single node all
+    /// keys are here. Only then do samples of local keys contain all keys in the long run.
     #[must_use]
     pub const fn keys_move(&self, nodes: usize) -> bool {
         nodes == 1 || self.relocation.is_some()
     }
 
-    /// Whether it is homes that decide about keys, by what they are told of intents.
+    /// Whether homes decide about keys, by the intents that nodes report to them.
     #[must_use]
     pub const fn homes_decide(&self) -> bool {
         matches!(self.intents, Some(intents) if intents.decider.is_home())
     }
 
-    /// Checks that what the policy combines works together. What is left: relocation by either initiator, static replicas with
-    /// or without relocation, replicas by clocks, and directed replicas of keys that stay or that their owners move.
+    /// Checks that the mechanisms that the policy combines work together. The valid combinations are
+    /// relocation by either initiator, static replicas with or without relocation, replicas by clocks, and
+    /// directed replicas of keys that stay or that their owners move.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first combination that does not work.
     pub const fn check(&self) -> Result<(), PolicyError> {
         if let Some(intents) = self.intents {
             let directed = matches!(self.replicas, Some(Replicas::Directed { .. }));
@@ -155,66 +159,69 @@ impl Policy {
     }
 }
 
-/// When nodes get replicas through the owner, and how these are kept in step; see [`crate::replication`].
+/// When nodes get replicas through the owner, and how owners keep them in step; see [`crate::replication`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replicas {
-    /// When whoever decides for the node says so. Deltas and news travel in rounds.
+    /// When the node's policy directs it (by intents). Deltas and replica updates travel in rounds.
     Directed {
-        /// From the start of a round to the start of the next, at least.
+        /// Time from the start of a round to the start of the next, at least.
         every: Tick,
     },
-    /// When a worker reads the key; until they are too stale for all workers (SSP). Deltas travel at clocks, except that a
-    /// replica is emptied at once if a worker overwrites the key.
+    /// When a worker reads the key; until they are too stale for all workers (SSP). Deltas travel at clocks,
+    /// but a node sends its delta at once if a worker overwrites the key.
     Lazy,
-    /// When a worker reads the key; for ever (ESSP). Deltas (with the same exception) and news travel at clocks.
+    /// When a worker reads the key; for the whole run (ESSP). Deltas (with the same exception) and replica
+    /// updates travel at clocks.
     Eager,
 }
 
 impl Replicas {
-    /// Whether staleness is bounded by clocks, and reads make replicas.
+    /// Whether clocks bound the staleness, and reads make replicas.
     #[must_use]
     pub const fn is_clocked(self) -> bool {
         matches!(self, Self::Lazy | Self::Eager)
     }
 }
 
-/// What intents of workers lead to (000, ch. 5).
+/// What intents of workers lead to [thesis ch. 5].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Intents {
-    /// What is done about a key by whoever knows which nodes have active intent for it.
+    /// The rule by which the decider chooses what happens to a key.
     pub choice: Choice,
     /// When a node treats an intent as active.
     pub action: Act,
-    /// Who that is.
+    /// The node that decides.
     pub decider: Decider,
 }
 
-/// What is done about a key by whoever knows which nodes have active intent for it.
+/// The rule by which the decider of a key, which knows the nodes with active intent for it, chooses what
+/// happens to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// If exactly one node has active intent, and is not the owner, the key moves there. Otherwise all that have hold replicas.
+    /// If exactly one node has active intent, and is not the owner, the key moves there. Otherwise all nodes
+    /// with active intent hold replicas.
     Adaptive,
-    /// All that have active intent hold replicas; the key stays at its home.
+    /// All nodes with active intent hold replicas; the key stays at its home.
     Replicate,
-    /// The key moves to whichever node's intent became active last.
+    /// The key moves to the node whose intent became active last.
     Relocate,
     /// All nodes hold replicas all the time, as if every node had intent for every key.
     Everywhere,
 }
 
-/// Who decides about a key, and what nodes tell it (000, §5.3.3 and §5.3.4).
+/// The node that decides about a key, and what other nodes tell it [thesis §5.3.3, §5.3.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decider {
-    /// The owner, wherever that is. Nodes tell it when they begin to have active intent, and when that is over.
+    /// The owner, wherever it is. Nodes tell it when they begin to have active intent, and when that is over.
     Owner,
-    /// The key's home. Nodes tell it the same, the owner as well, and ask for replicas by way of it.
+    /// The key's home. Nodes, the owner included, tell it the same, and ask for replicas by way of it.
     Home,
-    /// The key's home, which is told of every intent: when it becomes active, and when it is over.
+    /// The key's home. Nodes tell it of every intent when it becomes active, and when it is over.
     HomeOfEach,
 }
 
 impl Decider {
-    /// Whether it is the home.
+    /// Whether the home decides.
     #[must_use]
     pub const fn is_home(self) -> bool {
         matches!(self, Self::Home | Self::HomeOfEach)
@@ -224,42 +231,42 @@ impl Decider {
 /// When a node treats an intent as active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Act {
-    /// As late as is safe: 000, Algorithm 5.2.
+    /// As late as is safe [thesis Alg. 5.2; AdaPS Alg. 1].
     InTime,
-    /// As soon as it is signalled.
+    /// As soon as a worker signals it.
     AtOnce,
 }
 
 /// Which keys have static replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StaticReplicas {
-    /// Those that the user assigns ([`crate::Assignment`]).
+    /// The keys that the user assigns ([`crate::Assignment`]).
     Assigned,
-    /// All.
+    /// All keys.
     All,
 }
 
-/// When static replicas are brought in step.
+/// When nodes bring static replicas in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StaticReplicaPace {
-    /// In the background, from the start of a round to the start of the next at least so long. It is a goal: no operation ever
-    /// waits for it (000 §4.4.6).
+    /// In the background, with at least this time from the start of a round to the start of the next. It is a
+    /// goal: no operation ever waits for it [thesis §4.4.6].
     Every(Tick),
     /// When all workers of all nodes ask for it, and at meetings (synchronous SGD).
     Asked,
 }
 
 impl StaticReplicaPace {
-    /// 25 times per second (000 §4.4.1).
+    /// 25 times per second [thesis §4.4.1].
     pub const DEFAULT: Self = Self::Every(Tick(40_000));
 }
 
-/// Who starts a relocation; see [`crate::relocation`].
+/// The node that starts a relocation; see [`crate::relocation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Initiator {
     /// The node that wants the key, by a request to the key's home.
     Requester,
-    /// The owner of the key, when it knows who should have it.
+    /// The owner of the key, when it knows which node should have it.
     Owner,
 }
 
@@ -286,13 +293,13 @@ pub enum Technique {
     ReplicateOnIntent,
     /// As adaptive, without replicas: [`ablations`].
     RelocateOnIntent,
-    /// As adaptive, acting on intents when they are signalled: [`ablations`].
+    /// As adaptive, acting on intents as soon as workers signal them: [`ablations`].
     ImmediateAction,
-    /// Replicas of everything on all nodes, through the owner: [`ablations`].
+    /// Replicas of all keys on all nodes, through the owner: [`ablations`].
     ReplicateEverywhere,
-    /// As adaptive, decided by the home of each key: [`ablations`].
+    /// As adaptive, but the home of each key decides: [`ablations`].
     HomeDecides,
-    /// The same, told of every intent: [`ablations`].
+    /// The same, and nodes report every intent: [`ablations`].
     NaiveIntents,
 }
 

@@ -1,9 +1,10 @@
-//! NuPS (000 ch. 4, without sampling): hot keys are replicated, the others relocated.
+//! NuPS without sampling [NuPS; thesis ch. 4]: hot keys are replicated, the others relocated.
 //!
-//! Which keys are replicated is decided per key before the start ([`crate::Assignment`]): by hand, from a file, or those that
-//! are accessed more than 100 times as often as the mean. Replicated keys are read and added to on every node as if it owned
-//! them, and brought in step in the background ([`crate::allreduce`]); to localize them does nothing. All others are Lapse's
-//! ([`super::lapse`]), and sequentially consistent.
+//! An [`Assignment`](crate::Assignment) decides per key before the start which keys are replicated: by hand,
+//! from a file, or those that are accessed more than 100 times as often as the mean key. Every node reads and
+//! adds to replicated keys as if it owned them, and nodes bring the copies in step in the background
+//! ([`crate::allreduce`]); localizing them has no effect. All other keys are managed as by [`super::lapse`],
+//! and are sequentially consistent.
 
 use super::{Initiator, Order, Policy, StaticReplicas};
 

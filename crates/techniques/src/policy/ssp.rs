@@ -1,13 +1,16 @@
-//! Stale synchronous parallel (Petuum SSP; 000 §2.2.3): replicas on demand, for a while.
+//! Stale synchronous parallel [SSP; thesis §2.2.3]: replicas on demand, dropped when stale.
 //!
-//! Keys are owned by their homes, for ever. A worker that reads a key whose owner is another node makes a replica of it, which
-//! all workers of its node read and add to. It may be read until it is too stale for the reading worker: a read at clock c sees
-//! every update of every worker up to its clock c − s − 1, s being the staleness bound. A replica that is too stale for the
-//! slowest worker of the node is dropped; one that is too stale for a faster one is refreshed. Updates travel to the owner when
-//! the node's slowest worker advances its clock ([`crate::clocks`], [`crate::replication`]).
+//! Homes own their keys for the whole run. A worker that reads a key of another node makes its node a holder
+//! of a replica, which all workers of the node read and add to. A worker may read the replica until it is too
+//! stale for that worker: a read at clock c sees every update of every worker up to its own clock c − s − 1,
+//! where s is the staleness bound. A node drops a replica that is too stale for its slowest worker, and
+//! refreshes one that is too stale for a faster worker. Updates travel to the owner when the node's slowest
+//! worker advances its clock ([`crate::clocks`], [`crate::replication`]).
 //!
-//! 000 §2.2.3 lets a replica live for s clocks *since its set-up*, whatever the others do. This reading is stricter: what counts
-//! is what the owner had, by everybody's clocks, when it sent the value (001 §2.3); it holds for keys owned here as well.
+//! In the thesis a replica lives for s clocks *since its set-up*, whatever other workers do [thesis §2.2.3].
+//! This reading is stricter: the staleness counts from the updates that the owner had, by all workers'
+//! clocks, when it sent the value [Lapser §2.3]; and the bound holds for keys that the reading node owns as
+//! well.
 
 use super::{Order, Policy, Replicas};
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A small generator of numbers that is the same everywhere.
+/// A small generator of numbers, the same on every machine.
 struct Dice {
     seed: u64,
     thrown: u64,
@@ -28,7 +28,7 @@ impl Dice {
     }
 }
 
-/// A part of a message on its way.
+/// A part of a message under way.
 #[derive(Clone)]
 struct Frame<E> {
     round: u32,
@@ -41,10 +41,10 @@ struct Cluster<E> {
     lens: Arc<[u32]>,
     nodes: Vec<AllReduce<E>>,
     queues: BTreeMap<(usize, usize), VecDeque<Frame<E>>>,
-    /// By round and step: messages sent; calls apart.
+    /// Messages sent, by round and step; calls are counted apart.
     sent: BTreeMap<(u32, u8), usize>,
     calls: BTreeMap<u32, usize>,
-    /// Per node: what it contributed and got, by round.
+    /// Per node: its contributions and results, by round.
     contributions: Vec<Vec<Deltas<E>>>,
     results: Vec<Vec<Deltas<E>>>,
     dice: Dice,
@@ -75,7 +75,7 @@ impl<E: Element> Cluster<E> {
         node >= 1 << self.doublings()
     }
 
-    /// Cuts messages into parts at random keys and puts them on their way.
+    /// Cuts messages into parts at random keys and sends them.
     fn send(&mut self, from: usize, steps: Vec<Step<E>>) {
         for Step { to, round, step, deltas } in steps {
             if step == 0 && !self.is_extra(from) {
@@ -116,7 +116,7 @@ impl<E: Element> Cluster<E> {
         self.send(node, steps);
     }
 
-    /// A random frame that is first on its connection.
+    /// A random connection with a frame.
     fn head(&mut self) -> Option<(usize, usize)> {
         let heads: Vec<_> =
             self.queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(at, _)| *at).collect();
@@ -142,7 +142,7 @@ impl<E: Element> Cluster<E> {
     fn run(&mut self, rounds: u32, haste: &[f64], mut contribute: impl FnMut(&mut Dice) -> Deltas<E>) {
         for _ in 0..1_000_000 {
             if self.nodes.iter().all(|node| node.round() == rounds) {
-                assert!(self.queues.values().all(VecDeque::is_empty), "messages that nobody needed");
+                assert!(self.queues.values().all(VecDeque::is_empty), "messages that no node needed");
                 assert!(self.nodes.iter().all(AllReduce::is_idle));
                 return;
             }
@@ -165,8 +165,8 @@ impl<E: Element> Cluster<E> {
         panic!("no progress: {:?}", self.nodes.iter().map(AllReduce::round).collect::<Vec<_>>());
     }
 
-    /// All nodes have the same bits in every round, nobody's count of messages is off, and the sums are right
-    /// within `tolerance` × the sum of absolute values.
+    /// All nodes have the same bits in every round, each step has its number of messages, and the sums are
+    /// right within `tolerance` × the sum of absolute values.
     fn check(&self, rounds: u32, tolerance: f64) {
         let (all, doublings) = (self.nodes.len(), self.doublings());
         let power = 1 << doublings;
@@ -225,7 +225,7 @@ fn sparse<E: Element>(dice: &mut Dice, lens: &[u32], element: impl Fn(&mut Dice)
     deltas
 }
 
-/// Numbers of so different sizes that no order of additions gives what another gives.
+/// Numbers of so different sizes that sums depend on the order of additions.
 fn fraction(dice: &mut Dice) -> f32 {
     let size = 10f64.powi(dice.below(7) as i32 - 3);
     ((dice.unit() - 0.5) * size) as f32
@@ -249,7 +249,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn all_nodes_get_the_same_bits_and_the_sum(nodes in sizes(), lens in prop::collection::vec(0u32..5, 0..24), seed: u64) {
+    fn all_nodes_get_the_same_bits_and_the_sum(
+        nodes in sizes(),
+        lens in prop::collection::vec(0u32..5, 0..24),
+        seed: u64,
+    ) {
         let mut cluster = Cluster::<f32>::new(nodes, &lens, seed);
         let haste = hastes(nodes, &mut cluster.dice);
         cluster.run(4, &haste, |dice| sparse(dice, &lens, fraction));
@@ -257,7 +261,11 @@ proptest! {
     }
 
     #[test]
-    fn every_contribution_enters_exactly_one_round(nodes in sizes(), lens in prop::collection::vec(1u32..3, 1..12), seed: u64) {
+    fn every_contribution_enters_exactly_one_round(
+        nodes in sizes(),
+        lens in prop::collection::vec(1u32..3, 1..12),
+        seed: u64,
+    ) {
         let mut cluster = Cluster::<f32>::new(nodes, &lens, seed);
         let haste = hastes(nodes, &mut cluster.dice);
         cluster.run(6, &haste, |dice| sparse(dice, &lens, whole));
@@ -265,12 +273,16 @@ proptest! {
     }
 
     #[test]
-    fn merging_adds_what_both_have_and_touches_nothing_else(lens in prop::collection::vec(0u32..4, 0..20), seed: u64) {
+    fn merging_adds_what_both_have_and_touches_nothing_else(
+        lens in prop::collection::vec(0u32..4, 0..20),
+        seed: u64,
+    ) {
         let mut dice = Dice { seed, thrown: 0 };
         let element = |dice: &mut Dice| if dice.below(4) == 0 { -0.0 } else { fraction(dice) };
         let (left, right) = (sparse(&mut dice, &lens, element), sparse(&mut dice, &lens, element));
         let len = |index: u32| lens[index as usize] as usize;
-        let mut expected: BTreeMap<u32, Vec<f32>> = left.iter(len).map(|(i, delta)| (i, delta.to_vec())).collect();
+        let mut expected: BTreeMap<u32, Vec<f32>> =
+            left.iter(len).map(|(i, delta)| (i, delta.to_vec())).collect();
         for (index, delta) in right.iter(len) {
             match expected.get_mut(&index) {
                 Some(sum) => sum.iter_mut().zip(delta).for_each(|(a, b)| *a += *b),
@@ -287,8 +299,7 @@ proptest! {
     }
 }
 
-/// Only one node has something to say; the others start because they are called. With nobody, nothing is
-/// sent.
+/// One node starts by itself, and all others because they are called. If no node starts, no message is sent.
 #[test]
 fn one_node_that_starts_makes_all_others_start() {
     for nodes in (1..=9).chain([16, 17]) {

@@ -1,5 +1,5 @@
-//! Every state that small clusters can reach is visited, and what a node accepts in each of its states is compared with what can
-//! arrive there: everything that can must be taken, everything else must be refused.
+//! Visits every state that small clusters can reach. In each of its states a node must accept exactly the
+//! messages that can arrive there.
 
 use intendant_core::NodeId;
 use intendant_techniques::allreduce::{AllReduce, Deltas, Step};
@@ -12,7 +12,7 @@ type Header = (usize, u32, u8);
 #[derive(Clone)]
 struct Cluster {
     nodes: Vec<AllReduce<f32>>,
-    /// By sender and receiver: messages on their way.
+    /// Messages under way, by sender and receiver.
     queues: BTreeMap<(usize, usize), VecDeque<Header>>,
 }
 
@@ -90,7 +90,7 @@ fn explore(nodes: usize, rounds: u32) -> usize {
     }
     let doublings = nodes.ilog2() as u8;
     for ((node, _), (state, can_arrive)) in &states {
-        // In the last round nobody starts another: what could arrive then was not seen.
+        // Nodes start no round after the last, so messages of that round, which could arrive, were not seen.
         if state.round() + 1 >= rounds {
             continue;
         }

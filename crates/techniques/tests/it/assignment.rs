@@ -13,7 +13,7 @@ fn keys(assignment: &Assignment, keys: u64) -> Vec<u64> {
     assignment.resolve(&layout(keys)).iter().map(|key| key.0).collect()
 }
 
-/// Keys close to each other and to both ends of what a key can be.
+/// Keys close to each other and to the smallest and largest key.
 fn some_key() -> impl Strategy<Value = u64> {
     prop_oneof![6 => 0u64..24, 1 => (u64::MAX - 3)..=u64::MAX]
 }
@@ -52,7 +52,7 @@ proptest! {
         prop_assert_eq!(assignment.count(&layout(26)), expected.len() as u64);
         prop_assert_eq!(assignment.is_none(), model.is_empty());
 
-        // The same set on another way is the same assignment.
+        // The same set, made in another way, is the same assignment.
         let mut last = std::collections::BTreeMap::new();
         choices.iter().for_each(|(key, replicate)| { last.insert(*key, *replicate); });
         let directly: Vec<(u64, bool)> = last.into_iter().rev().collect();
@@ -63,7 +63,7 @@ proptest! {
             let collected: Assignment = model.iter().map(|key| Key(*key)).collect();
             prop_assert_eq!(&collected, &assignment);
         }
-        // One key more or less is another one.
+        // A set with one key more or less is another assignment.
         let key = Key(choices.first().map_or(7, |(key, _)| *key));
         let mut other = assignment.clone();
         other.set_technique(key, match assignment.technique(key) {
@@ -82,7 +82,8 @@ proptest! {
 
     #[test]
     fn ranges_in_any_order_are_their_union(ranges in prop::collection::vec((0u64..40, 1u64..12), 0..12)) {
-        let text: String = ranges.iter().map(|(first, keys)| format!("{first}..{}\n", first + keys)).collect();
+        let line = |(first, keys): &(u64, u64)| format!("{first}..{}\n", first + keys);
+        let text: String = ranges.iter().map(line).collect();
         let union: BTreeSet<u64> = ranges.iter().flat_map(|(first, keys)| *first..first + keys).collect();
         let assignment = Assignment::parse(&text).unwrap();
         prop_assert_eq!(keys(&assignment, 60), union.iter().copied().collect::<Vec<_>>());
@@ -99,7 +100,11 @@ proptest! {
     }
 
     #[test]
-    fn the_heuristics_pick_by_frequency(counts in prop::collection::vec(0u32..50, 1..40), factor in 0.0f64..5.0, count in 0usize..50) {
+    fn the_heuristics_pick_by_frequency(
+        counts in prop::collection::vec(0u32..50, 1..40),
+        factor in 0.0f64..5.0,
+        count in 0usize..50,
+    ) {
         let given = || counts.iter().enumerate().map(|(key, count)| (Key(key as u64), f64::from(*count)));
         let all = counts.len() as u64 + 20;
         let mean = f64::from(counts.iter().sum::<u32>()) / all as f64;
@@ -115,8 +120,9 @@ proptest! {
             prop_assert_eq!(replicated, better < top.count(&layout(all)) as usize, "{:?}", key);
         }
 
-        // The order in which frequencies are given changes nothing, nor does giving them in halves.
-        let halves = || given().chain(given()).map(|(key, count)| (key, count / 2.0)).collect::<Vec<_>>().into_iter().rev();
+        // Neither the order of frequencies nor giving them in halves changes the choice.
+        let half = |(key, count)| (key, count / 2.0);
+        let halves = || given().chain(given()).map(half).collect::<Vec<_>>().into_iter().rev();
         prop_assert_eq!(Assignment::above(halves(), all, factor), Assignment::above(given(), all, factor));
         prop_assert_eq!(Assignment::top(halves(), count), top);
     }
@@ -124,7 +130,7 @@ proptest! {
 
 #[test]
 fn the_untuned_choice_is_a_hundred_times_the_mean() {
-    // 1,000 keys, one access of each on average.
+    // 1000 keys, one access of each on average.
     let frequencies = [(Key(3), 100.0), (Key(9), 101.0), (Key(5), 799.0)];
     assert_eq!(keys(&Assignment::above(frequencies, 1000, FACTOR), 1000), [5, 9]);
     assert!(Assignment::above([], 1000, FACTOR).is_none());
@@ -176,7 +182,7 @@ fn keys_that_do_not_exist_are_named() {
     let most = u64::from(u32::MAX);
     assert_eq!(check("*", most), Ok(()));
     assert_eq!(check("*", most + 1), Err(AssignmentError::TooManyKeys { keys: most + 1 }));
-    // A million single keys and as many choices are no burden.
+    // A million single keys and as many choices take little time.
     let odd: Assignment = (0..1_000_000).map(|key| Key(2 * key + 1)).collect();
     let mut chosen = Assignment::all();
     (0..=1_000_000).for_each(|key| chosen.set_technique(Key(2 * key), KeyTechnique::Relocate));

@@ -1,4 +1,4 @@
-//! Replicas through the owner without engines: what a holder and an owner do about what they hear.
+//! Replicas through the owner without engines: what a holder and an owner do about each message.
 
 use intendant_core::NodeId;
 use intendant_techniques::replication::{AskOutcome, Dropped, Hub, Merge, Replica, Stage};
@@ -54,7 +54,7 @@ fn an_owner_merges_the_next_delta_of_the_epoch_and_nothing_else() {
 }
 
 #[test]
-fn registrations_move_and_the_new_owner_supposes_that_nobody_was_told() {
+fn registrations_move_and_the_new_owner_supposes_that_no_holder_was_told() {
     let rows = [(B, 7, 3), (A, 2, 9)];
     let (mut hub, own) = Hub::arrived(A, 41, rows);
     assert_eq!((own, hub.version(), hub.holders().len()), (Some((2, 9)), 42, 1));
@@ -109,7 +109,7 @@ fn news_contain_the_delta_in_flight_or_not() {
 #[test]
 fn a_drop_ends_or_is_taken_back() {
     let (mut replica, mut value) = held(3, 1.0);
-    assert_eq!(replica.dropped(1, false), Dropped::Stale, "nobody has asked for that");
+    assert_eq!(replica.dropped(1, false), Dropped::Stale, "the holder has not asked for that");
     assert!(replica.drop_out() && !replica.drop_out());
     assert_eq!(replica.dropped(0, false), Dropped::Stale);
     assert_eq!(replica.dropped(1, false), Dropped::Gone);
@@ -127,11 +127,12 @@ fn a_drop_ends_or_is_taken_back() {
 
 #[test]
 fn a_holder_that_becomes_owner_adds_what_the_main_copy_lacks() {
-    // What the owner knew of it, the main copy that came, and what becomes of it without and with updates since.
+    // What the owner knew of the holder, the main copy of the hand-over, and the result without and with
+    // updates since.
     let cases = [
         (Some((1, 1)), 12.0, 12.0, 16.0),
         (Some((1, 0)), 10.0, 12.0, 16.0),
-        // The owner had forgotten it, or knew another generation.
+        // The owner had forgotten the holder, or knew another generation.
         (None, 10.0, 12.0, 16.0),
         (Some((2, 1)), 10.0, 12.0, 16.0),
     ];
@@ -151,9 +152,11 @@ fn a_holder_that_becomes_owner_adds_what_the_main_copy_lacks() {
 }
 
 proptest! {
-    /// An owner and a holder that exchange deltas and acknowledgements agree to the bit, whatever the numbers.
+    /// An owner and a holder that exchange deltas and acknowledgements agree to the bit, with any numbers.
     #[test]
-    fn acknowledged_copies_are_equal_to_the_bit(pushes in prop::collection::vec((-1e3_f32..1e3, -1e3_f32..1e3), 1..40)) {
+    fn acknowledged_copies_are_equal_to_the_bit(
+        pushes in prop::collection::vec((-1e3_f32..1e3, -1e3_f32..1e3), 1..40),
+    ) {
         let (mut hub, mut main) = (Hub::default(), 1.1_f32);
         hub.ask(A, 1);
         hub.tell(A);

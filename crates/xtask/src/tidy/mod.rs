@@ -111,9 +111,6 @@ const ALLOWED: &[(Check, &str)] = &[
     // task
     (Check::Width, "crates/task/"),
     (Check::Words, "crates/task/"),
-    // techniques
-    (Check::Width, "crates/techniques/"),
-    (Check::Words, "crates/techniques/"),
     // train
     (Check::Width, "crates/train/"),
     (Check::Words, "crates/train/"),
