@@ -119,8 +119,6 @@ const ALLOWED: &[(Check, &str)] = &[
     (Check::Words, "crates/transport/"),
     // architecture.md
     (Check::Words, "docs/architecture.md"),
-    // decisions
-    (Check::Words, "docs/decisions/"),
     // launchers.md
     (Check::Words, "docs/launchers.md"),
     // performance.md
