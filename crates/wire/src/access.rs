@@ -71,7 +71,9 @@ pub struct Request {
 }
 
 impl Payload for Request {
-    const CLASS: MessageClass = MessageClass::Request;
+    fn class(&self) -> MessageClass {
+        MessageClass::Request
+    }
 
     fn head(&self, room: usize) -> Vec<u8> {
         let Self { origin, kind, hops, keys, positions, values: _ } = self;
@@ -82,7 +84,7 @@ impl Payload for Request {
             node: origin.node.0,
             worker: origin.worker.0,
             argument: origin.op.0,
-            ..Header::new(Self::CLASS, keys.len())
+            ..Header::new(self.class(), keys.len())
         };
         header.frame_of_keys(keys, &[positions], room)
     }
@@ -98,6 +100,14 @@ impl Payload for Request {
             positions: body.numbers(header.count),
             values: body.values(),
         })
+    }
+
+    fn keys(&self) -> [&[Key]; 2] {
+        [&self.keys, &[]]
+    }
+
+    fn values(&self) -> &Bytes {
+        &self.values
     }
 }
 
@@ -120,7 +130,9 @@ pub struct Response {
 }
 
 impl Payload for Response {
-    const CLASS: MessageClass = MessageClass::Response;
+    fn class(&self) -> MessageClass {
+        MessageClass::Response
+    }
 
     fn head(&self, room: usize) -> Vec<u8> {
         let Self { worker, op, kind, positions, counters, values: _ } = self;
@@ -130,7 +142,7 @@ impl Payload for Response {
             flags: u8::from(!counters.is_empty()),
             worker: worker.0,
             argument: op.0,
-            ..Header::new(Self::CLASS, positions.len())
+            ..Header::new(self.class(), positions.len())
         };
         let mut frame = header.frame((positions.len() + counters.len()) * NUMBER_BYTES + room);
         put_numbers(&mut frame, positions);
@@ -152,5 +164,13 @@ impl Payload for Response {
             counters: body.numbers(counters),
             values: body.values(),
         })
+    }
+
+    fn key_count(&self) -> usize {
+        self.positions.len()
+    }
+
+    fn values(&self) -> &Bytes {
+        &self.values
     }
 }

@@ -47,11 +47,13 @@ pub struct Clock {
 }
 
 impl Payload for Clock {
-    const CLASS: MessageClass = MessageClass::Clock;
+    fn class(&self) -> MessageClass {
+        MessageClass::Clock
+    }
 
     fn head(&self, _room: usize) -> Vec<u8> {
         strict_assert!(self.scope != ClockScope::Resumed || self.clock == 0, "no clock: {self:?}");
-        Header { tag: self.scope as u8, argument: self.clock, ..Header::new(Self::CLASS, 0) }.frame(0)
+        Header { tag: self.scope as u8, argument: self.clock, ..Header::new(self.class(), 0) }.frame(0)
     }
 
     fn read(header: &Header, body: Body) -> Result<Self, WireError> {

@@ -16,15 +16,33 @@ pub(crate) const KEY_BYTES: usize = 8;
 pub(crate) const NUMBER_BYTES: usize = 4;
 
 /// A message that a frame can carry.
-pub(crate) trait Payload: Sized {
+pub(crate) trait Payload {
     /// The class of the message.
-    const CLASS: MessageClass;
+    fn class(&self) -> MessageClass;
 
     /// The frame up to the values, with room for `room` more bytes.
     fn head(&self, room: usize) -> Vec<u8>;
 
     /// Reads what follows the header of a frame of this class.
-    fn read(header: &Header, body: Body) -> Result<Self, WireError>;
+    fn read(header: &Header, body: Body) -> Result<Self, WireError>
+    where
+        Self: Sized;
+
+    /// The keys that the message names, in the order of its frame.
+    fn keys(&self) -> [&[Key]; 2] {
+        [&[], &[]]
+    }
+
+    /// The number of keys that the message is about, also if it names them by position or index.
+    fn key_count(&self) -> usize {
+        self.keys().iter().map(|keys| keys.len()).sum()
+    }
+
+    /// The elements with which the frame ends.
+    fn values(&self) -> &Bytes {
+        static NONE: Bytes = Bytes::new();
+        &NONE
+    }
 }
 
 /// The first 16 bytes of a frame.

@@ -22,11 +22,13 @@ pub struct IntentReport {
 }
 
 impl Payload for IntentReport {
-    const CLASS: MessageClass = MessageClass::IntentReport;
+    fn class(&self) -> MessageClass {
+        MessageClass::IntentReport
+    }
 
     fn head(&self, _room: usize) -> Vec<u8> {
         let Self { begun, over } = self;
-        let header = Header { argument: over.len() as u32, ..Header::new(Self::CLASS, begun.len()) };
+        let header = Header { argument: over.len() as u32, ..Header::new(self.class(), begun.len()) };
         let mut frame = header.frame((begun.len() + over.len()) * KEY_BYTES);
         put_keys(&mut frame, begun);
         put_keys(&mut frame, over);
@@ -44,5 +46,9 @@ impl Payload for IntentReport {
         let (begun, over) = (body.keys(header.count), body.keys(over));
         body.end()?;
         Ok(Self { begun, over })
+    }
+
+    fn keys(&self) -> [&[Key]; 2] {
+        [&self.begun, &self.over]
     }
 }

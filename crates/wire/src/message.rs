@@ -40,106 +40,46 @@ pub enum Message {
 }
 
 impl Message {
+    fn payload(&self) -> &dyn Payload {
+        match self {
+            Self::Request(message) => message,
+            Self::Response(message) => message,
+            Self::SnapshotRequest(message) => message,
+            Self::SnapshotPart(message) => message,
+            Self::Localize(message) => message,
+            Self::Relocate(message) => message,
+            Self::HandOver(message) => message,
+            Self::Moved(message) => message,
+            Self::ReplicaRequest(message) => message,
+            Self::ReplicaUpdate(message) => message,
+            Self::Clock(message) => message,
+            Self::Reduce(message) => message,
+            Self::IntentReport(message) => message,
+        }
+    }
+
     /// What the message is, for statistics and traces.
     #[must_use]
-    pub const fn class(&self) -> MessageClass {
-        match self {
-            Self::Request(_) => MessageClass::Request,
-            Self::Response(_) => MessageClass::Response,
-            Self::SnapshotRequest(_) => MessageClass::SnapshotRequest,
-            Self::SnapshotPart(_) => MessageClass::SnapshotPart,
-            Self::Localize(_) => MessageClass::Localize,
-            Self::Relocate(_) => MessageClass::Relocate,
-            Self::HandOver(_) => MessageClass::HandOver,
-            Self::Moved(_) => MessageClass::Moved,
-            Self::ReplicaRequest(_) => MessageClass::ReplicaRequest,
-            Self::ReplicaUpdate(_) => MessageClass::ReplicaUpdate,
-            Self::Clock(_) => MessageClass::Clock,
-            Self::Reduce(_) => MessageClass::Reduce,
-            Self::IntentReport(_) => MessageClass::IntentReport,
-        }
+    pub fn class(&self) -> MessageClass {
+        self.payload().class()
     }
 
     /// The keys that the message names, in the order of its frame. A [`Response`] names positions and a
     /// [`Reduce`] indices instead, and a [`SnapshotRequest`] a range: these have none.
     pub fn keys(&self) -> impl Iterator<Item = Key> + Clone + '_ {
-        let (keys, more): (&[Key], &[Key]) = match self {
-            Self::Request(Request { keys, .. })
-            | Self::SnapshotPart(SnapshotPart { keys, .. })
-            | Self::Localize(Localize { keys })
-            | Self::Relocate(Relocate { keys, .. })
-            | Self::HandOver(HandOver { keys, .. })
-            | Self::Moved(Moved { keys, .. })
-            | Self::ReplicaRequest(ReplicaRequest { keys, .. })
-            | Self::ReplicaUpdate(ReplicaUpdate { keys, .. }) => (keys, &[]),
-            Self::IntentReport(IntentReport { begun, over }) => (begun, over),
-            Self::Response(_) | Self::SnapshotRequest(_) | Self::Clock(_) | Self::Reduce(_) => (&[], &[]),
-        };
-        keys.iter().chain(more).copied()
+        self.payload().keys().into_iter().flatten().copied()
     }
 
     /// The number of keys that the message is about, also if it names them by position or index.
     #[must_use]
     pub fn key_count(&self) -> usize {
-        match self {
-            Self::Response(response) => response.positions.len(),
-            Self::Reduce(reduce) => reduce.indices.len(),
-            Self::IntentReport(report) => report.begun.len() + report.over.len(),
-            Self::Request(Request { keys, .. })
-            | Self::SnapshotPart(SnapshotPart { keys, .. })
-            | Self::Localize(Localize { keys })
-            | Self::Relocate(Relocate { keys, .. })
-            | Self::HandOver(HandOver { keys, .. })
-            | Self::Moved(Moved { keys, .. })
-            | Self::ReplicaRequest(ReplicaRequest { keys, .. })
-            | Self::ReplicaUpdate(ReplicaUpdate { keys, .. }) => keys.len(),
-            Self::SnapshotRequest(_) | Self::Clock(_) => 0,
-        }
+        self.payload().key_count()
     }
 
     /// The elements that the message carries, in bytes.
     #[must_use]
     pub fn value_bytes(&self) -> usize {
-        self.values().len()
-    }
-
-    /// The elements with which the frame ends.
-    fn values(&self) -> &Bytes {
-        static NONE: Bytes = Bytes::new();
-        match self {
-            Self::Request(Request { values, .. })
-            | Self::Response(Response { values, .. })
-            | Self::SnapshotPart(SnapshotPart { values, .. })
-            | Self::HandOver(HandOver { values, .. })
-            | Self::ReplicaRequest(ReplicaRequest { values, .. })
-            | Self::ReplicaUpdate(ReplicaUpdate { values, .. })
-            | Self::Reduce(Reduce { values, .. }) => values,
-            Self::SnapshotRequest(_)
-            | Self::Localize(_)
-            | Self::Relocate(_)
-            | Self::Moved(_)
-            | Self::Clock(_)
-            | Self::IntentReport(_) => &NONE,
-        }
-    }
-
-    /// The frame up to the values, with room for `room` more bytes.
-    fn head(&self, room: usize) -> Vec<u8> {
-        match self {
-            Self::Request(message) => message.head(room),
-            Self::Response(message) => message.head(room),
-            Self::SnapshotRequest(message) => message.head(room),
-            Self::SnapshotPart(message) => message.head(room),
-            Self::Localize(message) => message.head(room),
-            Self::Relocate(message) => message.head(room),
-            Self::HandOver(message) => message.head(room),
-            Self::Moved(message) => message.head(room),
-            Self::ReplicaRequest(message) => message.head(room),
-            Self::ReplicaUpdate(message) => message.head(room),
-            Self::Clock(message) => message.head(room),
-            Self::Reduce(message) => message.head(room),
-            Self::IntentReport(message) => message.head(room),
-        }
+        self.payload().values().len()
     }
 
     /// The frame of this message, without length prefix.
@@ -149,8 +89,9 @@ impl Message {
     /// number: senders split what is too long.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let values = self.values();
-        let mut frame = self.head(values.len());
+        let payload = self.payload();
+        let values = payload.values();
+        let mut frame = payload.head(values.len());
         frame.extend_from_slice(values);
         check_length(frame.len());
         Bytes::from(frame)
@@ -162,7 +103,8 @@ impl Message {
     /// As [`Message::encode`].
     #[must_use]
     pub fn encode_parts(&self) -> (Bytes, Bytes) {
-        let (head, values) = (self.head(0), self.values().clone());
+        let payload = self.payload();
+        let (head, values) = (payload.head(0), payload.values().clone());
         check_length(head.len() + values.len());
         (Bytes::from(head), values)
     }

@@ -31,7 +31,9 @@ pub struct Reduce {
 }
 
 impl Payload for Reduce {
-    const CLASS: MessageClass = MessageClass::Reduce;
+    fn class(&self) -> MessageClass {
+        MessageClass::Reduce
+    }
 
     fn head(&self, room: usize) -> Vec<u8> {
         let Self { round, step, last, indices, values: _ } = self;
@@ -40,7 +42,7 @@ impl Payload for Reduce {
             tag: *step,
             flags: u8::from(*last),
             argument: *round,
-            ..Header::new(Self::CLASS, indices.len())
+            ..Header::new(self.class(), indices.len())
         };
         let mut frame = header.frame(indices.len() * NUMBER_BYTES + room);
         put_numbers(&mut frame, indices);
@@ -58,6 +60,14 @@ impl Payload for Reduce {
         let indices = body.numbers(header.count);
         check_indices(&indices)?;
         Ok(Self { round: header.argument, step: header.tag, last, indices, values: body.values() })
+    }
+
+    fn key_count(&self) -> usize {
+        self.indices.len()
+    }
+
+    fn values(&self) -> &Bytes {
+        &self.values
     }
 }
 

@@ -23,10 +23,12 @@ pub struct Localize {
 }
 
 impl Payload for Localize {
-    const CLASS: MessageClass = MessageClass::Localize;
+    fn class(&self) -> MessageClass {
+        MessageClass::Localize
+    }
 
     fn head(&self, room: usize) -> Vec<u8> {
-        Header::new(Self::CLASS, self.keys.len()).frame_of_keys(&self.keys, &[], room)
+        Header::new(self.class(), self.keys.len()).frame_of_keys(&self.keys, &[], room)
     }
 
     fn read(header: &Header, mut body: Body) -> Result<Self, WireError> {
@@ -36,6 +38,10 @@ impl Payload for Localize {
         let keys = body.keys(header.count);
         body.end()?;
         Ok(Self { keys })
+    }
+
+    fn keys(&self) -> [&[Key]; 2] {
+        [&self.keys, &[]]
     }
 }
 
@@ -51,11 +57,13 @@ pub struct Relocate {
 }
 
 impl Payload for Relocate {
-    const CLASS: MessageClass = MessageClass::Relocate;
+    fn class(&self) -> MessageClass {
+        MessageClass::Relocate
+    }
 
     fn head(&self, room: usize) -> Vec<u8> {
         let Self { to, keys, counters } = self;
-        let header = Header { node: to.0, ..Header::new(Self::CLASS, keys.len()) };
+        let header = Header { node: to.0, ..Header::new(self.class(), keys.len()) };
         header.frame_of_keys(keys, &[counters], room)
     }
 
@@ -63,6 +71,10 @@ impl Payload for Relocate {
         only_keys(header)?;
         let (keys, counters) = counted_keys(header, body)?;
         Ok(Self { to: NodeId(header.node), keys, counters })
+    }
+
+    fn keys(&self) -> [&[Key]; 2] {
+        [&self.keys, &[]]
     }
 }
 
@@ -130,7 +142,9 @@ impl HolderRow {
 }
 
 impl Payload for HandOver {
-    const CLASS: MessageClass = MessageClass::HandOver;
+    fn class(&self) -> MessageClass {
+        MessageClass::HandOver
+    }
 
     fn head(&self, room: usize) -> Vec<u8> {
         let Self { keys, counters, holders, values: _ } = self;
@@ -138,7 +152,7 @@ impl Payload for HandOver {
         strict_assert!(holders.len() <= limits::FRAME_KEYS_MAX, "senders split what is too long");
         strict_assert!(HolderRow::check(holders, keys.len()).is_ok(), "rows in order: {holders:?}");
         let rows = holders.len() * HolderRow::BYTES;
-        let header = Header { argument: holders.len() as u32, ..Header::new(Self::CLASS, keys.len()) };
+        let header = Header { argument: holders.len() as u32, ..Header::new(self.class(), keys.len()) };
         let mut frame = header.frame_of_keys(keys, &[counters], rows + room);
         holders.iter().for_each(|row| row.put(&mut frame));
         frame
@@ -156,6 +170,14 @@ impl Payload for HandOver {
         HolderRow::check(&holders, count)?;
         Ok(Self { keys, counters, holders, values: body.values() })
     }
+
+    fn keys(&self) -> [&[Key]; 2] {
+        [&self.keys, &[]]
+    }
+
+    fn values(&self) -> &Bytes {
+        &self.values
+    }
 }
 
 /// The sender tells the home of keys that it owns them now.
@@ -168,11 +190,13 @@ pub struct Moved {
 }
 
 impl Payload for Moved {
-    const CLASS: MessageClass = MessageClass::Moved;
+    fn class(&self) -> MessageClass {
+        MessageClass::Moved
+    }
 
     fn head(&self, room: usize) -> Vec<u8> {
         let Self { keys, counters } = self;
-        Header::new(Self::CLASS, keys.len()).frame_of_keys(keys, &[counters], room)
+        Header::new(self.class(), keys.len()).frame_of_keys(keys, &[counters], room)
     }
 
     fn read(header: &Header, body: Body) -> Result<Self, WireError> {
@@ -180,6 +204,10 @@ impl Payload for Moved {
         header.unused([HeaderField::Node])?;
         let (keys, counters) = counted_keys(header, body)?;
         Ok(Self { keys, counters })
+    }
+
+    fn keys(&self) -> [&[Key]; 2] {
+        [&self.keys, &[]]
     }
 }
 

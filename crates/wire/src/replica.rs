@@ -85,7 +85,9 @@ pub struct ReplicaRequest {
 }
 
 impl Payload for ReplicaRequest {
-    const CLASS: MessageClass = MessageClass::ReplicaRequest;
+    fn class(&self) -> MessageClass {
+        MessageClass::ReplicaRequest
+    }
 
     fn head(&self, room: usize) -> Vec<u8> {
         let Self { kind, holder, hops, keys, generations, numbers, values } = self;
@@ -93,8 +95,12 @@ impl Payload for ReplicaRequest {
         strict_assert!(generations.len() == keys.len(), "a generation per key");
         strict_assert!(numbers.len() == numbered, "a number per key, except to drop");
         strict_assert!(kind.valued() || values.is_empty(), "only a delta has elements");
-        let header =
-            Header { tag: *kind as u8, flags: *hops, node: holder.0, ..Header::new(Self::CLASS, keys.len()) };
+        let header = Header {
+            tag: *kind as u8,
+            flags: *hops,
+            node: holder.0,
+            ..Header::new(self.class(), keys.len())
+        };
         header.frame_of_keys(keys, &[generations, numbers], room)
     }
 
@@ -112,6 +118,14 @@ impl Payload for ReplicaRequest {
             numbers: body.numbers(if kind.numbered() { count } else { 0 }),
             values: body.values_if(kind.valued())?,
         })
+    }
+
+    fn keys(&self) -> [&[Key]; 2] {
+        [&self.keys, &[]]
+    }
+
+    fn values(&self) -> &Bytes {
+        &self.values
     }
 }
 
@@ -186,7 +200,9 @@ pub struct ReplicaUpdate {
 }
 
 impl Payload for ReplicaUpdate {
-    const CLASS: MessageClass = MessageClass::ReplicaUpdate;
+    fn class(&self) -> MessageClass {
+        MessageClass::ReplicaUpdate
+    }
 
     fn head(&self, room: usize) -> Vec<u8> {
         let Self { kind, clock, keys, generations, seqs, versions, counters, values } = self;
@@ -201,7 +217,7 @@ impl Payload for ReplicaUpdate {
             tag: *kind as u8,
             flags: u8::from(!counters.is_empty()),
             argument: *clock,
-            ..Header::new(Self::CLASS, keys.len())
+            ..Header::new(self.class(), keys.len())
         };
         header.frame_of_keys(keys, &[generations, seqs, versions, counters], room)
     }
@@ -222,5 +238,13 @@ impl Payload for ReplicaUpdate {
             counters: body.numbers(counters),
             values: body.values_if(kind.valued())?,
         })
+    }
+
+    fn keys(&self) -> [&[Key]; 2] {
+        [&self.keys, &[]]
+    }
+
+    fn values(&self) -> &Bytes {
+        &self.values
     }
 }

@@ -59,7 +59,9 @@ impl SnapshotRequest {
 }
 
 impl Payload for SnapshotRequest {
-    const CLASS: MessageClass = MessageClass::SnapshotRequest;
+    fn class(&self) -> MessageClass {
+        MessageClass::SnapshotRequest
+    }
 
     fn head(&self, _room: usize) -> Vec<u8> {
         let Self { origin, start, end, cursor, bytes_max } = self;
@@ -67,7 +69,7 @@ impl Payload for SnapshotRequest {
             node: origin.node.0,
             worker: origin.worker.0,
             argument: origin.op.0,
-            ..Header::new(Self::CLASS, 0)
+            ..Header::new(self.class(), 0)
         };
         let mut frame = header.frame(Self::BODY_BYTES);
         put_keys(&mut frame, &[*start, *end]);
@@ -107,7 +109,9 @@ pub struct SnapshotPart {
 }
 
 impl Payload for SnapshotPart {
-    const CLASS: MessageClass = MessageClass::SnapshotPart;
+    fn class(&self) -> MessageClass {
+        MessageClass::SnapshotPart
+    }
 
     fn head(&self, room: usize) -> Vec<u8> {
         let Self { worker, op, next, keys, values: _ } = self;
@@ -115,7 +119,7 @@ impl Payload for SnapshotPart {
             tag: u8::from(next.is_some()),
             worker: worker.0,
             argument: op.0,
-            ..Header::new(Self::CLASS, keys.len())
+            ..Header::new(self.class(), keys.len())
         };
         let mut frame = header.frame(Cursor::BYTES + keys.len() * KEY_BYTES + room);
         if let Some(cursor) = next {
@@ -141,5 +145,13 @@ impl Payload for SnapshotPart {
             keys: body.keys(header.count),
             values: body.values(),
         })
+    }
+
+    fn keys(&self) -> [&[Key]; 2] {
+        [&self.keys, &[]]
+    }
+
+    fn values(&self) -> &Bytes {
+        &self.values
     }
 }
