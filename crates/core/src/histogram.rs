@@ -1,5 +1,7 @@
 //! Counts of durations, in buckets whose width grows with the duration.
 
+use serde::{Deserialize, Serialize};
+
 /// Buckets per power of two: a bucket is at most an eighth of its durations wide.
 const STEPS: u64 = 8;
 /// Durations up to here have buckets of their own.
@@ -10,10 +12,32 @@ const BUCKETS: usize = EXACT as usize + POWERS * STEPS as usize;
 
 /// A histogram of durations in microseconds, exact below 16 and within an eighth above. Histograms of different threads and
 /// nodes add up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// It is serialised as its [`parts`](Histogram::parts).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Parts", try_from = "Parts")]
 pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,
     sum_us: u64,
+}
+
+/// The sum in microseconds, and the buckets that are not empty with their counts.
+#[derive(Serialize, Deserialize)]
+struct Parts(u64, Vec<(u64, u64)>);
+
+impl From<Histogram> for Parts {
+    fn from(histogram: Histogram) -> Self {
+        let (sum_us, parts) = histogram.parts();
+        Self(sum_us, parts.collect())
+    }
+}
+
+impl TryFrom<Parts> for Histogram {
+    type Error = &'static str;
+
+    fn try_from(Parts(sum_us, parts): Parts) -> Result<Self, Self::Error> {
+        Self::from_parts(sum_us, parts).ok_or("a histogram with a bucket that does not exist")
+    }
 }
 
 impl Default for Histogram {

@@ -47,7 +47,7 @@ impl Cluster {
                 init: Arc::new(|_, value: &mut [f32]| value.fill(1.0)),
                 storage: Storage::Dense,
                 policy: *policy,
-                copies: ReplicationConfig::default(),
+                replication: ReplicationConfig::default(),
                 workers: 1,
             }));
             let channel = Channel::new(ChannelId(0), Arc::clone(&shared));

@@ -1,6 +1,6 @@
-//! What was decided about keys lately, and why: for whoever wants to know why a key is where it is.
+//! The latest decisions about keys and their causes: they explain why a key is where it is.
 //!
-//! A channel keeps the last few decisions about all its keys, and more of keys that are watched.
+//! A channel keeps the last few decisions about all its keys, and more about watched keys.
 
 use intendant_core::{Key, NodeId, Tick};
 use std::collections::{BTreeMap, VecDeque};
@@ -8,40 +8,40 @@ use std::fmt;
 
 /// Decisions about all keys that a channel remembers.
 const RECENT_MAX: usize = 1 << 12;
-/// Decisions about a key that is watched.
+/// Decisions about a watched key that a channel remembers.
 const WATCHED_MAX: usize = 1 << 8;
 
 /// Why an owner moves a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// This node has begun to have active intent.
+    /// The active intent of this node has begun.
     Began(NodeId),
-    /// This node has none any more.
+    /// The active intent of this node has ended.
     Ended(NodeId),
-    /// The key's home has told this node to.
+    /// The key's home has ordered it.
     Told,
 }
 
-/// What was decided, or what came of it, at one node.
+/// A decision at one node, or its consequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecisionKind {
-    /// This node's workers have begun to have active intent.
+    /// The first active intent of this node's workers has begun.
     Began,
-    /// They have none any more.
+    /// The last active intent of this node's workers has ended.
     Ended,
-    /// The key is owned here, and now replicated at this node as well.
+    /// This owner has set up a replica at the given node.
     Registered(NodeId),
-    /// The key is owned here, and not replicated at this node any more.
+    /// The given node has dropped its replica of a key owned here.
     Released(NodeId),
-    /// The key was owned here, and moved to this node.
+    /// The key was owned here and has moved to the given node.
     Moved(NodeId, Cause),
-    /// The key's home is here, and its owner has been told to move it to this node, the only one with active intent.
+    /// This home has ordered the owner to move the key to the given node, the only one with active intent.
     Ordered(NodeId),
-    /// The key has come here from this node.
+    /// The key has arrived here from the given node.
     Arrived(NodeId),
     /// A replica has been set up here.
     SetUp,
-    /// The replica here has been given up.
+    /// The replica here has been dropped.
     GivenUp,
 }
 
@@ -65,30 +65,37 @@ impl fmt::Display for DecisionKind {
     }
 }
 
-/// A decision at one node.
+/// A decision at one node, with its time and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// When, on the node's own clock.
     pub at: Tick,
     /// The key.
     pub key: Key,
-    /// What.
+    /// What was decided.
     pub what: DecisionKind,
 }
 
-/// Decisions of a channel.
+/// Decisions of a channel. By default it keeps none.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
+    /// Whether decisions are kept: only intents lead to any.
+    kept: bool,
     recent: VecDeque<Decision>,
     watched: BTreeMap<Key, VecDeque<Decision>>,
 }
 
 impl Decisions {
+    /// Keeps decisions from now on.
     pub(crate) fn new(watched: impl Iterator<Item = Key>) -> Self {
-        Self { recent: VecDeque::new(), watched: watched.map(|key| (key, VecDeque::new())).collect() }
+        let watched = watched.map(|key| (key, VecDeque::new())).collect();
+        Self { kept: true, recent: VecDeque::new(), watched }
     }
 
     pub(crate) fn note(&mut self, at: Tick, key: Key, what: DecisionKind) {
+        if !self.kept {
+            return;
+        }
         let decision = Decision { at, key, what };
         if !self.watched.is_empty()
             && let Some(kept) = self.watched.get_mut(&key)
@@ -98,7 +105,7 @@ impl Decisions {
         push(&mut self.recent, decision, RECENT_MAX);
     }
 
-    /// What is remembered of a key, oldest first.
+    /// The remembered decisions about a key, oldest first.
     pub(crate) fn of(&self, key: Key) -> Vec<Decision> {
         match self.watched.get(&key) {
             Some(kept) => kept.iter().copied().collect(),

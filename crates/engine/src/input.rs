@@ -1,8 +1,7 @@
 //! What a channel is told, and what it wants done.
 
-use crate::local::Local;
 use bytes::Bytes;
-use intendant_core::{Element, Key, NodeId, Tick, WorkerId};
+use intendant_core::{Key, NodeId, Tick, WorkerId};
 use intendant_techniques::clocks::NodeClock;
 use intendant_wire::{AccessKind, Cursor, Message, OpId, SnapshotPart};
 use std::fmt;
@@ -14,7 +13,7 @@ pub enum Kind {
     Access(AccessKind),
     /// It moves keys to this node.
     Localize,
-    /// It waits until static replicas have been brought in step.
+    /// It waits until an all-reduce has synchronised the static replicas.
     Synchronize,
 }
 
@@ -28,46 +27,78 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The keys of a worker's operation that belong to one channel.
+/// The part of a worker's operation that belongs to one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission {
     /// The worker.
     pub worker: WorkerId,
-    /// The operation.
+    /// Its operation.
     pub op: OpId,
     /// What to do.
-    pub kind: Kind,
-    /// The keys.
-    pub keys: Vec<Key>,
-    /// Their positions in the call, ascending; to synchronize, the number of the channel.
-    pub positions: Vec<u32>,
-    /// For a push or set, the elements of all keys, little-endian.
-    pub values: Bytes,
-    /// When the worker made the call; used for a localize only.
-    pub issued: Tick,
-    /// The worker's clock.
-    pub clock: u32,
-    /// The clock that what a pull reads must have reached.
-    pub need: u32,
+    pub task: Task,
+}
+
+/// What a submission asks for. Positions are those of the keys in the worker's call, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Accesses that the worker's thread could not serve.
+    Access {
+        /// What to do with the values.
+        kind: AccessKind,
+        /// The keys.
+        keys: Vec<Key>,
+        /// Per key, its position.
+        positions: Vec<u32>,
+        /// For a push or set, the elements of all keys, little-endian; for a pull empty.
+        values: Bytes,
+        /// The worker's clock.
+        clock: u32,
+        /// The clock that what a pull reads must have reached.
+        need: u32,
+    },
+    /// Keys that the worker wants on this node.
+    Localize {
+        /// The keys.
+        keys: Vec<Key>,
+        /// Per key, its position.
+        positions: Vec<u32>,
+        /// When the worker made the call.
+        issued: Tick,
+    },
+    /// The worker waits for an all-reduce.
+    Synchronize {
+        /// The operation's only position: the number of the channel.
+        position: u32,
+    },
 }
 
 impl Submission {
-    pub(crate) fn new<E: Element>(local: &Local<E>, op: OpId, kind: Kind, need: u32, issued: Tick) -> Self {
-        let (keys, positions, values) = (Vec::new(), Vec::new(), Bytes::new());
-        let (worker, clock) = (local.worker(), local.clock());
-        Self { worker, op, kind, keys, positions, values, issued, clock, need }
+    /// What the operation does.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self.task {
+            Task::Access { kind, .. } => Kind::Access(kind),
+            Task::Localize { .. } => Kind::Localize,
+            Task::Synchronize { .. } => Kind::Synchronize,
+        }
     }
 
-    /// With memory for so many keys.
-    pub(crate) fn with_room(mut self, keys: usize) -> Self {
-        self.keys.reserve(keys);
-        self.positions.reserve(keys);
-        self
+    /// The keys; none to synchronize.
+    #[must_use]
+    pub fn keys(&self) -> &[Key] {
+        match &self.task {
+            Task::Access { keys, .. } | Task::Localize { keys, .. } => keys,
+            Task::Synchronize { .. } => &[],
+        }
     }
 
-    pub(crate) fn add(&mut self, key: Key, position: u32) {
-        self.keys.push(key);
-        self.positions.push(position);
+    /// The positions in the worker's call: one per key.
+    #[must_use]
+    pub fn positions(&self) -> &[u32] {
+        match &self.task {
+            Task::Access { positions, .. } | Task::Localize { positions, .. } => positions,
+            Task::Synchronize { position } => std::slice::from_ref(position),
+        }
     }
 }
 
@@ -89,7 +120,7 @@ pub struct SnapshotAsk {
     pub worker: WorkerId,
     /// Its operation.
     pub op: OpId,
-    /// Whose values.
+    /// The node whose values the worker wants.
     pub owner: NodeId,
     /// First key wanted.
     pub start: Key,
@@ -108,31 +139,31 @@ pub enum Input {
     Submit(Submission),
     /// A worker of this node wants a part of a snapshot.
     Snapshot(SnapshotAsk),
-    /// Whoever decides about keys under [`intendant_techniques::Initiator::Owner`] wants these moved to `to`, those that this
-    /// node owns at least.
+    /// Relocates those of the keys that this node owns to `to`
+    /// ([`Initiator::Owner`](intendant_techniques::Initiator::Owner)).
     Relocate {
         /// The keys.
         keys: Vec<Key>,
         /// Their next owner.
         to: NodeId,
     },
-    /// Whoever decides about replicas under [`intendant_techniques::Replicas::Directed`] wants some of these keys here.
+    /// Sets up replicas of the keys here ([`Replicas::Directed`](intendant_techniques::Replicas::Directed)).
     Replicate {
         /// The keys.
         keys: Vec<Key>,
     },
-    /// The same wants them no longer.
+    /// Drops replicas of the keys here.
     Unreplicate {
         /// The keys.
         keys: Vec<Key>,
     },
     /// The clock of this node's workers has changed.
     Clock(NodeClock),
-    /// [`crate::Channel::due`] has come.
+    /// [`Channel::due`](crate::Channel::due) has come.
     Tick,
-    /// A worker has announced something, or its clock has come to something, that the channel sleeps for.
+    /// A worker has signalled an intent, or its clock has reached the value, that the channel sleeps for.
     Wake,
-    /// No worker of this node has anything to do: bring all copies in step, now.
+    /// No worker of this node has anything to do: synchronise all copies now.
     Settle,
     /// A message came from another node.
     Message {

@@ -1,49 +1,44 @@
 #![doc = include_str!("../README.md")]
 //!
-//! A node's state is [`Shared`] (the store; used by all threads through `&self`), one [`Local`] per worker (its outstanding
-//! operations) and one [`Channel`] per channel (`&mut self`: what is outstanding, chains of operations, outgoing requests).
+//! A node's state is [`Shared`] (the store; all threads use it through `&self`), one [`Local`] per worker
+//! (its outstanding operations) and one [`Channel`] per channel (`&mut self`: everything that messages
+//! change).
 //!
-//! The life of an access: [`Shared::pull`] and its siblings serve what is here, under one latch at a time, and turn the rest
-//! into [`Submission`]s, one per channel. The shell hands them to [`Channel::handle`], which looks again, and sends requests;
-//! the owner's channel answers, or queues what came before the key did; the answer becomes a [`Completion`] that the worker takes in with [`Local::complete`].
+//! The life of an access: [`Shared::pull`] and its siblings serve the keys that are here, under one latch at
+//! a time, and turn the others into [`Submission`]s, one per channel. The shell passes them to
+//! [`Channel::handle`], which looks at the keys again and sends requests. The owner's channel answers, or
+//! queues accesses that come before their key. The answer becomes a [`Completion`], which the worker
+//! processes with [`Local::complete`].
 //!
-//! Absent on purpose: threads, queues between them, sockets, clocks. Effects are [`Action`]s, executed by the caller.
+//! Start at `channel` (the turn: how an input passes through the mechanisms). Each mechanism has a folder and
+//! owns its state: `access`, `relocation`, `replication`, `static_replicas`, `intent`. None of them names
+//! another one: what one wants of another is an effect that the channel hands on. `outgoing` groups the
+//! messages of a turn; `node` is the part that workers and channels share.
+//!
+//! Absent on purpose: threads, queues between them, sockets, clocks. Effects on the outside are [`Action`]s,
+//! which the caller executes.
 #![forbid(unsafe_code)]
 
-mod accesses;
-mod active;
-mod batch;
-mod buffers;
+mod access;
 mod channel;
-mod checks;
-mod copies;
 mod decisions;
 mod error;
-mod fixed;
-mod groups;
-mod holders;
-mod holding;
-mod homes;
-mod hubs;
 mod input;
-mod intents;
-mod key_set;
-mod local;
-mod moves;
+mod intent;
+mod node;
+mod outgoing;
 pub mod quiesce;
-mod relocations;
-mod replies;
-mod shared;
-mod snapshot;
-mod staleness;
+mod relocation;
+mod replication;
+mod static_replicas;
 mod stats;
 
-pub use channel::Channel;
+pub use channel::{Channel, Explanation};
 pub use decisions::{Cause, Decision, DecisionKind};
-pub use error::{AccessError, Violation};
-pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission};
-pub use intents::Explanation;
-pub use local::{AccessStats, Local, Started};
+pub use error::{AccessError, ProtocolError, Violation};
+pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission, Task};
+pub use node::clocks::Advanced;
+pub use node::local::{Local, Started};
+pub use node::shared::{ReplicationConfig, Shared, SharedConfig, Storage};
 pub use quiesce::ChannelReport;
-pub use shared::{Advanced, ReplicationConfig, Shared, SharedConfig, Storage};
-pub use stats::ManagementStats;
+pub use stats::{AccessStats, ManagementStats};

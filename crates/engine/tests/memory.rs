@@ -71,7 +71,10 @@ impl Cluster {
                 init: Arc::new(|_, value: &mut [f32]| value.fill(0.0)),
                 storage: Storage::Dense,
                 policy: Technique::FullReplication.policy(),
-                copies: ReplicationConfig { pace: StaticReplicaPace::Asked, ..ReplicationConfig::default() },
+                replication: ReplicationConfig {
+                    pace: StaticReplicaPace::Asked,
+                    ..ReplicationConfig::default()
+                },
                 workers: 1,
             }));
             (Channel::new(ChannelId(0), Arc::clone(&shared)), shared)

@@ -288,7 +288,7 @@ impl<E: Element> Post<E> {
             }
         }
         if let Err(violation) = result {
-            self.broken(violation.from, &violation.what);
+            self.broken(violation.from, &violation.what.to_string());
         }
     }
 

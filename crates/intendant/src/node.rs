@@ -281,8 +281,15 @@ impl<E: Element> Node<E> {
     ) -> Result<Self, Error> {
         let policy = config.policy();
         let NodeConfig { init, sampler, seed, workers, storage, copies, outstanding_bytes, .. } = config;
-        let shared =
-            SharedConfig { node: rank, layout: Arc::clone(&layout), init, storage, policy, copies, workers };
+        let shared = SharedConfig {
+            node: rank,
+            layout: Arc::clone(&layout),
+            init,
+            storage,
+            policy,
+            replication: copies,
+            workers,
+        };
         let clock = MonotonicClock::start();
         let shared = Arc::new(Shared::new(shared));
         let (plane, health) = (Arc::new(plane), Arc::new(Health::default()));
@@ -313,7 +320,7 @@ impl<E: Element> Node<E> {
                 health: Arc::clone(&health),
                 traffic: Arc::clone(&traffic),
                 counted: Default::default(),
-                calls: Calls::new(shared.policy(), shared.copies().pace),
+                calls: Calls::new(shared.policy(), shared.replication().pace),
                 pace: Pace::default(),
             };
             let thread = thread::Builder::new()

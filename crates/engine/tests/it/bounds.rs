@@ -29,7 +29,7 @@ fn config(node: u16, layout: &Arc<Layout>, policy: Policy) -> SharedConfig<f32> 
         init: Arc::new(|_, value: &mut [f32]| value.fill(1.0)),
         storage: Storage::Dense,
         policy,
-        copies: ReplicationConfig::default(),
+        replication: ReplicationConfig::default(),
         workers: 1,
     }
 }
@@ -72,7 +72,7 @@ impl Node {
         let done = self.handle(Input::Message { from: NodeId(from), message });
         let refused = done.map(|actions| actions.len()).expect_err("it is wrong");
         assert_eq!(refused.from, NodeId(from));
-        refused.what
+        refused.what.to_string()
     }
 }
 
@@ -288,7 +288,7 @@ fn parts_of_elements_are_refused() {
 fn what_does_not_work_together_is_refused_at_the_start() {
     let start = |policy: Policy, assignment: Assignment| {
         let mut config = config(0, &layout(2, 4, 1), policy);
-        config.copies.assignment = assignment;
+        config.replication.assignment = assignment;
         let made = std::panic::catch_unwind(AssertUnwindSafe(move || drop(Shared::new(config))));
         made.map_err(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())
     };

@@ -202,7 +202,7 @@ fn four_hundred_thousand_hostile_messages() {
             init: Arc::new(|_, value| value.fill(1.0)),
             storage: if seed % 2 == 0 { Storage::Dense } else { Storage::Sparse },
             policy,
-            copies: ReplicationConfig::default(),
+            replication: ReplicationConfig::default(),
             workers: 1,
         }));
         let mut channel = Channel::new(ChannelId(0), Arc::clone(&shared));
@@ -317,7 +317,7 @@ impl Busy {
             init: Arc::new(|_, value| value.fill(1.0)),
             storage: if dice.below(2) == 0 { Storage::Dense } else { Storage::Sparse },
             policy,
-            copies: ReplicationConfig {
+            replication: ReplicationConfig {
                 assignment,
                 pace,
                 clip,

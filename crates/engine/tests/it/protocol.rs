@@ -36,7 +36,7 @@ fn node_of(policy: Policy, storage: Storage) -> Node {
         init: Arc::new(|key, value| value.fill(key.0 as f32)),
         storage,
         policy,
-        copies: ReplicationConfig::default(),
+        replication: ReplicationConfig::default(),
         workers: 1,
     }));
     let channel = Channel::new(ChannelId(0), Arc::clone(&shared));
@@ -76,7 +76,7 @@ impl Node {
             .handle(Tick(0), Input::Message { from: PEER, message }, &mut Vec::new())
             .unwrap_err();
         assert_eq!(violation.from, PEER);
-        violation.what
+        violation.what.to_string()
     }
 
     fn push(&mut self, keys: &[Key], values: &[f32]) -> Vec<Action> {
@@ -189,7 +189,7 @@ fn one_frame_per_destination_and_parts_of_huge_calls() {
         init: Arc::new(|_, _: &mut [f32]| {}),
         storage: Storage::Sparse,
         policy: Technique::Classic.policy(),
-        copies: ReplicationConfig::default(),
+        replication: ReplicationConfig::default(),
         workers: 1,
     }));
     let (mut channel, mut worker) =
@@ -240,7 +240,7 @@ fn only_what_is_not_here_is_deferred() {
         let mut node = node(order, Storage::Dense);
         let first = node.shared.push(&mut node.worker, &[AWAY], &[1., 1.]).unwrap();
         let second = node.shared.push(&mut node.worker, &[AWAY, HERE], &[2., 2., 3., 3.]).unwrap();
-        assert_eq!(second.submissions[0].1.keys, [AWAY], "only the key that is not here is deferred");
+        assert_eq!(second.submissions[0].1.keys(), [AWAY], "only the key that is not here is deferred");
         let stats = node.worker.stats();
         assert_eq!((stats.local, stats.remote), (1, 2));
         node.submit(first);

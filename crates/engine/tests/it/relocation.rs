@@ -32,7 +32,7 @@ impl Cluster {
                 init: Arc::new(|key, value: &mut [f32]| value.fill(key.0 as f32)),
                 storage,
                 policy,
-                copies: ReplicationConfig::default(),
+                replication: ReplicationConfig::default(),
                 workers: 1,
             }))
         };

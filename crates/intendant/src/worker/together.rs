@@ -77,9 +77,9 @@ impl<E: Element> Worker<E> {
     pub fn synchronize(&mut self) -> Result<(), Error> {
         self.take_in()?;
         let shared = &self.inner.shared;
-        if shared.fixed() == 0 {
-            let asked =
-                shared.policy().static_replicas.is_some() && shared.copies().pace == StaticReplicaPace::Asked;
+        if shared.static_replicas() == 0 {
+            let asked = shared.policy().static_replicas.is_some()
+                && shared.replication().pace == StaticReplicaPace::Asked;
             if asked && shared.layout().nodes() == 1 && self.inner.meetings.participants() > 1 {
                 self.meet(&format!("{OWN}synchronize"), Vec::new(), Purpose::Gather)?;
             }

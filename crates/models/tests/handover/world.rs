@@ -98,7 +98,15 @@ impl World {
                 pace: StaticReplicaPace::Every(Tick(20)),
                 ..ReplicationConfig::default()
             };
-            Arc::new(Shared::new(SharedConfig { node, layout, init, storage, policy, copies, workers }))
+            Arc::new(Shared::new(SharedConfig {
+                node,
+                layout,
+                init,
+                storage,
+                policy,
+                replication: copies,
+                workers,
+            }))
         };
         let post = |_| Post {
             mail: Mutex::new(Mail {

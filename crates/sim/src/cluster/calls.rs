@@ -5,7 +5,7 @@ use crate::invariants::Violation;
 use crate::machine::scaled;
 use crate::reach::Marker;
 use intendant_core::{Element, Key, NodeId, Tick};
-use intendant_engine::{AccessError, SnapshotAsk, Started, Submission};
+use intendant_engine::{AccessError, SnapshotAsk, Started};
 use intendant_wire::OpId;
 
 /// A report takes at least this long. On a network that takes no time, a worker that waits for a slow channel
@@ -301,7 +301,7 @@ impl<E: Element> Cluster<E> {
             Err(error) => return Err(self.violation(("access", error.to_string()))),
         };
         self.trace.line(self.queue.now_ns(), || {
-            let deferred: Vec<_> = submissions.iter().flat_map(|(_, s)| &s.keys).collect();
+            let deferred: Vec<_> = submissions.iter().flat_map(|(_, s)| s.keys()).collect();
             format!("worker {worker} {what} {keys:?}: {op:?}, deferred {deferred:?}")
         });
         let node = self.node_of(worker);
@@ -309,10 +309,10 @@ impl<E: Element> Cluster<E> {
         let mut owners = 0u64;
         for (channel, submission) in &submissions {
             let station = self.station(node, channel.index());
-            let Submission { op, keys, positions, .. } = submission;
-            self.invariants.replies.submitted(station, worker, *op, keys, positions);
-            deferred += submission.keys.len();
-            let short = &submission.keys[..submission.keys.len().min(16)];
+            let keys = submission.keys();
+            self.invariants.replies.submitted(station, worker, submission.op, keys, submission.positions());
+            deferred += keys.len();
+            let short = &keys[..keys.len().min(16)];
             for (at, key) in short.iter().enumerate() {
                 owners |= 1 << (self.layout.home(*key).index() % 64);
                 if short[..at].contains(key) {

@@ -125,7 +125,7 @@ impl<E: Element> Cluster<E> {
                 let input = match errand {
                     Errand::Access(submission) => {
                         self.invariants.replies.handled(station, worker, submission.op);
-                        submitted = submission.keys.len();
+                        submitted = submission.keys().len();
                         Input::Submit(submission)
                     }
                     Errand::Order(keys, to) => {
@@ -312,7 +312,7 @@ impl<E: Element> Cluster<E> {
 /// An input in a few words.
 fn describe(input: &Input) -> String {
     match input {
-        Input::Submit(s) => format!("{:?} {:?} {:?} of {:?}", s.op, s.kind, s.keys, s.worker),
+        Input::Submit(s) => format!("{:?} {:?} {:?} of {:?}", s.op, s.kind(), s.keys(), s.worker),
         Input::Relocate { keys, to } => format!("the decision to move {keys:?} to n{to}"),
         Input::Replicate { keys } => format!("the decision to replicate {keys:?}"),
         Input::Unreplicate { keys } => format!("the decision to replicate {keys:?} no longer"),

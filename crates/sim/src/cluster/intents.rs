@@ -141,7 +141,7 @@ impl<E: Element> Cluster<E> {
         let check = |key: Key| {
             let (state, node) = (nodes[node].slot(key), NodeId(node as u16));
             if intents.decider().is_home() && layout.home(key) == node {
-                let (wanted, ordered) = engine.told(key);
+                let (wanted, ordered) = engine.reported(key);
                 let owner = if state.role.is_owner() { Some(node) } else { state.hint() };
                 choice::leaves_it(key, node, &wanted, owner, ordered)?;
                 intents.knows(station, node, key, wanted)?;
@@ -222,7 +222,7 @@ impl<E: Element> Cluster<E> {
     fn check_decision(&self, station: usize, key: Key, to: NodeId) -> Result<(), Finding> {
         let aggregated = self.invariants.intents.as_ref().is_some_and(|i| i.decider() == Decider::Home);
         let home = NodeId((station / self.layout.channels()) as u16);
-        let (wanted, _) = self.stations[station].engine.told(key);
+        let (wanted, _) = self.stations[station].engine.reported(key);
         if aggregated { choice::sends(key, home, &wanted, to) } else { Ok(()) }
     }
 

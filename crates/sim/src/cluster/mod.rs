@@ -288,7 +288,18 @@ impl<E: Element> Cluster<E> {
             .map(|node| {
                 let (layout, init) = (Arc::clone(&layout), Arc::clone(&init));
                 let (node, copies) = (NodeId(node as u16), copies.clone());
-                Arc::new(Shared::new(SharedConfig { node, layout, init, storage, policy, copies, workers }))
+                {
+                    let replication = copies;
+                    Arc::new(Shared::new(SharedConfig {
+                        node,
+                        layout,
+                        init,
+                        storage,
+                        policy,
+                        replication,
+                        workers,
+                    }))
+                }
             })
             .collect();
         if config.stale_hints && nodes > 1 {

@@ -104,13 +104,13 @@ impl<E: Element> Cluster<E> {
         watch.about = match input {
             Input::Submit(s) => {
                 if every_step {
-                    watch.keys.extend_from_slice(&s.keys);
-                    watch.positions.extend_from_slice(&s.positions);
+                    watch.keys.extend_from_slice(s.keys());
+                    watch.positions.extend_from_slice(s.positions());
                 }
                 let origin = Origin { node: NodeId(here as u16), worker: s.worker, op: s.op };
-                match s.kind {
+                match s.kind() {
                     Kind::Access(_) => {
-                        watch.submitted = s.keys.len();
+                        watch.submitted = s.keys().len();
                         About::Access { origin, from: None, hops: 0 }
                     }
                     Kind::Localize => About::Wanted,

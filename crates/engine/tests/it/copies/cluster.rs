@@ -90,7 +90,7 @@ impl Cluster {
                 init: Arc::new(|_, value: &mut [f32]| value.fill(0.0)),
                 storage: setup.storage,
                 policy: setup.policy,
-                copies: setup.copies.clone(),
+                replication: setup.copies.clone(),
                 workers: setup.workers,
             }))
         };

@@ -98,10 +98,10 @@ fn in_the_background() {
         } else {
             c.setup.copies.assignment.resolve(&c.layout).len()
         };
-        assert_eq!(c.nodes[0].fixed(), if c.setup.nodes == 1 { 0 } else { expected });
+        assert_eq!(c.nodes[0].static_replicas(), if c.setup.nodes == 1 { 0 } else { expected });
         for node in 0..c.setup.nodes {
             let fixed = (0..5).filter(|key| c.role(node, Key(*key)) == Role::Static).count();
-            assert_eq!(fixed, c.nodes[0].fixed(), "static from the start to the end");
+            assert_eq!(fixed, c.nodes[0].static_replicas(), "static from the start to the end");
         }
     }
     assert!(!is_complete() || (rounds > 10_000 && synced > 10_000), "{rounds} rounds, {synced} keys");

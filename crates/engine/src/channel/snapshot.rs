@@ -1,83 +1,99 @@
 //! Snapshots: the values that a node owns, shard by shard, in bounded parts.
 
-use crate::channel::Channel;
+use super::core::{Core, Hash};
+use super::effects::Output;
+use crate::error::ProtocolError;
 use crate::input::{Action, SnapshotAsk};
-use crate::shared::Shared;
-use intendant_core::{ChannelId, Element, Key, Layout, NodeId, copy_to_bytes, limits};
-use intendant_wire::{Cursor, Message, Origin, SnapshotPart, SnapshotRequest};
+use crate::node::shared::Shared;
+use hashbrown::HashMap;
+use intendant_core::{ChannelId, Element, Key, Layout, NodeId, WorkerId, copy_to_bytes, limits};
+use intendant_wire::{Cursor, Message, OpId, Origin, SnapshotPart, SnapshotRequest};
 use std::ops::{ControlFlow, Range};
 
-/// Positions that are looked at for one part: a range of which little is owned here must not keep the channel from others.
+/// Positions that one part looks at, at most: a range with few owned keys must not keep the channel from
+/// other work.
 const POSITIONS_PER_PART_MAX: usize = 1 << 14;
 
-impl<E: Element> Channel<E> {
-    pub(crate) fn on_snapshot_ask(&mut self, ask: SnapshotAsk, actions: &mut Vec<Action>) {
+/// Parts of snapshots that this node's workers wait for.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    asked: HashMap<(WorkerId, OpId), SnapshotAsk, Hash>,
+}
+
+impl Snapshots {
+    /// Number of parts that workers wait for.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// A worker wants a part: asks its owner, or answers at once.
+    pub(crate) fn ask<E: Element>(&mut self, core: &Core<E>, out: &mut Output, ask: SnapshotAsk) {
         let SnapshotAsk { worker, op, owner, start, end, cursor, bytes_max } = ask;
         let request = SnapshotRequest {
-            origin: Origin { node: self.shared.node(), worker, op },
+            origin: Origin { node: core.node(), worker, op },
             start,
             end,
             cursor: cursor.unwrap_or(Cursor { shard: 0, position: 0 }),
             bytes_max,
         };
-        if owner == self.shared.node() {
-            let part = serve(&self.shared, self.id, &request);
-            actions.push(Action::CompleteSnapshot { worker, part });
+        if owner == core.node() {
+            let part = serve(&core.shared, core.id, &request);
+            out.actions.push(Action::CompleteSnapshot { worker, part });
         } else {
-            self.snapshots.insert((worker, op), ask);
-            actions.push(Action::Send { to: owner, message: Message::SnapshotRequest(request) });
+            self.asked.insert((worker, op), ask);
+            out.actions.push(Action::Send { to: owner, message: Message::SnapshotRequest(request) });
         }
     }
 
-    pub(crate) fn on_snapshot_request(
+    /// The owner has sent a part.
+    ///
+    /// # Errors
+    /// If no worker asked for it, or it is malformed.
+    pub(crate) fn on_part<E: Element>(
         &mut self,
-        from: NodeId,
-        request: &SnapshotRequest,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), String> {
-        let node = request.origin.node;
-        // Snapshot requests are never forwarded.
-        if node != from {
-            return Err(format!("it asks for a snapshot in the name of node {node}"));
-        }
-        if request.bytes_max as usize > limits::FRAME_PAYLOAD_BYTES_TARGET {
-            return Err(format!("it asks for parts of {} bytes", request.bytes_max));
-        }
-        let part = serve(&self.shared, self.id, request);
-        actions.push(Action::Send { to: node, message: Message::SnapshotPart(part) });
-        Ok(())
-    }
-
-    pub(crate) fn on_snapshot_part(
-        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
         part: SnapshotPart,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), String> {
-        let Some(ask) = self.snapshots.remove(&(part.worker, part.op)) else {
-            return Err(format!(
-                "it sent a snapshot part for {:?} of {:?}, not asked for",
-                part.op, part.worker
-            ));
+    ) -> Result<(), ProtocolError> {
+        let (worker, op) = (part.worker, part.op);
+        let Some(ask) = self.asked.remove(&(worker, op)) else {
+            return Err(ProtocolError::UnaskedPart { worker, op });
         };
-        let layout = self.shared.layout();
-        if let Some(key) =
-            part.keys.iter().find(|k| !layout.contains(**k) || !(ask.start..ask.end).contains(*k))
-        {
-            return Err(format!("its snapshot part has {key:?}, not asked for"));
+        let asked = |key: &Key| core.shared.layout().contains(*key) && (ask.start..ask.end).contains(key);
+        if let Some(key) = part.keys.iter().find(|key| !asked(key)) {
+            return Err(ProtocolError::UnaskedKey(*key));
         }
-        let expected: usize = part.keys.iter().map(|key| self.value_bytes(*key)).sum();
-        if part.values.len() != expected {
-            return Err(format!(
-                "its snapshot part has {} bytes of values instead of {expected}",
-                part.values.len()
-            ));
-        }
-        actions.push(Action::CompleteSnapshot { worker: part.worker, part });
+        let expected = core.values_bytes(&part.keys);
+        ProtocolError::unless_bytes(|| "snapshot part".into(), part.values.len(), expected)?;
+        out.actions.push(Action::CompleteSnapshot { worker, part });
         Ok(())
     }
 }
 
-/// The next part of what `request` asks for, from the shards of `channel`.
+/// Another node wants a part of the values that this node owns.
+///
+/// # Errors
+/// If it asks in the name of another node, or for too large a part.
+pub(crate) fn on_request<E: Element>(
+    core: &Core<E>,
+    out: &mut Output,
+    from: NodeId,
+    request: &SnapshotRequest,
+) -> Result<(), ProtocolError> {
+    let node = request.origin.node;
+    // Snapshot requests are never forwarded.
+    if node != from {
+        return Err(ProtocolError::InTheNameOf { what: "snapshot request".into(), node });
+    }
+    if request.bytes_max as usize > limits::FRAME_PAYLOAD_BYTES_TARGET {
+        return Err(ProtocolError::PartTooLarge(request.bytes_max));
+    }
+    let part = serve(&core.shared, core.id, request);
+    out.actions.push(Action::Send { to: node, message: Message::SnapshotPart(part) });
+    Ok(())
+}
+
+/// The next part of the range of `request`, from the shards of `channel`.
 fn serve<E: Element>(shared: &Shared<E>, channel: ChannelId, request: &SnapshotRequest) -> SnapshotPart {
     let layout = shared.layout();
     let (mut keys, mut values) = (Vec::new(), Vec::new());

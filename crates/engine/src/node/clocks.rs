@@ -1,8 +1,8 @@
-//! What workers tell their node beside accesses: how old a copy may be that they read, how far they are, and what they will use.
+//! Clocks, staleness bounds and intents reported by workers.
 
-use super::Shared;
+use super::local::Local;
+use super::shared::Shared;
 use crate::error::AccessError;
-use crate::local::Local;
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId};
 use intendant_intent::{Board, FINISHED, Intent};
 use intendant_techniques::clocks::{NodeClock, RESTING};
@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// What follows from a worker's clock.
+/// Notifications for channels that follow from a worker's clock.
 #[derive(Debug, Default)]
 #[must_use = "channels must be told"]
 pub struct Advanced {
@@ -22,11 +22,12 @@ pub struct Advanced {
 }
 
 impl<E: Element> Shared<E> {
-    /// Sets the staleness bound, in clocks: a read of a worker at clock c sees every update of every worker up to its clock
-    /// c − bound − 1. All nodes must do the same at the same clocks. Does nothing if the technique has no such bound.
+    /// Sets the staleness bound, in clocks: a read of a worker at clock c sees every update of every worker
+    /// up to its clock c − bound − 1. All nodes must do the same at the same clocks. Does nothing if the
+    /// technique has no such bound.
     pub fn set_staleness_bound(&self, bound: u32) {
         if let Some(bounds) = &self.bounds {
-            // Relaxed: whoever reads the old bound a little longer could have read before.
+            // Relaxed: a reader that sees the old bound for a moment could have read before the change.
             bounds.staleness.store(bound, Ordering::Relaxed);
         }
     }
@@ -47,15 +48,15 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// The worker goes to a meeting of all workers, or is finished: nobody waits for it until its next
-    /// [`Shared::advance_clock`], which all workers of all nodes call with the latest clock of any of them. As there, channels
-    /// must be told.
+    /// The worker goes to a meeting of all workers, or is finished: other workers do not wait for it until
+    /// its next [`Shared::advance_clock`], which all workers of all nodes call with the latest clock of any
+    /// of them. As there, the caller must tell the channels.
     #[must_use]
     pub fn rest(&self, local: &Local<E>) -> Option<NodeClock> {
         self.tell_clock(local.worker().index(), RESTING)
     }
 
-    /// The worker is finished: as [`Shared::rest`], and all its intents are over.
+    /// The worker is finished: as [`Shared::rest`], and all its intents end.
     pub fn retire(&self, local: &Local<E>) -> Advanced {
         let worker = local.worker().index();
         Advanced {
@@ -64,9 +65,9 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// All workers of all nodes have met since the cluster came to rest, and nobody reads a snapshot any more: what was announced
-    /// meanwhile is acted on. Whoever advances a worker's clock says so as well. The channels that must be given
-    /// [`crate::Input::Wake`].
+    /// Ends the rest state for all workers: all of them have met since the cluster came to rest, and no node
+    /// reads a snapshot any more. Channels act on the intents that were signalled meanwhile. Advancing a
+    /// worker's clock does the same. Returns the channels that must be given [`crate::Input::Wake`].
     #[must_use]
     pub fn resume(&self) -> Vec<ChannelId> {
         self.board.as_ref().map_or_else(Vec::new, Board::resume)
@@ -77,9 +78,10 @@ impl<E: Element> Shared<E> {
         bounds.workers.lock().unwrap_or_else(PoisonError::into_inner).set(worker, clock)
     }
 
-    /// `worker` will access `keys` while its clock is in `window` (000, §5.2): may be called on any thread, such as one that prepares
-    /// batches ahead of the worker. Windows may overlap, and lie in the past. Does nothing if the technique ignores intents, or the
-    /// node is the only one. The channels that must be given [`crate::Input::Wake`].
+    /// Signals that `worker` will access `keys` while its clock is in `window` [AdaPS §3]. Any thread may
+    /// call this, for instance one that prepares batches ahead of the worker. Windows may overlap, and lie in
+    /// the past. Does nothing if the technique ignores intents, or the node is the only one. Returns the
+    /// channels that must be given [`crate::Input::Wake`].
     ///
     /// # Errors
     /// If a key does not exist; then nothing was done.
@@ -115,7 +117,7 @@ impl<E: Element> Shared<E> {
         Ok(wake)
     }
 
-    /// Where intents are announced, if they are acted on.
+    /// The board on which workers post intents, if the technique acts on them.
     pub(crate) fn board(&self) -> Option<&Board> {
         self.board.as_ref()
     }
@@ -128,17 +130,17 @@ impl<E: Element> Shared<E> {
     /// The channel's global clock has advanced.
     pub(crate) fn set_global(&self, channel: ChannelId, clock: u32) {
         if let Some(bounds) = &self.bounds {
-            // Release: whoever reads this clock also reads the updates that came before it; Acquire in `is_fresh`. Values are
-            // behind latches anyway.
+            // Release: pairs with the Acquire in `is_fresh`. A reader of this clock also reads the updates
+            // before it.
             bounds.global[channel.index()].store(clock, Ordering::Release);
         }
     }
 
-    /// News of `owner` from before `clock` are in the replicas of the channel.
+    /// The channel's replicas contain the updates of `owner` from before `clock`.
     pub(crate) fn set_fresh(&self, channel: ChannelId, owner: NodeId, clock: u32) {
         if let Some(bounds) = &self.bounds {
             let at = channel.index() * self.layout.nodes() + owner.index();
-            // As above; only the channel's own thread writes.
+            // Release: as above. Only the channel's own thread writes.
             bounds.fresh[at].store(clock, Ordering::Release);
         }
     }

@@ -1,7 +1,7 @@
-//! Outgoing requests, grouped: one frame per destination and operation, split where a frame would grow too long.
+//! Outgoing requests: one group per destination and operation.
 
-use crate::buffers::{Buffers, Room};
-use crate::groups::Groups;
+use super::buffers::{Buffers, Room};
+use super::groups::Groups;
 use crate::input::Action;
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, limits};
@@ -9,7 +9,7 @@ use intendant_wire::{AccessKind, Message, Origin, Request};
 use std::mem;
 use std::ops::Range;
 
-/// What requests have in common that travel in one frame.
+/// What the requests of one frame have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Route {
     pub(crate) to: NodeId,
@@ -22,25 +22,26 @@ struct Group {
     keys: Vec<Key>,
     positions: Vec<u32>,
     operands: Operands,
-    /// Bytes of values on the way there or back.
+    /// Bytes of values that the request or its answer carries.
     payload: usize,
 }
 
 /// The operands of a group, in the order of its keys.
 enum Operands {
-    /// A part of where they came from: all keys between the first and the last one go the same way.
+    /// A part of the frame that they came in: all keys between the first and the last one have the same
+    /// route.
     Part { source: Bytes, range: Range<usize> },
-    /// Gathered.
+    /// Copied together.
     Gathered(Vec<u8>),
 }
 
-/// Requests that the current input causes.
+/// Requests of the current turn.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(crate) struct Requests {
     groups: Groups<Route, Group>,
-    /// Full ones.
+    /// Requests whose frame is full.
     ready: Vec<Action>,
-    /// What the current input may add at most.
+    /// What the current input adds at most.
     room: Room,
     buffers: Buffers,
 }
@@ -57,14 +58,15 @@ impl Group {
 }
 
 impl Operands {
-    /// Adds what is at `next` of `from`; `memory` is for what has to be gathered.
+    /// Adds the operand at `next` of `from`. `memory` supplies a buffer when operands have to be copied
+    /// together.
     fn add(&mut self, from: &Bytes, next: Range<usize>, memory: impl FnOnce() -> Vec<u8>) {
         match self {
             _ if next.is_empty() => {}
             Self::Part { source, range } if range.start == range.end => {
                 (*source, *range) = (from.clone(), next)
             }
-            // Both are there, so that the same place is the same memory.
+            // Both buffers are alive, so equal addresses mean the same buffer.
             Self::Part { source, range }
                 if range.end == next.start && source.as_ptr_range() == from.as_ptr_range() =>
             {
@@ -88,13 +90,14 @@ impl Operands {
     }
 }
 
-impl Batch {
-    /// Up to so many keys, with operands of so many bytes, are about to be added.
+impl Requests {
+    /// Announces how many keys and bytes of operands the input adds at most.
     pub(crate) fn expect(&mut self, room: Room) {
         self.room = room.of_a_frame();
     }
 
-    /// Adds a key, whose operand is at `operand` of `values`. `value_bytes` is the size of its value, whichever way it travels.
+    /// Adds a key, whose operand is at `operand` of `values`. `value_bytes` is the size of its value, which
+    /// the request or the answer carries.
     pub(crate) fn add(
         &mut self,
         route: Route,

@@ -1,8 +1,8 @@
-//! What leaves together, by where it goes: mostly one group at a time.
+//! Groups of keys that leave in one frame. Mostly there is one group at a time.
 
 use std::collections::BTreeMap;
 
-/// Groups by what their members have in common. The one that was used last is found without a search; mostly there is no other.
+/// Groups by a key that their members have in common. The group that was used last is found without a search.
 pub(crate) struct Groups<K, V> {
     last: Option<(K, V)>,
     others: BTreeMap<K, V>,

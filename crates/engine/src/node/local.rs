@@ -1,39 +1,14 @@
-//! What one worker has outstanding.
+//! The outstanding operations of one worker.
 
-use crate::buffers::Buffers;
 use crate::input::{Completion, Kind, Submission};
+use crate::outgoing::buffers::Buffers;
+use crate::stats::AccessStats;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use intendant_core::{ChannelId, Element, Key, Layout, WorkerId, copy_from_bytes, limits};
 use intendant_wire::{AccessKind, OpId};
 
 type Hash = foldhash::fast::FixedState;
-
-/// Accesses of a worker, in keys. `local + remote = pull_keys + push_keys`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AccessStats {
-    /// Keys pulled.
-    pub pull_keys: u64,
-    /// Keys pushed or set.
-    pub push_keys: u64,
-    /// Keys served without waiting for a message.
-    pub local: u64,
-    /// The others.
-    pub remote: u64,
-    /// Pulled keys that were samples.
-    pub sampled: u64,
-}
-
-impl AccessStats {
-    /// Adds the counts of `other`.
-    pub fn merge(&mut self, other: &Self) {
-        self.pull_keys += other.pull_keys;
-        self.push_keys += other.push_keys;
-        self.local += other.local;
-        self.remote += other.remote;
-        self.sampled += other.sampled;
-    }
-}
 
 /// A key of a call that could not be served at once.
 #[derive(Clone, Copy, Debug)]
@@ -44,12 +19,12 @@ pub(crate) struct Deferral {
     pub(crate) offset: usize,
 }
 
-/// What became of a call.
+/// The result of starting a call.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// The operation, if something is left to wait for or values are kept for it.
+    /// The operation, if the caller has to wait for it or has values to take from it.
     pub op: Option<OpId>,
-    /// What has to be handed to the channels, now and in this order.
+    /// Submissions that the caller hands to the channels, now and in this order.
     pub submissions: Vec<(ChannelId, Submission)>,
 }
 
@@ -64,26 +39,28 @@ struct Op<E> {
 
 /// Where the values of an operation go.
 enum Values<E> {
-    /// To whoever waits for the operation; or it has none.
+    /// To the caller that waits for the operation; or it has none.
     Waiter,
-    /// Here: a pull that nobody waits for yet.
+    /// Here, until the caller takes them.
     Kept(Kept<E>),
     /// Nowhere: a pull whose ticket was dropped.
     Abandoned,
 }
 
-/// The values of a pull until somebody takes them.
+/// The values of a pull until the caller takes them.
 struct Kept<E> {
     /// How many there are.
     elements: usize,
-    /// Room for all values of the call, with those in it that are not in `parts`; empty if there is no such value.
+    /// Room for all values of the call, filled with those that are not in `parts`; empty if there is no such
+    /// value.
     values: Vec<E>,
-    /// Large parts as they arrived, with the positions that they answer: they are copied when they are taken, once.
+    /// Large parts as they arrived, with the positions that they answer. They are copied once, when the
+    /// caller takes them.
     parts: Vec<(Vec<u32>, Bytes)>,
 }
 
 impl<E: Element> Kept<E> {
-    /// Copies what is in `parts` to where it belongs in the values of the call.
+    /// Copies the values in `parts` to their places among the values of the call.
     fn copy_parts(&self, deferrals: &[Deferral], layout: &Layout, values: &mut [E]) {
         for (positions, part) in &self.parts {
             let (mut rest, mut finder) = (&part[..], Finder::default());
@@ -103,7 +80,7 @@ impl<E: Element> Kept<E> {
     }
 }
 
-/// Finds the deferred keys of ascending positions: mostly each is the one behind the one before.
+/// Finds the deferred keys of ascending positions. Mostly each follows the previous one directly.
 #[derive(Default)]
 struct Finder {
     next: usize,
@@ -134,21 +111,22 @@ pub struct Local<E> {
     deferred: Vec<Deferral>,
     stats: AccessStats,
     clock: u32,
-    /// What values were kept in that have been taken, for its memory.
+    /// Buffers of values that have been taken, for reuse.
     spare: Vec<Vec<E>>,
     /// Bytes of answers that are kept as they came.
     parts_bytes: usize,
-    /// Memory of operands that are handed to channels.
+    /// Buffers of operands that are handed to channels.
     pub(crate) operands: Buffers,
 }
 
-/// Buffers whose memory a worker keeps at most, and the most bytes of one: large ones would come from the operating system, page by
-/// page, for every call.
+/// How many buffers a worker keeps for reuse, and the most bytes of one. Without reuse, the operating system
+/// would supply large buffers page by page for every call.
 const SPARE_MAX: usize = 16;
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
-/// A part of an answer that is as large as this is not copied before somebody takes it, as long as all of them together are not more
-/// than a worker may keep. A part keeps the whole memory that it arrived in, a few hundred KiB, from being used again.
+/// Parts of answers of at least this many bytes are copied only when the caller takes them, as long as they
+/// do not exceed the limit of a worker together. A part blocks the whole buffer in which it arrived, a few
+/// hundred KiB.
 const PART_BYTES_MIN: usize = 32 << 10;
 const PARTS_BYTES_MAX: usize = 2 << 20;
 
@@ -172,12 +150,13 @@ impl<E: Element> Local<E> {
         }
     }
 
-    /// A buffer whose elements all are to be overwritten.
+    /// A buffer of `elements` elements, all of which the caller overwrites.
     pub(crate) fn buffer(&mut self, elements: usize) -> Vec<E> {
         buffer(&mut self.spare, elements)
     }
 
-    /// Takes back a buffer that nothing was read into, if no key of the call that is being started is served here.
+    /// Returns `values`, or recycles the buffer and returns an empty one if no key of the current call was
+    /// served here.
     pub(crate) fn keep(&mut self, keys: usize, values: Vec<E>) -> Vec<E> {
         if self.deferred.len() < keys {
             return values;
@@ -208,7 +187,7 @@ impl<E: Element> Local<E> {
         self.worker
     }
 
-    /// What the worker accessed so far.
+    /// The accesses of the worker so far.
     pub fn stats(&self) -> AccessStats {
         self.stats
     }
@@ -245,7 +224,8 @@ impl<E: Element> Local<E> {
         self.keys.is_empty()
     }
 
-    /// Whether there is an operation, in flight or one whose values nobody has taken. Without one, no completion can arrive.
+    /// Whether there is an operation that is in flight or has values to take. Without one, no completion can
+    /// arrive.
     #[inline]
     pub fn has_operations(&self) -> bool {
         !self.ops.is_empty()
@@ -263,8 +243,8 @@ impl<E: Element> Local<E> {
         !self.keys.is_empty() && self.per_shard[shard] != 0 && self.keys.contains_key(&key)
     }
 
-    /// Notes a key that could not be served. From here on the key counts as outstanding, also for later positions of the
-    /// same call.
+    /// Notes a key that could not be served. From now on the key counts as outstanding, also for later
+    /// positions of the same call.
     #[inline]
     pub(crate) fn defer(&mut self, shard: usize, position: usize, key: Key, offset: usize) {
         self.per_shard[shard] += 1;
@@ -272,12 +252,13 @@ impl<E: Element> Local<E> {
         self.deferred.push(Deferral { position: position as u32, key, offset });
     }
 
-    /// Notes a key that is to be moved here. Accesses need not wait for that: where the key is decides about them.
+    /// Notes a key to localize. Accesses need not wait for the relocation: the place of the key decides about
+    /// them.
     pub(crate) fn defer_localize(&mut self, position: usize, key: Key) {
         self.deferred.push(Deferral { position: position as u32, key, offset: 0 });
     }
 
-    /// Whether all keys of the call that is being started were served.
+    /// Whether all keys of the current call were served.
     #[inline]
     pub(crate) fn is_served(&self) -> bool {
         self.deferred.is_empty()
@@ -308,8 +289,8 @@ impl<E: Element> Local<E> {
         Started { op: Some(op), submissions }
     }
 
-    /// Starts an operation without keys, one part for each of so many channels; `None` if there is none. Positions are the
-    /// channels' numbers.
+    /// Starts an operation without keys that has one part per channel; `None` without channels. Its positions
+    /// are the channels' numbers.
     pub(crate) fn start_keyless(&mut self, parts: usize) -> Option<OpId> {
         if parts == 0 {
             return None;
@@ -334,7 +315,8 @@ impl<E: Element> Local<E> {
         }
     }
 
-    /// Whether all keys of an operation have been completed. Operations that were never started or have been taken are done.
+    /// Whether all keys of an operation have been completed. Operations that were never started or have been
+    /// taken are done.
     pub fn is_done(&self, op: OpId) -> bool {
         self.ops.get(&op).is_none_or(|op| op.left == 0)
     }
@@ -347,12 +329,12 @@ impl<E: Element> Local<E> {
         ops
     }
 
-    /// Takes in a part of an operation's answer. Values of a pull go to `sink` if `sink` is given for this operation, or are kept
-    /// until [`Local::take`], large parts as they came.
+    /// Processes a part of an operation's answer. The values of a pull go to `sink`, if it is given for this
+    /// operation; else the operation keeps them until [`Local::take`], large parts as they came.
     ///
     /// # Panics
-    /// If the completion is not one that the channel of this node made for an outstanding operation: channels check what
-    /// peers say.
+    /// If the completion does not come from a channel of this node for an outstanding operation: channels
+    /// check what peers send.
     pub fn complete(&mut self, completion: Completion, layout: &Layout, sink: Option<(OpId, &mut [E])>) {
         let Completion { op: id, positions, values: bytes } = completion;
         let op = self.ops.get_mut(&id).expect("completions are for outstanding operations");
@@ -368,7 +350,7 @@ impl<E: Element> Local<E> {
                 Some(&mut kept.values[..])
             }
             (Values::Waiter, Some((waiting, values))) if waiting == id => Some(values),
-            // The waiter has given up, or the ticket was dropped.
+            // The caller has stopped waiting, or has dropped the ticket.
             (Values::Waiter | Values::Abandoned, _) => None,
         };
         let (mut values, mut finder) = (&bytes[..], Finder::default());
@@ -411,7 +393,7 @@ impl<E: Element> Local<E> {
         }
     }
 
-    /// How many elements a pull has kept, if it is done and keeps some.
+    /// The number of elements that a finished pull keeps; `None` if it is not done or keeps none.
     pub fn kept(&self, op: OpId) -> Option<usize> {
         match self.ops.get(&op) {
             Some(Op { left: 0, values: Values::Kept(kept), .. }) => Some(kept.elements),
@@ -419,7 +401,8 @@ impl<E: Element> Local<E> {
         }
     }
 
-    /// Takes the values that a pull has kept, as many as [`Local::kept`] says, to `values`; afterwards the operation is forgotten.
+    /// Moves the values that a pull has kept, as many as [`Local::kept`] says, to `values`, and ends the
+    /// operation.
     ///
     /// # Panics
     /// If the pull is not done, has kept nothing, or has kept another number of elements.
@@ -443,7 +426,7 @@ impl<E: Element> Local<E> {
         }
     }
 
-    /// Nobody will take the values of this operation.
+    /// Drops the values of this operation, now or when they arrive.
     pub fn abandon(&mut self, op: OpId) {
         let Some(found) = self.ops.get_mut(&op) else { return };
         let before = std::mem::replace(&mut found.values, Values::Abandoned);
@@ -456,12 +439,12 @@ impl<E: Element> Local<E> {
     }
 }
 
-/// A buffer whose elements all are to be overwritten, of memory that was used before if there is any.
+/// A buffer of `elements` elements, all of which the caller overwrites; reused memory if there is any.
 fn buffer<E: Element>(spare: &mut Vec<Vec<E>>, elements: usize) -> Vec<E> {
     let mut values = spare.pop().unwrap_or_default();
     values.resize(elements, E::ZERO);
     if cfg!(debug_assertions) {
-        // What is not overwritten shows.
+        // An element that the caller does not overwrite shows.
         values.fill(E::from_f64(f64::NAN));
     }
     values
@@ -487,12 +470,13 @@ mod tests {
             init: Arc::new(|_, value: &mut [f32]| value.fill(1.0)),
             storage: Storage::Dense,
             policy: Technique::Classic.policy(),
-            copies: ReplicationConfig::default(),
+            replication: ReplicationConfig::default(),
             workers: 1,
         })
     }
 
-    /// The answer for some of the positions of a call: element `i` of the value at position `p` is `1000 p + i`.
+    /// The answer for some of the positions of a call: element `i` of the value at position `p` is `1000 p +
+    /// i`.
     fn answer(op: OpId, positions: Vec<u32>) -> Completion {
         let mut values = Vec::new();
         for position in &positions {
@@ -575,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_nobody_takes_is_let_go() {
+    fn a_part_of_an_abandoned_pull_is_freed() {
         let node = node();
         let mut local = Local::new(WorkerId(0), node.layout());
         let keys: Vec<Key> = (KEYS / 2..KEYS / 2 + 200).map(Key).collect();

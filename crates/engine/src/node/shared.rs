@@ -1,9 +1,4 @@
-//! The part of a node that all its threads use.
-
-mod calls;
-mod told;
-
-pub use told::Advanced;
+//! The part of a node that all of its threads use: the store, the layout, the technique.
 
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes};
 use intendant_intent::{Board, TimingConfig};
@@ -16,11 +11,12 @@ use intendant_wire::AccessKind;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
-/// How far ahead channels, which do more for a key, fetch slots and values.
+/// How many keys ahead channels prefetch slots. Channels do more per key than workers.
 const AHEAD: usize = 8;
 const VALUES_AHEAD: usize = 4;
 
-/// Calls `fetch` for what is to be fetched at the `at`-th of `keys`: the first ones at first, and one more each time.
+/// Prefetches with `fetch` at the `at`-th of `keys`: the first [`AHEAD`] keys at the start, and one more key
+/// each time.
 #[inline]
 fn ahead(keys: &[Key], at: usize, fetch: impl Fn(Key)) {
     if at == 0 {
@@ -41,7 +37,7 @@ pub enum Storage {
     Sparse,
 }
 
-/// What a node's engine is made from.
+/// Configuration of a node's engine.
 #[derive(Clone)]
 pub struct SharedConfig<E> {
     /// This node.
@@ -54,31 +50,32 @@ pub struct SharedConfig<E> {
     pub storage: Storage,
     /// The technique.
     pub policy: Policy,
-    /// How copies are kept; used by techniques that have some.
-    pub copies: ReplicationConfig,
+    /// How copies are kept; used by techniques that have copies.
+    pub replication: ReplicationConfig,
     /// Workers of this node.
     pub workers: usize,
 }
 
-/// How copies of keys are kept.
+/// How copies of keys are kept, and when intents are acted on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicationConfig {
     /// Which keys have static replicas, for [`Fixed::Assigned`]. The same on all nodes.
     pub assignment: Assignment,
-    /// When static replicas are brought in step. The same on all nodes.
+    /// When all-reduces synchronise static replicas. The same on all nodes.
     pub pace: StaticReplicaPace,
-    /// Updates of static replicas whose norm is more than this many times the average are scaled down to that, when they are
-    /// sent (gradient norm clipping, 000 §4.4.1); `None`: no clipping.
+    /// Gradient norm clipping [thesis §4.4.1]: a node scales an update of a static replica down to this many
+    /// times the average norm before it sends the update; `None`: no clipping.
     pub clip: Option<f64>,
     /// The staleness bound at the start, in clocks. The same on all nodes.
     pub staleness: u32,
-    /// When intents are acted on; used by techniques that do, in time.
+    /// When intents are acted on; used by techniques with action timing.
     pub timing: TimingConfig,
-    /// Keys of which more decisions are remembered than of others: see [`crate::Channel::explain`].
+    /// Keys about which more decisions are remembered than about others: see [`crate::Channel::explain`].
     pub watched: Vec<Key>,
-    /// How often replicas are brought in step whose owners direct them, at most; `None` is the technique's own pace.
+    /// Shortest time between two rounds of deltas and updates of directed replicas; `None` is the technique's
+    /// own pace.
     pub every: Option<Tick>,
-    /// From one look at clocks and intents to the next, at least: an upper limit on rounds per second.
+    /// Shortest time between two looks at clocks and intents: an upper limit on rounds per second.
     pub round_min: Tick,
 }
 
@@ -86,8 +83,8 @@ pub struct ReplicationConfig {
 const ROUND_MIN: Tick = Tick(1_000);
 
 impl Default for ReplicationConfig {
-    /// No static replicas; 25 rounds per second, no clipping, staleness bound 1; the source's action timing, at most a thousand
-    /// looks at intents per second.
+    /// No static replicas; 25 rounds per second, no clipping, staleness bound 1; the source's action timing,
+    /// at most a thousand looks at intents per second.
     fn default() -> Self {
         let staleness = intendant_techniques::policy::ssp::STALENESS;
         Self {
@@ -103,47 +100,47 @@ impl Default for ReplicationConfig {
     }
 }
 
-/// What workers and channels share under bounded staleness.
-struct Bounds {
+/// State that workers and channels share under bounded staleness.
+pub(super) struct Bounds {
     /// In clocks.
-    staleness: AtomicU32,
-    /// Per channel, its global clock: updates made at clocks before this one are in the values that this node owns.
-    global: Box<[AtomicU32]>,
-    /// Per channel and owner: its news from before this clock are in the replicas that this node holds.
-    fresh: Box<[AtomicU32]>,
-    workers: Mutex<WorkerClocks>,
+    pub(super) staleness: AtomicU32,
+    /// Per channel, its global clock: the values that this node owns contain all updates from earlier clocks.
+    pub(super) global: Box<[AtomicU32]>,
+    /// Per channel and owner: this node's replicas contain the owner's updates from before this clock.
+    pub(super) fresh: Box<[AtomicU32]>,
+    pub(super) workers: Mutex<WorkerClocks>,
 }
 
 /// The part of a node that workers and channels share.
 pub struct Shared<E> {
     node: NodeId,
-    layout: Arc<Layout>,
-    store: Store<SlotState, E>,
+    pub(super) layout: Arc<Layout>,
+    pub(super) store: Store<SlotState, E>,
     init: Initialiser<E>,
-    lazy: bool,
-    directory: Directory,
-    policy: Policy,
-    copies: ReplicationConfig,
+    pub(super) lazy: bool,
+    pub(super) directory: Directory,
+    pub(super) policy: Policy,
+    replication: ReplicationConfig,
     workers: usize,
     /// By channel, keys with static replicas, ascending.
-    fixed: Vec<Vec<Key>>,
+    static_keys: Vec<Vec<Key>>,
     /// With bounded staleness.
-    bounds: Option<Bounds>,
+    pub(super) bounds: Option<Bounds>,
     /// Where intents are acted on.
-    board: Option<Board>,
+    pub(super) board: Option<Board>,
 }
 
 impl<E: Element> Shared<E> {
-    /// The state of a node at the start. A dense store gets the values of all keys whose home is here; a sparse one makes
-    /// them when they are first touched. Static replicas are made in any case.
+    /// The state of a node at the start. A dense store gets the values of all keys whose home is here; a
+    /// sparse one makes them when they are first touched. Static replicas are made in any case.
     ///
     /// # Panics
-    /// If a key that does not exist is assigned to have static replicas: see [`Assignment::check`]. If the technique combines
-    /// what does not work together: see [`Policy::check`].
+    /// If a key that does not exist is assigned to have static replicas: see [`Assignment::check`]. If the
+    /// technique combines what does not work together: see [`Policy::check`].
     #[must_use]
     pub fn new(config: SharedConfig<E>) -> Self {
-        let SharedConfig { node, layout, init, storage, mut policy, copies, workers } = config;
-        if let (Some(Replicas::Directed { .. }), Some(every)) = (policy.replicas, copies.every) {
+        let SharedConfig { node, layout, init, storage, mut policy, replication, workers } = config;
+        if let (Some(Replicas::Directed { .. }), Some(every)) = (policy.replicas, replication.every) {
             policy.replicas = Some(Replicas::Directed { every });
         }
         policy.check().unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -153,27 +150,27 @@ impl<E: Element> Shared<E> {
         };
         let directory = Directory::new(node, Arc::clone(&layout), &policy);
         if policy.static_replicas == Some(StaticReplicas::Assigned) {
-            copies.assignment.check(&layout).unwrap_or_else(|wrong| panic!("{wrong}"));
+            replication.assignment.check(&layout).unwrap_or_else(|wrong| panic!("{wrong}"));
         }
-        let mut fixed = vec![Vec::new(); layout.channels()];
-        let mut fix = |key: Key| fixed[layout.channel(key).index()].push(key);
+        let mut static_keys = vec![Vec::new(); layout.channels()];
+        let mut add = |key: Key| static_keys[layout.channel(key).index()].push(key);
         match policy.static_replicas {
-            // Of one node, a copy would be in step with itself.
+            // A single node needs no replicas.
             Some(_) if layout.nodes() == 1 => {}
             Some(StaticReplicas::Assigned) => {
-                copies.assignment.resolve(&layout).iter().copied().for_each(&mut fix)
+                replication.assignment.resolve(&layout).iter().copied().for_each(&mut add)
             }
-            Some(StaticReplicas::All) => (0..layout.keys()).map(Key).for_each(&mut fix),
+            Some(StaticReplicas::All) => (0..layout.keys()).map(Key).for_each(&mut add),
             None => {}
         }
         let atomics = |count: usize| (0..count).map(|_| AtomicU32::new(0)).collect();
         let bounds = policy.replicas.filter(|r| r.is_clocked()).map(|_| Bounds {
-            staleness: AtomicU32::new(copies.staleness),
+            staleness: AtomicU32::new(replication.staleness),
             global: atomics(layout.channels()),
             fresh: atomics(layout.channels() * layout.nodes()),
             workers: Mutex::new(WorkerClocks::new(workers)),
         });
-        // A single node has everything.
+        // A single node owns every key: intents change nothing.
         let board = policy.intents.filter(|_| layout.nodes() > 1);
         let board = board.map(|_| Board::new(workers, layout.channels()));
         let shared = Self {
@@ -184,13 +181,13 @@ impl<E: Element> Shared<E> {
             lazy,
             directory,
             policy,
-            copies,
+            replication,
             workers,
-            fixed,
+            static_keys,
             bounds,
             board,
         };
-        for keys in &shared.fixed {
+        for keys in &shared.static_keys {
             for (index, key) in keys.iter().enumerate() {
                 let mut entry = shared.store.latch(*key);
                 (shared.init)(*key, entry.allocate());
@@ -226,8 +223,8 @@ impl<E: Element> Shared<E> {
     }
 
     /// How copies are kept.
-    pub fn copies(&self) -> &ReplicationConfig {
-        &self.copies
+    pub fn replication(&self) -> &ReplicationConfig {
+        &self.replication
     }
 
     /// Workers of this node.
@@ -236,13 +233,13 @@ impl<E: Element> Shared<E> {
     }
 
     /// The keys of `channel` that have static replicas, ascending: the same list on all nodes.
-    pub(crate) fn fixed_keys(&self, channel: ChannelId) -> &[Key] {
-        &self.fixed[channel.index()]
+    pub(crate) fn static_keys(&self, channel: ChannelId) -> &[Key] {
+        &self.static_keys[channel.index()]
     }
 
     /// Number of keys that have static replicas.
-    pub fn fixed(&self) -> usize {
-        self.fixed.iter().map(Vec::len).sum()
+    pub fn static_replicas(&self) -> usize {
+        self.static_keys.iter().map(Vec::len).sum()
     }
 
     /// Whether this node's copy of a key in this state is the one that snapshots take.
@@ -250,9 +247,9 @@ impl<E: Element> Shared<E> {
         role.is_owner() || (role == Role::Static && self.directory.is_home(key))
     }
 
-    /// Whether an access is served here and now. If not, it is deferred to the channel.
+    /// Whether an access is served here and now. If not, the worker defers it to the channel.
     #[inline]
-    fn serves(&self, key: Key, state: &SlotState, kind: AccessKind, need: u32) -> bool {
+    pub(super) fn serves(&self, key: Key, state: &SlotState, kind: AccessKind, need: u32) -> bool {
         match (state.role, kind) {
             (Role::Absent | Role::Arriving | Role::Leaving, _) | (Role::Replica, AccessKind::Set) => false,
             (Role::Owner | Role::Hub, AccessKind::Pull) => self.is_fresh(key, state, need),
@@ -262,7 +259,7 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// Notes for the channel that the value of a key has changed of which others have copies.
+    /// Marks a key with copies as changed, for its channel.
     #[inline]
     pub(crate) fn mark(entry: &mut Entry<'_, SlotState, E>) {
         let state = entry.state();
@@ -288,13 +285,13 @@ impl<E: Element> Shared<E> {
 
     fn materialise(&self, entry: &mut Entry<'_, SlotState, E>) {
         let key = entry.key();
-        // The state last: if the application's function panics, nobody mistakes zeros for the value.
+        // The state last: if the application's function panics, no thread mistakes zeros for the value.
         (self.init)(key, entry.allocate());
         *entry.state_mut() = SlotState::owner();
     }
 
-    /// Latches `key` and tells this node's role for it. A key of a lazy store that is touched at home for the first time
-    /// gets its value here.
+    /// Latches `key` and returns this node's role for it. A key of a lazy store gets its value here when it
+    /// is touched at home for the first time.
     #[inline(always)]
     pub(crate) fn latch(&self, key: Key) -> (Entry<'_, SlotState, E>, Role) {
         let entry = self.store.latch(key);
@@ -303,8 +300,8 @@ impl<E: Element> Shared<E> {
         if untouched { self.make(entry) } else { (entry, state.role) }
     }
 
-    /// Hints that the keys behind the one at `at` are about to be latched, by a channel that goes through all of them: their slots and
-    /// values may be in the cache of a worker's core.
+    /// Prefetches slots and values of the keys behind the one at `at`, for a channel that latches all of
+    /// them. They may be in the cache of a worker's core.
     #[inline]
     pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
         self.prefetch_slots(keys, at);
@@ -316,20 +313,21 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// The same of keys that are about to leave.
+    /// As [`Shared::prefetch`], for keys that are about to be handed over.
     #[inline]
     pub(crate) fn prefetch_departure(&self, keys: &[Key], at: usize) {
         self.prefetch(keys, at);
         ahead(keys, at, |key| self.store.prefetch_part(key));
     }
 
-    /// Hints that the slots of keys behind the one at `at` are about to be looked at.
+    /// Prefetches the slots of the keys behind the one at `at`.
     #[inline]
     pub(crate) fn prefetch_slots(&self, keys: &[Key], at: usize) {
         ahead(keys, at, |key| self.store.prefetch_slot(key));
     }
 
-    /// Hints that values will be made for the keys behind the one at `at`: their slots and places.
+    /// Prefetches slots and free places for the keys behind the one at `at`, whose values are about to
+    /// arrive.
     #[inline]
     pub(crate) fn prefetch_arrival(&self, keys: &[Key], at: usize) {
         ahead(keys, at, |key| {
@@ -341,8 +339,8 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// Gives a key that nobody has touched yet its value, if its home is here. (The entry comes and goes as a value: an entry whose
-    /// address is known has to be in memory on the fast path, too.)
+    /// Gives an untouched key its value, if its home is here. The entry is passed by value: a borrowed entry
+    /// would have to live in memory on the fast path, too.
     #[cold]
     fn make<'a>(&self, mut entry: Entry<'a, SlotState, E>) -> (Entry<'a, SlotState, E>, Role) {
         if !self.directory.is_home(entry.key()) {
@@ -352,8 +350,8 @@ impl<E: Element> Shared<E> {
         (entry, Role::Owner)
     }
 
-    /// Appends the value of `key` to `values` if this node owns it. A value that nobody has touched yet is made for this
-    /// purpose only: reading all of a huge sparse model must not fill the memory with it.
+    /// Appends the value of `key` to `values` if this node owns it. The value of an untouched key is computed
+    /// for the caller only: reading all of a huge sparse model must not fill the memory with it.
     pub(crate) fn read_or_make(&self, key: Key, values: &mut Vec<u8>) -> bool {
         let entry = self.store.latch(key);
         if entry.state() == SlotState::default() && self.directory.home(key) == self.node {
@@ -370,8 +368,8 @@ impl<E: Element> Shared<E> {
         true
     }
 
-    /// Gives this node a (possibly stale) idea of where a key is, if nodes remember locations. Requests try there first. Returns
-    /// whether the key has a slot for it that it did not have before.
+    /// Remembers that `key` was at node `at`, if nodes remember locations: requests go there first. The
+    /// knowledge may be stale. Returns whether the key has a slot for it that it did not have before.
     ///
     /// # Panics
     /// If the key does not exist.
@@ -381,8 +379,9 @@ impl<E: Element> Shared<E> {
         }
         let mut entry = self.store.latch(key);
         let state = entry.state();
-        // Mostly there is nothing new, which is found out faster than where a key's home is. A home that orders relocations knows
-        // better; one that is told afterwards is told by other means.
+        // The comparison comes first because it is cheaper than computing the home, and mostly there is
+        // nothing new. A home does not learn this way: it orders relocations itself, or gets `Moved`
+        // messages.
         if (state.hint() == Some(at) && state.counter == counter) || self.directory.is_home(key) {
             return false;
         }
@@ -391,7 +390,7 @@ impl<E: Element> Shared<E> {
         new
     }
 
-    /// The state of a key's slot, without touching anything. For invariant checks.
+    /// The state of a key's slot. A lazy store makes no value. For invariant checks.
     ///
     /// # Panics
     /// If the key does not exist.
@@ -404,8 +403,8 @@ impl<E: Element> Shared<E> {
         self.store.held()
     }
 
-    /// Reads the value of `key` if this node owns it (of a static replica: if it is the key's home), without any ordering with respect to a worker's operations: for
-    /// invariant checks and tests.
+    /// Reads the value of `key` if this node owns it, or is the home of a key with static replicas. The read
+    /// has no order with respect to workers' operations: for invariant checks and tests.
     ///
     /// # Panics
     /// If the key does not exist.
@@ -414,7 +413,7 @@ impl<E: Element> Shared<E> {
         if self.is_main(key, role) { entry.value().map(<[E]>::to_vec) } else { None }
     }
 
-    /// Reads this node's copy of `key`, of whatever kind, as [`Shared::peek`] does.
+    /// Reads this node's copy of `key`, of any kind, as [`Shared::peek`] does.
     ///
     /// # Panics
     /// If the key does not exist.
@@ -423,8 +422,8 @@ impl<E: Element> Shared<E> {
         if role.is_copy() { entry.value().map(<[E]>::to_vec) } else { None }
     }
 
-    /// What this node is to `key`, and whether it holds a value for it, without touching anything: a lazy store makes no value
-    /// of it, and a key that it never touched is `Absent` even at home. For invariant checks.
+    /// What this node is to `key`, and whether it holds a value for it. A lazy store makes no value, and an
+    /// untouched key is `Absent` even at home. For invariant checks.
     ///
     /// # Panics
     /// If the key does not exist.
@@ -433,14 +432,14 @@ impl<E: Element> Shared<E> {
         (entry.state().role, entry.value().is_some())
     }
 
-    /// Whether this node has a copy of `key`, so that an access to it needs no message; nothing is touched. It may be otherwise at
-    /// once. A copy that bounded staleness has outdated counts: refreshing it is up to who reads.
+    /// Whether this node has a copy of `key`, so that an access to it needs no message. The answer may be
+    /// outdated at once. A copy that exceeds the staleness bound counts as local: its reader refreshes it.
     ///
     /// # Panics
     /// If the key does not exist.
     pub fn is_local(&self, key: Key) -> bool {
         let state = self.store.latch(key).state();
-        // What nobody has touched yet is where it is at home.
+        // An untouched key is at its home.
         state.role.is_copy() || (self.lazy && state == SlotState::default() && self.directory.is_home(key))
     }
 }

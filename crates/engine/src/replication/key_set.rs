@@ -1,6 +1,6 @@
-//! Keys that something is to be done about, once each, in their order.
+//! A set of keys that await processing, once each.
 
-use crate::channel::Hash;
+use crate::channel::core::Hash;
 use hashbrown::HashSet;
 use intendant_core::Key;
 
@@ -23,7 +23,7 @@ impl KeySet {
         self.keys.len()
     }
 
-    /// Takes all keys out, ascending: what is done does not depend on the order in which they came.
+    /// Takes all keys out, ascending: the result does not depend on the order of insertion.
     pub(crate) fn take(&mut self) -> Vec<Key> {
         let mut keys: Vec<Key> = self.keys.drain().collect();
         keys.sort_unstable();

@@ -1,18 +1,19 @@
-//! Memory for the values of frames, used again once they have left: large buffers would otherwise go back to the operating system
-//! and come from there page by page, which costs as much as copying the values.
+//! Memory for the values of frames, reused once the frames have left. The allocator would return large
+//! buffers to the operating system and get them back page by page, which costs as much as copying the values.
 
 use bytes::Bytes;
 use intendant_core::limits;
 use std::collections::VecDeque;
 
-/// Smaller ones are left to the allocator, which is fast with them.
+/// The allocator is fast with buffers that are smaller than this.
 const BYTES_MIN: usize = 4 << 10;
-/// What is kept at most. Of a peer that reads slowly more is under way, and made anew.
+/// How many buffers are kept. When a slow peer keeps more of them busy, further ones are allocated.
 const COUNT_MAX: usize = 16;
 const BYTES_MAX: usize = 4 << 20;
 
-/// What the current input may cause at most: the memory that groups of keys take when they begin, since most are as large as the
-/// call, or the frame, that they come from; of what fills several frames, as much as one of them.
+/// How many keys and bytes an input causes at most. A new group reserves this much memory: most groups are as
+/// large as the call or the frame that they come from. An input that fills several frames reserves one frame
+/// at a time.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Room {
     pub(crate) keys: usize,
@@ -21,7 +22,8 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// What a frame has of it: a little more than it should, since who looks whether it is full has put a value into it.
+    /// The share of one frame. It exceeds the frame's target size, since a group is found to be full only
+    /// after the value that fills it.
     pub(crate) fn of_a_frame(self) -> Self {
         const BYTES: usize = limits::FRAME_PAYLOAD_BYTES_TARGET + (64 << 10);
         match self.bytes.div_ceil(BYTES) {
@@ -31,7 +33,7 @@ impl Room {
     }
 }
 
-/// Buffers that were lent, in order; whoever had one may still have it.
+/// Buffers that were lent, oldest first. A reader may still use them.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     lent: VecDeque<(Bytes, usize)>,
@@ -50,7 +52,7 @@ impl Buffers {
         found.map_or_else(|| Vec::with_capacity(bytes), |at| self.reclaim(at))
     }
 
-    /// An empty buffer, the largest that there is, for who does not know how much will be in it.
+    /// The largest free buffer, empty, for a payload of unknown size.
     pub(crate) fn take_any(&mut self) -> Vec<u8> {
         let free = self.lent.iter().enumerate().filter(|(_, (lent, _))| lent.is_unique());
         let found = free.max_by_key(|(_, (_, capacity))| *capacity).map(|(at, _)| at);
@@ -60,12 +62,12 @@ impl Buffers {
     fn reclaim(&mut self, at: usize) -> Vec<u8> {
         let (mut lent, capacity) = self.lent.remove(at).expect("it was just found");
         self.bytes -= capacity;
-        // Or what it holds would be moved to where it is.
+        // An empty `Bytes` converts without copying its contents.
         lent.clear();
         lent.into()
     }
 
-    /// The bytes of `values` for somebody else, who drops them when they are of no use any more.
+    /// Lends `values` to a reader, whose last clone of the bytes frees the buffer for reuse.
     pub(crate) fn lend(&mut self, values: Vec<u8>) -> Bytes {
         let capacity = values.capacity();
         let bytes = Bytes::from(values);
@@ -73,7 +75,7 @@ impl Buffers {
             self.lent.push_back((bytes.clone(), capacity));
             self.bytes += capacity;
             while self.lent.len() > COUNT_MAX || self.bytes > BYTES_MAX {
-                let (_, capacity) = self.lent.pop_front().expect("there is more than nothing");
+                let (_, capacity) = self.lent.pop_front().expect("the list is not empty");
                 self.bytes -= capacity;
             }
         }
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_comes_back_when_nobody_has_it() {
+    fn a_buffer_is_reused_when_its_last_reader_is_gone() {
         let mut buffers = Buffers::default();
         let mut values = buffers.take(BYTES_MIN);
         values.extend_from_slice(&[7; BYTES_MIN]);
@@ -97,13 +99,13 @@ mod tests {
             let other = buffers.take(bytes);
             assert_ne!(other.as_ptr(), address, "{why}");
         };
-        is_other(BYTES_MIN, "somebody reads it");
+        is_other(BYTES_MIN, "a reader holds it");
         let part = lent.slice(10..20);
         drop(lent);
-        is_other(BYTES_MIN, "somebody reads a part of it");
+        is_other(BYTES_MIN, "a reader holds a part of it");
         drop(part);
         is_other(BYTES_MIN + 1, "it is too small");
-        is_other(1, "small ones are made anew");
+        is_other(1, "small ones are allocated");
         let again = buffers.take(BYTES_MIN);
         assert_eq!((again.as_ptr(), again.len()), (address, 0));
         assert_eq!(buffers.bytes, 0);

@@ -1,7 +1,7 @@
-//! Answers that the current input causes, gathered per operation.
+//! Answers of the current turn, grouped by operation.
 
-use crate::buffers::{Buffers, Room};
-use crate::groups::Groups;
+use super::buffers::{Buffers, Room};
+use super::groups::Groups;
 use crate::input::Kind;
 use bytes::Bytes;
 use intendant_core::limits;
@@ -28,24 +28,24 @@ impl Answer {
     }
 }
 
-/// The answers.
+/// The answers of the current turn.
 #[derive(Default)]
 pub(crate) struct Replies {
     groups: Groups<(Origin, Kind), Answer>,
-    /// Those that fill a frame.
+    /// Answers whose frame is full.
     ready: Vec<(Origin, Kind, Answer)>,
-    /// What the current input may read at most.
+    /// What the current input reads at most.
     room: Room,
     buffers: Buffers,
 }
 
 impl Replies {
-    /// So many accesses, which read so many bytes, are about to be served.
+    /// Announces how many keys and bytes the accesses of the input read at most.
     pub(crate) fn expect(&mut self, room: Room) {
         self.room = room.of_a_frame();
     }
 
-    /// Answers an access; `serve` appends what it reads.
+    /// Answers an access; `serve` appends the value that it reads.
     #[inline]
     pub(crate) fn served(
         &mut self,
@@ -61,7 +61,7 @@ impl Replies {
         answer.positions.push(position);
         answer.counters.extend(counter);
         serve(&mut answer.values);
-        // What was queued may have come in several frames: together they may be too much for one.
+        // Queued accesses may have come in several frames; their answers may not fit into one.
         if answer.values.len() >= limits::FRAME_PAYLOAD_BYTES_TARGET {
             let answer = std::mem::replace(answer, Answer::with(room, &mut self.buffers));
             self.ready.push((origin, kind, answer));
@@ -78,7 +78,7 @@ impl Replies {
         self.groups.entry((origin, Kind::Synchronize), Answer::default).positions.push(position);
     }
 
-    /// What was read, for a frame or a worker.
+    /// Turns values that were read into bytes for a frame or a worker.
     pub(crate) fn lend(&mut self, values: Vec<u8>) -> Bytes {
         self.buffers.lend(values)
     }

@@ -1,9 +1,10 @@
 //! How many of a node's intents are active, by key.
 //!
-//! These are a channel's own numbers, apart from the slots: every intent is counted twice, when it begins and when it is over, and a
-//! latch taken for that would take the line of a shard away from workers that are about to access it.
+//! The counts are the channel's own and not in the slots: a channel counts every intent twice, when it begins
+//! and when it ends, and each latch would evict a shard's cache line from workers that are about to access
+//! the shard.
 
-use crate::channel::Hash;
+use crate::channel::core::Hash;
 use hashbrown::HashMap;
 use intendant_core::{Key, Layout};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 pub(crate) enum Active {
     /// One per key of the channel, by [`Layout::place`].
     Dense(Arc<Layout>, Vec<u32>),
-    /// Of keys that have any, where the store is sparse as well.
+    /// Counts of keys with active intents, where the store is sparse, too.
     Sparse(HashMap<Key, u32, Hash>),
 }
 
@@ -35,7 +36,7 @@ impl Active {
         }
     }
 
-    /// One more, or one less. Returns how many there are then.
+    /// Counts one intent more or less, and returns the new count.
     #[inline]
     pub(crate) fn count(&mut self, key: Key, more: bool) -> u32 {
         let step = |count: u32| {
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_come_and_go_and_a_sparse_one_forgets_what_is_over() {
+    fn a_sparse_table_forgets_counts_that_come_back_to_zero() {
         let layout = Arc::new(Layout::builder().range("k", 9, 1).shards(4).build().unwrap());
         for sparse in [false, true] {
             let mut active = Active::new(&layout, sparse);

@@ -1,24 +1,27 @@
-//! The fast path: what a worker does by itself, and what of a call is left for channels.
+//! The fast path: a worker's thread serves the keys of a call that are here, and defers the others to their
+//! channels.
 
-use super::Shared;
+use super::local::{Deferral, Local, Started};
+use super::shared::Shared;
 use crate::error::AccessError;
-use crate::input::{Kind, Submission};
-use crate::local::{Local, Started};
-use intendant_core::{ChannelId, Element, Key, Tick, copy_to_bytes, limits};
+use crate::input::{Kind, Submission, Task};
+use intendant_core::{ChannelId, Element, Key, Layout, Tick, copy_to_bytes, limits};
 use intendant_store::Entry;
 use intendant_techniques::{Initiator, Role, SlotState, access};
 use intendant_wire::AccessKind;
 use std::ops::Range;
 
-/// Keys of a batch whose slots and values are fetched together, the slots two groups ahead of the copying, the values one. With 8
-/// to 16 keys a memory access of a few hundred nanoseconds is over before the key is needed; more only evicts.
+/// Keys of a batch are prefetched in groups: slots two groups ahead of the copying, values one. With 8 to 16
+/// keys, a memory access of a few hundred nanoseconds is over before the key is needed; larger groups only
+/// evict.
 const GROUP: usize = 8;
 
-/// What a call does with a value that is here. A trait rather than closures, which are not always inlined.
+/// What a call does with a value that is here. The compiler inlines implementations of this trait everywhere,
+/// but not closures.
 trait Serve<E: Element> {
     const KIND: AccessKind;
 
-    /// `place` is where the value has its elements in those of the call.
+    /// Serves the key. `place` is the range of its elements among those of the call.
     fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, place: Range<usize>);
 }
 
@@ -26,7 +29,7 @@ struct Read<'a, E>(&'a mut [E]);
 struct Add<'a, E>(&'a [E]);
 struct Put<'a, E>(&'a [E]);
 
-const HELD: &str = "who serves a key has its value";
+const HELD: &str = "a served key must have a value";
 
 impl<E: Element> Serve<E> for Read<'_, E> {
     const KIND: AccessKind = AccessKind::Pull;
@@ -55,14 +58,14 @@ impl<E: Element> Serve<E> for Put<'_, E> {
     }
 }
 
-/// What may be left of a call.
+/// The rest of a call, after the keys that are here have been served.
 struct Call<'a, E> {
     kind: Kind,
     /// Operands of all keys.
     values: &'a [E],
-    /// How many elements a pull has that keeps its values, and those that were served.
+    /// Of a pull that keeps its values: their number of elements, and the served ones.
     kept: Option<(usize, Vec<E>)>,
-    /// Of [`Kind::Localize`], the time.
+    /// The time of a [`Kind::Localize`].
     now: Tick,
 }
 
@@ -96,8 +99,8 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// Starts a pull of `keys` into `values` (all values, concatenated). Keys that are served here are in `values` when this
-    /// returns; the others follow with completions. A key that occurs twice is read twice.
+    /// Starts a pull of `keys` into `values` (all values, concatenated). Keys that are served here are in
+    /// `values` when this returns; the others follow with completions. A key that occurs twice is read twice.
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
@@ -108,8 +111,8 @@ impl<E: Element> Shared<E> {
         Ok(self.start(local, Call::access(AccessKind::Pull, &[])))
     }
 
-    /// Starts a pull of `keys` whose values are kept by the operation until they are taken ([`Local::take`]), as whoever calls
-    /// has no place for them yet. There always is an operation.
+    /// Starts a pull of `keys` that keeps their values until the caller takes them ([`Local::take`]). There
+    /// always is an operation.
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
@@ -122,15 +125,15 @@ impl<E: Element> Shared<E> {
         Ok(self.start(local, Call { kept, ..Call::access(AccessKind::Pull, &[]) }))
     }
 
-    /// Reads what is served here.
+    /// Reads the keys that are here.
     #[inline]
     fn read(&self, local: &mut Local<E>, keys: &[Key], values: &mut [E]) {
         self.walk(local, keys, Read(values));
         local.count_pull(keys.len());
     }
 
-    /// Starts a push: adds `values` (all updates, concatenated) to the values of `keys`. A key that occurs twice gets both
-    /// updates.
+    /// Starts a push: adds `values` (all updates, concatenated) to the values of `keys`. A key that occurs
+    /// twice gets both updates.
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
@@ -154,14 +157,15 @@ impl<E: Element> Shared<E> {
         Ok(self.start(local, Call::access(AccessKind::Set, values)))
     }
 
-    /// Serves what is here, one latch at a time, and notes the rest in `local`. Slots and then values are fetched ahead.
+    /// Serves the keys that are here, one latch at a time, and notes the others in `local`. Slots and then
+    /// values are prefetched.
     #[inline]
     fn walk<S: Serve<E>>(&self, local: &mut Local<E>, keys: &[Key], mut call: S) {
         let bounded = self.bounds.is_some() && S::KIND == AccessKind::Pull;
         let need = bounded.then(|| self.need(local.clock()));
         if let [key] = keys {
-            // Nothing that comes after taking a latch begins early. What comes before does, while the call before this one still waits
-            // for its value.
+            // Taking a latch is a barrier for later loads. These prefetches overlap with the previous call,
+            // which still waits for its value.
             self.store.prefetch_slot(*key);
             self.store.prefetch_value(*key);
             self.visit(local, *key, 0, 0, need, &mut call);
@@ -181,8 +185,8 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// Serves one key of a call if it is here, and notes it if not. Returns where the next key's value begins in those of the call.
-    /// What a pull reads must have reached the clock `need`; without one every copy will do.
+    /// Serves one key of a call if it is here, and notes it if not. Returns where the next key's elements
+    /// begin. A pull reads only copies that have reached the clock `need`, if there is one.
     #[inline(always)]
     fn visit<S: Serve<E>>(
         &self,
@@ -197,7 +201,8 @@ impl<E: Element> Shared<E> {
         let (mut entry, role) = self.latch(key);
         let owned = role == Role::Owner && need.is_none();
         let here = owned || self.serves(key, &entry.state(), S::KIND, need.unwrap_or(0));
-        // An own operation on the key may be under way: this one must not overtake it, even if the key is here by now.
+        // This operation must not overtake an outstanding one of the same worker on the same key, even if the
+        // key is here now.
         if here && !local.has_outstanding(self.layout.shard(key), key) {
             call.serve(&mut entry, offset..end);
             if !owned && S::KIND != AccessKind::Pull {
@@ -210,8 +215,8 @@ impl<E: Element> Shared<E> {
         end
     }
 
-    /// Reads the values of those of `keys` that are served here at once into their places in `values`; `here` says, per key,
-    /// which these are. The others are left alone, and so are their places. (Lapse's PullIfLocal.)
+    /// Reads the values of those of `keys` that are here into their places in `values`; `here` says, per key,
+    /// which these are. The places of the others do not change. (PullIfLocal of [Lapse §3.5].)
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
@@ -244,9 +249,9 @@ impl<E: Element> Shared<E> {
         Ok(())
     }
 
-    /// Starts to move `keys` to this node. The operation, if there is one, is done when all of them have arrived; they may have
-    /// left again by then. Does nothing if keys do not move on request, and for keys with static replicas. `now` is the time of the call, on the clock of
-    /// [`crate::Channel::handle`].
+    /// Starts to relocate `keys` to this node. The operation, if there is one, is done when all of them have
+    /// arrived; some may have left again by then. Does nothing if keys do not move on request, and for keys
+    /// with static replicas. `now` is the time of the call, on the clock of [`crate::Channel::handle`].
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
@@ -270,26 +275,26 @@ impl<E: Element> Shared<E> {
         Ok(self.start(local, Call { kind: Kind::Localize, values: &[], kept: None, now }))
     }
 
-    /// Starts to bring static replicas in step: the operation is done when a round that began after this call is over on this
-    /// node. Rounds begin when all workers of the node have called; where there is [`StaticReplicaPace::Asked`](intendant_techniques::StaticReplicaPace::Asked), when all workers of all nodes
-    /// have, so that afterwards every copy has all that anybody did before. `None` if there are no static replicas.
+    /// Starts to synchronise static replicas: the operation is done when an all-reduce that began after this
+    /// call is over on this node. Rounds begin when all workers of the node have called; with
+    /// [`StaticReplicaPace::Asked`](intendant_techniques::StaticReplicaPace::Asked), when all workers of all nodes have, so that every
+    /// copy has all earlier updates of all workers afterwards. No operation if there are no static replicas.
     pub fn synchronize(&self, local: &mut Local<E>) -> Started {
-        let mut submissions = Vec::new();
         let channels = (0..self.layout.channels()).map(|c| ChannelId(c as u16));
-        let channels: Vec<_> = channels.filter(|c| !self.fixed_keys(*c).is_empty()).collect();
+        let channels: Vec<_> = channels.filter(|c| !self.static_keys(*c).is_empty()).collect();
         let op = local.start_keyless(channels.len());
-        if let Some(op) = op {
-            let submission = |channel: &ChannelId| {
-                let mut submission = Submission::new(local, op, Kind::Synchronize, 0, Tick(0));
-                submission.positions.push(u32::from(channel.0));
-                (*channel, submission)
-            };
-            submissions.extend(channels.iter().map(submission));
-        }
+        let worker = local.worker();
+        let submit = |op| {
+            move |channel: ChannelId| {
+                let task = Task::Synchronize { position: u32::from(channel.0) };
+                (channel, Submission { worker, op, task })
+            }
+        };
+        let submissions = op.map_or_else(Vec::new, |op| channels.into_iter().map(submit(op)).collect());
         Started { op, submissions }
     }
 
-    /// Turns what is left of a call into an operation, if anything is.
+    /// Turns the deferred keys of a call into an operation, if there are any, or values to keep.
     #[inline]
     fn start(&self, local: &mut Local<E>, call: Call<'_, E>) -> Started {
         if local.is_served() && call.kept.is_none() {
@@ -303,35 +308,55 @@ impl<E: Element> Shared<E> {
         let Call { kind, values, kept, now } = call;
         let layout = &*self.layout;
         let need = self.need(local.clock());
-        local.start(
-            kind,
-            kept,
-            layout,
-            |local, op, deferred, submissions: &mut Vec<(ChannelId, Submission)>| {
-                let mut per_channel: Vec<Option<(Submission, Vec<u8>)>> =
-                    (0..layout.channels()).map(|_| None).collect();
-                // Twice an even share for each.
-                let share = |whole: usize| whole.min(2 * whole / layout.channels());
-                for deferral in deferred {
-                    let part = &mut per_channel[layout.channel(deferral.key).index()];
-                    let (submission, operands) = part.get_or_insert_with(|| {
-                        let submission = Submission::new(local, op, kind, need, now);
-                        let operands = local.operands.take(share(size_of_val(values)));
-                        (submission.with_room(share(deferred.len())), operands)
-                    });
-                    submission.add(deferral.key, deferral.position);
-                    if let Kind::Access(AccessKind::Push | AccessKind::Set) = kind {
-                        let operand = deferral.offset..deferral.offset + layout.len(deferral.key);
-                        copy_to_bytes(&values[operand], operands);
-                    }
-                }
-                for (channel, part) in per_channel.into_iter().enumerate() {
-                    if let Some((submission, operands)) = part {
+        local.start(kind, kept, layout, |local, op, deferred, submissions| {
+            let (worker, clock) = (local.worker(), local.clock());
+            for (channel, part) in parts(local, layout, kind, values, deferred).into_iter().enumerate() {
+                let Some(Part { keys, positions, operands }) = part else { continue };
+                let task = match kind {
+                    Kind::Access(kind) => {
                         let values = local.operands.lend(operands);
-                        submissions.push((ChannelId(channel as u16), Submission { values, ..submission }));
+                        Task::Access { kind, keys, positions, values, clock, need }
                     }
-                }
-            },
-        )
+                    Kind::Localize => Task::Localize { keys, positions, issued: now },
+                    Kind::Synchronize => unreachable!("no key is deferred to synchronize"),
+                };
+                submissions.push((ChannelId(channel as u16), Submission { worker, op, task }));
+            }
+        })
     }
+}
+
+/// The deferred keys of one channel.
+struct Part {
+    keys: Vec<Key>,
+    positions: Vec<u32>,
+    /// Little-endian elements, for a push or set.
+    operands: Vec<u8>,
+}
+
+/// Groups the deferred keys of a call by channel.
+fn parts<E: Element>(
+    local: &mut Local<E>,
+    layout: &Layout,
+    kind: Kind,
+    values: &[E],
+    deferred: &[Deferral],
+) -> Vec<Option<Part>> {
+    let mut parts: Vec<Option<Part>> = (0..layout.channels()).map(|_| None).collect();
+    // Each channel gets room for twice its even share.
+    let share = |whole: usize| whole.min(2 * whole / layout.channels());
+    for deferral in deferred {
+        let part = parts[layout.channel(deferral.key).index()].get_or_insert_with(|| Part {
+            keys: Vec::with_capacity(share(deferred.len())),
+            positions: Vec::with_capacity(share(deferred.len())),
+            operands: local.operands.take(share(size_of_val(values))),
+        });
+        part.keys.push(deferral.key);
+        part.positions.push(deferral.position);
+        if let Kind::Access(AccessKind::Push | AccessKind::Set) = kind {
+            let operand = deferral.offset..deferral.offset + layout.len(deferral.key);
+            copy_to_bytes(&values[operand], &mut part.operands);
+        }
+    }
+    parts
 }

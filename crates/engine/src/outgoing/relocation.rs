@@ -1,7 +1,7 @@
-//! Outgoing messages of relocations, grouped: one frame per destination and kind, split where a frame would grow too long.
+//! Outgoing messages of relocation, and intent reports to homes.
 
-use crate::buffers::{Buffers, Room};
-use crate::groups::Groups;
+use super::buffers::{Buffers, Room};
+use super::groups::Groups;
 use crate::input::Action;
 use intendant_core::{Key, NodeId, limits};
 use intendant_techniques::replication::{Holder, Hub};
@@ -9,9 +9,9 @@ use intendant_wire::{HEADER_BYTES, HandOver, HolderRow, IntentReport, Localize, 
 use std::collections::BTreeMap;
 use std::mem;
 
-/// Relocation messages that the current input causes.
+/// Relocation messages of the current turn.
 #[derive(Default)]
-pub(crate) struct Moves {
+pub(crate) struct RelocationMessages {
     /// By home.
     localize: Groups<NodeId, Vec<Key>>,
     /// By old owner and new owner.
@@ -19,13 +19,14 @@ pub(crate) struct Moves {
     /// By new owner.
     hand_over: Groups<NodeId, Cargo>,
     /// By home.
-    signals: BTreeMap<NodeId, IntentReport>,
+    intent_reports: BTreeMap<NodeId, IntentReport>,
     /// By home.
     moved: Groups<NodeId, (Vec<Key>, Vec<u32>)>,
-    /// Full ones of keys that travel, and of others: hand-overs go first.
+    /// Hand-overs whose frame is full.
     ready: Vec<Action>,
+    /// Other messages whose frame is full. They go after the hand-overs.
     full: Vec<Action>,
-    /// What the current input may add at most.
+    /// What the current input hands over at most.
     room: Room,
     buffers: Buffers,
 }
@@ -49,8 +50,8 @@ impl Cargo {
     }
 }
 
-impl Moves {
-    /// Up to so many keys, with values of so many bytes, are about to be handed over.
+impl RelocationMessages {
+    /// Announces how many keys and bytes of values the input hands over at most.
     pub(crate) fn expect(&mut self, room: Room) {
         self.room = room.of_a_frame();
     }
@@ -65,7 +66,7 @@ impl Moves {
         let (keys, counters) = self.relocate.entry((owner, to), Default::default);
         keys.push(key);
         counters.push(counter);
-        // A home that looks at what its own workers want may have more to order.
+        // A home that acts on its own intents may order more relocations than one frame takes.
         if keys.len() == limits::FRAME_KEYS_MAX {
             let (keys, counters) = (mem::take(keys), mem::take(counters));
             self.full.push(Action::Send {
@@ -75,8 +76,8 @@ impl Moves {
         }
     }
 
-    /// Hands `key` over to `to`, with the record of its replicas elsewhere if there are any; `copy` appends the `bytes` bytes of
-    /// its value.
+    /// Hands `key` over to `to`, with the record of its replicas elsewhere if there are any; `copy` appends
+    /// the `bytes` bytes of its value.
     pub(crate) fn hand_over(
         &mut self,
         to: NodeId,
@@ -119,23 +120,26 @@ impl Moves {
         counters.push(counter);
     }
 
-    /// Tells `home` that intent for `key` is active here, or over.
-    pub(crate) fn signal(&mut self, home: NodeId, active: bool, key: Key) {
-        let signal =
-            self.signals.entry(home).or_insert_with(|| IntentReport { begun: Vec::new(), over: Vec::new() });
+    /// Reports to `home` that this node's intent for `key` has become active or has ended.
+    pub(crate) fn report_intent(&mut self, home: NodeId, active: bool, key: Key) {
+        let report = self
+            .intent_reports
+            .entry(home)
+            .or_insert_with(|| IntentReport { begun: Vec::new(), over: Vec::new() });
         if active {
-            signal.begun.push(key)
+            report.begun.push(key)
         } else {
-            signal.over.push(key)
+            report.over.push(key)
         }
-        if signal.begun.len() + signal.over.len() == limits::FRAME_KEYS_MAX
-            && let Some(signal) = self.signals.remove(&home)
+        if report.begun.len() + report.over.len() == limits::FRAME_KEYS_MAX
+            && let Some(report) = self.intent_reports.remove(&home)
         {
-            self.full.push(Action::Send { to: home, message: Message::IntentReport(signal) });
+            self.full.push(Action::Send { to: home, message: Message::IntentReport(report) });
         }
     }
 
-    /// Sends everything. Hand-overs go first: whoever forwards a request along the way of a key sends it after the key.
+    /// Sends everything. Hand-overs go first: a forwarded request must not arrive before the key that it
+    /// follows.
     pub(crate) fn flush(&mut self, actions: &mut Vec<Action>) {
         actions.append(&mut self.ready);
         while let Some((to, cargo)) = self.hand_over.pop_first() {
@@ -143,9 +147,9 @@ impl Moves {
         }
         actions.append(&mut self.full);
         let mut send = |to, message| actions.push(Action::Send { to, message });
-        // The keys of one call or one frame: they fit into a frame again.
+        // These keys came from one call or one frame, so they fit into one frame.
         while let Some(((owner, to), (keys, counters))) = self.relocate.pop_first() {
-            // Its frame became full with the last key.
+            // The last key has filled the frame, which is in `full`.
             if keys.is_empty() {
                 continue;
             }
@@ -154,8 +158,8 @@ impl Moves {
         while let Some((home, keys)) = self.localize.pop_first() {
             send(home, Message::Localize(Localize { keys }));
         }
-        while let Some((home, signal)) = self.signals.pop_first() {
-            send(home, Message::IntentReport(signal));
+        while let Some((home, report)) = self.intent_reports.pop_first() {
+            send(home, Message::IntentReport(report));
         }
         while let Some((home, (keys, counters))) = self.moved.pop_first() {
             send(home, Message::Moved(Moved { keys, counters }));

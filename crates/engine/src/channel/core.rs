@@ -1,0 +1,133 @@
+//! What every mechanism of a channel reads and none changes: the channel's id, the node, the time of the
+//! input.
+
+use crate::error::ProtocolError;
+use crate::node::shared::Shared;
+use crate::outgoing::buffers::Room;
+use intendant_core::{ChannelId, Element, Key, NodeId, Tick};
+use intendant_store::Entry;
+use intendant_techniques::{NextHop, Policy, Role, SlotState};
+use std::sync::Arc;
+
+/// The hash function of the engine's tables: fast, and the same in every run.
+pub(crate) type Hash = foldhash::fast::FixedState;
+
+/// Read by all mechanisms.
+pub(crate) struct Core<E> {
+    pub(crate) id: ChannelId,
+    pub(crate) shared: Arc<Shared<E>>,
+    /// When the current input happens.
+    pub(crate) now: Tick,
+}
+
+impl<E: Element> Core<E> {
+    /// This node.
+    pub(crate) fn node(&self) -> NodeId {
+        self.shared.node()
+    }
+
+    /// The technique.
+    pub(crate) fn policy(&self) -> &Policy {
+        self.shared.policy()
+    }
+
+    /// Bytes of the value of `key`.
+    pub(crate) fn value_bytes(&self, key: Key) -> usize {
+        self.shared.layout().len(key) * size_of::<E>()
+    }
+
+    /// Bytes of the values of `keys`.
+    pub(crate) fn values_bytes(&self, keys: &[Key]) -> usize {
+        keys.iter().map(|key| self.value_bytes(*key)).sum()
+    }
+
+    /// Memory that `keys` and their values need.
+    pub(crate) fn room(&self, keys: &[Key]) -> Room {
+        Room { keys: keys.len(), bytes: self.values_bytes(keys) }
+    }
+
+    /// The relocation counter that an answer about a key in `state` carries: none, unless nodes remember
+    /// locations.
+    pub(crate) fn told_counter(&self, state: &SlotState) -> Option<u32> {
+        self.policy().caches.then_some(state.counter)
+    }
+
+    /// The slot of `key`, without its latch.
+    pub(crate) fn state(&self, key: Key) -> SlotState {
+        self.shared.latch(key).0.state()
+    }
+
+    /// Where this node's own message about `key` goes first.
+    ///
+    /// # Panics
+    /// If this node is the home of `key` and does not know its owner: then the node's own state is broken.
+    pub(crate) fn first_hop(&self, key: Key, state: &SlotState) -> NodeId {
+        known(key, self.shared.directory().first_hop(key, state))
+    }
+
+    /// Where this node forwards another node's message about `key`.
+    ///
+    /// # Panics
+    /// As [`Core::first_hop`].
+    pub(crate) fn next_hop(&self, key: Key, state: &SlotState) -> NodeId {
+        known(key, self.shared.directory().next_hop(key, state))
+    }
+
+    /// Calls `look_at` with each key that workers have marked as changed since the last call, if its mark is
+    /// still set. `look_at` clears the mark or keeps it.
+    pub(crate) fn take_changed(
+        &self,
+        noted: &mut Vec<Key>,
+        mut look_at: impl FnMut(&mut Entry<'_, SlotState, E>, Role),
+    ) {
+        let (shared, layout) = (&self.shared, self.shared.layout());
+        for shard in (self.id.index()..layout.shards()).step_by(layout.channels()) {
+            if !shared.store().has_noted(shard) {
+                continue;
+            }
+            // `noted` is empty here: the shard's list takes over its memory.
+            shared.store().take_noted(shard, noted);
+            for key in noted.drain(..) {
+                let (mut entry, role) = shared.latch(key);
+                if entry.state().is_dirty() {
+                    look_at(&mut entry, role);
+                }
+            }
+        }
+    }
+
+    /// Checks that all keys exist and belong to this channel.
+    pub(crate) fn check_keys(&self, keys: &[Key]) -> Result<(), ProtocolError> {
+        let layout = self.shared.layout();
+        for key in keys {
+            if !layout.contains(*key) {
+                return Err(ProtocolError::UnknownKey(*key));
+            }
+            let right = layout.channel(*key);
+            if right != self.id {
+                return Err(ProtocolError::WrongChannel { key: *key, right, wrong: self.id });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that `key`, of which a peer says `what`, has its home here.
+    pub(crate) fn check_home(&self, key: Key, what: &'static str) -> Result<(), ProtocolError> {
+        if self.shared.directory().is_home(key) {
+            return Ok(());
+        }
+        Err(ProtocolError::NotHome { what, key, to: self.node() })
+    }
+
+    /// The error for a message that the technique does not have.
+    pub(crate) fn not_in_technique(&self, what: &'static str) -> ProtocolError {
+        ProtocolError::NotInTechnique { what, technique: self.policy().name }
+    }
+}
+
+fn known(key: Key, hop: NextHop) -> NodeId {
+    match hop {
+        NextHop::To(node) => node,
+        NextHop::Lost => panic!("this node is home of {key:?} and does not know its owner"),
+    }
+}

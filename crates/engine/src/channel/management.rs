@@ -1,0 +1,387 @@
+//! Parameter management in which several mechanisms take part: hand-overs that take registrations along, the
+//! rule that decides on intents, replica requests that move a key.
+
+use super::Channel;
+use super::core::Core;
+use super::effects::Output;
+use crate::decisions::{Cause, DecisionKind};
+use crate::error::ProtocolError;
+use crate::intent::Intents;
+use crate::intent::home::Home;
+use crate::relocation::{self, check_initiator};
+use crate::replication::holder::{self, Update};
+use crate::replication::owner::{self, Owner, Request};
+use crate::replication::{self, check_rows};
+use intendant_core::{Element, Key, NodeId};
+use intendant_store::Entry;
+use intendant_techniques::replication::AskOutcome;
+use intendant_techniques::{Decider, Initiator, Replicas, Role, SlotState};
+use intendant_wire::{
+    HandOver, HolderRow, IntentReport, Moved, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
+};
+use std::mem;
+use std::sync::Arc;
+
+impl<E: Element> Channel<E> {
+    /// Relocates those of `keys` that this node owns to `to`.
+    pub(super) fn on_relocate_input(&mut self, keys: &[Key], to: NodeId) {
+        let (core, out) = (&self.core, &mut self.out);
+        let allowed = check_initiator(core, Initiator::Owner, "relocates by the caller's decision")
+            .and_then(|()| core.check_keys(keys));
+        allowed.unwrap_or_else(|wrong| panic!("the caller of this channel: {wrong}"));
+        assert!(
+            to.index() < core.shared.layout().nodes(),
+            "keys cannot move to node {to}: it does not exist"
+        );
+        for key in keys {
+            let (mut entry, role) = core.shared.latch(*key);
+            if role.is_owner() && to != core.node() {
+                move_owned(core, out, &mut self.replication.owner, &mut entry, to);
+            }
+        }
+    }
+
+    /// Moves a key that is owned here to `to`.
+    pub(super) fn move_key(&mut self, key: Key, to: NodeId, cause: Cause) {
+        let (core, out) = (&self.core, &mut self.out);
+        let (mut entry, role) = core.shared.latch(key);
+        intendant_core::strict_assert!(role.is_owner() && to != core.node(), "{key:?} is {role:?} here");
+        out.decisions.note(core.now, key, DecisionKind::Moved(to, cause));
+        move_owned(core, out, &mut self.replication.owner, &mut entry, to);
+    }
+
+    fn check_directed(&self, keys: &[Key]) {
+        let directed = matches!(self.core.policy().replicas, Some(Replicas::Directed { .. }));
+        assert!(directed, "technique {} does not direct replicas", self.core.policy().name);
+        self.core.check_keys(keys).unwrap_or_else(|wrong| panic!("the caller of this channel: {wrong}"));
+    }
+
+    /// Sets up replicas of `keys` here.
+    pub(super) fn on_replicate(&mut self, keys: &[Key]) -> Result<(), ProtocolError> {
+        self.check_directed(keys);
+        for key in keys {
+            let state = self.core.state(*key);
+            match state.role {
+                Role::Absent | Role::Replica => {
+                    self.replication.holder.want(&self.core, &mut self.out, *key, &state, 0);
+                    self.hand_on()?;
+                }
+                Role::Owner | Role::Hub | Role::Static | Role::Arriving | Role::Leaving => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops replicas of `keys` here.
+    pub(super) fn on_unreplicate(&mut self, keys: &[Key]) {
+        self.check_directed(keys);
+        keys.iter().for_each(|key| self.replication.holder.unwant(&self.core, &mut self.out, *key));
+    }
+
+    /// Keys arrive.
+    pub(super) fn on_hand_over(&mut self, from: NodeId, hand_over: &HandOver) -> Result<(), ProtocolError> {
+        let HandOver { keys, counters, holders, values } = hand_over;
+        self.core.check_keys(keys)?;
+        check_rows(&self.core, from, hand_over)?;
+        let expected = self.core.values_bytes(keys);
+        ProtocolError::unless_bytes(|| "hand-over".into(), values.len(), expected)?;
+        let mut offset = 0;
+        let mut rows = holders.iter().peekable();
+        for (at, (key, counter)) in keys.iter().copied().zip(counters.iter().copied()).enumerate() {
+            let value = &values[offset..offset + self.core.value_bytes(key)];
+            offset += value.len();
+            self.core.shared.prefetch_arrival(keys, at);
+            let (core, out) = (&self.core, &mut self.out);
+            let (entry, role) = core.shared.latch(key);
+            relocation::check_arrival(core, key, entry.state(), role, counter)?;
+            out.stats.relocations += 1;
+            if core.policy().relocation == Some(Initiator::Owner) {
+                drop(entry);
+                let rows = std::iter::from_fn(|| rows.next_if(|row| row.at as usize == at));
+                self.arrive(from, key, counter, value, rows)?;
+            } else {
+                self.relocation.arrive(core, out, entry, value, counter)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The main copy of `key` has come here by its owner's decision, with the holders in `rows`.
+    fn arrive<'a>(
+        &mut self,
+        from: NodeId,
+        key: Key,
+        counter: u32,
+        value: &[u8],
+        rows: impl Iterator<Item = &'a HolderRow>,
+    ) -> Result<(), ProtocolError> {
+        let shared = Arc::clone(&self.core.shared);
+        let (core, out) = (&self.core, &mut self.out);
+        out.decisions.note(core.now, key, DecisionKind::Arrived(from));
+        let (mut entry, _) = shared.latch(key);
+        intendant_techniques::relocation::arrive(entry.state_mut(), false, counter);
+        let waited = self.replication.arrive(core, out, &mut entry, value, rows);
+        drop(entry);
+        let home = shared.directory().home(key);
+        if home == shared.node() {
+            self.intents.home.arrived(core, out, key, counter);
+        } else if home != from {
+            // A home that hands a key over knows the new owner.
+            out.outgoing.relocation.moved(home, key, counter);
+        }
+        self.hand_on()?;
+        for (access, operand) in waited {
+            self.replication.staleness.waited(&access);
+            self.access(&shared, access, key, &operand, 0..operand.len())?;
+        }
+        Ok(())
+    }
+
+    /// Keys whose home is here have come to a new owner.
+    pub(super) fn arrived_elsewhere(&mut self, moved: &Moved) -> Result<(), ProtocolError> {
+        for (key, counter) in moved.keys.iter().copied().zip(moved.counters.iter().copied()) {
+            self.intents.home.arrived(&self.core, &mut self.out, key, counter);
+            self.hand_on()?;
+        }
+        Ok(())
+    }
+
+    /// The home of keys orders this node, their owner, to hand them over.
+    pub(super) fn obey(&mut self, from: NodeId, relocate: &Relocate) -> Result<(), ProtocolError> {
+        relocation::check_order(&self.core, relocate)?;
+        let Relocate { to, keys, counters } = relocate;
+        self.out.outgoing.relocation.expect(self.core.room(keys));
+        for (at, (key, counter)) in keys.iter().copied().zip(counters.iter().copied()).enumerate() {
+            let (core, out) = (&self.core, &mut self.out);
+            core.shared.prefetch_departure(keys, at);
+            relocation::check_ordered_by_home(core, from, key)?;
+            let (mut entry, role) = core.shared.latch(key);
+            let state = entry.state();
+            if !role.is_owner() || state.counter.wrapping_add(1) != counter {
+                return Err(ProtocolError::OrderedAbsent { key, counter, state });
+            }
+            out.decisions.note(core.now, key, DecisionKind::Moved(*to, Cause::Told));
+            move_owned(core, out, &mut self.replication.owner, &mut entry, *to);
+            let state = entry.state();
+            drop(entry);
+            // The home had not heard of this node's intent.
+            if self.intents.active(key) > 0 {
+                self.replication.holder.want(core, out, key, &state, 0);
+            }
+            self.hand_on()?;
+        }
+        Ok(())
+    }
+
+    /// Holders want something of the owners of keys.
+    pub(super) fn on_replica_request(
+        &mut self,
+        from: NodeId,
+        request: &ReplicaRequest,
+    ) -> Result<(), ProtocolError> {
+        owner::check_request(&self.core, from, request)?;
+        let mut offset = 0;
+        for (at, key) in request.keys.iter().copied().enumerate() {
+            self.core.shared.prefetch(&request.keys, at);
+            let delta = request.kind == ReplicaRequestKind::Delta;
+            let bytes = if delta { self.core.value_bytes(key) } else { 0 };
+            self.replica_request(Request::at(request, at, offset, bytes))?;
+            offset += bytes;
+        }
+        Ok(())
+    }
+
+    fn replica_request(&mut self, request: Request<'_>) -> Result<(), ProtocolError> {
+        let Request { kind, key, holder, .. } = request;
+        let (core, out) = (&self.core, &mut self.out);
+        let (mut entry, role) = core.shared.latch(key);
+        if !role.is_owner() {
+            let state = entry.state();
+            drop(entry);
+            owner::check_forward(core, role, request)?;
+            // Where homes decide, the key itself may be on its way to the holder that asks.
+            let at_home = core.policy().homes_decide() && core.shared.directory().is_home(key);
+            let asks = kind == ReplicaRequestKind::Ask;
+            if !(at_home && asks && self.intents.home.comes_to(key, &state, holder)) {
+                owner::forward(core, out, &state, request);
+            }
+            return Ok(());
+        }
+        if holder == core.node() {
+            // A ghost: the key has come to the holder meanwhile.
+            return Ok(());
+        }
+        let replication::Replication { owner, staleness, .. } = &mut self.replication;
+        match kind {
+            ReplicaRequestKind::Ask => {
+                let outcome = owner.register(core, &mut entry, request);
+                if outcome == AskOutcome::New {
+                    if decide(core, out, &self.intents, owner, &mut entry, Cause::Began(holder)) {
+                        return Ok(());
+                    }
+                    out.decisions.note(core.now, key, DecisionKind::Registered(holder));
+                }
+                owner.answer(core, out, staleness, &mut entry, request, outcome)?;
+            }
+            ReplicaRequestKind::Delta => owner.merge(core, out, staleness.clock(), &mut entry, request)?,
+            ReplicaRequestKind::Drop => {
+                if owner.release(core, out, staleness, &mut entry, request) {
+                    out.decisions.note(core.now, key, DecisionKind::Released(holder));
+                    decide(core, out, &self.intents, owner, &mut entry, Cause::Ended(holder));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The owner of keys sends updates about replicas here.
+    pub(super) fn on_replica_update(
+        &mut self,
+        from: NodeId,
+        update: &ReplicaUpdate,
+    ) -> Result<(), ProtocolError> {
+        holder::check_update(&self.core, update)?;
+        let mut offset = 0;
+        for (at, key) in update.keys.iter().copied().enumerate() {
+            let (core, out) = (&self.core, &mut self.out);
+            core.shared.prefetch(&update.keys, at);
+            if let Some(counter) = update.counters.get(at) {
+                self.relocation.learn(core, key, from, *counter);
+            }
+            let bytes = if holder::carries_values(update.kind) { core.value_bytes(key) } else { 0 };
+            let row = Update::at(update, at, offset, bytes);
+            offset += bytes;
+            let replication::Replication { holder, staleness, .. } = &mut self.replication;
+            holder.on_update(core, out, staleness, row)?;
+            self.hand_on()?;
+        }
+        Ok(())
+    }
+
+    /// A node reports its intents for keys whose home is here. Beginnings go first: a node that has begun
+    /// another intent for a key still wants the key.
+    pub(super) fn on_intent_report(
+        &mut self,
+        from: NodeId,
+        report: &IntentReport,
+    ) -> Result<(), ProtocolError> {
+        Home::check(&self.core, report)?;
+        for (keys, active) in [(&report.begun, true), (&report.over, false)] {
+            for key in keys {
+                self.intents.home.hear(&self.core, &mut self.out, from, *key, active)?;
+                self.hand_on()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A replica of `key`, whose home is here, is asked for, where homes decide: unless the key itself is on
+    /// its way here, the owner gets the request.
+    pub(super) fn ask_home(&mut self, key: Key, generation: u32, need: u32) {
+        let (core, out) = (&self.core, &mut self.out);
+        let state = core.state(key);
+        if !self.intents.home.comes_to(key, &state, core.node()) {
+            holder::ask_owner(core, out, key, &state, generation, need);
+        }
+    }
+
+    /// A round of intents; then the channel may go to sleep.
+    pub(super) fn act(&mut self) -> Result<(), ProtocolError> {
+        self.look()?;
+        self.intents.doze(&self.core);
+        Ok(())
+    }
+
+    /// A round of intents: acts on intents that are due, and forgets those that have ended.
+    pub(super) fn look(&mut self) -> Result<(), ProtocolError> {
+        if !self.intents.look(&self.core, &mut self.out) {
+            return Ok(());
+        }
+        let mut each = mem::take(&mut self.intents.found.each);
+        for (key, active) in each.drain(..) {
+            self.intents.home.report(&self.core, &mut self.out, key, active);
+            self.hand_on()?;
+        }
+        self.intents.found.each = each;
+        let mut changed = mem::take(&mut self.intents.found.changed);
+        for key in changed.drain(..) {
+            self.reconsider(key)?;
+        }
+        self.intents.found.changed = changed;
+        Ok(())
+    }
+
+    /// This node has begun to have active intent for a key, or has none any more.
+    fn reconsider(&mut self, key: Key) -> Result<(), ProtocolError> {
+        let active = self.intents.active(key) > 0;
+        let what = if active { DecisionKind::Began } else { DecisionKind::Ended };
+        self.out.decisions.note(self.core.now, key, what);
+        if self.intents.decider() == Some(Decider::Home) {
+            // The key may leave.
+            self.intents.home.report(&self.core, &mut self.out, key, active);
+            self.hand_on()?;
+        }
+        let (core, out) = (&self.core, &mut self.out);
+        let replication::Replication { holder, owner, .. } = &mut self.replication;
+        let (mut entry, role) = core.shared.latch(key);
+        let state = entry.state();
+        match role {
+            Role::Owner | Role::Hub => {
+                decide(core, out, &self.intents, owner, &mut entry, Cause::Ended(core.node()));
+                drop(entry);
+            }
+            Role::Absent | Role::Replica => {
+                let unused = !active && state == SlotState::default();
+                if unused && core.shared.is_lazy() && !holder.holds(key) {
+                    entry.remove();
+                    return Ok(());
+                }
+                drop(entry);
+                if active {
+                    holder.want(core, out, key, &state, 0);
+                } else {
+                    holder.unwant(core, out, key);
+                    // Updates leave in this round, not in the next one of deltas: until the owner hears of
+                    // the end, it believes that this node has intent.
+                    holder.carry_on(core, out, key);
+                }
+            }
+            Role::Arriving | Role::Leaving | Role::Static => {
+                unreachable!("{key:?} is {role:?}, which intents never lead to")
+            }
+        }
+        self.hand_on()
+    }
+}
+
+/// The owner's rule, now that an intent for the key has begun or ended: the key moves, or stays. Returns
+/// whether it moves.
+fn decide<E: Element>(
+    core: &Core<E>,
+    out: &mut Output,
+    intents: &Intents,
+    owner: &mut Owner,
+    entry: &mut Entry<'_, SlotState, E>,
+    cause: Cause,
+) -> bool {
+    let key = entry.key();
+    let Some(to) = intents.choose(key, owner.hub(key), cause) else { return false };
+    out.decisions.note(core.now, key, DecisionKind::Moved(to, cause));
+    move_owned(core, out, owner, entry, to);
+    true
+}
+
+/// Hands over a key that is owned here, with the registrations of its replicas.
+fn move_owned<E: Element>(
+    core: &Core<E>,
+    out: &mut Output,
+    owner: &mut Owner,
+    entry: &mut Entry<'_, SlotState, E>,
+    to: NodeId,
+) {
+    let counter = entry.state().counter.wrapping_add(1);
+    entry.state_mut().role = Role::Absent;
+    entry.state_mut().set_dirty(false);
+    let hub = owner.depart(core, entry.key());
+    relocation::hand_over(core, out, entry, to, counter, hub.as_ref());
+}

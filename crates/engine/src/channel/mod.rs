@@ -1,0 +1,276 @@
+//! One channel of a node: the turn that processes an input.
+//!
+//! [`Channel`] owns the mechanisms and composes them; it keeps no state of any mechanism itself. This file
+//! has the turn: which mechanism gets an input, how effects are handed on, in which order messages leave.
+//! [`accesses`] has the way of an access, [`management`] the flows in which several mechanisms take part,
+//! [`inspect`] what callers may ask.
+
+pub(crate) mod core;
+
+pub(crate) mod effects;
+pub(crate) mod snapshot;
+
+mod accesses;
+mod inspect;
+mod management;
+
+pub use inspect::Explanation;
+
+use self::core::Core;
+use self::effects::{Effect, Output};
+use self::snapshot::Snapshots;
+use crate::access::Operations;
+use crate::decisions::Decisions;
+use crate::error::{ProtocolError, Violation};
+use crate::input::{Action, Input, Kind, Submission, Task};
+use crate::intent::Intents;
+use crate::node::shared::Shared;
+use crate::relocation::{self, Relocation};
+use crate::replication::Replication;
+use crate::static_replicas::{Start, StaticReplicas};
+use intendant_core::{ChannelId, Element, NodeId, Tick};
+use intendant_wire::{Message, Origin};
+use std::mem;
+use std::sync::Arc;
+
+/// One channel of a node. It processes inputs one after the other, without I/O.
+///
+/// There are four kinds of methods. [`Channel::handle`] processes an input and appends actions.
+/// [`Channel::due`] says when the caller must pass [`Input::Tick`]; [`Channel::postpone_round`] and
+/// [`Channel::hasten_round`] move that time. [`Channel::report`] and [`Channel::management`] report what is
+/// outstanding and what has been counted. All others only inspect: they serve explanations and invariant
+/// checks.
+///
+/// The caller executes all actions of one call, in order, before it passes the next input.
+pub struct Channel<E> {
+    core: Core<E>,
+    out: Output,
+    operations: Operations,
+    relocation: Relocation,
+    replication: Replication<E>,
+    static_replicas: StaticReplicas<E>,
+    intents: Intents,
+    snapshots: Snapshots,
+    /// Messages sent and received so far.
+    sent: u64,
+    received: u64,
+}
+
+impl<E: Element> Channel<E> {
+    /// A channel before the first access of a worker: the initial values are the bases of static replicas.
+    #[must_use]
+    pub fn new(id: ChannelId, shared: Arc<Shared<E>>) -> Self {
+        let core = Core { id, shared, now: Tick(0) };
+        let intents = Intents::new(&core);
+        let watched = core.shared.replication().watched.iter().copied();
+        let layout = core.shared.layout();
+        let decisions = if intents.are_used() {
+            Decisions::new(watched.filter(|key| layout.channel(*key) == id))
+        } else {
+            Decisions::default()
+        };
+        Self {
+            out: Output { decisions, ..Output::default() },
+            operations: Operations::default(),
+            relocation: Relocation::default(),
+            replication: Replication::new(layout.nodes()),
+            static_replicas: StaticReplicas::new(&core),
+            intents,
+            snapshots: Snapshots::default(),
+            sent: 0,
+            received: 0,
+            core,
+        }
+    }
+
+    /// Processes an input that happens at `now`, and appends what the caller has to do to `actions`.
+    ///
+    /// Times should not go back, or rounds are late. The channel compares them with each other and with those
+    /// of workers' calls: they decide when rounds start (see [`Channel::due`]) and enter statistics; they do
+    /// not decide what an access does.
+    ///
+    /// # Errors
+    /// If a peer broke the protocol. The channel does not undo what it did for earlier keys of the message;
+    /// the caller ends the run.
+    ///
+    /// # Panics
+    /// If the caller asks for something that the technique does not do, or names keys of other channels.
+    pub fn handle(&mut self, now: Tick, input: Input, actions: &mut Vec<Action>) -> Result<(), Violation> {
+        self.core.now = now;
+        let first = actions.len();
+        mem::swap(&mut self.out.actions, actions);
+        let from = if let Input::Message { from, .. } = &input { *from } else { self.core.node() };
+        let result = self.dispatch(input).and_then(|()| self.finish());
+        mem::swap(&mut self.out.actions, actions);
+        // An input that broke the protocol may have left effects behind.
+        self.out.effects.clear();
+        self.sent += actions[first..].iter().filter(|a| matches!(a, Action::Send { .. })).count() as u64;
+        result.map_err(|what| Violation { from, what })
+    }
+
+    /// Gives the input to the mechanism that it is for, and hands its effects on.
+    fn dispatch(&mut self, input: Input) -> Result<(), ProtocolError> {
+        match input {
+            Input::Submit(submission) => self.on_submit(submission)?,
+            Input::Relocate { keys, to } => self.on_relocate_input(&keys, to),
+            Input::Snapshot(ask) => self.snapshots.ask(&self.core, &mut self.out, ask),
+            Input::Replicate { keys } => self.on_replicate(&keys)?,
+            Input::Unreplicate { keys } => self.on_unreplicate(&keys),
+            Input::Clock(clock) => self.replication.on_node_clock(&self.core, clock),
+            Input::Tick => self.on_tick()?,
+            Input::Wake => {
+                if self.intents.wake(&self.core) {
+                    self.act()?;
+                }
+            }
+            Input::Settle => self.on_settle()?,
+            Input::Message { from, message } => {
+                self.received += 1;
+                self.on_message(from, message)?;
+            }
+        }
+        self.hand_on()
+    }
+
+    fn on_message(&mut self, from: NodeId, message: Message) -> Result<(), ProtocolError> {
+        let (core, out) = (&self.core, &mut self.out);
+        match message {
+            Message::Request(request) => self.on_request(&request),
+            Message::Response(response) => self.on_response(from, response),
+            Message::SnapshotRequest(request) => snapshot::on_request(core, out, from, &request),
+            Message::SnapshotPart(part) => self.snapshots.on_part(core, out, part),
+            Message::Localize(localize) => self.relocation.on_localize(core, out, from, &localize),
+            Message::Relocate(relocate) if core.policy().homes_decide() => self.obey(from, &relocate),
+            Message::Relocate(relocate) => self.relocation.on_relocate(core, out, from, &relocate),
+            Message::HandOver(hand_over) => self.on_hand_over(from, &hand_over),
+            Message::Moved(moved) => {
+                relocation::on_moved(core, from, &moved)?;
+                self.arrived_elsewhere(&moved)
+            }
+            Message::ReplicaRequest(request) => self.on_replica_request(from, &request),
+            Message::ReplicaUpdate(update) => self.on_replica_update(from, &update),
+            Message::Clock(clock) => self.replication.on_clock(core, out, from, &clock),
+            Message::Reduce(reduce) => self.static_replicas.on_reduce(core, out, from, reduce),
+            Message::IntentReport(report) => self.on_intent_report(from, &report),
+        }
+    }
+
+    /// Hands effects on to the mechanisms that they are for: in order, each with all that it causes before
+    /// the next one.
+    fn hand_on(&mut self) -> Result<(), ProtocolError> {
+        if self.out.effects.is_empty() {
+            return Ok(());
+        }
+        for effect in mem::take(&mut self.out.effects) {
+            let (core, out) = (&self.core, &mut self.out);
+            match effect {
+                Effect::Resume { key, access, operand } => {
+                    let shared = Arc::clone(&self.core.shared);
+                    self.access(&shared, access, key, &operand, 0..operand.len())?;
+                }
+                Effect::ReplicaRenewed { key } => {
+                    self.replication.holder.renewed(core, out, &mut self.replication.staleness, key);
+                }
+                Effect::ReplicaWanted { key } => {
+                    self.replication.holder.want(core, out, key, &core.state(key), 0);
+                }
+                Effect::SlotRemembers { key } => self.relocation.remember(core, key),
+                Effect::OwnerAnswered { since } => self.intents.owner_answered(core.now, since),
+                Effect::AskHome { key, generation, need } => self.ask_home(key, generation, need),
+                Effect::Move { key, to, cause } => self.move_key(key, to, cause),
+            }
+            self.hand_on()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the turn: sends grouped messages, in an order on which other nodes rely. A holder gets the update
+    /// before the answer to its worker; a message that follows a key leaves after the key; a clock leaves
+    /// after the updates made before it.
+    fn finish(&mut self) -> Result<(), ProtocolError> {
+        loop {
+            self.replication.update_owed(&self.core, &mut self.out);
+            self.answer()?;
+            if !self.publish()? {
+                break;
+            }
+        }
+        self.out.outgoing.flush(&mut self.out.actions);
+        self.replication.update_owed(&self.core, &mut self.out);
+        self.out.outgoing.replication.flush_requests(&mut self.out.actions);
+        intendant_core::strict_assert!(
+            self.out.effects.is_empty(),
+            "effects are left: {:?}",
+            self.out.effects
+        );
+        Ok(())
+    }
+
+    /// Publishes clocks of this node's workers, with all that goes on then. Returns whether there was any.
+    fn publish(&mut self) -> Result<bool, ProtocolError> {
+        let mut published = false;
+        while self.replication.publish(&self.core, &mut self.out) {
+            published = true;
+            self.hand_on()?;
+        }
+        Ok(published)
+    }
+
+    /// Sends answers to other nodes, completes operations of this one, and continues the operations that
+    /// waited for them, as long as there are any.
+    fn answer(&mut self) -> Result<(), ProtocolError> {
+        loop {
+            let answers = self.out.outgoing.replies.take();
+            if answers.is_empty() {
+                return Ok(());
+            }
+            for (origin, kind, answer) in answers {
+                self.send_answer(origin, kind, answer)?;
+            }
+        }
+    }
+
+    fn on_submit(&mut self, submission: Submission) -> Result<(), ProtocolError> {
+        let Submission { worker, op, task } = submission;
+        let origin = Origin { node: self.core.node(), worker, op };
+        match task {
+            Task::Access { kind, keys, positions, values, clock, need } => {
+                self.submit_accesses(origin, kind, &keys, &positions, &values, clock, need)?;
+                self.operations.register(worker, op, Kind::Access(kind), keys, positions);
+            }
+            Task::Localize { keys, positions, issued } => {
+                let (core, out) = (&self.core, &mut self.out);
+                self.relocation.submit_localize(core, out, origin, &keys, &positions, issued);
+                self.operations.register(worker, op, Kind::Localize, keys, positions);
+            }
+            Task::Synchronize { position } => {
+                self.static_replicas.submit(worker, op);
+                self.operations.register(worker, op, Kind::Synchronize, Vec::new(), vec![position]);
+                // This worker may be the last one for which the round waits.
+                self.static_replicas.start_round(&self.core, &mut self.out, Start::Paced);
+            }
+        }
+        Ok(())
+    }
+
+    fn on_tick(&mut self) -> Result<(), ProtocolError> {
+        if self.intents.due().is_some_and(|due| self.core.now >= due) {
+            self.act()?;
+        }
+        self.replication.tick(&self.core, &mut self.out);
+        self.hand_on()?;
+        self.static_replicas.start_round(&self.core, &mut self.out, Start::Paced);
+        Ok(())
+    }
+
+    fn on_settle(&mut self) -> Result<(), ProtocolError> {
+        if self.intents.may_be_held(&self.core) {
+            self.look()?;
+            self.intents.hold(&self.core);
+        }
+        self.replication.synchronize(&self.core, &mut self.out);
+        self.hand_on()?;
+        self.static_replicas.start_round(&self.core, &mut self.out, Start::Now);
+        Ok(())
+    }
+}

@@ -1,0 +1,304 @@
+//! Intents: the channel collects what this node's workers signal, decides when to act on it, and applies the
+//! rule of the technique to keys. See [`intendant_techniques::policy::adaptive`].
+//!
+//! Once per *round* a channel reads the workers' clocks, takes in the intents that they signalled, and finds
+//! out which of them are due ([`intendant_intent::Estimate`]). It counts the active intents of the node per
+//! key. When the count of a key leaves zero or comes back to zero, the node registers with the owner or drops
+//! its registration; for a key that it owns, it applies the rule. So owners hear nothing of intents that the
+//! workers of one node have one after the other, or at once.
+//!
+//! A round is as long as owners take to answer, as measured: what the channel acts on in a round is here
+//! before the round after next, as the estimate requires.
+//!
+//! There are no rounds while no clock moves, or no worker signals intents: the channel sleeps, and notes on
+//! the [`intendant_intent::Board`] what wakes it.
+//!
+//! When the cluster comes to rest, a channel acts on the intents signalled so far, and is then held: if a key
+//! moved while a node reads a snapshot of all nodes one by one, the snapshot would contain it twice, or not
+//! at all. Later intents wait until a worker goes on.
+//!
+//! [`home`] is the ablation in which homes apply the rule instead of owners.
+
+mod active;
+pub(crate) mod home;
+
+use crate::channel::core::Core;
+use crate::channel::effects::Output;
+use crate::decisions::Cause;
+use active::Active;
+use home::Home;
+use intendant_core::{Element, Key, NodeId, Tick};
+use intendant_intent::{Board, Estimate, Schedule, Timing};
+use intendant_techniques::replication::Hub;
+use intendant_techniques::{Act, Choice, Decider};
+
+/// Rounds in a row in which no clock has moved, after which a channel sleeps.
+const STOOD_MAX: u32 = 8;
+/// Longest round, in µs. A peer that was stopped for a while does not blind this node for as long.
+const ROUND_MAX: f64 = 100_000.0;
+/// Weight of an answer that took longer than a round. Too short a round is worse than too long a one.
+const LONGER: f64 = 0.5;
+/// Weight of an answer that was faster.
+const SHORTER: f64 = 0.1;
+/// Keys for which one round asks for replicas, where everything is replicated.
+const STANDING_PER_ROUND: usize = 1 << 12;
+
+/// A channel's knowledge of its workers' intents.
+pub(crate) struct Intents {
+    /// What intents lead to; `None` if the technique ignores them, and then all else is empty.
+    policy: Option<intendant_techniques::Intents>,
+    timing: Timing,
+    /// By worker.
+    schedules: Vec<Schedule>,
+    /// By worker.
+    estimates: Vec<Estimate>,
+    /// By worker, the clock at the last round.
+    clocks: Vec<u32>,
+    /// Rounds in a row in which no clock moved.
+    stood: u32,
+    /// Length of a round, in µs.
+    length: f64,
+    length_min: u64,
+    /// The longest time, in µs, that an owner took to answer since the last round.
+    answer: Option<u64>,
+    next: Tick,
+    asleep: bool,
+    /// Number of active intents by key.
+    active: Option<Active>,
+    /// Rounds so far.
+    rounds: u64,
+    /// By worker, the clock before which intents began in the last round.
+    horizons: Vec<u32>,
+    /// What the current round has found; empty between rounds.
+    pub(crate) found: Found,
+    /// Where everything is replicated: the next key to ask for.
+    standing: Option<u64>,
+    /// What this node knows as a home, where homes decide.
+    pub(crate) home: Home,
+}
+
+/// Keys whose intents have changed in a round.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Keys whose number of active intents has left zero or come back to zero.
+    pub(crate) changed: Vec<Key>,
+    /// Where homes hear of every intent: the key of each, and whether it has become active.
+    pub(crate) each: Vec<(Key, bool)>,
+}
+
+impl Intents {
+    pub(crate) fn new<E: Element>(core: &Core<E>) -> Self {
+        let shared = &core.shared;
+        let policy = core.policy().intents.filter(|_| shared.board().is_some());
+        let workers = shared.board().map_or(0, Board::workers);
+        let config = shared.replication();
+        let timing = Timing::new(config.timing).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let everything = policy.is_some_and(|policy| policy.choice == Choice::Everywhere);
+        Self {
+            policy,
+            timing,
+            schedules: (0..workers).map(|_| Schedule::default()).collect(),
+            estimates: vec![timing.estimate(); workers],
+            clocks: vec![0; workers],
+            stood: 0,
+            length: config.round_min.0 as f64,
+            length_min: config.round_min.0,
+            answer: None,
+            next: Tick(0),
+            asleep: false,
+            active: policy.map(|_| Active::new(shared.layout(), shared.is_lazy())),
+            rounds: 0,
+            horizons: vec![0; workers],
+            found: Found::default(),
+            standing: everything.then_some(0),
+            home: Home::default(),
+        }
+    }
+
+    /// Whether intents lead to anything.
+    pub(crate) fn are_used(&self) -> bool {
+        self.policy.is_some()
+    }
+
+    /// When the next round is due; `None` if the channel sleeps, or there are no rounds.
+    pub(crate) fn due(&self) -> Option<Tick> {
+        (self.policy.is_some() && !self.asleep).then_some(self.next)
+    }
+
+    /// Number of the node's active intents for `key`.
+    pub(crate) fn active(&self, key: Key) -> u32 {
+        self.active.as_ref().map_or(0, |active| active.of(key))
+    }
+
+    /// Who decides about keys, if intents lead to anything.
+    pub(crate) fn decider(&self) -> Option<Decider> {
+        self.policy.map(|policy| policy.decider)
+    }
+
+    /// What must be done before the node is at rest, as a count.
+    pub(crate) fn outstanding(&self) -> usize {
+        usize::from(self.standing.is_some())
+    }
+
+    /// Length of a round, in µs.
+    pub(crate) fn round_length(&self) -> f64 {
+        self.length.max(self.length_min as f64)
+    }
+
+    /// Clocks per round of a worker, as estimated.
+    pub(crate) fn clock_rate(&self, worker: usize) -> Option<f64> {
+        self.estimates.get(worker).map(Estimate::rate)
+    }
+
+    /// Rounds so far.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// The clock before which intents of `worker` began in the last round.
+    pub(crate) fn horizon(&self, worker: usize) -> Option<u32> {
+        self.horizons.get(worker).copied()
+    }
+
+    /// An owner has answered what it was asked at `since`.
+    pub(crate) fn owner_answered(&mut self, now: Tick, since: Tick) {
+        let took = now.0.saturating_sub(since.0);
+        self.answer = Some(self.answer.map_or(took, |longest| longest.max(took)));
+    }
+
+    /// A round begins.
+    fn begin_round(&mut self, now: Tick) {
+        if let Some(took) = self.answer.take() {
+            let took = (took as f64).min(ROUND_MAX);
+            let weight = if took > self.length { LONGER } else { SHORTER };
+            self.length += weight * (took - self.length);
+        }
+        self.next = now.after((self.length as u64).max(self.length_min));
+    }
+
+    /// Starts a round: finds intents that are due and intents that have ended. The caller takes the keys out
+    /// of `found`, and acts on them. Returns false if there are no rounds.
+    pub(crate) fn look<E: Element>(&mut self, core: &Core<E>, out: &mut Output) -> bool {
+        let (Some(board), Some(policy)) = (core.shared.board(), self.policy) else { return false };
+        self.begin_round(core.now);
+        self.rounds += 1;
+        let mut moved = false;
+        for worker in 0..board.workers() {
+            // The clock is read before the intents: an intent that is signalled after this belongs to later
+            // clocks.
+            let clock = board.clock(worker);
+            let mut schedule = std::mem::take(&mut self.schedules[worker]);
+            board.take(worker, core.id.index(), &mut |intent| schedule.add(intent));
+            moved |= std::mem::replace(&mut self.clocks[worker], clock) != clock;
+            let until = self.estimates[worker].round(clock, &self.timing);
+            let until = if policy.action == Act::AtOnce { u32::MAX } else { until };
+            self.horizons[worker] = until;
+            schedule.begin(clock, until, |keys| self.count(out, keys, true));
+            schedule.end(clock, |keys| self.count(out, keys, false));
+            self.schedules[worker] = schedule;
+        }
+        self.stand(core, out);
+        // An intent that has ended and begun again, in either order, changes nothing.
+        self.found.changed.sort_unstable();
+        self.found.changed.dedup();
+        self.stood = if moved { 0 } else { self.stood.saturating_add(1) };
+        true
+    }
+
+    /// Counts intents for `keys` that become active or end.
+    fn count(&mut self, out: &mut Output, keys: &[Key], more: bool) {
+        let Self { policy, active: Some(active), found, .. } = self else { return };
+        if policy.is_some_and(|policy| policy.decider == Decider::HomeOfEach) {
+            found.each.extend(keys.iter().map(|key| (*key, more)));
+        }
+        // Where keys only move, each intent is a reason to fetch the key back.
+        let every = more && policy.is_some_and(|policy| policy.choice == Choice::Relocate);
+        for key in keys {
+            if active.count(*key, more) == u32::from(more) || every {
+                found.changed.push(*key);
+            }
+        }
+        if more {
+            out.stats.intents += keys.len() as u64;
+        }
+    }
+
+    /// Where everything is replicated, every node has intent for every key from the start: begins some of
+    /// these intents.
+    fn stand<E: Element>(&mut self, core: &Core<E>, out: &mut Output) {
+        let Some(first) = self.standing else { return };
+        let layout = core.shared.layout();
+        let mut keys = (first..layout.keys()).map(Key).filter(|key| layout.channel(*key) == core.id);
+        let some: Vec<Key> = keys.by_ref().take(STANDING_PER_ROUND).collect();
+        let next = keys.next().map(|key| key.0);
+        self.count(out, &some, true);
+        self.standing = next;
+    }
+
+    /// The owner's rule: where a key owned here moves now that an intent has begun or ended; `None` if it
+    /// stays. `hub` is the key's record of replicas elsewhere.
+    pub(crate) fn choose(&self, key: Key, hub: Option<&Hub>, cause: Cause) -> Option<NodeId> {
+        let policy = self.policy.filter(|policy| policy.decider == Decider::Owner)?;
+        match policy.choice {
+            Choice::Adaptive => {
+                let only = hub.filter(|hub| hub.holders().len() == 1).map(|hub| hub.holders()[0].node);
+                only.filter(|_| self.active(key) == 0)
+            }
+            Choice::Relocate => match cause {
+                Cause::Began(node) => Some(node),
+                Cause::Ended(_) | Cause::Told => None,
+            },
+            Choice::Replicate | Choice::Everywhere => None,
+        }
+    }
+
+    /// Goes to sleep if rounds would find nothing.
+    pub(crate) fn doze<E: Element>(&mut self, core: &Core<E>) {
+        let Some(board) = core.shared.board() else { return };
+        let idle = self.schedules.iter().all(Schedule::is_empty);
+        if self.standing.is_some() || !(idle || self.stood >= STOOD_MAX) {
+            return;
+        }
+        let wake = |worker: usize| {
+            let schedule = &self.schedules[worker];
+            (!schedule.is_empty()).then(|| self.clocks[worker].saturating_add(1))
+        };
+        self.asleep = board.sleep(core.id.index(), wake);
+    }
+
+    /// Whether the cluster's rest begins for this channel now: it looks once more, and is then held.
+    pub(crate) fn may_be_held<E: Element>(&self, core: &Core<E>) -> bool {
+        core.shared.board().is_some_and(|board| !board.is_held(core.id.index()))
+    }
+
+    /// Holds the channel until a worker goes on, unless there are keys left to ask for.
+    pub(crate) fn hold<E: Element>(&mut self, core: &Core<E>) {
+        if let Some(board) = core.shared.board().filter(|_| self.standing.is_none()) {
+            board.hold(core.id.index());
+            self.asleep = true;
+        }
+    }
+
+    /// The event has come that the channel slept for. Returns whether a round is due now.
+    pub(crate) fn wake<E: Element>(&mut self, core: &Core<E>) -> bool {
+        // The channel may be held, or sleep again, by the time it hears of the event.
+        let Some(board) = core.shared.board().filter(|board| !board.is_asleep(core.id.index())) else {
+            return false;
+        };
+        if !std::mem::replace(&mut self.asleep, false) {
+            return false;
+        }
+        for (worker, (estimate, schedule)) in self.estimates.iter_mut().zip(&self.schedules).enumerate() {
+            // What a clock did while the channel did not wait for it says nothing about a round. A clock that
+            // the channel waited for stood and has just moved: the estimate must know of workers that are
+            // slower than a few rounds.
+            if schedule.is_empty() {
+                estimate.resume(board.clock(worker));
+            }
+        }
+        self.stood = 0;
+        // Not before the round's time, or a worker that signals and falls silent in turns would cause any
+        // number of rounds.
+        core.now >= self.next
+    }
+}

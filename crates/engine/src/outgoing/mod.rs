@@ -1,0 +1,36 @@
+//! Messages of one turn, grouped: one frame per destination and kind, split where a frame would grow too
+//! long.
+//!
+//! Mechanisms add single keys; [`Outgoing::flush`] turns the groups into messages at the end of the turn, in
+//! an order on which receivers rely.
+
+pub(crate) mod buffers;
+pub(crate) mod groups;
+pub(crate) mod relocation;
+pub(crate) mod replication;
+pub(crate) mod replies;
+pub(crate) mod requests;
+
+use crate::input::Action;
+use relocation::RelocationMessages;
+use replication::ReplicationMessages;
+use replies::Replies;
+use requests::Requests;
+
+/// What the current turn sends.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    pub(crate) requests: Requests,
+    pub(crate) replies: Replies,
+    pub(crate) relocation: RelocationMessages,
+    pub(crate) replication: ReplicationMessages,
+}
+
+impl Outgoing {
+    /// Sends everything but replies, which the channel answers itself. Messages that follow a key go after
+    /// the key's hand-over.
+    pub(crate) fn flush(&mut self, actions: &mut Vec<Action>) {
+        self.relocation.flush(actions);
+        self.requests.flush(actions);
+    }
+}

@@ -1,0 +1,188 @@
+//! Outgoing replica requests (holder to owner) and replica updates (owner to holder).
+
+use super::buffers::Buffers;
+use super::groups::Groups;
+use crate::input::Action;
+use intendant_core::{Element, Key, NodeId, copy_to_bytes, limits};
+use intendant_wire::{
+    HEADER_BYTES, Message, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind,
+};
+use std::mem;
+
+/// What the replica requests of one frame have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RequestRoute {
+    pub(crate) to: NodeId,
+    pub(crate) holder: NodeId,
+    pub(crate) kind: ReplicaRequestKind,
+    pub(crate) hops: u8,
+}
+
+#[derive(Default)]
+struct Requests {
+    keys: Vec<Key>,
+    generations: Vec<u32>,
+    numbers: Vec<u32>,
+    values: Vec<u8>,
+    /// Bytes of values that the requests or their answers carry.
+    payload: usize,
+}
+
+/// What an update says about one key, apart from its value.
+#[derive(Clone, Copy)]
+pub(crate) struct UpdateRow {
+    pub(crate) key: Key,
+    pub(crate) generation: u32,
+    pub(crate) seq: u32,
+    pub(crate) version: u32,
+    /// Relocation counter, if nodes remember locations.
+    pub(crate) counter: Option<u32>,
+}
+
+#[derive(Default)]
+struct Updates {
+    /// The owner's global clock.
+    clock: u32,
+    rows: Vec<UpdateRow>,
+    values: Vec<u8>,
+}
+
+/// Messages about replicas of the current turn.
+#[derive(Default)]
+pub(crate) struct ReplicationMessages {
+    requests: Groups<RequestRoute, Requests>,
+    updates: Groups<(NodeId, ReplicaUpdateKind), Updates>,
+    /// Requests whose frame is full.
+    ready_requests: Vec<Action>,
+    /// Updates whose frame is full.
+    ready_updates: Vec<Action>,
+    buffers: Buffers,
+}
+
+impl Requests {
+    fn of(kind: ReplicaRequestKind, buffers: &mut Buffers) -> Self {
+        let values = if kind == ReplicaRequestKind::Delta { buffers.take_any() } else { Vec::new() };
+        Self { values, ..Self::default() }
+    }
+}
+
+impl Updates {
+    fn of(kind: ReplicaUpdateKind, buffers: &mut Buffers) -> Self {
+        let values = match kind {
+            ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => buffers.take_any(),
+            ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => Vec::new(),
+        };
+        Self { values, ..Self::default() }
+    }
+}
+
+impl ReplicationMessages {
+    /// Adds a replica request about one key, whose value has `value_bytes` bytes: the owner answers a frame
+    /// as a whole. `delta` appends the elements of a delta.
+    pub(crate) fn request(
+        &mut self,
+        route: RequestRoute,
+        key: Key,
+        generation: u32,
+        number: u32,
+        value_bytes: usize,
+        delta: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let buffers = &mut self.buffers;
+        let group = self.requests.entry(route, || Requests::of(route.kind, buffers));
+        let (payload, delta_bytes) = match route.kind {
+            ReplicaRequestKind::Ask => (value_bytes, 0),
+            ReplicaRequestKind::Delta => (value_bytes, value_bytes),
+            ReplicaRequestKind::Drop => (0, 0),
+        };
+        let frame = HEADER_BYTES + (group.keys.len() + 1) * route.kind.key_bytes();
+        let full = group.payload + payload > limits::FRAME_PAYLOAD_BYTES_TARGET
+            || group.keys.len() == limits::FRAME_KEYS_MAX
+            || frame + group.values.len() + delta_bytes > limits::FRAME_BYTES_MAX;
+        if full && !group.keys.is_empty() {
+            let full = mem::replace(group, Requests::of(route.kind, &mut self.buffers));
+            self.ready_requests.push(request_action(route, full, &mut self.buffers));
+        }
+        group.keys.push(key);
+        group.generations.push(generation);
+        if route.kind != ReplicaRequestKind::Drop {
+            group.numbers.push(number);
+        }
+        if delta_bytes > 0 {
+            delta(&mut group.values);
+        }
+        group.payload += payload;
+    }
+
+    /// Adds an update about one key, from an owner whose global clock is `clock`; `value` is empty unless
+    /// `kind` has one.
+    pub(crate) fn update<E: Element>(
+        &mut self,
+        to: NodeId,
+        kind: ReplicaUpdateKind,
+        clock: u32,
+        row: UpdateRow,
+        value: &[E],
+    ) {
+        let buffers = &mut self.buffers;
+        let group = self.updates.entry((to, kind), || Updates::of(kind, buffers));
+        let payload = group.values.len() + size_of_val(value);
+        let frame = HEADER_BYTES + (group.rows.len() + 1) * kind.key_bytes(row.counter.is_some());
+        let full = payload > limits::FRAME_PAYLOAD_BYTES_TARGET
+            || group.rows.len() == limits::FRAME_KEYS_MAX
+            || frame + payload > limits::FRAME_BYTES_MAX;
+        // A holder that waits for this clock must not get an older one.
+        if (full || group.clock != clock) && !group.rows.is_empty() {
+            let full = mem::replace(group, Updates::of(kind, &mut self.buffers));
+            self.ready_updates.push(update_action(to, kind, full, &mut self.buffers));
+        }
+        if group.rows.is_empty() {
+            group.clock = clock;
+        }
+        group.rows.push(row);
+        copy_to_bytes(value, &mut group.values);
+    }
+
+    /// Sends updates: they go before the answers to accesses.
+    pub(crate) fn flush_updates(&mut self, actions: &mut Vec<Action>) {
+        actions.append(&mut self.ready_updates);
+        while let Some(((to, kind), updates)) = self.updates.pop_first() {
+            actions.push(update_action(to, kind, updates, &mut self.buffers));
+        }
+    }
+
+    /// Sends requests: they go after hand-overs, which they may follow.
+    pub(crate) fn flush_requests(&mut self, actions: &mut Vec<Action>) {
+        actions.append(&mut self.ready_requests);
+        while let Some((route, deltas)) = self.requests.pop_first() {
+            actions.push(request_action(route, deltas, &mut self.buffers));
+        }
+    }
+}
+
+fn request_action(route: RequestRoute, deltas: Requests, buffers: &mut Buffers) -> Action {
+    let RequestRoute { to, holder, kind, hops } = route;
+    let Requests { keys, generations, numbers, values, .. } = deltas;
+    let values = buffers.lend(values);
+    let message =
+        Message::ReplicaRequest(ReplicaRequest { kind, holder, hops, keys, generations, numbers, values });
+    Action::Send { to, message }
+}
+
+fn update_action(to: NodeId, kind: ReplicaUpdateKind, updates: Updates, buffers: &mut Buffers) -> Action {
+    let Updates { clock, rows, values } = updates;
+    let all = |number: fn(&UpdateRow) -> u32| -> Vec<u32> {
+        if kind == ReplicaUpdateKind::Dropped { Vec::new() } else { rows.iter().map(number).collect() }
+    };
+    let message = Message::ReplicaUpdate(ReplicaUpdate {
+        kind,
+        clock,
+        keys: rows.iter().map(|row| row.key).collect(),
+        generations: rows.iter().map(|row| row.generation).collect(),
+        seqs: all(|row| row.seq),
+        versions: all(|row| row.version),
+        counters: rows.iter().filter_map(|row| row.counter).collect(),
+        values: buffers.lend(values),
+    });
+    Action::Send { to, message }
+}

@@ -1,0 +1,608 @@
+//! The holder's part of replication: replicas of keys that other nodes own. See the table in
+//! [`intendant_techniques::replication`].
+//!
+//! [`Holder`] asks owners for replicas, sends deltas, processes the owners' updates, and drops replicas.
+//! Accesses that wait for a replica to come or to go are queued with it.
+
+use super::held::{Generations, Held};
+use super::key_set::KeySet;
+use super::staleness::Staleness;
+use crate::channel::core::{Core, Hash};
+use crate::channel::effects::{Access, Effect, Output};
+use crate::decisions::DecisionKind;
+use crate::error::ProtocolError;
+use crate::outgoing::replication::RequestRoute;
+use bytes::Bytes;
+use hashbrown::HashMap;
+use intendant_core::{Element, Key, copy_from_bytes, copy_to_bytes};
+use intendant_store::Entry;
+use intendant_techniques::replication::{Dropped, Replica, Stage};
+use intendant_techniques::{Replicas, Role, SlotState};
+use intendant_wire::{AccessKind, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind};
+use std::collections::{BTreeSet, VecDeque};
+
+/// The replicas that this node holds of a channel's keys.
+pub(crate) struct Holder<E> {
+    held: HashMap<Key, Held<E>, Hash>,
+    generations: Generations,
+    /// Keys whose replicas have unsent updates, if their slots still say so.
+    pub(super) dirty: KeySet,
+    /// By key, accesses of this node's workers that were sent away and are not answered. As long as there are
+    /// any, the owner must know of the replica: the copy must contain what it answers.
+    away: HashMap<Key, usize, Hash>,
+    /// Clocks and keys of replicas that are to be dropped when they are too old; the clocks may have grown
+    /// meanwhile.
+    aging: BTreeSet<(u32, Key)>,
+    /// The value of an update, while it is processed.
+    value: Vec<E>,
+}
+
+impl<E> Default for Holder<E> {
+    fn default() -> Self {
+        Self {
+            held: HashMap::default(),
+            generations: Generations::default(),
+            dirty: KeySet::default(),
+            away: HashMap::default(),
+            aging: BTreeSet::new(),
+            value: Vec::new(),
+        }
+    }
+}
+
+/// One key of a [`ReplicaUpdate`].
+#[derive(Clone, Copy)]
+pub(crate) struct Update<'a> {
+    kind: ReplicaUpdateKind,
+    key: Key,
+    generation: u32,
+    seq: u32,
+    version: u32,
+    clock: u32,
+    value: &'a [u8],
+}
+
+impl<'a> Update<'a> {
+    /// The key at `at`, whose value begins at `offset` and has `value_bytes` bytes if the update carries
+    /// values.
+    pub(crate) fn at(update: &'a ReplicaUpdate, at: usize, offset: usize, value_bytes: usize) -> Self {
+        let number = |numbers: &[u32]| numbers.get(at).copied().unwrap_or(0);
+        Self {
+            kind: update.kind,
+            key: update.keys[at],
+            generation: update.generations[at],
+            seq: number(&update.seqs),
+            version: number(&update.versions),
+            clock: update.clock,
+            value: &update.values[offset..offset + value_bytes],
+        }
+    }
+}
+
+impl<E: Element> Holder<E> {
+    /// Whether this node holds, or has asked for, a replica of `key`.
+    pub(crate) fn holds(&self, key: Key) -> bool {
+        self.held.contains_key(&key)
+    }
+
+    /// Whether this node holds, or has asked for, any replica.
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether the replica of `key`, held or asked for, is to stay; `None` if there is none.
+    pub(crate) fn wants(&self, key: Key) -> Option<bool> {
+        self.held.get(&key).map(|held| held.wanted)
+    }
+
+    /// Replicas here that are not settled: the owner does not know of them yet, or a delta or a drop is in
+    /// flight.
+    pub(crate) fn unsettled(&self, replicas: Option<Replicas>) -> usize {
+        #[expect(clippy::disallowed_methods, reason = "counting does not depend on the order")]
+        let unsettled = self
+            .held
+            .values()
+            .filter(|held| held.replica.stage() != Stage::Held || held.replica.is_sending())
+            .count();
+        // Under lazy replication a settled node holds none.
+        if replicas == Some(Replicas::Lazy) { self.held.len() } else { unsettled }
+    }
+
+    /// A replica of `key` is wanted here, with all updates up to clock `need`. `state` is the key's slot.
+    pub(crate) fn want(&mut self, core: &Core<E>, out: &mut Output, key: Key, state: &SlotState, need: u32) {
+        let Some(held) = self.held.get_mut(&key) else {
+            let generation = self.generations.fresh();
+            let held = Held {
+                replica: Replica::ask(generation),
+                since: core.now,
+                wanted: true,
+                closed: false,
+                asked: BTreeSet::from([need]),
+                queue: VecDeque::new(),
+            };
+            self.held.insert(key, held);
+            return ask(core, out, key, state, generation, need);
+        };
+        held.wanted = true;
+        if held.closed {
+            return;
+        }
+        if held.replica.stage() == Stage::Dropping {
+            self.revive(core, out, key, state, need);
+        } else if need > 0 && held.asked.insert(need) {
+            ask(core, out, key, state, held.replica.generation(), need);
+        }
+    }
+
+    fn revive(&mut self, core: &Core<E>, out: &mut Output, key: Key, state: &SlotState, need: u32) {
+        let held = self.held.get_mut(&key).expect("a dropped replica has a record");
+        let generation = self.generations.after(held.replica.generation());
+        held.replica.revive(generation);
+        held.since = core.now;
+        held.asked = BTreeSet::from([need]);
+        ask(core, out, key, state, generation, need);
+    }
+
+    /// The replica of `key` is not wanted any more.
+    pub(crate) fn unwant(&mut self, core: &Core<E>, out: &mut Output, key: Key) {
+        if let Some(held) = self.held.get_mut(&key) {
+            held.wanted = false;
+            self.end_if_due(core, out, key);
+        }
+    }
+
+    /// Drops all replicas, and sends their unsent updates at once.
+    pub(crate) fn unwant_all(&mut self, core: &Core<E>, out: &mut Output) {
+        #[expect(clippy::disallowed_methods, reason = "sorted right below")]
+        let mut keys: Vec<Key> = self.held.keys().copied().collect();
+        keys.sort_unstable();
+        for key in keys {
+            self.unwant(core, out, key);
+            self.carry_on(core, out, key);
+        }
+    }
+
+    /// Drops replicas that are too old for readers that need `need`, under lazy replication.
+    pub(crate) fn age(&mut self, core: &Core<E>, out: &mut Output, need: u32) {
+        if core.policy().replicas != Some(Replicas::Lazy) {
+            return;
+        }
+        while let Some((clock, key)) = self.aging.first().copied()
+            && clock < need
+        {
+            self.aging.pop_first();
+            let state = core.state(key);
+            if state.role == Role::Replica && state.side < need {
+                self.unwant(core, out, key);
+            }
+        }
+    }
+
+    /// An access of this node's worker to the replica behind `entry`. Returns the entry if the replica serves
+    /// the access; else the access waits.
+    pub(crate) fn admit<'a>(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        staleness: &mut Staleness,
+        entry: Entry<'a, SlotState, E>,
+        access: Access,
+        operand: impl FnOnce() -> Bytes,
+    ) -> Option<Entry<'a, SlotState, E>> {
+        let (key, state) = (entry.key(), entry.state());
+        if state.is_closed() {
+            drop(entry);
+            self.queue(staleness, key, access, operand());
+        } else if access.kind == AccessKind::Set {
+            // The owner executes it. Until then, the copy has updates from before the set; afterwards it
+            // lacks the set.
+            self.close(core, out, entry);
+            self.queue(staleness, key, access, operand());
+        } else if access.kind == AccessKind::Pull && !core.shared.is_fresh(key, &state, access.need) {
+            drop(entry);
+            self.park(core, out, staleness, key, &state, access);
+        } else {
+            return Some(entry);
+        }
+        None
+    }
+
+    /// The replica serves nothing from now on. When it is gone, waiting accesses go to the owner.
+    fn close(&mut self, core: &Core<E>, out: &mut Output, mut entry: Entry<'_, SlotState, E>) {
+        let key = entry.key();
+        entry.state_mut().set_closed(true);
+        drop(entry);
+        if let Some(held) = self.held.get_mut(&key) {
+            held.closed = true;
+            self.carry_on(core, out, key);
+        }
+    }
+
+    /// An access waits for the replica of `key` to come or to go.
+    pub(crate) fn queue(&mut self, staleness: &mut Staleness, key: Key, access: Access, operand: Bytes) {
+        staleness.waits(&access);
+        let held = self.held.get_mut(&key).expect("an access waits only for a replica that has a record");
+        held.queue.push_back((access, operand));
+    }
+
+    /// A read waits for a fresher copy of `key`, whose slot is `state`.
+    pub(crate) fn park(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        staleness: &mut Staleness,
+        key: Key,
+        state: &SlotState,
+        access: Access,
+    ) {
+        out.stats.stale_reads += 1;
+        staleness.park(key, access);
+        if state.role == Role::Replica && core.policy().replicas == Some(Replicas::Lazy) {
+            self.want(core, out, key, state, access.need);
+        }
+    }
+
+    /// Sends the unsent updates of `key`, or tells the owner that the replica ends. Returns false if there
+    /// are updates that must wait: for a value, or for the answer to the delta in flight.
+    pub(crate) fn carry_on(&mut self, core: &Core<E>, out: &mut Output, key: Key) -> bool {
+        let Some(held) = self.held.get_mut(&key) else { return true };
+        let (mut entry, role) = core.shared.latch(key);
+        if role != Role::Replica {
+            return true;
+        }
+        if held.replica.stage() != Stage::Held || held.replica.is_sending() {
+            return !entry.state().is_dirty();
+        }
+        let (ends, generation) = (held.ends(), held.replica.generation());
+        if entry.state().is_dirty() {
+            entry.state_mut().set_dirty(false);
+            self.dirty.remove(key);
+            let state = entry.state();
+            let value = entry.value_mut().expect("a replica has a value");
+            if let Some((seq, delta)) = held.replica.collect(value) {
+                drop(entry);
+                out.stats.synced_keys += 1;
+                let route = route_to_owner(core, key, &state, ReplicaRequestKind::Delta);
+                let bytes = size_of_val(delta);
+                let append = |values: &mut Vec<u8>| copy_to_bytes(delta, values);
+                out.outgoing.replication.request(route, key, generation, seq, bytes, append);
+                return true;
+            }
+        }
+        if ends && !self.away.contains_key(&key) && held.replica.drop_out() {
+            let state = entry.state();
+            drop(entry);
+            request_drop(core, out, key, &state, generation);
+        }
+        true
+    }
+
+    /// An access of a worker here to `key` was sent to another node.
+    pub(crate) fn sent_away(&mut self, core: &Core<E>, key: Key) {
+        if let Some(Replicas::Directed { .. }) = core.policy().replicas {
+            *self.away.entry(key).or_insert(0) += 1;
+        }
+    }
+
+    /// An access that was sent away has been served here, after other nodes forwarded it.
+    pub(crate) fn came_back(&mut self, key: Key) {
+        if let Some(count) = self.away.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.away.remove(&key);
+            }
+        }
+    }
+
+    /// Accesses to `keys` that were sent away have been answered.
+    pub(crate) fn answered(&mut self, core: &Core<E>, out: &mut Output, keys: &[Key]) {
+        if self.away.is_empty() && self.held.is_empty() {
+            return;
+        }
+        for key in keys {
+            self.came_back(*key);
+            self.end_if_due(core, out, *key);
+        }
+    }
+
+    /// A replica that is to end may have nothing left to wait for. Its updates travel in the next round or at
+    /// the next clock: a replica that workers keep updating would be emptied once per round trip otherwise.
+    /// Only if an access waits for the end, they travel at once.
+    fn end_if_due(&mut self, core: &Core<E>, out: &mut Output, key: Key) {
+        let Some(held) = self.held.get(&key).filter(|held| held.ends()) else { return };
+        let closed = held.closed;
+        let (entry, role) = core.shared.latch(key);
+        let updated = role == Role::Replica && entry.state().is_dirty();
+        drop(entry);
+        if updated && !closed {
+            self.dirty.insert(key);
+        } else {
+            self.carry_on(core, out, key);
+        }
+    }
+
+    /// The owner sends an update about one replica here.
+    ///
+    /// # Errors
+    /// If it sets up a replica where none can be.
+    pub(crate) fn on_update(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        staleness: &mut Staleness,
+        update: Update<'_>,
+    ) -> Result<(), ProtocolError> {
+        let Update { kind, key, generation, seq, version, .. } = update;
+        let held = self.held.get_mut(&key).filter(|held| held.replica.generation() == generation);
+        match (kind, held) {
+            (ReplicaUpdateKind::SetUp, None) => refuse(core, out, key, generation),
+            (ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh, Some(_)) => {
+                self.renew(core, out, staleness, update)?;
+            }
+            (ReplicaUpdateKind::Acknowledged, Some(held)) => {
+                if held.replica.acknowledged(version, seq) {
+                    self.settle(core, out, staleness, key);
+                }
+            }
+            (ReplicaUpdateKind::Dropped, Some(_)) => self.on_dropped(core, out, staleness, key, generation),
+            (
+                ReplicaUpdateKind::Refresh | ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped,
+                None,
+            ) => {}
+        }
+        Ok(())
+    }
+
+    /// The owner has sent the value of the main copy.
+    fn renew(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        staleness: &mut Staleness,
+        update: Update<'_>,
+    ) -> Result<(), ProtocolError> {
+        let Update { key, seq, version, clock, value: bytes, .. } = update;
+        let replicas = core.policy().replicas;
+        self.value.resize(core.shared.layout().len(key), E::ZERO);
+        copy_from_bytes(&mut self.value, bytes);
+        let held = self.held.get_mut(&key).expect("the caller has found the record");
+        let (mut entry, role) = core.shared.latch(key);
+        let new = held.replica.stage() == Stage::Asking;
+        if new || held.replica.stage() == Stage::Reviving {
+            out.effects.push(Effect::OwnerAnswered { since: held.since });
+        }
+        let updated = entry.state().is_dirty() && !new;
+        if new {
+            if role != Role::Absent {
+                return Err(ProtocolError::SetUpRole { key, role });
+            }
+            entry.allocate();
+            let state = entry.state_mut();
+            state.role = Role::Replica;
+            state.side = 0;
+            state.set_closed(held.closed);
+            out.stats.replica_setups += 1;
+        }
+        let value = entry.value_mut().expect("a replica has a value");
+        let newer = held.replica.news(version, seq, &self.value, value, updated);
+        out.stats.synced_keys += u64::from(newer);
+        // An update with the same value may carry a later clock.
+        if newer || version == held.replica.version() {
+            let state = entry.state_mut();
+            if replicas.is_some_and(Replicas::is_clocked) {
+                state.side = state.side.max(clock);
+            }
+            held.asked = held.asked.split_off(&clock.saturating_add(1));
+            if replicas == Some(Replicas::Lazy) {
+                self.aging.insert((entry.state().side, key));
+            }
+        }
+        drop(entry);
+        if !new {
+            self.renewed(core, out, staleness, key);
+            return Ok(());
+        }
+        out.decisions.note(core.now, key, DecisionKind::SetUp);
+        for (access, operand) in std::mem::take(&mut held.queue) {
+            staleness.waited(&access);
+            out.effects.push(Effect::Resume { key, access, operand });
+        }
+        // After them: what they add is sent with the updates of the replica.
+        out.effects.push(Effect::ReplicaRenewed { key });
+        Ok(())
+    }
+
+    /// The replica of `key` has been renewed, and the accesses that waited for it have gone on.
+    pub(crate) fn renewed(&mut self, core: &Core<E>, out: &mut Output, staleness: &mut Staleness, key: Key) {
+        self.settle(core, out, staleness, key);
+        staleness.unpark(out, key);
+    }
+
+    /// Whatever was in flight for a replica has arrived: what waited for it goes on.
+    fn settle(&mut self, core: &Core<E>, out: &mut Output, staleness: &mut Staleness, key: Key) {
+        if staleness.is_blocked_by(key) {
+            if self.carry_on(core, out, key) {
+                staleness.unblock(key);
+            }
+        } else if core.shared.latch(key).0.state().is_dirty() {
+            // In the next round, unless an access waits for the end.
+            self.dirty.insert(key);
+        }
+        self.end_if_due(core, out, key);
+    }
+
+    fn on_dropped(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        staleness: &mut Staleness,
+        key: Key,
+        generation: u32,
+    ) {
+        let held = self.held.get_mut(&key).expect("the caller has found the record");
+        let (mut entry, _) = core.shared.latch(key);
+        let state = entry.state();
+        match held.replica.dropped(generation, state.is_dirty()) {
+            Dropped::Stale => {}
+            Dropped::Updated => {
+                drop(entry);
+                self.revive(core, out, key, &state, 0);
+            }
+            Dropped::Gone => {
+                entry.release();
+                let slot = entry.state_mut();
+                slot.role = Role::Absent;
+                slot.side = 0;
+                slot.set_closed(false);
+                if core.shared.is_lazy() && entry.state() == SlotState::default() {
+                    entry.remove();
+                } else {
+                    out.effects.push(Effect::SlotRemembers { key });
+                }
+                out.stats.replica_drops += 1;
+                out.decisions.note(core.now, key, DecisionKind::GivenUp);
+                let held = self.forget(staleness, key).expect("the caller has found the record");
+                for (access, operand) in held.queue {
+                    staleness.waited(&access);
+                    out.effects.push(Effect::Resume { key, access, operand });
+                }
+                staleness.unpark(out, key);
+                if held.wanted {
+                    out.effects.push(Effect::ReplicaWanted { key });
+                }
+            }
+        }
+    }
+
+    /// The replica of `key` is gone or has become the main copy. Returns its record.
+    fn forget(&mut self, staleness: &mut Staleness, key: Key) -> Option<Held<E>> {
+        self.dirty.remove(key);
+        staleness.unblock(key);
+        self.held.remove(&key)
+    }
+
+    /// The main copy of `entry`'s key has come here with value `bytes`; `merged` is the generation and the
+    /// number of this holder's last delta that it contains, if the owner knew this holder. Writes the value
+    /// and returns the accesses that waited for a replica.
+    pub(crate) fn promote(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        staleness: &mut Staleness,
+        entry: &mut Entry<'_, SlotState, E>,
+        merged: Option<(u32, u32)>,
+        bytes: &[u8],
+    ) -> VecDeque<(Access, Bytes)> {
+        let key = entry.key();
+        let Some(held) = self.forget(staleness, key) else {
+            copy_from_bytes(entry.overwrite(), bytes);
+            return VecDeque::new();
+        };
+        let stage = held.replica.stage();
+        if matches!(stage, Stage::Asking | Stage::Reviving) {
+            out.effects.push(Effect::OwnerAnswered { since: held.since });
+        }
+        let mut main = vec![E::ZERO; core.shared.layout().len(key)];
+        copy_from_bytes(&mut main, bytes);
+        let updated = entry.state().is_dirty();
+        let copy = if stage == Stage::Asking {
+            entry.allocate()
+        } else {
+            out.stats.replica_drops += 1;
+            entry.value_mut().expect("a replica has a value")
+        };
+        held.replica.promote(merged, &main, copy, updated);
+        held.queue
+    }
+}
+
+/// The route of a holder's request about `key`: to the owner, as far as this node knows.
+fn route_to_owner<E: Element>(
+    core: &Core<E>,
+    key: Key,
+    state: &SlotState,
+    kind: ReplicaRequestKind,
+) -> RequestRoute {
+    RequestRoute { to: core.first_hop(key, state), holder: core.node(), kind, hops: 0 }
+}
+
+/// Asks for a replica of `key` with all updates up to clock `need`: the owner, or the home where homes
+/// decide.
+fn ask<E: Element>(
+    core: &Core<E>,
+    out: &mut Output,
+    key: Key,
+    state: &SlotState,
+    generation: u32,
+    need: u32,
+) {
+    if !core.policy().homes_decide() {
+        ask_owner(core, out, key, state, generation, need);
+        return;
+    }
+    let home = core.shared.directory().home(key);
+    if home == core.node() {
+        out.effects.push(Effect::AskHome { key, generation, need });
+        return;
+    }
+    let route = RequestRoute { to: home, holder: core.node(), kind: ReplicaRequestKind::Ask, hops: 0 };
+    out.outgoing.replication.request(route, key, generation, need, core.value_bytes(key), |_| ());
+}
+
+/// Asks the owner for a replica of `key` with all updates up to clock `need`.
+pub(crate) fn ask_owner<E: Element>(
+    core: &Core<E>,
+    out: &mut Output,
+    key: Key,
+    state: &SlotState,
+    generation: u32,
+    need: u32,
+) {
+    let route = route_to_owner(core, key, state, ReplicaRequestKind::Ask);
+    out.outgoing.replication.request(route, key, generation, need, core.value_bytes(key), |_| ());
+}
+
+/// Tells the owner that the registration of `key` under `generation` ends.
+fn request_drop<E: Element>(core: &Core<E>, out: &mut Output, key: Key, state: &SlotState, generation: u32) {
+    let route = route_to_owner(core, key, state, ReplicaRequestKind::Drop);
+    out.outgoing.replication.request(route, key, generation, 0, core.value_bytes(key), |_| ());
+}
+
+/// A registration under an old generation has come late. The owner must not believe that there is a replica
+/// here.
+fn refuse<E: Element>(core: &Core<E>, out: &mut Output, key: Key, generation: u32) {
+    let (entry, role) = core.shared.latch(key);
+    let state = entry.state();
+    drop(entry);
+    if matches!(role, Role::Absent | Role::Replica) {
+        request_drop(core, out, key, &state, generation);
+    }
+}
+
+/// Checks that an update is possible: there are replicas, and it carries their values.
+///
+/// # Errors
+/// If it is not.
+pub(crate) fn check_update<E: Element>(core: &Core<E>, update: &ReplicaUpdate) -> Result<(), ProtocolError> {
+    let ReplicaUpdate { kind, keys, counters, values, .. } = update;
+    if core.policy().replicas.is_none() {
+        return Err(core.not_in_technique("sends updates of replicas"));
+    }
+    core.check_keys(keys)?;
+    let expected = if carries_values(*kind) { core.values_bytes(keys) } else { 0 };
+    let message = || format!("{kind:?}");
+    ProtocolError::unless_bytes(message, values.len(), expected)?;
+    let expected = if core.policy().caches { keys.len() } else { 0 };
+    if counters.len() == expected {
+        return Ok(());
+    }
+    Err(ProtocolError::Counters { message: message(), found: counters.len(), expected })
+}
+
+/// Whether updates of this kind carry values.
+pub(crate) fn carries_values(kind: ReplicaUpdateKind) -> bool {
+    match kind {
+        ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => true,
+        ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => false,
+    }
+}

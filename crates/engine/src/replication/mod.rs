@@ -1,0 +1,333 @@
+//! Replication through the owner: replicas that this node holds, registrations of other nodes at keys owned
+//! here, and bounded staleness. See [`intendant_techniques::replication`] and
+//! [`intendant_techniques::clocks`].
+//!
+//! [`Holder`] and [`Owner`] are the two sides of the protocol; [`Staleness`] has the clocks. [`Replication`]
+//! composes them: rounds of deltas and updates, and the publication of clocks.
+
+mod held;
+pub(crate) mod holder;
+mod key_set;
+pub(crate) mod owner;
+pub(crate) mod staleness;
+
+use crate::channel::core::Core;
+use crate::channel::effects::{Access, Output};
+use crate::error::ProtocolError;
+use crate::input::Action;
+use bytes::Bytes;
+use holder::Holder;
+use intendant_core::{Element, Key, NodeId, Tick};
+use intendant_store::Entry;
+use intendant_techniques::clocks::NodeClock;
+use intendant_techniques::replication::Hub;
+use intendant_techniques::{Replicas, Role, SlotState};
+use intendant_wire::{Clock, ClockScope, HandOver, HolderRow, Message};
+use owner::Owner;
+use staleness::Staleness;
+use std::collections::{BTreeSet, VecDeque};
+
+/// The replicas of a channel's keys, here and elsewhere.
+pub(crate) struct Replication<E> {
+    pub(crate) holder: Holder<E>,
+    pub(crate) owner: Owner,
+    pub(crate) staleness: Staleness,
+    pub(crate) rounds: Rounds,
+    /// Keys that workers have marked as changed; empty between uses.
+    noted: Vec<Key>,
+}
+
+/// When rounds of deltas and updates of directed replicas may start.
+#[derive(Default)]
+pub(crate) struct Rounds {
+    /// The next round.
+    next: Tick,
+    /// The next round by the pace alone, without postponement.
+    paced: Tick,
+}
+
+impl Rounds {
+    /// When the next round may start.
+    pub(crate) fn next(&self) -> Tick {
+        self.next
+    }
+
+    /// No round starts before `earliest`.
+    pub(crate) fn postpone(&mut self, earliest: Tick) {
+        self.next = self.next.max(earliest);
+    }
+
+    /// Undoes postponements.
+    pub(crate) fn hasten(&mut self) {
+        self.next = self.next.min(self.paced);
+    }
+}
+
+impl<E: Element> Replication<E> {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            holder: Holder::default(),
+            owner: Owner::default(),
+            staleness: Staleness::new(nodes),
+            rounds: Rounds::default(),
+            noted: Vec::new(),
+        }
+    }
+
+    /// What must be done before the channel is settled, as a count.
+    pub(crate) fn outstanding(&self, core: &Core<E>) -> usize {
+        self.holder.unsettled(core.policy().replicas)
+            + self.holder.dirty.len()
+            + self.owner.unsent()
+            + usize::from(!self.staleness.is_settled())
+    }
+
+    /// Whether there are copies that workers may change without notifying the channel.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.holder.holds_any() || self.owner.hub_count() > 0
+    }
+
+    /// An own access to an absent key, under bounded staleness: a read makes a replica, and later accesses
+    /// wait for it. Returns whether the access waits.
+    pub(crate) fn wait_for_replica(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        key: Key,
+        state: &SlotState,
+        access: Access,
+        operand: impl FnOnce() -> Bytes,
+    ) -> bool {
+        if !is_clocked(core) {
+            return false;
+        }
+        if !access.writes() {
+            self.holder.want(core, out, key, state, access.need);
+        }
+        let waits = self.holder.holds(key);
+        if waits {
+            self.holder.queue(&mut self.staleness, key, access, operand());
+        }
+        waits
+    }
+
+    /// The main copy of `entry`'s key has come here by its owner's decision, with the holders in `rows`.
+    /// Returns the accesses that waited for a replica.
+    pub(crate) fn arrive<'a>(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        entry: &mut Entry<'_, SlotState, E>,
+        value: &[u8],
+        rows: impl Iterator<Item = &'a HolderRow>,
+    ) -> VecDeque<(Access, Bytes)> {
+        let mut version = 0;
+        let holders = rows.map(|row| {
+            version = row.version;
+            (row.node, row.generation, row.seq)
+        });
+        let holders: Vec<_> = holders.collect();
+        let (hub, merged) = Hub::arrived(core.node(), version, holders);
+        let queue = self.holder.promote(core, out, &mut self.staleness, entry, merged, value);
+        entry.state_mut().set_closed(false);
+        self.owner.arrive(core, entry, hub);
+        queue
+    }
+
+    /// Starts a round if its time has come.
+    pub(crate) fn tick(&mut self, core: &Core<E>, out: &mut Output) {
+        if let Some(Replicas::Directed { every }) = core.policy().replicas
+            && core.now >= self.rounds.next
+        {
+            self.rounds.paced = core.now.after(every.0);
+            self.rounds.next = self.rounds.paced;
+            self.round(core, out);
+        }
+    }
+
+    /// Synchronises all replicas now.
+    pub(crate) fn synchronize(&mut self, core: &Core<E>, out: &mut Output) {
+        match core.policy().replicas {
+            Some(Replicas::Directed { .. } | Replicas::Eager) => self.round(core, out),
+            Some(Replicas::Lazy) => self.holder.unwant_all(core, out),
+            None => {}
+        }
+    }
+
+    /// A round: sends the deltas of replicas here, and updates to holders elsewhere.
+    fn round(&mut self, core: &Core<E>, out: &mut Output) {
+        self.collect(core);
+        let before = out.stats.synced_keys;
+        let keys = self.holder.dirty.take();
+        for (at, key) in keys.iter().copied().enumerate() {
+            core.shared.prefetch(&keys, at);
+            if !self.holder.carry_on(core, out, key) {
+                self.holder.dirty.insert(key);
+            }
+        }
+        self.owner.update_all(core, out, self.staleness.clock());
+        out.stats.sync_rounds += u64::from(out.stats.synced_keys > before);
+    }
+
+    /// Finds the replicas and the main copies that workers have changed.
+    fn collect(&mut self, core: &Core<E>) {
+        let (holder, owner) = (&mut self.holder, &mut self.owner);
+        core.take_changed(&mut self.noted, |entry, role| match role {
+            Role::Replica => holder.dirty.insert(entry.key()),
+            Role::Hub => {
+                entry.state_mut().set_dirty(false);
+                owner.changed(core, entry.key());
+            }
+            Role::Owner | Role::Absent | Role::Arriving | Role::Leaving => {
+                entry.state_mut().set_dirty(false);
+            }
+            Role::Static => unreachable!("no policy has replicas through the owner and static replicas"),
+        });
+    }
+
+    /// Sends updates to holders whose accesses were served, before the answers.
+    pub(crate) fn update_owed(&mut self, core: &Core<E>, out: &mut Output) {
+        self.owner.update_owed(core, out, self.staleness.clock());
+        out.outgoing.replication.flush_updates(&mut out.actions);
+    }
+
+    /// The workers report their node's clock.
+    pub(crate) fn on_node_clock(&mut self, core: &Core<E>, clock: NodeClock) {
+        if is_clocked(core) {
+            self.staleness.hear(clock);
+        }
+    }
+
+    /// Sends the clock of this node's workers to the other nodes, once all earlier updates have been sent.
+    /// Returns whether it did; then the caller calls again.
+    pub(crate) fn publish(&mut self, core: &Core<E>, out: &mut Output) -> bool {
+        if !is_clocked(core) || self.staleness.is_settled() {
+            return false;
+        }
+        if !self.staleness.has_next() {
+            let Some(clock) = self.staleness.may_publish() else { return false };
+            self.collect(core);
+            let mut blocked = BTreeSet::new();
+            for key in self.holder.dirty.take() {
+                if !self.holder.carry_on(core, out, key) {
+                    self.holder.dirty.insert(key);
+                    blocked.insert(key);
+                }
+            }
+            self.staleness.publish_after(clock, blocked);
+        }
+        let Some((next, before)) = self.staleness.take_next() else { return false };
+        out.outgoing.requests.flush(&mut out.actions);
+        out.outgoing.replication.flush_requests(&mut out.actions);
+        self.send_clock(core, out, next, before);
+        true
+    }
+
+    fn send_clock(&mut self, core: &Core<E>, out: &mut Output, next: NodeClock, before: NodeClock) {
+        let here = core.node();
+        out.stats.sync_rounds += 1;
+        // One message per meeting, even if the channel heard of several at once: the other nodes count them.
+        for _ in 0..next.meetings.wrapping_sub(before.meetings) {
+            broadcast(core, out, ClockScope::Resumed, 0, |_| true);
+            self.staleness.global.resume(here);
+        }
+        broadcast(core, out, ClockScope::Node, next.clock, |_| true);
+        let advanced = self.staleness.global.reach(here, next.clock);
+        let oldest = core.shared.need(next.clock.min(self.staleness.global.latest()));
+        self.holder.age(core, out, oldest);
+        if advanced {
+            self.on_global_clock(core, out);
+        }
+    }
+
+    /// Another node reports how far workers are.
+    ///
+    /// # Errors
+    /// If the technique has no clocks.
+    pub(crate) fn on_clock(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        from: NodeId,
+        clock: &Clock,
+    ) -> Result<(), ProtocolError> {
+        if !is_clocked(core) {
+            return Err(core.not_in_technique("reports a clock"));
+        }
+        match clock.scope {
+            ClockScope::Node => {
+                if self.staleness.global.reach(from, clock.clock) {
+                    self.on_global_clock(core, out);
+                }
+            }
+            ClockScope::Resumed => self.staleness.global.resume(from),
+            ClockScope::Global => {
+                core.shared.set_fresh(core.id, from, clock.clock);
+                self.staleness.unpark_all(out, |key| core.shared.directory().home(key) == from);
+            }
+        }
+        Ok(())
+    }
+
+    /// The slowest node has advanced: what waited for the global clock goes on.
+    fn on_global_clock(&mut self, core: &Core<E>, out: &mut Output) {
+        let global = self.staleness.clock();
+        core.shared.set_global(core.id, global);
+        for (key, holder) in self.staleness.take_due() {
+            self.owner.refresh(core, out, global, key, holder);
+        }
+        if core.policy().replicas == Some(Replicas::Eager) {
+            self.collect(core);
+            self.owner.update_all(core, out, global);
+            // The updates must not arrive after the clock that makes them readable.
+            out.outgoing.replication.flush_updates(&mut out.actions);
+            let owner = &self.owner;
+            broadcast(core, out, ClockScope::Global, global, |node| owner.is_holder(node));
+        }
+        self.staleness.unpark_all(out, |key| core.shared.directory().is_home(key));
+    }
+}
+
+fn is_clocked<E: Element>(core: &Core<E>) -> bool {
+    core.policy().replicas.is_some_and(Replicas::is_clocked)
+}
+
+/// Sends a clock to the other nodes that `to` selects.
+fn broadcast<E: Element>(
+    core: &Core<E>,
+    out: &mut Output,
+    scope: ClockScope,
+    clock: u32,
+    to: impl Fn(NodeId) -> bool,
+) {
+    let nodes = (0..core.shared.layout().nodes()).map(|node| NodeId(node as u16));
+    for to in nodes.filter(|node| *node != core.node() && to(*node)) {
+        out.actions.push(Action::Send { to, message: Message::Clock(Clock { scope, clock }) });
+    }
+}
+
+/// Checks the rows of a hand-over: holders exist, and each is named once per key.
+///
+/// # Errors
+/// If a row is impossible.
+pub(crate) fn check_rows<E: Element>(
+    core: &Core<E>,
+    from: NodeId,
+    hand_over: &HandOver,
+) -> Result<(), ProtocolError> {
+    let (keys, holders) = (&hand_over.keys, &hand_over.holders);
+    let directed = matches!(core.policy().replicas, Some(Replicas::Directed { .. }));
+    if !holders.is_empty() && !directed {
+        return Err(core.not_in_technique("hands over holders of replicas"));
+    }
+    let (nodes, mut before) = (core.shared.layout().nodes(), None);
+    for row in holders {
+        let place = Some((row.at, row.node));
+        let known = (row.at as usize) < keys.len() && row.node.index() < nodes;
+        if !known || row.node == from || place <= before {
+            return Err(ProtocolError::HolderRow(*row));
+        }
+        before = place;
+    }
+    Ok(())
+}

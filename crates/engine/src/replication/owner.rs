@@ -1,0 +1,409 @@
+//! The owner's part of replication: registrations of holders, merging their deltas, and the updates that they
+//! get. See the table in [`intendant_techniques::replication`].
+
+use super::key_set::KeySet;
+use super::staleness::Staleness;
+use crate::channel::core::{Core, Hash};
+use crate::channel::effects::Output;
+use crate::error::ProtocolError;
+use crate::outgoing::replication::{RequestRoute, UpdateRow};
+use hashbrown::HashMap;
+use intendant_core::{Element, Key, NodeId, add_bytes, limits};
+use intendant_store::Entry;
+use intendant_techniques::replication::{AskOutcome, Hub, Merge};
+use intendant_techniques::{Replicas, Role, SlotState};
+use intendant_wire::{ReplicaRequest, ReplicaRequestKind, ReplicaUpdateKind};
+use std::collections::BTreeSet;
+
+/// A channel's keys that are owned here and replicated elsewhere.
+#[derive(Default)]
+pub(crate) struct Owner {
+    hubs: HashMap<Key, Hub, Hash>,
+    /// Keys of which holders may lack something: they get it in the next round.
+    unsent: KeySet,
+    /// Holders whose accesses have been served: they get the update before the answer.
+    owed: BTreeSet<(Key, NodeId)>,
+    /// By node, the number of replicas that it holds.
+    holders: Vec<usize>,
+    /// The holders of a key that lack something, while they get it.
+    behind: Vec<NodeId>,
+}
+
+/// One key of a [`ReplicaRequest`].
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) kind: ReplicaRequestKind,
+    pub(crate) key: Key,
+    pub(crate) holder: NodeId,
+    pub(crate) hops: u8,
+    pub(crate) generation: u32,
+    /// The clock that is asked for, or the number of the delta.
+    pub(crate) number: u32,
+    pub(crate) delta: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// The key at `at`, whose delta begins at `offset` and has `bytes` bytes.
+    pub(crate) fn at(request: &'a ReplicaRequest, at: usize, offset: usize, bytes: usize) -> Self {
+        Self {
+            kind: request.kind,
+            key: request.keys[at],
+            holder: request.holder,
+            hops: request.hops,
+            generation: request.generations[at],
+            number: request.numbers.get(at).copied().unwrap_or(0),
+            delta: &request.values[offset..offset + bytes],
+        }
+    }
+}
+
+impl Owner {
+    /// The record of a key that is owned here and replicated elsewhere.
+    pub(crate) fn hub(&self, key: Key) -> Option<&Hub> {
+        self.hubs.get(&key)
+    }
+
+    /// Number of keys that are owned here and replicated elsewhere.
+    pub(crate) fn hub_count(&self) -> usize {
+        self.hubs.len()
+    }
+
+    /// Number of keys of which holders may lack something.
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent.len()
+    }
+
+    /// Whether `node` holds replicas of keys owned here.
+    pub(super) fn is_holder(&self, node: NodeId) -> bool {
+        self.holders.get(node.index()).is_some_and(|count| *count > 0)
+    }
+
+    /// The main copy of `key` has changed, other than by a holder's delta.
+    pub(super) fn changed<E: Element>(&mut self, core: &Core<E>, key: Key) {
+        if let Some(hub) = self.hubs.get_mut(&key) {
+            hub.touch();
+            self.update_later(core, key);
+        }
+    }
+
+    /// Holders of `key` lack something. Under lazy replication they ask for it themselves.
+    fn update_later<E: Element>(&mut self, core: &Core<E>, key: Key) {
+        if core.policy().replicas != Some(Replicas::Lazy) {
+            self.unsent.insert(key);
+        }
+    }
+
+    /// Processes the mark of workers here that have changed the value.
+    fn take_mark<E: Element>(&mut self, core: &Core<E>, entry: &mut Entry<'_, SlotState, E>) {
+        if entry.state().is_dirty() {
+            entry.state_mut().set_dirty(false);
+            self.changed(core, entry.key());
+        }
+    }
+
+    /// An access of a worker of `origin` to a key with replicas elsewhere has been served.
+    pub(crate) fn after_access<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        entry: &mut Entry<'_, SlotState, E>,
+        writes: bool,
+        origin: NodeId,
+    ) {
+        let key = entry.key();
+        self.take_mark(core, entry);
+        if writes {
+            self.changed(core, key);
+        }
+        if self.hubs.get(&key).is_some_and(|hub| hub.owes(origin)) {
+            self.owed.insert((key, origin));
+        }
+    }
+
+    /// Registers a holder that asks for a replica. The caller answers with [`Owner::answer`], or moves the
+    /// key to the holder.
+    pub(crate) fn register<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        entry: &mut Entry<'_, SlotState, E>,
+        request: Request<'_>,
+    ) -> AskOutcome {
+        let Request { key, holder, generation, .. } = request;
+        self.take_mark(core, entry);
+        let hub = self.hubs.entry(key).or_default();
+        let before = hub.holders().len();
+        let outcome = hub.ask(holder, generation);
+        let more = hub.holders().len() - before;
+        entry.state_mut().role = Role::Hub;
+        self.count_holder(core, holder, more, 0);
+        outcome
+    }
+
+    /// Answers a holder that asked for a replica and was registered with `outcome`.
+    ///
+    /// # Errors
+    /// If it waits for more clocks than it has workers.
+    pub(crate) fn answer<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        staleness: &mut Staleness,
+        entry: &mut Entry<'_, SlotState, E>,
+        request: Request<'_>,
+        outcome: AskOutcome,
+    ) -> Result<(), ProtocolError> {
+        let Request { key, holder, number: need, .. } = request;
+        let clock = staleness.clock();
+        let early = need > clock;
+        match outcome {
+            AskOutcome::New => self.update(core, out, clock, entry, holder, ReplicaUpdateKind::SetUp),
+            AskOutcome::Again if !early => {
+                self.update(core, out, clock, entry, holder, ReplicaUpdateKind::Refresh);
+            }
+            AskOutcome::Again => {}
+            AskOutcome::Stale => return Ok(()),
+        }
+        if early && core.policy().replicas == Some(Replicas::Lazy) {
+            staleness.owe(need, key, holder)?;
+        }
+        Ok(())
+    }
+
+    fn count_holder<E: Element>(&mut self, core: &Core<E>, holder: NodeId, more: usize, less: usize) {
+        self.holders.resize(core.shared.layout().nodes(), 0);
+        let count = &mut self.holders[holder.index()];
+        *count = (*count + more).saturating_sub(less);
+    }
+
+    /// Merges a holder's delta.
+    ///
+    /// # Errors
+    /// If deltas before it are missing.
+    pub(crate) fn merge<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        clock: u32,
+        entry: &mut Entry<'_, SlotState, E>,
+        request: Request<'_>,
+    ) -> Result<(), ProtocolError> {
+        let Request { key, holder, generation, number: seq, delta, .. } = request;
+        self.take_mark(core, entry);
+        let Some(hub) = self.hubs.get_mut(&key) else { return Ok(()) };
+        let kind = match hub.merge(holder, generation, seq) {
+            Merge::Ghost => return Ok(()),
+            Merge::Impossible => return Err(ProtocolError::MissingDeltas { key, seq }),
+            Merge::Acknowledge => ReplicaUpdateKind::Acknowledged,
+            Merge::Refresh => ReplicaUpdateKind::Refresh,
+        };
+        add_bytes(entry.value_mut().expect("an owner holds the value"), delta);
+        out.stats.synced_keys += 1;
+        self.update(core, out, clock, entry, holder, kind);
+        if self.hubs.get(&key).is_some_and(|hub| hub.behind().next().is_some()) {
+            self.update_later(core, key);
+        }
+        Ok(())
+    }
+
+    /// A holder drops its replica. Returns whether it was registered.
+    pub(crate) fn release<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        staleness: &mut Staleness,
+        entry: &mut Entry<'_, SlotState, E>,
+        request: Request<'_>,
+    ) -> bool {
+        let Request { key, holder, generation, .. } = request;
+        self.take_mark(core, entry);
+        let hub = self.hubs.get_mut(&key);
+        let left = hub.and_then(|hub| hub.leave(holder, generation).then(|| hub.holders().is_empty()));
+        if let Some(alone) = left {
+            self.count_holder(core, holder, 0, 1);
+            staleness.disown(key, holder);
+            if alone {
+                self.forget(key);
+                entry.state_mut().role = Role::Owner;
+                entry.state_mut().set_dirty(false);
+            }
+        }
+        let counter = core.told_counter(&entry.state());
+        let row = UpdateRow { key, generation, seq: 0, version: 0, counter };
+        out.outgoing.replication.update::<E>(holder, ReplicaUpdateKind::Dropped, staleness.clock(), row, &[]);
+        left.is_some()
+    }
+
+    fn forget(&mut self, key: Key) -> Option<Hub> {
+        self.unsent.remove(key);
+        self.hubs.remove(&key)
+    }
+
+    /// The key leaves. Returns its record, which travels with it.
+    pub(crate) fn depart<E: Element>(&mut self, core: &Core<E>, key: Key) -> Option<Hub> {
+        let hub = self.forget(key)?;
+        hub.holders().iter().for_each(|holder| self.count_holder(core, holder.node, 0, 1));
+        Some(hub)
+    }
+
+    /// The key has arrived, with its holders elsewhere, if there are any. This node does not know which
+    /// updates they have: all of them get one.
+    pub(crate) fn arrive<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        entry: &mut Entry<'_, SlotState, E>,
+        hub: Hub,
+    ) {
+        let key = entry.key();
+        entry.state_mut().set_dirty(false);
+        if hub.holders().is_empty() {
+            entry.state_mut().role = Role::Owner;
+            return;
+        }
+        entry.state_mut().role = Role::Hub;
+        hub.holders().iter().for_each(|holder| self.count_holder(core, holder.node, 1, 0));
+        self.hubs.insert(key, hub);
+        self.update_later(core, key);
+    }
+
+    /// Sends a holder the value, or the acknowledgement of its delta.
+    fn update<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        clock: u32,
+        entry: &mut Entry<'_, SlotState, E>,
+        to: NodeId,
+        kind: ReplicaUpdateKind,
+    ) {
+        let key = entry.key();
+        let counter = core.told_counter(&entry.state());
+        let Some(hub) = self.hubs.get_mut(&key) else { return };
+        let Some(holder) = hub.tell(to) else { return };
+        let (generation, seq, version) = (holder.generation, holder.seq, hub.version());
+        let row = UpdateRow { key, generation, seq, version, counter };
+        let value = match kind {
+            ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => {
+                entry.value().expect("an owner holds the value")
+            }
+            ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => &[],
+        };
+        out.stats.synced_keys += u64::from(!value.is_empty());
+        out.outgoing.replication.update(to, kind, clock, row, value);
+    }
+
+    /// Sends `to` the value of `key` and the global clock, if it still holds a replica.
+    pub(super) fn refresh<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        clock: u32,
+        key: Key,
+        to: NodeId,
+    ) {
+        let (mut entry, role) = core.shared.latch(key);
+        if role == Role::Hub {
+            self.take_mark(core, &mut entry);
+            self.update(core, out, clock, &mut entry, to, ReplicaUpdateKind::Refresh);
+        }
+    }
+
+    /// Sends updates to the holders whose accesses were served, if they lack something.
+    pub(super) fn update_owed<E: Element>(&mut self, core: &Core<E>, out: &mut Output, clock: u32) {
+        while let Some((key, to)) = self.owed.pop_first() {
+            let (mut entry, role) = core.shared.latch(key);
+            if role != Role::Hub {
+                continue;
+            }
+            self.take_mark(core, &mut entry);
+            if self.hubs.get(&key).is_some_and(|hub| hub.owes(to)) {
+                self.update(core, out, clock, &mut entry, to, ReplicaUpdateKind::Refresh);
+            }
+        }
+    }
+
+    /// Sends all holders what they lack.
+    pub(super) fn update_all<E: Element>(&mut self, core: &Core<E>, out: &mut Output, clock: u32) {
+        let keys = self.unsent.take();
+        for (at, key) in keys.iter().copied().enumerate() {
+            core.shared.prefetch(&keys, at);
+            let (mut entry, role) = core.shared.latch(key);
+            if role != Role::Hub {
+                continue;
+            }
+            self.take_mark(core, &mut entry);
+            self.unsent.remove(key);
+            let mut behind = std::mem::take(&mut self.behind);
+            behind.extend(self.hubs.get(&key).into_iter().flat_map(Hub::behind));
+            for to in behind.drain(..) {
+                self.update(core, out, clock, &mut entry, to, ReplicaUpdateKind::Refresh);
+            }
+            self.behind = behind;
+        }
+    }
+}
+
+/// Forwards a holder's request about a key that is not owned here.
+///
+/// # Errors
+/// If there can be no replica of the key, or the request was forwarded too often.
+pub(crate) fn check_forward<E: Element>(
+    core: &Core<E>,
+    role: Role,
+    request: Request<'_>,
+) -> Result<(), ProtocolError> {
+    let Request { kind, key, hops, .. } = request;
+    if !matches!(role, Role::Absent | Role::Replica) {
+        return Err(ProtocolError::ReplicaRequestRole { kind, key, role });
+    }
+    if hops >= core.shared.directory().hops_max() {
+        return Err(ProtocolError::TooManyHops { what: format!("{kind:?}"), key, hops });
+    }
+    Ok(())
+}
+
+/// Forwards a holder's request about a key that is not owned here, whose slot is `state`.
+pub(crate) fn forward<E: Element>(core: &Core<E>, out: &mut Output, state: &SlotState, request: Request<'_>) {
+    let Request { kind, key, holder, hops, generation, number, delta } = request;
+    let route = RequestRoute { to: core.next_hop(key, state), holder, kind, hops: hops + 1 };
+    let bytes = core.value_bytes(key);
+    out.outgoing.replication.request(route, key, generation, number, bytes, |values| {
+        values.extend_from_slice(delta);
+    });
+}
+
+/// Checks that a holder's request is possible: there are replicas, the holder is another node, the values
+/// fit.
+///
+/// # Errors
+/// If it is not.
+pub(crate) fn check_request<E: Element>(
+    core: &Core<E>,
+    from: NodeId,
+    request: &ReplicaRequest,
+) -> Result<(), ProtocolError> {
+    let Some(replicas) = core.policy().replicas else {
+        return Err(core.not_in_technique("sends requests about replicas"));
+    };
+    let ReplicaRequest { kind, holder, hops, keys, values, .. } = request;
+    let (kind, direct) = (*kind, *hops == 0);
+    if holder.index() >= core.shared.layout().nodes() || (direct && *holder != from) {
+        return Err(ProtocolError::InTheNameOf { what: format!("{kind:?}"), node: *holder });
+    }
+    if replicas.is_clocked() && !direct {
+        return Err(ProtocolError::NeedlessForward { kind });
+    }
+    core.check_keys(keys)?;
+    if replicas.is_clocked() {
+        // The sender must know: if this node forwarded the request, the next one would blame this node.
+        keys.iter().try_for_each(|key| core.check_home(*key, "sends a replica request for"))?;
+    }
+    let bytes = core.values_bytes(keys);
+    // The owner answers the whole request before it processes the next message. A key counts as often as it
+    // is named: readers at different clocks may need several answers.
+    if bytes > limits::FRAME_PAYLOAD_BYTES_TARGET + limits::VALUE_BYTES_MAX
+        && kind != ReplicaRequestKind::Drop
+    {
+        return Err(ProtocolError::ReplicaRequestTooLarge { kind, bytes });
+    }
+    let expected = if kind == ReplicaRequestKind::Delta { bytes } else { 0 };
+    ProtocolError::unless_bytes(|| format!("{kind:?}"), values.len(), expected)
+}

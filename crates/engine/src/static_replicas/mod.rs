@@ -1,0 +1,289 @@
+//! Static replicas: a round collects what workers add to them, an all-reduce sums it over all nodes, and
+//! every copy adds the sum. See [`intendant_techniques::allreduce`].
+//!
+//! A copy is base + own contribution to the running round + updates since. At the end of a round, base :=
+//! base + the sum, which is bit-equal on all nodes.
+
+use crate::channel::core::Core;
+use crate::channel::effects::Output;
+use crate::error::ProtocolError;
+use crate::input::Action;
+use crate::outgoing::buffers::Buffers;
+use intendant_core::{Element, Key, NodeId, Tick, WorkerId, copy_from_bytes, copy_to_bytes, limits};
+use intendant_techniques::allreduce::{AllReduce, Deltas, Step};
+use intendant_techniques::{Clip, Role, StaticReplicaPace};
+use intendant_wire::{Message, OpId, Origin, Reduce};
+use std::sync::Arc;
+
+/// A channel's keys with static replicas.
+pub(crate) struct StaticReplicas<E> {
+    keys: Vec<Key>,
+    /// First element of each key in `base`, and the end.
+    starts: Vec<usize>,
+    /// What all nodes agree on.
+    base: Vec<E>,
+    /// Indices of keys with updates that no round has collected, in any order. Each index is here once: its
+    /// slot is marked.
+    dirty: Vec<u32>,
+    reduce: AllReduce<E>,
+    /// This node's contribution to the running round.
+    sent: Arc<Deltas<E>>,
+    clip: Clip,
+    /// When the next round may start, at a pace.
+    next: Tick,
+    /// Workers that wait for the next round to end.
+    asked: Vec<(WorkerId, OpId)>,
+    /// Workers that wait for the running round to end.
+    waiting: Vec<(WorkerId, OpId)>,
+    buffers: Buffers,
+    /// Keys that workers have marked as changed; empty between uses.
+    noted: Vec<Key>,
+}
+
+/// When a round starts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// If its time has come, or another node has started it.
+    Paced,
+    /// If there is anything to synchronise.
+    Now,
+}
+
+impl<E: Element> StaticReplicas<E> {
+    /// The static replicas of the channel, before the first access of a worker: the bases are the values now.
+    pub(crate) fn new(core: &Core<E>) -> Self {
+        let shared = &core.shared;
+        let keys = shared.static_keys(core.id).to_vec();
+        let (mut starts, mut base) = (vec![0], Vec::new());
+        for key in &keys {
+            base.extend_from_slice(
+                shared.latch(*key).0.value().expect("static replicas are made at the start"),
+            );
+            starts.push(base.len());
+        }
+        let lens: Arc<[u32]> = keys.iter().map(|key| shared.layout().len(*key) as u32).collect();
+        Self {
+            keys,
+            starts,
+            base,
+            dirty: Vec::new(),
+            reduce: AllReduce::new(shared.node(), shared.layout().nodes(), lens),
+            sent: Arc::default(),
+            clip: Clip::default(),
+            next: Tick(0),
+            asked: Vec::new(),
+            waiting: Vec::new(),
+            buffers: Buffers::default(),
+            noted: Vec::new(),
+        }
+    }
+
+    fn is_used(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Number of updates that are not in all copies yet, of workers that wait for that, and of running
+    /// rounds.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.dirty.len() + self.asked.len() + self.waiting.len() + usize::from(!self.reduce.is_idle())
+    }
+
+    /// How many rounds are complete here, and the elements that all nodes agree on after the last of them, by
+    /// key.
+    pub(crate) fn agreed(&self) -> (u32, &[E]) {
+        (self.reduce.round(), &self.base)
+    }
+
+    /// When [`crate::Input::Tick`] is due.
+    pub(crate) fn due(&self, pace: StaticReplicaPace) -> Option<Tick> {
+        match pace {
+            StaticReplicaPace::Every(_) if self.is_used() && !self.reduce.is_running() => Some(self.next),
+            StaticReplicaPace::Every(_) | StaticReplicaPace::Asked => None,
+        }
+    }
+
+    /// A worker waits until the static replicas are synchronised.
+    pub(crate) fn submit(&mut self, worker: WorkerId, op: OpId) {
+        self.asked.push((worker, op));
+    }
+
+    /// Starts a round if it is time to.
+    pub(crate) fn start_round(&mut self, core: &Core<E>, out: &mut Output, start: Start) {
+        if !self.is_used() || self.reduce.is_running() {
+            return;
+        }
+        let pace = core.shared.replication().pace;
+        let all_asked = self.asked.len() >= core.shared.workers();
+        let called = self.reduce.is_called();
+        let due = match pace {
+            StaticReplicaPace::Every(_) => called || all_asked || core.now >= self.next,
+            StaticReplicaPace::Asked => all_asked,
+        };
+        if !(due || start == Start::Now) {
+            return;
+        }
+        if let StaticReplicaPace::Every(every) = pace {
+            self.next = core.now.after(every.0);
+        }
+        self.find_updated(core);
+        if self.dirty.is_empty() && !called && !all_asked {
+            return;
+        }
+        if all_asked {
+            self.waiting = std::mem::take(&mut self.asked);
+        }
+        let own = Arc::new(self.contribution(core));
+        out.stats.synced_keys += own.indices.len() as u64;
+        self.sent = Arc::clone(&own);
+        let mut steps = Vec::new();
+        self.reduce.start(own, &mut steps);
+        self.advance(core, out, steps);
+    }
+
+    /// A part of another node's message.
+    ///
+    /// # Errors
+    /// If it does not fit into the all-reduce.
+    pub(crate) fn on_reduce(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        from: NodeId,
+        reduce: Reduce,
+    ) -> Result<(), ProtocolError> {
+        if !self.is_used() {
+            let (channel, technique) = (core.id, core.policy().name);
+            return Err(ProtocolError::NoStaticReplicas { channel, technique });
+        }
+        let Reduce { round, step, last, indices, values } = reduce;
+        if values.len() % size_of::<E>() != 0 {
+            return Err(ProtocolError::PartialElement { bytes: values.len(), element: size_of::<E>() });
+        }
+        let mut part = Deltas { indices, values: vec![E::ZERO; values.len() / size_of::<E>()] };
+        copy_from_bytes(&mut part.values, &values);
+        // This checks the indices and the lengths, too.
+        self.reduce.receive(from, round, step, last, part)?;
+        if self.reduce.is_running() {
+            self.advance(core, out, Vec::new());
+        } else {
+            self.start_round(core, out, Start::Paced);
+        }
+        Ok(())
+    }
+
+    /// Sends `steps` and what follows from messages that are here. At the end of the round, applies the sum.
+    fn advance(&mut self, core: &Core<E>, out: &mut Output, mut steps: Vec<Step<E>>) {
+        let done = self.reduce.advance(&mut steps);
+        steps.into_iter().for_each(|step| self.send_step(out, step));
+        let Some(total) = done else { return };
+        self.apply(core, &total);
+        out.stats.sync_rounds += 1;
+        out.stats.synced_keys += total.indices.len() as u64;
+        for (worker, op) in std::mem::take(&mut self.waiting) {
+            let origin = Origin { node: core.node(), worker, op };
+            out.outgoing.replies.synchronized(origin, u32::from(core.id.0));
+        }
+        // Other nodes may have started the next round already.
+        self.start_round(core, out, Start::Paced);
+    }
+
+    /// Finds the static replicas that workers have changed.
+    fn find_updated(&mut self, core: &Core<E>) {
+        let dirty = &mut self.dirty;
+        core.take_changed(&mut self.noted, |entry, role| match role {
+            Role::Static => dirty.push(entry.state().side),
+            Role::Owner | Role::Absent | Role::Arriving | Role::Leaving => {
+                entry.state_mut().set_dirty(false);
+            }
+            Role::Hub | Role::Replica => {
+                unreachable!("no policy has static replicas and replicas through the owner")
+            }
+        });
+    }
+
+    /// This node's contribution to the round: the updates in its copies.
+    fn contribution(&mut self, core: &Core<E>) -> Deltas<E> {
+        let mut own = Deltas::default();
+        self.dirty.sort_unstable();
+        let len = |index: &u32| self.starts[*index as usize + 1] - self.starts[*index as usize];
+        own.values.reserve_exact(self.dirty.iter().map(len).sum());
+        for index in std::mem::take(&mut self.dirty) {
+            let at = index as usize;
+            let (mut entry, _) = core.shared.latch(self.keys[at]);
+            entry.state_mut().set_dirty(false);
+            let base = &self.base[self.starts[at]..self.starts[at + 1]];
+            let value = entry.value_mut().expect("a static replica has a value");
+            let from = own.values.len();
+            own.values.extend(value.iter().zip(base).map(|(value, base)| *value - *base));
+            let delta = &mut own.values[from..];
+            if delta.iter().all(|d| *d == E::ZERO) {
+                value.copy_from_slice(base);
+                own.values.truncate(from);
+                continue;
+            }
+            if let Some(factor) = core.shared.replication().clip {
+                self.clip.apply(delta, factor);
+            }
+            // Later updates are measured against this value.
+            for ((value, base), delta) in value.iter_mut().zip(base).zip(&own.values[from..]) {
+                *value = *base + *delta;
+            }
+            own.indices.push(index);
+        }
+        own
+    }
+
+    /// Applies the sum of a round to bases and copies.
+    fn apply(&mut self, core: &Core<E>, total: &Deltas<E>) {
+        let sent = std::mem::take(&mut self.sent);
+        let (mut offset, mut own, mut own_offset) = (0, 0, 0);
+        for index in &total.indices {
+            let at = *index as usize;
+            let (start, end) = (self.starts[at], self.starts[at + 1]);
+            let sum = &total.values[offset..offset + (end - start)];
+            offset += end - start;
+            let mine = (sent.indices.get(own) == Some(index)).then(|| {
+                let mine = &sent.values[own_offset..own_offset + (end - start)];
+                (own, own_offset) = (own + 1, own_offset + (end - start));
+                mine
+            });
+            let (mut entry, _) = core.shared.latch(self.keys[at]);
+            let updated = entry.state().is_dirty();
+            let value = entry.value_mut().expect("a static replica has a value");
+            for (at, (value, base)) in value.iter_mut().zip(&mut self.base[start..end]).enumerate() {
+                let known = mine.map_or(*base, |mine| *base + mine[at]);
+                *base += sum[at];
+                *value = if updated { *base + (*value - known) } else { *base };
+            }
+        }
+    }
+
+    /// Splits a message into frames.
+    fn send_step(&mut self, out: &mut Output, step: Step<E>) {
+        let Step { to, round, step, deltas } = step;
+        let Deltas { indices, values } = &*deltas;
+        let (mut at, mut offset) = (0, 0);
+        loop {
+            let rest = (values.len() - offset) * size_of::<E>();
+            let room = rest.min(limits::FRAME_PAYLOAD_BYTES_TARGET);
+            let (first, mut bytes) = (at, self.buffers.take(room));
+            while at < indices.len() && at - first < limits::FRAME_KEYS_MAX {
+                let key = indices[at] as usize;
+                let len = self.starts[key + 1] - self.starts[key];
+                if at > first && bytes.len() + len * size_of::<E>() > limits::FRAME_PAYLOAD_BYTES_TARGET {
+                    break;
+                }
+                copy_to_bytes(&values[offset..offset + len], &mut bytes);
+                (at, offset) = (at + 1, offset + len);
+            }
+            let last = at == indices.len();
+            let indices = indices[first..at].to_vec();
+            let values = self.buffers.lend(bytes);
+            let reduce = Reduce { round, step, last, indices, values };
+            out.actions.push(Action::Send { to, message: Message::Reduce(reduce) });
+            if last {
+                return;
+            }
+        }
+    }
+}
