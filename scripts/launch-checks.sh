@@ -21,7 +21,7 @@ find_kge() {
   [ -x "$kge" ] || { echo "$(basename "$0"): no program '$kge'; cargo build --package kge"; exit 2; }
   kge=$(realpath "$kge")
   work=$(mktemp -d)
-  # Nothing of whoever calls this may decide who runs where.
+  # The caller's environment must not decide which process runs where.
   local name
   for name in $(compgen -e); do
     case $name in
@@ -108,7 +108,7 @@ END
     if grep -q "\[rank $rank\].*node $victim[^0-9]" "$runs/err.$rank"; then named=$((named + 1)); fi
   done
   [ "$codes" != 4 ] || [ $named = 3 ] || { cat "$runs"/err.*; fail "$*: $named of 3 ranks name rank $victim"; }
-  [ $named -gt 0 ] || { cat "$runs"/err.*; fail "$*: nobody names rank $victim"; }
+  [ $named -gt 0 ] || { cat "$runs"/err.*; fail "$*: no rank names rank $victim"; }
   for rank in 0 1 2 3; do
     for _ in $(seq 50); do kill -0 "$(cat "$runs/pid.$rank")" 2>/dev/null && sleep 0.1 || break; done
     if kill -0 "$(cat "$runs/pid.$rank")" 2>/dev/null; then fail "$*: rank $rank is still there"; fi

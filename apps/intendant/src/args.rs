@@ -1,8 +1,7 @@
-//! What the user typed.
+//! The command line.
 
 use clap::{Args as Group, Parser, Subcommand};
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 /// Starts clusters of the Intendant parameter server, and looks at machines and clusters.
 #[derive(Debug, Parser)]
@@ -25,7 +24,8 @@ pub(crate) enum Command {
 ///
 /// Every process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and a fresh INTENDANT_TOKEN.
 /// Clusters on one machine do not collide: the launcher chooses a free port. When a node fails, the others have 10 s to end by
-/// themselves, then they are killed; Ctrl-C and SIGTERM end all; no process outlives the launcher.
+/// themselves, then the launcher kills them. If all nodes are stopped (SIGSTOP), they have 10 s to be continued. Ctrl-C and SIGTERM
+/// end all nodes. No process outlives the launcher.
 #[derive(Debug, Group)]
 #[command(
     after_help = "Example:\n  intendant launch -n 4 -- kge --epochs 20\n\nThe exit code is 0 if all nodes returned 0, 4 if \
@@ -36,18 +36,14 @@ pub(crate) struct LaunchArgs {
     #[arg(short, long, value_name = "N", value_parser = nodes)]
     pub(crate) nodes: usize,
 
-    /// Machines to launch on; not part of this version
-    #[arg(long, value_name = "FILE", hide = true)]
-    pub(crate) hosts: Option<PathBuf>,
-
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Check whether this machine can run a cluster; with --coordinator, also how a running one is.
+/// Check whether this machine can run a cluster; with --coordinator, also report the state of a running one.
 ///
-/// Returns 0 if nothing is in the way, else 1.
+/// Returns 0 if nothing prevents a cluster from running, else 1.
 #[derive(Debug, Group)]
 pub(crate) struct DoctorArgs {
     /// Coordinator of a running cluster; the token is taken from INTENDANT_TOKEN or INTENDANT_TOKEN_FILE

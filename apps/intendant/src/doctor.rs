@@ -50,9 +50,16 @@ pub(crate) fn run(coordinator: Option<&str>) -> ExitCode {
         };
         let _ = writeln!(table, "{:<12} {verdict:<8} {}", finding.subject, finding.text);
     }
-    // Whoever closed the pipe does not want to read more; the exit code still says what was found.
-    let _ = std::io::stdout().write_all(table.as_bytes());
-    ExitCode::from(u8::from(failed))
+    let mut stdout = std::io::stdout();
+    let written = stdout.write_all(table.as_bytes()).and_then(|()| stdout.flush());
+    match written {
+        // A reader that has closed its end of the pipe has read what it wanted.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("intendant: cannot write to standard output: {error}");
+            ExitCode::FAILURE
+        }
+        Ok(()) | Err(_) => ExitCode::from(u8::from(failed)),
+    }
 }
 
 fn versions() -> Finding {
@@ -145,11 +152,12 @@ fn environment() -> Finding {
             "no RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: programs run alone",
         ),
         Ok(Some(rendezvous)) => {
-            let (host, port) = rendezvous.coordinator();
             let token = if rendezvous.cluster_token().is_some() { "with a token" } else { "without a token" };
             let (rank, nodes) = (rendezvous.rank(), rendezvous.nodes());
-            let text =
-                format!("programs join as node {rank} of {nodes}; coordinator at {host}:{port}, {token}");
+            let text = format!(
+                "programs join as node {rank} of {nodes}; coordinator at {}, {token}",
+                rendezvous.coordinator()
+            );
             Finding::new(subject, Verdict::Ok, text)
         }
         Err(error) => Finding::new(subject, Verdict::Failure, error.to_string()),

@@ -1,6 +1,6 @@
 //! The `intendant` command: starts clusters, and looks at machines and at clusters that run.
 //!
-//! `args` is what the user typed; `launch` itself is in the library, because programs use it too (`--nodes N`); `doctor` is here.
+//! `args` is the command line; `doctor` checks the machine. Launching is in the library, because programs use it too (`--nodes N`).
 #![forbid(unsafe_code)]
 
 mod args;
@@ -25,16 +25,8 @@ fn main() -> ExitCode {
 }
 
 fn launch(args: LaunchArgs) -> ExitCode {
-    if let Some(hosts) = args.hosts {
-        eprintln!(
-            "intendant: --hosts {}: launching on other machines is not part of this version; start the program on every \
-             machine with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and INTENDANT_TOKEN_FILE set",
-            hosts.display()
-        );
-        return ExitCode::from(2);
-    }
     let mut command = args.command.into_iter();
-    // The command line parser has seen to it that there is one.
+    // The command line parser requires at least one.
     let program = command.next().unwrap_or_default();
     match Launch::new(args.nodes, program).args(command).run() {
         Ok(code) => ExitCode::from(code),

@@ -124,7 +124,7 @@ impl<E: Element> Pair<E> {
     ) -> Result<Self, BenchError> {
         // Before the first thread starts: they all inherit it.
         pin::pin(settings.cores, if at.local().1 > 1 { at.local().0 } else { 0 })?;
-        let host = at.coordinator().0.to_owned();
+        let host = at.coordinator().host.clone();
         let mut node = Node::join(config, at)?;
         let mut worker = node.workers().pop().expect("a node has a worker");
         let raw = if node.rank() == FIRST {

@@ -1,6 +1,6 @@
-//! Who comes to synchronisations of static replicas. They are no meetings of [`crate::meeting`]: nobody waits for the control
-//! plane. So whether somebody is waited for in vain is watched here: among the workers of a node ([`Attendance`]), and among
-//! nodes ([`Calls`]).
+//! Which workers and nodes take part in synchronisations of static replicas. These are no meetings of [`crate::meeting`], because
+//! the control plane is not involved. So this file detects a wait that cannot end: among the workers of a node
+//! ([`Attendance`]), and among nodes ([`Calls`]).
 
 use crate::health::lock;
 use intendant_techniques::{Policy, StaticReplicaPace};
@@ -45,7 +45,7 @@ impl Attendance {
         lock(&self.0)[worker].waits = false;
     }
 
-    /// A worker is dropped. Whether somebody waits in a synchronisation to which it did not come.
+    /// A worker is dropped. Returns whether another one waits in a synchronisation to which it did not come.
     pub(crate) fn depart(&self, worker: usize) -> bool {
         let mut seats = lock(&self.0);
         seats[worker].gone = true;

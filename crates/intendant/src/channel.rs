@@ -71,7 +71,7 @@ enum Turn {
     Looked,
     /// Nothing was there to do.
     Idle,
-    /// All has been said.
+    /// The channel is closed.
     Over,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn run<E: Element>(post: Post<E>, fabric: FabricBuilder) {
         Ok(Err(error)) => format!("{name} of this node could not start: {error}"),
         Err(_) => format!("{name} of this node panicked; its message is on standard error"),
     };
-    // A thread that vanished would leave everybody waiting.
+    // A thread that ended silently would leave all nodes waiting.
     tracing::error!("{problem}");
     plane.abort(&problem);
     health.fail(Failure::misuse(problem));
@@ -106,8 +106,8 @@ impl<E: Element> Post<E> {
         let mut looked = false;
         loop {
             let turn = self.turn(fabric, &mut actions, &mut closing);
-            // Mostly nothing comes of a look: then the next turn sleeps, which looks at the sockets as well. Once, as whoever is
-            // always late would look at nothing else.
+            // Most looks at the clock are no-ops. The next turn then sleeps, which looks at the sockets as well. Not twice in a
+            // row: a channel that is always late would look at nothing but the clock.
             let looked_before = std::mem::replace(&mut looked, matches!(turn, Turn::Looked));
             match turn {
                 Turn::Over => return,
@@ -126,7 +126,7 @@ impl<E: Element> Post<E> {
                         biased;
                         event = fabric.next() => event,
                         () = self.inbox.sleep() => continue,
-                        // All have agreed to leave: whoever does not say goodbye now is not worth waiting for.
+                        // All nodes have agreed to leave: a peer without a goodbye by now is not waited for.
                         () = alarm => match closing {
                             Some(_) => return,
                             None => continue,
@@ -136,7 +136,7 @@ impl<E: Element> Post<E> {
                     if matches!(self.on_event(event, fabric, &mut actions, closing.is_some()), Turn::Over) {
                         return;
                     }
-                    self.let_go(fabric);
+                    self.hand_on(fabric);
                     self.pace.worked(self.clock.now().0.saturating_sub(begun.0));
                     // Or the next command would be answered before what this event caused is counted.
                     self.count(fabric.sent());
@@ -174,7 +174,7 @@ impl<E: Element> Post<E> {
                 }
                 Some(Command::Report(reply)) => {
                     self.handle(Input::Settle, fabric, actions);
-                    // Whoever asked may have given up.
+                    // The thread that asked may have given up.
                     let _ = reply.send(self.channel.report());
                 }
                 Some(Command::Management(reply)) => {
@@ -199,11 +199,11 @@ impl<E: Element> Post<E> {
             let Some(event) = fabric.try_next() else { break };
             turn = self.on_event(event, fabric, actions, closing.is_some());
             if matches!(turn, Turn::Over) {
-                self.let_go(fabric);
+                self.hand_on(fabric);
                 return turn;
             }
         }
-        self.let_go(fabric);
+        self.hand_on(fabric);
         self.count(fabric.sent());
         if !matches!(turn, Turn::Idle) {
             self.pace.worked(self.clock.now().0.saturating_sub(begun.0));
@@ -211,8 +211,8 @@ impl<E: Element> Post<E> {
         turn
     }
 
-    /// Hands on what a turn has caused: frames first, which more than a worker may wait for.
-    fn let_go(&mut self, fabric: &mut Fabric) {
+    /// Hands on what a turn has caused. Frames first: other nodes wait for them too.
+    fn hand_on(&mut self, fabric: &mut Fabric) {
         fabric.try_flush();
         for (worker, done) in self.workers.iter().zip(&mut self.done) {
             if !done.is_empty() {
@@ -221,7 +221,7 @@ impl<E: Element> Post<E> {
         }
     }
 
-    /// Somebody wants something: if the channel was idle, it is not any more.
+    /// Records activity. An idle channel stops being idle.
     fn stir(&mut self) {
         if self.pace.stir() {
             self.channel.hasten_round();
@@ -257,10 +257,10 @@ impl<E: Element> Post<E> {
                 }
                 Err(error) => self.broken(from, &error.to_string()),
             },
-            // A peer leaves after everybody has agreed to; what it asked for has been answered.
+            // A peer leaves after all nodes have agreed to, when its requests have been answered.
             FabricEvent::Closed { .. } => {}
             FabricEvent::Lost { peer, error } if !closing => self.plane.lost(peer, &error.to_string()),
-            // It left a little faster than it should have.
+            // Peers may close early during shutdown.
             FabricEvent::Lost { .. } => {}
             FabricEvent::Finished => return Turn::Over,
         }

@@ -38,9 +38,11 @@ pub struct NodeConfig<E> {
     /// Bytes that a worker may have in flight before its next operation waits: values, and
     /// [`limits::OUTSTANDING_KEY_BYTES`] for each key.
     pub outstanding_bytes: usize,
-    /// Stands for whatever else must be equal on all nodes, e.g. seed and kind of the initial values: nodes with different
-    /// tags refuse each other.
-    pub tag: u64,
+    /// Further settings that must be equal on all nodes, by name, e.g. seed and kind of the initial values; causes before what
+    /// follows from them. If nodes differ, joining fails on all of them and names the first difference.
+    pub settings: Vec<(String, String)>,
+    /// Threads that the program runs per worker, e.g. 2 with a loader thread. Only used to check limits before the start.
+    pub threads_per_worker: usize,
 }
 
 impl<E> NodeConfig<E> {
@@ -49,7 +51,7 @@ impl<E> NodeConfig<E> {
         self.technique.policy().with(self.order, self.caches)
     }
 
-    /// Chooses how [`Technique::Nups`] manages a key: by static replicas, or, as all keys that nobody chose, by relocation.
+    /// Chooses how [`Technique::Nups`] manages a key: by static replicas, or by relocation, which is the default for all keys.
     /// Other techniques ignore it.
     pub fn set_technique(&mut self, key: Key, technique: KeyTechnique) {
         self.copies.assignment.set_technique(key, technique);
@@ -89,16 +91,16 @@ impl<E> NodeConfig<E> {
         }
     }
 
-    /// A number for what of this must be equal on all nodes, the layout apart. What the technique ignores may differ.
-    pub(crate) fn digest(&self) -> u64 {
+    /// What must be equal on all nodes, by name; causes before what follows from them. Settings that the technique ignores may
+    /// differ, and are left out.
+    pub(crate) fn agreement(&self, layout: &Layout) -> Vec<(String, String)> {
         let policy = self.policy();
-        let order = match policy.order {
-            Order::Fifo => 0,
-            Order::Chain => 1,
-        };
-        let name: Vec<u64> = policy.name.bytes().map(u64::from).collect();
-        let mut terms = vec![random::stream(order, &name), u64::from(policy.caches), self.tag];
-        // When a node acts on intents, and how often it brings copies in step that come by intent, is its own affair.
+        let mut own = vec![
+            ("technique", policy.name.to_owned()),
+            ("order", format!("{:?}", policy.order).to_lowercase()),
+            ("caches", policy.caches.to_string()),
+        ];
+        // When a node acts on intents, and how often it sends updates of replicas that come by intent, is its own affair.
         let ReplicationConfig {
             assignment,
             pace,
@@ -110,39 +112,59 @@ impl<E> NodeConfig<E> {
             watched: _,
         } = &self.copies;
         if let Some(fixed) = policy.static_replicas {
-            terms.push(match fixed {
-                StaticReplicas::Assigned => assignment.digest(),
-                StaticReplicas::All => 0,
-            });
-            terms.extend(match pace {
-                StaticReplicaPace::Every(every) => [0, every.0],
-                StaticReplicaPace::Asked => [1, 0],
-            });
-            terms.push(clip.map_or(0, f64::to_bits));
+            if fixed == StaticReplicas::Assigned {
+                own.push(("digest of the replicated keys", format!("{:016x}", assignment.digest())));
+            }
+            own.push((
+                "pace of static replicas",
+                match pace {
+                    StaticReplicaPace::Every(every) => format!("every {} µs", every.0),
+                    StaticReplicaPace::Asked => "when asked".to_owned(),
+                },
+            ));
+            own.push(("clipping of updates", clip.map_or("off".to_owned(), |factor| factor.to_string())));
         }
         if policy.replicas.is_some_and(Replicas::is_clocked) {
-            terms.push((*staleness).into());
+            own.push(("staleness", staleness.to_string()));
         }
-        random::stream(0, &terms)
+        let ranges: Vec<String> = layout
+            .ranges()
+            .iter()
+            .map(|range| format!("{} {}×{}", range.name, range.keys.end - range.keys.start, range.len))
+            .collect();
+        own.push(("key order", format!("{:?}", layout.order()).to_lowercase()));
+        own.push(("seed of the key order", layout.seed().to_string()));
+        own.push(("key ranges", ranges.join(", ")));
+        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+        self.settings.iter().cloned().chain(own).collect()
     }
 }
 
+/// A number for a layout and for all settings that must be equal, which the data plane compares.
+pub(crate) fn digest(layout: u64, settings: &[(String, String)]) -> u64 {
+    settings.iter().fold(layout, |digest, (name, value)| {
+        let text = |text: &str| random::stream(0, &text.bytes().map(u64::from).collect::<Vec<_>>());
+        random::stream(digest, &[text(name), text(value)])
+    })
+}
+
 impl<E: Element> NodeConfig<E> {
-    /// Classic, one worker, dense, nothing to sample from, nothing replicated.
+    /// [`Technique::Adaptive`], one worker, dense, nothing to sample from.
     pub fn new(layout: Layout, init: Initialiser<E>) -> Self {
         Self {
             layout,
             init,
             sampler: Sampler::default(),
             seed: 0,
-            technique: Technique::default(),
+            technique: Technique::Adaptive,
             workers: 1,
             storage: Storage::default(),
             order: None,
             caches: None,
             copies: ReplicationConfig::default(),
             outstanding_bytes: limits::OUTSTANDING_BYTES_DEFAULT,
-            tag: 0,
+            settings: Vec::new(),
+            threads_per_worker: 1,
         }
     }
 }
@@ -163,8 +185,9 @@ mod tests {
     fn matters(technique: Technique, change: impl Fn(&mut NodeConfig<f32>)) -> bool {
         let (one, mut other) = (config(technique), config(technique));
         change(&mut other);
-        assert_eq!(one.digest(), config(technique).digest());
-        one.digest() != other.digest()
+        let digest = |config: &NodeConfig<f32>| digest(0, &config.agreement(&config.layout));
+        assert_eq!(digest(&one), digest(&config(technique)));
+        digest(&one) != digest(&other)
     }
 
     #[test]
@@ -183,12 +206,15 @@ mod tests {
                 (matters(technique, faster), nups || full),
                 (matters(technique, clip), nups || full),
                 (matters(technique, staleness), clocked),
-                (matters(technique, |config| config.tag = 1), true),
+                (matters(technique, |config| config.settings = vec![("loss".into(), "log".into())]), true),
             ];
             assert!(all.iter().all(|(found, expected)| found == expected), "{technique}: {all:?}");
         }
-        let names: std::collections::BTreeSet<u64> =
-            Technique::ALL.iter().map(|technique| config(*technique).digest()).collect();
+        let digest = |technique| {
+            let config = config(technique);
+            digest(0, &config.agreement(&config.layout))
+        };
+        let names: std::collections::BTreeSet<u64> = Technique::ALL.map(digest).into_iter().collect();
         assert_eq!(names.len(), Technique::ALL.len());
     }
 

@@ -1,9 +1,10 @@
 //! What calls of the facade can fail with.
 
+use crate::capacity::CapacityError;
 use crate::control::{Failure, FailureKind, JoinError};
-use crate::rendezvous::RendezvousError;
 use intendant_core::{LayoutError, NodeId};
 use intendant_engine::AccessError;
+use intendant_launch::RendezvousError;
 use intendant_sampling::SampleError;
 use intendant_transport::TransportError;
 use std::fmt;
@@ -24,6 +25,9 @@ pub enum Error {
     /// The configuration makes no sense.
     #[error("{0}")]
     Config(String),
+    /// The node does not fit into this machine.
+    #[error(transparent)]
+    Capacity(#[from] CapacityError),
     /// The layout makes no sense.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -93,13 +97,31 @@ impl Error {
     /// The exit code that programs end with: 4 if a peer was lost, 2 if the user has to change something, else 1.
     pub fn exit_code(&self) -> u8 {
         if let Some(failure) = self.failure() {
-            return if failure.kind == FailureKind::PeerLost { 4 } else { 1 };
+            return match failure.kind {
+                FailureKind::PeerLost => 4,
+                FailureKind::Mismatch => 2,
+                FailureKind::Aborted
+                | FailureKind::Disagreement
+                | FailureKind::Misuse
+                | FailureKind::Left => 1,
+            };
         }
         match self {
-            // Somebody is missing.
-            Self::Join(JoinError::Unreachable { .. } | JoinError::Incomplete { .. }) => 4,
+            // A node is missing.
+            Self::Join(JoinError::Unreachable { .. } | JoinError::Incomplete { .. })
+            | Self::Transport(TransportError::Incomplete { .. }) => 4,
+            Self::Transport(
+                TransportError::Refused { .. }
+                | TransportError::Bind { .. }
+                | TransportError::OpenBeyondLoopback { .. },
+            ) => 2,
             Self::Join(JoinError::Start(_)) => 1,
-            Self::Access(_) | Self::Config(_) | Self::Layout(_) | Self::Rendezvous(_) | Self::Join(_) => 2,
+            Self::Access(_)
+            | Self::Config(_)
+            | Self::Capacity(_)
+            | Self::Layout(_)
+            | Self::Rendezvous(_)
+            | Self::Join(_) => 2,
             Self::Failed(_)
             | Self::Transport(_)
             | Self::Start { .. }
@@ -120,7 +142,7 @@ impl fmt::Debug for Error {
 /// ([`Error::exit_code`]). For `fn main() -> ExitCode { intendant::exit(run()) }`.
 pub fn exit(result: Result<(), Error>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
-    // In one piece: the nodes of a run share standard error. Nobody is told if it is gone; the exit code still says it.
+    // In one piece: the nodes of a run share standard error. If it is gone, the exit code still tells the error.
     let _ = std::io::stderr().write_all(format!("error: {error}\n").as_bytes());
     ExitCode::from(error.exit_code())
 }
@@ -134,14 +156,14 @@ mod tests {
         let lost = || Failure::lost(NodeId(2), "closed its connection without leaving");
         let aborted = Failure::aborted(NodeId(1), "interrupted");
         let over = |failure| JoinError::Over { reason: "it ended".into(), failure };
-        let nobody =
+        let unreachable =
             JoinError::Unreachable { coordinator: "h:1".into(), seconds: 60, detail: "refused".into() };
         let cases = [
             (JoinError::Failed(lost()), 4, Some(NodeId(2))),
             (over(Some(lost())), 4, Some(NodeId(2))),
             (over(Some(aborted)), 1, None),
             (over(None), 2, None),
-            (nobody, 4, None),
+            (unreachable, 4, None),
             (JoinError::Incomplete { missing: vec![NodeId(1)], nodes: 2, seconds: 60 }, 4, None),
             (JoinError::Start(std::io::ErrorKind::OutOfMemory.into()), 1, None),
             (JoinError::Rank { rank: 2, nodes: 2 }, 2, None),

@@ -77,7 +77,7 @@ impl Inbox {
         match self.queue.try_recv() {
             Ok(command) => Some(command),
             Err(TryRecvError::Empty) => None,
-            // Nobody is left who could send anything: the node was dropped.
+            // All senders are gone: the node was dropped.
             Err(TryRecvError::Disconnected) => Some(Command::Stop),
         }
     }

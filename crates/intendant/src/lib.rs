@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 mod attendance;
+mod capacity;
 mod channel;
 mod clock;
 mod config;
@@ -20,22 +21,24 @@ pub mod control;
 mod error;
 mod health;
 mod inbox;
-pub mod launch;
-mod locate;
 mod mailbox;
 mod meeting;
 mod node;
 mod pace;
-mod placement;
 mod plane;
-mod rendezvous;
 mod sync;
 mod worker;
+
+/// Starting the processes of a cluster on this machine.
+pub mod launch {
+    pub use intendant_launch::{Launch, LaunchError, VARIABLES};
+}
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct ReadmeOfTheProject;
 
+pub use capacity::CapacityError;
 pub use config::NodeConfig;
 pub use control::{Failure, FailureKind, JoinError};
 pub use error::{Error, exit};
@@ -48,6 +51,7 @@ pub use intendant_engine::{
     Storage,
 };
 pub use intendant_intent::{TimingConfig, TimingError};
+pub use intendant_launch::{Endpoint, Launcher, Rendezvous, RendezvousError};
 pub use intendant_sampling::{
     Conformity, Distribution, DistributionError, DistributionId, Handle, Pooling, SampleError, Sampler,
     SamplerBuilder, SamplingStats, Scheme, SchemeError,
@@ -59,6 +63,4 @@ pub use intendant_techniques::{
 };
 pub use intendant_transport::Token;
 pub use node::{Aborter, NetworkStats, Node};
-pub use placement::Launcher;
-pub use rendezvous::{Rendezvous, RendezvousError};
 pub use worker::{Preparer, Ticket, Worker};

@@ -33,9 +33,9 @@ pub(crate) struct MailSender<T>(Arc<Mailbox<T>>);
 #[derive(Debug)]
 pub(crate) struct MailReceiver<T>(Arc<Mailbox<T>>);
 
-/// Nobody is left who could send anything.
+/// All senders are gone.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NobodyLeft;
+pub(crate) struct SendersGone;
 
 /// A mailbox, with one sender.
 pub(crate) fn mailbox<T>() -> (MailSender<T>, MailReceiver<T>) {
@@ -91,14 +91,14 @@ impl<T> MailReceiver<T> {
     ///
     /// # Errors
     /// If there is nothing, and no sender any more.
-    pub(crate) fn next(&mut self) -> Result<T, NobodyLeft> {
+    pub(crate) fn next(&mut self) -> Result<T, SendersGone> {
         let mut state = lock(&self.0.state);
         loop {
             if let Some(what) = state.queue.pop_front() {
                 return Ok(what);
             }
             if state.senders == 0 {
-                return Err(NobodyLeft);
+                return Err(SendersGone);
             }
             state.asleep = true;
             state = self.0.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +155,7 @@ mod tests {
         let (sender, mut receiver) = mailbox();
         let sleeper = thread::spawn(move || (receiver.next(), receiver.next()));
         let falls_asleep = || {
-            // Seconds, if nobody else wants the core.
+            // Seconds, if no other thread wants the core.
             for _ in 0..10_000_000 {
                 if lock(&sender.0.state).asleep {
                     return;
@@ -168,7 +168,7 @@ mod tests {
         sender.send(7);
         falls_asleep();
         drop(sender);
-        assert_eq!(sleeper.join().expect("it ends"), (Ok(7), Err(NobodyLeft)));
+        assert_eq!(sleeper.join().expect("it ends"), (Ok(7), Err(SendersGone)));
     }
 
     #[test]

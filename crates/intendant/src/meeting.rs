@@ -1,7 +1,7 @@
 //! Named meetings with payloads: of the workers of one node, and of the nodes of one process.
 //!
-//! A meeting is over when all have come; everybody then gets the payloads of all, in order. The same name can be used again
-//! at once: a newcomer to a meeting that is over waits until all have left it.
+//! A meeting is over when all participants have come; each then gets the payloads of all, in order. The same name can be used
+//! again at once: a newcomer to a meeting that is over waits until all have left it.
 
 use crate::control::Failure;
 use crate::health::{Health, lock};
@@ -50,7 +50,7 @@ impl Meetings {
         let state = Arc::new((Mutex::new(State::default()), Condvar::new()));
         let woken = Arc::clone(&state);
         health.on_failure(move |_| {
-            // The lock orders this wake-up after the check of whoever is about to wait.
+            // The lock orders this wake-up after the check of a thread that is about to wait.
             drop(lock(&woken.0));
             woken.1.notify_all();
         });
@@ -195,10 +195,10 @@ mod tests {
         let meetings = Meetings::new(2, missed, Arc::clone(&health));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| meetings.meet("open", "open", 0, vec![], Ok));
-            // Departing before or after the other has come: either way somebody is told.
+            // Departing before or after the other has come: either way one of the two gets the failure.
             if let Some(name) = meetings.depart(1) {
                 assert_eq!(name, "open");
-                health.fail(Failure::aborted(NodeId(0), "somebody left"));
+                health.fail(Failure::aborted(NodeId(0), "a participant left"));
             }
             assert!(waiting.join().unwrap().is_err());
         });

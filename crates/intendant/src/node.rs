@@ -1,9 +1,10 @@
 //! A node of the cluster: its store, its channels' threads, its place among the others.
 
 use crate::attendance::{Attendance, Calls};
+use crate::capacity::Demand;
 use crate::channel::{self, Post, Traffic};
 use crate::clock::MonotonicClock;
-use crate::config::NodeConfig;
+use crate::config::{self, NodeConfig};
 use crate::control::{Control, Failure, FailureKind, Introduction, JoinError};
 use crate::error::Error;
 use crate::health::{Health, lock};
@@ -12,13 +13,13 @@ use crate::mailbox::{MailReceiver, mailbox};
 use crate::meeting::{Meetings, OWN};
 use crate::pace::Pace;
 use crate::plane::{Group, Plane};
-use crate::rendezvous::Rendezvous;
 use crate::worker::{Delivery, Preparer, Worker};
 use crossbeam_channel::Sender;
-use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, random};
+use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits};
 use intendant_engine::{
     Advanced, Channel, ChannelReport, Input, Local, ManagementStats, Shared, SharedConfig,
 };
+use intendant_launch::Rendezvous;
 use intendant_sampling::{Manager, SamplingStats};
 use intendant_transport::{FabricBuilder, Token, local, tcp};
 use std::io;
@@ -128,30 +129,50 @@ impl Drop for MeshGuard {
     }
 }
 
-/// The address of this machine that the coordinator's machine reaches, with a port that the system chooses.
+/// The address of this machine that the coordinator's machine reaches, with the data plane's port; 0 lets the operating system
+/// choose.
 fn data_address(rendezvous: &Rendezvous) -> Result<SocketAddr, Error> {
-    let (host, port) = rendezvous.coordinator();
+    let port = rendezvous.own_data_port()?;
     let here = || {
         let address = coordinator_address(rendezvous)?;
         if address.ip().is_loopback() {
-            return Ok(SocketAddr::new(address.ip(), 0));
+            return Ok(SocketAddr::new(address.ip(), port));
         }
         // Connecting a datagram socket sends nothing: it only asks for the route.
         let any: IpAddr =
             if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect(address)?;
-        Ok(SocketAddr::new(socket.local_addr()?.ip(), 0))
+        Ok(SocketAddr::new(socket.local_addr()?.ip(), port))
     };
     here().map_err(|error: io::Error| {
+        let coordinator = rendezvous.coordinator();
         Error::Config(format!(
-            "MASTER_ADDR {host}, MASTER_PORT {port}: no way to the coordinator's machine: {error}"
+            "there is no way to the machine of node 0 at {coordinator} (MASTER_ADDR, MASTER_PORT): {error}"
         ))
     })
 }
 
 fn coordinator_address(rendezvous: &Rendezvous) -> io::Result<SocketAddr> {
-    rendezvous.coordinator().to_socket_addrs()?.next().ok_or_else(|| io::Error::other("it has no address"))
+    let coordinator = rendezvous.coordinator();
+    let mut addresses = (coordinator.host.as_str(), coordinator.port).to_socket_addrs()?;
+    addresses.next().ok_or_else(|| io::Error::other("it has no address"))
+}
+
+/// Threads of a node beside those of workers and channels: control plane and accepting connections.
+const OWN_THREADS: usize = 2;
+
+/// Checks before anything is allocated that `here` nodes of this process fit, and `machine` nodes on this machine.
+fn check_capacity<E: Element>(
+    config: &NodeConfig<E>,
+    layout: &Layout,
+    here: usize,
+    machine: usize,
+) -> Result<(), Error> {
+    let threads = config.workers * config.threads_per_worker + layout.channels() + OWN_THREADS;
+    let assignment = &config.copies.assignment;
+    let demand = Demand::new::<E>(layout, config.storage, &config.policy(), assignment, threads as u64);
+    Ok(demand.check(here as u64, machine as u64)?)
 }
 
 fn distribute<E>(config: &NodeConfig<E>, nodes: usize) -> Result<Arc<Layout>, Error> {
@@ -181,6 +202,7 @@ impl<E: Element> Node<E> {
     /// If the configuration makes no sense or the operating system refuses a thread.
     pub fn start_local(config: NodeConfig<E>, nodes: usize) -> Result<Vec<Self>, Error> {
         let layout = distribute(&config, nodes)?;
+        check_capacity(&config, &layout, nodes, nodes)?;
         let group = Group::new(nodes);
         let fabrics = local::mesh(nodes, layout.channels());
         let ranks = (0..nodes).map(|rank| NodeId(rank as u16));
@@ -201,6 +223,8 @@ impl<E: Element> Node<E> {
     /// If the cluster refuses this node or does not come together in time; see [`Error::Join`].
     pub fn join(config: NodeConfig<E>, rendezvous: Rendezvous) -> Result<Self, Error> {
         let layout = distribute(&config, rendezvous.nodes())?;
+        // No node of this machine has allocated its part yet: none starts before all have joined.
+        check_capacity(&config, &layout, 1, rendezvous.local().1)?;
         let rank = rendezvous.rank();
         let token = rendezvous.cluster_token().cloned().unwrap_or_else(Token::open);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -211,25 +235,27 @@ impl<E: Element> Node<E> {
             .map_err(|source| Error::Start { what: "the data plane's runtime", source })?;
         let address = data_address(&rendezvous)?;
         if !address.ip().is_loopback() && rendezvous.cluster_token().is_none() {
-            // Node 0 will refuse to serve; the others need not wait for it in vain.
+            // Node 0 will refuse to serve, so the others do not wait for it.
             let address = coordinator_address(&rendezvous).unwrap_or(address);
             return Err(Error::Join(JoinError::Open { address }));
         }
         let (local_rank, local_nodes) = rendezvous.local();
-        let (host, port) = rendezvous.coordinator();
         tracing::info!(
-            "node {rank} of {}, {local_rank} of {local_nodes} on this machine, by {}; node 0 is at {host}:{port}",
+            "node {rank} of {}, {local_rank} of {local_nodes} on this machine, by {}; node 0 is at {}",
             rendezvous.nodes(),
-            rendezvous.launcher()
+            rendezvous.launcher(),
+            rendezvous.coordinator()
         );
         let listener = tcp::Listener::bind(address)?;
-        let digest = random::stream(layout.digest(), &[config.digest()]);
+        let settings = config.agreement(&layout);
+        let digest = config::digest(layout.digest(), &settings);
         let introduction = Introduction {
             protocol: intendant_wire::PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             layout: digest,
             element: E::TYPE,
             channels: layout.channels() as u16,
+            settings,
             data_address: listener.local_addr(),
         };
         let (control, roster) = Control::join(rendezvous, introduction)?;
@@ -245,13 +271,13 @@ impl<E: Element> Node<E> {
         };
         let (fail, failed) = tokio::sync::oneshot::channel();
         control.on_failure(move |failure| {
-            // Nobody listens any more once the mesh is complete.
+            // The receiver is gone once the mesh is complete.
             let _ = fail.send(failure.clone());
         });
         let meshed = runtime.block_on(async {
             tokio::select! {
                 meshed = listener.mesh(&identity, &roster.nodes, MESH_DEADLINE) => meshed.map_err(Error::from),
-                // Somebody who is gone by now would be dialled in vain until the deadline.
+                // A node that is gone would be dialled in vain until the deadline.
                 Ok(failure) = failed => Err(failure.into()),
             }
         });
@@ -259,11 +285,12 @@ impl<E: Element> Node<E> {
             Ok(mesh) => mesh,
             Err(error) => {
                 control.abort(&error.to_string());
-                // The coordinator may know better why somebody could not be reached.
+                // The coordinator may know better why a node could not be reached.
                 let lost = control.failure().filter(|failure| failure.kind == FailureKind::PeerLost);
                 return Err(lost.map_or(error, Error::from));
             }
         };
+        control.watch_arrivals(mesh.arrivals());
         let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
         let guard = MeshGuard { _mesh: mesh, runtime: Some(runtime) };
         let node = Self::start(config, layout, rank, Plane::Control(control), fabrics, Some(guard))?;
@@ -439,14 +466,14 @@ impl<E: Element> Node<E> {
     /// If the cluster has failed or fails meanwhile; also if others still wait for workers of this node.
     pub fn shutdown(mut self) -> Result<(), Error> {
         self.inner.health.check()?;
-        // Nobody must wait for clocks of workers that still exist, but do nothing any more.
+        // No node must wait for clocks of workers that still exist, but do nothing any more.
         for worker in 0..self.inner.meetings.participants() {
             let worker = Local::new(WorkerId(worker as u16), self.layout());
             // Their intents last as long as the node: others may read a snapshot.
             self.inner.advanced(Advanced { clock: self.inner.shared.rest(&worker), wake: Vec::new() });
         }
         self.inner.plane.leave()?;
-        // From here on nobody misses this node, and peers may close before us.
+        // From here on the coordinator does not miss this node, and peers may close before us.
         self.left = true;
         for inbox in &self.inner.inboxes {
             inbox.send(Command::Close);

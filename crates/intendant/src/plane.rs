@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) struct Group {
     health: Arc<Health>,
     meetings: Meetings,
-    /// Apart from the others: who leaves does not come to those any more.
+    /// Separate, because a node that leaves does not come to other meetings any more.
     leaving: Meetings,
 }
 
@@ -70,7 +70,7 @@ impl Plane {
         }
     }
 
-    /// Leaves in order and waits until all others have left too. Nobody misses this node from now on, unless they wait for it
+    /// Leaves in order and waits until all others have left too. From now on the others do not miss this node, unless they wait for it
     /// in a gather: then the cluster fails.
     pub(crate) fn leave(&self) -> Result<(), Failure> {
         match self {

@@ -9,7 +9,7 @@ pub use sampling::Preparer;
 use crate::control::Failure;
 use crate::error::Error;
 use crate::inbox::Command;
-use crate::mailbox::{MailReceiver, NobodyLeft};
+use crate::mailbox::{MailReceiver, SendersGone};
 use crate::node::{DOWN, Inner};
 use crossbeam_channel::{Receiver, Sender};
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from_bytes, limits};
@@ -72,7 +72,7 @@ impl Drop for Ticket {
 ///
 /// Keys may occur more than once in a call, in any order, with different owners and value lengths. Values of several keys are
 /// concatenated in the order of the keys. Operations of a worker on one key take effect in the order in which they were
-/// issued (but for asynchronous ones with location caches and [`crate::Order::Fifo`]: 000, theorem 3); each is atomic per key. A call with a key that does not exist or values of the wrong length is refused as a whole.
+/// issued (but for asynchronous ones with location caches and [`crate::Order::Fifo`] [thesis Thm. 3]); each is atomic per key. A call with a key that does not exist or values of the wrong length is refused as a whole.
 pub struct Worker<E: Element> {
     id: WorkerId,
     inner: Arc<Inner<E>>,
@@ -205,14 +205,14 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// As [`Worker::pull`].
     pub fn pull_if_local(&mut self, keys: &[Key], values: &mut [E]) -> Result<Vec<bool>, Error> {
-        // Or whoever asks again and again would never learn that its own push to a key is done.
+        // Otherwise a worker that asks again and again never learns that its own push to a key is done.
         self.take_in()?;
         let mut here = Vec::with_capacity(keys.len());
         self.inner.shared.pull_if_local(&mut self.local, keys, values, &mut here)?;
         Ok(here)
     }
 
-    /// Moves `keys` to this node; returns when all of them have arrived. Somebody else may have wanted some of them by then, and
+    /// Moves `keys` to this node; returns when all of them have arrived. Other nodes may have asked for some of them by then, and
     /// have them. Techniques that do not move keys on request do nothing.
     ///
     /// # Errors
@@ -444,14 +444,14 @@ impl<E: Element> Worker<E> {
     }
 
     fn receive(&mut self, sink: Option<(OpId, &mut [E])>) -> Result<(), Error> {
-        // A failure is delivered once, so that it wakes who waits; whoever comes later sees the flag, which is set before.
+        // A failure is delivered once, to wake a thread that waits. Later calls see the flag, which is set before.
         self.inner.health.check()?;
         match self.deliveries.next() {
             Ok(delivery) => match self.take(delivery, sink)? {
                 None => Ok(()),
                 Some(_) => unreachable!("snapshot parts are waited for one by one"),
             },
-            Err(NobodyLeft) => self.nobody_left(),
+            Err(SendersGone) => self.nobody_left(),
         }
     }
 
@@ -465,7 +465,7 @@ impl<E: Element> Worker<E> {
                         return Ok(part);
                     }
                 }
-                Err(NobodyLeft) => self.nobody_left()?,
+                Err(SendersGone) => self.nobody_left()?,
             }
         }
     }
@@ -500,7 +500,7 @@ impl<E: Element> Drop for Worker<E> {
         if std::thread::panicking() {
             self.inner.plane.abort(&format!("worker {} panicked", self.id));
         }
-        // Whoever waits for this worker, or will, must not wait for ever.
+        // Workers that wait for this one, or will, must not wait for ever.
         self.retire();
         if self.inner.attendance.depart(self.id.index()) {
             self.inner

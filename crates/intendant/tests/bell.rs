@@ -13,7 +13,7 @@ mod sync {
     pub(crate) use crossbeam_channel::TryRecvError;
     pub(crate) use loom::sync::atomic::{AtomicBool, Ordering, fence};
 
-    /// A queue that promises only that what was seen to be sent can be taken. Whoever looks may see an older state of it.
+    /// A queue that promises only that what was seen to be sent can be taken. A reader may see an older state of it.
     #[derive(Debug)]
     struct Queue<T> {
         items: Mutex<VecDeque<T>>,
@@ -40,7 +40,7 @@ mod sync {
 
     impl<T> Sender<T> {
         pub(crate) fn send(&self, item: T) -> Result<(), T> {
-            self.0.items.lock().expect("nobody panics").push_back(item);
+            self.0.items.lock().expect("no panic").push_back(item);
             self.0.sent.fetch_add(1, Ordering::Release);
             Ok(())
         }
@@ -56,18 +56,18 @@ mod sync {
                 return Err(TryRecvError::Empty);
             }
             self.0.taken.fetch_add(1, Ordering::Relaxed);
-            let item = self.0.items.lock().expect("nobody panics").pop_front();
+            let item = self.0.items.lock().expect("no panic").pop_front();
             Ok(item.expect("it was sent, and there is one receiver"))
         }
     }
 
-    /// Of tokio's: at most one permit, kept until somebody takes it; a waiter that goes away takes none.
+    /// Of tokio's: at most one permit, kept until a waiter takes it; a waiter that goes away takes none.
     #[derive(Debug, Default)]
     pub(crate) struct Notify(Mutex<(bool, Option<Waker>)>);
 
     impl Notify {
         pub(crate) fn notify_one(&self) {
-            let mut state = self.0.lock().expect("nobody panics");
+            let mut state = self.0.lock().expect("no panic");
             state.0 = true;
             if let Some(waker) = state.1.take() {
                 waker.wake();
@@ -85,7 +85,7 @@ mod sync {
         type Output = ();
 
         fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-            let mut state = self.0.0.lock().expect("nobody panics");
+            let mut state = self.0.0.lock().expect("no panic");
             if std::mem::take(&mut state.0) {
                 return Poll::Ready(());
             }
@@ -96,7 +96,7 @@ mod sync {
 
     impl Drop for Notified<'_> {
         fn drop(&mut self) {
-            self.0.0.lock().expect("nobody panics").1 = None;
+            self.0.0.lock().expect("no panic").1 = None;
         }
     }
 }
@@ -139,7 +139,7 @@ fn next(inbox: &Inbox, sleep: impl FnOnce()) -> Option<Command> {
     command
 }
 
-/// As a channel does that hears from nobody else.
+/// As a channel does that gets no other messages.
 fn receive_all(inbox: Inbox, count: usize) {
     let mut received = 0;
     while received < count {

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use intendant_task::{Partition, Subepoch, Task};
 
 /// Settings that each node may choose for itself, or that are compared in another way.
-const NODES_OWN: [&str; 5] = ["look-ahead", "look-ahead-keys", "data", "test", "replicate-file"];
+const NODES_OWN: [&str; 6] = ["look-ahead", "look-ahead-keys", "data", "test", "replicate-file", "data-port"];
 
 /// What stands for a setting that a node does not have.
 const ABSENT: &str = "absent";
@@ -50,6 +50,15 @@ impl Terms {
         ];
         terms.extend(derived.map(|(name, value)| (name.to_owned(), value)));
         Self(terms)
+    }
+
+    /// The same for joining a cluster, with flags named as the user types them.
+    pub(crate) fn settings(&self, plan: &Plan) -> Vec<(String, String)> {
+        let named = |name: &String| {
+            let is_flag = name == "export" || plan.config.get(name).is_some();
+            if is_flag { format!("--{name}") } else { name.clone() }
+        };
+        self.0.iter().map(|(name, value)| (named(name), value.clone())).collect()
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

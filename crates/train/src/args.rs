@@ -99,6 +99,10 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = count(limits::NODES_MAX), help_heading = CLUSTER)]
     pub(crate) nodes: usize,
 
+    /// First port of the data plane, for firewalls; the k-th node of a machine uses PORT + k. Any free port by default
+    #[arg(long, value_name = "PORT", value_parser = count(65_535), help_heading = CLUSTER)]
+    pub(crate) data_port: Option<usize>,
+
     /// Worker threads per node
     #[arg(
         long, value_name = "W", default_value = "1", value_parser = count(limits::WORKERS_MAX),

@@ -25,6 +25,7 @@ pub(crate) fn start<E: Element>(
     plan: &Plan,
     copies: ReplicationConfig,
     sampler: &Sampler,
+    settings: Vec<(String, String)>,
 ) -> Result<ClusterHome<E>, TrainError> {
     let mut config = NodeConfig::new(layout, model.init.clone());
     config.sampler = sampler.clone();
@@ -33,7 +34,9 @@ pub(crate) fn start<E: Element>(
         config.technique = technique;
     }
     config.workers = plan.workers;
-    // No tag: `crate::agreement` compares everything by name before the first batch, and says what differs.
+    config.settings = settings;
+    // A loader each.
+    config.threads_per_worker = 2;
     config.storage = match plan.storage {
         StorageKind::Dense => Storage::Dense,
         StorageKind::Sparse => Storage::Sparse,

@@ -94,6 +94,10 @@ impl Plan {
         rendezvous: Option<Rendezvous>,
     ) -> Result<Self, TrainError> {
         refuse_what_is_to_come(&args)?;
+        let rendezvous = match (rendezvous, args.data_port) {
+            (Some(rendezvous), Some(port)) => Some(rendezvous.data_port(port as u16)),
+            (rendezvous, _) => rendezvous,
+        };
         let nodes = match &rendezvous {
             Some(rendezvous) if nodes_chosen && rendezvous.nodes() != args.nodes => {
                 return Err(TrainError::usage(format!(

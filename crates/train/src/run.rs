@@ -95,7 +95,8 @@ pub fn run<T: Task>(
                     "technique {technique} without --localize-ahead: nothing moves but what the application keeps at a node"
                 );
             }
-            let mut node = cluster::start(layout, model, plan, resolved.copies.clone(), &sampler)?;
+            let settings = Terms::new(task.as_ref(), plan).settings(plan);
+            let mut node = cluster::start(layout, model, plan, resolved.copies.clone(), &sampler, settings)?;
             let (rank, workers) = (node.rank(), node.workers());
             let totals = crew(rank).work(&node, workers, exporter)?;
             // A run that loses a node while it ends has failed, and what failed has no report.

@@ -13,10 +13,12 @@ mod event;
 mod fabric;
 pub mod local;
 pub mod tcp;
+mod throttle;
 mod token;
 
 pub use error::{Missing, TransportError};
 pub use event::{FabricEvent, LinkError, Sent};
 pub use fabric::{Fabric, FabricBuilder};
 pub use tcp::HandshakeError;
+pub use throttle::{Suppressed, Throttle};
 pub use token::{TOKEN_BYTES, TOKEN_BYTES_MIN, Token, TokenError};

@@ -29,7 +29,7 @@ struct Link {
     incoming: Arc<AtomicUsize>,
     /// The peer's last note was taken.
     ended: bool,
-    /// A frame found nobody to take it.
+    /// A frame could not be delivered because the peer is gone.
     undelivered: bool,
 }
 

@@ -45,7 +45,7 @@ impl Token {
         Self(bytes)
     }
 
-    /// The token of a cluster that has none. Whoever reaches the port may join, so that it serves on loopback addresses only.
+    /// The token of a cluster that has none. Every process that reaches the port may join, so it serves on loopback addresses only.
     pub const fn open() -> Self {
         Self([0; TOKEN_BYTES])
     }

@@ -146,7 +146,7 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// What each crate may depend on within the workspace, over however many others (`docs/architecture.md`):
 /// everything to its left, and nothing to its right.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("intendant-core", &[]),
     ("intendant-formats", &["core"]),
     ("intendant-wire", &["core"]),
@@ -157,6 +157,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("intendant-engine", &["core", "wire", "store", "intent", "sampling", "techniques"]),
     ("intendant-task", &["core", "sampling"]),
     ("intendant-transport", &["core"]),
+    ("intendant-launch", &["core", "transport"]),
     // Applications are tested from outside.
     ("intendant-apptest", &[]),
     ("intendant-sim", &["core", "wire", "store", "intent", "sampling", "techniques", "engine", "task"]),

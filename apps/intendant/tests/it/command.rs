@@ -68,7 +68,7 @@ fn every_node_finds_its_place_in_the_environment() {
 fn only_node_0_has_the_coordinators_socket() {
     let script = "if [ -n \"$INTENDANT_LISTEN_FD\" ]; then readlink /proc/self/fd/$INTENDANT_LISTEN_FD | cut -d: -f1; fi; \
                   for fd in /proc/self/fd/*; do readlink $fd; done | grep -c '^socket'";
-    // Whoever runs the tests may have left sockets open for everybody.
+    // The process that runs the tests may have left sockets open for its children.
     let plain = Command::new("sh").args(["-c", script]).env_remove("INTENDANT_LISTEN_FD").output().unwrap();
     let others: u32 = text(&plain.stdout).trim().parse().unwrap();
     let output = launch(3, script).output().unwrap();
@@ -116,10 +116,7 @@ fn wrong_usage_is_exit_code_2_with_the_reason() {
         (&["launch", "-n", "0", "--", "true"], "allowed are 1 to 1024"),
         (&["launch", "-n", "2"], "<CMD>"),
         (&["launch", "--", "true"], "--nodes"),
-        (
-            &["launch", "-n", "2", "--hosts", "h.txt", "--", "true"],
-            "--hosts h.txt: launching on other machines is not part",
-        ),
+        (&["launch", "-n", "2", "--hosts", "h.txt", "--", "true"], "unexpected argument '--hosts'"),
         (&["launch", "-n", "2", "--", "/no/such/program"], "cannot start '/no/such/program' as node 0"),
         (&["heal"], "unrecognized subcommand 'heal'"),
     ];
@@ -156,9 +153,47 @@ fn the_doctor_looks_at_everything() {
     let partial = intendant().arg("doctor").env("RANK", "0").output().unwrap();
     assert_eq!(partial.status.code(), Some(1));
     assert!(text(&partial.stdout).contains("WORLD_SIZE is not set although RANK is"), "{partial:?}");
-    let nobody = intendant().args(["doctor", "--coordinator", "127.0.0.1:1"]).output().unwrap();
-    assert_eq!(nobody.status.code(), Some(1));
-    assert!(text(&nobody.stdout).contains("no coordinator answers at 127.0.0.1:1"), "{nobody:?}");
+    let unreachable = intendant().args(["doctor", "--coordinator", "127.0.0.1:1"]).output().unwrap();
+    assert_eq!(unreachable.status.code(), Some(1));
+    assert!(text(&unreachable.stdout).contains("no coordinator answers at 127.0.0.1:1"), "{unreachable:?}");
+}
+
+#[test]
+fn a_table_that_cannot_be_written_is_an_error() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = intendant().arg("doctor").stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("cannot write to standard output"), "{output:?}");
+}
+
+#[test]
+fn an_interrupt_reaches_nodes_as_an_interrupt() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = format!(
+        "trap 'echo INT > {0}/got.$RANK; exit 0' INT; trap 'echo TERM > {0}/got.$RANK; exit 0' TERM; \
+         echo > {0}/up.$RANK; while :; do sleep 0.05; done",
+        dir.path().display()
+    );
+    let mut launcher = launch(2, &script).stderr(Stdio::null()).spawn().unwrap();
+    for rank in 0..2 {
+        wait_for("a node to start", || fs::read(dir.path().join(format!("up.{rank}"))).ok());
+    }
+    kill_process(Pid::from_child(&launcher), Signal::INT).unwrap();
+    let status = wait_for("the launcher to end", || launcher.try_wait().unwrap());
+    assert_eq!(status.code(), Some(130));
+    for rank in 0..2 {
+        let got = fs::read_to_string(dir.path().join(format!("got.{rank}"))).unwrap();
+        assert_eq!(got.trim(), "INT", "node {rank}");
+    }
+}
+
+#[test]
+fn a_run_whose_nodes_are_all_stopped_ends_and_says_so() {
+    let output = launch(2, "kill -STOP $$").output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("all nodes are stopped"), "{said}");
+    assert_eq!(said.matches("was killed by the launcher").count(), 2, "{said}");
 }
 
 /// Shells that ignore SIGTERM and have a child each; returns once all have said their process ids.
@@ -183,7 +218,7 @@ fn gone(pid: i32) -> bool {
 }
 
 #[test]
-fn nobody_survives_the_launcher_however_it_ends() {
+fn unreachable_survives_the_launcher_however_it_ends() {
     for (signal, code) in [(Signal::INT, Some(130)), (Signal::HUP, Some(129)), (Signal::KILL, None)] {
         let dir = tempfile::tempdir().unwrap();
         let (mut launcher, pids) = stubborn(dir.path());

@@ -76,9 +76,9 @@ fn nodes_with_different_hyperparameters_refuse_each_other() {
     let data = graph(folder.path(), &["train", "valid"]);
     let data = ["--data", &data];
     let with = |flags: &[&'static str]| [&data[..], flags].concat();
-    disagree(&with(&[]), &with(&["--lr", "0.2"]), ": lr is 0.");
-    disagree(&with(&["--n3", "0"]), &with(&[]), ": n3 is 0.");
-    disagree(&with(&[]), &with(&["--unseen", "skip"]), ": unseen is ");
+    disagree(&with(&[]), &with(&["--lr", "0.2"]), ": --lr is 0.");
+    disagree(&with(&["--n3", "0"]), &with(&[]), ": --n3 is 0.");
+    disagree(&with(&[]), &with(&["--unseen", "skip"]), ": --unseen is ");
 }
 
 #[test]

@@ -1,28 +1,35 @@
 //! The coordinator as a state machine: who has which seat, which gathers are open, who is silent, and how the cluster ends.
 //!
-//! One mutation, then the caller carries out what it finds in `out`, in order. A cluster ends once, by everybody's leaving or
-//! by a failure, and everybody is told the same. Node 0's own seat is told *last*, when the other streams have ended or a
-//! short time has passed: its process hosts the coordinator, and must not be gone before the others know why.
+//! One mutation, then the caller carries out what it finds in `out`, in order. A cluster ends once, because all nodes have left or
+//! by a failure, and all nodes are told the same. Node 0's own seat is told *last*, when the other streams have ended or a short
+//! time has passed: its process hosts the coordinator, and must not be gone before the others know why.
+//!
+//! While the cluster is forming, a node that differs from node 0 ends it: that node will not come back with other settings, and
+//! the others would wait for it in vain. Once the cluster is complete, refused nodes do not disturb it.
 //!
 //! Absent on purpose: streams, tokens (checked before anything gets here), the clock.
 
-use super::failure::{Failure, shorten};
+use super::failure::{Failure, FailureKind, shorten};
 use super::gathers::Gathers;
 use super::proto::{
-    self, Closed, Complete, Failed, FromMember, HealthReply, Join, Refused, Waiting, failed, from_member,
-    health_reply, refused, to_member,
+    self, Closed, Complete, Failed, FromMember, HealthReply, Join, Refused, Setting, Waiting, failed,
+    from_member, health_reply, refused, to_member,
 };
-use super::watch::{Pace, Watch};
+use super::watch::{BeatTimer, Watch};
 use intendant_core::{ElementType, NodeId, Tick};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-/// How long reports of broken data connections are held back: a node that died breaks its own stream at once, so that whoever
-/// is left after this time is accused by the data plane only.
+/// How long reports of broken data connections are held back. A node that died breaks its own stream at once, so a node that is
+/// still accused after this time is accused by the data plane only.
 pub(super) const REPORT_US: u64 = 1_500_000;
 
 /// How long node 0's own seat waits for the others to take note of the end. A stopped process never does.
 pub(super) const FAREWELL_US: u64 = 500_000;
+
+/// How long a missing node may follow a process that claims its rank with another token. A stranger or a process left over from
+/// another run should not end a cluster whose nodes all come.
+pub(super) const TOKEN_GRACE_US: u64 = 3_000_000;
 
 /// What joining nodes are compared with: node 0's own introduction.
 #[derive(Clone, Debug)]
@@ -33,6 +40,7 @@ pub(super) struct Expected {
     pub(super) layout: u64,
     pub(super) element: ElementType,
     pub(super) channels: u16,
+    pub(super) settings: Vec<(String, String)>,
     /// How long to wait for all nodes, in microseconds.
     pub(super) deadline_us: u64,
 }
@@ -80,13 +88,15 @@ enum Presence {
 #[derive(Clone, Debug)]
 struct Seat {
     presence: Presence,
+    /// Whether its node was refused, so that it knows how the cluster ended.
+    refused: bool,
     watch: Watch,
     address: Option<SocketAddr>,
 }
 
 /// How the cluster ended.
 #[derive(Clone, Debug)]
-enum Verdict {
+enum ClusterEnd {
     Closed,
     Failed(Failure),
     Incomplete(Vec<NodeId>),
@@ -96,7 +106,7 @@ enum Verdict {
 enum Phase {
     Joining,
     Running,
-    Over { verdict: Verdict, own_due: Tick, own_told: bool },
+    Over { end: ClusterEnd, own_due: Tick, own_told: bool },
 }
 
 #[derive(Debug)]
@@ -115,22 +125,25 @@ pub(super) struct Coordinator {
     seats: Vec<Seat>,
     gathers: Gathers,
     phase: Phase,
-    pace: Pace,
+    beats: BeatTimer,
     reports: Vec<Report>,
     reports_due: Tick,
+    /// A missing node whose rank a process claimed with another token: when it is given up.
+    shut_out: Option<(Tick, NodeId)>,
 }
 
 impl Coordinator {
     pub(super) fn new(now: Tick, expected: Expected, cluster: u64) -> Self {
-        let seat = Seat { presence: Presence::Absent, watch: Watch::new(now), address: None };
+        let seat = Seat { presence: Presence::Absent, refused: false, watch: Watch::new(now), address: None };
         Self {
             deadline: now.after(expected.deadline_us),
             seats: vec![seat; expected.nodes],
             gathers: Gathers::new(expected.nodes),
             phase: Phase::Joining,
-            pace: Pace::new(now),
+            beats: BeatTimer::new(now),
             reports: Vec::new(),
             reports_due: now,
+            shut_out: None,
             cluster,
             expected,
         }
@@ -139,16 +152,32 @@ impl Coordinator {
     /// A node asks for a seat.
     ///
     /// # Errors
-    /// The refusal to send it; nothing has changed then.
+    /// The refusal to send it. If the cluster is still forming, it is over then.
     pub(super) fn join(
         &mut self,
         now: Tick,
         join: Join,
         out: &mut Vec<Action>,
     ) -> Result<NodeId, Box<Refused>> {
-        let (rank, address) = self.admit(&join)?;
-        self.seats[rank.index()] =
-            Seat { presence: Presence::Present, watch: Watch::new(now), address: Some(address) };
+        let (rank, address) = match self.admit(&join) {
+            Ok(admitted) => admitted,
+            Err(refused) => {
+                let node = u16::try_from(join.rank).ok().map(NodeId);
+                if let Some(seat) = node.and_then(|node| self.seats.get_mut(node.index())) {
+                    seat.refused = true;
+                }
+                if matches!(self.phase, Phase::Joining) {
+                    self.fail(now, Failure::mismatch(node, self.difference(join.rank, &refused)), out);
+                }
+                return Err(refused);
+            }
+        };
+        self.seats[rank.index()] = Seat {
+            presence: Presence::Present,
+            refused: false,
+            watch: Watch::new(now),
+            address: Some(address),
+        };
         if join.version != self.expected.version {
             let (theirs, ours) = (&join.version, &self.expected.version);
             out.push(Action::Note(format!("node {rank} runs version {theirs}, the coordinator {ours}")));
@@ -170,13 +199,60 @@ impl Coordinator {
         Ok(rank)
     }
 
+    /// A process that calls itself node `rank` of `nodes` showed another token than the cluster's.
+    pub(super) fn shut_out(&mut self, now: Tick, rank: u32, nodes: u32) {
+        let seat = self.seats.get(rank as usize).filter(|_| nodes as usize == self.seats.len());
+        let missing = seat.is_some_and(|seat| seat.presence == Presence::Absent);
+        if missing && matches!(self.phase, Phase::Joining) && self.shut_out.is_none() {
+            self.shut_out = Some((now.after(TOKEN_GRACE_US), NodeId(rank as u16)));
+        }
+    }
+
+    /// Data of a node arrived.
+    pub(super) fn heard(&mut self, now: Tick, from: NodeId) {
+        self.seats[from.index()].watch.heard(now);
+    }
+
+    /// The rest of a sentence that starts with the name of a refused node.
+    fn difference(&self, rank: u32, refused: &Refused) -> String {
+        use refused::Why;
+        let Refused { cluster, joining, detail, .. } = refused;
+        let what = match refused.why() {
+            Why::Protocol => {
+                format!("it speaks protocol {joining}, and node 0 {cluster}; start all nodes from one build")
+            }
+            Why::WorldSize => format!("it was started for {joining} nodes, and node 0 for {cluster}"),
+            Why::Rank => format!("the {cluster} nodes have ranks from 0"),
+            Why::Setting => {
+                let value = |setting: &Option<Setting>| setting.clone().unwrap_or_default().value;
+                let name = refused.cluster_setting.clone().unwrap_or_default().name;
+                let (ours, theirs) = (value(&refused.cluster_setting), value(&refused.joining_setting));
+                let what = format!("{name} is {ours} on node 0 and {theirs} on node {rank}");
+                return format!("and node 0 were started differently: {what}");
+            }
+            Why::Layout => "its layout differs from that of node 0".to_owned(),
+            Why::Element => {
+                let name = |tag: u64| {
+                    let element = u8::try_from(tag).ok().and_then(ElementType::from_tag);
+                    element.map_or_else(|| format!("of type {tag}"), |element| element.to_string())
+                };
+                format!("its values are {}, and those of node 0 {}", name(*joining), name(*cluster))
+            }
+            Why::Channels => format!("it has {joining} channels, and node 0 {cluster}"),
+            Why::DuplicateRank => format!("another process has joined as node {joining} from {detail}"),
+            Why::Address => format!("others cannot reach its data address: {detail}"),
+            Why::Over | Why::Unknown => detail.clone(),
+        };
+        format!("cannot join: {what}")
+    }
+
     /// Compares everything that must be equal, first what the rest is read with.
     fn admit(&self, join: &Join) -> Result<(NodeId, SocketAddr), Box<Refused>> {
         use refused::Why;
         let refuse = |why: Why, cluster: u64, joining: u64, detail: String| {
-            Err(Box::new(Refused { why: why.into(), cluster, joining, detail, failure: None }))
+            Err(Box::new(Refused { why: why.into(), cluster, joining, detail, ..Refused::default() }))
         };
-        let Expected { protocol, version, nodes, layout, element, channels, .. } = &self.expected;
+        let Expected { protocol, version, nodes, layout, element, channels, settings, .. } = &self.expected;
         if join.protocol != *protocol {
             return refuse(Why::Protocol, (*protocol).into(), join.protocol.into(), version.clone());
         }
@@ -185,6 +261,14 @@ impl Coordinator {
         }
         if join.rank as usize >= *nodes {
             return refuse(Why::Rank, *nodes as u64, join.rank.into(), String::new());
+        }
+        if let Some((ours, theirs)) = first_difference(settings, &join.settings) {
+            return Err(Box::new(Refused {
+                why: Why::Setting.into(),
+                cluster_setting: Some(ours),
+                joining_setting: Some(theirs),
+                ..Refused::default()
+            }));
         }
         if join.layout != *layout {
             return refuse(Why::Layout, *layout, join.layout, String::new());
@@ -195,9 +279,9 @@ impl Coordinator {
         if join.channels != u32::from(*channels) {
             return refuse(Why::Channels, (*channels).into(), join.channels.into(), String::new());
         }
-        if let Phase::Over { verdict, .. } = &self.phase {
-            let mut over = refuse(Why::Over, 0, 0, verdict.text(&self.expected));
-            if let (Err(refused), Verdict::Failed(failure)) = (&mut over, verdict) {
+        if let Phase::Over { end, .. } = &self.phase {
+            let mut over = refuse(Why::Over, 0, 0, end.text(&self.expected));
+            if let (Err(refused), ClusterEnd::Failed(failure)) = (&mut over, end) {
                 refused.failure = Some(failure.to_wire());
             }
             return over;
@@ -233,6 +317,9 @@ impl Coordinator {
         self.seats[from.index()].watch.heard(now);
         match message.kind {
             Some(from_member::Kind::Beat(_)) => {}
+            Some(from_member::Kind::GaveUp(gave_up)) => {
+                self.fail(now, Failure::gave_up(from, gave_up.silent_ms), out);
+            }
             Some(from_member::Kind::Abort(abort)) => {
                 self.fail(now, Failure::aborted(from, shorten(abort.reason)), out);
             }
@@ -250,7 +337,7 @@ impl Coordinator {
             Some(from_member::Kind::Leave(_)) if running => {
                 self.seats[from.index()].presence = Presence::Left;
                 if self.seats.iter().all(|seat| seat.presence != Presence::Present) {
-                    self.end(now, Verdict::Closed, out);
+                    self.end(now, ClusterEnd::Closed, out);
                 } else {
                     self.check_leavers(now, out);
                 }
@@ -295,15 +382,21 @@ impl Coordinator {
 
     /// Time has passed.
     pub(super) fn turn(&mut self, now: Tick, out: &mut Vec<Action>) {
-        let turn = self.pace.turn(now);
+        let turn = self.beats.turn(now);
         if turn.away {
             self.seats.iter_mut().for_each(|seat| seat.watch.excuse(now));
         }
+        let shut_out = self.missing_for_its_token(now);
         match self.phase {
             Phase::Over { .. } => return self.tell_own(now, out),
+            Phase::Joining if shut_out.is_some() => {
+                let reason = "cannot join: its token is another one than that of node 0; give all nodes the same \
+                              INTENDANT_TOKEN or INTENDANT_TOKEN_FILE, or none of them any";
+                return self.fail(now, Failure::mismatch(shut_out, reason), out);
+            }
             Phase::Joining if now >= self.deadline => {
                 let missing = self.missing();
-                return self.end(now, Verdict::Incomplete(missing), out);
+                return self.end(now, ClusterEnd::Incomplete(missing), out);
             }
             Phase::Joining | Phase::Running => {}
         }
@@ -329,10 +422,27 @@ impl Coordinator {
         }
     }
 
-    /// Whether everybody has been told of the end and nobody's stream is open any more.
+    /// The node that was shut out for its token and is still missing now that its time is over.
+    fn missing_for_its_token(&mut self, now: Tick) -> Option<NodeId> {
+        let (due, node) = self.shut_out?;
+        if self.seats[node.index()].presence != Presence::Absent {
+            self.shut_out = None;
+            return None;
+        }
+        (now >= due).then_some(node)
+    }
+
+    /// Whether all nodes know of the end: those that joined have no open stream any more, and after a mismatch those that had
+    /// not joined were refused since.
     pub(super) fn finished(&self) -> bool {
-        let open = |seat: &Seat| matches!(seat.presence, Presence::Present | Presence::Left);
-        matches!(self.phase, Phase::Over { own_told: true, .. }) && !self.seats[1..].iter().any(open)
+        let mismatch = matches!(&self.phase, Phase::Over { end: ClusterEnd::Failed(failure), .. }
+            if failure.kind == FailureKind::Mismatch);
+        let unaware = |seat: &Seat| match seat.presence {
+            Presence::Present | Presence::Left => true,
+            Presence::Absent => mismatch && !seat.refused,
+            Presence::Ended => false,
+        };
+        matches!(self.phase, Phase::Over { own_told: true, .. }) && !self.seats[1..].iter().any(unaware)
     }
 
     /// What tools are told.
@@ -341,8 +451,8 @@ impl Coordinator {
         let (state, failure) = match &self.phase {
             Phase::Joining => (State::Joining, String::new()),
             Phase::Running => (State::Running, String::new()),
-            Phase::Over { verdict: Verdict::Closed, .. } => (State::Closed, String::new()),
-            Phase::Over { verdict, .. } => (State::Failed, verdict.text(&self.expected)),
+            Phase::Over { end: ClusterEnd::Closed, .. } => (State::Closed, String::new()),
+            Phase::Over { end, .. } => (State::Failed, end.text(&self.expected)),
         };
         let members = (0..).zip(&self.seats).map(|(rank, seat)| Member {
             rank,
@@ -417,16 +527,16 @@ impl Coordinator {
     }
 
     fn fail(&mut self, now: Tick, failure: Failure, out: &mut Vec<Action>) {
-        self.end(now, Verdict::Failed(failure), out);
+        self.end(now, ClusterEnd::Failed(failure), out);
     }
 
-    fn end(&mut self, now: Tick, verdict: Verdict, out: &mut Vec<Action>) {
+    fn end(&mut self, now: Tick, end: ClusterEnd, out: &mut Vec<Action>) {
         if matches!(self.phase, Phase::Over { .. }) {
             return;
         }
-        out.push(Action::Note(verdict.text(&self.expected)));
-        let message = verdict.message();
-        self.phase = Phase::Over { verdict, own_due: now.after(FAREWELL_US), own_told: false };
+        out.push(Action::Note(end.text(&self.expected)));
+        let message = end.message();
+        self.phase = Phase::Over { end, own_due: now.after(FAREWELL_US), own_told: false };
         self.gathers.clear();
         for to in self.listeners().into_iter().filter(|&to| to != NodeId(0)) {
             out.push(Action::Send { to, message: message.clone() });
@@ -438,12 +548,12 @@ impl Coordinator {
     /// Tells node 0's own seat of the end, once its time has come.
     fn tell_own(&mut self, now: Tick, out: &mut Vec<Action>) {
         let others = self.listeners().into_iter().any(|node| node != NodeId(0));
-        if let Phase::Over { verdict, own_due, own_told } = &mut self.phase
+        if let Phase::Over { end, own_due, own_told } = &mut self.phase
             && !*own_told
             && (!others || now >= *own_due)
         {
             *own_told = true;
-            out.push(Action::Send { to: NodeId(0), message: verdict.message() });
+            out.push(Action::Send { to: NodeId(0), message: end.message() });
             out.push(Action::HangUp { to: NodeId(0) });
         }
     }
@@ -463,7 +573,7 @@ impl Coordinator {
     }
 }
 
-impl Verdict {
+impl ClusterEnd {
     fn message(&self) -> to_member::Kind {
         match self {
             Self::Closed => to_member::Kind::Closed(Closed {}),
@@ -487,6 +597,25 @@ impl Verdict {
             }
         }
     }
+}
+
+/// Bytes of a setting's value that are repeated in a message.
+const VALUE_BYTES_MAX: usize = 200;
+
+/// The first setting that two nodes do not have in common, with both values.
+fn first_difference(ours: &[(String, String)], theirs: &[Setting]) -> Option<(Setting, Setting)> {
+    const ABSENT: &str = "not set";
+    let our = |name: &str| ours.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());
+    let their =
+        |name: &str| theirs.iter().find(|theirs| theirs.name == name).map(|theirs| theirs.value.as_str());
+    let names = ours.iter().map(|(name, _)| name).chain(theirs.iter().map(|setting| &setting.name));
+    let name = names.into_iter().find(|name| our(name) != their(name))?;
+    let setting = |value: Option<&str>| {
+        let mut value = value.unwrap_or(ABSENT).to_owned();
+        value.truncate(value.floor_char_boundary(VALUE_BYTES_MAX));
+        Setting { name: name.clone(), value }
+    };
+    Some((setting(our(name)), setting(their(name))))
 }
 
 fn ranks(nodes: &[NodeId]) -> Vec<u32> {

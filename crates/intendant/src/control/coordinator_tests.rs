@@ -15,8 +15,13 @@ fn expected(nodes: usize) -> Expected {
         layout: 0xabc,
         element: ElementType::F32,
         channels: 2,
+        settings: settings(),
         deadline_us: 60 * SECOND,
     }
+}
+
+fn settings() -> Vec<(String, String)> {
+    [("--seed", "1"), ("--dim", "8")].map(|(name, value)| (name.into(), value.into())).to_vec()
 }
 
 fn join(rank: u32, nodes: u32) -> Join {
@@ -29,6 +34,7 @@ fn join(rank: u32, nodes: u32) -> Join {
         element: 4,
         channels: 2,
         data_address: format!("127.0.0.1:{}", 1000 + rank),
+        settings: settings().into_iter().map(|(name, value)| Setting { name, value }).collect(),
     }
 }
 
@@ -55,8 +61,12 @@ impl Cluster {
     fn refusal(&mut self, join: Join) -> (refused::Why, u64, u64, String) {
         let mut out = Vec::new();
         let refused = self.coordinator.join(self.now, join, &mut out).unwrap_err();
-        assert_eq!(out, [], "a refusal has no effect");
+        assert!(!self.is_running() || out.is_empty(), "a refusal does not disturb a cluster that runs");
         (refused.why(), refused.cluster, refused.joining, refused.detail.clone())
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.coordinator.phase, Phase::Running)
     }
 
     fn receive(&mut self, from: u16, kind: from_member::Kind) -> Vec<Action> {
@@ -355,4 +365,102 @@ fn who_comes_after_a_failure_learns_of_it() {
     let refused = cluster.coordinator.join(Tick(0), join(2, 3), &mut out).unwrap_err();
     let failure = Failure::lost(NodeId(1), "closed its connection without leaving");
     assert_eq!((refused.why(), refused.failure), (refused::Why::Over, Some(failure.to_wire())));
+}
+
+/// What a cluster of three, of which node 0 has joined, does when node 1 comes with a difference: who is told, in which words.
+fn forming_with(difference: impl FnOnce(&mut Join)) -> (Refused, Vec<(u16, Failure)>) {
+    let mut cluster = Cluster::joining(3);
+    let mut out = Vec::new();
+    cluster.coordinator.join(Tick(0), join(0, 3), &mut out).unwrap();
+    out.clear();
+    let mut other = join(1, 3);
+    difference(&mut other);
+    let refused = cluster.coordinator.join(Tick(0), other, &mut out).unwrap_err();
+    assert!(!cluster.coordinator.finished(), "node 2 does not know yet");
+    let late = cluster.refusal(join(2, 3));
+    assert_eq!(late.0, refused::Why::Over);
+    assert!(cluster.coordinator.finished());
+    (*refused, failures(&out))
+}
+
+#[test]
+fn a_difference_ends_a_forming_cluster_at_once_by_name() {
+    type Case = (fn(&mut Join), &'static str);
+    let cases: [Case; 7] = [
+        (
+            |join| join.settings[0].value = "2".into(),
+            "node 1 and node 0 were started differently: --seed is 1 on node 0 and 2 on node 1",
+        ),
+        (|join| join.settings.truncate(1), "--dim is 8 on node 0 and not set on node 1"),
+        (|join| join.layout = 1, "its layout differs"),
+        (|join| join.element = 8, "its values are f64, and those of node 0 f32"),
+        (|join| join.channels = 3, "it has 3 channels, and node 0 2"),
+        (|join| join.nodes = 4, "it was started for 4 nodes, and node 0 for 3"),
+        (|join| join.rank = 0, "another process has joined as node 0"),
+    ];
+    for (difference, words) in cases {
+        let (_, told) = forming_with_any_rank(difference);
+        let [(0, failure)] = &told[..] else { panic!("{words}: {told:?}") };
+        assert_eq!(failure.kind, FailureKind::Mismatch, "{words}");
+        assert!(failure.to_string().contains(words), "{failure}");
+    }
+    let (refused, _) = forming_with(|join| join.settings[0].value = "2".into());
+    let pair = (refused.cluster_setting.unwrap(), refused.joining_setting.unwrap());
+    let setting = |value: &str| Setting { name: "--seed".into(), value: value.into() };
+    assert_eq!(pair, (setting("1"), setting("2")));
+}
+
+/// As [`forming_with`], without a look at who knows of the end.
+fn forming_with_any_rank(difference: fn(&mut Join)) -> (Refused, Vec<(u16, Failure)>) {
+    let mut cluster = Cluster::joining(3);
+    let mut out = Vec::new();
+    cluster.coordinator.join(Tick(0), join(0, 3), &mut out).unwrap();
+    out.clear();
+    let mut other = join(1, 3);
+    difference(&mut other);
+    let refused = cluster.coordinator.join(Tick(0), other, &mut out).unwrap_err();
+    (*refused, failures(&out))
+}
+
+#[test]
+fn another_token_ends_a_forming_cluster_unless_the_node_comes_with_the_right_one() {
+    let mut cluster = Cluster::joining(2);
+    cluster.coordinator.join(cluster.now, join(0, 2), &mut Vec::new()).unwrap();
+    // Neither a rank that is there, nor another number of nodes.
+    cluster.coordinator.shut_out(cluster.now, 0, 2);
+    cluster.coordinator.shut_out(cluster.now, 1, 3);
+    cluster.coordinator.shut_out(cluster.now, 7, 2);
+    assert_eq!(failures(&cluster.pass(10 * SECOND, &[0])), []);
+    cluster.coordinator.shut_out(cluster.now, 1, 2);
+    assert_eq!(failures(&cluster.pass(TOKEN_GRACE_US - 250 * MS, &[0])), []);
+    let told = failures(&cluster.pass(250 * MS, &[0]));
+    assert_eq!((told.len(), told[0].0, told[0].1.kind), (1, 0, FailureKind::Mismatch));
+    assert!(told[0].1.to_string().starts_with("node 1 cannot join: its token"), "{}", told[0].1);
+
+    let mut recovered = Cluster::joining(3);
+    recovered.coordinator.join(recovered.now, join(0, 3), &mut Vec::new()).unwrap();
+    recovered.coordinator.shut_out(recovered.now, 1, 3);
+    recovered.coordinator.join(recovered.now, join(1, 3), &mut Vec::new()).unwrap();
+    assert_eq!(failures(&recovered.pass(10 * SECOND, &[0, 1])), []);
+}
+
+#[test]
+fn data_is_a_sign_of_life() {
+    let mut cluster = Cluster::running(2);
+    for _ in 0..20 {
+        cluster.coordinator.heard(cluster.now, NodeId(1));
+        assert_eq!(cluster.pass(SECOND, &[0]), []);
+    }
+    assert_eq!(failures(&cluster.pass(6 * SECOND, &[0]))[0].1.node, Some(NodeId(1)));
+}
+
+#[test]
+fn a_node_that_gave_up_is_not_blamed() {
+    let mut cluster = Cluster::running(3);
+    let gave_up = from_member::Kind::GaveUp(proto::GaveUp { silent_ms: 5_250 });
+    let told = failures(&cluster.receive(1, gave_up));
+    assert_eq!(told.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [1, 2]);
+    let failure = &told[0].1;
+    assert_eq!((failure.kind, failure.node), (FailureKind::PeerLost, None));
+    assert!(failure.reason.starts_with("node 1 gave up because it did not hear"), "{failure}");
 }

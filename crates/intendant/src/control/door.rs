@@ -1,11 +1,13 @@
 //! Accepting connections for the coordinator, and parting with those that do not show the token.
 //!
-//! A connection costs a descriptor, and anybody who reaches the port can open one. So it has a few seconds to send a request
-//! that passes the token's check ([`Pass::stamp`]), and of those that have not yet, only so many are kept: a new one replaces
-//! the oldest, because a node shows its token at once. Running out of descriptors all the same delays newcomers only.
+//! A connection costs a descriptor, and every process that reaches the port can open one. A connection has a few seconds to send
+//! a request that passes the token's check ([`Pass::stamp`]). The number of connections that have not yet is bounded: a new one
+//! replaces the oldest, because a node shows its token at once. If descriptors run out all the same, newcomers are delayed.
 //!
 //! Absent on purpose: the token itself, which the server checks.
 
+use intendant_core::Tick;
+use intendant_transport::Throttle;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
@@ -43,11 +45,14 @@ async fn accept(
     sender: mpsc::Sender<Result<Connection, io::Error>>,
 ) {
     let mut strangers: VecDeque<Stranger> = VecDeque::new();
+    let (opened, mut failures) = (tokio::time::Instant::now(), Throttle::default());
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!("coordinator: cannot accept a connection: {error}");
+                if let Some(suppressed) = failures.pass(Tick(opened.elapsed().as_micros() as u64)) {
+                    tracing::warn!("coordinator: cannot accept a connection: {error}{suppressed}");
+                }
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }

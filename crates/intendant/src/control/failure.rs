@@ -1,6 +1,6 @@
 //! Why a cluster ended, and why a node was not let in.
 
-use super::proto::{Failed, Refused, failed, refused};
+use super::proto::{Failed, Refused, Setting, failed, refused};
 use intendant_core::{ElementType, NodeId};
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 pub struct Failure {
     /// What happened.
     pub kind: FailureKind,
-    /// Who is to blame: the node that was lost, or that ended the cluster.
+    /// The node to blame: the one that was lost, or that ended the cluster. `None` if no node is to blame, e.g. for a link.
     pub node: Option<NodeId>,
     /// The rest of the sentence that starts with the node, e.g. "stopped answering for 5.0 s"; a whole sentence without a
     /// node; the application's own words for [`FailureKind::Aborted`].
@@ -26,6 +26,8 @@ pub enum FailureKind {
     PeerLost,
     /// A node ended the cluster deliberately.
     Aborted,
+    /// A node with other settings, data or token wanted to join while the cluster was forming.
+    Mismatch,
     /// Nodes do not do the same: one left while another waits for it, or one sent what the protocol does not allow.
     Disagreement,
     /// The call itself is wrong; the cluster goes on.
@@ -38,6 +40,21 @@ impl Failure {
     /// Node `node` is lost: it `reason`.
     pub(crate) fn lost(node: NodeId, reason: impl Into<String>) -> Self {
         Self { kind: FailureKind::PeerLost, node: Some(node), reason: reason.into() }
+    }
+
+    /// A node that wants to join differs: it `reason`.
+    pub(crate) fn mismatch(node: Option<NodeId>, reason: impl Into<String>) -> Self {
+        Self { kind: FailureKind::Mismatch, node, reason: reason.into() }
+    }
+
+    /// Node `node` and the coordinator do not hear each other, although both run.
+    pub(crate) fn gave_up(node: NodeId, silent_ms: u64) -> Self {
+        let seconds = silent_ms as f64 / 1e3;
+        let reason = format!(
+            "node {node} gave up because it did not hear the coordinator (node 0) for {seconds:.1} s; the coordinator runs, so \
+             the link between them is broken or full"
+        );
+        Self { kind: FailureKind::PeerLost, node: None, reason }
     }
 
     /// Node `node` ended the cluster.
@@ -59,6 +76,7 @@ impl Failure {
         let kind = match self.kind {
             FailureKind::PeerLost => failed::Kind::PeerLost,
             FailureKind::Aborted => failed::Kind::Aborted,
+            FailureKind::Mismatch => failed::Kind::Mismatch,
             FailureKind::Disagreement => failed::Kind::Disagreement,
             FailureKind::Misuse | FailureKind::Left => failed::Kind::Unknown,
         };
@@ -74,6 +92,7 @@ impl Failure {
         let kind = match failed.kind() {
             failed::Kind::Aborted => FailureKind::Aborted,
             failed::Kind::PeerLost => FailureKind::PeerLost,
+            failed::Kind::Mismatch => FailureKind::Mismatch,
             failed::Kind::Disagreement | failed::Kind::Incomplete | failed::Kind::Unknown => {
                 FailureKind::Disagreement
             }
@@ -105,19 +124,19 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Why a node could not join. None of these touches a cluster that runs.
+/// Why a node could not join. None of these touches a cluster that is complete; a mismatch ends one that is still forming.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// The token is missing or another one.
     #[error(
         "the coordinator at {coordinator} refused this node's token ({ours}); give every node of a cluster the same \
-         INTENDANT_TOKEN or INTENDANT_TOKEN_FILE"
+         INTENDANT_TOKEN or INTENDANT_TOKEN_FILE, or none of them any"
     )]
     Token {
         /// Where the coordinator is.
         coordinator: String,
-        /// Whether this node has a token.
+        /// How this node's token differs.
         ours: &'static str,
     },
     /// Another protocol.
@@ -152,6 +171,18 @@ pub enum JoinError {
         rank: u64,
         /// Nodes of the cluster.
         nodes: u64,
+    },
+    /// A setting has another value.
+    #[error(
+        "this node and node 0 were started differently: {name} is {ours} on this node and {cluster} on node 0"
+    )]
+    Setting {
+        /// Its name.
+        name: String,
+        /// Its value on node 0.
+        cluster: String,
+        /// Its value on this node.
+        ours: String,
     },
     /// Another model layout.
     #[error(
@@ -206,7 +237,7 @@ pub enum JoinError {
         /// What is wrong.
         detail: String,
     },
-    /// Not everybody came.
+    /// Not all nodes joined in time.
     #[error("waited {seconds} s for all {nodes} nodes; {} did not join", list(missing))]
     Incomplete {
         /// Who is missing.
@@ -292,7 +323,7 @@ fn at(address: &str) -> String {
 }
 
 /// "node 3" or "nodes 1, 2".
-fn list(nodes: &[NodeId]) -> String {
+pub(super) fn list(nodes: &[NodeId]) -> String {
     let ranks: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
     format!("node{} {}", if ranks.len() == 1 { "" } else { "s" }, ranks.join(", "))
 }
@@ -309,7 +340,8 @@ impl JoinError {
     /// The error for the coordinator's refusal.
     pub(super) fn from_refusal(refused: Refused, joining: &Joining) -> Self {
         let why = refused.why();
-        let Refused { cluster, joining: ours, detail, failure, .. } = refused;
+        let Refused { cluster, joining: ours, detail, failure, cluster_setting, joining_setting, .. } =
+            refused;
         match why {
             refused::Why::Protocol => {
                 let our_version = joining.version.clone();
@@ -318,6 +350,10 @@ impl JoinError {
             refused::Why::WorldSize => Self::WorldSize { cluster, ours },
             refused::Why::Rank => Self::Rank { rank: ours, nodes: cluster },
             refused::Why::Layout => Self::Layout { cluster, ours },
+            refused::Why::Setting => {
+                let Setting { name, value: cluster } = cluster_setting.unwrap_or_default();
+                Self::Setting { name, cluster, ours: joining_setting.unwrap_or_default().value }
+            }
             refused::Why::Element => match u8::try_from(cluster).ok().and_then(ElementType::from_tag) {
                 Some(cluster) => Self::Element { cluster, ours: joining.element },
                 None => Self::NotACoordinator {

@@ -23,7 +23,7 @@ pub struct Health {
     pub version: String,
     /// All nodes, by rank.
     pub members: Vec<MemberHealth>,
-    /// Gathers that wait for somebody.
+    /// Gathers that wait for a node.
     pub gathers: Vec<GatherHealth>,
     /// Why it failed, if it did.
     pub failure: Option<String>,
@@ -107,7 +107,7 @@ pub enum HealthError {
 /// Asks the coordinator at `address` ("host:port"). Blocks for a few seconds at most.
 ///
 /// # Errors
-/// If nobody answers, or the token is refused.
+/// If the coordinator does not answer, or refuses the token.
 pub fn health(address: &str, token: Option<&Token>) -> Result<Health, HealthError> {
     let unreachable = |detail: String| HealthError::Unreachable { address: address.to_owned(), detail };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

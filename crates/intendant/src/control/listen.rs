@@ -1,7 +1,7 @@
 //! The coordinator's listening socket: inherited from the launcher, given by the caller, or bound here.
 
 use super::failure::JoinError;
-use crate::rendezvous::{Listener, Rendezvous};
+use intendant_launch::{Endpoint, Listener, Rendezvous};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::net::sockopt::socket_acceptconn;
 use std::io;
@@ -14,18 +14,19 @@ use std::sync::PoisonError;
 /// # Errors
 /// If there is none, or if it would serve other machines without a token.
 pub(super) fn open(rendezvous: &Rendezvous) -> Result<TcpListener, JoinError> {
-    let listener = match &rendezvous.listener {
+    let coordinator = rendezvous.coordinator();
+    let listener = match rendezvous.given_listener() {
         Some(Listener::Inherited(fd)) => {
             inherit(*fd).map_err(|detail| JoinError::Inherited { fd: *fd, detail })?
         }
         Some(Listener::Given(slot)) => match slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(listener) => listener,
-            None => bind(&rendezvous.host, rendezvous.port)?,
+            None => bind(coordinator)?,
         },
-        None => bind(&rendezvous.host, rendezvous.port)?,
+        None => bind(coordinator)?,
     };
     let address = listener.local_addr().map_err(JoinError::Start)?;
-    if !address.ip().is_loopback() && rendezvous.token.is_none() {
+    if !address.ip().is_loopback() && rendezvous.cluster_token().is_none() {
         return Err(JoinError::Open { address });
     }
     listener.set_nonblocking(true).map_err(JoinError::Start)?;
@@ -44,10 +45,11 @@ pub(super) fn own_address(listener: &TcpListener) -> io::Result<SocketAddr> {
     Ok(address)
 }
 
-fn bind(host: &str, port: u16) -> Result<TcpListener, JoinError> {
-    let place = || format!("{host}:{port}");
-    let addresses =
-        (host, port).to_socket_addrs().map_err(|source| JoinError::Listen { address: place(), source })?;
+fn bind(at: &Endpoint) -> Result<TcpListener, JoinError> {
+    let place = || at.to_string();
+    let addresses = (at.host.as_str(), at.port)
+        .to_socket_addrs()
+        .map_err(|source| JoinError::Listen { address: place(), source })?;
     let mut error = None;
     for address in addresses {
         match TcpListener::bind(address) {

@@ -1,19 +1,22 @@
 //! A node's side of the control plane: the state that blocking calls share with the one task that reads the stream.
 
-use super::failure::{Failure, FailureKind, JoinError, Joining, shorten};
+use super::failure::{Failure, FailureKind, JoinError, Joining, list, shorten};
 use super::gathers::{Assembly, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, cut};
 use super::proto::coordinator_client::CoordinatorClient;
-use super::proto::{Abort, Beat, FromMember, Join, Leave, Lost, ToMember, failed, from_member, to_member};
-use super::server::{TOKEN_HEADER, TOKEN_PREFIX};
-use super::watch::{BEAT_US, Pace, TURN_US, Watch};
+use super::proto::{
+    Abort, Beat, FromMember, GaveUp, Join, Leave, Lost, Setting, ToMember, failed, from_member, to_member,
+};
+use super::server::{NO_TOKEN_HERE, NODES_HEADER, RANK_HEADER, TOKEN_HEADER, TOKEN_PREFIX};
+use super::signs::{Arrived, Signs};
+use super::watch::{BEAT_US, BeatTimer, TURN_US, Watch};
 use super::{Introduction, Roster};
 use crate::clock::MonotonicClock;
-use crate::rendezvous::Rendezvous;
 use intendant_core::{NodeId, Tick};
+use intendant_launch::Rendezvous;
 use intendant_transport::Token;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -36,8 +39,11 @@ const CONNECT: Duration = Duration::from_secs(3);
 /// What a coordinator does that dies.
 const GONE: &str = "closed its connection without leaving";
 
-/// Waiting that is worth a line in the log.
-const PATIENCE_US: u64 = 2_000_000;
+/// A wait for other nodes that is long enough for a line in the log. The next line follows after twice as long, and so on.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long the stream stays open after the node gave up, so that the coordinator learns of that.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 type Callback = Box<dyn FnOnce(&Failure) + Send>;
 type Answer = std::sync::mpsc::Sender<Result<Roster, JoinError>>;
@@ -49,6 +55,7 @@ pub(super) struct Shared {
     clock: MonotonicClock,
     state: Mutex<State>,
     changed: Condvar,
+    pub(super) signs: Arc<Signs>,
     pub(super) stop: Notify,
 }
 
@@ -92,7 +99,7 @@ impl State {
 impl Shared {
     pub(super) fn new(rank: NodeId, nodes: usize, clock: MonotonicClock) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Self { rank, nodes, clock, state, changed, stop: Notify::new() }
+        Self { rank, nodes, clock, state, changed, signs: Arc::default(), stop: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -227,26 +234,36 @@ pub(super) struct Stream {
 ///
 /// A connection that stands is not given up for a new one: node 0 may still be reading its data while the launcher's socket
 /// already accepts for it, and a `Join` left behind in an abandoned connection would take this node's seat. One that breaks is
-/// replaced, unless nobody listens any more: then node 0 was there and has died.
+/// replaced, unless its port refuses connections now: then node 0 was there and has died.
 pub(super) async fn connect(
     shared: &Shared,
     rendezvous: &Rendezvous,
     introduction: &Introduction,
     own: Option<SocketAddr>,
 ) -> Result<Stream, JoinError> {
-    let coordinator = format!("{}:{}", rendezvous.host, rendezvous.port);
-    let seconds = rendezvous.deadline.as_secs();
-    let deadline = tokio::time::Instant::now() + rendezvous.deadline;
-    let started = shared.clock.now();
-    let mut mentioned = false;
+    let coordinator = rendezvous.coordinator().to_string();
+    let seconds = rendezvous.join_deadline().as_secs();
+    let deadline = tokio::time::Instant::now() + rendezvous.join_deadline();
+    let mut waiting = Waiting::start();
     let mut was_there = false;
     loop {
         let detail = match dial(rendezvous, own).await {
             Ok(channel) => {
                 was_there = true;
                 let asked = ask(shared, rendezvous, introduction, channel, &coordinator);
-                match tokio::time::timeout_at(deadline, asked).await {
-                    Ok(Asked::Stream(inbound)) => {
+                let mut asked = Box::pin(tokio::time::timeout_at(deadline, asked));
+                let answer = loop {
+                    tokio::select! {
+                        biased;
+                        answer = &mut asked => break answer,
+                        () = waiting.wait() => {
+                            tracing::warn!("waiting for node 0, which accepts connections at {coordinator} but says nothing yet");
+                        }
+                    }
+                };
+                drop(asked);
+                match answer {
+                    Ok(SeatReply::Stream(inbound)) => {
                         let joining = Joining {
                             version: introduction.version.clone(),
                             element: introduction.element,
@@ -255,8 +272,8 @@ pub(super) async fn connect(
                         };
                         return Ok(Stream { inbound, joining });
                     }
-                    Ok(Asked::TurnedAway(error)) => return Err(error),
-                    Ok(Asked::Broken(detail)) => format!("the connection broke: {detail}"),
+                    Ok(SeatReply::TurnedAway(error)) => return Err(error),
+                    Ok(SeatReply::Broken(detail)) => format!("the connection broke: {detail}"),
                     Err(_) => {
                         let detail = "something accepts connections there, but says nothing".to_owned();
                         return Err(JoinError::Unreachable { coordinator, seconds, detail });
@@ -271,11 +288,42 @@ pub(super) async fn connect(
         if tokio::time::Instant::now() + RETRY >= deadline {
             return Err(JoinError::Unreachable { coordinator, seconds, detail });
         }
-        if !mentioned && shared.clock.now() >= started.after(PATIENCE_US) {
-            mentioned = true;
-            tracing::info!("waiting for the coordinator at {coordinator} ({detail})");
+        if waiting.is_over() {
+            tracing::warn!("waiting for node 0 at {coordinator} ({detail})");
         }
         tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// A wait that is mentioned in the log, ever more rarely.
+struct Waiting {
+    mention: tokio::time::Instant,
+    patience: Duration,
+}
+
+impl Waiting {
+    fn start() -> Self {
+        Self { mention: tokio::time::Instant::now() + PATIENCE, patience: PATIENCE }
+    }
+
+    /// Waits until a line in the log is due.
+    async fn wait(&mut self) {
+        tokio::time::sleep_until(self.mention).await;
+        self.put_off();
+    }
+
+    /// Whether a line in the log is due.
+    fn is_over(&mut self) -> bool {
+        let over = tokio::time::Instant::now() >= self.mention;
+        if over {
+            self.put_off();
+        }
+        over
+    }
+
+    fn put_off(&mut self) {
+        self.patience *= 2;
+        self.mention = tokio::time::Instant::now() + self.patience;
     }
 }
 
@@ -283,15 +331,16 @@ pub(super) async fn connect(
 struct Undialled {
     /// What the last attempt met.
     detail: String,
-    /// Whether there is an address, and the machine of every address says that nobody listens.
+    /// Whether there is an address, and the machine of every address refuses the connection.
     refused: bool,
 }
 
 /// One attempt at every address of the coordinator.
 async fn dial(rendezvous: &Rendezvous, own: Option<SocketAddr>) -> Result<Channel, Undialled> {
+    let coordinator = rendezvous.coordinator();
     let addresses: Vec<SocketAddr> = match own {
         Some(own) => vec![own],
-        None => match tokio::net::lookup_host((rendezvous.host.as_str(), rendezvous.port)).await {
+        None => match tokio::net::lookup_host((coordinator.host.as_str(), coordinator.port)).await {
             Ok(addresses) => addresses.collect(),
             Err(error) => {
                 let detail = format!("its name cannot be resolved: {error}");
@@ -320,11 +369,11 @@ async fn dial(rendezvous: &Rendezvous, own: Option<SocketAddr>) -> Result<Channe
     Err(undialled)
 }
 
-/// What asking for a seat came to.
-enum Asked {
+/// The answer to a request for a seat.
+enum SeatReply {
     /// A stream; the verdict comes on it.
     Stream(Streaming<ToMember>),
-    /// Somebody answered that this node does not get in.
+    /// The answer is that this node is not admitted.
     TurnedAway(JoinError),
     /// The connection ended before there was an answer.
     Broken(String),
@@ -337,23 +386,30 @@ async fn ask(
     introduction: &Introduction,
     channel: Channel,
     coordinator: &str,
-) -> Asked {
+) -> SeatReply {
     let mut client = CoordinatorClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let (line, outbound) = mpsc::unbounded_channel();
     shared.lock().line = Some(line);
     shared.lock().send(from_member::Kind::Join(Join {
         protocol: introduction.protocol,
         version: introduction.version.clone(),
-        rank: rendezvous.rank.0.into(),
-        nodes: rendezvous.nodes as u32,
+        rank: rendezvous.rank().0.into(),
+        nodes: rendezvous.nodes() as u32,
         layout: introduction.layout,
         element: introduction.element as u32,
         channels: introduction.channels.into(),
         data_address: introduction.data_address.to_string(),
+        settings: introduction
+            .settings
+            .iter()
+            .map(|(name, value)| Setting { name: name.clone(), value: value.clone() })
+            .collect(),
     }));
-    let request = authorised(UnboundedReceiverStream::new(outbound), rendezvous.token.as_ref());
+    let mut request = authorised(UnboundedReceiverStream::new(outbound), rendezvous.cluster_token());
+    request.metadata_mut().insert(RANK_HEADER, u32::from(rendezvous.rank().0).into());
+    request.metadata_mut().insert(NODES_HEADER, (rendezvous.nodes() as u32).into());
     let status = match client.member(request).await {
-        Ok(response) => return Asked::Stream(response.into_inner()),
+        Ok(response) => return SeatReply::Stream(response.into_inner()),
         Err(status) => status,
     };
     // An answer, of whatever kind, arrives as a status without a source; a violation of HTTP/2 has a code of its own.
@@ -361,13 +417,16 @@ async fn ask(
         && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled);
     let coordinator = coordinator.to_owned();
     if broken {
-        Asked::Broken(root_cause(&status))
+        SeatReply::Broken(root_cause(&status))
     } else if status.code() == Code::Unauthenticated {
-        let ours =
-            if rendezvous.token.is_some() { "another token than the cluster's" } else { "none is set" };
-        Asked::TurnedAway(JoinError::Token { coordinator, ours })
+        let ours = match rendezvous.cluster_token() {
+            None => "none is set",
+            Some(_) if status.message() == NO_TOKEN_HERE => "the cluster has none",
+            Some(_) => "another token than the cluster's",
+        };
+        SeatReply::TurnedAway(JoinError::Token { coordinator, ours })
     } else {
-        Asked::TurnedAway(JoinError::NotACoordinator { coordinator, detail: root_cause(&status) })
+        SeatReply::TurnedAway(JoinError::NotACoordinator { coordinator, detail: root_cause(&status) })
     }
 }
 
@@ -405,9 +464,11 @@ pub(super) async fn attend(shared: &Shared, stream: Stream, answer: Answer) {
         joining,
         answer: Some(answer),
         watch: Watch::new(now),
-        pace: Pace::new(now),
+        beats: BeatTimer::new(now),
+        arrived: shared.signs.start(1),
         started: now,
-        missing: Vec::new(),
+        waiting: Waiting::start(),
+        gave_up: false,
     };
     let mut turns = tokio::time::interval(Duration::from_micros(TURN_US));
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -431,7 +492,13 @@ pub(super) async fn attend(shared: &Shared, stream: Stream, answer: Answer) {
             if let (Some(answer), End::Failed(failure)) = (member.answer.take(), &end) {
                 let _ = answer.send(Err(JoinError::Failed(failure.clone())));
             }
-            return shared.finish(end);
+            shared.finish(end);
+            if member.gave_up {
+                // The coordinator hangs up once it knows.
+                let farewell = async { while let Ok(Some(_)) = inbound.message().await {} };
+                let _ = tokio::time::timeout(FAREWELL, farewell).await;
+            }
+            return;
         }
     }
 }
@@ -443,12 +510,16 @@ fn lost_coordinator(reason: impl Into<String>) -> End {
 struct Member<'a> {
     shared: &'a Shared,
     joining: Joining,
-    /// Who waits for the seat, until the cluster is complete.
+    /// For the thread that joins, until the cluster is complete.
     answer: Option<Answer>,
     watch: Watch,
-    pace: Pace,
+    beats: BeatTimer,
+    /// Data from node 0.
+    arrived: Arrived,
     started: Tick,
-    missing: Vec<u32>,
+    waiting: Waiting,
+    /// This node has not heard the coordinator for too long.
+    gave_up: bool,
 }
 
 impl Member<'_> {
@@ -460,11 +531,10 @@ impl Member<'_> {
                 Some(self.turn_away(JoinError::from_refusal(refused, &self.joining)))
             }
             to_member::Kind::Waiting(waiting) => {
-                let patient = self.shared.clock.now() < self.started.after(PATIENCE_US);
-                if !patient && waiting.missing != self.missing {
-                    self.missing = waiting.missing;
-                    let nodes = self.shared.nodes;
-                    tracing::info!("waiting for nodes {:?} of {nodes} to join", self.missing);
+                if self.waiting.is_over() {
+                    let missing: Vec<NodeId> =
+                        waiting.missing.iter().map(|&rank| NodeId(rank as u16)).collect();
+                    tracing::warn!("waiting for {} of {} nodes to join", list(&missing), self.shared.nodes);
                 }
                 None
             }
@@ -505,7 +575,7 @@ impl Member<'_> {
         let mut state = self.shared.lock();
         let Some(Slot::Open(assembly)) = state.gathers.get_mut(name) else {
             return Some(lost_coordinator(format!(
-                "sent contributions to '{name}', for which nobody waits here"
+                "sent contributions to '{name}', for which no call waits here"
             )));
         };
         match assembly.take(pieces) {
@@ -524,14 +594,21 @@ impl Member<'_> {
 
     fn turn(&mut self) -> Option<End> {
         let now = self.shared.clock.now();
-        let turn = self.pace.turn(now);
+        let turn = self.beats.turn(now);
         if turn.away {
             self.watch.excuse(now);
         }
-        if let Some(reason) = self.watch.overdue(now) {
-            return Some(lost_coordinator(reason));
+        let mut heard = false;
+        self.arrived.each(|_| heard = true);
+        if heard {
+            self.watch.heard(now);
         }
         let state = self.shared.lock();
+        if let Some(reason) = self.watch.overdue(now) {
+            state.send(from_member::Kind::GaveUp(GaveUp { silent_ms: self.watch.silence_us(now) / 1000 }));
+            self.gave_up = true;
+            return Some(lost_coordinator(reason));
+        }
         if turn.beat {
             state.send(from_member::Kind::Beat(Beat {}));
         }

@@ -1,12 +1,12 @@
 //! The control plane: how the nodes of a cluster meet, agree on steps, and learn that one of them is gone.
 //!
 //! Start at [`Control::join`]. Node 0's process hosts the *coordinator*; every node keeps one stream to it (a gRPC stream over
-//! TCP). The parts: `coordinator` and `gathers` decide, as state machines that are told the time; `watch` judges silence;
+//! TCP). The parts: `coordinator` and `gathers` decide, as state machines that are told the time; `watch` judges silence, `signs` tells that data arrives;
 //! `server` and `member` are the two shells around them; `listen` opens the coordinator's socket, `door` accepts on it; `failure` holds every way in
-//! which this ends badly; [`health`] asks a coordinator from outside.
+//! which a cluster fails; [`health`] asks a coordinator from outside.
 //!
 //! What is promised, in numbers: a node whose process ends is named at once; one that is stopped or unreachable after 5 s of
-//! silence; everybody else knows within one second more. A node that was itself stopped or starved blames nobody.
+//! silence; all other nodes know within one second more. A node that was itself stopped or starved blames no other node.
 //!
 //! Absent on purpose: parameters. Nothing here is on the path of a pull or a push.
 
@@ -18,6 +18,7 @@ mod health;
 mod listen;
 mod member;
 mod server;
+mod signs;
 mod watch;
 
 /// Messages of the control plane, generated from `proto/control.proto`.
@@ -36,9 +37,10 @@ pub use failure::{Failure, FailureKind, JoinError};
 pub use health::{GatherHealth, Health, HealthError, MemberHealth, Presence, State, health};
 
 use crate::clock::MonotonicClock;
-use crate::rendezvous::Rendezvous;
 use coordinator::Expected;
 use intendant_core::{ElementType, NodeId};
+use intendant_launch::Rendezvous;
+use intendant_transport::tcp::Arrivals;
 use member::Shared;
 use server::Hub;
 use std::io;
@@ -46,7 +48,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// What a node says of itself when it joins. Everything but the addresses must be equal on all nodes.
+/// How a node introduces itself when it joins. Everything but the address and the software version must be equal on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Introduction {
     /// Version of the data-plane protocol.
@@ -59,6 +61,8 @@ pub struct Introduction {
     pub element: ElementType,
     /// Number of channels per node.
     pub channels: u16,
+    /// Further settings by name, causes before what follows from them: of two nodes, the first difference is reported.
+    pub settings: Vec<(String, String)>,
     /// Where the other nodes reach this node's data plane.
     pub data_address: SocketAddr,
 }
@@ -75,7 +79,7 @@ pub struct Roster {
 /// A node's seat in a cluster. All calls may come from any thread; none of them hangs: when the cluster fails, every call
 /// that waits returns the [`Failure`].
 ///
-/// Dropping it without [`Control::leave`] ends the cluster for everybody else.
+/// Dropping it without [`Control::leave`] ends the cluster for all other nodes.
 pub struct Control {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -85,16 +89,20 @@ impl Control {
     /// Takes this node's seat and waits until all nodes have theirs. Node 0 starts the coordinator.
     ///
     /// # Errors
-    /// See [`JoinError`]. A node that is refused does not disturb the cluster.
+    /// See [`JoinError`]. A node that differs from node 0 ends a cluster that is still forming, on all nodes; it does not disturb
+    /// a complete one.
     pub fn join(rendezvous: Rendezvous, introduction: Introduction) -> Result<(Self, Roster), JoinError> {
-        let listener = if rendezvous.rank == NodeId(0) { Some(listen::open(&rendezvous)?) } else { None };
+        for warning in rendezvous.warnings() {
+            tracing::warn!("{warning}");
+        }
+        let listener = if rendezvous.rank() == NodeId(0) { Some(listen::open(&rendezvous)?) } else { None };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
             .map_err(JoinError::Start)?;
         let clock = MonotonicClock::start();
-        let shared = Arc::new(Shared::new(rendezvous.rank, rendezvous.nodes, clock));
+        let shared = Arc::new(Shared::new(rendezvous.rank(), rendezvous.nodes(), clock));
         let (answer, joined) = std::sync::mpsc::channel();
         let on_thread = shared.clone();
         let run =
@@ -135,9 +143,15 @@ impl Control {
         self.shared.on_failure(Box::new(callback));
     }
 
+    /// The data plane exists. What arrives on it counts as a sign of life, so that a full link, on which heartbeats are late,
+    /// costs no node.
+    pub fn watch_arrivals(&self, arrivals: Arc<Arrivals>) {
+        self.shared.signs.set(arrivals);
+    }
+
     /// The data plane lost its connection to `node`. Returns at once. Within about two seconds the cluster fails, with the
-    /// coordinator's verdict if it has one (whoever died first breaks connections of nodes that are merely ending because of
-    /// it), else naming `node`. Has no effect once this node is leaving.
+    /// coordinator's verdict if it has one (the node that died first breaks connections of nodes that are merely ending because
+    /// of it), else naming `node`. Has no effect once this node is leaving.
     pub fn report_lost(&self, node: NodeId, reason: &str) {
         self.shared.report_lost(node, reason);
     }
@@ -150,7 +164,7 @@ impl Control {
     /// Leaves the cluster and waits until all others have left too.
     ///
     /// # Errors
-    /// The failure of the cluster, if somebody is lost before leaving.
+    /// The failure of the cluster, if a node is lost before leaving.
     pub fn leave(&self) -> Result<(), Failure> {
         self.shared.leave()
     }
@@ -184,7 +198,8 @@ async fn run(
     listener: Option<TcpListener>,
     answer: std::sync::mpsc::Sender<Result<Roster, JoinError>>,
 ) {
-    let hub = match listener.map(|listener| host(clock, rendezvous, &introduction, listener)).transpose() {
+    let host = |listener| host(shared, clock, rendezvous, &introduction, listener);
+    let hub = match listener.map(host).transpose() {
         Ok(hub) => hub,
         Err(error) => {
             let _ = answer.send(Err(JoinError::Start(error)));
@@ -206,6 +221,7 @@ async fn run(
 
 /// Starts the coordinator.
 fn host(
+    shared: &Shared,
     clock: MonotonicClock,
     rendezvous: &Rendezvous,
     introduction: &Introduction,
@@ -217,11 +233,13 @@ fn host(
     let expected = Expected {
         protocol: introduction.protocol,
         version: introduction.version.clone(),
-        nodes: rendezvous.nodes,
+        nodes: rendezvous.nodes(),
         layout: introduction.layout,
         element: introduction.element,
         channels: introduction.channels,
-        deadline_us: rendezvous.deadline.as_micros() as u64,
+        settings: introduction.settings.clone(),
+        deadline_us: rendezvous.join_deadline().as_micros() as u64,
     };
-    Ok((Hub::start(listener, clock, expected, cluster, rendezvous.token.clone()), own))
+    let (token, signs) = (rendezvous.cluster_token().cloned(), Arc::clone(&shared.signs));
+    Ok((Hub::start(listener, clock, expected, cluster, token, signs), own))
 }

@@ -5,21 +5,23 @@ use super::door::{self, Pass};
 use super::gathers::MESSAGE_BYTES_MAX;
 use super::proto::coordinator_server::{Coordinator as Service, CoordinatorServer};
 use super::proto::{FromMember, HealthReply, HealthRequest, ToMember, from_member, to_member};
+use super::signs::Signs;
 use super::watch::TURN_US;
 use crate::clock::MonotonicClock;
 use intendant_core::NodeId;
-use intendant_transport::Token;
+use intendant_transport::{Throttle, Token};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::metadata::MetadataMap;
 use tonic::service::interceptor::InterceptedService;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 /// How long a stream may be open before it says who it is.
 const JOIN_MESSAGE: Duration = Duration::from_secs(3);
 
-/// How long the process of node 0 stays for others who have not taken note of the end yet.
+/// How long the process of node 0 stays for other nodes that do not know of the end yet.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// Streams per connection. A node needs one, a tool one.
@@ -40,12 +42,22 @@ const STRANGERS_MAX: usize = 128;
 /// Name of the metadata entry that carries the token.
 pub(super) const TOKEN_HEADER: &str = "authorization";
 
+/// The problem of a node with a token in a cluster without one.
+pub(super) const NO_TOKEN_HERE: &str = "a token, but the cluster has none";
+
 /// What precedes the token's digits.
 pub(super) const TOKEN_PREFIX: &str = "Bearer ";
+
+/// Metadata entries in which a node names itself, and the number of nodes that it expects.
+pub(super) const RANK_HEADER: &str = "intendant-rank";
+pub(super) const NODES_HEADER: &str = "intendant-nodes";
 
 /// A coordinator and the streams of its nodes.
 pub(super) struct Hub {
     inner: Mutex<Inner>,
+    token: Option<Token>,
+    /// Every connection from outside can cause a line in the log.
+    refusals: Mutex<Throttle>,
     clock: MonotonicClock,
     changed: Notify,
 }
@@ -66,15 +78,19 @@ impl Hub {
         expected: Expected,
         cluster: u64,
         token: Option<Token>,
+        signs: Arc<Signs>,
     ) -> Arc<Self> {
-        let lines = vec![None; expected.nodes];
+        let nodes = expected.nodes;
+        let lines = vec![None; nodes];
         let incoming = door::open(listener, STRANGERS_MAX + expected.nodes);
         let coordinator = Coordinator::new(clock.now(), expected, cluster);
         let inner = Mutex::new(Inner { coordinator, lines, actions: Vec::new() });
-        let hub = Arc::new(Self { inner, clock, changed: Notify::new() });
+        let refusals = Mutex::default();
+        let hub = Arc::new(Self { inner, token, refusals, clock, changed: Notify::new() });
         let service = CoordinatorServer::new(Seats(hub.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let guard = hub.clone();
         let guarded = InterceptedService::new(service, move |request: Request<()>| {
-            let request = authenticate(&token, request)?;
+            guard.authenticate(request.metadata())?;
             if let Some(pass) = request.extensions().get::<Pass>() {
                 pass.stamp();
             }
@@ -95,16 +111,20 @@ impl Hub {
             async move {
                 let mut turns = tokio::time::interval(Duration::from_micros(TURN_US));
                 turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+                let mut arrived = signs.start(nodes);
                 loop {
                     turns.tick().await;
-                    hub.with(|now, coordinator, out| coordinator.turn(now, out));
+                    hub.with(|now, coordinator, out| {
+                        arrived.each(|node| coordinator.heard(now, node));
+                        coordinator.turn(now, out);
+                    });
                 }
             }
         });
         hub
     }
 
-    /// Waits until everybody knows how the cluster ended, but not for long.
+    /// Waits until all nodes know how the cluster ended, but not for long.
     pub(super) async fn drain(&self) {
         let finished = async {
             while !self.lock().coordinator.finished() {
@@ -160,7 +180,9 @@ impl Hub {
         let rank = match joined {
             Ok(rank) => rank,
             Err(refused) => {
-                tracing::warn!("coordinator: refused a node: {:?} {}", refused.why(), refused.detail);
+                // If this ended the cluster, the others have to be told.
+                self.with(|_, _, _| ());
+                self.warn(format_args!("refused a node: {:?} {}", refused.why(), refused.detail));
                 let _ = line.send(Ok(ToMember { kind: Some(to_member::Kind::Refused(*refused)) }));
                 drop(line);
                 // The other end closes once it has read the refusal; resetting the stream before could lose it.
@@ -174,6 +196,38 @@ impl Hub {
         let how = self.listen(rank, &mut inbound).await;
         self.with(|now, coordinator, out| coordinator.hung_up(now, rank, how, out));
         self.lock().lines[rank.index()] = None;
+    }
+
+    /// Compares the token, before any message is read.
+    fn authenticate(&self, metadata: &MetadataMap) -> Result<(), Status> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let problem = match given_token(metadata) {
+            Some(given) if given.matches(token) => return Ok(()),
+            Some(_) => "another token",
+            None => "no token",
+        };
+        Err(self.shut_out(metadata, problem))
+    }
+
+    /// Notes that a process has another token than the cluster. The status that it gets.
+    fn shut_out(&self, metadata: &MetadataMap, problem: &'static str) -> Status {
+        let number = |name| metadata.get(name)?.to_str().ok()?.parse::<u32>().ok();
+        match (number(RANK_HEADER), number(NODES_HEADER)) {
+            (Some(rank), Some(nodes)) => {
+                self.with(|now, coordinator, _| coordinator.shut_out(now, rank, nodes));
+                self.warn(format_args!("refused a process that calls itself node {rank}: {problem}"));
+            }
+            _ => self.warn(format_args!("refused a connection: {problem}")),
+        }
+        Status::unauthenticated(problem)
+    }
+
+    /// Logs a warning unless there were many of its kind.
+    fn warn(&self, sentence: std::fmt::Arguments<'_>) {
+        match self.refusals.lock().unwrap_or_else(PoisonError::into_inner).pass(self.clock.now()) {
+            Some(suppressed) => tracing::warn!("coordinator: {sentence}{suppressed}"),
+            None => tracing::debug!("coordinator: {sentence}"),
+        }
     }
 
     async fn listen(&self, rank: NodeId, inbound: &mut Streaming<FromMember>) -> Hangup {
@@ -194,17 +248,9 @@ impl Hub {
     }
 }
 
-/// Compares the token, before any message is read.
-fn authenticate(token: &Option<Token>, request: Request<()>) -> Result<Request<()>, Status> {
-    let Some(token) = token else { return Ok(request) };
-    let given = request.metadata().get(TOKEN_HEADER).and_then(|value| value.to_str().ok());
-    let given =
-        given.and_then(|text| text.strip_prefix(TOKEN_PREFIX)).and_then(|hex| Token::from_hex(hex).ok());
-    match given {
-        Some(given) if given.matches(token) => Ok(request),
-        Some(_) => Err(Status::unauthenticated("another token")),
-        None => Err(Status::unauthenticated("no token")),
-    }
+fn given_token(metadata: &MetadataMap) -> Option<Token> {
+    let text = metadata.get(TOKEN_HEADER)?.to_str().ok()?;
+    Token::from_hex(text.strip_prefix(TOKEN_PREFIX)?).ok()
 }
 
 struct Seats(Arc<Hub>);
@@ -217,6 +263,10 @@ impl Service for Seats {
         &self,
         request: Request<Streaming<FromMember>>,
     ) -> Result<Response<Self::MemberStream>, Status> {
+        if self.0.token.is_none() && given_token(request.metadata()).is_some() {
+            // Its data plane would refuse this one's connections.
+            return Err(self.0.shut_out(request.metadata(), NO_TOKEN_HERE));
+        }
         let (line, outbound) = mpsc::unbounded_channel();
         let hub = self.0.clone();
         tokio::spawn(async move { hub.attend(request.into_inner(), line).await });

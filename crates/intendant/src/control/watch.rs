@@ -1,8 +1,9 @@
-//! Who has been silent for too long. Both sides of a seat use this: the coordinator for every node, a node for the coordinator.
+//! Detects peers that have been silent for too long. Both sides of a seat use this: the coordinator for every node, a node for
+//! the coordinator.
 //!
-//! A kernel acknowledges for a process that is stopped, so only messages of the process itself count. Somebody who was stopped
-//! or starved must not blame the others: a gap in its own turns excuses them, once, until they are heard again (excusing
-//! without limit would let a machine that is always starved wait for ever).
+//! A kernel acknowledges for a process that is stopped, so only bytes that the process itself sent count: messages of the control
+//! plane, and data. A process that was stopped or starved must not blame the others: a gap in its own turns excuses them, once,
+//! until they are heard again. (Without that limit, a machine that is always starved would wait for ever.)
 //!
 //! Absent on purpose: the clock. Every function is told the time.
 
@@ -59,7 +60,7 @@ impl Watch {
 
 /// Our own turns: tells when to beat and whether we were away.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct BeatTimer {
     last: Tick,
     beat_due: Tick,
 }
@@ -73,7 +74,7 @@ pub(super) struct Turn {
     pub(super) beat: bool,
 }
 
-impl Pace {
+impl BeatTimer {
     pub(super) fn new(now: Tick) -> Self {
         Self { last: now, beat_due: now.after(BEAT_US) }
     }
@@ -115,16 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_in_our_own_turns_is_noticed_and_beats_keep_their_pace() {
-        let mut pace = Pace::new(Tick(0));
+    fn a_gap_in_our_own_turns_is_noticed_and_beats_keep_their_timer() {
+        let mut timer = BeatTimer::new(Tick(0));
         let mut beats = 0;
         for turn in 1..=40 {
-            let turn = pace.turn(Tick(turn * TURN_US));
+            let turn = timer.turn(Tick(turn * TURN_US));
             assert!(!turn.away);
             beats += u32::from(turn.beat);
         }
         assert_eq!(beats, 10);
-        assert_eq!(pace.turn(Tick(40 * TURN_US + GAP_US_MAX + 1)), Turn { away: true, beat: true });
-        assert!(!pace.turn(Tick(41 * TURN_US + GAP_US_MAX + 1)).away);
+        assert_eq!(timer.turn(Tick(40 * TURN_US + GAP_US_MAX + 1)), Turn { away: true, beat: true });
+        assert!(!timer.turn(Tick(41 * TURN_US + GAP_US_MAX + 1)).away);
     }
 }

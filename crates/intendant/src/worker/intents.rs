@@ -1,4 +1,4 @@
-//! Intents: what a worker is about to access, said by itself or by whoever prepares its batches.
+//! Intents: keys that a worker is about to access, announced by the worker or by the thread that prepares its batches.
 
 use super::{Preparer, Worker};
 use crate::control::Failure;
@@ -10,20 +10,20 @@ use intendant_engine::{AccessError, Explanation};
 use std::ops::Range;
 
 impl<E: Element> Worker<E> {
-    /// Says that this worker will access `keys` while its clock is in `window` (000, §5.2). Costs little more than to copy the
-    /// keys, and changes nothing but how fast they will be accessed: the earlier it is said the better, and to say it much too early
-    /// does no harm. Windows may overlap; those of one key add up. Techniques that do not act on intents, and nodes without others, ignore it.
+    /// Announces that this worker will access `keys` while its clock is in `window` [thesis §5.2]. The call costs little more than
+    /// copying the keys, and affects only how fast the keys will be accessed. Earlier is better, and much too early does no harm.
+    /// Windows may overlap; those of one key add up. Techniques that do not act on intents, and clusters of one node, ignore it.
     ///
     /// # Errors
-    /// [`Error::Access`] if a key does not exist; then nothing was said.
+    /// [`Error::Access`] if a key does not exist; then nothing was announced.
     pub fn intent(&self, keys: &[Key], window: Range<Clock>) -> Result<(), Error> {
         let wake = self.inner.shared.intend(self.id, keys, window)?;
         self.inner.wake(&wake);
         Ok(())
     }
 
-    /// Why `key` is where it is, as this node sees it: who owns it, who has replicas, whether workers here intend to use it, and what
-    /// was decided lately. Owners decide, so ask at the owner's node to learn most. It is out of date at once.
+    /// Why `key` is where it is, as this node sees it: its owner, its replicas, intents of workers here, and the latest decisions.
+    /// Owners decide, so the owner's node knows most. The answer may be out of date when it is read.
     ///
     /// # Errors
     /// [`Error::Access`] if the key does not exist, [`Error::Failed`] if the cluster has ended.
@@ -43,10 +43,10 @@ impl<E: Element> Worker<E> {
 }
 
 impl<E: Element> Preparer<E> {
-    /// Says that `worker` of this node will access `keys` while its clock is in `window`, as [`Worker::intent`] does.
+    /// Announces that `worker` of this node will access `keys` while its clock is in `window`, as [`Worker::intent`] does.
     ///
     /// # Errors
-    /// [`Error::Access`] if a key does not exist, [`Error::Config`] if the worker does not; then nothing was said.
+    /// [`Error::Access`] if a key does not exist, [`Error::Config`] if the worker does not; then nothing was announced.
     pub fn intent(&self, worker: WorkerId, keys: &[Key], window: Range<Clock>) -> Result<(), Error> {
         let inner = self.inner();
         let workers = inner.meetings.participants();

@@ -49,7 +49,7 @@ impl<E: Element> Preparer<E> {
 
 impl<E: Element> Worker<E> {
     /// Prepares `samples` samples, and begins to move here the keys that the system chooses now, if the technique moves keys
-    /// (000, §4.3.3). Call it some time before [`Worker::pull_sample`].
+    /// [thesis §4.3.3]. Call it some time before [`Worker::pull_sample`].
     ///
     /// # Errors
     /// If the distribution is not registered, and as [`Worker::localize_async`].
@@ -62,7 +62,7 @@ impl<E: Element> Worker<E> {
     }
 
     /// Takes the next `samples` samples of a handle: `keys` and `values` (concatenated) are overwritten with their keys and
-    /// values (000, §4.3.3). Portions smaller than the handle leave the system more freedom.
+    /// values [thesis §4.3.3]. Portions smaller than the handle leave the system more freedom.
     ///
     /// # Errors
     /// If fewer are left, then nothing is drawn; and as [`Worker::pull`].
@@ -97,7 +97,7 @@ impl<E: Element> Worker<E> {
         }
         near.sort_unstable();
         near.dedup();
-        // Nobody waits for it.
+        // No call waits for it.
         let _ticket = self.localize_async(&near)?;
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! What workers do together: they tell clocks, meet, come to rest, and bring replicas in step.
+//! What workers do together: clocks, barriers and gathers, quiescence, and synchronisation of static replicas.
 //!
-//! In a meeting, each worker brings its name, its clock and a payload; a node brings the latest clock of its workers, the report of
-//! its channels if the meeting is for that, and all payloads.
+//! In a meeting, each worker brings the meeting's name, its clock and a payload. A node brings the latest clock of its workers, the
+//! report of its channels if the meeting is for quiescence, and all payloads.
 
 use super::Worker;
 use crate::control::Failure;
@@ -36,7 +36,7 @@ impl<E: Element> Worker<E> {
         self.inner.advanced(advanced);
     }
 
-    /// Nobody waits for this worker's clock any more.
+    /// No worker waits for this worker's clock any more.
     fn rest(&self) {
         let clock = self.inner.shared.rest(&self.local);
         self.inner.advanced(Advanced { clock, wake: Vec::new() });
@@ -48,7 +48,7 @@ impl<E: Element> Worker<E> {
         self.inner.advanced(advanced);
     }
 
-    /// This worker goes on, as all others do, with the latest clock of any.
+    /// This worker goes on with the latest clock of any worker, as all others do.
     fn resume(&mut self, latest: u32) {
         if self.inner.shared.staleness_bound().is_some() {
             self.set_clock(self.clock.0.max(latest));
@@ -66,11 +66,11 @@ impl<E: Element> Worker<E> {
     /// Brings static replicas in step ([`crate::Technique::Nups`], [`crate::Technique::FullReplication`]). All workers of all nodes must
     /// call it equally often.
     ///
-    /// With [`crate::StaticReplicaPace::Asked`], it returns when all have called and every copy has what anybody did before; until somebody
-    /// goes on to write, all copies are equal. In the background ([`crate::StaticReplicaPace::Every`]), it returns when a round is over that
+    /// With [`crate::StaticReplicaPace::Asked`], it returns when all have called and every copy has all updates that any worker made
+    /// before; until a worker goes on to write, all copies are equal. In the background ([`crate::StaticReplicaPace::Every`]), it returns when a round is over that
     /// began after all workers of this node had called: what they added is in all copies, or about to be. Without static
-    /// replicas, it returns at once, with one exception: where replicas were synchronized when asked, had the cluster more than
-    /// one node, the workers of the only one wait for each other all the same.
+    /// replicas it returns at once, with one exception: in a cluster of one node, whose pace is [`crate::StaticReplicaPace::Asked`],
+    /// the workers wait for each other all the same.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended, also because a worker was dropped that others wait for.
@@ -128,13 +128,13 @@ impl<E: Element> Worker<E> {
         self.rest();
         let met = self.meet(name, payload, Purpose::Gather)?;
         self.resume(met.latest);
-        // Whoever read a snapshot has come as well.
+        // Workers that read a snapshot have come as well.
         self.inner.wake(&self.inner.shared.resume());
         Ok(met.payloads)
     }
 
-    /// All workers meet in the same place, whatever they call it: so those who mean different meetings are told, instead of
-    /// waiting for each other. Nobody waits for the clocks of those who have come.
+    /// All workers meet in the same place, whatever they call it. So workers that mean different meetings get an error instead of
+    /// waiting for each other. No worker waits for the clocks of those that have come.
     fn meet(&mut self, name: &str, payload: Vec<u8>, purpose: Purpose) -> Result<Met, Error> {
         self.inner.health.check()?;
         let (inner, rank, worker) = (&*self.inner, self.rank(), self.id);
@@ -191,7 +191,7 @@ impl<E: Element> Worker<E> {
             }
         });
         met.map_err(|failure| {
-            // Whatever it was, nobody must wait for this node. If the cluster has failed, this has no effect.
+            // Abort on any error so that peers do not block. If the cluster has failed, this has no effect.
             inner.plane.abort(&format!("worker {worker} could not meet the others: {failure}"));
             inner.health.fail(failure.clone());
             failure.into()
@@ -200,7 +200,7 @@ impl<E: Element> Worker<E> {
 
     /// Waits for all operations of this worker, for all other workers to do the same, and until nothing is in flight in the
     /// cluster and all copies of a key are equal. Until a worker goes on to write, advances its clock, or all meet again, all see the same
-    /// values, and no intent is acted on, so that no key moves while somebody reads a [`Worker::snapshot`].
+    /// values, and no intent is acted on, so that no key moves while a worker reads a [`Worker::snapshot`].
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.

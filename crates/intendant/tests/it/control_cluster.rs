@@ -3,7 +3,7 @@
 use intendant::control::{
     Control, Failure, FailureKind, HealthError, Introduction, JoinError, Presence, Roster, State, health,
 };
-use intendant::{ElementType, NodeId, Rendezvous, Token};
+use intendant::{ElementType, Endpoint, Error, NodeId, Rendezvous, Token};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,6 +19,7 @@ fn introduction(rank: u16) -> Introduction {
         layout: 0xfeed,
         element: ElementType::F32,
         channels: 1,
+        settings: vec![("--seed".into(), "1".into())],
         data_address: SocketAddr::from(([127, 0, 0, 1], 10_000 + rank)),
     }
 }
@@ -160,7 +161,8 @@ fn every_difference_is_refused_by_name_while_the_cluster_runs_on() {
     let token = Token::from_bytes([1; 32]);
     let places = meeting(3, Some(&token));
     let nodes: Vec<_> = join_all(&places).into_iter().map(|(control, _)| control).collect();
-    let (host, port) = places[0].coordinator();
+    let Endpoint { host, port } = places[0].coordinator().clone();
+    let (host, port) = (host.as_str(), port);
     let place =
         |rank: u16, nodes: usize| Rendezvous::new(NodeId(rank), nodes, host, port).token(token.clone());
     let refused = |place: Rendezvous, introduction: Introduction| match Control::join(place, introduction) {
@@ -231,17 +233,46 @@ fn every_difference_is_refused_by_name_while_the_cluster_runs_on() {
     });
 }
 
-#[test]
-fn a_refusal_before_the_cluster_is_complete_leaves_the_seat_free() {
-    let places = meeting(2, None);
+/// Both nodes end long before the deadline, and programs end with exit code 2.
+fn both_are_refused(places: &[Rendezvous], other: Introduction, differs: &str) {
     thread::scope(|scope| {
         let zero = scope.spawn(|| Control::join(places[0].clone(), introduction(0)));
-        let wrong = Control::join(places[1].clone(), Introduction { layout: 1, ..introduction(1) });
-        assert!(matches!(wrong, Err(JoinError::Layout { .. })));
-        let (one, _) = Control::join(places[1].clone(), introduction(1)).unwrap();
-        let (zero, _) = zero.join().unwrap().unwrap();
-        leave_all(&[zero, one]);
+        let one = Control::join(places[1].clone(), other).map(drop).unwrap_err();
+        let zero = zero.join().unwrap().map(drop).unwrap_err();
+        for error in [zero, one] {
+            let text = error.to_string();
+            assert!(text.contains(differs), "expected '{differs}' in '{text}'");
+            assert_eq!(Error::from(error).exit_code(), 2, "{text}");
+        }
     });
+}
+
+#[test]
+fn a_node_that_differs_ends_a_forming_cluster_on_all_sides() {
+    let seed = Introduction { settings: vec![("--seed".into(), "2".into())], ..introduction(1) };
+    both_are_refused(&meeting(2, None), seed, "--seed is ");
+    both_are_refused(&meeting(2, None), Introduction { layout: 1, ..introduction(1) }, "layout");
+    let float = Introduction { element: ElementType::F64, ..introduction(1) };
+    both_are_refused(&meeting(2, None), float, "f64");
+    both_are_refused(&meeting(2, None), Introduction { channels: 3, ..introduction(1) }, "channels");
+    let mut places = meeting(2, None);
+    let Endpoint { host, port } = places[0].coordinator().clone();
+    places[1] = Rendezvous::new(NodeId(1), 3, host, port);
+    both_are_refused(&places, introduction(1), "nodes");
+}
+
+#[test]
+fn a_node_with_another_token_ends_a_forming_cluster_on_all_sides() {
+    let (ours, theirs) = (Token::from_bytes([1; 32]), Token::from_bytes([2; 32]));
+    for (zero, one) in [(Some(&ours), Some(&theirs)), (Some(&ours), None), (None, Some(&theirs))] {
+        let mut places = meeting(2, zero);
+        let Endpoint { host, port } = places[0].coordinator().clone();
+        places[1] = Rendezvous::new(NodeId(1), 2, host, port);
+        if let Some(token) = one {
+            places[1] = places[1].clone().token(token.clone());
+        }
+        both_are_refused(&places, introduction(1), "token");
+    }
 }
 
 #[test]
@@ -274,8 +305,8 @@ fn port_without_listener() -> (OwnedFd, u16) {
 #[test]
 fn a_node_that_finds_no_coordinator_says_where_it_looked() {
     let (_held, silent) = port_without_listener();
-    let nobody = Rendezvous::new(NodeId(1), 2, "127.0.0.1", silent).deadline(Duration::from_secs(1));
-    let error = Control::join(nobody, introduction(1)).unwrap_err();
+    let alone = Rendezvous::new(NodeId(1), 2, "127.0.0.1", silent).deadline(Duration::from_secs(1));
+    let error = Control::join(alone, introduction(1)).unwrap_err();
     assert!(matches!(error, JoinError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains(&format!("127.0.0.1:{silent}")), "{error}");
 
@@ -304,7 +335,7 @@ fn a_node_that_finds_no_coordinator_says_where_it_looked() {
 fn a_connection_that_breaks_before_the_answer_is_replaced() {
     let mut places = meeting(2, None).into_iter();
     let (zero, one) = (places.next().unwrap(), places.next().unwrap());
-    let zero_address = zero.coordinator().1;
+    let zero_address = zero.coordinator().port;
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
     let detour = Rendezvous::new(NodeId(1), 2, "127.0.0.1", middle.local_addr().unwrap().port());
     drop(one);
@@ -339,7 +370,7 @@ fn silent_connections_are_closed_and_keep_no_node_out() {
         let place = places[rank].clone();
         thread::spawn(move || Control::join(place, introduction(rank as u16)).unwrap().0)
     };
-    let address = ("127.0.0.1", places[0].coordinator().1);
+    let address = ("127.0.0.1", places[0].coordinator().port);
     let (zero, one) = (join(0), join(1));
     let flood: Vec<_> = (0..400).map(|_| TcpStream::connect(address).unwrap()).collect();
     let nodes = [zero, one, join(2)].map(|join| join.join().unwrap());
@@ -485,8 +516,7 @@ fn health_is_told_to_tools_that_have_the_token() {
     let token = Token::from_bytes([5; 32]);
     let places = meeting(2, Some(&token));
     let nodes: Vec<_> = join_all(&places).into_iter().map(|(control, _)| control).collect();
-    let (host, port) = places[0].coordinator();
-    let address = format!("{host}:{port}");
+    let address = places[0].coordinator().to_string();
     assert!(matches!(health(&address, None), Err(HealthError::Token { .. })));
     thread::scope(|scope| {
         let wait = scope.spawn(|| nodes[1].gather("epoch", vec![]));

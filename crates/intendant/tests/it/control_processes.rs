@@ -76,6 +76,7 @@ fn node(dir: &Path) -> Result<(), (i32, String)> {
         layout: 7,
         element: ElementType::F32,
         channels: 1,
+        settings: Vec::new(),
         data_address: SocketAddr::from(([127, 0, 0, 1], 9)),
     };
     match std::env::var(WRONG).as_deref() {
@@ -86,7 +87,7 @@ fn node(dir: &Path) -> Result<(), (i32, String)> {
     }
     let file = |kind: &str| dir.join(format!("{kind}.{rank}"));
     if std::env::var_os(HELD).is_some() {
-        leave_note(file("port"), &place.coordinator().1.to_string());
+        leave_note(file("port"), &place.coordinator().port.to_string());
         leave_note(file("pid"), &std::process::id().to_string());
         while rank == NodeId(0) {
             pause(1000);
@@ -297,7 +298,7 @@ fn a_coordinator_killed_before_it_joins_is_named_by_all_others() {
     cluster.wait_until_nobody_is_left();
 }
 
-/// Connections to a port of this machine that stand and on which the other end has sent what nobody has read.
+/// Connections to a port of this machine that stand and on which the other end has sent bytes that are not read yet.
 fn waiting_at(port: u16) -> usize {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let waits = |line: &&str| {

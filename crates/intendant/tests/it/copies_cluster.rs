@@ -35,12 +35,12 @@ fn run(
 fn ends<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, ended) = mpsc::channel();
     let acting = std::thread::spawn(move || {
-        // Nobody listens any more if it took too long.
+        // The receiver is gone if it took too long.
         let _ = done.send(act());
     });
     match ended.recv_timeout(SAFETY_NET) {
         Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("somebody waits for ever"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("a worker waits for ever"),
         Err(mpsc::RecvTimeoutError::Disconnected) => match acting.join() {
             Err(panic) => std::panic::resume_unwind(panic),
             Ok(()) => unreachable!("it ended without a result"),
@@ -183,7 +183,7 @@ fn a_read_has_what_was_done_before_the_staleness_bound() {
                 Ok(())
             });
             let stale: u64 = nodes.iter().map(|node| node.management().unwrap().stale_reads).sum();
-            assert!(stale > 0, "{setting:?}: nobody ever waited");
+            assert!(stale > 0, "{setting:?}: no read ever waited");
             shut_down(nodes);
         }
     }
@@ -200,7 +200,7 @@ fn workers_may_be_as_far_apart_as_the_bound_says() {
     }
 }
 
-/// Nodes that have nothing to do between two meetings rest in the second before others have left the first. Whoever works there must
+/// Nodes that have nothing to do between two meetings rest in the second before others have left the first. Workers there must
 /// not wait for them.
 #[test]
 fn nobody_waits_for_a_node_without_work() {
@@ -405,7 +405,7 @@ fn who_synchronizes_with_a_worker_that_is_gone_is_told() {
     }
 }
 
-/// What nobody uses costs nothing; and who has nothing to say is silent, however often it is time to.
+/// Keys that are not used cost nothing, and nodes without updates send nothing, however often a round is due.
 #[test]
 fn a_cluster_at_rest_is_silent() {
     for technique in Technique::ALL {

@@ -19,7 +19,7 @@ const DIR: &str = "COPIES_TEST_DIR";
 const MODE: &str = "COPIES_TEST_MODE";
 /// The node that dies in the middle of its work, if there is one.
 const VICTIM: &str = "COPIES_TEST_VICTIM";
-/// Many times what anything here takes. Whoever hangs for so long hangs.
+/// Many times what anything here takes.
 const SAFETY_NET: Duration = Duration::from_secs(100);
 
 fn modes() -> Vec<Setting> {

@@ -82,7 +82,7 @@ fn what_one_node_intends_to_use_moves_there_and_stays() {
         workers[1].advance_clock();
         workers[1].advance_clock();
         wait(&workers[1], 0..KEYS, |explanation| explanation.intents == 0);
-        assert!(reads_locally(&mut workers[1], 0..KEYS), "nobody else wants them");
+        assert!(reads_locally(&mut workers[1], 0..KEYS), "no other node wants them");
         let whence: Vec<DecisionKind> =
             workers[0].explain(Key(0)).unwrap().decisions.iter().map(|d| d.what).collect();
         assert_eq!(whence, [DecisionKind::Moved(NodeId(1), Cause::Began(NodeId(1)))]);

@@ -321,7 +321,7 @@ fn a_panicking_worker_ends_the_run_of_the_others() {
         let waiting = scope.spawn(move || a.barrier("never").unwrap_err());
         let panicking = scope.spawn(move || {
             let _worker = b;
-            panic!("a bug in somebody's loss function");
+            panic!("a bug in an application's loss function");
         });
         assert!(panicking.join().is_err());
         assert_eq!(waiting.join().unwrap().to_string(), "node 1 ended the run: worker 0 panicked");
@@ -465,7 +465,7 @@ fn snapshots_of_parts_of_a_sparse_model_take_no_memory() {
         assert!(message.starts_with("key 200 "), "{message}");
         worker.quiesce()
     });
-    assert_eq!(nodes.iter().map(Node::held).sum::<usize>(), 0, "nobody has touched a key");
+    assert_eq!(nodes.iter().map(Node::held).sum::<usize>(), 0, "no worker has touched a key");
     shut_down(nodes);
 }
 
@@ -484,7 +484,7 @@ fn what_is_too_long_for_a_meeting_is_refused_and_the_run_goes_on() {
 fn a_panicking_initialiser_ends_the_run_and_leaves_no_zeros_behind() {
     let mut config = config::<f32>(1);
     config.storage = Storage::Sparse;
-    config.init = Arc::new(|_, _| panic!("a bug in somebody's initialiser"));
+    config.init = Arc::new(|_, _| panic!("a bug in an application's initialiser"));
     let mut nodes = Node::start_local(config, 2).unwrap();
     let away = home_of(&nodes[0], 1);
     let mut worker = nodes[0].workers().pop().unwrap();

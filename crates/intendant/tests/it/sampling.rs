@@ -100,7 +100,7 @@ fn independent_samples_replay_and_the_others_are_what_they_say() {
     assert!(independent[0].iter().collect::<BTreeSet<_>>().len() > 400);
 }
 
-/// Whoever asks for a level gets a scheme that makes sense: with keys that stay where they are, samples are not drawn from what is
+/// Every level gets a scheme that makes sense: with keys that stay where they are, samples are not drawn from what is
 /// here.
 #[test]
 fn the_system_picks_by_level_and_technique() {

@@ -312,9 +312,9 @@ fn nodes_start_by_themselves_on_this_machine() {
 #[test]
 fn nodes_that_were_started_differently_end_and_say_how() {
     for (flags, message) in [
-        (["--epochs 2", "--epochs 3"], "epochs is 2 here and 3 there"),
-        (["--rate 0.1", "--rate 0.2"], "rate is 0.1 here and 0.2 there"),
-        (["", "--export model"], "export is absent here and given there"),
+        (["--epochs 2", "--epochs 3"], "--epochs is 2 on node 0 and 3 on node 1"),
+        (["--rate 0.1", "--rate 0.2"], "--rate is 0.1 on node 0 and 0.2 on node 1"),
+        (["", "--export model"], "--export is absent on node 0 and given on node 1"),
     ] {
         let children: Vec<Child> = ranks(&flags).into_iter().map(start).collect();
         let ends: Vec<_> = children.into_iter().map(finish).map(|output| end(&output)).collect();

@@ -1,13 +1,13 @@
-//! The gate: who may connect to this node.
+//! The gate: accepts connections from other nodes, and refuses all others.
 //!
-//! Every connection is examined in a task of its own, so that one that is slow or silent delays nobody. The gate stays open
-//! for the life of the mesh: whoever comes late learns why it is refused, and the links in use never notice.
+//! Every connection is examined in a task of its own, so that one that is slow or silent does not delay others. The gate stays open
+//! for the life of the mesh: a process that comes late learns why it is refused, and links in use are not affected.
 
 use super::hello::{
     HELLO_BYTES, Hello, Identity, MAGIC, PREAMBLE_BYTES, check_hello, check_preamble, encode_verdict,
 };
-use crate::HandshakeError;
-use intendant_core::{ChannelId, NodeId};
+use crate::{HandshakeError, Throttle};
+use intendant_core::{ChannelId, NodeId, Tick};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,6 +58,10 @@ pub(crate) struct Gate {
     /// By rank of the dialler, then channel.
     places: Mutex<Vec<Place>>,
     arrivals: UnboundedSender<Arrival>,
+    /// Every connection from outside can cause a line in the log.
+    refusals: Mutex<Throttle>,
+    failures: Mutex<Throttle>,
+    opened: Instant,
 }
 
 /// A reserved place; it is freed unless the link comes to be.
@@ -71,7 +75,14 @@ struct Reservation<'a> {
 impl Gate {
     pub(crate) fn new(identity: Identity, arrivals: UnboundedSender<Arrival>) -> Self {
         let places = vec![Place::Free; identity.rank.index() * usize::from(identity.channels)];
-        Self { identity, places: Mutex::new(places), arrivals }
+        Self {
+            identity,
+            places: Mutex::new(places),
+            arrivals,
+            refusals: Mutex::default(),
+            failures: Mutex::default(),
+            opened: Instant::now(),
+        }
     }
 
     fn with_place<T>(&self, rank: NodeId, channel: ChannelId, use_it: impl FnOnce(&mut Place) -> T) -> T {
@@ -103,7 +114,10 @@ impl Gate {
                     visits.spawn(self.clone().receive(stream, address, permit, patience));
                 }
                 Err(error) => {
-                    tracing::warn!("cannot accept connections at the moment: {error}");
+                    self.warn(
+                        &self.failures,
+                        format_args!("cannot accept connections at the moment: {error}"),
+                    );
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -123,22 +137,25 @@ impl Gate {
         let hello =
             match timeout(patience, self.hear(&mut stream)).await.unwrap_or(Err(HandshakeError::Timeout)) {
                 Ok(hello) => hello,
-                Err(refusal) => return refuse(stream, address, &refusal, patience).await,
+                Err(refusal) => return self.refuse(stream, address, &refusal, patience).await,
             };
         let (rank, channel) = (hello.from, hello.channel);
         let reservation = match self.reserve(rank, channel) {
             Ok(reservation) => reservation,
-            Err(refusal) => return refuse(stream, address, &refusal, patience).await,
+            Err(refusal) => return self.refuse(stream, address, &refusal, patience).await,
         };
-        // Whoever knows the token is no stranger any more.
+        // A dialler that knows the token is no stranger any more.
         drop(permit);
         match timeout_at(deadline, welcome(&mut stream)).await.unwrap_or(Err(HandshakeError::Timeout)) {
             Ok(()) => {
                 reservation.keep();
-                // Nobody receives any more only when the mesh has failed or is dropped, and then so is this task.
+                // The receiver is gone only when the mesh has failed or is dropped, and then this task is dropped as well.
                 let _ = self.arrivals.send((rank, channel, stream));
             }
-            Err(error) => tracing::warn!("node {rank} at {address} did not finish its handshake: {error}"),
+            Err(error) => self.warn(
+                &self.refusals,
+                format_args!("node {rank} at {address} did not finish its handshake: {error}"),
+            ),
         }
     }
 
@@ -151,6 +168,34 @@ impl Gate {
         let hello = Hello::decode(protocol, &rest);
         check_hello(&self.identity, &hello)?;
         Ok(hello)
+    }
+
+    /// Tells the dialler why it is refused, and logs it.
+    async fn refuse(
+        &self,
+        mut stream: TcpStream,
+        address: SocketAddr,
+        refusal: &HandshakeError,
+        patience: Duration,
+    ) {
+        self.warn(&self.refusals, format_args!("refused a connection from {address}: {refusal}"));
+        let Some(verdict) = encode_verdict(Some(refusal)) else { return };
+        let farewell = async {
+            stream.write_all(&verdict).await?;
+            stream.shutdown().await?;
+            tokio::io::copy(&mut stream.take(LEFTOVER_BYTES_MAX), &mut tokio::io::sink()).await
+        };
+        // However it ends, the connection is cut afterwards.
+        let _ = timeout(patience, farewell).await;
+    }
+
+    /// Logs a warning unless there were many of its kind.
+    fn warn(&self, throttle: &Mutex<Throttle>, sentence: std::fmt::Arguments<'_>) {
+        let now = Tick(self.opened.elapsed().as_micros() as u64);
+        match throttle.lock().unwrap_or_else(PoisonError::into_inner).pass(now) {
+            Some(suppressed) => tracing::warn!("{sentence}{suppressed}"),
+            None => tracing::debug!("{sentence}"),
+        }
     }
 }
 
@@ -176,19 +221,6 @@ async fn welcome(stream: &mut TcpStream) -> Result<(), HandshakeError> {
     let mut confirmation = [0; MAGIC.len()];
     read_all(stream, &mut confirmation).await?;
     if confirmation == MAGIC { Ok(()) } else { Err(HandshakeError::NotIntendant) }
-}
-
-/// Tells the dialler why it is not welcome, and leaves a line about it.
-async fn refuse(mut stream: TcpStream, address: SocketAddr, refusal: &HandshakeError, patience: Duration) {
-    tracing::warn!("refused a connection from {address}: {refusal}");
-    let Some(verdict) = encode_verdict(Some(refusal)) else { return };
-    let farewell = async {
-        stream.write_all(&verdict).await?;
-        stream.shutdown().await?;
-        tokio::io::copy(&mut stream.take(LEFTOVER_BYTES_MAX), &mut tokio::io::sink()).await
-    };
-    // However it ends, the connection is cut afterwards.
-    let _ = timeout(patience, farewell).await;
 }
 
 /// Fills `bytes`, and tells an end of the stream from other errors.

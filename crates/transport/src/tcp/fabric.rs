@@ -1,5 +1,6 @@
 //! The TCP connections of one channel of one node.
 
+use super::arrivals::Arrivals;
 use super::incoming::Item;
 use super::link::{Link, Read, Wrote};
 use super::ready::Ready;
@@ -19,12 +20,13 @@ use tokio::net::TcpStream;
 pub struct Builder {
     rank: NodeId,
     links: Vec<Option<net::TcpStream>>,
+    arrivals: Arc<Arrivals>,
 }
 
 impl Builder {
     /// One established, nonblocking stream per peer; none for the node itself.
-    pub(crate) fn new(rank: NodeId, links: Vec<Option<net::TcpStream>>) -> Self {
-        Self { rank, links }
+    pub(crate) fn new(rank: NodeId, links: Vec<Option<net::TcpStream>>, arrivals: Arc<Arrivals>) -> Self {
+        Self { rank, links, arrivals }
     }
 
     /// Registers the connections with the runtime that this is called in, which must be the one that uses them.
@@ -38,6 +40,7 @@ impl Builder {
         let (ready, wakers) = Ready::new(self.links.len());
         let mut fabric = Fabric {
             rank: self.rank,
+            arrivals: self.arrivals,
             links: Vec::with_capacity(self.links.len()),
             wakers,
             ready,
@@ -77,6 +80,7 @@ const FRAME_WRITTEN_AT_ONCE_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub struct Fabric {
     rank: NodeId,
+    arrivals: Arc<Arrivals>,
     /// By rank; `None` is this node itself, or a peer whose link is over.
     links: Vec<Option<Link>>,
     wakers: Vec<Waker>,
@@ -210,10 +214,11 @@ impl Fabric {
                     link.rest(&mut self.spare);
                     lost = link.failure();
                 }
-                // A reset is reported once, to whoever comes first: after a failed write the stream just seems to end.
+                // A reset is reported once, to the first call: after a failed write, reads just see the end of the stream.
                 Poll::Ready(Read::End(error)) => lost = Some(link.failure().unwrap_or(error)),
                 Poll::Ready(Read::Some) => {
                     again = true;
+                    self.arrivals.note(index);
                     lost = take_items(link, peer, &mut self.events).err();
                     link.rest(&mut self.spare);
                 }

@@ -142,7 +142,7 @@ pub enum HandshakeError {
         /// Channels of each node.
         channels: u16,
     },
-    /// Somebody with this rank is connected already.
+    /// A node with this rank is connected already.
     #[error("rank {rank} is taken by another process (channel {channel}); give every process its own rank")]
     Duplicate {
         /// The rank.

@@ -1,7 +1,7 @@
 //! Bytes on their way into one link, cut into frames without copying them.
 //!
 //! The buffer grows only as bytes really arrive: what a peer announces is never taken on trust. A frame is a slice of the
-//! buffer that it arrived in and keeps that buffer alive, so that whoever keeps a small frame for long should copy it.
+//! buffer that it arrived in and keeps that buffer alive, so a caller that keeps a small frame for long should copy it.
 
 use super::outgoing::{GOODBYE, PREFIX_BYTES};
 use super::spare::Spare;

@@ -1,6 +1,7 @@
 //! From a listening socket to a connection per channel and peer.
 
 use super::accept::{Arrival, Gate};
+use super::arrivals::Arrivals;
 use super::dial::{Trouble, reach};
 use super::hello::{Identity, check_identity};
 use crate::error::Missing;
@@ -31,6 +32,7 @@ pub struct Listener {
 #[derive(Debug)]
 pub struct Mesh {
     builders: Vec<Builder>,
+    arrivals: Arc<Arrivals>,
     gate: AbortHandle,
 }
 
@@ -62,7 +64,7 @@ impl Listener {
     ///
     /// # Errors
     /// If `identity` or `roster` contradict themselves, the cluster has no token and the address is not a loopback one, a
-    /// peer refuses this node, or somebody is missing when time is over.
+    /// peer refuses this node, or a peer is missing when time is over.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
@@ -83,7 +85,8 @@ impl Listener {
         let (arrived, arrivals) = unbounded_channel();
         let gate = Arc::new(Gate::new(identity.clone(), arrived));
         let task = tokio::spawn(gate.run(TcpListener::from_std(self.socket)?));
-        let mut mesh = Mesh { builders: Vec::new(), gate: task.abort_handle() };
+        let counts = Arc::new(Arrivals::new(roster.len()));
+        let mut mesh = Mesh { builders: Vec::new(), arrivals: counts, gate: task.abort_handle() };
 
         let mut setup = Setup::new(identity, roster);
         match timeout_at(deadline, setup.complete(arrivals)).await {
@@ -92,7 +95,8 @@ impl Listener {
         }
         for links in setup.links {
             let streams = links.into_iter().map(|link| link.map(TcpStream::into_std).transpose());
-            mesh.builders.push(Builder::new(identity.rank, streams.collect::<Result<_, _>>()?));
+            let (streams, arrivals) = (streams.collect::<Result<_, _>>()?, Arc::clone(&mesh.arrivals));
+            mesh.builders.push(Builder::new(identity.rank, streams, arrivals));
         }
         Ok(mesh)
     }
@@ -102,6 +106,11 @@ impl Mesh {
     /// The fabrics to be, one per channel and in their order. A second call yields none.
     pub fn take_builders(&mut self) -> Vec<Builder> {
         std::mem::take(&mut self.builders)
+    }
+
+    /// Counts what arrives from each peer, on all fabrics of this mesh.
+    pub fn arrivals(&self) -> Arc<Arrivals> {
+        Arc::clone(&self.arrivals)
     }
 }
 

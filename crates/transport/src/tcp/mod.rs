@@ -13,6 +13,7 @@
 //! plane's to find out.
 
 mod accept;
+mod arrivals;
 mod dial;
 mod fabric;
 mod hello;
@@ -23,6 +24,7 @@ mod outgoing;
 mod ready;
 mod spare;
 
+pub use arrivals::Arrivals;
 pub use fabric::{Builder, Fabric};
 pub use hello::{HandshakeError, Identity};
 pub use mesh::{Listener, Mesh};

@@ -1,4 +1,4 @@
-//! Memory that frames have arrived in, used again once nobody keeps a frame of it. Large buffers would otherwise go back to the
+//! Memory that frames have arrived in, used again once no frame of it is kept. Large buffers would otherwise go back to the
 //! operating system and come from there page by page, which costs as much as reading into them.
 
 use bytes::BytesMut;

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 /// A peer of rank 0 that is nothing but a socket.
 async fn raw_peer(address: SocketAddr, nodes: u16) -> TcpStream {
-    let mut stream = TcpStream::connect(address).await.expect("somebody listens");
+    let mut stream = TcpStream::connect(address).await.expect("the gate listens");
     stream.write_all(&raw_hello(&identity(0, nodes, 1), nodes - 1, 0)).await.expect("a hello");
     let mut verdict = [0; 24];
     stream.read_exact(&mut verdict).await.expect("a verdict");
@@ -182,7 +182,7 @@ async fn one_broken_peer_does_not_touch_the_link_to_another() {
     let mut listeners = listeners.into_iter();
     let (second, third) = (listeners.next().expect("two"), listeners.next().expect("two"));
     let (ids, to_second) = ([identity(1, 3, 1), identity(2, 3, 1)], async {
-        let mut stream = TcpStream::connect(roster[1]).await.expect("somebody listens");
+        let mut stream = TcpStream::connect(roster[1]).await.expect("the gate listens");
         stream.write_all(&raw_hello(&identity(0, 3, 1), 1, 0)).await.expect("a hello");
         stream.read_exact(&mut [0; 24]).await.expect("a verdict");
         stream.write_all(b"INTENDNT").await.expect("a confirmation");

@@ -106,7 +106,7 @@ async fn channels_do_not_mix() {
         for (channel, (mut sender, mut receiver)) in senders.into_iter().zip(receivers).enumerate() {
             let arrived = tokio::select! {
                 arrived = next_frame(&mut receiver) => arrived,
-                event = sender.next() => panic!("nobody sent to the sender: {event:?}"),
+                event = sender.next() => panic!("no node sent to the sender: {event:?}"),
             };
             assert_eq!(arrived, (NodeId(0), content(9, channel as u64, 100)));
         }
@@ -123,11 +123,11 @@ async fn large_frames_leave_before_all_is_flushed() {
         a.send(NodeId(1 + index), frame(u64::from(index)));
         let arrived = tokio::select! {
             arrived = next_frame(peer) => arrived,
-            event = a.next() => panic!("nobody sent to a: {event:?}"),
+            event = a.next() => panic!("no node sent to a: {event:?}"),
         };
         assert_eq!(arrived, (NodeId(0), frame(u64::from(index))));
     }
-    // From here on nobody flushes. The first frame may wait for a second one to the same peer, but not for longer than until
+    // From here on no caller flushes. The first frame may wait for a second one to the same peer, but not for longer than until
     // another peer gets one.
     a.send(NodeId(1), frame(2));
     a.send(NodeId(2), frame(3));
@@ -156,7 +156,7 @@ async fn a_channel_whose_writes_are_blocked_keeps_reading() {
         for index in 0..1_000 {
             let arrived = tokio::select! {
                 arrived = next_frame(a) => arrived,
-                event = c.next() => panic!("nobody sent to c: {event:?}"),
+                event = c.next() => panic!("no node sent to c: {event:?}"),
             };
             assert_eq!(arrived, (NodeId(2), content(2, index, 50)));
         }
@@ -167,7 +167,7 @@ async fn a_channel_whose_writes_are_blocked_keeps_reading() {
         for _ in 0..8 {
             let arrived = tokio::select! {
                 arrived = next_frame(b) => arrived,
-                event = a.next() => panic!("nobody sent to a: {event:?}"),
+                event = a.next() => panic!("no node sent to a: {event:?}"),
             };
             assert!(arrived == (NodeId(0), large.clone()));
         }
@@ -187,13 +187,13 @@ async fn a_peer_that_floods_does_not_silence_another() {
     // Both have written what the sockets take before the first read.
     for sender in [&mut *a, &mut *c] {
         let written = tokio::time::timeout(std::time::Duration::from_millis(20), sender.next()).await;
-        assert!(written.is_err(), "nobody sent to the senders");
+        assert!(written.is_err(), "no node sent to the senders");
     }
     let mut before = 0;
     loop {
         let (from, _) = tokio::select! {
             arrived = next_frame(b) => arrived,
-            event = a.next() => panic!("nobody sent to a: {event:?}"),
+            event = a.next() => panic!("no node sent to a: {event:?}"),
         };
         if from == NodeId(2) {
             break;
@@ -333,7 +333,7 @@ async fn dropping_the_future_of_an_event_loses_nothing() {
             while arrived < 5_000 {
                 tokio::select! {
                     biased;
-                    event = a.next() => panic!("nobody sent to a: {event:?}"),
+                    event = a.next() => panic!("no node sent to a: {event:?}"),
                     () = tokio::task::yield_now() => {}
                 }
                 tokio::select! {

@@ -104,7 +104,7 @@ async fn strangers_learn_why_and_the_cluster_works_on() {
     assert!(error.to_string().contains(&wrong.to_string()), "{error:?}");
     assert!(error.to_string().contains(&format!("node 1 at {} refuses", roster[2])), "{error}");
     told.push(error.to_string());
-    // A second process with the highest rank dials nobody. It is told who does not come.
+    // A second process with the highest rank dials no other node. It is told which nodes do not come.
     let error = stranger(identity(2, 3, 1), &roster, Duration::from_millis(50)).await;
     assert!(
         error.to_string().contains("missing: node 0 at") && error.to_string().contains("node 1 at"),
@@ -126,7 +126,7 @@ async fn strangers_learn_why_and_the_cluster_works_on() {
 
 /// The answer to raw bytes, up to the end of the connection.
 async fn verdict(address: SocketAddr, says: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).await.expect("somebody listens");
+    let mut stream = TcpStream::connect(address).await.expect("the gate listens");
     stream.write_all(says).await.expect("the socket takes this much");
     let mut answer = Vec::new();
     let end = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
@@ -176,7 +176,7 @@ async fn silent_and_slow_diallers_do_not_delay_good_ones() {
     // More than are examined at a time, some silent, some a byte at a time, all in front of the good one.
     let mut crowd = Vec::new();
     for index in 0..300 {
-        let mut stream = TcpStream::connect(address).await.expect("somebody listens");
+        let mut stream = TcpStream::connect(address).await.expect("the gate listens");
         if index % 2 == 0 {
             stream.write_all(b"I").await.expect("one byte");
         }
@@ -193,9 +193,9 @@ async fn a_dialler_that_gives_up_leaves_its_place_to_the_next() {
     let listener = Listener::bind(LOOPBACK).expect("a free port");
     let good = Listener::bind(LOOPBACK).expect("a free port");
     let roster = [good.local_addr(), listener.local_addr()];
-    // These wait in the queue of the operating system, as nobody accepts yet; then they leave without a confirmation.
+    // These wait in the queue of the operating system, as the gate is not open yet; then they leave without a confirmation.
     for _ in 0..3 {
-        let mut stream = TcpStream::connect(roster[1]).await.expect("somebody listens");
+        let mut stream = TcpStream::connect(roster[1]).await.expect("the gate listens");
         stream.write_all(&raw_hello(&identity(0, 2, 1), 1, 0)).await.expect("a hello");
     }
     let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
@@ -213,7 +213,7 @@ async fn a_dialler_that_gives_up_leaves_its_place_to_the_next() {
     b.send(NodeId(1), Bytes::from_static(b"it is me"));
     let arrived = tokio::select! {
         arrived = next_frame(&mut a) => arrived,
-        event = b.next() => panic!("nobody sent to b: {event:?}"),
+        event = b.next() => panic!("no node sent to b: {event:?}"),
     };
     assert_eq!(arrived.1, "it is me");
 }
@@ -227,7 +227,7 @@ async fn a_handshake_under_way_makes_the_next_wait_and_not_fail() {
     let accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await });
     let hello = raw_hello(&theirs, 1, 0);
     // This one is welcome, but does not confirm.
-    let mut undecided = TcpStream::connect(roster[1]).await.expect("somebody listens");
+    let mut undecided = TcpStream::connect(roster[1]).await.expect("the gate listens");
     undecided.write_all(&hello).await.expect("a hello");
     let mut welcome = [0; 24];
     undecided.read_exact(&mut welcome).await.expect("a verdict");
@@ -265,7 +265,7 @@ async fn a_mesh_that_is_dropped_or_fails_frees_its_port() {
 async fn nodes_may_come_in_any_order() {
     let listeners: Vec<Listener> = (0..4).map(|_| Listener::bind(LOOPBACK).expect("a free port")).collect();
     let roster: Vec<SocketAddr> = listeners.iter().map(Listener::local_addr).collect();
-    // The addresses are known, but nobody listens on three of them yet.
+    // The addresses are known, but three of them do not listen yet.
     let mut listeners: Vec<Option<Listener>> = listeners.into_iter().map(Some).collect();
     for rank in [1, 2, 3] {
         listeners[rank] = None;
@@ -343,4 +343,74 @@ fn a_port_in_use_is_named() {
     let first = Listener::bind(LOOPBACK).expect("a free port");
     let error = Listener::bind(first.local_addr()).expect_err("the port is taken").to_string();
     assert!(error.contains(&first.local_addr().to_string()) && error.contains("in use"), "{error}");
+}
+
+#[tokio::test]
+async fn a_dialler_that_confirms_with_other_bytes_gets_no_link() {
+    let listener = Listener::bind(LOOPBACK).expect("a free port");
+    let good = Listener::bind(LOOPBACK).expect("a free port");
+    let roster = [good.local_addr(), listener.local_addr()];
+    let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
+    let accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await });
+    let mut other = TcpStream::connect(roster[1]).await.expect("the gate listens");
+    other.write_all(&raw_hello(&theirs, 1, 0)).await.expect("a hello");
+    let mut verdict = [0; 24];
+    other.read_exact(&mut verdict).await.expect("a verdict");
+    assert_eq!(verdict[8], 0, "the hello is right");
+    other.write_all(b"INTENDED").await.expect("eight bytes");
+    let mut rest = Vec::new();
+    let end = tokio::time::timeout(PATIENCE, other.read_to_end(&mut rest)).await;
+    end.expect("the gate hangs up").expect("in order");
+    let joined = good.mesh(&theirs, &roster, PATIENCE).await;
+    assert!(joined.is_ok(), "the place is free for the node itself: {joined:?}");
+    assert!(accepting.await.expect("no panic").is_ok());
+}
+
+/// Time stands still while a socket has something to say, so deadlines pass in their order and nothing depends on how fast
+/// this machine is.
+#[tokio::test(start_paused = true)]
+async fn silent_connections_of_a_crowd_are_cut_before_those_that_came_earlier() {
+    let listener = Listener::bind(LOOPBACK).expect("a free port");
+    let roster = [LOOPBACK, listener.local_addr()];
+    let mine = identity(1, 2, 1);
+    let _accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await.map(drop) });
+    let mut crowd = Vec::new();
+    for _ in 0..100 {
+        crowd.push(TcpStream::connect(roster[1]).await.expect("the gate listens"));
+    }
+    let bytes = crowd[99].read(&mut [0]).await.expect("the gate hangs up in order");
+    assert_eq!(bytes, 0);
+    let first = crowd[0].try_read(&mut [0]);
+    assert!(first.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "it still has time");
+}
+
+/// What the log says, for the thread that made it.
+#[derive(Clone, Default)]
+struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_strangers_leaves_a_few_lines_in_the_log() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let (mut meshes, roster) = cluster(2, 1).await;
+    let _builders = meshes[1].take_builders();
+    for _ in 0..300 {
+        assert_eq!(verdict(roster[1], b"GET / HTTP/1.1\r\n\r\n").await.len(), 24);
+    }
+    let text = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
+    let lines = text.lines().filter(|line| line.contains("refused a connection")).count();
+    assert!((1..20).contains(&lines), "{lines} lines: {text}");
 }

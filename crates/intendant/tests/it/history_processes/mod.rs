@@ -35,7 +35,7 @@ const DIR: &str = "HISTORY_TEST_DIR";
 const MODE: &str = "HISTORY_TEST_MODE";
 /// The node that dies in the middle of its work, if there is one.
 const VICTIM: &str = "HISTORY_TEST_VICTIM";
-/// The longest that a node may take; a hundred times what it does. Whoever hangs for so long hangs.
+/// The longest that a node may take; a hundred times what it does take.
 const SAFETY_NET: Duration = Duration::from_secs(100);
 
 #[derive(Clone, Copy)]
@@ -72,7 +72,7 @@ const CLASSIC_MODES: [Mode; 4] = [
     Mode { name: "classic-async", asynchronous: true, storage: Storage::Sparse, channels: 2, ..CLASSIC },
     Mode { name: "classic-async-chain", asynchronous: true, order: Order::Chain, ..CLASSIC },
 ];
-/// Those of the papers that are sequentially consistent per key (000, table 3.2), and caches with chained operations.
+/// Those of the papers that are sequentially consistent per key [thesis Tab. 3.2], and caches with chained operations.
 const LAPSE_MODES: [Mode; 4] = [
     LAPSE,
     Mode { name: "lapse-sync-caches", caches: true, storage: Storage::Sparse, channels: 2, ..LAPSE },
@@ -200,7 +200,7 @@ fn consistent(mode: Mode) -> NodeNotes {
 fn histories_are_consistent_if_keys_stay() {
     for mode in CLASSIC_MODES {
         let NodeNotes { relocations, messages, .. } = consistent(mode);
-        assert_eq!(relocations, 0, "{}: nobody moves keys", mode.name);
+        assert_eq!(relocations, 0, "{}: no worker moves keys", mode.name);
         assert!(messages > 0);
     }
 }
@@ -213,7 +213,7 @@ fn histories_are_consistent_while_keys_move() {
         // Far fewer than there are, but not by chance.
         assert!(sum.relocations > 10 * KEYS, "{name}: {sum:?}");
         assert!(sum.conflicts > KEYS && sum.queued > KEYS && sum.forwarded > KEYS, "{name}: {sum:?}");
-        // Every relocation was asked for by a worker, and whoever waited for a key has got it.
+        // Every relocation was asked for by a worker, and every worker that waited for a key has got it.
         assert_eq!(
             (sum.relocation_times, sum.blocking_times),
             (sum.relocations, sum.queued),

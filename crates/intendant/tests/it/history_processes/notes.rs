@@ -70,7 +70,7 @@ pub(crate) fn check_registers(files: &[String]) -> Result<(), BadRegister> {
         }
     }
     assert!(numbers.len() > 100 && pulls.len() > 100, "registers were hardly used");
-    // A number that nobody gave is one that nobody wrote.
+    // A number that was not given out was not written.
     let value = |tag: u32| [*numbers.get(&tag).unwrap_or(&u32::MAX) as f32];
     for (pull, tag) in pulls {
         registers.pulled(pull, &value(tag))?;

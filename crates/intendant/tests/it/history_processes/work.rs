@@ -108,7 +108,7 @@ impl Recorder {
             14 => self.pull_if_local(worker, &keys),
             15 => worker.localize(&[register]),
             16 | 17 => worker.localize(&keys),
-            // The keys come, whether somebody waits or not.
+            // The keys come, whether a worker waits or not.
             18 => worker.localize_async(&keys).map(drop),
             _ => {
                 let ticket = worker.localize_async(&keys)?;

@@ -56,7 +56,7 @@ impl Guardian {
         if let Some(pipe) = &mut self.pipe
             && let Err(error) = pipe.write_all(&number.to_ne_bytes())
         {
-            // Somebody killed the guardian. The nodes run on; only a killed launcher could now leave some behind.
+            // Another process killed the guardian. The nodes run on; only a killed launcher could now leave some behind.
             tracing::warn!("the guardian process is gone: {error}");
             self.pipe = None;
         }

@@ -37,7 +37,7 @@ fn ask_slurm(node: &str) -> Result<String, String> {
     thread::spawn(move || {
         let mut text = Vec::new();
         let read = output.read_to_end(&mut text).map(|_| String::from_utf8_lossy(&text).into_owned());
-        // Nobody waits any more if it took too long.
+        // The receiver is gone if it took too long.
         let _ = done.send(read);
     });
     let text = waiting.recv_timeout(PATIENCE);

@@ -1,7 +1,7 @@
 //! Watching the nodes: who has ended, when patience ends, and what signals to the launcher mean.
 
 use super::child::{Child, Life};
-use super::ends::{End, exit_code};
+use super::ends::{End, PEER_LOST, exit_code};
 use super::guardian::Guardian;
 use rustix::process::Signal;
 use std::io;
@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio::time::Instant;
 
-/// Time for the other nodes to end by themselves when one has failed. The control plane needs less to notice and to say who.
+/// Time for the other nodes to end by themselves when one has failed. The control plane needs less to notice the failure and
+/// to name the node. Nodes that are all stopped have as long to be continued.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Time for nodes to end after SIGTERM.
@@ -37,12 +38,13 @@ impl Signals {
         })
     }
 
-    /// Waits for something to happen to a child (`None`), or for a signal that ends the run: its exit code.
-    async fn next(&mut self, until: Instant) -> Option<u8> {
+    /// Waits until something happens to a child, until the given time (both `None`), or for a signal that ends the run: its
+    /// exit code and the signal that nodes get. Ctrl-C reaches nodes as SIGINT, so that they report what the user did.
+    async fn next(&mut self, until: Instant) -> Option<(u8, Signal)> {
         tokio::select! {
-            _ = self.interrupt.recv() => Some(130),
-            _ = self.terminate.recv() => Some(143),
-            _ = self.hang_up.recv() => Some(129),
+            _ = self.interrupt.recv() => Some((130, Signal::INT)),
+            _ = self.terminate.recv() => Some((143, Signal::TERM)),
+            _ = self.hang_up.recv() => Some((129, Signal::TERM)),
             _ = self.child.recv() => None,
             () = tokio::time::sleep_until(until) => None,
         }
@@ -67,6 +69,11 @@ impl Children {
 
     fn signal(&self, signal: Signal) {
         self.alive.iter().for_each(|child| child.signal(signal));
+    }
+
+    /// Whether nodes are left and a signal has stopped all of them.
+    fn all_stopped(&self) -> bool {
+        !self.alive.is_empty() && self.alive.iter().all(|child| child.life() == Life::Stopped)
     }
 
     /// Takes those that have ended off the list.
@@ -102,6 +109,8 @@ impl Drop for Children {
 #[derive(Clone, Copy)]
 enum Course {
     Running,
+    /// All nodes are stopped; they have until then to be continued.
+    Stopped(Instant),
     /// A node has failed; the others have until then.
     Failing(Instant),
     /// A signal told us to end, with this exit code; nodes have until then.
@@ -116,11 +125,9 @@ pub(super) async fn run(mut children: Children, mut signals: Signals) -> u8 {
     loop {
         for (rank, pid, end) in children.bury_ended(killing) {
             if end.failed() && !matches!(course, Course::Interrupted(..)) {
-                // In one piece: nodes write to the same place.
-                let line = format!("launch: node {rank} (process {pid}) {end}\n");
-                let _ = std::io::stderr().write_all(line.as_bytes());
+                say(&format!("launch: node {rank} (process {pid}) {end}"));
             }
-            if end.failed() && matches!(course, Course::Running) {
+            if end.failed() && !killing && matches!(course, Course::Running | Course::Stopped(_)) {
                 course = Course::Failing(Instant::now() + GRACE);
             }
             ends.push(end);
@@ -129,36 +136,61 @@ pub(super) async fn run(mut children: Children, mut signals: Signals) -> u8 {
             break;
         }
         let now = Instant::now();
+        let all_stopped = children.all_stopped();
         match course {
+            Course::Running if all_stopped => {
+                course = Course::Stopped(now + GRACE);
+                say(&format!(
+                    "launch: all nodes are stopped (by SIGSTOP or the like); the run ends in {} s unless they are continued \
+                     (SIGCONT)",
+                    GRACE.as_secs()
+                ));
+            }
+            Course::Stopped(_) if !all_stopped && !killing => {
+                course = Course::Running;
+                say("launch: nodes were continued; the run goes on");
+            }
+            Course::Stopped(until) if now >= until && !killing => {
+                killing = true;
+                children.signal(Signal::KILL);
+            }
             Course::Failing(until) | Course::Interrupted(_, until) if now >= until && !killing => {
                 killing = true;
                 children.signal(Signal::KILL);
             }
             // A stopped process will not end by itself, however long it is given.
-            Course::Failing(_)
-                if !killing && children.alive.iter().all(|child| child.life() == Life::Stopped) =>
-            {
+            Course::Failing(_) if !killing && all_stopped => {
                 killing = true;
                 children.signal(Signal::KILL);
             }
-            Course::Running | Course::Failing(_) | Course::Interrupted(..) => {}
+            Course::Running | Course::Stopped(_) | Course::Failing(_) | Course::Interrupted(..) => {}
         }
         let until = match course {
-            Course::Failing(until) | Course::Interrupted(_, until) if !killing => until.min(now + LOOK),
-            Course::Running | Course::Failing(_) | Course::Interrupted(..) => now + LOOK,
+            Course::Stopped(until) | Course::Failing(until) | Course::Interrupted(_, until) if !killing => {
+                until.min(now + LOOK)
+            }
+            Course::Running | Course::Stopped(_) | Course::Failing(_) | Course::Interrupted(..) => now + LOOK,
         };
-        if let Some(code) = signals.next(until).await {
+        if let Some((code, signal)) = signals.next(until).await {
             match course {
                 Course::Interrupted(first, _) => course = Course::Interrupted(first, Instant::now()),
-                Course::Running | Course::Failing(_) => {
+                Course::Running | Course::Stopped(_) | Course::Failing(_) => {
                     course = Course::Interrupted(code, Instant::now() + TERM);
-                    children.signal(Signal::TERM);
+                    children.signal(signal);
                 }
             }
         }
     }
     match course {
         Course::Interrupted(code, _) => code,
+        // Every node stopped answering.
+        Course::Stopped(_) => PEER_LOST,
         Course::Running | Course::Failing(_) => exit_code(&ends),
     }
+}
+
+/// Writes a line to standard error in one piece: nodes write to the same place.
+fn say(line: &str) {
+    // Without standard error nothing can be told; the exit code remains.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -19,13 +19,13 @@ const RESERVED_PORTS: &str = "SLURM_STEP_RESV_PORTS";
 const TERMINAL: &str = "SLURM_PTY_PORT";
 const TASK_PROCESS: &str = "SLURM_TASK_PID";
 
-/// Whether this process belongs to a job, be it as a task of a step, or in the shell of `salloc` or a batch script.
+/// Whether this process belongs to a job: as a task of a step, or in the shell of `salloc` or a batch script.
 pub(super) fn in_a_job(env: &Environment<'_>) -> bool {
     env.has(JOB)
 }
 
-/// This process's step. The shells of `salloc` and of batch scripts have variables of a job and even a task number, but those
-/// of a step are `srun`'s alone.
+/// This process's step. The shells of `salloc` and of batch scripts have variables of a job and even a task number, but only
+/// `srun` sets the variables of a step.
 pub(super) fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
     if !env.has(TASKS) || !env.has(TASK) || in_a_terminal(env) {
         return Ok(None);
@@ -55,11 +55,11 @@ pub(super) fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousErro
         local_rank: told(LOCAL_TASK).parse().unwrap_or(0),
         local_nodes,
         host: Some(host),
-        port,
+        port: Some(port),
     }))
 }
 
-/// The first machine of the job around this process: where other launchers start within a job.
+/// The first machine of the job around this process, where other launchers start rank 0 within a job.
 pub(super) fn first_machine(env: &Environment<'_>) -> Result<Option<Host>, RendezvousError> {
     let Some(list) = env.text(JOB_MACHINE_LIST) else { return Ok(None) };
     first_host(&list)
@@ -67,9 +67,9 @@ pub(super) fn first_machine(env: &Environment<'_>) -> Result<Option<Host>, Rende
         .ok_or_else(|| invalid_list(JOB_MACHINE_LIST, list))
 }
 
-/// Whether somebody types at a shell that `srun --pty` started, perhaps with as many tasks as the job is to have cores. What is
-/// started from there is no task of that step; the program that `srun --pty` itself starts is.
-fn in_a_terminal(env: &Environment<'_>) -> bool {
+/// Whether this process was started from a shell that `srun --pty` runs, perhaps with as many tasks as the job is to have cores.
+/// Such a process is no task of that step. The program that `srun --pty` itself starts is one.
+pub(super) fn in_a_terminal(env: &Environment<'_>) -> bool {
     env.has(TERMINAL) && env.text(TASK_PROCESS).is_some_and(|pid| pid != env.process.to_string())
 }
 

@@ -1,20 +1,23 @@
-//! From the environment of a process to its place in a cluster: which node of how many it is, and where node 0 is. A function of
-//! the variables and of the process's number; nothing is looked up.
+//! From the environment of a process to its place in a cluster: which node of how many it is, and where node 0 is. A function
+//! of the variables and of the process's number; nothing is looked up.
 //!
-//! Start at [`place`]. In this order:
+//! Start at [`place`], which asks in this order:
 //!
-//! 1. `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`: what our launcher, torchrun or the user say, if they say all of it.
-//! 2. What [`mpi`] finds (Open MPI's `mpirun`, within a Slurm job too: there each of its daemons is a task of `srun`), else what
-//!    [`slurm`] finds, else what PMIx says. Of the above, `MASTER_ADDR` and `MASTER_PORT` then say where node 0 is; `RANK` and `WORLD_SIZE`, if they
-//!    are set, may not say something else. A launcher of a single process is none: the program runs as it would in a shell.
-//! 3. Otherwise a part of the four is a mistake; but within a job, `MASTER_ADDR` and `MASTER_PORT` are meant for whom `srun` starts.
+//! 1. `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`: our launcher, torchrun or the user, if all four are set.
+//! 2. Open MPI ([`mpi::find`]), also within a Slurm job, where each of its daemons is a task of `srun`. Then Slurm
+//!    ([`slurm::find`]) and the launchers of MPICH and Intel MPI ([`mpi::find_pmi`]), whichever is the inner one. Then PMIx
+//!    ([`mpi::find_pmix`]) and Kubernetes ([`kubernetes::find`]). `MASTER_ADDR` and `MASTER_PORT` override where node 0 is;
+//!    `RANK` and `WORLD_SIZE`, if they are set, must agree. A launcher of a single process counts as none.
+//! 3. Otherwise, a part of the four is a mistake. Within a Slurm job, `MASTER_ADDR` and `MASTER_PORT` alone are none: they are
+//!    for the processes that `srun` starts.
 //!
-//! Where the launcher says nothing of a port, one is derived from its name for the run, so that all processes come to the same
-//! and two runs on a machine hardly ever do.
+//! Where a launcher names the run but no port, the port is derived from that name. All processes of a run derive the same
+//! port, and two runs on a machine rarely do.
 //!
-//! Absent on purpose: tokens, sockets, names and addresses ([`crate::rendezvous`]); launchers that say nothing of ranks (ssh).
+//! Absent on purpose: tokens, sockets, names and addresses ([`crate::rendezvous`]); launchers that tell no ranks (ssh).
 
 mod hostlist;
+mod kubernetes;
 mod mpi;
 mod slurm;
 
@@ -22,21 +25,33 @@ use crate::rendezvous::{RendezvousError, variable};
 use intendant_core::{NodeId, limits, random};
 use std::fmt;
 
-/// Ports that are derived: below those that Linux gives to whoever asks for any (32768 and above).
+/// Derived ports. Linux chooses from 32768 and above when a program asks for any port.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// Who told this process its place.
+/// The name of a run of torchrun.
+const TORCHRUN_RUN: &str = "TORCHELASTIC_RUN_ID";
+
+/// `True` if torchrun's agent listens at MASTER_PORT.
+const TORCHRUN_LISTENS: &str = "TORCHELASTIC_USE_AGENT_STORE";
+
+/// The launcher that told this process its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Launcher {
-    /// `RANK` and `WORLD_SIZE`: our launcher, torchrun, or a user by hand.
+    /// `RANK` and `WORLD_SIZE`: our launcher, or a user by hand.
     Variables,
+    /// PyTorch's torchrun.
+    Torchrun,
     /// Slurm's `srun`.
     Slurm,
     /// Open MPI's `mpirun`.
     OpenMpi,
+    /// `mpiexec` of MPICH or Intel MPI, or another launcher that speaks PMI.
+    Pmi,
     /// Another launcher that speaks PMIx.
     Pmix,
+    /// An indexed job of Kubernetes.
+    Kubernetes,
 }
 
 impl Launcher {
@@ -46,7 +61,8 @@ impl Launcher {
         match self {
             Self::Slurm => slurm::TASKS,
             Self::OpenMpi => mpi::RANKS,
-            Self::Variables | Self::Pmix => variable::NODES,
+            Self::Pmi => mpi::PMI_SIZE,
+            Self::Variables | Self::Torchrun | Self::Pmix | Self::Kubernetes => variable::NODES,
         }
     }
 
@@ -54,8 +70,20 @@ impl Launcher {
         match self {
             Self::Slurm => slurm::TASK,
             Self::OpenMpi => mpi::RANK,
+            Self::Pmi => mpi::PMI_RANK,
             Self::Pmix => mpi::PMIX_RANK,
-            Self::Variables => variable::RANK,
+            Self::Kubernetes => kubernetes::INDEX,
+            Self::Variables | Self::Torchrun => variable::RANK,
+        }
+    }
+
+    /// How a user of this launcher sets an environment variable for all processes.
+    pub(crate) fn example(self, name: &str, value: &str) -> String {
+        match self {
+            Self::OpenMpi => format!("mpirun -x {name}={value}"),
+            Self::Pmi => format!("mpiexec -genv {name} {value}"),
+            Self::Kubernetes => format!("in the pod template, {name}: {value}"),
+            Self::Variables | Self::Torchrun | Self::Slurm | Self::Pmix => format!("export {name}={value}"),
         }
     }
 }
@@ -64,9 +92,12 @@ impl fmt::Display for Launcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Variables => "the environment",
+            Self::Torchrun => "torchrun",
             Self::Slurm => "srun",
             Self::OpenMpi => "mpirun",
+            Self::Pmi => "mpiexec (PMI)",
             Self::Pmix => "a PMIx launcher",
+            Self::Kubernetes => "Kubernetes",
         })
     }
 }
@@ -92,23 +123,23 @@ pub(crate) struct Placement {
     pub(crate) launcher: Launcher,
     pub(crate) rank: NodeId,
     pub(crate) nodes: usize,
-    /// This process among those of the cluster on its machine, as far as anybody said.
+    /// This process's position among those on its machine, and their number; 0 and 1 if the launcher does not tell.
     pub(crate) local_rank: usize,
     pub(crate) local_nodes: usize,
     pub(crate) host: Host,
     pub(crate) port: u16,
 }
 
-/// What a launcher says to one of its processes.
+/// What a launcher tells one of its processes.
 struct Step {
     launcher: Launcher,
     rank: u64,
     nodes: u64,
     local_rank: usize,
     local_nodes: usize,
-    /// `None` if it does not say.
+    /// `None` if the launcher does not tell.
     host: Option<Host>,
-    port: u16,
+    port: Option<u16>,
 }
 
 /// The variables of a process, and its number.
@@ -147,17 +178,18 @@ impl Environment<'_> {
 
     /// The machine of node 0 that was asked for.
     fn host(&self) -> Result<Option<Host>, RendezvousError> {
-        match self.text(variable::ADDRESS) {
-            Some(value) if value.is_empty() => {
-                let allowed = "a host name or address".to_owned();
-                Err(RendezvousError::Invalid { name: variable::ADDRESS, value, allowed })
-            }
-            host => Ok(host.map(Host::Named)),
+        let Some(value) = self.text(variable::ADDRESS) else { return Ok(None) };
+        // An IPv6 address, as it is written in front of a port.
+        let bare = value.strip_prefix('[').and_then(|value| value.strip_suffix(']')).unwrap_or(&value);
+        if bare.is_empty() {
+            let allowed = "a host name or address".to_owned();
+            return Err(RendezvousError::Invalid { name: variable::ADDRESS, value, allowed });
         }
+        Ok(Some(Host::Named(bare.to_owned())))
     }
 }
 
-/// This process's place; `None` if it belongs to no cluster of several processes that were started for it.
+/// This process's place; `None` if no launcher started it as one of several.
 pub(crate) fn place(env: &Environment<'_>) -> Result<Option<Placement>, RendezvousError> {
     use variable::{ADDRESS, LAUNCHER, NODES, OWN_PORT, PORT, RANK};
     let listens = [RANK, NODES, ADDRESS].into_iter().all(|name| env.has(name));
@@ -170,20 +202,34 @@ pub(crate) fn place(env: &Environment<'_>) -> Result<Option<Placement>, Rendezvo
             let (value, allowed) = (value.to_owned(), "none, or not set".to_owned());
             return Err(RendezvousError::Invalid { name: LAUNCHER, value, allowed });
         }
-        None => match (mpi::find(env)?, slurm::find(env)?) {
-            (None, None) => mpi::find_pmix(env)?,
-            (step, other) => step.or(other),
-        },
+        None => find(env)?,
     };
     match step {
         Some(step) if step.nodes > 1 => join(env, step).map(Some),
-        // Only who is started by a launcher of several, or nobody else, is meant.
+        Some(step) if step.launcher == Launcher::Kubernetes => Ok(None),
+        // The variables are meant for the processes of an inner launcher.
         alone if !env.has(RANK) && !env.has(NODES) && (alone.is_some() || slurm::in_a_job(env)) => Ok(None),
         _ => explicit(env),
     }
 }
 
-/// What the user or our launcher says.
+/// What other launchers tell this process.
+fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
+    if let Some(step) = mpi::find(env)? {
+        return Ok(Some(step));
+    }
+    match (slurm::find(env)?, mpi::find_pmi(env)?) {
+        // `srun --mpi=pmi2` sets both. If they differ, `mpiexec` runs within a job and its daemons are the tasks.
+        (Some(slurm), Some(pmi)) if slurm.nodes == pmi.nodes => Ok(Some(slurm)),
+        (_, Some(step)) | (Some(step), None) => Ok(Some(step)),
+        (None, None) => match mpi::find_pmix(env)? {
+            Some(step) => Ok(Some(step)),
+            None => kubernetes::find(env),
+        },
+    }
+}
+
+/// What the user, our launcher or torchrun tells this process.
 fn explicit(env: &Environment<'_>) -> Result<Option<Placement>, RendezvousError> {
     use variable::{ADDRESS, LOCAL_NODES, LOCAL_RANK, NODES, PORT, RANK};
     let required = [RANK, NODES, ADDRESS, PORT];
@@ -195,19 +241,31 @@ fn explicit(env: &Environment<'_>) -> Result<Option<Placement>, RendezvousError>
     let nodes = env.number(NODES, 1, limits::NODES_MAX as u64)?;
     let rank = env.number(RANK, 0, limits::NODES_MAX as u64 - 1)?;
     let local = |name| env.text(name).and_then(|number| number.parse().ok());
-    Ok(Some(Placement {
+    let local_nodes = local(LOCAL_NODES).filter(|local| (1..=nodes as usize).contains(local)).unwrap_or(1);
+    let mut place = Placement {
         launcher: Launcher::Variables,
         rank: node(Launcher::Variables, rank, nodes)?,
         nodes: nodes as usize,
-        // What cannot be is of no importance.
         local_rank: local(LOCAL_RANK).unwrap_or(0),
-        local_nodes: local(LOCAL_NODES).filter(|local| (1..=nodes as usize).contains(local)).unwrap_or(1),
+        local_nodes,
         host: env.host()?.ok_or(missing(ADDRESS))?,
         port: env.port()?.ok_or(missing(PORT))?,
-    }))
+    };
+    if let Some(run) = env.text(TORCHRUN_RUN) {
+        place.launcher = Launcher::Torchrun;
+        // The name that torchrun gives may lead to an address that other machines reach, which would need a token.
+        if local_nodes == place.nodes {
+            place.host = Host::here();
+        }
+        // torchrun's agent listens at MASTER_PORT itself.
+        if env.text(TORCHRUN_LISTENS).as_deref() == Some("True") && !env.has(variable::OWN_PORT) {
+            place.port = port(&["torchrun", &run, &place.port.to_string()]);
+        }
+    }
+    Ok(Some(place))
 }
 
-/// What a launcher says, and the user adds.
+/// What a launcher tells, and the user adds.
 fn join(env: &Environment<'_>, step: Step) -> Result<Placement, RendezvousError> {
     let Step { launcher, rank, nodes, local_rank, local_nodes, host, port } = step;
     let same = [
@@ -227,7 +285,7 @@ fn join(env: &Environment<'_>, step: Step) -> Result<Placement, RendezvousError>
         local_rank,
         local_nodes: local_nodes.clamp(1, nodes as usize),
         host: env.host()?.or(host).ok_or(RendezvousError::NoAddress { launcher, rank, nodes })?,
-        port: env.port()?.unwrap_or(port),
+        port: env.port()?.or(port).ok_or(RendezvousError::NoPort { launcher, rank, nodes })?,
     })
 }
 

@@ -101,7 +101,7 @@ impl Child {
     }
 
     /// Takes the exit status of a process that has [ended](Life::Ended). What is left of its group is killed while the dead
-    /// leader still holds the number of the group: afterwards it could be somebody else's.
+    /// leader still holds the number of the group: afterwards another process could have it.
     pub(super) fn bury(&mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::KILL);
         self.process.wait()

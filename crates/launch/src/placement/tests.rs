@@ -1,5 +1,5 @@
-//! Environments that launchers made (Slurm 22.05, Open MPI 4.1; what says nothing of places or says where it was recorded is
-//! left out), and what becomes of them.
+//! Environments that launchers made (Slurm 22.05, Open MPI 4.1), and the places that follow from them. Variables that have nothing
+//! to do with places, or tell where they were recorded, are left out.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -180,4 +180,65 @@ fn what_makes_no_sense_is_told_with_its_variable() {
     refused(SRUN, &[("SLURM_STEP_NODELIST", "n[1-")], &["SLURM_STEP_NODELIST is 'n[1-'"]);
     refused(SRUN, &[("SLURM_STEP_NODELIST", "")], &["SLURM_STEP_NODELIST is not set although"]);
     refused(MPIRUN, &[("OMPI_COMM_WORLD_SIZE", "")], &["OMPI_COMM_WORLD_SIZE is not set although"]);
+}
+
+#[test]
+fn a_process_of_mpich_or_intel_mpi_needs_a_port_and_on_several_machines_an_address() {
+    // Hydra 4.0, two processes on this machine.
+    let hydra = "PMI_RANK=1\nPMI_FD=7\nPMI_SIZE=2\nMPI_LOCALRANKID=1\nMPI_LOCALNRANKS=2";
+    refused(hydra, &[], &["mpiexec (PMI)", "rank 1 of 2", "MASTER_PORT", "-genv MASTER_PORT 29500"]);
+    let place = found(hydra, &[("MASTER_PORT", "29500")]);
+    assert_eq!((place.launcher, numbers(&place)), (Launcher::Pmi, (1, 2, 1, 2)));
+    assert_eq!((place.host, place.port), (named("127.0.0.1"), 29500));
+    let spread = [("MPI_LOCALNRANKS", "1"), ("MASTER_PORT", "29500")];
+    refused(hydra, &spread, &["mpiexec (PMI)", "-genv MASTER_ADDR HOST", "INTENDANT_TOKEN_FILE"]);
+    refused(hydra, &[("PMI_SIZE", "")], &["PMI_SIZE is not set although PMI_RANK is"]);
+    refused(hydra, &[("PMI_RANK", "2"), ("MASTER_PORT", "1")], &["PMI_RANK is 2", "ranks are 0 to 1"]);
+    assert_eq!(read(hydra, &[("PMI_RANK", "0"), ("PMI_SIZE", "1")]).expect("fine"), None);
+    assert_eq!(read(hydra, &[("INTENDANT_LAUNCHER", "none")]).expect("fine"), None);
+}
+
+#[test]
+fn of_srun_and_mpiexec_the_inner_one_counts() {
+    let pmi2 = [("PMI_RANK", "3"), ("PMI_SIZE", "4")];
+    assert_eq!(found(SRUN, &pmi2).launcher, Launcher::Slurm);
+    let hydra = [("PMI_RANK", "5"), ("PMI_SIZE", "8"), ("MASTER_PORT", "29500")];
+    let place = found(SRUN, &hydra);
+    assert_eq!((place.launcher, place.rank.0, place.nodes), (Launcher::Pmi, 5, 8));
+    assert_eq!(place.host, slurm_node("n1"));
+    assert_eq!(read(SRUN_PTY, &pmi2).expect("fine"), None);
+}
+
+#[test]
+fn a_pod_of_an_indexed_job_needs_the_number_of_pods_and_an_address() {
+    let pod = "JOB_COMPLETION_INDEX=2";
+    refused(pod, &[], &["WORLD_SIZE is not set although JOB_COMPLETION_INDEX is", "INTENDANT_LAUNCHER=none"]);
+    refused(pod, &[("WORLD_SIZE", "4")], &["Kubernetes", "rank 2 of 4", "MASTER_ADDR"]);
+    let place = found(pod, &[("WORLD_SIZE", "4"), ("MASTER_ADDR", "job-0.job")]);
+    assert_eq!((place.launcher, numbers(&place)), (Launcher::Kubernetes, (2, 4, 0, 1)));
+    assert_eq!((place.host, place.port), (named("job-0.job"), 29500));
+    refused(pod, &[("WORLD_SIZE", "2"), ("MASTER_ADDR", "h")], &["JOB_COMPLETION_INDEX is 2", "0 to 1"]);
+    let one = [("JOB_COMPLETION_INDEX", "0"), ("WORLD_SIZE", "1")];
+    assert_eq!(read(pod, &one).expect("fine"), None);
+    assert_eq!(read(pod, &[("INTENDANT_LAUNCHER", "none")]).expect("fine"), None);
+}
+
+/// What torchrun 2.5 sets with `--standalone --no-python --nproc-per-node 2`.
+const TORCHRUN: &str = "LOCAL_RANK=1\nRANK=1\nGROUP_RANK=0\nROLE_RANK=1\nROLE_NAME=default\nLOCAL_WORLD_SIZE=2\n\
+                        WORLD_SIZE=2\nGROUP_WORLD_SIZE=1\nROLE_WORLD_SIZE=2\nMASTER_ADDR=machine.example\n\
+                        MASTER_PORT=41327\nTORCHELASTIC_RESTART_COUNT=0\nTORCHELASTIC_MAX_RESTARTS=0\n\
+                        TORCHELASTIC_RUN_ID=3f2a\nTORCHELASTIC_USE_AGENT_STORE=True";
+
+#[test]
+fn nodes_of_torchrun_do_not_meet_where_its_agent_listens() {
+    let place = found(TORCHRUN, &[]);
+    assert_eq!((place.launcher, numbers(&place)), (Launcher::Torchrun, (1, 2, 1, 2)));
+    assert_eq!(place.host, named("127.0.0.1"));
+    assert!(PORTS.contains(&place.port));
+    assert_eq!(place.port, found(TORCHRUN, &[("RANK", "0"), ("LOCAL_RANK", "0")]).port);
+    assert_ne!(place.port, found(TORCHRUN, &[("TORCHELASTIC_RUN_ID", "other")]).port);
+    let several = found(TORCHRUN, &[("LOCAL_WORLD_SIZE", "1")]);
+    assert_eq!((several.host, several.port), (named("machine.example"), place.port));
+    assert_eq!(found(TORCHRUN, &[("INTENDANT_MASTER_PORT", "4711")]).port, 4711);
+    assert_eq!(found(TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "False")]).port, 41327);
 }

@@ -1,33 +1,37 @@
 //! How the processes of a cluster find each other: the environment that a launcher gives to each of them.
 //!
-//! Ours (`launch`) and torchrun agree on `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`; `srun` and `mpirun` have variables
-//! of their own, which [`crate::placement`] reads; the rest is ours and optional.
+//! Our launcher ([`crate::Launch`]) and torchrun agree on `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`. Other launchers
+//! have variables of their own, which [`crate::placement`] reads. The remaining variables are ours and optional.
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `RANK`, `WORLD_SIZE` | this node; how many there are. Under `srun` and `mpirun`, theirs |
+//! | `RANK`, `WORLD_SIZE` | this node; the number of nodes. Other launchers have their own names |
 //! | `LOCAL_RANK`, `LOCAL_WORLD_SIZE` | the same on this machine; optional |
 //! | `MASTER_ADDR`, `MASTER_PORT` | where node 0 serves the coordinator |
-//! | `INTENDANT_MASTER_PORT` | instead of `MASTER_PORT`, where the launcher itself listens there (torchrun's agent does) |
-//! | `INTENDANT_LAUNCHER` | `none`: look at none but these, whatever started this process |
+//! | `INTENDANT_MASTER_PORT` | takes precedence over `MASTER_PORT` |
+//! | `INTENDANT_DATA_PORT` | port of the data plane; the k-th node of a machine uses this port + k. Any free port if not set |
+//! | `INTENDANT_LAUNCHER` | `none`: ignore the variables of other launchers |
 //! | `INTENDANT_TOKEN` | the cluster's token in hexadecimal digits; set by our launcher |
-//! | `INTENDANT_TOKEN_FILE` | a file with the token, where no launcher of ours sets one |
+//! | `INTENDANT_TOKEN_FILE` | a file with the token, used if `INTENDANT_TOKEN` is not set |
 //! | `INTENDANT_JOIN_SECONDS` | how long to wait for the other nodes; 60 |
 //! | `INTENDANT_LISTEN_FD` | node 0 under our launcher: the coordinator's listening socket, already bound |
 //! | `INTENDANT_LAUNCHED` | 1 under our launcher |
 //!
-//! Absent on purpose: sockets (`control` opens them), and what variables of launchers mean (`placement`).
+//! Absent on purpose: sockets (the control plane opens them), and the meaning of other launchers' variables (`placement`).
 
 use crate::locate::locate;
 use crate::placement::{Environment, Host, Launcher, Placement, place};
 use intendant_core::NodeId;
 use intendant_transport::{Token, TokenError};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fmt;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long a node waits for the others unless told otherwise.
-pub(crate) const JOIN_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
+/// How long a node waits for the others by default.
+pub const JOIN_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 
 /// Names of the environment variables.
 pub(crate) mod variable {
@@ -38,6 +42,7 @@ pub(crate) mod variable {
     pub(crate) const ADDRESS: &str = "MASTER_ADDR";
     pub(crate) const PORT: &str = "MASTER_PORT";
     pub(crate) const OWN_PORT: &str = "INTENDANT_MASTER_PORT";
+    pub(crate) const DATA_PORT: &str = "INTENDANT_DATA_PORT";
     pub(crate) const LAUNCHER: &str = "INTENDANT_LAUNCHER";
     pub(crate) const TOKEN: &str = "INTENDANT_TOKEN";
     pub(crate) const TOKEN_FILE: &str = "INTENDANT_TOKEN_FILE";
@@ -46,28 +51,58 @@ pub(crate) mod variable {
     pub(crate) const LAUNCHED: &str = "INTENDANT_LAUNCHED";
 }
 
+/// The environment variables of this crate that start with `INTENDANT_`. A program that refuses unknown variables with this
+/// prefix must allow these.
+pub const VARIABLES: [&str; 8] = [
+    variable::OWN_PORT,
+    variable::DATA_PORT,
+    variable::LAUNCHER,
+    variable::TOKEN,
+    variable::TOKEN_FILE,
+    variable::JOIN_SECONDS,
+    variable::LISTEN_FD,
+    variable::LAUNCHED,
+];
+
+/// A host and a port. It prints as `host:port`, with brackets around an IPv6 address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// A host name or address, without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
 /// Where a node meets the others of its cluster, and as which of them.
 #[derive(Clone, Debug)]
 pub struct Rendezvous {
-    pub(crate) rank: NodeId,
-    pub(crate) nodes: usize,
+    rank: NodeId,
+    nodes: usize,
     local: (usize, usize),
     launcher: Launcher,
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    pub(crate) token: Option<Token>,
-    pub(crate) listener: Option<Listener>,
-    pub(crate) launched: bool,
-    pub(crate) deadline: Duration,
+    coordinator: Endpoint,
+    data_port: Option<u16>,
+    token: Option<Token>,
+    listener: Option<Listener>,
+    launched: bool,
+    deadline: Duration,
+    warnings: Vec<String>,
 }
 
 /// The coordinator's listening socket, where it exists before node 0 does.
 #[derive(Clone, Debug)]
-pub(crate) enum Listener {
+pub enum Listener {
     /// A descriptor inherited from the launcher.
     Inherited(i32),
-    /// A socket of this process; the first `join` takes it.
-    Given(std::sync::Arc<std::sync::Mutex<Option<std::net::TcpListener>>>),
+    /// A socket of this process. The first node that joins takes it.
+    Given(Arc<Mutex<Option<TcpListener>>>),
 }
 
 /// Why an environment does not describe a rendezvous.
@@ -85,10 +120,10 @@ pub enum RendezvousError {
         /// One that is.
         present: &'static str,
     },
-    /// A launcher left a part of what it should have.
+    /// A launcher sets only a part of the variables that are needed.
     #[error(
-        "the environment variable {missing} is not set although {present} is; set it, or INTENDANT_LAUNCHER=none to run without \
-         looking at what the launcher says"
+        "the environment variable {missing} is not set although {present} is; set {missing}, or INTENDANT_LAUNCHER=none to \
+         ignore the launcher"
     )]
     Incomplete {
         /// The variable that is not set.
@@ -96,17 +131,17 @@ pub enum RendezvousError {
         /// One that is.
         present: &'static str,
     },
-    /// The user says something else than the launcher.
+    /// The user's variables contradict the launcher's.
     #[error(
-        "{name} is '{value}', but {launcher} says {theirs} ({variable}); unset {name}, or set all of RANK, WORLD_SIZE, MASTER_ADDR \
-         and MASTER_PORT"
+        "{name} is '{value}', but {variable} of {launcher} is {theirs}; unset {name}, or set all of RANK, WORLD_SIZE, \
+         MASTER_ADDR and MASTER_PORT"
     )]
     Contradiction {
         /// The variable that the user set.
         name: &'static str,
         /// Its value.
         value: String,
-        /// Who says something else.
+        /// The launcher.
         launcher: Launcher,
         /// The launcher's variable.
         variable: &'static str,
@@ -116,10 +151,24 @@ pub enum RendezvousError {
     /// The launcher does not say where node 0 is.
     #[error(
         "{launcher} started this process as rank {rank} of {nodes} on several machines, and does not say on which of them rank 0 \
-         is; name it (with Open MPI: mpirun -x MASTER_ADDR=HOST, where HOST is the first machine that mpirun uses), and give all \
-         ranks a token (-x INTENDANT_TOKEN_FILE=FILE)"
+         is; set MASTER_ADDR to the first machine ({}) and give all ranks a token (INTENDANT_TOKEN_FILE)",
+        launcher.example(variable::ADDRESS, "HOST")
     )]
     NoAddress {
+        /// The launcher.
+        launcher: Launcher,
+        /// This process's rank.
+        rank: u64,
+        /// Number of nodes.
+        nodes: u64,
+    },
+    /// The launcher gives the run no name from which a port could be derived.
+    #[error(
+        "{launcher} started this process as rank {rank} of {nodes}, and does not say at which port the ranks meet; set \
+         MASTER_PORT to a port that is free on the machine of rank 0 ({})",
+        launcher.example(variable::PORT, "29500")
+    )]
+    NoPort {
         /// The launcher.
         launcher: Launcher,
         /// This process's rank.
@@ -186,26 +235,27 @@ impl Rendezvous {
             nodes,
             local: (0, 1),
             launcher: Launcher::Variables,
-            host: host.into(),
-            port,
+            coordinator: Endpoint { host: host.into(), port },
+            data_port: None,
             token: None,
             listener: None,
             launched: false,
             deadline: JOIN_DEADLINE_DEFAULT,
+            warnings: Vec::new(),
         }
     }
 
-    /// The secret of the cluster. Without one the cluster is open to every local process and stays on loopback addresses.
+    /// The secret of the cluster. A cluster without one is open to every local process and stays on loopback addresses.
     #[must_use]
     pub fn token(mut self, token: Token) -> Self {
         self.token = (!token.is_open()).then_some(token);
         self
     }
 
-    /// The listening socket for the coordinator, for node 0; otherwise it binds the address at which the nodes meet.
+    /// The listening socket for the coordinator, for node 0. Without it, node 0 binds the address at which the nodes meet.
     #[must_use]
-    pub fn listener(mut self, listener: std::net::TcpListener) -> Self {
-        self.listener = Some(Listener::Given(std::sync::Arc::new(std::sync::Mutex::new(Some(listener)))));
+    pub fn listener(mut self, listener: TcpListener) -> Self {
+        self.listener = Some(Listener::Given(Arc::new(Mutex::new(Some(listener)))));
         self
     }
 
@@ -213,6 +263,14 @@ impl Rendezvous {
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// The port of the data plane of the first node on each machine, for firewalls; the k-th node uses `port` + k. Without
+    /// it, the operating system chooses a free port.
+    #[must_use]
+    pub fn data_port(mut self, port: u16) -> Self {
+        self.data_port = Some(port);
         self
     }
 
@@ -226,12 +284,12 @@ impl Rendezvous {
         self.nodes
     }
 
-    /// This node among those of the cluster on its machine, and how many these are; 0 and 1 where nobody said.
+    /// This node's position among those on its machine, and their number; 0 and 1 if the launcher does not tell.
     pub fn local(&self) -> (usize, usize) {
         self.local
     }
 
-    /// Who told this process its place.
+    /// The launcher that told this process its place.
     pub fn launcher(&self) -> Launcher {
         self.launcher
     }
@@ -246,18 +304,47 @@ impl Rendezvous {
         self.launched
     }
 
-    /// Host and port of the coordinator.
-    pub fn coordinator(&self) -> (&str, u16) {
-        (&self.host, self.port)
+    /// Where node 0 serves the coordinator.
+    pub fn coordinator(&self) -> &Endpoint {
+        &self.coordinator
     }
 
-    /// Reads the environment of this process, which `intendant launch`, torchrun, `srun` or `mpirun` started; `None` if it is one
-    /// of none or of no other.
-    ///
-    /// Under `srun` on several machines, this looks up whether the first one's name is known.
+    /// The coordinator's listening socket, if it exists already.
+    pub fn given_listener(&self) -> Option<&Listener> {
+        self.listener.as_ref()
+    }
+
+    /// How long to wait for the other nodes.
+    pub fn join_deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// The port of this node's data plane; 0 lets the operating system choose.
     ///
     /// # Errors
-    /// If the environment is there in part only, or has values that make no sense; see [`RendezvousError`].
+    /// If the port of this node, by its position on the machine, is beyond 65535.
+    pub fn own_data_port(&self) -> Result<u16, RendezvousError> {
+        let Some(first) = self.data_port else { return Ok(0) };
+        let last = usize::from(u16::MAX) - self.local.0.min(usize::from(u16::MAX));
+        let own = u16::try_from(self.local.0).ok().and_then(|local| first.checked_add(local));
+        own.ok_or_else(|| RendezvousError::Invalid {
+            name: variable::DATA_PORT,
+            value: first.to_string(),
+            allowed: format!("at most {last}, because this is node {} on its machine", self.local.0),
+        })
+    }
+
+    /// Sentences about the environment that the user should read once logging works.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Reads the environment of this process. `None` if no launcher started this process as one of several.
+    ///
+    /// Under `srun` on several machines, this looks up whether the name of the first one is known.
+    ///
+    /// # Errors
+    /// If the environment is incomplete or has invalid values; see [`RendezvousError`].
     pub fn from_env() -> Result<Option<Self>, RendezvousError> {
         Self::from_lookup(std::env::var_os, std::process::id(), locate)
     }
@@ -268,7 +355,7 @@ impl Rendezvous {
     /// If there is one that cannot be read.
     pub fn token_from_env() -> Result<Option<Token>, RendezvousError> {
         let hex = std::env::var_os(variable::TOKEN).map(|hex| hex.to_string_lossy().into_owned());
-        token(hex, std::env::var_os(variable::TOKEN_FILE).map(PathBuf::from))
+        token(hex, std::env::var_os(variable::TOKEN_FILE).map(PathBuf::from).as_deref())
     }
 
     fn from_lookup(
@@ -285,41 +372,64 @@ impl Rendezvous {
             Some(_) => Duration::from_secs(env.number(JOIN_SECONDS, 1, 7 * 24 * 3600)?),
             None => JOIN_DEADLINE_DEFAULT,
         };
+        let data_port = match env.text(DATA_PORT) {
+            Some(_) => Some(env.number(DATA_PORT, 1, u16::MAX.into())? as u16),
+            None => None,
+        };
         let listener = match env.text(LISTEN_FD) {
-            // Descriptors 0 to 2 are the standard streams; whoever names one of them means something else.
+            // Descriptors 0 to 2 are the standard streams.
             Some(_) if rank == NodeId(0) => {
                 Some(Listener::Inherited(env.number(LISTEN_FD, 3, 1 << 20)? as i32))
             }
             Some(_) | None => None,
         };
-        Ok(Some(Self {
+        let file = lookup(TOKEN_FILE).map(PathBuf::from);
+        let hex = env.text(TOKEN);
+        let exposed = file.as_deref().filter(|file| hex.is_none() && is_readable_by_others(file));
+        let warnings = exposed.map(|file| {
+            let file = file.display();
+            format!("all users of this machine can read the token file {file}; run `chmod 600 {file}`")
+        });
+        let rendezvous = Self {
             rank,
             nodes,
             local: (local_rank, local_nodes),
             launcher,
-            host: match host {
-                Host::Named(host) => host,
-                Host::SlurmNode(host) => locate(host)?,
+            coordinator: Endpoint {
+                host: match host {
+                    Host::Named(host) => host,
+                    Host::SlurmNode(host) => locate(host)?,
+                },
+                port,
             },
-            port,
-            token: token(env.text(TOKEN), lookup(TOKEN_FILE).map(PathBuf::from))?,
+            data_port,
+            token: token(hex, file.as_deref())?,
             listener,
             launched: env.text(LAUNCHED).is_some_and(|value| value == "1"),
             deadline,
-        }))
+            warnings: warnings.into_iter().collect(),
+        };
+        rendezvous.own_data_port()?;
+        Ok(Some(rendezvous))
     }
 }
 
+/// Whether a file can be read by users that are neither its owner nor in its group.
+pub fn is_readable_by_others(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o004 != 0)
+}
+
 /// The token from the variable, else from the file.
-fn token(hex: Option<String>, file: Option<PathBuf>) -> Result<Option<Token>, RendezvousError> {
+fn token(hex: Option<String>, file: Option<&Path>) -> Result<Option<Token>, RendezvousError> {
     let parse = |place: String, text: &str| {
         Token::from_hex(text).map(Some).map_err(|source| RendezvousError::Token { place, source })
     };
     match (hex, file) {
         (Some(hex), _) => parse(variable::TOKEN.to_owned(), &hex),
-        (None, Some(path)) => match std::fs::read_to_string(&path) {
+        (None, Some(path)) => match std::fs::read_to_string(path) {
             Ok(text) => parse(path.display().to_string(), &text),
-            Err(source) => Err(RendezvousError::TokenFile { path, source }),
+            Err(source) => Err(RendezvousError::TokenFile { path: path.to_owned(), source }),
         },
         (None, None) => Ok(None),
     }
@@ -350,7 +460,8 @@ mod tests {
         let extras =
             [("INTENDANT_TOKEN", hex.as_str()), ("INTENDANT_LAUNCHED", "1"), ("INTENDANT_JOIN_SECONDS", "7")];
         let found = read(&[&WHOLE[..], &extras].concat())?.ok_or("no rendezvous")?;
-        assert_eq!((found.rank(), found.nodes(), found.coordinator()), (NodeId(1), 4, ("127.0.0.1", 29500)));
+        assert_eq!((found.rank(), found.nodes()), (NodeId(1), 4));
+        assert_eq!(found.coordinator().to_string(), "127.0.0.1:29500");
         assert!(found.cluster_token().is_some_and(|token| token.matches(&Token::from_bytes([0xab; 32]))));
         assert!(found.launched());
         assert_eq!(found.deadline, Duration::from_secs(7));
@@ -394,7 +505,7 @@ mod tests {
     -> Result<(), Box<dyn std::error::Error>> {
         let found =
             read(&[&WHOLE[..], &[("INTENDANT_MASTER_PORT", "4711")]].concat())?.ok_or("no rendezvous")?;
-        assert_eq!(found.coordinator(), ("127.0.0.1", 4711));
+        assert_eq!(found.coordinator().to_string(), "127.0.0.1:4711");
         Ok(())
     }
 
@@ -421,6 +532,52 @@ mod tests {
             read(&[&WHOLE[..], &[("INTENDANT_TOKEN_FILE", &name)]].concat()),
             Err(RendezvousError::TokenFile { .. })
         ));
+        Ok(())
+    }
+
+    #[test]
+    fn a_token_file_that_all_users_can_read_is_a_warning() -> Result<(), Box<dyn std::error::Error>> {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("token");
+        std::fs::write(&path, "5c".repeat(32))?;
+        let name = path.to_string_lossy().into_owned();
+        let warnings = |mode: u32| -> Result<Vec<String>, Box<dyn std::error::Error>> {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
+            let found = read(&[&WHOLE[..], &[("INTENDANT_TOKEN_FILE", &name)]].concat())?;
+            Ok(found.ok_or("no rendezvous")?.warnings().to_vec())
+        };
+        assert_eq!(warnings(0o600)?, [] as [String; 0]);
+        assert_eq!(warnings(0o640)?, [] as [String; 0]);
+        let exposed = warnings(0o644)?;
+        assert!(exposed[0].contains(&format!("chmod 600 {name}")), "{exposed:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn each_node_of_a_machine_has_a_data_port_of_its_own() -> Result<(), Box<dyn std::error::Error>> {
+        let with = |port: &str, local: &str| {
+            let more = [("INTENDANT_DATA_PORT", port), ("LOCAL_RANK", local), ("LOCAL_WORLD_SIZE", "2")];
+            read(&[&WHOLE[..], &more].concat())
+        };
+        assert_eq!(with("7000", "1")?.ok_or("no rendezvous")?.own_data_port()?, 7001);
+        assert_eq!(read(&WHOLE)?.ok_or("no rendezvous")?.own_data_port()?, 0);
+        for (port, local) in [("0", "0"), ("x", "0"), ("65535", "1")] {
+            let error = with(port, local).map(drop).map_err(|error| error.to_string());
+            assert!(error.as_ref().is_err_and(|text| text.contains("INTENDANT_DATA_PORT is")), "{error:?}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn an_ipv6_address_may_have_brackets_and_prints_with_them() -> Result<(), Box<dyn std::error::Error>> {
+        for address in ["::1", "[::1]"] {
+            let mut variables = WHOLE;
+            variables[2].1 = address;
+            let found = read(&variables)?.ok_or("no rendezvous")?;
+            assert_eq!(found.coordinator().host, "::1");
+            assert_eq!(found.coordinator().to_string(), "[::1]:29500");
+        }
         Ok(())
     }
 }

@@ -47,7 +47,8 @@ pub(super) fn exit_code(ends: &[End]) -> u8 {
     telling.or(failures.first().copied()).or(killed).unwrap_or(0)
 }
 
-const PEER_LOST: u8 = 4;
+/// The exit code of a run that lost a node.
+pub(super) const PEER_LOST: u8 = 4;
 
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,7 +79,7 @@ fn signal_name(signal: i32) -> Option<&'static str> {
         libc::SIGFPE => "SIGFPE",
         libc::SIGILL => "SIGILL: an instruction that this processor does not know",
         libc::SIGINT => "SIGINT",
-        libc::SIGKILL => "SIGKILL: by somebody, or by the kernel when memory ran out",
+        libc::SIGKILL => "SIGKILL: by a user, or by the kernel when memory ran out",
         libc::SIGSEGV => "SIGSEGV",
         libc::SIGTERM => "SIGTERM",
         _ => return None,

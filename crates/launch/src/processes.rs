@@ -25,10 +25,10 @@ use std::net::{Ipv4Addr, TcpListener};
 /// Starts a program several times, as the nodes of one cluster.
 ///
 /// ```no_run
-/// # use intendant::launch::Launch;
+/// # use intendant_launch::Launch;
 /// let code = Launch::new(4, "kge").args(["--epochs", "3"]).run()?;
 /// std::process::exit(code.into());
-/// # Ok::<(), intendant::launch::LaunchError>(())
+/// # Ok::<(), intendant_launch::LaunchError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Launch {
@@ -119,10 +119,12 @@ impl Launch {
     /// nodes die with it. Their standard input is empty, output and error are this process's.
     ///
     /// When a node fails, the others have 10 s to end by themselves, which is enough to notice and name it; then they are
-    /// killed. An interrupt (Ctrl-C), SIGTERM or hang-up ends all nodes: SIGTERM, and SIGKILL after 3 s or at the second
-    /// signal. What a node leaves behind in its process group ends with it. One line per failed node goes to standard error.
+    /// killed. If all nodes are stopped (SIGSTOP), the launcher says so; unless one is continued within 10 s, it kills them. An
+    /// interrupt (Ctrl-C) or SIGTERM is passed on to all nodes, a hang-up becomes SIGTERM; SIGKILL follows after 3 s or at the
+    /// second signal. What a node leaves behind in its process group ends with it. One line per failed node goes to standard
+    /// error.
     ///
-    /// Returns the exit code for this process: 0 if all nodes returned 0; 4 if a node returned 4 (a peer was lost); else that
+    /// Returns the exit code for this process: 0 if all nodes returned 0; 4 if a node returned 4 (a peer was lost) or all were stopped; else that
     /// of the first node that failed, where 1 counts only if there is nothing more telling, and 128 + n stands for signal n;
     /// 130, 143 or 129 after an interrupt, SIGTERM or hang-up.
     ///

@@ -1,0 +1,348 @@
+//! Whether a node fits into this machine, before it takes memory and starts threads.
+//!
+//! An allocation that fails aborts the process, and the kernel kills processes of a control group that is full: both tell the
+//! user nothing about the model. So a node computes the least that it needs and compares it with the limits first.
+//!
+//! The estimate is a lower bound: values, slots and stacks of threads. Buffers, the application's data and values that move
+//! here or are copied here come on top. What passes can still fail; what is refused could not have worked.
+
+use intendant_core::{Element, Layout};
+use intendant_engine::Storage;
+use intendant_techniques::{Assignment, Policy, StaticReplicas};
+use rustix::process::{Resource, getrlimit};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a slot of a dense store.
+const SLOT_BYTES: u64 = 16;
+
+/// Stack of a thread, unless RUST_MIN_STACK says otherwise.
+const STACK_BYTES: u64 = 2 << 20;
+
+/// The least that a node needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// Memory that is written at the start: values and slots.
+    pub(crate) model_bytes: u64,
+    /// Threads, each of which reserves a stack.
+    pub(crate) threads: u64,
+}
+
+/// Why a node does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CapacityError {
+    /// There is not enough memory for the values.
+    #[error(
+        "the model does not fit: it needs at least {} in {nodes} node(s) of this machine, but {limit} leaves {}; use fewer or \
+         shorter values, more machines, or raise the limit",
+        Bytes(*needed),
+        Bytes(*available)
+    )]
+    Memory {
+        /// Bytes that all nodes need to which the limit applies.
+        needed: u64,
+        /// Number of these nodes.
+        nodes: u64,
+        /// The limit, e.g. "the free memory of this machine".
+        limit: String,
+        /// Bytes that it leaves.
+        available: u64,
+    },
+    /// There are not enough threads, or not enough address space for their stacks.
+    #[error("{threads} threads do not fit: {limit} leaves {available}; use fewer workers or raise the limit")]
+    Threads {
+        /// Threads of all nodes to which the limit applies.
+        threads: u64,
+        /// The limit.
+        limit: String,
+        /// What it leaves, with its unit.
+        available: String,
+    },
+}
+
+/// What the operating system leaves to this process and to others; `None` where there is no limit or it is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Limits {
+    /// Address space of this process, in bytes.
+    address_space: Option<u64>,
+    /// Memory that processes can still take, in bytes: the tightest limit and its name.
+    memory: Option<(u64, String)>,
+    /// Threads that the control group can still start.
+    threads: Option<u64>,
+}
+
+impl Demand {
+    /// The least that one node needs for its part of the model.
+    pub(crate) fn new<E: Element>(
+        layout: &Layout,
+        storage: Storage,
+        policy: &Policy,
+        assignment: &Assignment,
+        threads: u64,
+    ) -> Self {
+        let value_bytes = |len: usize| (len * size_of::<E>()) as u64;
+        let nodes = layout.nodes() as u64;
+        let mut model_bytes = 0;
+        if storage == Storage::Dense {
+            model_bytes = layout.keys().saturating_mul(SLOT_BYTES);
+            for range in layout.ranges() {
+                let keys = range.keys.end - range.keys.start;
+                model_bytes += (keys / nodes).saturating_mul(value_bytes(range.len));
+            }
+        }
+        // A static replica is a value and what the other nodes know of it.
+        if nodes > 1 {
+            let replica_bytes: u64 = match policy.static_replicas {
+                Some(StaticReplicas::All) => layout
+                    .ranges()
+                    .iter()
+                    .map(|range| (range.keys.end - range.keys.start).saturating_mul(value_bytes(range.len)))
+                    .fold(0, u64::saturating_add),
+                Some(StaticReplicas::Assigned) => assignment
+                    .resolve(layout)
+                    .iter()
+                    .map(|key| value_bytes(layout.len(*key)))
+                    .fold(0, u64::saturating_add),
+                None => 0,
+            };
+            model_bytes = model_bytes.saturating_add(replica_bytes);
+        }
+        Self { model_bytes, threads }
+    }
+
+    /// Compares with what this machine leaves: to `here` nodes in this process, and `machine` nodes on this machine.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub(crate) fn check(&self, here: u64, machine: u64) -> Result<(), CapacityError> {
+        self.compare(here, machine, stack_bytes(), &Limits::of_this_process())
+    }
+
+    fn compare(&self, here: u64, machine: u64, stack: u64, limits: &Limits) -> Result<(), CapacityError> {
+        let (model, threads) = (|nodes| self.model_bytes.saturating_mul(nodes), self.threads * here);
+        if let Some(available) = limits.address_space {
+            let (limit, needed) = ("the limit of the address space (ulimit -v)", model(here));
+            if needed > available {
+                return Err(CapacityError::Memory {
+                    needed,
+                    nodes: here,
+                    limit: limit.to_owned(),
+                    available,
+                });
+            }
+            let stacks = threads.saturating_mul(stack);
+            if stacks > available - needed {
+                let available = format!("{} for stacks of {}", Bytes(available - needed), Bytes(stack));
+                return Err(CapacityError::Threads { threads, limit: limit.to_owned(), available });
+            }
+        }
+        if let Some((available, limit)) = &limits.memory
+            && model(machine) > *available
+        {
+            let (needed, limit, available) = (model(machine), limit.clone(), *available);
+            return Err(CapacityError::Memory { needed, nodes: machine, limit, available });
+        }
+        match limits.threads {
+            Some(available) if self.threads * machine > available => Err(CapacityError::Threads {
+                threads: self.threads * machine,
+                limit: "the control group (pids.max)".to_owned(),
+                available: available.to_string(),
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn stack_bytes() -> u64 {
+    std::env::var("RUST_MIN_STACK").ok().and_then(|bytes| bytes.parse().ok()).unwrap_or(STACK_BYTES)
+}
+
+impl Limits {
+    fn of_this_process() -> Self {
+        let mut limits = Self::below(Path::new("/"));
+        let used = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages: u64 = used.split_whitespace().next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
+        let used = pages * rustix::param::page_size() as u64;
+        limits.address_space = getrlimit(Resource::As).current.map(|most| most.saturating_sub(used));
+        limits
+    }
+
+    /// What the files below `root` tell, which is `/` outside of tests.
+    fn below(root: &Path) -> Self {
+        let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
+        let mut limits = Self::default();
+        let meminfo = text("proc/meminfo");
+        if let Some(free) = field_of_meminfo(&meminfo, "MemAvailable") {
+            let swap = field_of_meminfo(&meminfo, "SwapFree").unwrap_or(0);
+            limits.memory = Some((free + swap, "the free memory of this machine".to_owned()));
+        }
+        for line in text("proc/self/cgroup").lines() {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+            let path = Path::new(path.trim_start_matches('/'));
+            let unified = controllers.is_empty();
+            for controller in ["memory", "pids"] {
+                if !unified && !controllers.split(',').any(|listed| listed == controller) {
+                    continue;
+                }
+                let mount = root.join("sys/fs/cgroup").join(if unified { "" } else { controller });
+                // Limits of all groups around this one apply. In a container, inner parts of the path may not be visible.
+                for group in path.ancestors() {
+                    let group = Group { folder: mount.join(group), unified };
+                    if controller == "pids" {
+                        limits.threads = min(limits.threads, group.threads());
+                    } else if let Some(left) = group.memory()
+                        && limits.memory.as_ref().is_none_or(|(least, _)| left < *least)
+                    {
+                        let limit = format!("the memory limit of control group {}", group.folder.display());
+                        limits.memory = Some((left, limit));
+                    }
+                }
+            }
+        }
+        limits
+    }
+}
+
+fn min(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
+}
+
+/// Bytes of a line of /proc/meminfo, which counts in KiB.
+fn field_of_meminfo(table: &str, name: &str) -> Option<u64> {
+    let line = table.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// A control group of either version.
+struct Group {
+    folder: PathBuf,
+    unified: bool,
+}
+
+impl Group {
+    fn number(&self, file: &str) -> Option<u64> {
+        // "max" is no limit.
+        std::fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
+    }
+
+    fn threads(&self) -> Option<u64> {
+        Some(self.number("pids.max")?.saturating_sub(self.number("pids.current")?))
+    }
+
+    /// Bytes that are left, counting files in the cache that the kernel can drop.
+    fn memory(&self) -> Option<u64> {
+        let (most, used, cached) = if self.unified {
+            ("memory.max", "memory.current", "inactive_file ")
+        } else {
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ")
+        };
+        let stat = std::fs::read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
+        let cached =
+            stat.lines().find_map(|line| line.strip_prefix(cached)?.parse::<u64>().ok()).unwrap_or(0);
+        let used = self.number(used)?.saturating_sub(cached);
+        Some(self.number(most)?.saturating_sub(used))
+    }
+}
+
+/// A number of bytes that prints with a unit.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = self.0 as f64 / f64::from(1 << 20);
+        if mib < 1024.0 { write!(f, "{mib:.1} MiB") } else { write!(f, "{:.1} GiB", mib / 1024.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use intendant_techniques::Technique;
+
+    fn demand(nodes: usize, technique: Technique, storage: Storage) -> u64 {
+        let builder = Layout::builder().nodes(nodes).range("a", 1000, 8).range("b", 10, 4);
+        let layout = builder.build().expect("a layout");
+        let assignment = Assignment::default();
+        Demand::new::<f64>(&layout, storage, &technique.policy(), &assignment, 3).model_bytes
+    }
+
+    #[test]
+    fn the_demand_is_slots_of_all_keys_and_values_of_what_a_node_holds() {
+        let (slots, all) = (1010 * 16, 1000 * 64 + 10 * 32);
+        assert_eq!(demand(1, Technique::Adaptive, Storage::Dense), slots + all);
+        assert_eq!(demand(2, Technique::Adaptive, Storage::Dense), slots + all / 2);
+        assert_eq!(demand(2, Technique::FullReplication, Storage::Dense), slots + all / 2 + all);
+        assert_eq!(demand(2, Technique::Adaptive, Storage::Sparse), 0);
+    }
+
+    #[test]
+    fn every_limit_refuses_what_is_beyond_it_and_nothing_else() {
+        let demand = Demand { model_bytes: 100 << 20, threads: 10 };
+        let check =
+            |limits: Limits| demand.compare(1, 2, 2 << 20, &limits).map_err(|error| error.to_string());
+        assert_eq!(check(Limits::default()), Ok(()));
+        let address = |mib: u64| Limits { address_space: Some(mib << 20), ..Limits::default() };
+        assert_eq!(check(address(120)), Ok(()));
+        let text = check(address(119)).expect_err("no room for stacks");
+        assert!(text.contains("10 threads") && text.contains("ulimit -v"), "{text}");
+        let text = check(address(99)).expect_err("no room for values");
+        assert!(text.contains("at least 100.0 MiB") && text.contains("leaves 99.0 MiB"), "{text}");
+        let memory = |mib: u64| Limits { memory: Some((mib << 20, "M".to_owned())), ..Limits::default() };
+        assert_eq!(check(memory(200)), Ok(()), "both nodes of this machine");
+        let text = check(memory(199)).expect_err("no room");
+        assert!(text.contains("200.0 MiB in 2 node(s)") && text.contains("M leaves 199.0 MiB"), "{text}");
+        let threads = |threads| Limits { threads: Some(threads), ..Limits::default() };
+        assert_eq!(check(threads(20)), Ok(()));
+        assert!(
+            check(threads(19)).is_err_and(|text| text.contains("20 threads") && text.contains("pids.max"))
+        );
+    }
+
+    /// Files as the kernel shows them, below a folder.
+    fn limits(files: &[(&str, &str)]) -> Limits {
+        let root = tempfile::tempdir().expect("a folder");
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("below the root")).expect("a folder");
+            std::fs::write(path, text).expect("written");
+        }
+        let mut limits = Limits::below(root.path());
+        if let Some((_, name)) = &mut limits.memory {
+            *name = name.replace(&root.path().display().to_string(), "");
+        }
+        limits
+    }
+
+    #[test]
+    fn the_tightest_limit_counts() {
+        let meminfo = "MemTotal: 9000 kB\nMemAvailable:    2000 kB\nSwapFree: 48 kB\n";
+        assert_eq!(limits(&[]), Limits::default());
+        let free = limits(&[("proc/meminfo", meminfo)]);
+        assert_eq!(free.memory, Some((2048 << 10, "the free memory of this machine".to_owned())));
+        // The outer group's limit is tighter; of its memory, 100 bytes are files that can be dropped.
+        let unified = limits(&[
+            ("proc/meminfo", meminfo),
+            ("proc/self/cgroup", "0::/outer/inner\n"),
+            ("sys/fs/cgroup/outer/inner/memory.max", "max\n"),
+            ("sys/fs/cgroup/outer/inner/memory.current", "400\n"),
+            ("sys/fs/cgroup/outer/inner/pids.max", "50\n"),
+            ("sys/fs/cgroup/outer/inner/pids.current", "8\n"),
+            ("sys/fs/cgroup/outer/memory.max", "1000\n"),
+            ("sys/fs/cgroup/outer/memory.current", "400\n"),
+            ("sys/fs/cgroup/outer/memory.stat", "anon 300\ninactive_file 100\n"),
+        ]);
+        let name = "the memory limit of control group /sys/fs/cgroup/outer".to_owned();
+        assert_eq!((unified.memory, unified.threads), (Some((700, name)), Some(42)));
+        let first = limits(&[
+            ("proc/self/cgroup", "4:memory:/a\n3:cpu,pids:/a\n"),
+            ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000"),
+            ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "300"),
+            ("sys/fs/cgroup/pids/a/pids.max", "max"),
+            ("sys/fs/cgroup/pids/a/pids.current", "3"),
+        ]);
+        let name = "the memory limit of control group /sys/fs/cgroup/memory/a".to_owned();
+        assert_eq!((first.memory, first.threads), (Some((700, name)), None));
+    }
+}

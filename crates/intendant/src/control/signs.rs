@@ -1,0 +1,44 @@
+//! Data as a sign of life: whether something has arrived from a node on the data plane lately.
+//!
+//! Heartbeats and data share the links. Where a link is full, heartbeats are late, and data is what arrives.
+
+use intendant_core::NodeId;
+use intendant_transport::tcp::Arrivals;
+use std::sync::{Arc, OnceLock};
+
+/// The counters of the data plane, once it exists.
+#[derive(Debug, Default)]
+pub(super) struct Signs(OnceLock<Arc<Arrivals>>);
+
+/// What one observer has seen of the counters.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    signs: Arc<Signs>,
+    seen: Vec<u64>,
+}
+
+impl Signs {
+    /// The data plane exists from now on.
+    pub(super) fn set(&self, arrivals: Arc<Arrivals>) {
+        // A node has one data plane.
+        let _ = self.0.set(arrivals);
+    }
+
+    /// An observer of `nodes` nodes.
+    pub(super) fn start(self: &Arc<Self>, nodes: usize) -> Arrived {
+        Arrived { signs: Arc::clone(self), seen: vec![0; nodes] }
+    }
+}
+
+impl Arrived {
+    /// Calls `heard` with each node from which something has arrived since the last call.
+    pub(super) fn each(&mut self, mut heard: impl FnMut(NodeId)) {
+        let Some(arrivals) = self.signs.0.get() else { return };
+        for (node, seen) in (0..).map(NodeId).zip(&mut self.seen) {
+            let count = arrivals.count(node);
+            if std::mem::replace(seen, count) != count {
+                heard(node);
+            }
+        }
+    }
+}

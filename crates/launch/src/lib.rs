@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+//!
+//! Start at [`Rendezvous`]. `placement` is the decision what an environment means, as a function of its variables; `locate`
+//! asks Slurm for addresses; [`Launch`] starts processes and supervises them.
+//!
+//! Absent on purpose: the cluster itself (`intendant::control`), and anything about parameters.
+#![deny(unsafe_code)]
+
+mod locate;
+mod placement;
+mod processes;
+mod rendezvous;
+
+pub use placement::Launcher;
+pub use processes::{Launch, LaunchError};
+pub use rendezvous::{
+    Endpoint, JOIN_DEADLINE_DEFAULT, Listener, Rendezvous, RendezvousError, VARIABLES, is_readable_by_others,
+};
