@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 /// Forwards of a request at most, if the home always knows the owner: one from the node of a stale hint to
 /// the home, one from the home to the owner. If the key has not arrived there yet, that node queues the
-/// request; and a request from the home arrives before an order of the home to hand the key over.
+/// request; and a request that the home forwards arrives before any later order of the home to hand the key
+/// over.
 const HOPS_MAX: u8 = 2;
 
 /// Forwards at most if owners start relocations: each relocation during the flight may add one. Their number

@@ -185,6 +185,78 @@ mod tests {
     }
 
     #[test]
+    fn flags_do_not_touch_each_other() {
+        let flags = |state: &SlotState| {
+            [
+                state.is_dirty(),
+                state.is_closed(),
+                state.is_listed(),
+                state.is_localized(),
+                state.hint().is_some(),
+            ]
+        };
+        let set: [fn(&mut SlotState, bool); 3] =
+            [SlotState::set_dirty, SlotState::set_closed, SlotState::set_listed];
+        let mut state = SlotState::default();
+        assert_eq!(flags(&state), [false; 5]);
+        for (at, set) in set.into_iter().enumerate() {
+            set(&mut state, true);
+            assert_eq!(flags(&state), [0, 1, 2, 3, 4].map(|flag| flag == at));
+            set(&mut state, false);
+            assert_eq!(flags(&state), [false; 5]);
+        }
+        state.set_localized();
+        assert_eq!(flags(&state), [false, false, false, true, false]);
+        state.point(NodeId(0), 1);
+        set.into_iter().for_each(|set| set(&mut state, true));
+        assert_eq!(flags(&state), [true; 5]);
+        for (at, set) in set.into_iter().enumerate() {
+            set(&mut state, false);
+            assert_eq!(flags(&state), [0, 1, 2, 3, 4].map(|flag| flag > at));
+        }
+        state.own(2);
+        assert_eq!((flags(&state), state.counter), ([false, false, false, true, false], 2));
+    }
+
+    #[test]
+    fn a_node_with_a_copy_knows_it() {
+        let copies = [Role::Owner, Role::Hub, Role::Replica, Role::Static];
+        for role in [Role::Absent, Role::Arriving, Role::Leaving].into_iter().chain(copies) {
+            assert_eq!(role.is_copy(), copies.contains(&role), "{role:?}");
+            assert_eq!(role.is_owner(), [Role::Owner, Role::Hub].contains(&role), "{role:?}");
+        }
+    }
+
+    #[test]
+    fn a_replica_and_an_absent_key_learn_where_the_key_is_and_other_roles_do_not() {
+        let all = [
+            Role::Absent,
+            Role::Owner,
+            Role::Arriving,
+            Role::Leaving,
+            Role::Hub,
+            Role::Replica,
+            Role::Static,
+        ];
+        for role in all {
+            let mut state = SlotState { role, ..SlotState::default() };
+            state.learn(NodeId(3), 1);
+            assert_eq!(state.hint().is_some(), [Role::Absent, Role::Replica].contains(&role), "{role:?}");
+        }
+    }
+
+    #[test]
+    fn of_equal_counters_the_later_knowledge_holds() {
+        let mut state = SlotState::default();
+        state.learn(NodeId(3), 5);
+        state.learn(NodeId(4), 5);
+        assert_eq!(state.hint(), Some(NodeId(4)));
+        assert!(!is_newer(5, 5) && is_newer(6, 5) && !is_newer(5, 6));
+        assert!(is_newer(0, u32::MAX) && !is_newer(u32::MAX, 0));
+        assert!(is_newer(1 << 30, 0) && !is_newer(0, 1 << 30));
+    }
+
+    #[test]
     fn counters_wrap() {
         let mut state = SlotState::default();
         state.learn(NodeId(3), u32::MAX);

@@ -121,7 +121,8 @@ impl Payload for SnapshotPart {
             argument: op.0,
             ..Header::new(self.class(), keys.len())
         };
-        let mut frame = header.frame(Cursor::BYTES + keys.len() * KEY_BYTES + room);
+        let cursor_bytes = if next.is_some() { Cursor::BYTES } else { 0 };
+        let mut frame = header.frame(cursor_bytes + keys.len() * KEY_BYTES + room);
         if let Some(cursor) = next {
             cursor.put(&mut frame);
         }

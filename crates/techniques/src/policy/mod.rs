@@ -162,7 +162,7 @@ impl Policy {
 /// When nodes get replicas through the owner, and how owners keep them in step; see [`crate::replication`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replicas {
-    /// When the node's policy directs it (by intents). Deltas and replica updates travel in rounds.
+    /// When an intent, or the caller of the engine, directs it. Deltas and replica updates travel in rounds.
     Directed {
         /// Time from the start of a round to the start of the next, at least.
         every: Tick,
@@ -375,12 +375,91 @@ mod tests {
     }
 
     #[test]
+    fn operations_are_chained_with_caches_unless_the_user_says_otherwise() {
+        let lapse = Technique::Lapse.policy();
+        let orders = |order, caches| {
+            let policy = lapse.with(order, caches);
+            (policy.order, policy.caches)
+        };
+        assert_eq!(orders(None, None), (Order::Fifo, false));
+        assert_eq!(orders(None, Some(true)), (Order::Chain, true));
+        assert_eq!(orders(Some(Order::Fifo), Some(true)), (Order::Fifo, true));
+        assert_eq!(orders(Some(Order::Chain), None), (Order::Chain, false));
+    }
+
+    #[test]
+    fn operations_are_always_chained_with_replicas_that_come_and_go() {
+        for technique in [Technique::Ssp, Technique::Essp, Technique::Adaptive] {
+            for order in [None, Some(Order::Fifo), Some(Order::Chain)] {
+                for caches in [false, true] {
+                    let policy = technique.policy().with(order, Some(caches));
+                    assert_eq!((policy.order, policy.caches), (Order::Chain, caches), "{technique}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_move_where_a_technique_relocates_and_are_all_here_on_one_node() {
+        for technique in Technique::ALL {
+            let moves = technique.policy().relocation.is_some();
+            assert!(technique.policy().keys_move(1), "{technique}");
+            assert_eq!(technique.policy().keys_move(2), moves, "{technique}");
+        }
+        let moving: Vec<_> =
+            Technique::ALL.into_iter().filter(|technique| technique.policy().keys_move(2)).collect();
+        let expected = [
+            Technique::Lapse,
+            Technique::Nups,
+            Technique::Adaptive,
+            Technique::RelocateOnIntent,
+            Technique::ImmediateAction,
+            Technique::HomeDecides,
+            Technique::NaiveIntents,
+        ];
+        assert_eq!(moving, expected);
+    }
+
+    #[test]
+    fn intents_need_directed_replicas_and_owners_that_relocate_if_keys_are_to_move() {
+        let adaptive = Technique::Adaptive.policy();
+        let powerless = Err(PolicyError::Powerless("adaptive"));
+        for (relocation, replicas) in [
+            (None, adaptive.replicas),
+            (Some(Initiator::Requester), adaptive.replicas),
+            (Some(Initiator::Owner), None),
+            (Some(Initiator::Owner), Some(Replicas::Lazy)),
+        ] {
+            assert_eq!(Policy { relocation, replicas, ..adaptive }.check(), powerless);
+        }
+        let replicate = Technique::ReplicateOnIntent.policy();
+        let moving = Policy { relocation: Some(Initiator::Owner), ..replicate };
+        assert_eq!(moving.check(), Err(PolicyError::Powerless("replicate-on-intent")));
+    }
+
+    #[test]
+    fn a_technique_is_found_by_its_name() {
+        for technique in Technique::ALL {
+            assert_eq!(technique.to_string().parse(), Ok(technique));
+        }
+        let error = "adaptiv".parse::<Technique>().unwrap_err();
+        assert!(error.contains("'adaptiv'") && error.contains("classic, full-replication, "), "{error}");
+        for order in [Order::Fifo, Order::Chain] {
+            assert_eq!(order.to_string().parse(), Ok(order));
+        }
+        let error = "lifo".parse::<Order>().unwrap_err();
+        assert!(error.contains("'lifo'") && error.contains("fifo or chain"), "{error}");
+    }
+
+    #[test]
     fn homes_decide_as_adaptive_does_or_not_at_all() {
         let own = Technique::HomeDecides.policy();
         let intents = Intents { choice: Choice::Relocate, ..own.intents.expect("it acts on them") };
         let wrong = Policy { intents: Some(intents), ..own };
         assert_eq!(wrong.check(), Err(PolicyError::Misplaced("home-decides")));
         assert_eq!(own.check(), Ok(()));
+        let deciders: Vec<_> = Technique::ALL.into_iter().filter(|t| t.policy().homes_decide()).collect();
+        assert_eq!(deciders, [Technique::HomeDecides, Technique::NaiveIntents]);
     }
 
     #[test]

@@ -498,6 +498,26 @@ fn indices_of_a_reduce_ascend() {
     assert!(broken(&message, 20, &[8]).is_ok());
 }
 
+/// Bytes that `make` allocates, and what it makes.
+fn allocated<T>(make: impl FnOnce() -> T) -> (usize, T) {
+    let before = ALLOCATED.with(Cell::get);
+    let made = make();
+    (ALLOCATED.with(Cell::get) - before, made)
+}
+
+#[test]
+fn a_frame_takes_memory_once_and_as_much_as_it_has_bytes() {
+    let mut rng = Pcg64Mcg::seed_from_u64(5);
+    for _ in 0..10_000 {
+        let message = random(&mut rng);
+        let (taken, frame) = allocated(|| message.encode());
+        assert_eq!(taken, frame.len(), "{message:?}");
+        let (taken, (head, values)) = allocated(|| message.encode_parts());
+        // Sharing the elements may take a little, once.
+        assert!(taken == head.len() || taken <= head.len() + 64 && !values.is_empty(), "{message:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn messages_round_trip(seed: u64) {

@@ -6,7 +6,7 @@ use super::{Check, Finding};
 pub(super) const KINDS: [&str; 5] = ["rs", "md", "toml", "proto", "bug"];
 /// Sentences name the actor instead.
 const VAGUE: [&str; 3] = ["whoever", "nobody", "somebody"];
-/// Sources have keys, listed in `docs/references.md`: `[Lapse §3.2]`.
+/// Sources have keys, listed in `docs/references.md`: `[thesis §3.2.2]`.
 const NUMBERS: [&str; 5] = ["000", "001", "002", "003", "004"];
 /// This file has to name what it looks for.
 const OWN_FILE: &str = "crates/xtask/src/tidy/words.rs";
@@ -24,7 +24,7 @@ pub(super) fn find(file: &str, text: &str) -> Vec<Finding> {
             if VAGUE.contains(&word.to_lowercase().as_str()) {
                 report(format!("'{word}' names no actor: say who or what it is"));
             } else if NUMBERS.contains(&word) && is_citation(line, at) {
-                report(format!("cites '{word}': use a key of docs/references.md, such as [Lapse §3.2]"));
+                report(format!("cites '{word}': use a key of docs/references.md, such as [thesis §3.2.2]"));
             }
         }
     }
