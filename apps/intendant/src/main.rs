@@ -10,18 +10,35 @@ use args::{Args, Command, LaunchArgs};
 use clap::Parser;
 use intendant::launch::Launch;
 use std::process::ExitCode;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     // Wrong usage ends in here, with exit code 2.
     let args = Args::parse();
-    let filter = tracing_subscriber::EnvFilter::builder()
-        .with_default_directive(tracing_subscriber::filter::LevelFilter::WARN.into())
-        .from_env_lossy();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    log_to_stderr();
     match args.command {
         Command::Launch(args) => launch(args),
         Command::Doctor(args) => doctor::run(args.coordinator.as_deref()),
     }
+}
+
+/// Logs warnings, or what `RUST_LOG` asks for.
+fn log_to_stderr() {
+    let mut targets = Targets::new().with_default(LevelFilter::WARN);
+    if let Ok(wanted) = std::env::var("RUST_LOG")
+        && !wanted.is_empty()
+    {
+        match wanted.parse() {
+            Ok(wanted) => targets = wanted,
+            Err(error) => eprintln!(
+                "intendant: RUST_LOG is '{wanted}': {error}; it is ignored. Write a level, or TARGET=LEVEL separated by commas"
+            ),
+        }
+    }
+    let stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(targets).with(stderr).init();
 }
 
 fn launch(args: LaunchArgs) -> ExitCode {

@@ -3,34 +3,49 @@
 use std::fmt;
 use std::io::{IsTerminal, Write};
 use tracing::{Event, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{Compact, Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 
 /// Installs the process's logger. `RUST_LOG`, if set, wins over `verbose`.
 pub(crate) fn start(rank: u16, verbose: u8) {
-    let level = match verbose {
-        0 => "warn",
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
-    };
-    let filter = match std::env::var("RUST_LOG") {
-        Ok(wanted) if !wanted.is_empty() => EnvFilter::new(wanted),
-        // The libraries below speak of sockets and frames; their details are of interest only at the highest level.
-        _ if verbose < 3 => EnvFilter::new(format!("{level},h2=warn,hyper=warn,tower=warn,tonic=warn")),
-        _ => EnvFilter::new(level),
-    };
-    let format = Ranked { rank, format: Format::default().compact() };
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let wanted = std::env::var("RUST_LOG").ok().filter(|wanted| !wanted.is_empty());
+    let targets = wanted.map_or_else(|| Ok(by_level(verbose)), |wanted| parse(&wanted));
+    let targets = targets.unwrap_or_else(|problem| {
+        say(&problem);
+        by_level(verbose)
+    });
+    let stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .event_format(format)
-        .finish();
+        .event_format(Ranked { rank, format: Format::default().compact() });
+    let subscriber = tracing_subscriber::registry().with(targets).with(stderr);
     // A program that has installed a logger of its own keeps it.
     let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// What is logged if `-v` is given `verbose` times.
+fn by_level(verbose: u8) -> Targets {
+    let level = match verbose {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => return Targets::new().with_default(LevelFilter::TRACE),
+    };
+    // These libraries log sockets and frames; their details are of interest only at the highest level.
+    let libraries = ["h2", "hyper", "tower", "tonic"].map(|library| (library, LevelFilter::WARN));
+    Targets::new().with_default(level).with_targets(libraries)
+}
+
+/// What `RUST_LOG` asks for, or what is wrong with it.
+fn parse(wanted: &str) -> Result<Targets, String> {
+    wanted.parse().map_err(|error| {
+        format!(
+            "RUST_LOG is '{wanted}': {error}; it is ignored. Write a level such as debug, or TARGET=LEVEL, separated by commas"
+        )
+    })
 }
 
 /// Writes a line to standard error, in one piece: the nodes of a cluster share it.
@@ -63,4 +78,26 @@ where
 /// A number of things, in words.
 pub(crate) fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{} {what}s", indicatif::HumanCount(count)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::Level;
+
+    #[test]
+    fn libraries_are_quiet_until_everything_is_asked_for() {
+        assert!(by_level(2).would_enable("intendant::channel", &Level::DEBUG));
+        assert!(!by_level(2).would_enable("h2::codec", &Level::INFO));
+        assert!(by_level(3).would_enable("h2::codec", &Level::TRACE));
+    }
+
+    #[test]
+    fn rust_log_names_targets_or_is_ignored_with_a_reason() {
+        let targets = parse("warn,intendant=debug").unwrap();
+        assert!(targets.would_enable("intendant::channel", &Level::DEBUG));
+        assert!(!targets.would_enable("h2", &Level::INFO));
+        let problem = parse("intendant=loud").unwrap_err();
+        assert!(problem.starts_with("RUST_LOG is 'intendant=loud': "), "{problem}");
+    }
 }

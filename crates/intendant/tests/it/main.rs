@@ -8,6 +8,7 @@ mod copies_cluster;
 mod copies_processes;
 mod example;
 mod full_link;
+mod generated;
 mod history_processes;
 mod intents;
 mod local_cluster;
