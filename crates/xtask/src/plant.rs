@@ -98,9 +98,14 @@ fn copy(root: &Path) -> Result<Scratch, String> {
     let mut git = std::process::Command::new("git");
     git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let listed = process::text(&mut git)?;
-    let wanted: Vec<&str> =
-        listed.split('\0').filter(|file| !file.is_empty() && root.join(file).is_file()).collect();
+    let is_there =
+        |file: &&str| !file.is_empty() && (root.join(file).is_file() || root.join(file).is_symlink());
+    let wanted: Vec<&str> = listed.split('\0').filter(is_there).collect();
     for file in &wanted {
+        if root.join(file).is_symlink() {
+            scratch.link(file, root)?;
+            continue;
+        }
         let content = fs::read(root.join(file)).map_err(|error| format!("cannot read {file}: {error}"))?;
         scratch.write(file, &content)?;
     }
@@ -113,7 +118,8 @@ fn remove_others(tree: &Path, directory: &Path, wanted: &[&str]) -> Result<(), S
     let failed = |error| format!("cannot clean {}: {error}", directory.display());
     for entry in fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.is_dir() {
+        // A link to a folder is removed like a file: what it leads to is looked at where it is.
+        if path.is_dir() && !path.is_symlink() {
             remove_others(tree, &path, wanted)?;
         } else if path.strip_prefix(tree).is_ok_and(|file| !wanted.iter().any(|w| Path::new(w) == file))
             // The copy's own lock file is cargo's.
@@ -136,6 +142,21 @@ impl Scratch {
             fs::write(&path, content)
         };
         write().map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+
+    /// Makes the same link as in `root`; the models' packages share the sources of those that ship.
+    fn link(&self, file: &str, root: &Path) -> Result<(), String> {
+        let path = self.tree.join(file);
+        let target =
+            fs::read_link(root.join(file)).map_err(|error| format!("cannot read {file}: {error}"))?;
+        if fs::read_link(&path).is_ok_and(|old| old == target) {
+            return Ok(());
+        }
+        let write = || {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            std::os::unix::fs::symlink(&target, &path)
+        };
+        write().map_err(|error| format!("cannot link {}: {error}", path.display()))
     }
 
     fn build(&self) -> Result<(), String> {

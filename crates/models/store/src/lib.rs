@@ -26,15 +26,15 @@ mod sync {
     }
 }
 
-#[path = "../../../store/src/latch.rs"]
+#[path = "shipped/latch.rs"]
 mod latch;
-#[path = "../../../store/src/noted.rs"]
+#[path = "shipped/noted.rs"]
 mod noted;
-#[path = "../../../store/src/prefetch.rs"]
+#[path = "shipped/prefetch.rs"]
 mod prefetch;
-#[path = "../../../store/src/slab.rs"]
+#[path = "shipped/slab.rs"]
 mod slab;
-#[path = "../../../store/src/store.rs"]
+#[path = "shipped/store.rs"]
 mod store;
 
 pub use latch::{Latch, LatchGuard};
