@@ -78,7 +78,7 @@ impl<E: Element> Shared<E> {
         bounds.workers.lock().unwrap_or_else(PoisonError::into_inner).set(worker, clock)
     }
 
-    /// Signals that `worker` will access `keys` while its clock is in `window` [AdaPS §3]. Any thread may
+    /// Signals that `worker` will access `keys` while its clock is in `window` [thesis §5.2]. Any thread may
     /// call this, for instance one that prepares batches ahead of the worker. Windows may overlap, and lie in
     /// the past. Does nothing if the technique ignores intents, or the node is the only one. Returns the
     /// channels that must be given [`crate::Input::Wake`].

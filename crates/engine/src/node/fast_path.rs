@@ -216,7 +216,7 @@ impl<E: Element> Shared<E> {
     }
 
     /// Reads the values of those of `keys` that are here into their places in `values`; `here` says, per key,
-    /// which these are. The places of the others do not change. (PullIfLocal of [Lapse §3.5].)
+    /// which these are. The places of the others do not change. This is the PullIfLocal of Lapse.
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
