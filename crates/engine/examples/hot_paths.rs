@@ -96,7 +96,7 @@ impl Cluster {
                     let sink = Some((completion.op, &mut self.values[..]));
                     local.complete(completion, shared.layout(), sink);
                 }
-                Action::CompleteSnapshot { .. } => return Err("nobody takes a snapshot".into()),
+                Action::CompleteSnapshot { .. } => return Err("no worker takes a snapshot".into()),
             }
         }
         Ok(())

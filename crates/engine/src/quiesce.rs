@@ -80,7 +80,7 @@ mod tests {
         assert!(waves.judge(report(0, 5, 5)));
         let mut waves = Waves::default();
         assert!(!waves.judge(report(1, 5, 5)));
-        assert!(!waves.judge(report(1, 5, 5)), "somebody waits");
+        assert!(!waves.judge(report(1, 5, 5)), "an operation is outstanding");
     }
 
     #[test]

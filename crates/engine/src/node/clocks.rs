@@ -6,7 +6,6 @@ use crate::error::AccessError;
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId};
 use intendant_intent::{Board, FINISHED, Intent};
 use intendant_techniques::clocks::{NodeClock, RESTING};
-use intendant_techniques::{Role, SlotState};
 use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -143,21 +142,5 @@ impl<E: Element> Shared<E> {
             // Release: as above. Only the channel's own thread writes.
             bounds.fresh[at].store(clock, Ordering::Release);
         }
-    }
-
-    /// Whether a copy has every update up to clock `need`.
-    #[inline]
-    pub(crate) fn is_fresh(&self, key: Key, state: &SlotState, need: u32) -> bool {
-        let Some(bounds) = &self.bounds else { return true };
-        if need == 0 || (state.role == Role::Replica && state.side >= need) {
-            return true;
-        }
-        let channel = self.layout.channel(key).index();
-        let clock = if state.role == Role::Replica {
-            &bounds.fresh[channel * self.layout.nodes() + self.directory.home(key).index()]
-        } else {
-            &bounds.global[channel]
-        };
-        clock.load(Ordering::Acquire) >= need
     }
 }

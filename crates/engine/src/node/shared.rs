@@ -8,7 +8,7 @@ use intendant_techniques::{
     Assignment, Directory, Policy, Replicas, Role, SlotState, StaticReplicaPace, StaticReplicas,
 };
 use intendant_wire::AccessKind;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// How many keys ahead channels prefetch slots. Channels do more per key than workers.
@@ -257,6 +257,22 @@ impl<E: Element> Shared<E> {
             (Role::Replica, AccessKind::Push) => !state.is_closed(),
             (Role::Owner | Role::Hub | Role::Static, _) => true,
         }
+    }
+
+    /// Whether a copy has every update up to clock `need`.
+    #[inline]
+    pub(crate) fn is_fresh(&self, key: Key, state: &SlotState, need: u32) -> bool {
+        let Some(bounds) = &self.bounds else { return true };
+        if need == 0 || (state.role == Role::Replica && state.side >= need) {
+            return true;
+        }
+        let channel = self.layout.channel(key).index();
+        let clock = if state.role == Role::Replica {
+            &bounds.fresh[channel * self.layout.nodes() + self.directory.home(key).index()]
+        } else {
+            &bounds.global[channel]
+        };
+        clock.load(Ordering::Acquire) >= need
     }
 
     /// Marks a key with copies as changed, for its channel.

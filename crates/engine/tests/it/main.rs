@@ -1,7 +1,7 @@
 //! The tests of this crate from outside: one program, a module per subject.
 
 mod bounds;
-mod copies;
 mod hostile;
 mod protocol;
 mod relocation;
+mod replicas;

@@ -1,10 +1,10 @@
 //! Copies that are kept in step: several engines, and a seed that decides who goes next.
 
 mod cluster;
-mod fixed;
 mod replication;
 mod rows;
 mod staleness;
+mod static_replicas;
 mod watch;
 mod worker;
 
