@@ -141,37 +141,37 @@ impl<E: Element> Replica<E> {
         Some((self.seq, &self.sent))
     }
 
-    /// Takes a set-up or refresh: the main copy was `news` at `version` and contained this holder's deltas up
-    /// to number `merged`. `value` becomes `news` plus the holder's updates that it lacks; `updated` says
+    /// Takes a set-up or refresh: the main copy was `main` at `version` and contained this holder's deltas up
+    /// to number `merged`. `value` becomes `main` plus the holder's updates that it lacks; `updated` says
     /// whether `value` has updates since the last delta. Returns false, and changes nothing, if the version
     /// is not newer.
-    pub fn news(&mut self, version: u32, merged: u32, news: &[E], value: &mut [E], updated: bool) -> bool {
+    pub fn refresh(&mut self, version: u32, merged: u32, main: &[E], value: &mut [E], updated: bool) -> bool {
         match self.stage {
             Stage::Asking => {
-                value.copy_from_slice(news);
-                (self.stage, self.version, self.base) = (Stage::Held, version, news.into());
+                value.copy_from_slice(main);
+                (self.stage, self.version, self.base) = (Stage::Held, version, main.into());
                 return true;
             }
             Stage::Reviving => self.stage = Stage::Held,
             Stage::Held | Stage::Dropping if !is_newer(version, self.version) => return false,
             Stage::Held | Stage::Dropping => {}
         }
-        self.rebase(merged, news, value, updated);
+        self.rebase(merged, main, value, updated);
         self.sending &= self.seq != merged;
         self.version = version;
-        self.base.copy_from_slice(news);
+        self.base.copy_from_slice(main);
         true
     }
 
-    /// `value` := `news` + the delta in flight, if `news` lacks it, + the updates since.
-    fn rebase(&self, merged: u32, news: &[E], value: &mut [E], updated: bool) {
-        let all = value.iter_mut().zip(news).zip(&self.base);
+    /// `value` := `main` + the delta in flight, if `main` lacks it, + the updates since.
+    fn rebase(&self, merged: u32, main: &[E], value: &mut [E], updated: bool) {
+        let all = value.iter_mut().zip(main).zip(&self.base);
         let sending = all.zip(&self.sent);
         // Each case has a loop without branches.
         match (self.sending, self.seq != merged, updated) {
-            (false, _, false) | (true, false, false) => value.copy_from_slice(news),
+            (false, _, false) | (true, false, false) => value.copy_from_slice(main),
             (false, _, true) => {
-                value.iter_mut().zip(news).zip(&self.base).for_each(|((v, n), b)| *v = *n + (*v - *b));
+                value.iter_mut().zip(main).zip(&self.base).for_each(|((v, n), b)| *v = *n + (*v - *b));
             }
             (true, false, true) => sending.for_each(|(((v, n), b), s)| *v = *n + (*v - (*b + *s))),
             (true, true, false) => sending.for_each(|(((v, n), _), s)| *v = *n + *s),

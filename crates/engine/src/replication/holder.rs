@@ -384,7 +384,7 @@ impl<E: Element> Holder<E> {
             out.stats.replica_setups += 1;
         }
         let value = entry.value_mut().expect("a replica has a value");
-        let newer = held.replica.news(version, seq, &self.value, value, updated);
+        let newer = held.replica.refresh(version, seq, &self.value, value, updated);
         out.stats.synced_keys += u64::from(newer);
         // An update with the same value may carry a later clock.
         if newer || version == held.replica.version() {

@@ -36,3 +36,12 @@ fn after_the_last_round_comes_the_first() {
 fn a_node_belongs_to_its_cluster() {
     let _ = AllReduce::<f32>::new(NodeId(3), 3, Arc::from([]));
 }
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "index 4 after Some(4)")]
+fn updates_are_listed_by_ascending_index() {
+    let mut deltas = Deltas::<f32>::new();
+    deltas.push(4, &[1.0]);
+    deltas.push(4, &[1.0]);
+}

@@ -10,7 +10,7 @@ const B: NodeId = NodeId(2);
 /// A holder at this version of a main copy of one element; its copy.
 fn held(version: u32, main: f32) -> (Replica<f32>, [f32; 1]) {
     let (mut replica, mut value) = (Replica::ask(1), [9.0]);
-    assert!(replica.news(version, 0, &[main], &mut value, false));
+    assert!(replica.refresh(version, 0, &[main], &mut value, false));
     assert_eq!((replica.stage(), replica.version(), value), (Stage::Held, version, [main]));
     (replica, value)
 }
@@ -98,10 +98,10 @@ fn news_contain_the_delta_in_flight_or_not() {
         value[0] += 2.0;
         replica.collect(&mut value);
         value[0] += 4.0;
-        assert!(!replica.news(3, merged, &[100.0], &mut value, true), "known");
-        assert!(!replica.news(2, merged, &[100.0], &mut value, true), "old");
+        assert!(!replica.refresh(3, merged, &[100.0], &mut value, true), "known");
+        assert!(!replica.refresh(2, merged, &[100.0], &mut value, true), "old");
         let main = 10.0 + if merged == 1 { 2.0 } else { 0.0 };
-        assert!(replica.news(5, merged, &[main], &mut value, true));
+        assert!(replica.refresh(5, merged, &[main], &mut value, true));
         assert_eq!((value, replica.is_sending(), replica.base()), ([16.0], merged == 0, &[main][..]));
     }
 }
@@ -120,7 +120,7 @@ fn a_drop_ends_or_is_taken_back() {
     assert_eq!(replica.collect(&mut value), None, "the owner must know of it first");
     assert!(!replica.drop_out());
     // A new registration may begin at any version.
-    assert!(replica.news(0, 0, &[7.0], &mut value, true));
+    assert!(replica.refresh(0, 0, &[7.0], &mut value, true));
     assert_eq!((replica.stage(), replica.generation(), value), (Stage::Held, 2, [7.5]));
     assert_eq!(replica.collect(&mut value), Some((1, &[0.5][..])));
 }
