@@ -77,19 +77,4 @@ impl Delays {
             charge,
         }
     }
-
-    /// Durations that make races likely: each step is fast, slow or very slow compared to the others. Work
-    /// takes no time.
-    pub(crate) fn wild(dice: &mut Dice) -> Self {
-        let mut spread = || {
-            let max_ns = dice.pick(&[1, 30, 300, 3_000, 30_000]);
-            Spread { min_ns: 1, max_ns, tail_once_in: dice.pick(&[0, 4, 16]) }
-        };
-        let (worker, enqueue, turn) = (spread(), spread(), spread());
-        let latency = spread();
-        let (deliver, intake) = (spread(), spread());
-        let network = Network { latency, byte_ps: 10, frame_bytes: 0 };
-        let machine = Machine::infinitely_fast();
-        Self { worker, enqueue, turn, deliver, intake, network, machine, charge: Charge::ACTUAL }
-    }
 }

@@ -1,4 +1,4 @@
-//! What workers do together in every shell: come to rest, and read a snapshot.
+//! What workers do together: come to rest, and read a snapshot.
 
 use crate::cluster::Cluster;
 use crate::invariants::{Cover, Violation};
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Waves of reports until the cluster is quiescent.
 #[derive(Default)]
-pub(crate) struct Quiescence {
+pub struct Quiescence {
     waves: Waves,
     awaited: usize,
     sum: ChannelReport,
@@ -18,14 +18,17 @@ pub(crate) struct Quiescence {
 
 impl Quiescence {
     /// All workers have come: starts the first wave.
-    pub(crate) fn begin<E: Element>(&mut self, cluster: &mut Cluster<E>) {
+    pub fn begin<E: Element>(&mut self, cluster: &mut Cluster<E>) {
         *self = Self::default();
         self.awaited = cluster.ask_reports();
     }
 
     /// A channel reported. Returns whether the cluster is quiescent, which is then checked against what the
     /// simulator sees.
-    pub(crate) fn reported<E: Element>(
+    ///
+    /// # Errors
+    /// If the cluster is not quiescent although its channels say so.
+    pub fn reported<E: Element>(
         &mut self,
         cluster: &mut Cluster<E>,
         report: ChannelReport,
@@ -46,7 +49,7 @@ impl Quiescence {
 }
 
 /// A worker's stream over all values of a range: owner by owner, channel by channel, part by part.
-pub(crate) struct Stream {
+pub struct Stream {
     worker: usize,
     range: Range<u64>,
     bytes_max: u32,
@@ -57,7 +60,7 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// Asks for the first part.
-    pub(crate) fn begin<E: Element>(
+    pub fn begin<E: Element>(
         cluster: &mut Cluster<E>,
         worker: usize,
         range: Range<u64>,
@@ -84,7 +87,10 @@ impl Stream {
     }
 
     /// A part arrived: asks for the next one. Returns whether it was the last.
-    pub(crate) fn part<E: Element>(
+    ///
+    /// # Errors
+    /// If a key comes twice or not at all.
+    pub fn part<E: Element>(
         &mut self,
         cluster: &mut Cluster<E>,
         part: &SnapshotPart,

@@ -1,9 +1,9 @@
 //! `cargo xtask sim`: seeds of random workloads, on all cores.
 
 use clap::Parser;
+use intendant_checkers::workload::{self, Mode, Run};
 use intendant_engine::Storage;
 use intendant_sim::reach::Reach;
-use intendant_sim::workload::{self, Mode, Run};
 use intendant_techniques::{Order, Technique};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

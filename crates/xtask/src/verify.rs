@@ -5,7 +5,7 @@ use crate::{clock, figure, instructions, plant, sim, tidy};
 use std::time::Duration;
 
 /// Crates that the simulator runs on: whatever needs threads, sockets or clocks must not creep in.
-const PURE: [&str; 9] = [
+const PURE: [&str; 10] = [
     "intendant-core",
     "intendant-wire",
     "intendant-store",
@@ -15,6 +15,7 @@ const PURE: [&str; 9] = [
     "intendant-sampling",
     "intendant-task",
     "intendant-sim",
+    "intendant-checkers",
 ];
 /// What may not be below them.
 const BANNED: [&str; 5] = ["tokio", "tonic", "mio", "socket2", "intendant-transport"];
@@ -146,7 +147,7 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// What each crate may depend on within the workspace, over however many others (`docs/architecture.md`):
 /// everything to its left, and nothing to its right.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("intendant-core", &[]),
     ("intendant-formats", &["core"]),
     ("intendant-wire", &["core"]),
@@ -161,6 +162,29 @@ const LAYERS: [(&str, &[&str]); 13] = [
     // Applications are tested from outside.
     ("intendant-apptest", &[]),
     ("intendant-sim", &["core", "wire", "store", "intent", "sampling", "techniques", "engine", "task"]),
+    // Training programs run on simulated clusters, and know nothing of checkers.
+    (
+        "intendant-train",
+        &[
+            "core",
+            "formats",
+            "wire",
+            "store",
+            "intent",
+            "sampling",
+            "techniques",
+            "engine",
+            "task",
+            "transport",
+            "sim",
+            "launch",
+            "intendant",
+        ],
+    ),
+    (
+        "intendant-checkers",
+        &["core", "wire", "store", "intent", "sampling", "techniques", "engine", "task", "sim"],
+    ),
 ];
 
 fn layers() -> Result<(), String> {

@@ -6,9 +6,9 @@
 //! everything that its clock asks for.
 
 use crate::world::{LANES, Setup, World};
+use intendant_checkers::lanes;
 use intendant_core::{ChannelId, Clock, Key, NodeId, WorkerId};
 use intendant_engine::{Completion, Input, Local, Shared, Started};
-use intendant_sim::lanes;
 use intendant_techniques::clocks::NodeClock;
 use intendant_techniques::{Replicas, Role};
 use shuttle::rand::Rng;

@@ -13,11 +13,11 @@ mod worker;
 mod world;
 
 use copies::CopyWorker;
+use intendant_checkers::history::History;
+use intendant_checkers::lanes;
+use intendant_checkers::registers::Registers;
 use intendant_core::{Key, Tick};
 use intendant_engine::{ManagementStats, Storage};
-use intendant_sim::history::History;
-use intendant_sim::lanes;
-use intendant_sim::registers::Registers;
 use intendant_techniques::{Initiator, Order, Policy, Replicas, Technique};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};

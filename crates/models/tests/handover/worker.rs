@@ -1,11 +1,11 @@
 //! What a worker does, and what is noted of it.
 
 use crate::world::{KEYS, LANES, REGISTER, World};
+use intendant_checkers::history::{History, RecordId};
+use intendant_checkers::lanes;
+use intendant_checkers::registers::{ReadId, Registers};
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_engine::{Completion, Input, Local, Started};
-use intendant_sim::history::{History, RecordId};
-use intendant_sim::lanes;
-use intendant_sim::registers::{ReadId, Registers};
 use intendant_techniques::{Initiator, Role};
 use intendant_wire::OpId;
 use shuttle::rand::Rng;

@@ -3,12 +3,12 @@
 //! Links between nodes and inboxes of workers keep order, each for itself; which of those that have something comes next is
 //! shuttle's choice. So a message may be overtaken by one that was sent later on another way, as over real connections.
 
+use intendant_checkers::lanes;
+use intendant_checkers::registers::Registers;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
 use intendant_engine::{
     Action, Channel, Completion, Input, ManagementStats, ReplicationConfig, Shared, SharedConfig, Storage,
 };
-use intendant_sim::lanes;
-use intendant_sim::registers::Registers;
 use intendant_techniques::{Policy, Role, StaticReplicaPace};
 use shuttle::rand::Rng;
 use shuttle::sync::mpsc::{Receiver, Sender, channel};

@@ -1,7 +1,7 @@
 //! A whole cluster in one thread: the engines of all nodes, the queues between their threads, and the
 //! network.
 //!
-//! [`Cluster`] knows engines and messages, and nothing of what workers want: programs ([`crate::workload`],
+//! [`Cluster`] knows engines and messages, and nothing of what workers want: programs (`intendant-checkers`,
 //! [`crate::run_task`]) call [`Cluster::pull`] and its siblings on behalf of workers and then
 //! [`Cluster::next`], event by event. What threads do in one go is cut at every point where another thread
 //! could come between:
@@ -467,12 +467,12 @@ impl<E: Element> Cluster<E> {
     }
 
     /// A finding as an error that says when it was found.
-    pub(crate) fn violation(&self, (check, what): Finding) -> Violation {
+    pub fn violation(&self, (check, what): Finding) -> Violation {
         Violation { check, at_ns: self.queue.now_ns(), event: self.trace.events(), what }
     }
 
     /// The finding that nothing is left to happen although `who` waits.
-    pub(crate) fn stuck(&self, who: &str) -> Violation {
+    pub fn stuck(&self, who: &str) -> Violation {
         self.violation(Progress::stuck(who))
     }
 

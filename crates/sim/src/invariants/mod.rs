@@ -15,13 +15,13 @@
 //! | `merged` | the owner of a key merges every delta of a replica once, and a version names one value |
 //! | `echo` | an owner sends a holder nothing that the holder already has |
 //! | `rounds` | after each round of an all-reduce, all nodes agree to the bit |
-//! | `staleness` | a pull sees what its staleness bound, a synchronisation, or a rest promises |
 //! | `copies` | at rest, all copies of a key are equal to the bit, and owners know who has one |
 //! | `choice` | owners apply the technique's rule to the active intents that they know of |
 //! | `intents` | nodes count their workers' active intents, request these keys, and release them afterwards |
 //! | `cover` | a snapshot has every key of its range exactly once |
 //!
-//! What values say is checked elsewhere: [`crate::history`], [`crate::lanes`], [`crate::registers`].
+//! What workers see in values is checked by the crate `intendant-checkers`, from calls and their results
+//! alone.
 
 mod bounded;
 pub(crate) mod choice;
@@ -40,7 +40,6 @@ mod queued;
 mod quiet;
 mod replies;
 mod rounds;
-mod staleness;
 
 pub(crate) use bounded::Bounded;
 pub(crate) use copies::Copies;
@@ -57,7 +56,6 @@ pub(crate) use queued::Queued;
 pub(crate) use quiet::{InFlight, check as check_quiet};
 pub(crate) use replies::Replies;
 pub(crate) use rounds::Rounds;
-pub(crate) use staleness::{Need, Staleness};
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,7 +72,7 @@ pub struct Violation {
 }
 
 /// A check's name and finding, before time and event are known.
-pub(crate) type Finding = (&'static str, String);
+pub type Finding = (&'static str, String);
 
 /// The state of all checks.
 pub(crate) struct Invariants {

@@ -1,7 +1,7 @@
 //! What comes before its key does waits for the key, and is answered when it arrives: all of it up to the
 //! first departure, and nothing behind that.
 //!
-//! In which order is not visible here; what pulls see tells ([`crate::history`]).
+//! In which order is not visible here; what pulls see tells (the history checker of `intendant-checkers`).
 
 use super::Finding;
 use hashbrown::HashMap;

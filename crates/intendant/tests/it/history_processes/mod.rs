@@ -10,9 +10,9 @@ mod work;
 
 use intendant::launch::Launch;
 use intendant::{Error, Key, KeyOrder, Layout, Node, NodeConfig, Order, Rendezvous, Storage, Technique};
-use intendant_sim::history::History;
-use intendant_sim::lanes;
-use intendant_sim::registers::Registers;
+use intendant_checkers::history::History;
+use intendant_checkers::lanes;
+use intendant_checkers::registers::Registers;
 use notes::NodeNotes;
 use std::fs;
 use std::path::{Path, PathBuf};

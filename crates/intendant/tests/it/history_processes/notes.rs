@@ -2,7 +2,7 @@
 
 use super::{KEYS, LANES};
 use intendant::{Key, Node};
-use intendant_sim::registers::{BadRegister, Registers};
+use intendant_checkers::registers::{BadRegister, Registers};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;

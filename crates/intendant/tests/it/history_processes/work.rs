@@ -3,9 +3,9 @@
 use super::notes::RegisterNotes;
 use super::{ALL, CALLS, KEYS, LANES, REGISTERS};
 use intendant::{Error, Key, Layout, Ticket, Worker};
+use intendant_checkers::history::{History, RecordId};
+use intendant_checkers::lanes;
 use intendant_core::random::{mix, stream};
-use intendant_sim::history::{History, RecordId};
-use intendant_sim::lanes;
 use rustix::process::{Signal, getpid, kill_process};
 use std::collections::VecDeque;
 use std::fs::{self, File};

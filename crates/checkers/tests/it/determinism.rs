@@ -1,6 +1,6 @@
 //! A seed is a run: the same events in the same order, whenever and wherever it runs.
 
-use intendant_sim::workload::{self, Mode};
+use intendant_checkers::workload::{self, Mode};
 use intendant_techniques::Technique;
 
 #[test]

@@ -3,14 +3,14 @@
 use super::intents::Announced;
 use super::plan::{Act, Plan};
 use super::{Failure, Scenario};
-use crate::cluster::{Called, Caller, Cluster, Wait};
-use crate::dice::Dice;
 use crate::history::{History, RecordId, Summary};
-use crate::invariants::{Need, Staleness};
 use crate::lanes;
-use crate::reach::Marker;
 use crate::registers::{ReadId, Registers};
+use crate::staleness::{Need, Staleness};
 use intendant_core::{Element, Key, NodeId, random};
+use intendant_sim::Dice;
+use intendant_sim::cluster::{Called, Caller, Cluster, Wait};
+use intendant_sim::reach::Marker;
 use intendant_wire::{AccessKind, OpId};
 use std::collections::BTreeMap;
 

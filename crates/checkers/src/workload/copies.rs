@@ -1,10 +1,10 @@
 //! What is drawn in addition where there may be several copies of a key.
 
 use super::{Mode, Scenario, intents};
-use crate::dice::Dice;
 use crate::lanes;
 use intendant_core::{Key, Tick, random};
 use intendant_engine::ReplicationConfig;
+use intendant_sim::Dice;
 use intendant_techniques::{Assignment, KeyTechnique, StaticReplicaPace, StaticReplicas};
 
 /// Where all workers stop on their way.
@@ -83,7 +83,7 @@ fn set_nodes(scenario: &mut Scenario, nodes: usize) {
     let before = lanes::len_min(scenario.all_workers());
     if !scenario.faults.is_none() {
         let horizon_ns = scenario.faults.episodes().iter().map(|e| e.until_ns).max().unwrap_or(0);
-        scenario.faults = crate::faults::Faults::random(scenario.seed, nodes, horizon_ns);
+        scenario.faults = intendant_sim::Faults::random(scenario.seed, nodes, horizon_ns);
     }
     scenario.nodes = nodes;
     let now = lanes::len_min(scenario.all_workers());

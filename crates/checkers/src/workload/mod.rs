@@ -19,14 +19,14 @@ pub use intents::Announcing;
 pub use mode::Mode;
 pub use scenario::Scenario;
 
-use crate::cluster::{Caller, Checks, Cluster, ClusterConfig, Happened};
 use crate::history::{Inconsistency, Summary};
-use crate::invariants::Violation;
 use crate::lanes::{self, BadValue};
-use crate::meeting::{Quiescence, Stream};
-use crate::reach::{Marker, Reach};
 use crate::registers::{BadRegister, Registers};
 use intendant_core::{Clock, Element, Key, copy_from_bytes};
+use intendant_sim::Violation;
+use intendant_sim::cluster::{Caller, Checks, Cluster, ClusterConfig, Happened};
+use intendant_sim::meeting::{Quiescence, Stream};
+use intendant_sim::reach::{Marker, Reach};
 use intendant_wire::SnapshotPart;
 use program::Programs;
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 //! number of synchronisations that it has come to, and s is 0. And when the cluster has rested, every pull
 //! sees every push from before, with any technique.
 
-use super::Finding;
 use hashbrown::HashMap;
 use intendant_core::Key;
+use intendant_sim::Finding;
 
 type Hash = foldhash::fast::FixedState;
 

@@ -1,8 +1,8 @@
 //! The history checker is checked: hand-made inconsistent histories are refused, and on small random
 //! histories it agrees with a search over all orders.
 
+use intendant_checkers::history::{History, Inconsistency, TextError};
 use intendant_core::Key;
-use intendant_sim::history::{History, Inconsistency, TextError};
 use proptest::prelude::*;
 
 const KEY: Key = Key(7);

@@ -2,8 +2,8 @@
 
 use super::Failure;
 use super::program::{Flight, Programs, Waiting};
-use crate::cluster::{Called, Cluster};
 use intendant_core::{Element, Key, NodeId};
+use intendant_sim::cluster::{Called, Cluster};
 
 /// Moves of keys that a worker may have outstanding if it waits for each access.
 const MOVES_MAX: usize = 4;

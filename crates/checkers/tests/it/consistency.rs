@@ -1,8 +1,8 @@
 //! A few hundred seeds of every mode; `cargo xtask sim` runs as many as wanted.
 
+use intendant_checkers::workload::{self, Mode};
 use intendant_engine::Storage;
 use intendant_sim::reach::{Marker, Reach};
-use intendant_sim::workload::{self, Mode};
 use intendant_techniques::{Order, Technique};
 
 const CLASSIC: Mode = Mode::new(Technique::Classic);

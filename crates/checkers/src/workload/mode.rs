@@ -1,8 +1,8 @@
 //! What all runs of a set have in common, and what they must reach.
 
-use crate::reach::Marker;
 use intendant_core::Tick;
 use intendant_engine::Storage;
+use intendant_sim::reach::Marker;
 use intendant_techniques::{Choice, Initiator, Order, Policy, Replicas, Technique};
 use std::fmt;
 

@@ -4,9 +4,9 @@ use super::Failure;
 use super::copies::Stop;
 use super::intents::Announcing;
 use super::program::{Flight, Programs, Waiting};
-use crate::cluster::Cluster;
-use crate::reach::Marker;
 use intendant_core::{Clock, Element};
+use intendant_sim::cluster::Cluster;
+use intendant_sim::reach::Marker;
 
 impl<E: Element> Programs<E> {
     /// Whether all workers have come to a meeting, or to the end.

@@ -4,11 +4,11 @@ use super::Failure;
 use super::plan::Plan;
 use super::program::Programs;
 use super::{Mode, Scenario};
-use crate::cluster::{Caller, Cluster};
-use crate::dice::Dice;
-use crate::reach::Marker;
 use intendant_core::{Clock, Element, Key, Tick, random};
 use intendant_intent::TimingConfig;
+use intendant_sim::Dice;
+use intendant_sim::cluster::{Caller, Cluster};
+use intendant_sim::reach::Marker;
 use intendant_wire::AccessKind;
 use std::ops::Range;
 

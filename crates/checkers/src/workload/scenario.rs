@@ -3,12 +3,12 @@
 use super::Mode;
 use super::copies::{self, Stop};
 use super::intents::Announcing;
-use crate::delays::Delays;
-use crate::dice::Dice;
-use crate::faults::Faults;
 use crate::lanes;
 use intendant_core::{Key, KeyOrder, Layout, NodeId, Tick, random};
 use intendant_engine::{ReplicationConfig, Storage};
+use intendant_sim::Dice;
+use intendant_sim::Faults;
+use intendant_sim::{Charge, Delays, Machine, Network, Spread};
 use intendant_techniques::{
     Initiator, KeyTechnique, Order, Policy, Replicas, StaticReplicaPace, StaticReplicas,
 };
@@ -96,6 +96,21 @@ fn consistent(mode: &Mode, asynchronous: bool, order: Order, caches: bool) -> (O
     (mode.order.unwrap_or(if chain { Order::Chain } else { order }), caches)
 }
 
+/// Durations that make races likely: each step is fast, slow or very slow compared to the others. Work takes
+/// no time.
+fn wild(dice: &mut Dice) -> Delays {
+    let mut spread = || {
+        let max_ns = dice.pick(&[1, 30, 300, 3_000, 30_000]);
+        Spread { min_ns: 1, max_ns, tail_once_in: dice.pick(&[0, 4, 16]) }
+    };
+    let (worker, enqueue, turn) = (spread(), spread(), spread());
+    let latency = spread();
+    let (deliver, intake) = (spread(), spread());
+    let network = Network { latency, byte_ps: 10, frame_bytes: 0 };
+    let machine = Machine::infinitely_fast();
+    Delays { worker, enqueue, turn, deliver, intake, network, machine, charge: Charge::ACTUAL }
+}
+
 impl Scenario {
     /// The run that belongs to a seed.
     #[must_use]
@@ -128,7 +143,7 @@ impl Scenario {
         } else {
             consistent(mode, asynchronous, order, caches)
         };
-        let delays = Delays::wild(dice);
+        let delays = wild(dice);
         let horizon_ns = dice.pick(&FAULTS_WITHIN_NS);
         let faulty = dice.once_in(4);
         let faults = if mode.faults.unwrap_or(faulty) {

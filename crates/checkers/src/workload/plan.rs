@@ -1,8 +1,8 @@
 //! What a worker does next: drawn call by call.
 
 use super::Scenario;
-use crate::dice::Dice;
 use intendant_core::{Key, NodeId};
+use intendant_sim::Dice;
 use intendant_techniques::{Initiator, Replicas};
 use intendant_wire::AccessKind;
 

@@ -1,0 +1,5 @@
+//! The tests of this crate from outside: one program, a module per subject.
+
+mod consistency;
+mod determinism;
+mod history;
