@@ -53,3 +53,40 @@ pub fn apply<E: Element>(kind: AccessKind, value: &mut [E], operand: &[u8], read
         AccessKind::Set => copy_from_bytes(value, operand),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(values: &[f32]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        copy_to_bytes(values, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_worker_reads_and_adds() {
+        let (mut value, mut operand) = ([1.0f32, 2.0], [0.0; 2]);
+        pull(&value, &mut operand);
+        assert_eq!(operand, [1.0, 2.0]);
+        push(&mut value, &[0.5, -4.0]);
+        assert_eq!(value, [1.5, -2.0]);
+    }
+
+    #[test]
+    fn an_operand_of_a_frame_is_added_or_set_and_a_read_is_appended() {
+        let (mut value, mut read) = ([1.0f32, 2.0], bytes(&[9.0]));
+        apply(AccessKind::Pull, &mut value, &[], &mut read);
+        assert_eq!(read, bytes(&[9.0, 1.0, 2.0]));
+        apply(AccessKind::Push, &mut value, &bytes(&[0.5, -4.0]), &mut read);
+        assert_eq!(value, [1.5, -2.0]);
+        apply(AccessKind::Set, &mut value, &bytes(&[7.0, 8.0]), &mut read);
+        assert_eq!((value, read.len()), ([7.0, 8.0], 12));
+    }
+
+    #[test]
+    #[should_panic(expected = "update and value differ in length")]
+    fn an_update_is_as_long_as_its_value() {
+        push(&mut [1.0f32, 2.0], &[1.0]);
+    }
+}

@@ -164,6 +164,19 @@ mod tests {
     }
 
     #[test]
+    fn a_home_keeps_the_orders_that_it_gave_before_the_key_arrived() {
+        let mut home = SlotState::owner();
+        order(&mut home, HOME, A);
+        home.role = Role::Absent;
+        order(&mut home, HOME, HOME);
+        order(&mut home, HOME, B);
+        arrive(&mut home, true, 2);
+        assert_eq!((home.hint(), home.counter), (Some(B), 3), "the key goes on to B");
+        arrive(&mut home, true, 3);
+        assert_eq!((home.hint(), home.counter), (None, 3), "the key is here, and no order is left");
+    }
+
+    #[test]
     fn a_key_that_leaves_may_be_wanted_back_before_it_has_come() {
         let mut state = SlotState::default();
         assert_eq!(leave(&mut state), Departure::Impossible);
