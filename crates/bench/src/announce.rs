@@ -64,13 +64,14 @@ impl<E: Element> Announcer<E> {
         }
     }
 
-    /// The limit: appends the keys of as many batches to a list until `time` is over. Returns how many batches, and what it took.
+    /// The limit: appends the keys of as many batches to a list until `time` is over. Returns how many
+    /// batches, and what it took.
     pub(crate) fn append(&self, time: Duration) -> (u64, Spent) {
         let (begun, mut batches) = (now(), 0);
         let (mut list, mut spent) = (Vec::new(), Spent::default());
         loop {
             let (wall, cpu) = (now(), thread_cpu_ns());
-            // Its room is there: what grows is given back by whoever takes the announcements.
+            // Its room is there: the taker of the announcements gives back what grew.
             list.clear();
             for _ in 0..BURST {
                 list.extend_from_slice(self.drawn.call(batches));

@@ -31,14 +31,15 @@ pub(crate) struct Args {
     /// What accesses are measured beside (local) [default: plain].
     #[arg(long)]
     pub(crate) limit: Option<Limit>,
-    /// Parameter management technique [default: classic; relocate and sample: lapse; sync: full-replication; intent and idle:
-    /// adaptive].
+    /// Parameter management technique [default: classic; relocate and sample: lapse; sync: full-replication;
+    /// intent and idle: adaptive].
     #[arg(long)]
     pub(crate) technique: Option<Technique>,
     /// Element type, f32 or f64.
     #[arg(long, default_value = "f32")]
     pub(crate) float: ElementType,
-    /// Calls under way at the same time (remote, relocate) [default: 8; remote with --batch 1: 1, which is synchronous calls].
+    /// Calls under way at the same time (remote, relocate) [default: 8; remote with --batch 1: 1, which is
+    /// synchronous calls].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) in_flight: Option<u32>,
     /// On which cores the two node processes run (remote, relocate, sync, intent, idle).
@@ -53,7 +54,8 @@ pub(crate) struct Args {
     /// Also write the rows as JSON, one array.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Set by mode memory for the processes that it measures: hold a model of that many keys and say how much is resident.
+    /// Set by mode memory for the processes that it measures: hold a model of that many keys and say how much
+    /// is resident.
     #[arg(long, hide = true, value_name = "KEYS")]
     pub(crate) resident: Option<u64>,
 }
@@ -71,11 +73,13 @@ fn positive(text: &str) -> Result<f64, String> {
 pub(crate) enum Mode {
     /// Accesses to parameters that this node owns, beside a plain gather or add over a flat array.
     Local,
-    /// Accesses to parameters that another process owns, beside a plain connection between the same processes.
+    /// Accesses to parameters that another process owns, beside a plain connection between the same
+    /// processes.
     Remote,
     /// Parameters that move between two processes, beside a plain exchange of the same bytes.
     Relocate,
-    /// Static replicas that two processes bring in step, beside a plain exchange of the same bytes and a plain add.
+    /// Static replicas that two processes bring in step, beside a plain exchange of the same bytes and a
+    /// plain add.
     Sync,
     /// Announcements of intents, beside appending the keys to a list; and what the node does about them.
     Intent,
@@ -108,7 +112,7 @@ impl Mode {
 pub(crate) enum Limit {
     /// A flat array for each thread.
     Plain,
-    /// One array for all threads, with a latch for each row: what hot keys cost whoever shares them.
+    /// One array for all threads, with a latch for each row: what hot keys cost the threads that share them.
     Latched,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Heartbeats come once per second, so that a shorter round would count one more or one less.
 const ROUND_SECONDS_MIN: f64 = 2.0;
 
-/// How often somebody who waits looks whether the cluster still is.
+/// How often a waiting launcher checks that the cluster still runs.
 const LOOK: Duration = Duration::from_millis(500);
 
 pub(crate) fn rows<E: Element>(settings: &Settings, pair: &mut Pair<E>) -> Result<Vec<Row>, BenchError> {

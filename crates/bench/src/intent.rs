@@ -38,7 +38,7 @@ fn row<E: Element>(
         pair.turn(|pair| if both || pair.is_first() { announcer.work(&mut pair.worker, time) } else { Ok(0) })
             .map(|loads| (loads, announcer.spent, announcer.append(time)))
     };
-    // By the end of this, keys that nobody else wants are here.
+    // By the end of this, keys that no other worker wants are here.
     ours(pair)?;
     let before = pair.node.management()?;
     let (mut rounds, mut announced) = (Vec::new(), 0.0);

@@ -1,4 +1,5 @@
-//! The limit: a gather or add over plain memory, without role or bookkeeping; and without latch, or with little else than that.
+//! The limit: a gather or add over plain memory, without role or bookkeeping; and without latch, or with
+//! little else than that.
 
 use crate::args::Op;
 use intendant::{Element, Key};

@@ -1,7 +1,7 @@
 //! `intendant-bench`: what operations cost, beside what the machine allows.
 //!
-//! Every mode runs its own limit in the same processes, in turn with the measurement, and prints the ratio: that is the number
-//! to quote. Seconds of two runs, or of two machines, do not compare.
+//! Every mode runs its own limit in the same processes, in turn with the measurement, and prints the ratio:
+//! that is the number to quote. Seconds of two runs, or of two machines, do not compare.
 //!
 //! Modes of one process take turns in `turns`, modes of two in `pair`.
 

@@ -34,7 +34,8 @@ fn clock_ns(clock: rustix::time::ClockId) -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// Calls `work` with 0, 1, … until `time` is over, looking at the clock every `stride` calls. Returns what one call took.
+/// Calls `work` with 0, 1, … until `time` is over, looking at the clock every `stride` calls. Returns what
+/// one call took.
 pub(crate) fn per_call(time: Duration, stride: usize, mut work: impl FnMut(usize)) -> Spent {
     let (wall, cpu) = (now(), thread_cpu_ns());
     let mut calls = 0;

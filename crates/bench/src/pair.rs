@@ -1,5 +1,5 @@
-//! Two node processes, which the modes between processes measure: they are started, meet, work in turns, and tell each other
-//! what a turn took.
+//! Two node processes, which the modes between processes measure: they are started, meet, work in turns, and
+//! tell each other what a turn took.
 
 use crate::args::Mode;
 use crate::error::BenchError;
@@ -26,8 +26,8 @@ pub(crate) enum Part {
     Node(Rendezvous),
 }
 
-/// Starts two copies of this process and waits for them, unless it is such a copy itself (or a launcher started it: then there
-/// must be two).
+/// Starts two copies of this process and waits for them, unless it is such a copy itself (or a launcher
+/// started it: then there must be two).
 pub(crate) fn part(mode: Mode) -> Result<Part, BenchError> {
     match Rendezvous::from_env()? {
         None => Ok(Part::Launcher(Launch::this_program(NODES)?.run()?)),
@@ -146,7 +146,8 @@ impl<E: Element> Pair<E> {
         self.node.rank() == FIRST
     }
 
-    /// A turn: both nodes begin at the same time, each does its `work`, which returns how often it did it, and waits for the other.
+    /// A turn: both nodes begin at the same time, each does its `work`, which returns how often it did it,
+    /// and waits for the other.
     pub(crate) fn turn(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<u64, BenchError>,
@@ -168,7 +169,8 @@ impl<E: Element> Pair<E> {
         }
     }
 
-    /// Turns until they took `time` together, by the first node's clock: both nodes take equally many. `work` gets a turn's number.
+    /// Turns until they took `time` together, by the first node's clock: both nodes take equally many. `work`
+    /// gets a turn's number.
     pub(crate) fn turns(
         &mut self,
         time: Duration,

@@ -1,10 +1,11 @@
-//! Where a node process runs. Whether two processes share a core decides about half of what a message between them takes, so
-//! both sides are placed alike, and the limit, which runs on the same threads, with them.
+//! Where a node process runs. Whether two processes share a core decides about half of what a message between
+//! them takes, so both sides are placed alike, and the limit, which runs on the same threads, with them.
 
 use crate::args::Cores;
 use crate::error::BenchError;
 
-/// Keeps this process, the `index`-th on its machine, and all threads that it starts from now on to where `cores` says.
+/// Keeps this process, the `index`-th on its machine, and all threads that it starts from now on to where
+/// `cores` says.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn pin(cores: Cores, index: usize) -> Result<(), BenchError> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -1,5 +1,5 @@
-//! The limit of whatever sends messages: a plain TCP connection between the two node processes, used by the same threads that
-//! otherwise call the parameter server.
+//! The limit of whatever sends messages: a plain TCP connection between the two node processes, used by the
+//! same threads that otherwise call the parameter server.
 
 use crate::error::BenchError;
 use crate::measure::{micros, now};
@@ -41,7 +41,8 @@ impl Door {
         self.0.local_addr().map_err(BenchError::plain("has no address"))
     }
 
-    /// The connection of the node that calls from `peer`, which has connected already; strangers are hung up on.
+    /// The connection of the node that calls from `peer`, which has connected already; strangers are hung up
+    /// on.
     pub(crate) fn accept(self, peer: SocketAddr) -> Result<Raw, BenchError> {
         loop {
             let (stream, from) = self.0.accept().map_err(BenchError::plain("cannot accept"))?;
@@ -93,8 +94,8 @@ impl Raw {
         }
     }
 
-    /// Sends `request` bytes and waits for `response` bytes, again and again until `time` is over. Times in microseconds go to
-    /// `times`; returns how many there were. The other end calls [`Raw::answer`].
+    /// Sends `request` bytes and waits for `response` bytes, again and again until `time` is over. Times in
+    /// microseconds go to `times`; returns how many there were. The other end calls [`Raw::answer`].
     pub(crate) fn ask(
         &mut self,
         request: usize,
@@ -130,7 +131,8 @@ impl Raw {
         }
     }
 
-    /// Writes one stream until `time` is over and all of it was read; returns how many bytes it was. The other end calls [`Raw::drain`].
+    /// Writes one stream until `time` is over and all of it was read; returns how many bytes it was. The
+    /// other end calls [`Raw::drain`].
     pub(crate) fn pour(&mut self, time: Duration) -> Result<u64, BenchError> {
         let (begun, mut pieces) = (now(), 0);
         loop {
@@ -157,7 +159,8 @@ impl Raw {
         }
     }
 
-    /// Sends `send` bytes and receives `receive` bytes at the same time. The other end calls it with the numbers exchanged.
+    /// Sends `send` bytes and receives `receive` bytes at the same time. The other end calls it with the
+    /// numbers exchanged.
     pub(crate) fn exchange(&mut self, send: usize, receive: usize) -> Result<(), BenchError> {
         self.reserve(PIECE_BYTES);
         self.stream.set_nonblocking(true).map_err(BenchError::plain("cannot set its options"))?;

@@ -1,7 +1,7 @@
 //! Relocation: what it takes to move values between two processes, many at a time and one batch alone.
 //!
-//! One half of the keys is at one node, the other half at the other; then both nodes localize what the other one has, all over.
-//! So at each node as many keys arrive as leave.
+//! One half of the keys is at one node, the other half at the other; then both nodes localize what the other
+//! one has, all over. So at each node as many keys arrive as leave.
 
 use crate::error::BenchError;
 use crate::measure::{Spread, micros, now, quantile};
@@ -95,7 +95,7 @@ fn alone<E: Element>(settings: &Settings, pair: &mut Pair<E>, mover: &mut Mover)
     }
     let mut row = Row::new(settings, "localize-one", PING_PONG);
     fill(&rounds, batch, &mut row);
-    // The second node measures nothing here, and nobody asks it.
+    // The second node measures nothing here.
     let of = |which: usize, at: usize| Spread::of(quantiles.iter().map(|q| q[which][at])).median;
     row.set_ratio(quantiles.iter().map(|[limit, ours]| ours[0] / limit[0]));
     (row.p50_us, row.p99_us) = (of(1, 0), of(1, 1));
@@ -166,8 +166,8 @@ impl Mover {
         self.take_own(pair, times)
     }
 
-    /// The first node takes the second's half, a batch at a time, as far as it comes in `time`; then, in a turn that does not count,
-    /// the second takes back what it lost.
+    /// The first node takes the second's half, a batch at a time, as far as it comes in `time`; then, in a
+    /// turn that does not count, the second takes back what it lost.
     fn one_by_one<E: Element>(
         &mut self,
         pair: &mut Pair<E>,

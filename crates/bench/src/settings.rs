@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     pub(crate) unused: Vec<&'static str>,
 }
 
-/// Bytes of values beyond which nobody means it.
+/// Bytes of values beyond which a setting is taken for a mistake.
 const MODEL_BYTES_MAX: u64 = 1 << 40;
 
 impl Settings {
@@ -122,7 +122,8 @@ impl Settings {
             }
     }
 
-    /// The time of one turn, of the limit or of the measurement: there are two in each round, and a round to warm up.
+    /// The time of one turn, of the limit or of the measurement: there are two in each round, and a round to
+    /// warm up.
     pub(crate) fn turn(&self) -> Duration {
         Duration::from_secs_f64(self.seconds / (2 * (self.rounds + 1)) as f64)
     }

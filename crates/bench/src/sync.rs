@@ -13,7 +13,8 @@ use intendant::{Assignment, Element, Key, NodeConfig, StaticReplicaPace};
 
 const EXCHANGE: &str = "a plain add, a raw TCP exchange of the same bytes, and a plain add of what came";
 
-/// What is added to each element. Much less would not change them, and copies that did not change are in step.
+/// What is added to each element. Much less would not change them, and copies that did not change are in
+/// step.
 const STEP: f64 = 0.25;
 
 /// Sets of keys that take turns, of rounds in which a node does not add to all keys.
@@ -104,7 +105,8 @@ struct Adder<E> {
 }
 
 impl<E: Element> Adder<E> {
-    /// What the next round adds to which keys. When all sets had their turn, it is taken back: values stay small.
+    /// What the next round adds to which keys. When all sets had their turn, it is taken back: values stay
+    /// small.
     fn next(&mut self) -> (&[Key], &[E]) {
         let (set, cycle) = (self.begun % self.sets.len(), self.begun / self.sets.len());
         self.begun += 1;

@@ -76,7 +76,8 @@ fn thread<E: Element>(
     let stride = (STRIDE_KEYS / settings.batch).max(1);
     let mut rounds = Vec::new();
     let mut failed = None;
-    // The first round warms up. A thread that has failed goes on to come to the barriers: the others wait there.
+    // The first round warms up. A thread that has failed goes on to come to the barriers: the others wait
+    // there.
     for measured in std::iter::once(false).chain((0..settings.rounds).map(|_| true)) {
         work.prepare();
         barrier.wait();

@@ -202,7 +202,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_round_trip_at_any_alignment(values in proptest::collection::vec(any::<f64>(), 0..40), shift in 0usize..8) {
+        fn bytes_round_trip_at_any_alignment(
+            values in proptest::collection::vec(any::<f64>(), 0..40),
+            shift in 0usize..8,
+        ) {
             let mut bytes = vec![0u8; shift];
             copy_to_bytes(&values, &mut bytes);
             let mut back = vec![0.0f64; values.len()];
@@ -212,7 +215,9 @@ mod tests {
         }
 
         #[test]
-        fn adding_bytes_equals_adding_elements(pairs in proptest::collection::vec((-1e6f32..1e6, -1e6f32..1e6), 0..40)) {
+        fn adding_bytes_equals_adding_elements(
+            pairs in proptest::collection::vec((-1e6f32..1e6, -1e6f32..1e6), 0..40),
+        ) {
             let mut sums: Vec<f32> = pairs.iter().map(|p| p.0).collect();
             let mut bytes = Vec::new();
             copy_to_bytes(&pairs.iter().map(|p| p.1).collect::<Vec<_>>(), &mut bytes);

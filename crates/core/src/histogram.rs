@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 const STEPS: u64 = 8;
 /// Durations up to here have buckets of their own.
 const EXACT: u64 = 2 * STEPS;
-/// Powers of two above `EXACT` that are told apart; everything longer shares the last bucket. In microseconds that is two weeks.
+/// Powers of two above `EXACT` that are told apart; everything longer shares the last bucket. In microseconds
+/// that is two weeks.
 const POWERS: usize = 37;
 const BUCKETS: usize = EXACT as usize + POWERS * STEPS as usize;
 
-/// A histogram of durations in microseconds, exact below 16 and within an eighth above. Histograms of different threads and
-/// nodes add up.
+/// A histogram of durations in microseconds, exact below 16 and within an eighth above. Histograms of
+/// different threads and nodes add up.
 ///
 /// It is serialised as its [`parts`](Histogram::parts).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,7 +109,8 @@ impl Histogram {
         }
     }
 
-    /// The duration in microseconds that a `share` of all durations do not exceed, within an eighth; 0 if there are none.
+    /// The duration in microseconds that a `share` of all durations do not exceed, within an eighth; 0 if
+    /// there are none.
     #[must_use]
     pub fn quantile_us(&self, share: f64) -> f64 {
         let rank = (share.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
@@ -122,7 +124,8 @@ impl Histogram {
         0.0
     }
 
-    /// The sum of all durations and the buckets that are not empty, as (bucket, count): what [`Histogram::from_parts`] takes.
+    /// The sum of all durations and the buckets that are not empty, as (bucket, count): what
+    /// [`Histogram::from_parts`] takes.
     pub fn parts(&self) -> (u64, impl Iterator<Item = (u64, u64)>) {
         let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         (self.sum_us, filled.map(|(at, count)| (at as u64, *count)))

@@ -1,10 +1,11 @@
 //! Which keys exist, how long their values are, and where shard, channel and home of a key are.
 //!
-//! Three partitions of the keys must not be the same bits in disguise: if the home followed from the shard, a node would use
-//! only a fraction of its latches. A key's *shard* is its lowest bits (neighbouring keys, which are often hot together, get
-//! different latches, and the position within the shard is the rest of the key), its *channel* is the shard modulo the number
-//! of channels (so a channel's thread latches only shards of its own), and its *home* comes from the key's rank in the key
-//! space: by range, by hash, or by range after a seeded permutation ([`KeyOrder`]).
+//! Three partitions of the keys must not be the same bits in disguise: if the home followed from the shard, a
+//! node would use only a fraction of its latches. A key's *shard* is its lowest bits (neighbouring keys,
+//! which are often hot together, get different latches, and the position within the shard is the rest of the
+//! key), its *channel* is the shard modulo the number of channels (so a channel's thread latches only shards
+//! of its own), and its *home* comes from the key's rank in the key space: by range, by hash, or by range
+//! after a seeded permutation ([`KeyOrder`]).
 
 use crate::{ChannelId, ElementType, Key, NodeId, limits, random};
 use std::ops::Range;
@@ -28,8 +29,9 @@ pub enum KeyOrder {
     Range,
     /// A fixed hash of the key.
     Hash,
-    /// The parts of [`KeyOrder::Range`] after a seeded permutation of each range: balanced, and without the hot spots that a
-    /// meaningful order of keys puts on one node. The published classic baselines assigned keys like this (000, footnote 9).
+    /// The parts of [`KeyOrder::Range`] after a seeded permutation of each range: balanced, and without the
+    /// hot spots that a meaningful order of keys puts on one node. The published classic baselines assigned
+    /// keys like this [thesis §3.2.1, footnote 9].
     #[default]
     Random,
 }
@@ -101,12 +103,13 @@ pub struct Layout {
     order: KeyOrder,
     seed: u64,
     permutations: Vec<random::Permutation>,
-    /// The homes of all keys, if they are worth remembering: of few keys, where finding one out takes longest.
+    /// The homes of all keys, if they are worth remembering: of few keys, where finding one out takes
+    /// longest.
     homes: Option<Arc<[u8]>>,
 }
 
-/// Keys whose homes are remembered, at most: they should stay in a cache. To find one out takes about as long as all else that
-/// is done about a key that moves.
+/// Keys whose homes are remembered, at most: they should stay in a cache. To find one out takes about as long
+/// as all else that is done about a key that moves.
 const HOMES_MAX: u64 = 1 << 20;
 
 /// Collects the parts of a [`Layout`].
@@ -182,7 +185,8 @@ impl LayoutBuilder {
             return Err(LayoutError::NoRanges);
         }
         count("number of key ranges", self.ranges.len(), limits::RANGES_MAX)?;
-        // Limits are the same for both element types, so that `--float` never decides whether a layout is valid.
+        // Limits are the same for both element types, so that `--float` never decides whether a layout is
+        // valid.
         let len_max = limits::VALUE_BYTES_MAX / ElementType::F64.bytes();
         let (mut ranges, mut start) = (Vec::with_capacity(self.ranges.len()), 0u64);
         for (name, keys, len) in self.ranges {
@@ -378,7 +382,8 @@ impl Layout {
         ChannelId((self.shard(key) as u32 % self.channels as u32) as u16)
     }
 
-    /// The place of `key` among those of its channel: a number below [`Layout::places`] that no other key of the channel has.
+    /// The place of `key` among those of its channel: a number below [`Layout::places`] that no other key of
+    /// the channel has.
     #[inline]
     pub fn place(&self, key: Key) -> usize {
         if self.channels == 1 {
@@ -514,7 +519,8 @@ mod tests {
         #[test]
         fn homes_by_range_are_balanced(keys in 1u64..5000, nodes in 1usize..10, random: bool, seed: u64) {
             let order = if random { KeyOrder::Random } else { KeyOrder::Range };
-            let layout = Layout::builder().range("k", keys, 1).nodes(nodes).order(order).seed(seed).build().unwrap();
+            let layout = Layout::builder().range("k", keys, 1).nodes(nodes).order(order).seed(seed);
+            let layout = layout.build().unwrap();
             let mut per_node = vec![0u64; nodes];
             for key in 0..keys {
                 per_node[layout.home(Key(key)).index()] += 1;

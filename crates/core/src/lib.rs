@@ -2,12 +2,13 @@
 //!
 //! The words every other crate speaks: ids, clocks, element types and the layout of a model.
 //!
-//! Start at [`Layout`]: it says which keys exist, how long their values are, and where each key's shard, channel and home
-//! are. [`Key`], [`NodeId`], [`WorkerId`], [`ChannelId`], [`Clock`] and [`Tick`] are newtypes, so that a key never passes for
-//! a rank. [`Element`] is the type of a value's elements (`f32` or `f64`, one per cluster).
+//! Start at [`Layout`]: it says which keys exist, how long their values are, and where each key's shard,
+//! channel and home are. [`Key`], [`NodeId`], [`WorkerId`], [`ChannelId`], [`Clock`] and [`Tick`] are
+//! newtypes, so that a key never passes for a rank. [`Element`] is the type of a value's elements (`f32` or
+//! `f64`, one per cluster).
 //!
-//! Absent on purpose: storage, messages, clocks that tick, randomness from the operating system. [`random`] holds the seeded
-//! functions that must give the same answer on every node and platform.
+//! Absent on purpose: storage, messages, clocks that tick, randomness from the operating system. [`random`]
+//! holds the seeded functions that must give the same answer on every node and platform.
 #![forbid(unsafe_code)]
 
 mod element;
@@ -22,13 +23,14 @@ pub use histogram::Histogram;
 pub use ids::{ChannelId, Clock, Key, NodeId, Tick, WorkerId};
 pub use layout::{KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError};
 
-/// Fills the value of a key on its first ownership. It must depend on the key (and seeds captured in it) only, so that the
-/// model is the same for every technique and number of nodes. The slice is zeroed before the call. It runs under
-/// a latch: it must not use the parameter server itself.
+/// Fills the value of a key on its first ownership. It must depend on the key (and seeds captured in it)
+/// only, so that the model is the same for every technique and number of nodes. The slice is zeroed before
+/// the call. It runs under a latch: it must not use the parameter server itself.
 pub type Initialiser<E> = std::sync::Arc<dyn Fn(Key, &mut [E]) + Send + Sync>;
 
-/// An assertion about our own state: active in debug builds, in tests and in the simulator (feature-free: it follows
-/// `debug_assertions`). Bad input from a peer, a file or a caller is never a `strict_assert`, but an error.
+/// An assertion about our own state: active in debug builds, in tests and in the simulator (feature-free: it
+/// follows `debug_assertions`). Bad input from a peer, a file or a caller is never a `strict_assert`, but an
+/// error.
 #[macro_export]
 macro_rules! strict_assert {
     ($($arg:tt)*) => {

@@ -9,7 +9,8 @@ pub const WORKERS_MAX: usize = 4096;
 /// Channels of a node: more would mean more threads and connections than machines have cores.
 pub const CHANNELS_MAX: usize = 64;
 
-/// Latched shards of a store (see `intendant-store`): 1,024 keep two of 64 threads from meeting by chance in most steps.
+/// Latched shards of a store (see `intendant-store`): 1,024 keep two of 64 threads from meeting by chance in
+/// most steps.
 pub const SHARDS_DEFAULT: usize = 1024;
 
 /// Shards of a store at most; the padded latches of this many shards are 8 MiB.
@@ -21,14 +22,16 @@ pub const VALUE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of one frame. What a peer announces beyond it is refused before memory is taken.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
-/// Payload after which a sender starts a new frame, so that one huge call neither fills a frame nor delays others.
+/// Payload after which a sender starts a new frame, so that one huge call neither fills a frame nor delays
+/// others.
 pub const FRAME_PAYLOAD_BYTES_TARGET: usize = 1 << 20;
 
 /// Keys of one frame; with this many, positions and counts fit into 32 bits by far.
 pub const FRAME_KEYS_MAX: usize = 1 << 20;
 
-/// Bytes that an outstanding key costs besides its value: bookkeeping at the worker, its channel and the owner, and the key's
-/// share of frames. Counted with the values, or calls with tiny values would not be bounded.
+/// Bytes that an outstanding key costs besides its value: bookkeeping at the worker, its channel and the
+/// owner, and the key's share of frames. Counted with the values, or calls with tiny values would not be
+/// bounded.
 pub const OUTSTANDING_KEY_BYTES: usize = 64;
 
 /// Key ranges of a layout; models have a handful.

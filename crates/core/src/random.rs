@@ -10,7 +10,8 @@ pub const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A seed for the stream named by `parts`; streams with different names are independent for all practical purposes.
+/// A seed for the stream named by `parts`; streams with different names are independent for all practical
+/// purposes.
 #[inline]
 #[must_use]
 pub fn stream(seed: u64, parts: &[u64]) -> u64 {
@@ -27,8 +28,8 @@ pub fn unit(word: u64) -> f64 {
 /// Rounds of a [`Permutation`].
 const ROUNDS: usize = 4;
 
-/// A seeded permutation of `0..len` that needs no memory: a Feistel network over the next power of four, walked until it
-/// lands inside the range.
+/// A seeded permutation of `0..len` that needs no memory: a Feistel network over the next power of four,
+/// walked until it lands inside the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permutation {
     len: u64,

@@ -1,13 +1,15 @@
 //! Where workers announce, and channels read.
 //!
-//! To announce costs an append under a lock that nobody else holds for long. To advance a clock costs a store, and a load per
-//! channel.
+//! To announce costs an append under a lock that no thread holds for long. To advance a clock costs a store,
+//! and a load per channel.
 //!
-//! A channel that goes to sleep says at which clock of a worker it wants to be woken ([`Board::sleep`]), and looks once more afterwards; a worker stores its
-//! clock, or announces, and looks then whether somebody wants to be woken. With sequentially consistent fences between the two
-//! steps on both sides, at least one sees the other.
+//! A channel that goes to sleep says at which clock of a worker it wants to be woken ([`Board::sleep`]), and
+//! looks once more afterwards; a worker stores its clock, or announces, and looks then whether a channel
+//! wants to be woken. With sequentially consistent fences between the two steps on both sides, at least one
+//! sees the other.
 //!
-//! While the cluster rests, channels are *held* ([`Board::hold`]): what is announced waits until a worker goes on.
+//! While the cluster rests, channels are *held* ([`Board::hold`]): what is announced waits until a worker
+//! goes on.
 
 use crate::schedule::Intent;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, Mutex, Ordering, fence};
@@ -17,12 +19,12 @@ use std::sync::PoisonError;
 /// The clock of a worker that is finished: all its intents are over.
 pub const FINISHED: u32 = u32::MAX;
 
-/// Nobody wants to be woken.
+/// No channel wants to be woken.
 const NEVER: u32 = u32::MAX;
 
 /// The states of a channel.
 const AWAKE: u8 = 0;
-/// It wants to be woken when somebody announces something, or a clock comes to what it waits for.
+/// It wants to be woken when a worker announces something, or when a clock reaches the one it waits for.
 const ASLEEP: u8 = 1;
 /// It wants to be woken when a worker goes on.
 const HELD: u8 = 2;
@@ -77,11 +79,12 @@ impl Board {
     /// If there is no such worker.
     #[must_use]
     pub fn clock(&self, worker: usize) -> u32 {
-        // Acquire: whoever acts on a clock sees what was announced before. The lock of the signals would do as well.
+        // Acquire: a thread that acts on a clock sees what was announced before. The lock of the signals
+        // would do as well.
         self.workers[worker].load(Ordering::Acquire)
     }
 
-    /// Wakes a channel if it sleeps in this way. False if it does not, or somebody else was faster.
+    /// Wakes a channel if it sleeps in this way. False if it does not, or another thread was faster.
     fn wake(&self, channel: usize, state: u8) -> bool {
         let current = &self.states[channel];
         current.load(Ordering::Relaxed) == state
@@ -98,8 +101,8 @@ impl Board {
         {
             let mut signals = post.signals.lock().unwrap_or_else(PoisonError::into_inner);
             signals.push(intent);
-            // Relaxed: written under the lock only, so that the last value agrees with the list. The fence orders it before the
-            // look at the sleeper.
+            // Relaxed: written under the lock only, so that the last value agrees with the list. The fence
+            // orders it before the look at the sleeper.
             post.any.store(true, Ordering::Relaxed);
         }
         // Pairs with the fence in `sleep`.
@@ -136,8 +139,8 @@ impl Board {
         held.map(|channel| ChannelId(channel as u16)).collect()
     }
 
-    /// The cluster comes to rest: the channel sleeps until somebody calls [`Board::resume`] or advances a clock, whatever is
-    /// announced.
+    /// The cluster comes to rest: the channel sleeps until a thread calls [`Board::resume`] or advances a
+    /// clock, whatever is announced.
     ///
     /// # Panics
     /// If there is no such channel.
@@ -154,7 +157,7 @@ impl Board {
         self.states[channel].load(Ordering::Relaxed) == HELD
     }
 
-    /// Whether a channel sleeps, and nobody has woken it yet.
+    /// Whether a channel sleeps, and no thread has woken it yet.
     ///
     /// # Panics
     /// If there is no such channel.
@@ -181,8 +184,9 @@ impl Board {
         signals.into_iter().for_each(take);
     }
 
-    /// A channel goes to sleep, until somebody announces something on it or a worker's clock reaches `wake(worker)`; `None` if
-    /// the clock does not matter. False if it must not: something has happened meanwhile.
+    /// A channel goes to sleep, until a worker announces something on it or a worker's clock reaches
+    /// `wake(worker)`; `None` if the clock does not matter. False if it must not: something has happened
+    /// meanwhile.
     ///
     /// # Panics
     /// If there is no such channel.
@@ -200,7 +204,7 @@ impl Board {
             post.any.load(Ordering::Relaxed)
                 || wake(worker).is_some_and(|wake| self.workers[worker].load(Ordering::Relaxed) >= wake)
         });
-        // Whoever wakes the channel meanwhile wakes it for nothing.
+        // A thread that wakes the channel meanwhile wakes it for nothing.
         !missed || !self.wake(channel, ASLEEP)
     }
 }

@@ -16,7 +16,7 @@ fn sleepers_are_woken_once_by_what_they_wait_for() {
     board.take(0, 1, &mut |intent| taken.push(intent));
     assert_eq!(taken, [intent(1)]);
     assert!(board.sleep(1, |worker| (worker == 1).then_some(5)));
-    assert_eq!(board.advance(0, 100), [], "nobody waits for this worker");
+    assert_eq!(board.advance(0, 100), [], "no channel waits for this worker");
     assert_eq!(board.advance(1, 4), []);
     assert_eq!(board.advance(1, 5), [ChannelId(1)]);
     assert_eq!(board.advance(1, 6), [], "it is awake by now");
@@ -37,7 +37,7 @@ fn what_is_announced_while_the_cluster_rests_wakes_nobody() {
     assert_eq!(board.resume(), []);
     assert!(!board.sleep(1, |_| None), "it has not been taken");
     board.hold(0);
-    assert_eq!(board.advance(1, 0), [ChannelId(0)], "whoever advances its clock goes on");
+    assert_eq!(board.advance(1, 0), [ChannelId(0)], "a worker that advances its clock goes on");
     assert!(!board.is_asleep(0));
 }
 

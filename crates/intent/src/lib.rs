@@ -2,9 +2,9 @@
 //!
 //! | part | what it is | who uses it |
 //! | --- | --- | --- |
-//! | [`Board`] | the workers' clocks and what they have announced, per channel | workers and their loaders write, channels read |
+//! | [`Board`] | clocks and announcements of workers, per channel | workers and loaders write, channels read |
 //! | [`Schedule`] | what one worker has announced on one channel: not begun yet, or under way | the channel |
-//! | [`Estimate`] | how many clocks a worker advances in a round of the channel, and so which intents must be acted on now | the channel |
+//! | [`Estimate`] | clocks that a worker advances in a round of the channel: which intents are due | the channel |
 //! | [`PoissonQuantile`] | the quantile that this needs | [`Timing`] |
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,10 @@
 //! Quantiles of the Poisson distribution, fast for every rate.
 //!
-//! Up to a rate of [`SUMMED_MAX`] the probabilities are summed up, which is exact. Beyond it the distribution is close to a
-//! normal one, and the expansion of Cornish and Fisher up to the third cumulant is off by one at most (`tests/it/quantile.rs`).
+//! Up to a rate of [`SUMMED_MAX`] the probabilities are summed up, which is exact. Beyond it the distribution
+//! is close to a normal one, and the expansion of Cornish and Fisher up to the third cumulant is off by one
+//! at most (`tests/it/quantile.rs`).
+
+use statrs::distribution::{ContinuousCDF, Normal};
 
 /// Rates up to which probabilities are summed: a hundred additions at most.
 const SUMMED_MAX: f64 = 50.0;
@@ -18,7 +21,8 @@ impl PoissonQuantile {
     /// The quantile for `probability`; `None` unless it lies between 0 and 1, both excluded.
     #[must_use]
     pub fn new(probability: f64) -> Option<Self> {
-        (probability > 0.0 && probability < 1.0).then(|| Self { probability, normal: normal(probability) })
+        (probability > 0.0 && probability < 1.0)
+            .then(|| Self { probability, normal: Normal::standard().inverse_cdf(probability) })
     }
 
     /// The probability.
@@ -27,8 +31,8 @@ impl PoissonQuantile {
         self.probability
     }
 
-    /// The least k such that a Poisson variable with mean `rate` is k or less with this probability at least. Rates that are
-    /// negative or NaN count as 0.
+    /// The least k such that a Poisson variable with mean `rate` is k or less with this probability at least.
+    /// Rates that are negative or NaN count as 0.
     #[must_use]
     pub fn of(&self, rate: f64) -> u32 {
         if rate > SUMMED_MAX { self.expanded(rate) } else { self.summed(rate) }
@@ -57,29 +61,4 @@ impl PoissonQuantile {
         let quantile = rate + z * root + (z * z - 1.0) / 6.0 + (z - z * z * z) / (72.0 * root);
         (quantile - 0.5).ceil().clamp(0.0, f64::from(u32::MAX)) as u32
     }
-}
-
-/// The quantile of the standard normal distribution, by bisection of its distribution function, whose series converges everywhere
-/// (G. Marsaglia, Evaluating the Normal Distribution, J. Stat. Software 11(4), 2004).
-fn normal(probability: f64) -> f64 {
-    let density = |x: f64| (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
-    let distribution = |x: f64| {
-        let (mut term, mut sum, mut k) = (x, x, 1.0);
-        while f64::abs(term) > 1e-18 * f64::abs(sum) && k < 400.0 {
-            k += 2.0;
-            term *= x * x / k;
-            sum += term;
-        }
-        0.5 + sum * density(x)
-    };
-    let (mut low, mut high) = (-8.0, 8.0);
-    for _ in 0..80 {
-        let middle = 0.5 * (low + high);
-        if distribution(middle) < probability {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    0.5 * (low + high)
 }

@@ -14,7 +14,8 @@ pub struct Intent {
     pub end: u32,
 }
 
-/// The intents of one worker that are not over, by when they begin and end. A key may be in any number of them.
+/// The intents of one worker that are not over, by when they begin and end. A key may be in any number of
+/// them.
 #[derive(Debug, Default)]
 pub struct Schedule {
     /// Not begun, by start.
@@ -29,8 +30,8 @@ impl Schedule {
         self.ahead.entry(intent.start).or_default().push(intent);
     }
 
-    /// The worker's clock is `clock`: intents that start at or before it, or before `until`, begin, and `begin` is told their
-    /// keys. Those that are over before they have begun are forgotten.
+    /// The worker's clock is `clock`: intents that start at or before it, or before `until`, begin, and
+    /// `begin` is told their keys. Those that are over before they have begun are forgotten.
     pub fn begin(&mut self, clock: u32, until: u32, mut begin: impl FnMut(&[Key])) {
         while let Some(entry) = self.ahead.first_entry()
             && (*entry.key() <= clock || *entry.key() < until)
@@ -44,7 +45,8 @@ impl Schedule {
         }
     }
 
-    /// The worker's clock is `clock`: intents that have begun and are over end, and `over` is told their keys.
+    /// The worker's clock is `clock`: intents that have begun and are over end, and `over` is told their
+    /// keys.
     pub fn end(&mut self, clock: u32, mut over: impl FnMut(&[Key])) {
         while let Some(entry) = self.begun.first_entry()
             && *entry.key() <= clock

@@ -1,25 +1,27 @@
-//! Action timing: when to act on an intent (000, §5.3.2; 002, Algorithm 1).
+//! Action timing: when to act on an intent [thesis §5.3.2; AdaPS Alg. 1].
 //!
-//! A channel looks at the workers' clocks once per *round*. What it decides in one round takes effect within the next, so an
-//! intent must be acted on now if the worker may reach its start before the round after next has begun: within two rounds. How many clocks that is
-//! nobody knows; that the number is Poisson distributed is an assumption, its mean is estimated, and a high quantile is on the
-//! safe side.
+//! A channel looks at the workers' clocks once per *round*. What it decides in one round takes effect within
+//! the next, so an intent must be acted on now if the worker may reach its start before the round after next
+//! has begun: within two rounds. The number of clocks that a worker advances in that time is not known. It is
+//! assumed to be Poisson distributed, its mean is estimated, and a high quantile is on the safe side.
 //!
-//! The estimate is smoothed over rounds in which the worker advanced its clock. In others it rests: workers wait for each other at
-//! the ends of epochs. If a round saw more clocks than the estimate, the number seen is used instead: a worker that was slowed
-//! down because the system acted too late must not keep the system slow.
+//! The estimate is smoothed over rounds in which the worker advanced its clock. In others it rests: workers
+//! wait for each other at the ends of epochs. If a round saw more clocks than the estimate, the number seen
+//! is used instead: a worker that was slowed down because the system acted too late must not keep the system
+//! slow.
 //!
-//! Rounds are as long as answers take ([`Estimate`] does not care), and the number of clocks in a round is measured per round, whatever
-//! it took: a channel that was late sees more clocks.
+//! Rounds are as long as answers take ([`Estimate`] does not care), and the number of clocks in a round is
+//! measured per round, whatever it took: a channel that was late sees more clocks.
 
 use crate::quantile::PoissonQuantile;
 
-/// How actions are timed. The defaults are the source's (000, §5.3.2), and there is no need to change them.
+/// How actions are timed. The defaults are the source's [thesis §5.3.2], and there is no need to change them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimingConfig {
     /// Weight of the last round in the estimate, above 0 and up to 1.
     pub smoothing: f64,
-    /// Probability with which an intent is acted on in time if clocks are as assumed, between 0 and 1, both excluded.
+    /// Probability with which an intent is acted on in time if clocks are as assumed, between 0 and 1, both
+    /// excluded.
     pub quantile: f64,
     /// Clocks per round before anything has been seen; above 0.
     pub initial: f64,
@@ -103,8 +105,8 @@ impl Estimate {
         self.rate
     }
 
-    /// A round begins, and the worker's clock is `clock`. Intents that start before the clock returned, and those that have
-    /// started, must be acted on in this round.
+    /// A round begins, and the worker's clock is `clock`. Intents that start before the clock returned, and
+    /// those that have started, must be acted on in this round.
     pub fn round(&mut self, clock: u32, timing: &Timing) -> u32 {
         let seen = f64::from(clock.saturating_sub(self.clock));
         self.clock = self.clock.max(clock);

@@ -1,5 +1,6 @@
-//! The board under loom: in every interleaving, with every value that weak memory orders let a thread read, a channel that sleeps is woken by
-//! what it waits for. The source is compiled a second time, against loom's primitives, as in the tests of `intendant-store`.
+//! The board under loom: in every interleaving, with every value that weak memory orders let a thread read, a
+//! channel that sleeps is woken by what it waits for. The source is compiled a second time, against loom's
+//! primitives, as in the tests of `intendant-store`.
 
 /// What `src/sync.rs` offers, made of loom's primitives.
 mod sync {
@@ -26,7 +27,8 @@ fn intent(start: u32) -> Intent {
     Intent { keys: vec![Key(1)].into(), start, end: start + 1 }
 }
 
-/// A channel that looks at clocks and announcements, and then sleeps until a clock comes to `wake`, or something is announced.
+/// A channel that looks at clocks and announcements, and then sleeps until a clock comes to `wake`, or
+/// something is announced.
 struct Look {
     clock: u32,
     taken: usize,
@@ -40,7 +42,8 @@ fn look(board: &Board, wake: u32) -> Look {
     Look { clock, taken, asleep: board.sleep(0, |_| Some(wake)) }
 }
 
-/// Whatever a worker does while a channel goes to sleep: either the channel has seen it, or stays awake, or somebody has been told to wake it.
+/// Whatever a worker does while a channel goes to sleep: either the channel has seen it, or stays awake, or
+/// the worker has been told to wake it.
 fn model(act: fn(&Board) -> usize, seen: fn(&Look) -> bool) {
     loom::model(move || {
         let board = Arc::new(Board::new(1, 1));
@@ -55,7 +58,7 @@ fn model(act: fn(&Board) -> usize, seen: fn(&Look) -> bool) {
         worker.join().unwrap();
         let woken = woken.load(Ordering::Relaxed);
         assert!(woken <= 1, "once is enough");
-        assert!(seen(&look) || !look.asleep || woken == 1, "the channel sleeps, and nobody wakes it");
+        assert!(seen(&look) || !look.asleep || woken == 1, "the channel sleeps, and no thread wakes it");
         assert!(look.asleep || woken == 0 || seen(&look) || !board.is_asleep(0));
         // Awake or woken, it finds all of it now.
         let again = self::look(&board, FINISHED);
@@ -79,7 +82,8 @@ fn a_worker_that_finishes_is_not_overlooked() {
     model(|board| board.advance(0, FINISHED).len(), |look| look.clock == FINISHED);
 }
 
-/// What is announced before a clock advances is there for whoever has seen the clock: or an intent would begin late for no reason.
+/// What is announced before a clock advances is visible to a thread that has seen the clock; otherwise an
+/// intent would begin late for no reason.
 #[test]
 fn who_sees_a_clock_finds_what_was_announced_before() {
     loom::model(|| {
@@ -88,7 +92,7 @@ fn who_sees_a_clock_finds_what_was_announced_before() {
             let board = Arc::clone(&board);
             thread::spawn(move || {
                 let woken = board.signal(0, 0, intent(1));
-                assert!(!woken && board.advance(0, 1).is_empty(), "nobody sleeps");
+                assert!(!woken && board.advance(0, 1).is_empty(), "no channel sleeps");
             })
         };
         let clock = board.clock(0);
@@ -99,7 +103,7 @@ fn who_sees_a_clock_finds_what_was_announced_before() {
     });
 }
 
-/// A worker that goes on while its channel is woken by another one, or is held: nobody is forgotten.
+/// A worker that goes on while its channel is woken by another one, or is held: no wake-up is lost.
 #[test]
 fn a_channel_that_is_held_goes_on_once() {
     loom::model(|| {

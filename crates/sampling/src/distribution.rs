@@ -67,7 +67,8 @@ impl Distribution {
         if let Some(position) = weights.iter().position(|w| !w.is_finite() || *w < 0.0) {
             return Err(DistributionError::Weight { position, weight: weights[position] });
         }
-        // The table refuses weights whose sum overflows; scaled by the largest they sum to at most their number.
+        // The table refuses weights whose sum overflows; scaled by the largest they sum to at most their
+        // number.
         let largest = weights.iter().fold(0.0f64, |a, b| a.max(*b));
         let scaled = weights.iter().map(|w| w / largest).collect();
         let table = WeightedAliasIndex::new(scaled)
@@ -76,8 +77,8 @@ impl Distribution {
         Ok(Self(Kind::Weighted { keys, table: Arc::new(table) }))
     }
 
-    /// Key `first + i` with a probability in proportion to `counts[i]` to the power of `exponent`: with 0.75, the smoothed
-    /// unigram distribution of the negatives of word vectors (Mikolov et al. 2013).
+    /// Key `first + i` with a probability in proportion to `counts[i]` to the power of `exponent`: with 0.75,
+    /// the smoothed unigram distribution of the negatives of word vectors (Mikolov et al. 2013).
     ///
     /// # Errors
     /// As [`Distribution::weighted`], of the powers.

@@ -50,8 +50,8 @@ impl Handle {
         keys.into_iter().flatten().copied()
     }
 
-    /// The keys to move to this node, if keys move at all: [`Handle::ahead`], and those of pools that will be used later. Some
-    /// may be here.
+    /// The keys to move to this node, if keys move at all: [`Handle::ahead`], and those of pools that will be
+    /// used later. Some may be here.
     pub fn near(&self) -> impl Iterator<Item = Key> {
         self.ahead().chain(self.later.iter().copied())
     }

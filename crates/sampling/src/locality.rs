@@ -2,7 +2,8 @@
 
 use intendant_core::{Key, Tick};
 
-/// What the sampling manager sees of its node. Asked while samples are prepared and drawn; answers may be outdated at once.
+/// What the sampling manager sees of its node. Asked while samples are prepared and drawn; answers may be
+/// outdated at once.
 pub trait Locality {
     /// Whether this node can access the key without a message.
     fn is_local(&self, key: Key) -> bool;

@@ -55,7 +55,8 @@ impl SamplingStats {
     }
 }
 
-/// The sampling manager of a node, for all of its workers and the threads that prepare their batches (000, §4.3.4).
+/// The sampling manager of a node, for all of its workers and the threads that prepare their batches [thesis
+/// §4.3.4].
 ///
 /// It moves no key itself: [`Handle::near`] and [`Manager::draw`] say which should be moved.
 pub struct Manager {
@@ -122,9 +123,9 @@ impl Manager {
         }
     }
 
-    /// Prepares `samples` samples (`prepare_sample` of 000, §4.3.3); returns at once. `stream` names the randomness, e.g.
-    /// [`intendant_core::random::stream`] of seed, epoch and example; with [`Scheme::Independent`] equal streams give equal
-    /// samples, whatever else happens.
+    /// Prepares `samples` samples (`prepare_sample` of [thesis §4.3.3]); returns at once. `stream` names the
+    /// randomness, e.g. [`intendant_core::random::stream`] of seed, epoch and example; with
+    /// [`Scheme::Independent`] equal streams give equal samples, whatever else happens.
     ///
     /// # Errors
     /// If the distribution is not registered here.
@@ -162,8 +163,8 @@ impl Manager {
         Ok(Handle { distribution: id, source, later })
     }
 
-    /// Appends the next `samples` keys of `handle` to `keys`, right before they are pulled, and to `near` the keys that should be
-    /// moved here because of it.
+    /// Appends the next `samples` keys of `handle` to `keys`, right before they are pulled, and to `near` the
+    /// keys that should be moved here because of it.
     ///
     /// # Errors
     /// If fewer are left, or the handle's distribution is not registered here; then nothing is drawn.
@@ -205,8 +206,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Samples that are not here go to the end of the handle, each once at most: at some point every sample is used, as frequent
-    /// as it should be.
+    /// Samples that are not here go to the end of the handle, each once at most: at some point every sample
+    /// is used, as frequent as it should be.
     fn draw_postponing(
         &self,
         chosen: &mut VecDeque<Key>,
@@ -237,8 +238,9 @@ impl Manager {
         }
     }
 
-    /// A key that is here: the first of some independent draws, which leaves π's proportions among the keys that are here; if few
-    /// are, a neighbour of the last draw; if none of these is here either, the last draw itself.
+    /// A key that is here: the first of some independent draws, which leaves π's proportions among the keys
+    /// that are here; if few are, a neighbour of the last draw; if none of these is here either, the last
+    /// draw itself.
     fn draw_local(&self, distribution: &Distribution, rng: &mut Pcg64Mcg, place: &impl Locality) -> Key {
         let mut key = distribution.draw(rng);
         for _ in 1..LOCAL_DRAWS {

@@ -1,10 +1,10 @@
-//! Sample reuse: pools of independently drawn keys that all workers of a node share (000, §4.3.4).
+//! Sample reuse: pools of independently drawn keys that all workers of a node share [thesis §4.3.4].
 //!
-//! A pool is *made* (its keys are drawn, and are to be moved to this node), *waits* in a queue, and is *used*: its keys come in a
-//! random order, then in another one, U times in all. A pool should be made early enough for its keys to be here when it is used.
-//! How long that takes is watched: a pool has arrived when nearly all of its keys were seen here. The source leaves pools to a
-//! background thread; here they are made when samples are prepared, which happens ahead of their use anyway, on whatever thread
-//! prepares them.
+//! A pool is *made* (its keys are drawn, and are to be moved to this node), *waits* in a queue, and is
+//! *used*: its keys come in a random order, then in another one, U times in all. A pool should be made early
+//! enough for its keys to be here when it is used. How long that takes is watched: a pool has arrived when
+//! nearly all of its keys were seen here. The source leaves pools to a background thread; here they are made
+//! when samples are prepared, which happens ahead of their use anyway, on whatever thread prepares them.
 
 use crate::{Distribution, Locality, Pooling};
 use intendant_core::{Key, Tick, random};
@@ -13,10 +13,12 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
 
-/// Pools that may wait. Each is some kilobytes; if that many are too few, the network does not keep up anyway.
+/// Pools that may wait. Each is some kilobytes; if that many are too few, the network does not keep up
+/// anyway.
 const WAITING_MAX: usize = 16;
 
-/// A pool has arrived when all but one in so many of its keys were seen here: some may be wanted elsewhere, again and again.
+/// A pool has arrived when all but one in so many of its keys were seen here: some may be wanted elsewhere,
+/// again and again.
 const ARRIVED_ALL_BUT: usize = 16;
 
 /// Keys that were drawn together.
@@ -26,7 +28,7 @@ struct Pool {
     pass: u32,
     next: usize,
     made: Tick,
-    /// Keys that were not seen here yet; empty if nobody waits for the pool to arrive any more.
+    /// Keys that were not seen here yet; empty if no worker waits for the pool to arrive any more.
     unseen: Vec<Key>,
 }
 
@@ -49,7 +51,8 @@ pub(crate) struct Pools {
     counts: PoolCounts,
     /// Samples taken so far.
     taken: u64,
-    /// When the first use of the last two pools was, and how many samples had been taken by then; the older one first.
+    /// When the first use of the last two pools was, and how many samples had been taken by then; the older
+    /// one first.
     opened: [(Tick, u64); 2],
     /// How long pools took to arrive, in µs: an average in which the latest counts half.
     arrival_us: Option<f64>,
@@ -95,8 +98,8 @@ impl Pools {
         }
     }
 
-    /// How many unused samples should be ready: what is used in twice the time that a pool takes to arrive, and not less than
-    /// what is asked for at once.
+    /// How many unused samples should be ready: what is used in twice the time that a pool takes to arrive,
+    /// and not less than what is asked for at once.
     fn wanted(&self, samples: usize, now: Tick) -> f64 {
         let (since, taken) = self.opened[0];
         let elapsed_us = now.0.saturating_sub(since.0).max(1) as f64;

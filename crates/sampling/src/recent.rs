@@ -1,4 +1,4 @@
-//! Direct-access repurposing: the keys that a node pulled lately (000, §4.3.2).
+//! Direct-access repurposing: the keys that a node pulled lately [thesis §4.3.2].
 
 use intendant_core::Key;
 use rand::{Rng, RngExt};

@@ -153,9 +153,9 @@ impl Sampler {
         Self { registered: self.registered.iter().map(change).collect() }
     }
 
-    /// What the system picks once it knows whether keys come to a node that wants them. If they do not, nothing is gained by
-    /// postponing, and local sampling would draw from a part of the keys only, always the same: then it is reuse. Schemes that
-    /// were named stay.
+    /// What the system picks once it knows whether keys come to a node that wants them. If they do not,
+    /// nothing is gained by postponing, and local sampling would draw from a part of the keys only, always
+    /// the same: then it is reuse. Schemes that were named stay.
     #[must_use]
     pub fn settled(&self, keys_move: bool) -> Self {
         self.change(|entry| match entry.scheme {
@@ -202,7 +202,8 @@ impl Sampler {
         self.registered.iter().map(|entry| (entry.level, entry.scheme))
     }
 
-    /// Into how many portions handles should be divided: the most that a scheme asks for ([`Scheme::portions`]).
+    /// Into how many portions handles should be divided: the most that a scheme asks for
+    /// ([`Scheme::portions`]).
     #[must_use]
     pub fn portions(&self) -> NonZeroU32 {
         self.schemes().map(|(_, scheme)| scheme.portions()).max().unwrap_or(NonZeroU32::MIN)

@@ -1,16 +1,18 @@
-//! Conformity levels, the schemes that serve them, and who offers what (000, §4.3.1, §4.3.2, Table 4.1).
+//! Conformity levels, the schemes that serve them, and which scheme offers which level [thesis §4.3.1,
+//! §4.3.2, Tab. 4.1].
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// How closely samples must follow the registered distribution π (000, §4.3.1). The first is the strictest; a level implies all
-/// later ones.
+/// How closely samples must follow the registered distribution π [thesis §4.3.1]. The first is the strictest;
+/// a level implies all later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Conformity {
     /// L1: every sample is drawn from π, independently of all others.
     Conform,
-    /// L2: every sample has π's probabilities; it depends on a bounded number of earlier samples of its node, on no others.
+    /// L2: every sample has π's probabilities; it depends on a bounded number of earlier samples of its node,
+    /// on no others.
     Bounded,
     /// L3: the relative frequencies at each node approach π in the long run.
     LongTerm,
@@ -56,17 +58,19 @@ impl FromStr for Conformity {
     }
 }
 
-/// The size of pools and how often their keys are used: G and U of 000, §4.3.4.
+/// The size of pools and how often their keys are used: G and U of [thesis §4.3.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pooling {
     /// G: keys of a pool. The larger, the further apart are the uses of a key.
     pub keys: NonZeroU32,
-    /// U: how often each key of a pool is used. The larger, the fewer keys are moved, and the more samples are alike.
+    /// U: how often each key of a pool is used. The larger, the fewer keys are moved, and the more samples
+    /// are alike.
     pub uses: NonZeroU32,
 }
 
 impl Pooling {
-    /// What the source uses if nothing is known of a task: pools of 250 keys that are used 16 times (000, §4.4.1).
+    /// What the source uses if nothing is known of a task: pools of 250 keys that are used 16 times [thesis
+    /// §4.4.1].
     pub const DEFAULT: Self =
         Self { keys: NonZeroU32::new(250).unwrap(), uses: NonZeroU32::new(16).unwrap() };
 
@@ -83,15 +87,16 @@ impl Default for Pooling {
     }
 }
 
-/// How samples are produced (000, §4.3.2, §4.3.4).
+/// How samples are produced [thesis §4.3.2, §4.3.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// Independent draws, fixed when they are prepared, and replayed by the same stream.
     Independent,
-    /// Independent draws into pools that a node's workers share; each pool is traversed U times, in another random order each
-    /// time. Pools are moved to the node before they are needed.
+    /// Independent draws into pools that a node's workers share; each pool is traversed U times, in another
+    /// random order each time. Pools are moved to the node before they are needed.
     Reuse(Pooling),
-    /// As [`Scheme::Reuse`], but a sample that is not here when its turn comes is moved to the end of its handle, once.
+    /// As [`Scheme::Reuse`], but a sample that is not here when its turn comes is moved to the end of its
+    /// handle, once.
     Postponing(Pooling),
     /// Only keys that are here already, as far as a few attempts find some.
     Local,
@@ -109,7 +114,8 @@ impl Scheme {
         Self::Repurposing,
     ];
 
-    /// The strictest level that it offers, and with it all later ones: Table 4.1 of 000, with a line for postponing.
+    /// The strictest level that it offers, and with it all later ones: [thesis Tab. 4.1], with a line for
+    /// postponing.
     #[must_use]
     pub const fn offers(self) -> Conformity {
         match self {
@@ -120,7 +126,8 @@ impl Scheme {
         }
     }
 
-    /// Into how many portions the samples of a handle should be divided. Postponing helps only between two of them.
+    /// Into how many portions the samples of a handle should be divided. Postponing helps only between two of
+    /// them.
     #[must_use]
     pub const fn portions(self) -> NonZeroU32 {
         match self {

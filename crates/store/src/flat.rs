@@ -1,4 +1,5 @@
-//! The plain shared array: what a single node without a parameter server would use, and the yardstick for the store.
+//! The plain shared array: what a single node without a parameter server would use, and the yardstick for the
+//! store.
 
 use crate::latch::Latch;
 use crate::prefetch::prefetch_run;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 #[derive(Default)]
 struct Line(Latch);
 
-/// All values of a layout in one allocation, row by row, with striped latches so that rows are read and added atomically.
+/// All values of a layout in one allocation, row by row, with striped latches so that rows are read and added
+/// atomically.
 pub struct Flat<E> {
     layout: Arc<Layout>,
     values: Box<[UnsafeCell<E>]>,
@@ -20,8 +22,8 @@ pub struct Flat<E> {
     latches: Box<[Line]>,
 }
 
-// SAFETY: elements are reached only through `read`, `add` and `set`, which hold the latch of the key's stripe; rows of
-// different keys do not overlap.
+// SAFETY: elements are reached only through `read`, `add` and `set`, which hold the latch of the key's
+// stripe; rows of different keys do not overlap.
 unsafe impl<E: Send> Sync for Flat<E> {}
 
 impl<E: Element> Flat<E> {
@@ -60,8 +62,8 @@ impl<E: Element> Flat<E> {
     fn with<R>(&self, key: Key, act: impl FnOnce(&mut [E]) -> R) -> R {
         let row = self.row(key);
         let _guard = self.latches[self.layout.shard(key)].0.lock();
-        // SAFETY: the latch of the key's stripe is held until the end of this function, rows do not overlap, and
-        // `UnsafeCell<E>` has the layout of `E`.
+        // SAFETY: the latch of the key's stripe is held until the end of this function, rows do not overlap,
+        // and `UnsafeCell<E>` has the layout of `E`.
         let row = unsafe { std::slice::from_raw_parts_mut(UnsafeCell::raw_get(row.as_ptr()), row.len()) };
         act(row)
     }

@@ -1,9 +1,10 @@
 //! A latch of one byte: spin briefly, then park for a bounded time.
 //!
-//! A shard is latched for one copy of a value, well under a microsecond (a snapshot holds it longer, but then nobody trains). A waiter that has spun longer than that waits for a
-//! holder that lost its core, and the holder's time slice decides how long. So nobody is woken: waiters look again at growing
-//! intervals (bounded by a millisecond), a lost wake-up cannot exist, and releasing is a plain store. One locked instruction
-//! per latched section is what remains.
+//! A shard is latched for one copy of a value, well under a microsecond (a snapshot holds it longer, but then
+//! no worker trains). A waiter that has spun longer than that waits for a holder that lost its core, and the
+//! holder's time slice decides how long. So waiters are not woken: they look again at growing intervals
+//! (bounded by a millisecond), a lost wake-up cannot exist, and releasing is a plain store. One locked
+//! instruction per latched section is what remains.
 
 use crate::sync::{AtomicU8, Ordering, relax};
 
@@ -32,7 +33,8 @@ impl Latch {
     /// Takes the latch, waiting for it if necessary.
     #[inline]
     pub fn lock(&self) -> LatchGuard<'_> {
-        // Acquire: pairs with the Release in `LatchGuard::drop`; what the last holder wrote is visible from here on.
+        // Acquire: pairs with the Release in `LatchGuard::drop`; what the last holder wrote is visible from
+        // here on.
         if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.lock_contended();
         }

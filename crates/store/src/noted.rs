@@ -1,7 +1,7 @@
-//! The keys of a shard that somebody wants to be looked at, in the order in which they were noted.
+//! The keys of a shard that were noted to be looked at, in that order.
 //!
-//! The list lives behind the shard's latch; beside it is a hint that costs no latch, so that whoever looks through many
-//! shards latches only those with something in them.
+//! The list lives behind the shard's latch; beside it is a hint that costs no latch, so that a thread that
+//! looks through many shards latches only those with noted keys.
 
 use crate::sync::{AtomicBool, Ordering, TrackedUnsafeCell};
 use intendant_core::Key;
@@ -20,7 +20,8 @@ impl Noted {
     /// The caller holds the latch of the shard.
     #[inline]
     pub(crate) unsafe fn push(&self, key: Key) {
-        // SAFETY: the list is used only under the latch, which the caller holds; the reference ends with the closure.
+        // SAFETY: the list is used only under the latch, which the caller holds; the reference ends with the
+        // closure.
         let count = self.keys.with_mut(|keys| unsafe {
             (*keys).push(key);
             (*keys).len()
@@ -31,12 +32,13 @@ impl Noted {
         }
     }
 
-    /// Exchanges the list with `keys`, which must be empty, so that neither side allocates or frees anything here.
+    /// Exchanges the list with `keys`, which must be empty, so that neither side allocates or frees anything
+    /// here.
     ///
     /// # Safety
     /// The caller holds the latch of the shard.
     pub(crate) unsafe fn exchange(&self, keys: &mut Vec<Key>) {
-        intendant_core::strict_assert!(keys.is_empty(), "keys would be noted that nobody noted");
+        intendant_core::strict_assert!(keys.is_empty(), "keys would be noted that no caller noted");
         // SAFETY: as in `push`.
         self.keys.with_mut(|list| unsafe { std::ptr::swap(list, keys) });
         // Relaxed: as in `push`.

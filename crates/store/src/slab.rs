@@ -1,9 +1,10 @@
 //! Values of one length, in chunks with free lists.
 //!
-//! A store has a slab per value length, which all shards share. A shard takes a chunk when its free list is empty, and keeps a
-//! [`Book`], behind its latch, of what it has handed out; values never move. A *place* is the index of a value in the slab plus
-//! one; 0 means "no value". Chunks are found in tables, each as long as all before it together: tables are added, never replaced,
-//! so that they can be read without a latch. The first has room for all chunks if it is known how many there will be.
+//! A store has a slab per value length, which all shards share. A shard takes a chunk when its free list is
+//! empty, and keeps a [`Book`], behind its latch, of what it has handed out; values never move. A *place* is
+//! the index of a value in the slab plus one; 0 means "no value". Chunks are found in tables, each as long as
+//! all before it together: tables are added, never replaced, so that they can be read without a latch. The
+//! first has room for all chunks if it is known how many there will be.
 
 use crate::prefetch::prefetch_run;
 use crate::sync::{AtomicPtr, AtomicU32, FIRST_CHUNKS, Ordering};
@@ -11,9 +12,11 @@ use std::alloc;
 use std::marker::PhantomData;
 use std::ptr;
 
-/// Chunks are about this large: big enough to make the table short, small enough to follow what a shard holds.
+/// Chunks are about this large: big enough to make the table short, small enough to follow what a shard
+/// holds.
 const CHUNK_BYTES: usize = 16 << 10;
-/// Chunks start at a cache line, so that values of 64 bytes or a multiple never straddle one line more than they must.
+/// Chunks start at a cache line, so that values of 64 bytes or a multiple never straddle one line more than
+/// they must.
 const CHUNK_ALIGN: usize = 64;
 /// Tables: each doubles the number of chunks, of which there are fewer than 2³².
 const TABLES: usize = 33;
@@ -59,8 +62,8 @@ pub(crate) struct Slab<E> {
 }
 
 impl<E: bytemuck::Pod> Slab<E> {
-    /// A slab for values of `len` elements, of which each shard will never have more than `values_max` says for it (if that is
-    /// known).
+    /// A slab for values of `len` elements, of which each shard will never have more than `values_max` says
+    /// for it (if that is known).
     pub(crate) fn new(len: usize, values_max: Option<&[usize]>) -> Self {
         let per_chunk = (CHUNK_BYTES / (len * size_of::<E>()).max(1)).max(1);
         let most = values_max.map(|of_shards| of_shards.iter().copied().max().unwrap_or(0));
@@ -116,7 +119,7 @@ impl<E: bytemuck::Pod> Slab<E> {
         match table.compare_exchange(ptr::null_mut(), made.cast(), Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => (made.cast(), at),
             Err(faster) => {
-                // SAFETY: it came from a box just now, and nobody else has seen it.
+                // SAFETY: it came from a box just now, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(made) });
                 (faster, at)
             }
@@ -126,22 +129,26 @@ impl<E: bytemuck::Pod> Slab<E> {
     /// Address of the value at `place`.
     ///
     /// # Safety
-    /// The caller holds the latch of the shard to which `place` was handed out by [`Slab::take`], and it was not given back.
+    /// The caller holds the latch of the shard to which `place` was handed out by [`Slab::take`], and it was
+    /// not given back.
     #[inline]
     pub(crate) unsafe fn value(&self, place: u32) -> *mut E {
         let index = place - 1;
         let chunk = index >> self.chunk_bits;
         let (number, _, begin) = self.table_of(chunk);
-        // Relaxed: whoever took the chunk found its table there, under the latch that the caller holds now.
+        // Relaxed: the thread that took the chunk found its table there, under the latch that the caller
+        // holds now.
         let table = self.tables[number].load(Ordering::Relaxed);
         // SAFETY: the place was handed out, so that the table has the chunk.
         let chunk = unsafe { &*table.add((chunk - begin) as usize) };
         let offset = (index & self.chunk_mask) as usize * self.len;
-        // SAFETY: the chunk holds `1 << chunk_bits` values of `len` elements. Relaxed: it was written under the latch.
+        // SAFETY: the chunk holds `1 << chunk_bits` values of `len` elements. Relaxed: it was written under
+        // the latch.
         unsafe { chunk.load(Ordering::Relaxed).add(offset) }
     }
 
-    /// Prefetches the value at `place`, which may be stale, if it is in one of the chunks that were expected; needs no latch.
+    /// Prefetches the value at `place`, which may be stale, if it is in one of the chunks that were expected;
+    /// needs no latch.
     #[inline(always)]
     pub(crate) fn prefetch(&self, place: u32) {
         let index = place.wrapping_sub(1);
@@ -197,7 +204,7 @@ impl<E: bytemuck::Pod> Slab<E> {
         let (table, at) = self.table(chunk);
         // SAFETY: tables are never replaced, and this one has the chunk.
         let entry = unsafe { &*table.add(at) };
-        // Relaxed: whoever dereferences the address holds the latch; a prefetch does not care.
+        // Relaxed: a thread that dereferences the address holds the latch; a prefetch does not care.
         entry.store(memory.cast(), Ordering::Relaxed);
         end - (1 << self.chunk_bits)..end
     }
@@ -205,8 +212,8 @@ impl<E: bytemuck::Pod> Slab<E> {
     /// Takes a place back.
     ///
     /// # Safety
-    /// The caller holds the latch of the shard whose book of this slab `book` is; `place` came from [`Slab::take`] with the same
-    /// book, and is not used afterwards.
+    /// The caller holds the latch of the shard whose book of this slab `book` is; `place` came from
+    /// [`Slab::take`] with the same book, and is not used afterwards.
     pub(crate) unsafe fn give(&self, book: &mut Book, place: u32) {
         // Relaxed: the caller knows of the chunk.
         let taken = u64::from(self.taken.load(Ordering::Relaxed)) << self.chunk_bits;
@@ -225,7 +232,7 @@ impl<E> Drop for Slab<E> {
         let Ok(layout) = alloc::Layout::from_size_align(bytes, CHUNK_ALIGN) else { return };
         let mut len = self.first;
         for (number, table) in self.tables.iter().enumerate() {
-            // Relaxed, here and below: nobody else has the slab any more.
+            // Relaxed, here and below: no other thread has the slab any more.
             let table = table.load(Ordering::Relaxed);
             if number > 1 {
                 len = len.wrapping_mul(2);

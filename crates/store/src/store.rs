@@ -17,7 +17,8 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub struct Slot<S> {
     state: UnsafeCell<S>,
-    /// Place in the slab of the key's length, 0 if no value is held. Written under the latch; read without it to prefetch.
+    /// Place in the slab of the key's length, 0 if no value is held. Written under the latch; read without it
+    /// to prefetch.
     place: AtomicU32,
 }
 
@@ -41,8 +42,9 @@ impl BuildHasher for Hash {
     }
 }
 
-/// Two lines: the spatial prefetcher of common processors fetches pairs. The first has what every access uses, the second what few
-/// do, so that who only looks whether keys were noted does not take the first one away.
+/// Two lines: the spatial prefetcher of common processors fetches pairs. The first has what every access
+/// uses, the second what few do, so that who only looks whether keys were noted does not take the first one
+/// away.
 #[repr(C, align(128))]
 struct Shard<S> {
     latch: Latch,
@@ -67,12 +69,14 @@ impl<S> Default for Shard<S> {
 #[derive(Default)]
 #[repr(align(64))]
 struct Part {
-    /// The place that the book hands out next. Written under the latch of the shard; read without it to prefetch.
+    /// The place that the book hands out next. Written under the latch of the shard; read without it to
+    /// prefetch.
     next: AtomicU32,
     book: UnsafeCell<Book>,
 }
 
-/// How many slots ahead of a scan are fetched. They are often in the same set of the nearest cache, which has about a dozen lines.
+/// How many slots ahead of a scan are fetched. They are often in the same set of the nearest cache, which has
+/// about a dozen lines.
 const SCAN_AHEAD: usize = 8;
 
 /// Where in a shard that ends what every access uses, and where that begins what few use.
@@ -84,11 +88,12 @@ pub(crate) const SHARD_PARTS: (usize, usize) = (
 
 /// The parameters of a node: per key a slot of state `S` and, if held, a value.
 ///
-/// `S` is zero-cost to copy and `S::default()` means "nothing known"; the slot is 16 bytes if `S` has 12. A *dense* store has
-/// a slot for every key of the layout; a *sparse* one only for keys that were given a state or a value.
+/// `S` is zero-cost to copy and `S::default()` means "nothing known"; the slot is 16 bytes if `S` has 12. A
+/// *dense* store has a slot for every key of the layout; a *sparse* one only for keys that were given a state
+/// or a value.
 ///
-/// Where a dense store has a key's slot is computed from the key, and where a value is, from its place: neither waits for what is
-/// in the shard, which is its latch.
+/// Where a dense store has a key's slot is computed from the key, and where a value is, from its place:
+/// neither waits for what is in the shard, which is its latch.
 pub struct Store<S, E> {
     layout: Arc<Layout>,
     shards: Box<[Shard<S>]>,
@@ -99,15 +104,18 @@ pub struct Store<S, E> {
     parts: Box<[Part]>,
 }
 
-// SAFETY: everything behind an `UnsafeCell` (slot states, the maps and books of shards, noted keys) and all values are reached only
-// through an `Entry`, `scan`, `held` or `take_noted`, which hold the latch of the shard that they belong to. What is read without
-// the latch are atomics and boxes that do not change after construction.
+// SAFETY: everything behind an `UnsafeCell` (slot states, the maps and books of shards, noted keys) and all
+// values are reached only through an `Entry`, `scan`, `held` or `take_noted`, which hold the latch of the
+// shard that they belong to. What is read without the latch are atomics and boxes that do not change after
+// construction.
 unsafe impl<S: Send, E: Send> Sync for Store<S, E> {}
-// SAFETY: a store owns its slots, chunks and values; the raw pointers in its slabs are not shared with anything else.
+// SAFETY: a store owns its slots, chunks and values; the raw pointers in its slabs are not shared with
+// anything else.
 unsafe impl<S: Send, E: Send> Send for Store<S, E> {}
 
 impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
-    /// A store with a slot for every key. It has room for fewer than 2³² values of one length: who makes more of them panics.
+    /// A store with a slot for every key. It has room for fewer than 2³² values of one length: who makes more
+    /// of them panics.
     #[must_use]
     pub fn dense(layout: Arc<Layout>) -> Self {
         let shards = layout.shards();
@@ -128,7 +136,8 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         Self::new(layout, Slots::Dense(slots), slabs)
     }
 
-    /// A store that takes memory only for keys that it is told about, and room for as many values as [`Store::dense`].
+    /// A store that takes memory only for keys that it is told about, and room for as many values as
+    /// [`Store::dense`].
     #[must_use]
     pub fn sparse(layout: Arc<Layout>) -> Self {
         let slabs = layout.lens().iter().map(|len| Slab::new(*len, None)).collect();
@@ -157,8 +166,8 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         let guard = shard.latch.lock();
         let slot = match &self.slots {
             Slots::Dense(slots) => Some(&slots[key.index()]),
-            // SAFETY: the latch is held; the map is not changed while the returned entry borrows a slot of it, except by
-            // the entry itself.
+            // SAFETY: the latch is held; the map is not changed while the returned entry borrows a slot of
+            // it, except by the entry itself.
             Slots::Sparse => unsafe { &*shard.map.get() }.get(&key.0).map(|slot| &**slot),
         };
         Entry { store: self, shard, slab: self.slab(key), slot, key, _guard: guard }
@@ -206,15 +215,17 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         prefetch(self.part(key));
     }
 
-    /// Second hint, a few keys later: fetches the place where the value will be, if no other key of its shard takes it before.
+    /// Second hint, a few keys later: fetches the place where the value will be, if no other key of its shard
+    /// takes it before.
     #[inline]
     pub fn prefetch_place(&self, key: Key) {
         // Relaxed: only a hint.
         self.slab(key).prefetch(self.part(key).next.load(Ordering::Relaxed));
     }
 
-    /// Visits, under the latch, the keys of `shard` at `positions` that hold a value, in ascending order, until `visit` breaks.
-    /// Returns the position after the last visited key, or `None` at the end of the positions.
+    /// Visits, under the latch, the keys of `shard` at `positions` that hold a value, in ascending order,
+    /// until `visit` breaks. Returns the position after the last visited key, or `None` at the end of the
+    /// positions.
     pub fn scan(
         &self,
         shard: usize,
@@ -231,7 +242,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
                 return ControlFlow::Continue(());
             }
             let slab = self.slab(key);
-            // SAFETY: the latch is held, so nobody changes the state, and the place is handed out.
+            // SAFETY: the latch is held, so no other thread changes the state, and the place is handed out.
             let (state, value) = unsafe {
                 let value = slab.value(place);
                 (&*slot.state.get(), std::slice::from_raw_parts(value, slab.len()))
@@ -274,16 +285,18 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         None
     }
 
-    /// Whether keys of `shard` have been noted since they were last taken. Needs no latch, so that it may just not be true any
-    /// more, or a key noted a moment ago is not seen yet: who needs certainty calls [`Store::take_noted`].
+    /// Whether keys of `shard` have been noted since they were last taken. Needs no latch, so that it may
+    /// just not be true any more, or a key noted a moment ago is not seen yet: who needs certainty calls
+    /// [`Store::take_noted`].
     #[inline]
     pub fn has_noted(&self, shard: usize) -> bool {
         self.shards[shard].rare.noted.any()
     }
 
-    /// Moves the noted keys of `shard` to the end of `keys`, in the order in which they were noted. Latches the shard; memory is
-    /// taken, if at all, after that. If `keys` is empty, its memory is the shard's from now on, and the other way round: whoever
-    /// looks through shards with one vector leaves memory for what will be noted.
+    /// Moves the noted keys of `shard` to the end of `keys`, in the order in which they were noted. Latches
+    /// the shard; memory is taken, if at all, after that. If `keys` is empty, its memory is the shard's from
+    /// now on, and the other way round: a caller that looks through shards with one vector leaves memory for
+    /// keys noted later.
     pub fn take_noted(&self, shard: usize, keys: &mut Vec<Key>) {
         let shard = &self.shards[shard];
         let mut taken = if keys.is_empty() { std::mem::take(keys) } else { Vec::new() };
@@ -299,7 +312,8 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         }
     }
 
-    /// Number of values held. Latches one shard after the other: exact only when nobody changes the store.
+    /// Number of values held. Latches one shard after the other: exact only while no thread changes the
+    /// store.
     pub fn held(&self) -> usize {
         let parts = self.parts.chunks(self.slabs.len());
         self.shards
@@ -342,8 +356,8 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         match self.slot {
             Some(slot) => slot,
             None => {
-                // SAFETY: the entry holds the latch, and borrows no slot of the map yet. (Not a method of the entry: of one whose
-                // address nobody takes the compiler makes registers.)
+                // SAFETY: the entry holds the latch, and borrows no slot of the map yet. (Not a method of the
+                // entry: the compiler keeps an entry in registers if no code takes its address.)
                 let slot = unsafe { insert(self.shard, self.key) };
                 self.slot = Some(slot);
                 slot
@@ -365,8 +379,9 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         self.slot.map_or(0, |slot| slot.place.load(Ordering::Relaxed))
     }
 
-    /// Appends the key to the noted keys of its shard, see [`Store::take_noted`]. It is appended as often as this is called: a
-    /// caller that wants it there once keeps a flag in the state. It stays noted whatever becomes of the key.
+    /// Appends the key to the noted keys of its shard, see [`Store::take_noted`]. It is appended as often as
+    /// this is called: a caller that wants it there once keeps a flag in the state. It stays noted whatever
+    /// becomes of the key.
     #[inline]
     pub fn note(&mut self) {
         // SAFETY: the entry holds the latch.
@@ -377,7 +392,8 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
     #[inline]
     pub fn value(&self) -> Option<&[E]> {
         let place = self.place();
-        // SAFETY: the entry holds the latch and the place is handed out; values of this slab have `len` elements.
+        // SAFETY: the entry holds the latch and the place is handed out; values of this slab have `len`
+        // elements.
         (place != 0).then(|| unsafe { std::slice::from_raw_parts(self.slab.value(place), self.slab.len()) })
     }
 
@@ -402,8 +418,8 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         result
     }
 
-    /// The value, of which all elements are to be overwritten: what they are is left over from whatever was there before. Room is
-    /// made for it if none is held.
+    /// The value, of which all elements are to be overwritten: what they are is left over from whatever was
+    /// there before. Room is made for it if none is held.
     #[inline]
     pub fn overwrite(&mut self) -> &mut [E] {
         self.room();

@@ -1,4 +1,5 @@
-//! The primitives that latch, slab and shards are built from. Model checking compiles them against another file of this shape.
+//! The primitives that latch, slab and shards are built from. Model checking compiles them against another
+//! file of this shape.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
@@ -18,9 +19,10 @@ impl<T> TrackedUnsafeCell<T> {
 
 /// Attempts that only tell the processor to relax: as long as copying a value of a few kilobytes takes.
 const SPINS: u32 = 100;
-/// Attempts that offer the core to somebody else.
+/// Attempts that offer the core to another thread.
 const YIELDS: u32 = 10;
-/// A holder that has lost its core gets it back after a time slice, milliseconds away; parking longer gains nothing.
+/// A holder that has lost its core gets it back after a time slice, milliseconds away; parking longer gains
+/// nothing.
 const PARK_MICROS_MAX: u64 = 1_000;
 
 /// Waits a little before attempt `attempt + 1`.

@@ -1,5 +1,6 @@
-//! The latch and the shards under loom: every interleaving of a few threads. The sources are compiled a second time, against
-//! loom's primitives, so that neither a feature nor a flag of the build can leave the real ones instrumented.
+//! The latch and the shards under loom: every interleaving of a few threads. The sources are compiled a
+//! second time, against loom's primitives, so that neither a feature nor a flag of the build can leave the
+//! real ones instrumented.
 
 mod sync {
     pub(crate) use loom::cell::UnsafeCell as TrackedUnsafeCell;
@@ -89,8 +90,8 @@ fn try_lock_takes_only_a_free_latch() {
     });
 }
 
-/// A thread that spins while the holder is preempted makes unbounded schedules; three preemptions find all that two
-/// compare-and-swaps and a store can do wrong.
+/// A thread that spins while the holder is preempted makes unbounded schedules; three preemptions find all
+/// that two compare-and-swaps and a store can do wrong.
 fn bounded(check: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -138,7 +139,8 @@ fn accesses_to_a_key_are_atomic_while_its_value_comes_and_goes() {
             thread.join().expect("the thread ends");
             let entry = store.latch(Key(0));
             assert_eq!(entry.state(), 2, "an access was lost");
-            // The value is gone if the release came last, else it was made with, or counted up to, the last state.
+            // The value is gone if the release came last, else it was made with, or counted up to, the last
+            // state.
             assert!(entry.value().is_none_or(|v| v == [2.0, 2.0]), "{:?}", entry.value());
             drop(entry);
             assert_eq!(store.latch(Key(1)).value(), Some(&[1.0, 1.0][..]));
@@ -146,7 +148,8 @@ fn accesses_to_a_key_are_atomic_while_its_value_comes_and_goes() {
     }
 }
 
-/// Values of which each fills a chunk, in shards of their own: two threads need a table that is not there at the same time.
+/// Values of which each fills a chunk, in shards of their own: two threads need a table that is not there at
+/// the same time.
 #[test]
 fn shards_that_need_the_same_table_find_their_values_in_it() {
     const LEN: usize = 4096;
@@ -185,8 +188,8 @@ fn a_scan_sees_whole_values() {
     }
 }
 
-/// Two threads: a third that spins for the latch makes schedules without end, in which the other two yield to each other.
-/// `tests/it/model.rs` has more, on real threads.
+/// Two threads: a third that spins for the latch makes schedules without end, in which the other two yield to
+/// each other. `tests/it/model.rs` has more, on real threads.
 #[test]
 fn noted_keys_are_taken_once_while_others_are_noted() {
     bounded(|| {
@@ -247,7 +250,7 @@ fn a_key_that_changes_after_it_was_taken_is_noted_again() {
             for key in taken {
                 let mut entry = store.latch(key);
                 *entry.state_mut() = 0;
-                let value = entry.value().expect("nobody releases it")[0];
+                let value = entry.value().expect("no thread releases it")[0];
                 assert!(value > seen, "noted without a change");
                 seen = value;
             }

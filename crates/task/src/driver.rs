@@ -46,16 +46,17 @@ pub struct Driver<T: Task> {
     schedule: Schedule,
     state: State,
     progress: Progress,
-    /// Index of the current subepoch, how many there are, and the batches of the current one: received, to be trained.
+    /// Index of the current subepoch, how many there are, and the batches of the current one: received, to be
+    /// trained.
     subepoch: u32,
     subepochs: u32,
     received: u64,
     /// Batches of the current subepoch that were trained.
     trained: u64,
     batches: u64,
-    /// Steps of this epoch: done, and at the end of the current subepoch; only with [`Schedule::synchronize`]. In a subepoch
-    /// all workers take as many as the one with the most batches, so that all synchronise equally often; those of workers
-    /// that have run out of batches are empty.
+    /// Steps of this epoch: done, and at the end of the current subepoch; only with
+    /// [`Schedule::synchronize`]. In a subepoch all workers take as many as the one with the most batches, so
+    /// that all synchronise equally often; those of workers that have run out of batches are empty.
     steps: u64,
     steps_end: u64,
     scratch: T::Scratch,
@@ -176,8 +177,8 @@ impl<T: Task> Driver<T> {
         &self.reduction
     }
 
-    /// The combined sums so far: one per epoch, then one of the test evaluation if there is one. The sums are `loss`,
-    /// `examples` and those of [`Evaluation::finish`].
+    /// The combined sums so far: one per epoch, then one of the test evaluation if there is one. The sums are
+    /// `loss`, `examples` and those of [`Evaluation::finish`].
     pub fn combined(&self) -> &[Reduction] {
         &self.combined
     }
@@ -200,7 +201,7 @@ impl<T: Task> Driver<T> {
                 }
             }
             (State::Residents, Event::Done) => self.go(State::StartQuiesce, Op::Quiesce),
-            // Between the two nothing moves: whoever measures can look.
+            // Nothing moves between the two, so that measurements can be taken.
             (State::StartQuiesce, Event::Done) => self.go(State::StartBarrier, Op::Barrier),
             (State::StartBarrier, Event::Done) => Ok(self.start_epoch()),
             (State::Block | State::Near, Event::Done) => Ok(self.next_batch()),
@@ -358,8 +359,8 @@ impl<T: Task> Driver<T> {
         self.next_batch()
     }
 
-    /// Skips the steps of this subepoch for which there is no batch, up to one after which others synchronise; whether there
-    /// was one.
+    /// Skips the steps of this subepoch for which there is no batch, up to one after which others
+    /// synchronise; whether there was one.
     fn skip_to_synchronization(&mut self) -> bool {
         let next =
             self.schedule.synchronize.map(|every| (self.steps + 1).next_multiple_of(every.get().into()));
@@ -479,7 +480,7 @@ impl<T: Task> Driver<T> {
         }
     }
 
-    /// Nobody trains on before everybody has evaluated.
+    /// No worker trains on before all have evaluated.
     fn end_evaluation(&mut self, split: Split) -> Op {
         let evaluation = self.evaluation.take().expect("evaluation is under way");
         self.reduction.merge(&evaluation.finish());

@@ -33,7 +33,7 @@ impl Reduction {
         }
     }
 
-    /// The sum called `name`, 0 if nobody added to it.
+    /// The sum called `name`, 0 if no worker added to it.
     pub fn get(&self, name: &str) -> f64 {
         self.sums.get(name).copied().unwrap_or(0.0)
     }
@@ -47,8 +47,8 @@ impl Reduction {
     }
 }
 
-/// One worker's share of an evaluation. No step needs the whole model: the values of some keys are pulled, then the values
-/// of a key range stream by in parts.
+/// One worker's share of an evaluation. No step needs the whole model: the values of some keys are pulled,
+/// then the values of a key range stream by in parts.
 pub trait Evaluation<E>: Send {
     /// Keys whose values are needed first.
     fn keys(&self) -> &[Key];
@@ -62,7 +62,8 @@ pub trait Evaluation<E>: Send {
     /// Takes a part of the stream: keys in no particular order, each of the range exactly once overall.
     fn part(&mut self, keys: &[Key], values: &[E]);
 
-    /// The sums, to be combined with those of the other workers. Names are of the form `quality.NAME` for a mean, whose
-    /// denominator is the sum `quality.count`; of `quality.NAME^2`, the root of the mean is reported as NAME (an RMSE).
+    /// The sums, to be combined with those of the other workers. Names are of the form `quality.NAME` for a
+    /// mean, whose denominator is the sum `quality.count`; of `quality.NAME^2`, the root of the mean is
+    /// reported as NAME (an RMSE).
     fn finish(self: Box<Self>) -> Reduction;
 }

@@ -1,13 +1,15 @@
 //! Arithmetic over slices that tasks share.
 //!
-//! The loops are plain and never `unsafe`. They are fast because they are inlined into callers that [`pulp`] compiles for several
-//! generations of processors, of which it calls the one for the processor at hand. Sums have a fixed order, and nothing is
-//! contracted, so that every processor computes the same: what is compiled for the oldest one is what the tests compare with.
+//! The loops are plain and never `unsafe`. They are fast because they are inlined into callers that [`pulp`]
+//! compiles for several generations of processors, of which it calls the one for the processor at hand. Sums
+//! have a fixed order, and nothing is contracted, so that every processor computes the same: what is compiled
+//! for the oldest one is what the tests compare with.
 
 use intendant_core::Element;
 use pulp::{Arch, Simd, WithSimd};
 
-/// Elements that are computed at once: enough to fill the registers of any machine, and a fixed order of summation.
+/// Elements that are computed at once: enough to fill the registers of any machine, and a fixed order of
+/// summation.
 const LANES: usize = 16;
 
 /// The inner product of two vectors of the same length.
@@ -39,8 +41,9 @@ pub fn dot<E: Element>(a: &[E], b: &[E]) -> E {
     sums[0] + rest
 }
 
-/// Replaces the elements at each position of `changed`, as `each` says of them and of those of `read`. Elements are read before
-/// any of their group is written, so that there is no question whether slices overlap.
+/// Replaces the elements at each position of `changed`, as `each` says of them and of those of `read`.
+/// Elements are read before any of their group is written, so that there is no question whether slices
+/// overlap.
 ///
 /// # Panics
 /// If a slice is shorter than the first of `changed`.
@@ -120,8 +123,8 @@ impl<E: Element> WithSimd for Finite<'_, E> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _simd: S) -> bool {
-        // The product with zero of what is infinite or NaN is NaN, and so is a sum with it. In lanes, as a single chain of
-        // dependent additions takes longer than much of what tasks compute.
+        // The product with zero of what is infinite or NaN is NaN, and so is a sum with it. In lanes, as a
+        // single chain of dependent additions takes longer than much of what tasks compute.
         const WIDE: usize = 4 * LANES;
         let (groups, rest) = self.0.as_chunks::<WIDE>();
         let mut lanes = [E::ZERO; WIDE];
@@ -144,7 +147,8 @@ pub fn subtract<E: Element>(y: &mut [E], x: &[E]) {
     elementwise([y], [x], |[y], [x]| [y - x]);
 }
 
-/// Sums logistic losses of predictions; logarithms are taken of products of many terms, which saves most of them.
+/// Sums logistic losses of predictions; logarithms are taken of products of many terms, which saves most of
+/// them.
 #[derive(Clone, Copy, Debug)]
 pub struct Losses {
     sum: f64,
@@ -167,8 +171,8 @@ impl Losses {
         Self { sum: 0.0, product: 1.0 }
     }
 
-    /// Adds the loss − log σ(score), or − log σ(−score) of a sample, and returns how much too low the score is: 1 − σ(score), or
-    /// − σ(score) of a sample.
+    /// Adds the loss − log σ(score), or − log σ(−score) of a sample, and returns how much too low the score
+    /// is: 1 − σ(score), or − σ(score) of a sample.
     #[inline(always)]
     pub fn add<E: Element>(&mut self, score: E, is_sample: bool) -> E {
         let small = (-score.abs()).exp();
@@ -253,7 +257,11 @@ mod tests {
         }
 
         #[test]
-        fn what_is_not_finite_is_found_wherever_it_is(len in 1usize..300, at in 0usize..300, kind in 0usize..3) {
+        fn what_is_not_finite_is_found_wherever_it_is(
+            len in 1usize..300,
+            at in 0usize..300,
+            kind in 0usize..3,
+        ) {
             let mut elements = numbers(len, 3);
             prop_assert!(all_finite(Arch::new(), &elements));
             elements[at % len] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY][kind];

@@ -1,9 +1,10 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Every training algorithm that Intendant serves has one shape: *prepare a batch → pull → compute an update → push → advance
-//! the clock*, with barriers between epochs. A [`Task`] supplies these phases; [`Driver`] (a worker) and [`Loader`] (which
-//! prepares batches ahead of it) are programs that say, step by step, what they want done ([`Op`], [`LoaderOp`]). Who
-//! interprets them decides what a pull costs: threads and sockets, or virtual time.
+//! Every training algorithm that Intendant serves has one shape: *prepare a batch → pull → compute an update
+//! → push → advance the clock*, with barriers between epochs. A [`Task`] supplies these phases; [`Driver`] (a
+//! worker) and [`Loader`] (which prepares batches ahead of it) are programs that say, step by step, what they
+//! want done ([`Op`], [`LoaderOp`]). Who interprets them decides what a pull costs: threads and sockets, or
+//! virtual time.
 //!
 //! Absent on purpose: threads, channels, clocks, and any word about management techniques.
 #![forbid(unsafe_code)]

@@ -15,7 +15,8 @@ pub enum LoaderOp {
     PrepareSample(SampleRequest),
     /// Announce what the worker will access: call [`Loader::take_intent`] → [`LoaderEvent::Done`].
     Intend,
-    /// Hand the batch ([`Loader::take`]) to the worker; wait if it is already far enough ahead → [`LoaderEvent::Done`].
+    /// Hand the batch ([`Loader::take`]) to the worker; wait if it is already far enough ahead →
+    /// [`LoaderEvent::Done`].
     Deliver,
     /// No batch is left.
     Done,
@@ -78,8 +79,8 @@ impl LookAhead {
         Self { batches: self.batches - taken.batches, keys: self.keys - taken.keys }
     }
 
-    /// Whether this is at least as far as `other`, in batches and in keys. A loader waits when it has come as far as it may: the
-    /// batches of some tasks have a thousand keys, those of others two.
+    /// Whether this is at least as far as `other`, in batches and in keys. A loader waits when it has come as
+    /// far as it may: the batches of some tasks have a thousand keys, those of others two.
     #[must_use]
     pub const fn reaches(self, other: Self) -> bool {
         self.batches >= other.batches && self.keys >= other.keys
@@ -217,8 +218,8 @@ impl<T: Task> Loader<T> {
         self.prepared.pop_front().expect("take follows Deliver")
     }
 
-    /// Works out what is to be announced of the next batch: its own keys for its clock, and of the first of a group the samples
-    /// for the clocks of all that share its handles.
+    /// Works out what is to be announced of the next batch: its own keys for its clock, and of the first of a
+    /// group the samples for the clocks of all that share its handles.
     fn announce(&mut self) {
         if let Some(announcements) = self.announcements.as_mut().filter(|_| !self.is_announced) {
             let (first, clock) = (&self.prepared[0], self.clocks[0]);

@@ -18,20 +18,22 @@ pub struct Schedule {
     pub localize_ahead: u32,
     /// Wait for the push of a batch before going on.
     pub synchronous: bool,
-    /// All workers meet in a synchronisation of the copies that every node keeps ([`Op::Synchronize`]) after every so many
-    /// batches of an epoch. With 1 and one worker per node, training is synchronous SGD; workers of one node share its copy, and
-    /// may see in a step what another one of them has already added in it. Batches are counted as if all workers had as many in
-    /// a subepoch as the one with the most: who has run out of them still comes to each meeting. `None` means never: the
-    /// technique keeps copies in step by itself, or has none.
+    /// All workers meet in a synchronisation of the copies that every node keeps ([`Op::Synchronize`]) after
+    /// every so many batches of an epoch. With 1 and one worker per node, training is synchronous SGD;
+    /// workers of one node share its copy, and may see in a step what another one of them has already added
+    /// in it. Batches are counted as if all workers had as many in a subepoch as the one with the most: who
+    /// has run out of them still comes to each meeting. `None` means never: the technique keeps copies in
+    /// step by itself, or has none.
     pub synchronize: Option<NonZeroU32>,
-    /// Advance the clock after every so many batches of a subepoch and after its last one; `None` means after the last one only.
-    /// It is the unit in which techniques of bounded staleness count.
+    /// Advance the clock after every so many batches of a subepoch and after its last one; `None` means after
+    /// the last one only. It is the unit in which techniques of bounded staleness count.
     pub clock_every: Option<NonZeroU32>,
-    /// Announce, as soon as a batch is prepared, what will be accessed while the worker's clock is that of the batch
-    /// ([`crate::LoaderOp::Intend`]).
+    /// Announce, as soon as a batch is prepared, what will be accessed while the worker's clock is that of
+    /// the batch ([`crate::LoaderOp::Intend`]).
     pub intents: bool,
-    /// So many batches in a row share the handles of their samples, as far as they want samples of the same distributions, and draw
-    /// from them one after the other. Some sampling schemes make use of it: [`intendant_sampling::Sampler::portions`].
+    /// So many batches in a row share the handles of their samples, as far as they want samples of the same
+    /// distributions, and draw from them one after the other. Some sampling schemes make use of it:
+    /// [`intendant_sampling::Sampler::portions`].
     pub sample_portions: NonZeroU32,
 }
 
@@ -53,12 +55,14 @@ impl Schedule {
     }
 }
 
-/// What a [`crate::Driver`] wants done. The interpreter does it, then calls [`crate::Driver::step`] with the [`Event`] named here.
+/// What a [`crate::Driver`] wants done. The interpreter does it, then calls [`crate::Driver::step`] with the
+/// [`Event`] named here.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Receive the next batch from the loader → [`Event::Batch`].
     NextBatch,
-    /// Move the keys of [`crate::Driver::localize_keys`] to this node, if the technique moves keys at all → [`Event::Done`].
+    /// Move the keys of [`crate::Driver::localize_keys`] to this node, if the technique moves keys at all →
+    /// [`Event::Done`].
     Localize {
         /// Whether to go on only when they are here.
         wait: bool,
@@ -75,14 +79,15 @@ pub enum Op {
     Push,
     /// Advance this worker's clock by one → [`Event::Done`].
     AdvanceClock,
-    /// Bring the copies that every node keeps in step, together with all other workers, each of which comes here as often →
-    /// [`Event::Done`].
+    /// Bring the copies that every node keeps in step, together with all other workers, each of which comes
+    /// here as often → [`Event::Done`].
     Synchronize,
     /// Wait until everything that this worker pushed has been applied → [`Event::Done`].
     Flush,
     /// Wait until all workers have come here and nothing is in flight in the cluster → [`Event::Done`].
     Quiesce,
-    /// Call [`crate::Driver::snapshot_part`] with every key of the range and its value, in parts → [`Event::Done`].
+    /// Call [`crate::Driver::snapshot_part`] with every key of the range and its value, in parts →
+    /// [`Event::Done`].
     Snapshot(Range<u64>),
     /// Combine [`crate::Driver::reduction`] of all workers → [`Event::Reduced`].
     Reduce,

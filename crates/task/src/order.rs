@@ -34,8 +34,8 @@ impl EpochOrder {
     }
 }
 
-/// In how many of the batches of an order like [`EpochOrder`]'s something occurs, on average over all orders of `examples`
-/// examples, if it occurs in `uses` of the examples.
+/// In how many of the batches of an order like [`EpochOrder`]'s something occurs, on average over all orders
+/// of `examples` examples, if it occurs in `uses` of the examples.
 ///
 /// # Panics
 /// If `batch` is 0, or there are more uses than examples.
@@ -46,8 +46,8 @@ pub fn expected_batches(examples: u64, batch: u64, uses: u64) -> f64 {
     if uses <= 1 {
         return uses as f64;
     }
-    // A batch of `size` is a random choice of the examples. That it misses all uses is as likely as that `uses` random examples
-    // miss the batch; the shorter product is taken.
+    // A batch of `size` is a random choice of the examples. That it misses all uses is as likely as that
+    // `uses` random examples miss the batch; the shorter product is taken.
     let hit = |size: u64| {
         let (few, many) = (uses.min(size), uses.max(size));
         // By logarithms, as the probability of a hit may be so small that one minus it is hardly a number.

@@ -131,7 +131,8 @@ impl BatchAt {
         Self { subepoch: Subepoch { epoch, index: 0 }, partition: Partition::alone(), index }
     }
 
-    /// Which of all batches of the epoch this is, if they are dealt out one by one and there are no subepochs.
+    /// Which of all batches of the epoch this is, if they are dealt out one by one and there are no
+    /// subepochs.
     #[must_use]
     pub const fn global(&self) -> u64 {
         self.partition.nth(self.index)
@@ -156,16 +157,17 @@ pub struct Prepared<B> {
     pub batch: B,
     /// Keys of direct accesses. A key may occur more than once: it is pulled and pushed that often.
     pub keys: Vec<Key>,
-    /// Keys worth moving to this node before the batch is trained (latency hiding), in any order. The keys of samples that are
-    /// known ahead come on top. Used only if the run asks for it: [`crate::Schedule::localize_ahead`].
+    /// Keys worth moving to this node before the batch is trained (latency hiding), in any order. The keys of
+    /// samples that are known ahead come on top. Used only if the run asks for it:
+    /// [`crate::Schedule::localize_ahead`].
     pub near: Vec<Key>,
     /// Samples wanted.
     pub samples: Vec<SampleRequest>,
-    /// Handles of the samples, one per request; filled by the [`crate::Loader`]. Empty if the samples come from the handles of an
-    /// earlier batch: [`crate::Schedule::sample_portions`].
+    /// Handles of the samples, one per request; filled by the [`crate::Loader`]. Empty if the samples come
+    /// from the handles of an earlier batch: [`crate::Schedule::sample_portions`].
     pub handles: Vec<Handle>,
-    /// A hash of the examples and of their randomness. Their wrapping sum over all batches tells whether every example was
-    /// trained exactly once.
+    /// A hash of the examples and of their randomness. Their wrapping sum over all batches tells whether
+    /// every example was trained exactly once.
     pub digest: u64,
 }
 
@@ -191,18 +193,20 @@ pub struct Update<'a, E> {
     pub sample_values: &'a mut [E],
 }
 
-/// How often a key is accessed, and how often it is used: not the same, as what several examples of a batch use is accessed once
-/// by the batch.
+/// How often a key is accessed, and how often it is used: not the same, as what several examples of a batch
+/// use is accessed once by the batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
     /// The key.
     pub key: Key,
-    /// Expected occurrences in the pulls of an epoch, by all workers together, samples included: what a parameter server sees.
-    /// The push that follows a pull has the same keys, and does not count on top.
+    /// Expected occurrences in the pulls of an epoch, by all workers together, samples included: what a
+    /// parameter server sees. The push that follows a pull has the same keys, and does not count on top.
     pub accesses: f64,
-    /// Training examples that use the key, however they are cut into batches: the frequency in the data set, without samples.
+    /// Training examples that use the key, however they are cut into batches: the frequency in the data set,
+    /// without samples.
     pub uses: u64,
-    /// Whether workers of more than one node may access it. If not, copies on other nodes are of no use, however hot the key is.
+    /// Whether workers of more than one node may access it. If not, copies on other nodes are of no use,
+    /// however hot the key is.
     pub shared: bool,
 }
 
@@ -236,13 +240,14 @@ pub trait Task: Send + Sync + 'static {
     /// The parameters.
     fn model(&self) -> &Model<Self::Element>;
 
-    /// A hash of the data, and of whatever else of the task must be equal on all nodes but is not one of its settings.
+    /// A hash of the data, and of whatever else of the task must be equal on all nodes but is not one of its
+    /// settings.
     fn digest(&self) -> u64 {
         0
     }
 
-    /// Number of subepochs of an epoch; equal for all workers. More than one only for algorithms that need meetings in
-    /// between, such as parameter blocking.
+    /// Number of subepochs of an epoch; equal for all workers. More than one only for algorithms that need
+    /// meetings in between, such as parameter blocking.
     fn subepochs(&self, _epoch: u32, _partition: Partition) -> u32 {
         1
     }
@@ -250,33 +255,34 @@ pub trait Task: Send + Sync + 'static {
     /// Number of batches that a worker trains in a subepoch. Cheap: it is asked more than once.
     fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64;
 
-    /// So many batches in a row, from the first one of a subepoch on, share the handles of their samples: for batches that are
-    /// steps of one example, of which each takes some of its samples. They want samples of the same distributions; the first
-    /// one's [`SampleRequest::stream`] names the randomness.
+    /// So many batches in a row, from the first one of a subepoch on, share the handles of their samples: for
+    /// batches that are steps of one example, of which each takes some of its samples. They want samples of
+    /// the same distributions; the first one's [`SampleRequest::stream`] names the randomness.
     fn portions(&self) -> NonZeroU32 {
         NonZeroU32::MIN
     }
 
-    /// Prepares one batch. Pure: a function of the data, the seed and `at`. All examples of an epoch are trained once,
-    /// whatever the partition, and the randomness of an example depends on seed, epoch and example only.
+    /// Prepares one batch. Pure: a function of the data, the seed and `at`. All examples of an epoch are
+    /// trained once, whatever the partition, and the randomness of an example depends on seed, epoch and
+    /// example only.
     fn prepare(&self, at: BatchAt) -> Prepared<Self::Batch>;
 
-    /// Keys that a worker uses so much more than the workers of other nodes that its node should hold them for the whole run
-    /// (data clustering). They are localized, and waited for, before the first epoch.
+    /// Keys that a worker uses so much more than the workers of other nodes that its node should hold them
+    /// for the whole run (data clustering). They are localized, and waited for, before the first epoch.
     fn residents(&self, _partition: Partition) -> Vec<Key> {
         Vec::new()
     }
 
-    /// Keys that nobody but this worker uses during a subepoch (parameter blocking). They are localized, and waited for, at its
-    /// beginning, after all workers have met.
+    /// Keys that only this worker uses during a subepoch (parameter blocking). They are localized, and waited
+    /// for, at its beginning, after all workers have met.
     fn block(&self, _subepoch: Subepoch, _partition: Partition) -> Vec<Key> {
         Vec::new()
     }
 
-    /// How often keys are accessed in training, ascending by key, as far as the data tell it beforehand; for heuristics that
-    /// manage hot keys differently. Keys that are left out are never accessed. A function of the data, of the settings and of
-    /// how many workers and nodes `partition` has, not of which worker it is: all nodes must come to the same conclusions.
-    /// `None` if nothing is known.
+    /// How often keys are accessed in training, ascending by key, as far as the data tell it beforehand; for
+    /// heuristics that manage hot keys differently. Keys that are left out are never accessed. A function of
+    /// the data, of the settings and of how many workers and nodes `partition` has, not of which worker it
+    /// is: all nodes must come to the same conclusions. `None` if nothing is known.
     fn frequencies(&self, _partition: Partition) -> Option<Vec<Frequency>> {
         None
     }
@@ -293,10 +299,11 @@ pub trait Task: Send + Sync + 'static {
         update: &mut Update<'_, Self::Element>,
     ) -> StepReport;
 
-    /// An epoch has ended; `combined` has the sums of all workers, and is the same for all of them. For what adapts to the
-    /// course of the training, such as a learning rate.
+    /// An epoch has ended; `combined` has the sums of all workers, and is the same for all of them. For what
+    /// adapts to the course of the training, such as a learning rate.
     fn epoch_ended(&self, _scratch: &mut Self::Scratch, _combined: &Reduction) {}
 
-    /// This worker's share of the evaluation on `split`, or `None` if there is nothing to evaluate. All workers answer alike.
+    /// This worker's share of the evaluation on `split`, or `None` if there is nothing to evaluate. All
+    /// workers answer alike.
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<Self::Element>>>;
 }

@@ -1,4 +1,5 @@
-//! Every mode, as a user runs it, for a moment: it ends, and its rows have what is promised. Nothing here asserts a time.
+//! Every mode, as a user runs it, for a moment: it ends, and its rows have what is promised. Nothing here
+//! asserts a time.
 
 use serde_json::Value;
 use std::path::Path;
@@ -182,7 +183,7 @@ fn node_of(launcher: u32, rank: &str) -> Option<rustix::process::Pid> {
     let rank = format!("RANK={rank}");
     for entry in std::fs::read_dir("/proc").expect("processes").flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
-        // Whoever ends meanwhile was not meant.
+        // A process that ends meanwhile is not the one.
         let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
         let Ok(environment) = std::fs::read(entry.path().join("environ")) else { continue };
         let child = status.lines().any(|line| line.split_whitespace().eq(["PPid:", &launcher.to_string()]));

@@ -1,7 +1,8 @@
-//! Action timing: how many intents are acted on too late, if clocks are what they are assumed to be, and if they are not.
+//! Action timing: how many intents are acted on too late, if clocks are what they are assumed to be, and if
+//! they are not.
 //!
-//! Time is counted in rounds. A worker has announced one intent per clock, far ahead. What is acted on in a round takes all of it to take
-//! effect: it is late if the worker has come to its start by the next round.
+//! Time is counted in rounds. A worker has announced one intent per clock, far ahead. What is acted on in a
+//! round takes all of it to take effect: it is late if the worker has come to its start by the next round.
 
 use intendant_intent::{Estimate, Timing, TimingConfig};
 use rand::SeedableRng;
@@ -116,8 +117,8 @@ fn pauses_change_nothing() {
     }
 }
 
-/// A worker that does nothing for most rounds and a lot in others: rounds in which nothing happened do not count, so that bursts are expected
-/// to be as long as they are on average.
+/// A worker that does nothing for most rounds and a lot in others: rounds in which nothing happened do not
+/// count, so that bursts are expected to be as long as they are on average.
 #[test]
 fn bursts_of_one_kind_are_expected() {
     let (mut worker, mut clocks) = (Worker::new(TimingConfig::default()), poisson(50.0, 11));
@@ -132,7 +133,8 @@ fn bursts_of_one_kind_are_expected() {
     assert_eq!(worker.late, 0, "two bursts in a row are expected, and never come");
 }
 
-/// One burst in ten is ten times as long as the others, one in a hundred a hundred times: no estimate of a mean foresees that.
+/// One burst in ten is ten times as long as the others, one in a hundred a hundred times: no estimate of a
+/// mean foresees that.
 #[test]
 fn of_unequal_bursts_a_stated_share_is_late() {
     let (mut worker, mut dice) = (Worker::new(TimingConfig::default()), Pcg64::seed_from_u64(13));
@@ -176,11 +178,12 @@ fn a_hundredfold_rise_is_over_after_some_rounds() {
     }
 }
 
-/// By quantile, rounds after which a worker that was slow because everything came too late is as fast as it can be, for good. (Measured: 9,
-/// and 53.)
+/// By quantile, rounds after which a worker that was slow because everything came too late is as fast as it
+/// can be, for good. (Measured: 9, and 53.)
 const ESCAPE_ROUNDS_MAX: [(f64, usize); 2] = [(0.9999, 12), (0.9, 60)];
 
-/// An access to what is not there takes a round; all else, a hundredth of one. However wrong the first estimate, the worker does not stay slow.
+/// An access to what is not there takes a round; all else, a hundredth of one. However wrong the first
+/// estimate, the worker does not stay slow.
 #[test]
 fn a_slow_regime_is_left() {
     for initial in [1e-6, 0.1, 1.0, 10.0] {

@@ -1,8 +1,8 @@
-//! The sources of `intendant-store`, compiled a second time: latches and slots are made of shuttle's primitives, so that every
-//! use of them is a point where shuttle may let another thread run.
+//! The sources of `intendant-store`, compiled a second time: latches and slots are made of shuttle's
+//! primitives, so that every use of them is a point where shuttle may let another thread run.
 //!
-//! A package of its own, with a name of its own, so that neither a feature nor a flag of a build can put these primitives into
-//! what ships. Absent: `Flat`, which the engine does not use.
+//! A package of its own, with a name of its own, so that neither a feature nor a flag of a build can put
+//! these primitives into what ships. Absent: `Flat`, which the engine does not use.
 
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};

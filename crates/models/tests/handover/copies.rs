@@ -1,9 +1,9 @@
-//! Workers against channels over copies: fast paths read and add to replicas, main copies with replicas elsewhere, and static
-//! replicas, while channels collect, merge and apply.
+//! Workers against channels over copies: fast paths read and add to replicas, main copies with replicas
+//! elsewhere, and static replicas, while channels collect, merge and apply.
 //!
-//! Nothing may be lost or counted twice: in the end every lane has as many pushes as its worker made, and all copies are equal to
-//! the bit. What a worker sees has its own pushes, exactly, and never less of others' than before; under bounded staleness,
-//! everything that its clock asks for.
+//! Nothing may be lost or counted twice: in the end every lane has as many pushes as its worker made, and all
+//! copies are equal to the bit. What a worker sees has its own pushes, exactly, and never less of others'
+//! than before; under bounded staleness, everything that its clock asks for.
 
 use crate::world::{LANES, Setup, World};
 use intendant_checkers::lanes;

@@ -1,12 +1,13 @@
-//! Workers against channels: fast paths pull, push, set and localize while channels move the same keys in and out, or keep copies
-//! of them in step (see [`copies`]).
+//! Workers against channels: fast paths pull, push, set and localize while channels move the same keys in and
+//! out, or keep copies of them in step (see [`copies`]).
 //!
-//! The engine and the store are those that ship, compiled a second time onto shuttle's primitives; every use of a latch is a
-//! point where another thread may go on. After each schedule what workers saw must be sequentially consistent per key, nothing
-//! may be left over, and every key must be in one place. Shuttle knows no weak memory orders; those of the latch are loom's
-//! part (`intendant-store`, `tests/loom.rs`).
+//! The engine and the store are those that ship, compiled a second time onto shuttle's primitives; every use
+//! of a latch is a point where another thread may go on. After each schedule what workers saw must be
+//! sequentially consistent per key, nothing may be left over, and every key must be in one place. Shuttle
+//! knows no weak memory orders; those of the latch are loom's part (`intendant-store`, `tests/loom.rs`).
 //!
-//! A failure prints its schedule; `shuttle::replay` repeats it. `INTENDANT_SCHEDULES` sets how many are tried per case.
+//! A failure prints its schedule; `shuttle::replay` repeats it. `INTENDANT_SCHEDULES` sets how many are tried
+//! per case.
 
 mod copies;
 mod worker;
@@ -61,7 +62,7 @@ fn run(setup: Setup, reached: &Mutex<(Reach, ManagementStats)>) {
     let register = world.value(REGISTER).expect("it is at home or somewhere else");
     book.registers.ended(REGISTER, &register).unwrap_or_else(|error| panic!("{error}"));
     book.registers.check().unwrap_or_else(|error| panic!("{error}"));
-    let (sum, management) = &mut *reached.lock().expect("nobody panics");
+    let (sum, management) = &mut *reached.lock().expect("no thread panics");
     management.merge(&stats);
     for reach in reaches {
         sum.local += reach.local;
@@ -85,7 +86,7 @@ fn explore(setup: Setup) {
     let reached = Arc::new(Mutex::new((Reach::default(), ManagementStats::default())));
     let sink = Arc::clone(&reached);
     try_all(move || run(setup, &sink));
-    let (reach, management) = reached.lock().expect("nobody panics").clone();
+    let (reach, management) = reached.lock().expect("no thread panics").clone();
     let Reach { local, remote, came_meanwhile, hits, misses, localized_at_once } = reach;
     let mut expected = vec![
         ("served by a worker itself", local),
@@ -157,7 +158,7 @@ fn run_copies(setup: Setup, reached: &Mutex<(copies::Reach, ManagementStats)>) {
     let logs: Vec<_> = workers.into_iter().map(|w| w.join().expect("the worker ends")).collect();
     let stats = world.finish(channels);
     copies::check(&setup, &world, &logs);
-    let (sum, management) = &mut *reached.lock().expect("nobody panics");
+    let (sum, management) = &mut *reached.lock().expect("no thread panics");
     management.merge(&stats);
     for copies::Log { reach, .. } in logs {
         sum.on_hub += reach.on_hub;
@@ -171,7 +172,7 @@ fn explore_copies(setup: Setup) -> (copies::Reach, ManagementStats) {
     let reached = Arc::new(Mutex::new((copies::Reach::default(), ManagementStats::default())));
     let sink = Arc::clone(&reached);
     try_all(move || run_copies(setup, &sink));
-    let reached = reached.lock().expect("nobody panics").clone();
+    let reached = reached.lock().expect("no thread panics").clone();
     let copied = setup.policy.name != Technique::RelocateOnIntent.policy().name;
     // With intents, updates leave when these end, which may be before the first round.
     let in_step = reached.1.synced_keys > 0 && (reached.1.sync_rounds > 0 || setup.policy.intents.is_some());

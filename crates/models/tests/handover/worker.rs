@@ -98,7 +98,7 @@ impl Worker {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().expect("nobody panics with the book in hand")
+        self.book.lock().expect("no thread panics with the book in hand")
     }
 
     fn call(&mut self) {

@@ -1,7 +1,8 @@
 //! Nodes on shuttle's threads: their channels, and what carries inputs to them.
 //!
-//! Links between nodes and inboxes of workers keep order, each for itself; which of those that have something comes next is
-//! shuttle's choice. So a message may be overtaken by one that was sent later on another way, as over real connections.
+//! Links between nodes and inboxes of workers keep order, each for itself; which of those that have something
+//! comes next is shuttle's choice. So a message may be overtaken by one that was sent later on another way,
+//! as over real connections.
 
 use intendant_checkers::lanes;
 use intendant_checkers::registers::Registers;
@@ -71,7 +72,7 @@ pub(crate) struct World {
     posts: Vec<Post>,
     /// By worker, over all nodes.
     deliveries: Vec<Sender<Completion>>,
-    // Not shuttle's: nobody decides anything by them while others run.
+    // Not shuttle's: no thread decides anything by them while others run.
     time: AtomicU64,
     under_way: AtomicU64,
 }
@@ -144,7 +145,7 @@ impl World {
     fn put(&self, node: usize, channel: ChannelId, way: usize, input: Input) {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         let post = &self.posts[node * self.setup.channels + channel.index()];
-        post.mail.lock().expect("nobody panics").ways[way].push_back(input);
+        post.mail.lock().expect("no thread panics").ways[way].push_back(input);
         post.came.notify_one();
     }
 
@@ -155,7 +156,7 @@ impl World {
 
     fn next(&self, node: usize, channel: ChannelId) -> Option<Input> {
         let post = &self.posts[node * self.setup.channels + channel.index()];
-        let mut mail = post.mail.lock().expect("nobody panics");
+        let mut mail = post.mail.lock().expect("no thread panics");
         loop {
             let ready: Vec<usize> = (0..mail.ways.len()).filter(|way| !mail.ways[*way].is_empty()).collect();
             if !ready.is_empty() {
@@ -165,7 +166,7 @@ impl World {
             if mail.over {
                 return None;
             }
-            mail = post.came.wait(mail).expect("nobody panics");
+            mail = post.came.wait(mail).expect("no thread panics");
         }
     }
 
@@ -182,7 +183,7 @@ impl World {
                         self.put(to.index(), id, node, Input::Message { from, message });
                     }
                     Action::Complete { worker, completion } => self.deliver(node, worker, completion),
-                    Action::CompleteSnapshot { .. } => unreachable!("nobody asks for snapshots"),
+                    Action::CompleteSnapshot { .. } => unreachable!("no worker asks for snapshots"),
                 }
             }
             self.under_way.fetch_sub(1, Ordering::Relaxed);
@@ -195,8 +196,8 @@ impl World {
         self.deliveries[worker].send(completion).expect("the worker waits for it");
     }
 
-    /// Waits until nothing is under way, ends the channels, and checks that they have nothing left to do and that every key is
-    /// in one place. Returns what managing keys took.
+    /// Waits until nothing is under way, ends the channels, and checks that they have nothing left to do and
+    /// that every key is in one place. Returns what managing keys took.
     pub(crate) fn finish(&self, channels: Channels) -> ManagementStats {
         self.come_to_rest();
         if self.setup.has_copies() {
@@ -208,7 +209,7 @@ impl World {
             }
         }
         for post in &self.posts {
-            post.mail.lock().expect("nobody panics").over = true;
+            post.mail.lock().expect("no thread panics").over = true;
             post.came.notify_one();
         }
         let mut stats = ManagementStats::default();
@@ -226,7 +227,7 @@ impl World {
             let is_other =
                 |place: &&(Role, bool)| matches!(place, (Role::Absent, false) | (Role::Replica, true));
             let others = places.iter().filter(is_other).count();
-            // A key of a sparse store that nobody touched is nowhere.
+            // A key of a sparse store that no worker touched is at no node.
             let untouched = self.setup.storage == Storage::Sparse && others == places.len();
             assert!(untouched || (owners == 1 && others == places.len() - 1), "{key:?}: {places:?}");
         }

@@ -1,5 +1,5 @@
-//! Which scheme offers which level (000, Table 4.1), found out from samples alone; independent sampling in detail: exact replay
-//! first, χ² after.
+//! Which scheme offers which level [thesis Tab. 4.1], found out from samples alone; independent sampling in
+//! detail: exact replay first, χ² after.
 
 use crate::common::{Holds, fits, independent, keys, manager, picked};
 use intendant_core::{Key, random};
@@ -52,7 +52,8 @@ fn frequencies_follow_the_distribution() {
     for (distribution, probabilities) in cases {
         assert_eq!(distribution.keys(), 5..205);
         let (manager, id) = picked(distribution, Conformity::Conform);
-        // Many short streams, as training uses them: a flaw in seeding would show here and not in one long stream.
+        // Many short streams, as training uses them: a flaw in seeding would show here and not in one long
+        // stream.
         let mut counts = vec![0u64; 200];
         for stream in 0..40_000 {
             for key in keys(&manager, id, 5, random::stream(3, &[stream]), &Everything) {
@@ -180,8 +181,8 @@ impl Evidence {
         })
     }
 
-    /// In the long run frequencies come to π: within five standard deviations of what so many samples, each of them used
-    /// `uses` times, may be off.
+    /// In the long run frequencies come to π: within five standard deviations of what so many samples, each
+    /// of them used `uses` times, may be off.
     fn frequencies_come_to_pi(&self, uses: u32) -> bool {
         PI.iter().enumerate().all(|(key, p)| {
             let frequency = self.long.iter().filter(|drawn| **drawn == key).count() as f64 / LONG as f64;
@@ -190,7 +191,7 @@ impl Evidence {
         })
     }
 
-    /// What 000, §4.3.1 defines, as far as pairs of samples tell.
+    /// What [thesis §4.3.1] defines, as far as pairs of samples tell.
     fn offers(&self, level: Conformity, pooling: Pooling) -> bool {
         let bound = pooling.samples() as usize;
         match level {
@@ -210,7 +211,7 @@ impl Evidence {
     }
 }
 
-/// 000, Table 4.1, with a line for postponing (§4.3.4).
+/// [thesis Tab. 4.1], with a line for postponing [thesis §4.3.4].
 #[test]
 fn table_4_1() {
     for scheme in Scheme::ALL {
@@ -222,7 +223,8 @@ fn table_4_1() {
     }
 }
 
-/// The bound is tight: within it, some samples depend on each other; so a bound that is too small would be noticed.
+/// The bound is tight: within it, some samples depend on each other; so a bound that is too small would be
+/// noticed.
 #[test]
 fn samples_of_a_pool_depend_on_each_other_up_to_its_end() {
     let evidence = Evidence::of(Scheme::Reuse(POOLING));

@@ -17,9 +17,14 @@ fn uniform(keys: u64) -> Distribution {
 }
 
 proptest! {
-    /// However handles cut a node's samples, each G·U of them are G draws, each exactly U times, once per traversal.
+    /// However handles cut a node's samples, each G·U of them are G draws, each exactly U times, once per
+    /// traversal.
     #[test]
-    fn every_key_of_a_pool_is_used_as_often(g in 1u32..30, u in 1u32..9, sizes in prop::collection::vec(0usize..40, 1..60)) {
+    fn every_key_of_a_pool_is_used_as_often(
+        g in 1u32..30,
+        u in 1u32..9,
+        sizes in prop::collection::vec(0usize..40, 1..60),
+    ) {
         let (manager, id) = manager(uniform(1_000_000_000), Scheme::Reuse(pooling(g, u)), 3, 0);
         let mut all: Vec<Key> = Vec::new();
         for size in sizes {
@@ -37,7 +42,8 @@ proptest! {
         prop_assert!(distinct.len() >= all.len() / u as usize);
     }
 
-    /// Postponing changes the order within a handle only; whatever is local when, each sample is postponed once at most.
+    /// Postponing changes the order within a handle only; whatever is local when, each sample is postponed
+    /// once at most.
     #[test]
     fn postponing_keeps_a_handles_samples(
         portions in prop::collection::vec(0usize..7, 1..9),

@@ -587,7 +587,8 @@ fn batches_share_handles_within_a_subepoch() {
     assert_eq!(loading(&whole, 4, 0), "");
 }
 
-/// What a worker pulls at one of its clocks was announced for that clock, before its batch was delivered, and nothing else was.
+/// What a worker pulls at one of its clocks was announced for that clock, before its batch was delivered, and
+/// nothing else was.
 #[test]
 fn what_is_used_is_announced_for_the_clock_at_which_it_is_used() {
     for task in [Sums::new(None), Sums::in_subepochs(3, BATCH)] {

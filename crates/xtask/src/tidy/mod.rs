@@ -80,12 +80,6 @@ const ALLOWED: &[(Check, &str)] = &[
     // apptest
     (Check::Width, "crates/apptest/"),
     (Check::Words, "crates/apptest/"),
-    // bench
-    (Check::Width, "crates/bench/"),
-    (Check::Words, "crates/bench/"),
-    // core
-    (Check::Width, "crates/core/"),
-    (Check::Words, "crates/core/"),
     // engine
     (Check::Width, "crates/engine/tests/"),
     (Check::Words, "crates/engine/tests/"),
@@ -95,21 +89,6 @@ const ALLOWED: &[(Check, &str)] = &[
     (Check::Circles, "crates/intendant/"),
     (Check::Width, "crates/intendant/"),
     (Check::Words, "crates/intendant/"),
-    // intent
-    (Check::Width, "crates/intent/"),
-    (Check::Words, "crates/intent/"),
-    // models
-    (Check::Width, "crates/models/"),
-    (Check::Words, "crates/models/"),
-    // sampling
-    (Check::Width, "crates/sampling/"),
-    (Check::Words, "crates/sampling/"),
-    // store
-    (Check::Width, "crates/store/"),
-    (Check::Words, "crates/store/"),
-    // task
-    (Check::Width, "crates/task/"),
-    (Check::Words, "crates/task/"),
     // train
     (Check::Width, "crates/train/"),
     (Check::Words, "crates/train/"),

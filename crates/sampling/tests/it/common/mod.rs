@@ -73,7 +73,8 @@ pub(crate) fn fits(counts: &[u64], probabilities: &[f64], tests: usize) -> bool 
     statistic <= limit
 }
 
-/// Whether pairs of samples are independent, as `tests` such checks go: the joint counts against the product of π with itself.
+/// Whether pairs of samples are independent, as `tests` such checks go: the joint counts against the product
+/// of π with itself.
 pub(crate) fn independent(pairs: &[(usize, usize)], probabilities: &[f64], tests: usize) -> bool {
     let size = probabilities.len();
     let mut counts = vec![0; size * size];
