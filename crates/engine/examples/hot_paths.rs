@@ -1,6 +1,7 @@
-//! The paths that accesses take through the engine, over and over: `hot_paths PATH NODES CALLS`. Everything is in one thread, the same
-//! in each run, and what nodes send goes through frames, so that the instructions of a call can be counted: those of two runs with
-//! different numbers of calls, subtracted. `cargo xtask instructions` does that.
+//! The paths that accesses take through the engine, over and over: `hot_paths PATH NODES CALLS`. Everything
+//! is in one thread, the same in each run, and what nodes send goes through frames, so that the instructions
+//! of a call can be counted: those of two runs with different numbers of calls, subtracted. `cargo xtask
+//! instructions` does that.
 
 use intendant_core::random::stream;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};

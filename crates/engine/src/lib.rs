@@ -39,6 +39,6 @@ pub use error::{AccessError, ProtocolError, Violation};
 pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission, Task};
 pub use node::clocks::Advanced;
 pub use node::local::{Local, Started};
-pub use node::shared::{ReplicationConfig, Shared, SharedConfig, Storage};
+pub use node::{ReplicationConfig, Shared, SharedConfig, Storage};
 pub use quiesce::ChannelReport;
 pub use stats::{AccessStats, ManagementStats};

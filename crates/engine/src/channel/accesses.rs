@@ -6,7 +6,7 @@ use super::effects::Access;
 use crate::access::{self, operand};
 use crate::error::ProtocolError;
 use crate::input::{Action, Completion, Kind};
-use crate::node::shared::Shared;
+use crate::node::Shared;
 use crate::outgoing::replies::Answer;
 use crate::outgoing::requests::Route;
 use bytes::Bytes;

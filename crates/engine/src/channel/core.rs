@@ -2,7 +2,7 @@
 //! input.
 
 use crate::error::ProtocolError;
-use crate::node::shared::Shared;
+use crate::node::Shared;
 use crate::outgoing::buffers::Room;
 use intendant_core::{ChannelId, Element, Key, NodeId, Tick};
 use intendant_store::Entry;

@@ -24,7 +24,7 @@ use crate::decisions::Decisions;
 use crate::error::{ProtocolError, Violation};
 use crate::input::{Action, Input, Kind, Submission, Task};
 use crate::intent::Intents;
-use crate::node::shared::Shared;
+use crate::node::Shared;
 use crate::relocation::{self, Relocation};
 use crate::replication::Replication;
 use crate::static_replicas::{Start, StaticReplicas};

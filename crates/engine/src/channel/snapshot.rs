@@ -4,7 +4,7 @@ use super::core::{Core, Hash};
 use super::effects::Output;
 use crate::error::ProtocolError;
 use crate::input::{Action, SnapshotAsk};
-use crate::node::shared::Shared;
+use crate::node::Shared;
 use hashbrown::HashMap;
 use intendant_core::{ChannelId, Element, Key, Layout, NodeId, WorkerId, copy_to_bytes, limits};
 use intendant_wire::{Cursor, Message, OpId, Origin, SnapshotPart, SnapshotRequest};

@@ -1,7 +1,7 @@
 //! Clocks, staleness bounds and intents reported by workers.
 
+use super::Shared;
 use super::local::Local;
-use super::shared::Shared;
 use crate::error::AccessError;
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId};
 use intendant_intent::{Board, FINISHED, Intent};

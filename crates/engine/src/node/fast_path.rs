@@ -1,8 +1,8 @@
 //! The fast path: a worker's thread serves the keys of a call that are here, and defers the others to their
 //! channels.
 
+use super::Shared;
 use super::local::{Deferral, Local, Started};
-use super::shared::Shared;
 use crate::error::AccessError;
 use crate::input::{Kind, Submission, Task};
 use intendant_core::{ChannelId, Element, Key, Layout, Tick, copy_to_bytes, limits};
@@ -277,8 +277,9 @@ impl<E: Element> Shared<E> {
 
     /// Starts to synchronise static replicas: the operation is done when an all-reduce that began after this
     /// call is over on this node. Rounds begin when all workers of the node have called; with
-    /// [`StaticReplicaPace::Asked`](intendant_techniques::StaticReplicaPace::Asked), when all workers of all nodes have, so that every
-    /// copy has all earlier updates of all workers afterwards. No operation if there are no static replicas.
+    /// [`StaticReplicaPace::Asked`](intendant_techniques::StaticReplicaPace::Asked), when all workers of all
+    /// nodes have, so that every copy has all earlier updates of all workers afterwards. No operation if
+    /// there are no static replicas.
     pub fn synchronize(&self, local: &mut Local<E>) -> Started {
         let channels = (0..self.layout.channels()).map(|c| ChannelId(c as u16));
         let channels: Vec<_> = channels.filter(|c| !self.static_keys(*c).is_empty()).collect();

@@ -1,10 +1,469 @@
-//! The part of a node that workers and channels share, and what a worker does by itself.
+//! The part of a node that workers and channels share: the store, the layout, the technique.
 //!
-//! [`shared`] has the store and the configuration, [`fast_path`] the calls that a worker's thread serves
-//! without its channels, [`clocks`] what workers report of their clocks, staleness bounds and intents,
-//! [`local`] the outstanding operations of one worker.
+//! This file has [`Shared`] itself. [`fast_path`] has the calls that a worker's thread serves without its
+//! channels, [`clocks`] what workers report of their clocks, staleness bounds and intents, [`local`] the
+//! outstanding operations of one worker.
 
 pub(crate) mod clocks;
 pub(crate) mod fast_path;
 pub(crate) mod local;
-pub(crate) mod shared;
+
+use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes};
+use intendant_intent::{Board, TimingConfig};
+use intendant_store::{Entry, Store};
+use intendant_techniques::clocks::WorkerClocks;
+use intendant_techniques::{
+    Assignment, Directory, Policy, Replicas, Role, SlotState, StaticReplicaPace, StaticReplicas,
+};
+use intendant_wire::AccessKind;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// How many keys ahead channels prefetch slots. Channels do more per key than workers.
+const AHEAD: usize = 8;
+const VALUES_AHEAD: usize = 4;
+
+/// Prefetches with `fetch` at the `at`-th of `keys`: the first [`AHEAD`] keys at the start, and one more key
+/// each time.
+#[inline]
+fn ahead(keys: &[Key], at: usize, fetch: impl Fn(Key)) {
+    if at == 0 {
+        keys.iter().take(AHEAD).for_each(|key| fetch(*key));
+    }
+    if let Some(key) = keys.get(at + AHEAD) {
+        fetch(*key);
+    }
+}
+
+/// Which kind of store a node uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Storage {
+    /// A slot for every key of the layout (16 bytes each), values for what the node holds.
+    #[default]
+    Dense,
+    /// Slots and values for what the node has touched: for key spaces far larger than what is used.
+    Sparse,
+}
+
+/// Configuration of a node's engine.
+#[derive(Clone)]
+pub struct SharedConfig<E> {
+    /// This node.
+    pub node: NodeId,
+    /// The keys.
+    pub layout: Arc<Layout>,
+    /// Initial values.
+    pub init: Initialiser<E>,
+    /// Dense or sparse.
+    pub storage: Storage,
+    /// The technique.
+    pub policy: Policy,
+    /// How copies are kept; used by techniques that have copies.
+    pub replication: ReplicationConfig,
+    /// Workers of this node.
+    pub workers: usize,
+}
+
+/// How copies of keys are kept, and when intents are acted on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicationConfig {
+    /// Which keys have static replicas, for [`Fixed::Assigned`]. The same on all nodes.
+    pub assignment: Assignment,
+    /// When all-reduces synchronise static replicas. The same on all nodes.
+    pub pace: StaticReplicaPace,
+    /// Gradient norm clipping [thesis §4.4.1]: a node scales an update of a static replica down to this many
+    /// times the average norm before it sends the update; `None`: no clipping.
+    pub clip: Option<f64>,
+    /// The staleness bound at the start, in clocks. The same on all nodes.
+    pub staleness: u32,
+    /// When intents are acted on; used by techniques with action timing.
+    pub timing: TimingConfig,
+    /// Keys about which more decisions are remembered than about others: see [`crate::Channel::explain`].
+    pub watched: Vec<Key>,
+    /// Shortest time between two rounds of deltas and updates of directed replicas; `None` is the technique's
+    /// own pace.
+    pub every: Option<Tick>,
+    /// Shortest time between two looks at clocks and intents: an upper limit on rounds per second.
+    pub round_min: Tick,
+}
+
+/// A thousand rounds per second: what the timers of operating systems resolve.
+const ROUND_MIN: Tick = Tick(1_000);
+
+impl Default for ReplicationConfig {
+    /// No static replicas; 25 rounds per second, no clipping, staleness bound 1; the source's action timing,
+    /// at most a thousand looks at intents per second.
+    fn default() -> Self {
+        let staleness = intendant_techniques::policy::ssp::STALENESS;
+        Self {
+            assignment: Assignment::default(),
+            pace: StaticReplicaPace::DEFAULT,
+            clip: None,
+            staleness,
+            timing: TimingConfig::default(),
+            every: None,
+            watched: Vec::new(),
+            round_min: ROUND_MIN,
+        }
+    }
+}
+
+/// State that workers and channels share under bounded staleness.
+pub(crate) struct Bounds {
+    /// In clocks.
+    pub(crate) staleness: AtomicU32,
+    /// Per channel, its global clock: the values that this node owns contain all updates from earlier clocks.
+    pub(crate) global: Box<[AtomicU32]>,
+    /// Per channel and owner: this node's replicas contain the owner's updates from before this clock.
+    pub(crate) fresh: Box<[AtomicU32]>,
+    pub(crate) workers: Mutex<WorkerClocks>,
+}
+
+/// The part of a node that workers and channels share.
+pub struct Shared<E> {
+    node: NodeId,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) store: Store<SlotState, E>,
+    init: Initialiser<E>,
+    pub(crate) lazy: bool,
+    pub(crate) directory: Directory,
+    pub(crate) policy: Policy,
+    replication: ReplicationConfig,
+    workers: usize,
+    /// By channel, keys with static replicas, ascending.
+    static_keys: Vec<Vec<Key>>,
+    /// With bounded staleness.
+    pub(crate) bounds: Option<Bounds>,
+    /// Where intents are acted on.
+    pub(crate) board: Option<Board>,
+}
+
+impl<E: Element> Shared<E> {
+    /// The state of a node at the start. A dense store gets the values of all keys whose home is here; a
+    /// sparse one makes them when they are first touched. Static replicas are made in any case.
+    ///
+    /// # Panics
+    /// If a key that does not exist is assigned to have static replicas: see [`Assignment::check`]. If the
+    /// technique combines what does not work together: see [`Policy::check`].
+    #[must_use]
+    pub fn new(config: SharedConfig<E>) -> Self {
+        let SharedConfig { node, layout, init, storage, mut policy, replication, workers } = config;
+        if let (Some(Replicas::Directed { .. }), Some(every)) = (policy.replicas, replication.every) {
+            policy.replicas = Some(Replicas::Directed { every });
+        }
+        policy.check().unwrap_or_else(|wrong| panic!("{wrong}"));
+        let (store, lazy) = match storage {
+            Storage::Dense => (Store::dense(Arc::clone(&layout)), false),
+            Storage::Sparse => (Store::sparse(Arc::clone(&layout)), true),
+        };
+        let directory = Directory::new(node, Arc::clone(&layout), &policy);
+        if policy.static_replicas == Some(StaticReplicas::Assigned) {
+            replication.assignment.check(&layout).unwrap_or_else(|wrong| panic!("{wrong}"));
+        }
+        let mut static_keys = vec![Vec::new(); layout.channels()];
+        let mut add = |key: Key| static_keys[layout.channel(key).index()].push(key);
+        match policy.static_replicas {
+            // A single node needs no replicas.
+            Some(_) if layout.nodes() == 1 => {}
+            Some(StaticReplicas::Assigned) => {
+                replication.assignment.resolve(&layout).iter().copied().for_each(&mut add)
+            }
+            Some(StaticReplicas::All) => (0..layout.keys()).map(Key).for_each(&mut add),
+            None => {}
+        }
+        let atomics = |count: usize| (0..count).map(|_| AtomicU32::new(0)).collect();
+        let bounds = policy.replicas.filter(|r| r.is_clocked()).map(|_| Bounds {
+            staleness: AtomicU32::new(replication.staleness),
+            global: atomics(layout.channels()),
+            fresh: atomics(layout.channels() * layout.nodes()),
+            workers: Mutex::new(WorkerClocks::new(workers)),
+        });
+        // A single node owns every key: intents change nothing.
+        let board = policy.intents.filter(|_| layout.nodes() > 1);
+        let board = board.map(|_| Board::new(workers, layout.channels()));
+        let shared = Self {
+            node,
+            layout,
+            store,
+            init,
+            lazy,
+            directory,
+            policy,
+            replication,
+            workers,
+            static_keys,
+            bounds,
+            board,
+        };
+        for keys in &shared.static_keys {
+            for (index, key) in keys.iter().enumerate() {
+                let mut entry = shared.store.latch(*key);
+                (shared.init)(*key, entry.allocate());
+                *entry.state_mut() = SlotState::static_replica(index as u32);
+            }
+        }
+        if !lazy {
+            for key in (0..shared.layout.keys()).map(Key) {
+                if shared.directory.home(key) == node {
+                    let mut entry = shared.store.latch(key);
+                    if entry.state().role != Role::Static {
+                        shared.materialise(&mut entry);
+                    }
+                }
+            }
+        }
+        shared
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The keys.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// The technique.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// How copies are kept.
+    pub fn replication(&self) -> &ReplicationConfig {
+        &self.replication
+    }
+
+    /// Workers of this node.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// The keys of `channel` that have static replicas, ascending: the same list on all nodes.
+    pub(crate) fn static_keys(&self, channel: ChannelId) -> &[Key] {
+        &self.static_keys[channel.index()]
+    }
+
+    /// Number of keys that have static replicas.
+    pub fn static_replicas(&self) -> usize {
+        self.static_keys.iter().map(Vec::len).sum()
+    }
+
+    /// Whether this node's copy of a key in this state is the one that snapshots take.
+    pub(crate) fn is_main(&self, key: Key, role: Role) -> bool {
+        role.is_owner() || (role == Role::Static && self.directory.is_home(key))
+    }
+
+    /// Whether an access is served here and now. If not, the worker defers it to the channel.
+    #[inline]
+    pub(crate) fn serves(&self, key: Key, state: &SlotState, kind: AccessKind, need: u32) -> bool {
+        match (state.role, kind) {
+            (Role::Absent | Role::Arriving | Role::Leaving, _) | (Role::Replica, AccessKind::Set) => false,
+            (Role::Owner | Role::Hub, AccessKind::Pull) => self.is_fresh(key, state, need),
+            (Role::Replica, AccessKind::Pull) => !state.is_closed() && self.is_fresh(key, state, need),
+            (Role::Replica, AccessKind::Push) => !state.is_closed(),
+            (Role::Owner | Role::Hub | Role::Static, _) => true,
+        }
+    }
+
+    /// Whether a copy has every update up to clock `need`.
+    #[inline]
+    pub(crate) fn is_fresh(&self, key: Key, state: &SlotState, need: u32) -> bool {
+        let Some(bounds) = &self.bounds else { return true };
+        if need == 0 || (state.role == Role::Replica && state.side >= need) {
+            return true;
+        }
+        let channel = self.layout.channel(key).index();
+        let clock = if state.role == Role::Replica {
+            &bounds.fresh[channel * self.layout.nodes() + self.directory.home(key).index()]
+        } else {
+            &bounds.global[channel]
+        };
+        clock.load(Ordering::Acquire) >= need
+    }
+
+    /// Marks a key with copies as changed, for its channel.
+    #[inline]
+    pub(crate) fn mark(entry: &mut Entry<'_, SlotState, E>) {
+        let state = entry.state();
+        if state.role != Role::Owner && !state.is_dirty() {
+            entry.state_mut().set_dirty(true);
+            entry.note();
+        }
+    }
+
+    /// Whether values are made when they are first touched.
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.lazy
+    }
+
+    /// Location knowledge.
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    pub(crate) fn store(&self) -> &Store<SlotState, E> {
+        &self.store
+    }
+
+    fn materialise(&self, entry: &mut Entry<'_, SlotState, E>) {
+        let key = entry.key();
+        // The state last: if the application's function panics, no thread mistakes zeros for the value.
+        (self.init)(key, entry.allocate());
+        *entry.state_mut() = SlotState::owner();
+    }
+
+    /// Latches `key` and returns this node's role for it. A key of a lazy store gets its value here when it
+    /// is touched at home for the first time.
+    #[inline(always)]
+    pub(crate) fn latch(&self, key: Key) -> (Entry<'_, SlotState, E>, Role) {
+        let entry = self.store.latch(key);
+        let state = entry.state();
+        let untouched = state.role == Role::Absent && self.lazy && state == SlotState::default();
+        if untouched { self.make(entry) } else { (entry, state.role) }
+    }
+
+    /// Prefetches slots and values of the keys behind the one at `at`, for a channel that latches all of
+    /// them. They may be in the cache of a worker's core.
+    #[inline]
+    pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
+        self.prefetch_slots(keys, at);
+        if at == 0 {
+            keys.iter().take(VALUES_AHEAD).for_each(|key| self.store.prefetch_value(*key));
+        }
+        if let Some(ahead) = keys.get(at + VALUES_AHEAD) {
+            self.store.prefetch_value(*ahead);
+        }
+    }
+
+    /// As [`Shared::prefetch`], for keys that are about to be handed over.
+    #[inline]
+    pub(crate) fn prefetch_departure(&self, keys: &[Key], at: usize) {
+        self.prefetch(keys, at);
+        ahead(keys, at, |key| self.store.prefetch_part(key));
+    }
+
+    /// Prefetches the slots of the keys behind the one at `at`.
+    #[inline]
+    pub(crate) fn prefetch_slots(&self, keys: &[Key], at: usize) {
+        ahead(keys, at, |key| self.store.prefetch_slot(key));
+    }
+
+    /// Prefetches slots and free places for the keys behind the one at `at`, whose values are about to
+    /// arrive.
+    #[inline]
+    pub(crate) fn prefetch_arrival(&self, keys: &[Key], at: usize) {
+        ahead(keys, at, |key| {
+            self.store.prefetch_slot(key);
+            self.store.prefetch_part(key);
+        });
+        if let Some(ahead) = keys.get(at + VALUES_AHEAD) {
+            self.store.prefetch_place(*ahead);
+        }
+    }
+
+    /// Gives an untouched key its value, if its home is here. The entry is passed by value: a borrowed entry
+    /// would have to live in memory on the fast path, too.
+    #[cold]
+    fn make<'a>(&self, mut entry: Entry<'a, SlotState, E>) -> (Entry<'a, SlotState, E>, Role) {
+        if !self.directory.is_home(entry.key()) {
+            return (entry, Role::Absent);
+        }
+        self.materialise(&mut entry);
+        (entry, Role::Owner)
+    }
+
+    /// Appends the value of `key` to `values` if this node owns it. The value of an untouched key is computed
+    /// for the caller only: reading all of a huge sparse model must not fill the memory with it.
+    pub(crate) fn read_or_make(&self, key: Key, values: &mut Vec<u8>) -> bool {
+        let entry = self.store.latch(key);
+        if entry.state() == SlotState::default() && self.directory.home(key) == self.node {
+            drop(entry);
+            let mut value = vec![E::ZERO; self.layout.len(key)];
+            (self.init)(key, &mut value);
+            copy_to_bytes(&value, values);
+            return true;
+        }
+        match entry.value() {
+            Some(value) if self.is_main(key, entry.state().role) => copy_to_bytes(value, values),
+            Some(_) | None => return false,
+        }
+        true
+    }
+
+    /// Remembers that `key` was at node `at`, if nodes remember locations: requests go there first. The
+    /// knowledge may be stale. Returns whether the key has a slot for it that it did not have before.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn learn(&self, key: Key, at: NodeId, counter: u32) -> bool {
+        if !self.policy.caches || at == self.node {
+            return false;
+        }
+        let mut entry = self.store.latch(key);
+        let state = entry.state();
+        // The comparison comes first because it is cheaper than computing the home, and mostly there is
+        // nothing new. A home does not learn this way: it orders relocations itself, or gets `Moved`
+        // messages.
+        if (state.hint() == Some(at) && state.counter == counter) || self.directory.is_home(key) {
+            return false;
+        }
+        let new = state == SlotState::default();
+        entry.state_mut().learn(at, counter);
+        new
+    }
+
+    /// The state of a key's slot. A lazy store makes no value. For invariant checks.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn slot(&self, key: Key) -> SlotState {
+        self.store.latch(key).state()
+    }
+
+    /// Number of values that this node holds.
+    pub fn held(&self) -> usize {
+        self.store.held()
+    }
+
+    /// Reads the value of `key` if this node owns it, or is the home of a key with static replicas. The read
+    /// has no order with respect to workers' operations: for invariant checks and tests.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn peek(&self, key: Key) -> Option<Vec<E>> {
+        let (entry, role) = self.latch(key);
+        if self.is_main(key, role) { entry.value().map(<[E]>::to_vec) } else { None }
+    }
+
+    /// Reads this node's copy of `key`, of any kind, as [`Shared::peek`] does.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn peek_copy(&self, key: Key) -> Option<Vec<E>> {
+        let (entry, role) = self.latch(key);
+        if role.is_copy() { entry.value().map(<[E]>::to_vec) } else { None }
+    }
+
+    /// What this node is to `key`, and whether it holds a value for it. A lazy store makes no value, and an
+    /// untouched key is `Absent` even at home. For invariant checks.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn inspect(&self, key: Key) -> (Role, bool) {
+        let entry = self.store.latch(key);
+        (entry.state().role, entry.value().is_some())
+    }
+
+    /// Whether this node has a copy of `key`, so that an access to it needs no message. The answer may be
+    /// outdated at once. A copy that exceeds the staleness bound counts as local: its reader refreshes it.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn is_local(&self, key: Key) -> bool {
+        let state = self.store.latch(key).state();
+        // An untouched key is at its home.
+        state.role.is_copy() || (self.lazy && state == SlotState::default() && self.directory.is_home(key))
+    }
+}

@@ -26,7 +26,7 @@ pub(crate) struct Holder<E> {
     held: HashMap<Key, Held<E>, Hash>,
     generations: Generations,
     /// Keys whose replicas have unsent updates, if their slots still say so.
-    pub(super) dirty: KeySet,
+    pub(crate) dirty: KeySet,
     /// By key, accesses of this node's workers that were sent away and are not answered. As long as there are
     /// any, the owner must know of the replica: the copy must contain what it answers.
     away: HashMap<Key, usize, Hash>,
