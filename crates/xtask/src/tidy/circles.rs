@@ -54,6 +54,10 @@ fn edges(found: &Crate) -> Edges<'_> {
             }
         }
         for named in &module.named {
+            // The scope of a visibility, as in `pub(super)`, uses nothing of the module.
+            if matches!(&named.path[..], [only] if matches!(only.as_str(), "super" | "crate" | "self")) {
+                continue;
+            }
             if let Some(target) = found.resolve(number, &named.path) {
                 add(number, target, named.line, named.path.join("::"));
             }
@@ -130,6 +134,16 @@ mod tests {
             ("a/below.rs", "use super::A;\nimpl A {}\n"),
         ];
         assert_eq!(circle("below", &inside), None, "one type, in a file of its own and one below");
+    }
+
+    #[test]
+    fn the_scope_of_a_visibility_is_no_use() {
+        let files = [
+            ("lib.rs", "mod a;\n"),
+            ("a.rs", "mod b;\nuse b::B;\npub struct A(B);\n"),
+            ("a/b.rs", "pub struct B;\nimpl B { pub(super) fn f() {} }\n"),
+        ];
+        assert_eq!(circle("visibility", &files), None);
     }
 
     #[test]
