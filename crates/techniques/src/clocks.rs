@@ -187,6 +187,20 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_has_returned_works_at_its_last_clock_until_it_reports_a_newer_one() {
+        let mut global = GlobalClock::new(2);
+        global.reach(NodeId(1), 4);
+        global.reach(NodeId(0), RESTING);
+        global.reach(NodeId(1), RESTING);
+        global.resume(NodeId(0));
+        global.resume(NodeId(1));
+        assert!(!global.reach(NodeId(0), 6), "node 1 works, and its clock follows");
+        assert_eq!(global.global(), 4);
+        assert!(global.reach(NodeId(1), 5));
+        assert_eq!(global.global(), 5);
+    }
+
+    #[test]
     fn a_rest_that_is_heard_late_is_one_in_a_meeting_that_is_over() {
         let mut global = GlobalClock::new(2);
         global.reach(NodeId(1), 4);
