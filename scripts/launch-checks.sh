@@ -1,11 +1,11 @@
-# What scripts/mpi.sh and scripts/slurm.sh have in common; sourced by them. Before that, `rank_variable` names the variable in
-# which the launcher tells a process its rank. The launcher's programs may not be installed: see `need`.
+# Functions that scripts/mpi.sh and scripts/slurm.sh share; both source this file. They set `rank_variable` before, to the name of
+# the variable in which the launcher tells a process its rank. The launcher's programs may not be installed: see `need`.
 
 here=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
-# Nothing here takes this long; a launcher that does hangs.
+# Nothing here takes this long unless a launcher hangs.
 patience=120
 
-# Leaves with success, saying what is missing, unless all these programs are there; REQUIRE=1 makes it a failure.
+# Exits with success and names the missing programs, unless all are installed; REQUIRE=1 makes it a failure.
 need() {
   local packages=$1 missing=()
   shift
@@ -15,7 +15,7 @@ need() {
   exit "$((${REQUIRE:-0} != 0))"
 }
 
-# The program to check: the argument, or what was built last.
+# The program to check: the argument, or the last build.
 find_kge() {
   kge=${1:-$(ls -t "$here"/target/{release,debug}/kge 2>/dev/null | head -n 1 || true)}
   [ -x "$kge" ] || { echo "$(basename "$0"): no program '$kge'; cargo build --package kge"; exit 2; }
@@ -37,7 +37,7 @@ fail() {
 
 flags=(--data builtin:codex-s --epochs 3 --valid-every 0 --dim 16 --no-progress)
 
-# What does not depend on who trains what when.
+# The part of a report that does not depend on timing.
 facts() { grep -E '"(nodes|data_digest|keys|values|examples|pull_keys|push_keys|sampled)":' "$1" | tr -d ' ,'; }
 mrr() { sed -nE 's/.*"mrr_filtered": *([0-9.]+).*/\1/p' "$1"; }
 
@@ -59,7 +59,7 @@ trains() {
   echo "ok: $*: $(facts "$report" | sed -n 's/"data_digest":/data /p'), MRR $(mrr "$report") (kge --nodes $nodes: $(mrr "$plain"))"
 }
 
-# refuses CODE TEXT COMMAND…: it ends with this exit code and says this.
+# refuses CODE TEXT COMMAND…: the command ends with this exit code and prints this text.
 refuses() {
   local code=$1 text=$2 got=0
   shift 2
@@ -68,8 +68,9 @@ refuses() {
   echo "ok: $* is refused: $(grep -m 1 -- "$text" "$work/out")"
 }
 
-# loses SIGNAL VICTIM CODES COMMAND…: when the signal hits that one of four ranks, the others name it and end with an exit code
-# among CODES (words; `none` if the launcher may kill them before they are asked), and the command ends too, not well. What ranks write goes to files: launchers lose the last words of ranks.
+# loses SIGNAL VICTIM CODES COMMAND…: the signal hits one of four ranks. The others name it and end with an exit code among CODES
+# (words; `none` if the launcher may kill them first), and the command fails. Ranks write to files, because launchers lose the last
+# output of ranks.
 loses() {
   local signal=$1 victim=$2 codes=$3 runs=$work/ranks rank code code_of launcher named=0
   shift 3

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Cuts two of three nodes off from each other while both still reach the coordinator, and shows how the run ends: within ten
-# seconds, exit code 4 everywhere, naming who is lost to whom. Heartbeats alone cannot see this; the data plane's connections do.
+# Cuts two of three nodes off from each other while both still reach the coordinator. The run must end within ten seconds, with exit
+# code 4 on all nodes and the names of both nodes. Heartbeats do not detect this; the connections of the data plane do.
 #
 # Usage: scripts/partition.sh [KGE]     (KGE: the program, target/release/kge unless given)
 # Needs Linux, root and iproute2. Everything happens in network namespaces of its own, which are removed at the end.
@@ -41,9 +41,9 @@ until grep -q 'epoch *2/' "$logs/0"; do
   sleep 0.2
 done
 
-echo "training; now nodes 1 and 2 lose sight of each other"
+echo "training; from now on nodes 1 and 2 do not reach each other"
 start=$(date +%s%N)
-# Frames to an address that no card has: they vanish without a word.
+# No network card has this address, so frames to it are lost.
 ip netns exec "$id-1" ip neigh replace 10.77.0.12 lladdr 02:00:00:00:00:99 dev data nud permanent
 ip netns exec "$id-2" ip neigh replace 10.77.0.11 lladdr 02:00:00:00:00:99 dev data nud permanent
 result=0

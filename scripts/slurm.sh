@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs `kge` under Slurm's srun, on four nodes that are all this machine: as it is, the same as `kge --nodes N`; alone within a job;
-# and when a task is lost. The cluster is set up for that, with all of its state in a temporary folder, and taken down again.
+# Runs `kge` under Slurm's srun on four Slurm nodes that are all this machine: compares it with `kge --nodes N`, runs it alone
+# within a job, and loses a task. The script sets the cluster up with all its state in a temporary folder, and takes it down.
 #
-# Usage: scripts/slurm.sh [KGE]     (KGE: the program; unless given, what was built last below target)
+# Usage: scripts/slurm.sh [KGE]     (KGE: the program; by default the last build below target)
 # Skips itself if Slurm or MUNGE are not there, unless REQUIRE=1. Needs no root, installs nothing, disturbs no other Slurm.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin

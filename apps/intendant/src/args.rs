@@ -11,8 +11,9 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 diverged, 4 a peer was lost, 5 corrupt checkpoint or trace, \
-                          128 + n ended by signal n.\nLogs go to standard error; RUST_LOG=debug shows more of them.";
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 diverged, 4 a peer was lost, \
+                          128 + n ended by signal n.\n\
+                          Logs go to standard error; RUST_LOG=debug shows more of them.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -22,15 +23,15 @@ pub(crate) enum Command {
 
 /// Start a program as the nodes of one cluster on this machine.
 ///
-/// Every process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and a fresh INTENDANT_TOKEN.
-/// Clusters on one machine do not collide: the launcher chooses a free port. When a node fails, the others have 10 s to end by
-/// themselves, then the launcher kills them. If all nodes are stopped (SIGSTOP), they have 10 s to be continued. Ctrl-C and SIGTERM
-/// end all nodes. No process outlives the launcher.
+/// Every process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and a fresh
+/// INTENDANT_TOKEN. Clusters on one machine do not collide: the launcher chooses a free port. When a node
+/// fails, the others have 10 s to end by themselves, then the launcher kills them. If all nodes are stopped
+/// (SIGSTOP), they have 10 s to be continued. Ctrl-C and SIGTERM end all nodes. No process outlives the
+/// launcher.
 #[derive(Debug, Group)]
-#[command(
-    after_help = "Example:\n  intendant launch -n 4 -- kge --epochs 20\n\nThe exit code is 0 if all nodes returned 0, 4 if \
-                        a node was lost, else that of the first node to fail (128 + n for signal n)."
-)]
+#[command(after_help = "Example:\n  intendant launch -n 4 -- kge --epochs 20\n\n\
+                  The exit code is 0 if all nodes returned 0, 4 if a node was lost, else that of the first node to \
+                  fail (128 + n for signal n).")]
 pub(crate) struct LaunchArgs {
     /// Number of processes, 1 to 1024
     #[arg(short, long, value_name = "N", value_parser = nodes)]

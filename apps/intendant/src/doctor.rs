@@ -1,4 +1,5 @@
-//! Whether this machine can run a cluster, as a table: what was looked at, what was found, and what to do about it.
+//! Whether this machine can run a cluster, as a table: what was looked at, what was found, and what to do
+//! about it.
 
 use intendant::Rendezvous;
 use intendant::control::{Health, Presence, State, health};
@@ -9,14 +10,15 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Open files of a node with 1,024 peers on a few channels, and some to spare; below it a warning tells how far one gets.
+/// Open files of a node with 1,024 peers on a few channels, and some to spare; below it a warning tells how
+/// far one gets.
 const FILES_ADVISED: u64 = 4096;
 
 /// Memory below which even a small model beside its data is tight.
 const MEMORY_ADVISED_MIB: u64 = 512;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum Severity {
     Ok,
     Warning,
     Failure,
@@ -24,13 +26,13 @@ enum Verdict {
 
 struct Finding {
     subject: &'static str,
-    verdict: Verdict,
+    severity: Severity,
     text: String,
 }
 
 impl Finding {
-    fn new(subject: &'static str, verdict: Verdict, text: impl Into<String>) -> Self {
-        Self { subject, verdict, text: text.into() }
+    fn new(subject: &'static str, severity: Severity, text: impl Into<String>) -> Self {
+        Self { subject, severity, text: text.into() }
     }
 }
 
@@ -40,15 +42,15 @@ pub(crate) fn run(coordinator: Option<&str>) -> ExitCode {
     if let Some(address) = coordinator {
         findings.extend(cluster(address));
     }
-    let failed = findings.iter().any(|finding| finding.verdict == Verdict::Failure);
+    let failed = findings.iter().any(|finding| finding.severity == Severity::Failure);
     let mut table = String::new();
     for finding in &findings {
-        let verdict = match finding.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Warning => "warning",
-            Verdict::Failure => "FAILURE",
+        let severity = match finding.severity {
+            Severity::Ok => "ok",
+            Severity::Warning => "warning",
+            Severity::Failure => "FAILURE",
         };
-        let _ = writeln!(table, "{:<12} {verdict:<8} {}", finding.subject, finding.text);
+        let _ = writeln!(table, "{:<12} {severity:<8} {}", finding.subject, finding.text);
     }
     let mut stdout = std::io::stdout();
     let written = stdout.write_all(table.as_bytes()).and_then(|()| stdout.flush());
@@ -66,32 +68,32 @@ fn versions() -> Finding {
     let system = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     let text = format!("intendant {version}, {os} {} on {arch}", system.trim());
-    Finding::new("versions", Verdict::Ok, text)
+    Finding::new("versions", Severity::Ok, text)
 }
 
 fn processors() -> Finding {
     match std::thread::available_parallelism() {
-        Ok(count) => Finding::new("processors", Verdict::Ok, format!("{count} for this process")),
-        Err(error) => Finding::new("processors", Verdict::Warning, format!("number unknown: {error}")),
+        Ok(count) => Finding::new("processors", Severity::Ok, format!("{count} for this process")),
+        Err(error) => Finding::new("processors", Severity::Warning, format!("number unknown: {error}")),
     }
 }
 
 fn memory() -> Finding {
     let subject = "memory";
     let Ok(table) = std::fs::read_to_string("/proc/meminfo") else {
-        return Finding::new(subject, Verdict::Warning, "unknown: this system has no /proc/meminfo");
+        return Finding::new(subject, Severity::Warning, "unknown: this system has no /proc/meminfo");
     };
     match (meminfo_mib(&table, "MemAvailable"), meminfo_mib(&table, "MemTotal")) {
         (Some(free), Some(total)) if free < MEMORY_ADVISED_MIB => {
             let text = format!(
                 "{free} MiB of {total} MiB are free; end other programs, or the kernel may kill nodes"
             );
-            Finding::new(subject, Verdict::Warning, text)
+            Finding::new(subject, Severity::Warning, text)
         }
         (Some(free), Some(total)) => {
-            Finding::new(subject, Verdict::Ok, format!("{free} MiB of {total} MiB are free"))
+            Finding::new(subject, Severity::Ok, format!("{free} MiB of {total} MiB are free"))
         }
-        _ => Finding::new(subject, Verdict::Warning, "unknown: /proc/meminfo cannot be read"),
+        _ => Finding::new(subject, Severity::Warning, "unknown: /proc/meminfo cannot be read"),
     }
 }
 
@@ -105,12 +107,12 @@ fn loopback() -> Finding {
     let subject = "loopback";
     match greet_over_loopback() {
         Ok(port) => {
-            Finding::new(subject, Verdict::Ok, format!("127.0.0.1 carries bytes (tried on port {port})"))
+            Finding::new(subject, Severity::Ok, format!("127.0.0.1 carries bytes (tried on port {port})"))
         }
         Err(error) => {
             let text =
                 format!("nodes on this machine cannot talk over 127.0.0.1: {error}; check `ip link show lo`");
-            Finding::new(subject, Verdict::Failure, text)
+            Finding::new(subject, Severity::Failure, text)
         }
     }
 }
@@ -133,13 +135,13 @@ fn files() -> Finding {
         Some(files) if files < FILES_ADVISED => {
             let hard = limit.maximum.map_or("unlimited".to_owned(), |files| files.to_string());
             let text = format!(
-                "{files} per process; every other node takes one per channel, so that many nodes may need more: `ulimit -n \
-                 {FILES_ADVISED}` (hard limit: {hard})"
+                "{files} per process; every other node takes one per channel, so that many nodes may need \
+                 more: `ulimit -n {FILES_ADVISED}` (hard limit: {hard})"
             );
-            Finding::new("open files", Verdict::Warning, text)
+            Finding::new("open files", Severity::Warning, text)
         }
-        Some(files) => Finding::new("open files", Verdict::Ok, format!("{files} per process")),
-        None => Finding::new("open files", Verdict::Ok, "unlimited"),
+        Some(files) => Finding::new("open files", Severity::Ok, format!("{files} per process")),
+        None => Finding::new("open files", Severity::Ok, "unlimited"),
     }
 }
 
@@ -148,7 +150,7 @@ fn environment() -> Finding {
     match Rendezvous::from_env() {
         Ok(None) => Finding::new(
             subject,
-            Verdict::Ok,
+            Severity::Ok,
             "no RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: programs run alone",
         ),
         Ok(Some(rendezvous)) => {
@@ -158,9 +160,9 @@ fn environment() -> Finding {
                 "programs join as node {rank} of {nodes}; coordinator at {}, {token}",
                 rendezvous.coordinator()
             );
-            Finding::new(subject, Verdict::Ok, text)
+            Finding::new(subject, Severity::Ok, text)
         }
-        Err(error) => Finding::new(subject, Verdict::Failure, error.to_string()),
+        Err(error) => Finding::new(subject, Severity::Failure, error.to_string()),
     }
 }
 
@@ -168,11 +170,11 @@ fn cluster(address: &str) -> Vec<Finding> {
     let subject = "cluster";
     let token = match Rendezvous::token_from_env() {
         Ok(token) => token,
-        Err(error) => return vec![Finding::new(subject, Verdict::Failure, error.to_string())],
+        Err(error) => return vec![Finding::new(subject, Severity::Failure, error.to_string())],
     };
     match health(address, token.as_ref()) {
         Ok(health) => describe(&health),
-        Err(error) => vec![Finding::new(subject, Verdict::Failure, error.to_string())],
+        Err(error) => vec![Finding::new(subject, Severity::Failure, error.to_string())],
     }
 }
 
@@ -184,12 +186,12 @@ fn describe(health: &Health) -> Vec<Finding> {
         State::Failed => "has failed",
         State::Unknown | _ => "is in a state that this version does not know",
     };
-    let verdict = if health.state == State::Failed { Verdict::Failure } else { Verdict::Ok };
+    let severity = if health.state == State::Failed { Severity::Failure } else { Severity::Ok };
     let mut text = format!("{:016x} {state}; coordinator runs version {}", health.cluster, health.version);
     if let Some(failure) = &health.failure {
         let _ = write!(text, ": {failure}");
     }
-    let mut findings = vec![Finding::new("cluster", verdict, text)];
+    let mut findings = vec![Finding::new("cluster", severity, text)];
     for member in &health.members {
         let node = member.node;
         let text = match member.presence {
@@ -204,7 +206,7 @@ fn describe(health: &Health) -> Vec<Finding> {
             Presence::Left => format!("node {node} has left"),
             Presence::Ended => format!("node {node} has ended"),
         };
-        findings.push(Finding::new("node", Verdict::Ok, text));
+        findings.push(Finding::new("node", Severity::Ok, text));
     }
     for gather in &health.gathers {
         let text = format!(
@@ -213,7 +215,7 @@ fn describe(health: &Health) -> Vec<Finding> {
             gather.waiting.as_secs_f64(),
             gather.missing
         );
-        findings.push(Finding::new("waiting", Verdict::Ok, text));
+        findings.push(Finding::new("waiting", Severity::Ok, text));
     }
     findings
 }

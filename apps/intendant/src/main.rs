@@ -1,6 +1,7 @@
 //! The `intendant` command: starts clusters, and looks at machines and at clusters that run.
 //!
-//! `args` is the command line; `doctor` checks the machine. Launching is in the library, because programs use it too (`--nodes N`).
+//! `args` is the command line; `doctor` checks the machine. Launching is in the library, because programs use
+//! it too (`--nodes N`).
 #![forbid(unsafe_code)]
 
 mod args;

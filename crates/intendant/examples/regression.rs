@@ -67,7 +67,7 @@ fn train(place: Option<Rendezvous>, file: &str) -> Result<(), Error> {
     node.shutdown()
 }
 
-/// One worker: trains its shard of the examples. The first one evaluates after each epoch, and exports in the end.
+/// One worker trains its shard of the examples. The first one evaluates after each epoch, and exports.
 fn work(mut worker: Worker<f32>, shard: u64, shards: u64, file: &str) -> Result<(), Error> {
     // A program of your own reads this part of its data from a file.
     let examples: Vec<_> = (0..EXAMPLES).filter(|index| index % shards == shard).map(example).collect();

@@ -207,7 +207,7 @@ pub struct Waiting {
     #[prost(uint32, repeated, tag = "1")]
     pub missing: ::prost::alloc::vec::Vec<u32>,
 }
-/// Everybody is there.
+/// All nodes have joined.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Complete {
     #[prost(uint64, tag = "1")]
@@ -298,7 +298,7 @@ pub mod failed {
         }
     }
 }
-/// Everybody has left. The stream ends after this message.
+/// All nodes have left. The stream ends after this message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Closed {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

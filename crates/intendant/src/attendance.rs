@@ -1,9 +1,9 @@
-//! Which workers and nodes take part in synchronisations of static replicas. These are no meetings of [`crate::meeting`], because
-//! the control plane is not involved. So this file detects a wait that cannot end: among the workers of a node
-//! ([`Attendance`]), and among nodes ([`Calls`]).
+//! Which workers and nodes take part in synchronisations of static replicas. These are no meetings of
+//! [`crate::meeting`], because the control plane is not involved. So this file detects a wait that cannot
+//! end: among the workers of a node ([`Attendance`]), and among nodes ([`Calls`]).
 
-use crate::health::lock;
 use intendant_techniques::{Policy, StaticReplicaPace};
+use intendant_transport::lock;
 use intendant_wire::Message;
 use std::sync::Mutex;
 
@@ -54,8 +54,8 @@ impl Attendance {
     }
 }
 
-/// Calls of other nodes to bring static replicas in step, on a channel, where that waits for all workers of all nodes
-/// ([`StaticReplicaPace::Asked`]).
+/// Calls of other nodes to bring static replicas in step, on a channel, where that waits for all workers of
+/// all nodes ([`StaticReplicaPace::Asked`]).
 #[derive(Debug)]
 pub(crate) struct Calls {
     watched: bool,
@@ -89,8 +89,8 @@ impl Calls {
         self.departed = true;
     }
 
-    /// Whether others wait in a round that this node will never complete, having completed so many. What its workers began
-    /// together was complete before one of them was dropped; they can begin no other.
+    /// Whether others wait in a round that this node will never complete, having completed so many. What its
+    /// workers began together was complete before one of them was dropped; they can begin no other.
     pub(crate) fn are_hopeless(&self, completed: u64) -> bool {
         // Rounds are numbered from 0, and wrap.
         self.departed && self.latest.is_some_and(|latest| latest.wrapping_sub(completed as u32) as i32 >= 0)

@@ -1,10 +1,12 @@
 //! Whether a node fits into this machine, before it takes memory and starts threads.
 //!
-//! An allocation that fails aborts the process, and the kernel kills processes of a control group that is full: both tell the
-//! user nothing about the model. So a node computes the least that it needs and compares it with the limits first.
+//! An allocation that fails aborts the process, and the kernel kills processes of a control group that is
+//! full: both tell the user nothing about the model. So a node computes the least that it needs and compares
+//! it with the limits first.
 //!
-//! The estimate is a lower bound: values, slots and stacks of threads. Buffers, the application's data and values that move
-//! here or are copied here come on top. What passes can still fail; what is refused could not have worked.
+//! The estimate is a lower bound: values, slots and stacks of threads. Buffers, the application's data and
+//! values that move here or are copied here come on top. A node that passes can still fail; one that is
+//! refused could not have worked.
 
 use intendant_core::{Element, Layout};
 use intendant_engine::Storage;
@@ -34,8 +36,8 @@ pub(crate) struct Demand {
 pub enum CapacityError {
     /// There is not enough memory for the values.
     #[error(
-        "the model does not fit: it needs at least {} in {nodes} node(s) of this machine, but {limit} leaves {}; use fewer or \
-         shorter values, more machines, or raise the limit",
+        "the model does not fit: it needs at least {} in {nodes} node(s) of this machine, but {limit} leaves \
+         {}; use fewer or shorter values, more machines, or raise the limit",
         Bytes(*needed),
         Bytes(*available)
     )]
@@ -61,7 +63,8 @@ pub enum CapacityError {
     },
 }
 
-/// What the operating system leaves to this process and to others; `None` where there is no limit or it is unknown.
+/// The resources that the operating system leaves; `None` where there is no limit or it is
+/// unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Limits {
     /// Address space of this process, in bytes.
@@ -91,7 +94,7 @@ impl Demand {
                 model_bytes += (keys / nodes).saturating_mul(value_bytes(range.len));
             }
         }
-        // A static replica is a value and what the other nodes know of it.
+        // A static replica has a value and a base, the value that all nodes have in common.
         if nodes > 1 {
             let replica_bytes: u64 = match policy.static_replicas {
                 Some(StaticReplicas::All) => layout
@@ -111,7 +114,8 @@ impl Demand {
         Self { model_bytes, threads }
     }
 
-    /// Compares with what this machine leaves: to `here` nodes in this process, and `machine` nodes on this machine.
+    /// Compares with what this machine leaves: to `here` nodes in this process, and `machine` nodes on this
+    /// machine.
     ///
     /// # Errors
     /// If it does not fit.
@@ -168,7 +172,7 @@ impl Limits {
         limits
     }
 
-    /// What the files below `root` tell, which is `/` outside of tests.
+    /// The limits that files below `root` tell, which is `/` outside of tests.
     fn below(root: &Path) -> Self {
         let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
         let mut limits = Self::default();
@@ -187,7 +191,8 @@ impl Limits {
                     continue;
                 }
                 let mount = root.join("sys/fs/cgroup").join(if unified { "" } else { controller });
-                // Limits of all groups around this one apply. In a container, inner parts of the path may not be visible.
+                // Limits of all groups around this one apply. In a container, inner parts of the path may not
+                // be visible.
                 for group in path.ancestors() {
                     let group = Group { folder: mount.join(group), unified };
                     if controller == "pids" {

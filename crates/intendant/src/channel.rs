@@ -3,64 +3,46 @@
 use crate::attendance::Calls;
 use crate::clock::MonotonicClock;
 use crate::control::Failure;
+use crate::delivery::Delivery;
 use crate::health::Health;
 use crate::inbox::{Command, Inbox};
+use crate::look_timer::LookTimer;
 use crate::mailbox::MailSender;
-use crate::node::NetworkStats;
-use crate::pace::Pace;
-use crate::plane::Plane;
-use crate::worker::Delivery;
+use crate::membership::Membership;
+use crate::traffic::Traffic;
 use intendant_core::{Element, NodeId, Tick};
 use intendant_engine::{Action, Channel, Completion, Input};
 use intendant_transport::{Fabric, FabricBuilder, FabricEvent, Sent};
 use intendant_wire::Message;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Inputs of one kind that are handled before the other kind gets its turn and all that they caused is written. Enough to share
-/// the cost of a system call, few enough to keep answers moving.
+/// Inputs of one kind that are handled before the other kind gets its turn and all that they caused is
+/// written. Enough to share the cost of a system call, few enough to keep answers moving.
 const INPUTS_PER_TURN_MAX: usize = 64;
 
 /// How long to wait for the goodbyes of peers that have agreed to leave.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a channel's thread works with.
-pub(crate) struct Post<E> {
+/// A channel's engine and everything that its thread connects it with.
+pub(crate) struct ChannelLoop<E> {
     pub(crate) channel: Channel<E>,
     pub(crate) clock: MonotonicClock,
     pub(crate) inbox: Inbox,
     /// By worker.
     pub(crate) workers: Vec<MailSender<Delivery>>,
-    /// By worker, what was completed in the current turn; empty between turns. A worker is woken once for all of it: waking a
-    /// thread costs as much as dozens of keys.
+    /// By worker, the completions of the current turn; empty between turns. A worker is woken once for all
+    /// of it: waking a thread costs as much as dozens of keys.
     pub(crate) done: Vec<Vec<Completion>>,
-    pub(crate) plane: Arc<Plane>,
+    pub(crate) membership: Arc<Membership>,
     pub(crate) health: Arc<Health>,
     pub(crate) traffic: Arc<Traffic>,
-    /// What of the fabric's counts is in `traffic` already.
+    /// The part of the fabric's counts that is in `traffic` already.
     pub(crate) counted: Sent,
     pub(crate) calls: Calls,
     /// When the channel looks at the time.
-    pub(crate) pace: Pace,
-}
-
-/// What the channels of a node have sent.
-#[derive(Debug, Default)]
-pub(crate) struct Traffic {
-    messages: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Traffic {
-    pub(crate) fn stats(&self) -> NetworkStats {
-        // Relaxed: statistics.
-        NetworkStats {
-            messages: self.messages.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-        }
-    }
+    pub(crate) looks: LookTimer,
 }
 
 /// How a turn ended.
@@ -76,15 +58,15 @@ enum Turn {
 }
 
 /// Runs until told to leave, or until the cluster fails.
-pub(crate) fn run<E: Element>(post: Post<E>, fabric: FabricBuilder) {
-    let (plane, health) = (Arc::clone(&post.plane), Arc::clone(&post.health));
-    let name = format!("channel {}", post.channel.id());
+pub(crate) fn run<E: Element>(channel_loop: ChannelLoop<E>, fabric: FabricBuilder) {
+    let (membership, health) = (Arc::clone(&channel_loop.membership), Arc::clone(&channel_loop.health));
+    let name = format!("channel {}", channel_loop.channel.id());
     // Outlives a panic: peers hear the reason before they see the links break.
     let mut links = None;
     let body = std::panic::AssertUnwindSafe(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         runtime.block_on(async {
-            post.run(links.insert(fabric.finish()?)).await;
+            channel_loop.run(links.insert(fabric.finish()?)).await;
             Ok::<(), std::io::Error>(())
         })
     });
@@ -95,19 +77,19 @@ pub(crate) fn run<E: Element>(post: Post<E>, fabric: FabricBuilder) {
     };
     // A thread that ended silently would leave all nodes waiting.
     tracing::error!("{problem}");
-    plane.abort(&problem);
+    membership.abort(&problem);
     health.fail(Failure::misuse(problem));
 }
 
-impl<E: Element> Post<E> {
+impl<E: Element> ChannelLoop<E> {
     async fn run(mut self, fabric: &mut Fabric) {
         let mut actions = Vec::new();
         let mut closing = None;
         let mut looked = false;
         loop {
             let turn = self.turn(fabric, &mut actions, &mut closing);
-            // Most looks at the clock are no-ops. The next turn then sleeps, which looks at the sockets as well. Not twice in a
-            // row: a channel that is always late would look at nothing but the clock.
+            // Most looks at the clock are no-ops. The next turn then sleeps, which looks at the sockets as
+            // well. Not twice in a row: a channel that is always late would look at nothing but the clock.
             let looked_before = std::mem::replace(&mut looked, matches!(turn, Turn::Looked));
             match turn {
                 Turn::Over => return,
@@ -137,8 +119,9 @@ impl<E: Element> Post<E> {
                         return;
                     }
                     self.hand_on(fabric);
-                    self.pace.worked(self.clock.now().0.saturating_sub(begun.0));
-                    // Or the next command would be answered before what this event caused is counted.
+                    self.looks.worked(self.clock.now().0.saturating_sub(begun.0));
+                    // Otherwise the next command would be answered before the messages of this event are
+                    // counted.
                     self.count(fabric.sent());
                 }
             }
@@ -159,7 +142,7 @@ impl<E: Element> Post<E> {
             let now = self.clock.now();
             let starts_round = self.channel.next_round() != round;
             let round = starts_round.then(|| fabric.sent().messages);
-            if let Some(earliest) = self.pace.looked(now, now.0.saturating_sub(begun.0), round) {
+            if let Some(earliest) = self.looks.looked(now, now.0.saturating_sub(begun.0), round) {
                 self.channel.postpone_round(earliest);
             }
             begun = now;
@@ -206,12 +189,12 @@ impl<E: Element> Post<E> {
         self.hand_on(fabric);
         self.count(fabric.sent());
         if !matches!(turn, Turn::Idle) {
-            self.pace.worked(self.clock.now().0.saturating_sub(begun.0));
+            self.looks.worked(self.clock.now().0.saturating_sub(begun.0));
         }
         turn
     }
 
-    /// Hands on what a turn has caused. Frames first: other nodes wait for them too.
+    /// Hands on the results of a turn. Frames first: other nodes wait for them too.
     fn hand_on(&mut self, fabric: &mut Fabric) {
         fabric.try_flush();
         for (worker, done) in self.workers.iter().zip(&mut self.done) {
@@ -223,21 +206,19 @@ impl<E: Element> Post<E> {
 
     /// Records activity. An idle channel stops being idle.
     fn stir(&mut self) {
-        if self.pace.stir() {
+        if self.looks.stir() {
             self.channel.hasten_round();
         }
     }
 
     /// When the channel looks at the time next.
     fn tick_due(&self) -> Option<Tick> {
-        Some(self.pace.next(self.channel.due()?))
+        Some(self.looks.next(self.channel.due()?))
     }
 
     fn count(&mut self, sent: Sent) {
         let before = std::mem::replace(&mut self.counted, sent);
-        // Relaxed: statistics.
-        self.traffic.messages.fetch_add(sent.messages - before.messages, Ordering::Relaxed);
-        self.traffic.bytes.fetch_add(sent.bytes - before.bytes, Ordering::Relaxed);
+        self.traffic.add(sent.messages - before.messages, sent.bytes - before.bytes);
     }
 
     fn on_event(
@@ -259,7 +240,7 @@ impl<E: Element> Post<E> {
             },
             // A peer leaves after all nodes have agreed to, when its requests have been answered.
             FabricEvent::Closed { .. } => {}
-            FabricEvent::Lost { peer, error } if !closing => self.plane.lost(peer, &error.to_string()),
+            FabricEvent::Lost { peer, error } if !closing => self.membership.lost(peer, &error.to_string()),
             // Peers may close early during shutdown.
             FabricEvent::Lost { .. } => {}
             FabricEvent::Finished => return Turn::Over,
@@ -294,12 +275,12 @@ impl<E: Element> Post<E> {
 
     fn check_calls(&self) {
         if self.calls.are_hopeless(self.channel.management().sync_rounds) {
-            self.plane
+            self.membership
                 .abort("workers of other nodes synchronize replicas, but a worker of this node was dropped");
         }
     }
 
     fn broken(&self, peer: NodeId, what: &str) {
-        self.plane.abort(&format!("node {peer} broke the protocol: {what}"));
+        self.membership.abort(&format!("node {peer} broke the protocol: {what}"));
     }
 }

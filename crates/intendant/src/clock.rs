@@ -1,4 +1,4 @@
-//! The one place that reads the clock for what is decided or counted without I/O.
+//! The only place that reads the clock for decisions and counts of code without I/O.
 
 use intendant_core::Tick;
 use std::time::{Duration, Instant};

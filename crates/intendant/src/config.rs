@@ -1,4 +1,4 @@
-//! What a node is made from.
+//! The configuration of a node.
 
 use crate::error::Error;
 use intendant_core::{Element, Initialiser, Key, Layout, Tick, limits, random};
@@ -8,56 +8,62 @@ use intendant_techniques::{
     Assignment, KeyTechnique, Order, Policy, Replicas, StaticReplicaPace, StaticReplicas, Technique,
 };
 
-/// What a node is made from. All nodes of a cluster are given the same, except for the number of workers.
+/// The configuration of a node: the same on all nodes of a cluster, except for the number of workers.
 #[derive(Clone)]
 pub struct NodeConfig<E> {
-    /// The keys and where they are at home. Its number of nodes is set by [`crate::Node`] to that of the cluster.
+    /// The keys and where they are at home. Its number of nodes is set by [`crate::Node`] to that of the
+    /// cluster.
     pub layout: Layout,
     /// Initial values.
     pub init: Initialiser<E>,
     /// Distributions to sample from.
     pub sampler: Sampler,
-    /// Seed of the samples that the system draws: of all that [`crate::Worker::prepare_sample`] prepares, and of pools.
+    /// Seed of the samples that the system draws: of all that [`crate::Worker::prepare_sample`] prepares, and
+    /// of pools.
     pub seed: u64,
-    /// Who decides where parameters are.
+    /// The technique that decides where parameters are.
     pub technique: Technique,
     /// Workers (training threads) of this node.
     pub workers: usize,
     /// Dense or sparse.
     pub storage: Storage,
-    /// Order of a worker's operations on a key; `None` for the technique's own. Where copies come and go ([`Technique::Ssp`],
-    /// [`Technique::Essp`]), it is [`Order::Chain`] in any case.
+    /// Order of a worker's operations on a key; `None` for the technique's own. Where copies come and go
+    /// ([`Technique::Ssp`], [`Technique::Essp`]), it is [`Order::Chain`] in any case.
     pub order: Option<Order>,
-    /// Whether nodes remember where keys were that they accessed, which saves a message if they are still there and costs one if
-    /// not; `None` for the technique's own. With caches, the default order is [`Order::Chain`].
+    /// Whether nodes remember where keys were that they accessed, which saves a message if they are still
+    /// there and costs one if not; `None` for the technique's own. With caches, the default order is
+    /// [`Order::Chain`].
     pub caches: Option<bool>,
-    /// How copies are kept, of techniques that have some: which keys have static replicas ([`Technique::Nups`]), when those are
-    /// brought in step ([`Technique::Nups`], [`Technique::FullReplication`]), and how stale a read may be ([`Technique::Ssp`],
+    /// How copies are kept, of techniques that have some: which keys have static replicas
+    /// ([`Technique::Nups`]), when those are brought in step ([`Technique::Nups`],
+    /// [`Technique::FullReplication`]), and how stale a read may be ([`Technique::Ssp`],
     /// [`Technique::Essp`]). The others ignore it. See the table at the [crate](crate#techniques).
     pub copies: ReplicationConfig,
     /// Bytes that a worker may have in flight before its next operation waits: values, and
     /// [`limits::OUTSTANDING_KEY_BYTES`] for each key.
     pub outstanding_bytes: usize,
-    /// Further settings that must be equal on all nodes, by name, e.g. seed and kind of the initial values; causes before what
-    /// follows from them. If nodes differ, joining fails on all of them and names the first difference.
+    /// Further settings that must be equal on all nodes, by name, e.g. seed and kind of the initial values;
+    /// causes before what follows from them. If nodes differ, joining fails on all of them and names the
+    /// first difference.
     pub settings: Vec<(String, String)>,
-    /// Threads that the program runs per worker, e.g. 2 with a loader thread. Only used to check limits before the start.
+    /// Threads that the program runs per worker, e.g. 2 with a loader thread. Only used to check limits
+    /// before the start.
     pub threads_per_worker: usize,
 }
 
 impl<E> NodeConfig<E> {
-    /// What the technique decides, with what the user asks for.
+    /// The technique's policy, with the user's choices.
     pub(crate) fn policy(&self) -> Policy {
         self.technique.policy().with(self.order, self.caches)
     }
 
-    /// Chooses how [`Technique::Nups`] manages a key: by static replicas, or by relocation, which is the default for all keys.
-    /// Other techniques ignore it.
+    /// Chooses how [`Technique::Nups`] manages a key: by static replicas, or by relocation, which is the
+    /// default for all keys. Other techniques ignore it.
     pub fn set_technique(&mut self, key: Key, technique: KeyTechnique) {
         self.copies.assignment.set_technique(key, technique);
     }
 
-    /// Checks what the technique will make of [`NodeConfig::copies`].
+    /// Checks the part of [`NodeConfig::copies`] that the technique uses.
     pub(crate) fn check_copies(&self, layout: &Layout) -> Result<(), Error> {
         let policy = self.policy();
         let wrong = |what: String| Error::Config(format!("technique {}: {what}", self.technique));
@@ -91,8 +97,8 @@ impl<E> NodeConfig<E> {
         }
     }
 
-    /// What must be equal on all nodes, by name; causes before what follows from them. Settings that the technique ignores may
-    /// differ, and are left out.
+    /// The settings that must be equal on all nodes, by name; causes before what follows from them. Settings
+    /// that the technique ignores may differ, and are left out.
     pub(crate) fn agreement(&self, layout: &Layout) -> Vec<(String, String)> {
         let policy = self.policy();
         let mut own = vec![
@@ -100,7 +106,8 @@ impl<E> NodeConfig<E> {
             ("order", format!("{:?}", policy.order).to_lowercase()),
             ("caches", policy.caches.to_string()),
         ];
-        // When a node acts on intents, and how often it sends updates of replicas that come by intent, is its own affair.
+        // When a node acts on intents, and how often it sends updates of replicas that come by intent, is its
+        // own affair.
         let ReplicationConfig {
             assignment,
             pace,

@@ -1,4 +1,4 @@
-//! What calls of the facade can fail with.
+//! Errors of this crate's calls.
 
 use crate::capacity::CapacityError;
 use crate::control::{Failure, FailureKind, JoinError};
@@ -11,8 +11,8 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What went wrong. `Debug` writes what `Display` does, so that `fn main() -> Result<(), Error>` tells it readably;
-/// [`crate::exit`] also ends with the right exit code.
+/// Why a call failed. `Debug` writes the same as `Display`, so that `fn main() -> Result<(), Error>` tells it
+/// readably; [`crate::exit`] also ends with the right exit code.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -50,8 +50,8 @@ pub enum Error {
     },
     /// A meeting's name or payload is too long; nothing was done.
     #[error(
-        "a meeting with a name of {name_bytes} bytes and a payload of {bytes}; at most {name_bytes_max} and {bytes_max} are \
-         allowed"
+        "a meeting with a name of {name_bytes} bytes and a payload of {bytes}; at most {name_bytes_max} and \
+         {bytes_max} are allowed"
     )]
     Meeting {
         /// Length of the name.
@@ -94,7 +94,8 @@ impl Error {
         self.failure().filter(|failure| failure.kind == FailureKind::PeerLost)?.node
     }
 
-    /// The exit code that programs end with: 4 if a peer was lost, 2 if the user has to change something, else 1.
+    /// The exit code that programs end with: 4 if a peer was lost, 2 if the user has to change something,
+    /// else 1.
     pub fn exit_code(&self) -> u8 {
         if let Some(failure) = self.failure() {
             return match failure.kind {
@@ -142,7 +143,8 @@ impl fmt::Debug for Error {
 /// ([`Error::exit_code`]). For `fn main() -> ExitCode { intendant::exit(run()) }`.
 pub fn exit(result: Result<(), Error>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
-    // In one piece: the nodes of a run share standard error. If it is gone, the exit code still tells the error.
+    // In one piece: the nodes of a run share standard error. If it is gone, the exit code still tells the
+    // error.
     let _ = std::io::stderr().write_all(format!("error: {error}\n").as_bytes());
     ExitCode::from(error.exit_code())
 }

@@ -1,20 +1,16 @@
 //! Whether the cluster still runs, as all threads of a node see it.
 
 use crate::control::Failure;
+use intendant_transport::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-
-/// Locks a mutex whose data stays valid if a holder panics: here, all of them.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use std::sync::{Mutex, OnceLock};
 
 type Alarm = Box<dyn Fn(&Failure) + Send + Sync>;
 
-/// The first failure, and who wants to be woken by it.
+/// The first failure, and the callbacks that it triggers.
 #[derive(Default)]
 pub(crate) struct Health {
-    /// Looked at by every call; the rest only once it is set.
+    /// Read by every call; the rest is read only once this is set.
     failed: AtomicBool,
     failure: OnceLock<Failure>,
     alarms: Mutex<Vec<Alarm>>,
@@ -36,7 +32,7 @@ impl Health {
         self.failure.get().cloned().expect("set before the flag")
     }
 
-    /// Notes a failure and wakes everybody. Only the first one counts.
+    /// Notes a failure and wakes all threads that asked for it. Only the first one counts.
     pub(crate) fn fail(&self, failure: Failure) {
         if self.failure.set(failure.clone()).is_err() {
             return;

@@ -1,8 +1,9 @@
-//! What reaches a channel's thread from other threads of its node.
+//! Commands to a channel's thread from other threads of its node.
 //!
-//! A queue and a bell. The bell rings only if the channel sleeps: the channel says that it is about to sleep, looks at the
-//! queue once more, then sleeps; a sender queues first and looks at the sleeper's flag then. With sequentially consistent
-//! fences between the two steps on both sides, at least one of them sees the other.
+//! A queue and a bell. The bell rings only if the channel sleeps: the channel says that it is about to sleep,
+//! looks at the queue once more, then sleeps; a sender queues first and looks at the sleeper's flag then.
+//! With sequentially consistent fences between the two steps on both sides, at least one of them sees the
+//! other.
 
 use crate::sync::{AtomicBool, Notify, Ordering, Receiver, Sender, TryRecvError, fence, unbounded};
 use crossbeam_channel::Sender as Reply;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 pub(crate) enum Command {
     /// For the engine.
     Input(Input),
-    /// All workers of this node wait for the cluster to come to rest: brings copies in step, then wants the engine's report.
+    /// All workers of this node wait for the cluster to come to rest: brings copies in step, then wants the
+    /// engine's report.
     Report(Reply<ChannelReport>),
     /// Wants the engine's counts.
     Management(Reply<ManagementStats>),
@@ -84,7 +86,8 @@ impl Inbox {
 
     /// Waits until there may be a command.
     pub(crate) async fn sleep(&self) {
-        // An exchange continues whatever a sender's exchange has left, so there is no doubt which of the two came last.
+        // An exchange continues whatever a sender's exchange has left, so there is no doubt which of the two
+        // came last.
         self.bell.asleep.swap(true, Ordering::Relaxed);
         // Pairs with the fence in `InboxSender::send`.
         fence(Ordering::SeqCst);

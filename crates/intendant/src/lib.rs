@@ -1,15 +1,16 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Node`]: a node of the cluster, [alone](Node::start_alone), [several in one process](Node::start_local), or [one
-//! per process](Node::join). Its [`Worker`]s are the handles through which training threads pull, push and set parameters.
-//! [`control`] is how nodes meet and fail together.
+//! Start at [`Node`]: a node of the cluster, [alone](Node::start_alone), [several in one
+//! process](Node::start_local), or [one per process](Node::join). Its [`Worker`]s are the handles through
+//! which training threads pull, push and set parameters. [`control`] is how nodes meet and fail together.
 //!
-//! Inside: every channel has a thread with its own single-threaded runtime (`channel`), which owns the channel's engine and
-//! its links, and wakes when the engine wants it. Workers serve what is local by themselves and hand the rest to a channel's
-//! `inbox`; answers come back through a queue per worker. All state is in values: several clusters can live in one process.
+//! Inside: every channel has a thread with its own single-threaded runtime (`channel`), which owns the
+//! channel's engine and its links, and wakes when the engine wants it. Workers serve what is local by
+//! themselves and hand the rest to a channel's `inbox`; answers come back through a queue per worker. All
+//! state is in values: several clusters can live in one process.
 //!
-//! Absent on purpose: what is done to values, when to move them (`intendant-engine`, `intendant-techniques`), and training
-//! (`intendant-task`, `intendant-train`).
+//! Absent on purpose: what is done to values, when to move them (`intendant-engine`, `intendant-techniques`),
+//! and training (`intendant-task`, `intendant-train`).
 #![deny(unsafe_code)]
 
 mod attendance;
@@ -18,15 +19,19 @@ mod channel;
 mod clock;
 mod config;
 pub mod control;
+mod delivery;
 mod error;
 mod health;
 mod inbox;
+mod look_timer;
 mod mailbox;
 mod meeting;
+mod membership;
 mod node;
-mod pace;
-mod plane;
+mod parts;
+mod preparer;
 mod sync;
+mod traffic;
 mod worker;
 
 /// Starting the processes of a cluster on this machine.
@@ -62,5 +67,7 @@ pub use intendant_techniques::{
     Role, StaticReplicaPace, StaticReplicas, Technique,
 };
 pub use intendant_transport::Token;
-pub use node::{Aborter, NetworkStats, Node};
-pub use worker::{Preparer, Ticket, Worker};
+pub use node::{Aborter, Node};
+pub use preparer::Preparer;
+pub use traffic::NetworkStats;
+pub use worker::{Ticket, Worker};

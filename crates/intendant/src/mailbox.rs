@@ -1,11 +1,12 @@
-//! What reaches a worker from other threads, in order.
+//! A queue of messages to a worker from other threads, in order.
 //!
-//! A queue behind a mutex, and a worker that sleeps until there is something in it. Senders wake it only if it sleeps. It does not
-//! look again before it sleeps, nor offer its core: where the channel that it waits for runs on the same one, the two would take turns
-//! for every part of every call. A worker that yields once before it sleeps makes remote accesses take one and a half times as long
-//! (`intendant-bench remote`), and one that waits for a single key wins nothing.
+//! A queue behind a mutex, and a worker that sleeps until there is something in it. Senders wake it only if
+//! it sleeps. It does not look again before it sleeps, nor offer its core: where the channel that it waits
+//! for runs on the same one, the two would take turns for every part of every call. A worker that yields once
+//! before it sleeps makes remote accesses take one and a half times as long (`intendant-bench remote`), and
+//! one that waits for a single key wins nothing.
 
-use crate::health::lock;
+use intendant_transport::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -45,7 +46,7 @@ pub(crate) fn mailbox<T>() -> (MailSender<T>, MailReceiver<T>) {
 }
 
 impl<T> MailSender<T> {
-    /// Hands something over. What is sent to a receiver that is gone is dropped.
+    /// Hands over a message. It is dropped if the receiver is gone.
     pub(crate) fn send(&self, what: T) {
         let mut state = lock(&self.0.state);
         if !state.read {
@@ -82,12 +83,12 @@ impl<T> Drop for MailSender<T> {
 }
 
 impl<T> MailReceiver<T> {
-    /// What came first, if there is anything.
+    /// The oldest message, if there is one.
     pub(crate) fn try_next(&mut self) -> Option<T> {
         lock(&self.0.state).queue.pop_front()
     }
 
-    /// Waits for what comes next.
+    /// Waits for the next message.
     ///
     /// # Errors
     /// If there is nothing, and no sender any more.
@@ -111,7 +112,7 @@ impl<T> Drop for MailReceiver<T> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         state.read = false;
-        // What was not received is dropped after the lock.
+        // Messages that were not received are dropped after the lock.
         let rest = std::mem::take(&mut state.queue);
         drop(state);
         drop(rest);

@@ -1,10 +1,11 @@
 //! Named meetings with payloads: of the workers of one node, and of the nodes of one process.
 //!
-//! A meeting is over when all participants have come; each then gets the payloads of all, in order. The same name can be used
-//! again at once: a newcomer to a meeting that is over waits until all have left it.
+//! A meeting is over when all participants have come; each then gets the payloads of all, in order. The same
+//! name can be used again at once: a newcomer to a meeting that is over waits until all have left it.
 
 use crate::control::Failure;
-use crate::health::{Health, lock};
+use crate::health::Health;
+use intendant_transport::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 struct Meeting {
-    /// What the first who came calls it.
+    /// The name that the first participant gave it.
     label: String,
     payloads: Vec<Option<Vec<u8>>>,
     arrived: usize,
@@ -61,7 +62,8 @@ impl Meetings {
         self.participants
     }
 
-    /// Participant `index` will not come to any meeting again. Returns the name of a meeting that waits for it, if one does.
+    /// Participant `index` will not come to any meeting again. Returns the name of a meeting that waits for
+    /// it, if one does.
     pub(crate) fn depart(&self, index: usize) -> Option<String> {
         let mut state = lock(&self.state.0);
         state.departed.insert(index);
@@ -71,8 +73,9 @@ impl Meetings {
         state.meetings.values().find(|meeting| waits(meeting)).map(|meeting| meeting.label.clone())
     }
 
-    /// Comes to the meeting called `name` (`label` in messages) as participant `index` and waits for all others. The last one to come runs `close`
-    /// on all payloads, without any lock, and everybody gets what it returns.
+    /// Comes to the meeting called `name` (`label` in messages) as participant `index` and waits for all
+    /// others. The last one to come runs `close` on all payloads, without any lock, and all get what
+    /// it returns.
     ///
     /// # Errors
     /// If the cluster fails, also while waiting.
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_gets_all_payloads_in_order_again_and_again() {
+    fn all_get_all_payloads_in_order_again_and_again() {
         let meetings = Meetings::new(3, missed, Arc::new(Health::default()));
         std::thread::scope(|scope| {
             for index in 0..3u8 {
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_participant_that_is_gone() {
+    fn no_thread_waits_for_a_participant_that_is_gone() {
         let health = Arc::new(Health::default());
         let meetings = Meetings::new(2, missed, Arc::clone(&health));
         std::thread::scope(|scope| {

@@ -2,26 +2,27 @@
 
 use crate::attendance::{Attendance, Calls};
 use crate::capacity::Demand;
-use crate::channel::{self, Post, Traffic};
+use crate::channel::{self, ChannelLoop};
 use crate::clock::MonotonicClock;
 use crate::config::{self, NodeConfig};
 use crate::control::{Control, Failure, FailureKind, Introduction, JoinError};
+use crate::delivery::Delivery;
 use crate::error::Error;
-use crate::health::{Health, lock};
-use crate::inbox::{Command, InboxSender, inbox};
+use crate::health::Health;
+use crate::inbox::{Command, inbox};
+use crate::look_timer::LookTimer;
 use crate::mailbox::{MailReceiver, mailbox};
 use crate::meeting::{Meetings, OWN};
-use crate::pace::Pace;
-use crate::plane::{Group, Plane};
-use crate::worker::{Delivery, Preparer, Worker};
-use crossbeam_channel::Sender;
+use crate::membership::{Group, Membership};
+use crate::parts::{DOWN, NodeParts};
+use crate::preparer::Preparer;
+use crate::traffic::{NetworkStats, Traffic};
+use crate::worker::Worker;
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits};
-use intendant_engine::{
-    Advanced, Channel, ChannelReport, Input, Local, ManagementStats, Shared, SharedConfig,
-};
+use intendant_engine::{Advanced, Channel, Local, ManagementStats, Shared, SharedConfig};
 use intendant_launch::Rendezvous;
 use intendant_sampling::{Manager, SamplingStats};
-use intendant_transport::{FabricBuilder, Token, local, tcp};
+use intendant_transport::{FabricBuilder, Token, local, lock, tcp};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -31,81 +32,11 @@ use std::time::Duration;
 /// How long connecting may take once all nodes have been introduced to each other.
 const MESH_DEADLINE: Duration = Duration::from_secs(20);
 
-/// What calls say after the end.
-pub(crate) const DOWN: &str = "the node is shut down";
-
-/// What a node has sent to others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NetworkStats {
-    /// Data-plane messages.
-    pub messages: u64,
-    /// Their bytes, without the transport's own.
-    pub bytes: u64,
-}
-
-/// What the threads of a node share.
-pub(crate) struct Inner<E> {
-    pub(crate) shared: Arc<Shared<E>>,
-    pub(crate) clock: MonotonicClock,
-    pub(crate) seed: u64,
-    pub(crate) sampling: Manager,
-    pub(crate) inboxes: Vec<InboxSender>,
-    pub(crate) plane: Arc<Plane>,
-    pub(crate) health: Arc<Health>,
-    pub(crate) meetings: Meetings,
-    pub(crate) attendance: Attendance,
-    pub(crate) outstanding_bytes: usize,
-}
-
-impl<E: Element> Inner<E> {
-    /// What all channels answer to a command.
-    fn ask_channels<R>(&self, command: impl Fn(Sender<R>) -> Command) -> Result<Vec<R>, Failure> {
-        let mut answers = Vec::with_capacity(self.inboxes.len());
-        for inbox in &self.inboxes {
-            let (reply, answer) = crossbeam_channel::bounded(1);
-            inbox.send(command(reply));
-            match answer.recv() {
-                Ok(answer) => answers.push(answer),
-                // The channel's thread ends only when the cluster does.
-                Err(_) => {
-                    self.health.check()?;
-                    return Err(Failure::misuse(DOWN));
-                }
-            }
-        }
-        Ok(answers)
-    }
-
-    /// Tells channels how far the workers of this node are. If they are gone, so is the cluster, and every other call says so.
-    pub(crate) fn advanced(&self, advanced: Advanced) {
-        if let Some(clock) = advanced.clock {
-            for inbox in &self.inboxes {
-                inbox.send(Command::Input(Input::Clock(clock)));
-            }
-        }
-        self.wake(&advanced.wake);
-    }
-
-    /// Wakes channels that sleep.
-    pub(crate) fn wake(&self, channels: &[ChannelId]) {
-        for channel in channels {
-            self.inboxes[channel.index()].send(Command::Input(Input::Wake));
-        }
-    }
-
-    /// The sum of the reports of all channels, whose copies are brought in step: all workers of this node wait for that.
-    pub(crate) fn report(&self) -> Result<ChannelReport, Failure> {
-        let mut sum = ChannelReport::default();
-        self.ask_channels(Command::Report)?.into_iter().for_each(|report| sum.merge(report));
-        Ok(sum)
-    }
-}
-
 /// A node of the cluster.
 ///
 /// A node that is dropped without [`Node::shutdown`] is lost to the others: their calls fail.
 pub struct Node<E: Element> {
-    inner: Arc<Inner<E>>,
+    inner: Arc<NodeParts<E>>,
     /// Taken by [`Node::workers`].
     deliveries: Option<Vec<MailReceiver<Delivery>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -129,8 +60,8 @@ impl Drop for MeshGuard {
     }
 }
 
-/// The address of this machine that the coordinator's machine reaches, with the data plane's port; 0 lets the operating system
-/// choose.
+/// The address of this machine that the coordinator's machine reaches, with the data plane's port; 0 lets the
+/// operating system choose.
 fn data_address(rendezvous: &Rendezvous) -> Result<SocketAddr, Error> {
     let port = rendezvous.own_data_port()?;
     let here = || {
@@ -162,7 +93,8 @@ fn coordinator_address(rendezvous: &Rendezvous) -> io::Result<SocketAddr> {
 /// Threads of a node beside those of workers and channels: control plane and accepting connections.
 const OWN_THREADS: usize = 2;
 
-/// Checks before anything is allocated that `here` nodes of this process fit, and `machine` nodes on this machine.
+/// Checks before anything is allocated that `here` nodes of this process fit, and `machine` nodes on this
+/// machine.
 fn check_capacity<E: Element>(
     config: &NodeConfig<E>,
     layout: &Layout,
@@ -209,15 +141,15 @@ impl<E: Element> Node<E> {
         ranks
             .zip(fabrics)
             .map(|(rank, fabrics)| {
-                let plane = Plane::Group { rank, group: Arc::clone(&group) };
+                let membership = Membership::Group { rank, group: Arc::clone(&group) };
                 let fabrics = fabrics.into_iter().map(FabricBuilder::from).collect();
-                Self::start(config.clone(), Arc::clone(&layout), rank, plane, fabrics, None)
+                Self::start(config.clone(), Arc::clone(&layout), rank, membership, fabrics, None)
             })
             .collect()
     }
 
-    /// One node of a cluster of processes: meets the others at `rendezvous`, then connects to them over TCP. Returns when
-    /// all nodes are ready.
+    /// One node of a cluster of processes: meets the others at `rendezvous`, then connects to them over TCP.
+    /// Returns when all nodes are ready.
     ///
     /// # Errors
     /// If the cluster refuses this node or does not come together in time; see [`Error::Join`].
@@ -276,7 +208,9 @@ impl<E: Element> Node<E> {
         });
         let meshed = runtime.block_on(async {
             tokio::select! {
-                meshed = listener.mesh(&identity, &roster.nodes, MESH_DEADLINE) => meshed.map_err(Error::from),
+                meshed = listener.mesh(&identity, &roster.nodes, MESH_DEADLINE) => {
+                    meshed.map_err(Error::from)
+                }
                 // A node that is gone would be dialled in vain until the deadline.
                 Ok(failure) = failed => Err(failure.into()),
             }
@@ -293,8 +227,8 @@ impl<E: Element> Node<E> {
         control.watch_arrivals(mesh.arrivals());
         let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
         let guard = MeshGuard { _mesh: mesh, runtime: Some(runtime) };
-        let node = Self::start(config, layout, rank, Plane::Control(control), fabrics, Some(guard))?;
-        node.inner.plane.gather(&format!("{OWN}ready"), "ready", Vec::new())?;
+        let node = Self::start(config, layout, rank, Membership::Control(control), fabrics, Some(guard))?;
+        node.inner.membership.gather(&format!("{OWN}ready"), "ready", Vec::new())?;
         Ok(node)
     }
 
@@ -302,7 +236,7 @@ impl<E: Element> Node<E> {
         config: NodeConfig<E>,
         layout: Arc<Layout>,
         rank: NodeId,
-        plane: Plane,
+        membership: Membership,
         fabrics: Vec<FabricBuilder>,
         mesh: Option<MeshGuard>,
     ) -> Result<Self, Error> {
@@ -319,7 +253,7 @@ impl<E: Element> Node<E> {
         };
         let clock = MonotonicClock::start();
         let shared = Arc::new(Shared::new(shared));
-        let (plane, health) = (Arc::new(plane), Arc::new(Health::default()));
+        let (membership, health) = (Arc::new(membership), Arc::new(Health::default()));
         let traffic = Arc::new(Traffic::default());
         let (senders, deliveries): (Vec<_>, Vec<_>) = (0..workers).map(|_| mailbox()).unzip();
         let (inboxes, receivers): (Vec<_>, Vec<_>) = fabrics.iter().map(|_| inbox()).unzip();
@@ -333,28 +267,28 @@ impl<E: Element> Node<E> {
                 inbox.send(Command::Stop);
             }
         });
-        plane.watch(&health);
+        membership.watch(&health);
         let mut threads = Vec::new();
         for (channel, (fabric, receiver)) in fabrics.into_iter().zip(receivers).enumerate() {
             let id = ChannelId(channel as u16);
-            let post = Post {
+            let channel_loop = ChannelLoop {
                 channel: Channel::new(id, Arc::clone(&shared)),
                 clock,
                 inbox: receiver,
                 done: senders.iter().map(|_| Vec::new()).collect(),
                 workers: senders.clone(),
-                plane: Arc::clone(&plane),
+                membership: Arc::clone(&membership),
                 health: Arc::clone(&health),
                 traffic: Arc::clone(&traffic),
                 counted: Default::default(),
                 calls: Calls::new(shared.policy(), shared.replication().pace),
-                pace: Pace::default(),
+                looks: LookTimer::default(),
             };
             let thread = thread::Builder::new()
                 .name(format!("channel-{rank}-{channel}"))
-                .spawn(move || channel::run(post, fabric))
+                .spawn(move || channel::run(channel_loop, fabric))
                 .map_err(|source| {
-                    plane.abort("the operating system refused a channel's thread");
+                    membership.abort("the operating system refused a channel's thread");
                     health.fail(Failure::misuse("the node could not start"));
                     Error::Start { what: "a channel's thread", source }
                 })?;
@@ -366,13 +300,13 @@ impl<E: Element> Node<E> {
         let meetings = Meetings::new(workers, missed, Arc::clone(&health));
         let attendance = Attendance::new(workers);
         let sampling = Manager::new(sampler.settled(policy.keys_move(layout.nodes())), seed, rank.0);
-        let inner = Inner {
+        let inner = NodeParts {
             shared,
             clock,
             seed,
             sampling,
             inboxes,
-            plane,
+            membership,
             health,
             meetings,
             attendance,
@@ -412,22 +346,22 @@ impl<E: Element> Node<E> {
             .collect()
     }
 
-    /// What loader threads prepare samples with.
+    /// A handle with which loader threads prepare samples and announce intents.
     pub fn preparer(&self) -> Preparer<E> {
         Preparer::new(Arc::clone(&self.inner))
     }
 
-    /// What sampling did on this node so far.
+    /// Statistics of sampling on this node so far.
     pub fn sampling(&self) -> SamplingStats {
         self.inner.sampling.stats()
     }
 
-    /// What this node has sent so far.
+    /// Messages that this node has sent so far.
     pub fn network(&self) -> NetworkStats {
         self.traffic.stats()
     }
 
-    /// What managing keys took so far, on this node.
+    /// Statistics of parameter management on this node so far.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
@@ -451,7 +385,7 @@ impl<E: Element> Node<E> {
 
     /// Something that ends the cluster from any thread, for as long as the node lives and after.
     pub fn aborter(&self) -> Aborter {
-        Aborter { plane: Arc::clone(&self.inner.plane), health: Arc::clone(&self.inner.health) }
+        Aborter { membership: Arc::clone(&self.inner.membership), health: Arc::clone(&self.inner.health) }
     }
 
     /// Ends the whole cluster: every call of every worker fails from now on, blocked ones at once.
@@ -459,8 +393,8 @@ impl<E: Element> Node<E> {
         self.aborter().abort(reason);
     }
 
-    /// Leaves in order: waits until all nodes have come here (several nodes of one process: see [`Node::shutdown_all`]).
-    /// Workers cannot be used any more.
+    /// Leaves in order: waits until all nodes have come here (several nodes of one process: see
+    /// [`Node::shutdown_all`]). Workers cannot be used any more.
     ///
     /// # Errors
     /// If the cluster has failed or fails meanwhile; also if others still wait for workers of this node.
@@ -472,7 +406,7 @@ impl<E: Element> Node<E> {
             // Their intents last as long as the node: others may read a snapshot.
             self.inner.advanced(Advanced { clock: self.inner.shared.rest(&worker), wake: Vec::new() });
         }
-        self.inner.plane.leave()?;
+        self.inner.membership.leave()?;
         // From here on the coordinator does not miss this node, and peers may close before us.
         self.left = true;
         for inbox in &self.inner.inboxes {
@@ -484,7 +418,8 @@ impl<E: Element> Node<E> {
         Ok(())
     }
 
-    /// Shuts down all nodes of a cluster in this process, which must happen at the same time: each waits for the others.
+    /// Shuts down all nodes of a cluster in this process, which must happen at the same time: each waits for
+    /// the others.
     ///
     /// # Errors
     /// The first error, if the cluster has failed or fails meanwhile.
@@ -518,21 +453,21 @@ impl<E: Element> Drop for Node<E> {
         }
         self.join_threads();
         // The cluster has failed, and it is known why.
-        let _ = self.inner.plane.leave();
+        let _ = self.inner.membership.leave();
     }
 }
 
 /// Ends a cluster from any thread.
 #[derive(Clone)]
 pub struct Aborter {
-    plane: Arc<Plane>,
+    membership: Arc<Membership>,
     health: Arc<Health>,
 }
 
 impl Aborter {
     /// Ends the whole cluster: every call of every worker fails from now on, blocked ones at once.
     pub fn abort(&self, reason: &str) {
-        self.plane.abort(reason);
+        self.membership.abort(reason);
     }
 
     /// Why the cluster ended, if it did.

@@ -4,39 +4,26 @@ mod intents;
 mod sampling;
 mod together;
 
-pub use sampling::Preparer;
-
 use crate::control::Failure;
+use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::inbox::Command;
 use crate::mailbox::{MailReceiver, SendersGone};
-use crate::node::{DOWN, Inner};
+use crate::parts::{DOWN, NodeParts};
 use crossbeam_channel::{Receiver, Sender};
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from_bytes, limits};
-use intendant_engine::{
-    AccessError, AccessStats, Completion, Input, Local, SnapshotAsk, Started, Submission,
-};
+use intendant_engine::{AccessError, AccessStats, Input, Local, SnapshotAsk, Started, Submission};
 use intendant_techniques::Initiator;
 use intendant_wire::{OpId, SnapshotPart};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Keys that one localize asks for at once: a longer call becomes several, so that the first keys are here while the last are
-/// asked for.
+/// Keys that one localize asks for at once: a longer call becomes several, so that the first keys are here
+/// while the last are asked for.
 const LOCALIZE_KEYS_MAX: usize = 1 << 14;
-/// Parts of a long localize that fit into what may be in flight: a few, or each would wait for the one before.
+/// Parts of a long localize that fit into what may be in flight: a few, or each would wait for the one
+/// before.
 const LOCALIZE_PARTS: usize = 4;
-
-/// What reaches a worker from other threads.
-#[derive(Debug)]
-pub(crate) enum Delivery {
-    /// Parts of operations are done.
-    Completions(Vec<Completion>),
-    /// A part of a snapshot.
-    Snapshot(SnapshotPart),
-    /// The cluster has failed.
-    Failed(Failure),
-}
 
 /// An asynchronous operation. Waiting for it consumes it.
 ///
@@ -70,12 +57,14 @@ impl Drop for Ticket {
 
 /// A worker of a node. It belongs to one thread at a time.
 ///
-/// Keys may occur more than once in a call, in any order, with different owners and value lengths. Values of several keys are
-/// concatenated in the order of the keys. Operations of a worker on one key take effect in the order in which they were
-/// issued (but for asynchronous ones with location caches and [`crate::Order::Fifo`] [thesis Thm. 3]); each is atomic per key. A call with a key that does not exist or values of the wrong length is refused as a whole.
+/// Keys may occur more than once in a call, in any order, with different owners and value lengths. Values of
+/// several keys are concatenated in the order of the keys. Operations of a worker on one key take effect in
+/// the order in which they were issued (but for asynchronous ones with location caches and
+/// [`crate::Order::Fifo`] [thesis Thm. 3]); each is atomic per key. A call with a key that does not exist or
+/// values of the wrong length is refused as a whole.
 pub struct Worker<E: Element> {
     id: WorkerId,
-    inner: Arc<Inner<E>>,
+    inner: Arc<NodeParts<E>>,
     deliveries: MailReceiver<Delivery>,
     local: Local<E>,
     clock: Clock,
@@ -90,7 +79,7 @@ pub struct Worker<E: Element> {
 }
 
 impl<E: Element> Worker<E> {
-    pub(crate) fn new(id: WorkerId, inner: Arc<Inner<E>>, deliveries: MailReceiver<Delivery>) -> Self {
+    pub(crate) fn new(id: WorkerId, inner: Arc<NodeParts<E>>, deliveries: MailReceiver<Delivery>) -> Self {
         let local = Local::new(id, inner.shared.layout());
         Self {
             id,
@@ -120,7 +109,7 @@ impl<E: Element> Worker<E> {
         self.clock
     }
 
-    /// What this worker accessed so far.
+    /// Statistics of this worker's accesses so far.
     pub fn access(&self) -> AccessStats {
         self.local.stats()
     }
@@ -154,8 +143,8 @@ impl<E: Element> Worker<E> {
         self.wait(ticket)
     }
 
-    /// Overwrites the values of `keys`; returns when all owners have done so. Of a key that occurs twice, the later value
-    /// stays.
+    /// Overwrites the values of `keys`; returns when all owners have done so. Of a key that occurs twice, the
+    /// later value stays.
     ///
     /// # Errors
     /// As [`Worker::pull`].
@@ -199,8 +188,8 @@ impl<E: Element> Worker<E> {
         Ok(Ticket { op: self.submit(started)?, owner: self.owner(), dropped: None })
     }
 
-    /// Reads the values of those of `keys` that can be read without a message into their places in `values`. Returns, per key,
-    /// whether it was; the places of the others are left alone.
+    /// Reads the values of those of `keys` that can be read without a message into their places in `values`.
+    /// Returns, per key, whether it was; the places of the others are left alone.
     ///
     /// # Errors
     /// As [`Worker::pull`].
@@ -212,8 +201,8 @@ impl<E: Element> Worker<E> {
         Ok(here)
     }
 
-    /// Moves `keys` to this node; returns when all of them have arrived. Other nodes may have asked for some of them by then, and
-    /// have them. Techniques that do not move keys on request do nothing.
+    /// Moves `keys` to this node; returns when all of them have arrived. Other nodes may have asked for some
+    /// of them by then, and have them. Techniques that do not move keys on request do nothing.
     ///
     /// # Errors
     /// As [`Worker::pull`].
@@ -240,8 +229,8 @@ impl<E: Element> Worker<E> {
         tickets.into_iter().try_for_each(|ticket| self.wait(ticket))
     }
 
-    /// Starts to move `keys` to this node, all at once. Waits first if too many bytes are in flight. The ticket may be dropped:
-    /// the keys come all the same.
+    /// Starts to move `keys` to this node, all at once. Waits first if too many bytes are in flight. The
+    /// ticket may be dropped: the keys come all the same.
     ///
     /// # Errors
     /// As [`Worker::pull`].
@@ -276,8 +265,8 @@ impl<E: Element> Worker<E> {
     /// Waits for a pull and copies what it read to `values`.
     ///
     /// # Errors
-    /// [`Error::Failed`] if the cluster has ended; [`Error::Ticket`] if the ticket is another worker's or not one of a pull, or
-    /// `values` has not the length of the values pulled.
+    /// [`Error::Failed`] if the cluster has ended; [`Error::Ticket`] if the ticket is another worker's or not
+    /// one of a pull, or `values` has not the length of the values pulled.
     pub fn wait_pull(&mut self, ticket: Ticket, values: &mut [E]) -> Result<(), Error> {
         let Some(op) = self.redeem(ticket)? else {
             return Err(Error::Ticket { ticket: 0, problem: "is not one of a pull" });
@@ -307,7 +296,8 @@ impl<E: Element> Worker<E> {
         Ok(ticket.redeem())
     }
 
-    /// Waits for all operations of this worker. What pulls read can still be taken with [`Worker::wait_pull`].
+    /// Waits for all operations of this worker. What pulls read can still be taken with
+    /// [`Worker::wait_pull`].
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
@@ -319,8 +309,8 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Waits until everything that this worker pushed or set has been applied, and its pulls have been answered. Keys that it
-    /// localizes may still be on their way.
+    /// Waits until everything that this worker pushed or set has been applied, and its pulls have been
+    /// answered. Keys that it localizes may still be on their way.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
@@ -332,12 +322,14 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Calls `part` with every key of `range` and its value, in parts of bounded size, from all owners; each key once, in no
-    /// particular order. For a consistent picture the cluster must be quiescent until all have read what they want: see
-    /// [`Worker::quiesce`]; a worker that is dropped meanwhile may set keys in motion, so meet before.
+    /// Calls `part` with every key of `range` and its value, in parts of bounded size, from all owners; each
+    /// key once, in no particular order. For a consistent picture the cluster must be quiescent until all
+    /// have read what they want: see [`Worker::quiesce`]; a worker that is dropped meanwhile may set keys in
+    /// motion, so meet before.
     ///
     /// # Errors
-    /// [`Error::Failed`] if the cluster has ended; [`Error::Access`] if the range reaches beyond the last key.
+    /// [`Error::Failed`] if the cluster has ended; [`Error::Access`] if the range reaches beyond the last
+    /// key.
     pub fn snapshot(&mut self, range: Range<u64>, part: &mut dyn FnMut(&[Key], &[E])) -> Result<(), Error> {
         let layout = Arc::clone(self.inner.shared.layout());
         if range.end > layout.keys() {
@@ -375,8 +367,8 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Waits until `keys` with `elements` together may be in flight as well. A single operation beyond the limit is admitted
-    /// when nothing else is in flight.
+    /// Waits until `keys` with `elements` together may be in flight as well. A single operation beyond the
+    /// limit is admitted when nothing else is in flight.
     fn admit(&mut self, keys: usize, elements: usize) -> Result<(), Error> {
         self.take_in()?;
         let bytes = elements * size_of::<E>() + keys * limits::OUTSTANDING_KEY_BYTES;
@@ -390,7 +382,8 @@ impl<E: Element> Worker<E> {
     #[inline]
     fn take_in(&mut self) -> Result<(), Error> {
         self.inner.health.check()?;
-        // Without operations nothing can have arrived: parts of snapshots are waited for one by one, and of a failure the check above knows.
+        // Without operations nothing can have arrived: parts of snapshots are waited for one by one, and of a
+        // failure the check above knows.
         if self.local.has_operations() { self.take_in_waiting() } else { Ok(()) }
     }
 
@@ -444,7 +437,8 @@ impl<E: Element> Worker<E> {
     }
 
     fn receive(&mut self, sink: Option<(OpId, &mut [E])>) -> Result<(), Error> {
-        // A failure is delivered once, to wake a thread that waits. Later calls see the flag, which is set before.
+        // A failure is delivered once, to wake a thread that waits. Later calls see the flag, which is set
+        // before.
         self.inner.health.check()?;
         match self.deliveries.next() {
             Ok(delivery) => match self.take(delivery, sink)? {
@@ -498,13 +492,13 @@ impl<E: Element> Worker<E> {
 impl<E: Element> Drop for Worker<E> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.inner.plane.abort(&format!("worker {} panicked", self.id));
+            self.inner.membership.abort(&format!("worker {} panicked", self.id));
         }
         // Workers that wait for this one, or will, must not wait for ever.
         self.retire();
         if self.inner.attendance.depart(self.id.index()) {
             self.inner
-                .plane
+                .membership
                 .abort(&format!("worker {} was dropped while others synchronize replicas", self.id));
         }
         for inbox in &self.inner.inboxes {
@@ -512,7 +506,7 @@ impl<E: Element> Drop for Worker<E> {
         }
         if let Some(meeting) = self.inner.meetings.depart(self.id.index()) {
             self.inner
-                .plane
+                .membership
                 .abort(&format!("worker {} was dropped while others wait for it in '{meeting}'", self.id));
         }
     }

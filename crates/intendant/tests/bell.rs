@@ -1,5 +1,6 @@
-//! The inbox and its bell under loom: every interleaving, and every value that weak memory orders let a thread read. The
-//! source is compiled a second time, against loom's primitives, as in the tests of `intendant-store`.
+//! The inbox and its bell under loom: every interleaving, and every value that weak memory orders let a
+//! thread read. The source is compiled a second time, against loom's primitives, as in the tests of
+//! `intendant-store`.
 
 /// What `src/sync.rs` offers, made of loom's primitives and no stronger than the real ones.
 mod sync {
@@ -13,7 +14,8 @@ mod sync {
     pub(crate) use crossbeam_channel::TryRecvError;
     pub(crate) use loom::sync::atomic::{AtomicBool, Ordering, fence};
 
-    /// A queue that promises only that what was seen to be sent can be taken. A reader may see an older state of it.
+    /// A queue that promises only that what was seen to be sent can be taken. A reader may see an older state
+    /// of it.
     #[derive(Debug)]
     struct Queue<T> {
         items: Mutex<VecDeque<T>>,

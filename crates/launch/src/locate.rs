@@ -1,8 +1,8 @@
-//! Where a Slurm node is: usually its name says it; else Slurm itself does.
+//! The address of a Slurm node: its name, or else the address in Slurm's configuration.
 //!
-//! Names in Slurm's configuration need not be names of the network: clusters in clouds and several nodes on one machine have
-//! addresses of their own (`NodeAddr`). `scontrol` knows them. It is asked only then, because it asks Slurm's controller, and a
-//! thousand tasks would ask at once.
+//! Names in Slurm's configuration need not be names of the network: clusters in clouds and several nodes on
+//! one machine have addresses of their own (`NodeAddr`). `scontrol` knows them. It is asked only then,
+//! because it asks Slurm's controller, and a thousand tasks would ask at once.
 
 use crate::rendezvous::RendezvousError;
 use std::io::Read;
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_knows_is_told_with_what_to_set() {
+    fn an_unknown_name_is_an_error_that_says_what_to_set() {
         let error = locate("no-such-host.invalid".to_owned()).expect_err("unknown").to_string();
         for part in ["no-such-host.invalid", "scontrol", "MASTER_ADDR"] {
             assert!(error.contains(part), "{error}");

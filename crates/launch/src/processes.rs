@@ -1,10 +1,11 @@
-//! Starting the nodes of a cluster as processes of this machine, and ending them: all of them, always.
+//! Starts the nodes of a cluster as processes of this machine, and ends all of them.
 //!
-//! Start at [`Launch`]. `child` starts one process, `supervise` watches them and decides when to end them, `ends` decides on
-//! the exit code, and `guardian` outlives the launcher by a moment, should the launcher be killed.
+//! Start at [`Launch`]. `child` starts one process, `supervise` watches them and decides when to end them,
+//! `ends` decides on the exit code, and `guardian` outlives the launcher by a moment, should the launcher be
+//! killed.
 //!
-//! The launcher binds the coordinator's port itself and hands the socket to node 0, so that no other process can take the
-//! port in between and two clusters never collide. A fresh token per launch keeps strangers out.
+//! The launcher binds the coordinator's port itself and hands the socket to node 0, so that no other process
+//! can take the port in between and two clusters never collide. A fresh token per launch keeps strangers out.
 //!
 //! Absent on purpose: other machines, restarts, and knowledge of what the processes do.
 
@@ -115,18 +116,20 @@ impl Launch {
         self
     }
 
-    /// Starts all nodes and waits until all have ended. Blocks; the calling thread must be the one that waits, because the
-    /// nodes die with it. Their standard input is empty, output and error are this process's.
+    /// Starts all nodes and waits until all have ended. Blocks; the calling thread must be the one that
+    /// waits, because the nodes die with it. Their standard input is empty, output and error are this
+    /// process's.
     ///
-    /// When a node fails, the others have 10 s to end by themselves, which is enough to notice and name it; then they are
-    /// killed. If all nodes are stopped (SIGSTOP), the launcher says so; unless one is continued within 10 s, it kills them. An
-    /// interrupt (Ctrl-C) or SIGTERM is passed on to all nodes, a hang-up becomes SIGTERM; SIGKILL follows after 3 s or at the
-    /// second signal. What a node leaves behind in its process group ends with it. One line per failed node goes to standard
-    /// error.
+    /// When a node fails, the others have 10 s to end by themselves, which is enough to notice and name it;
+    /// then they are killed. If all nodes are stopped (SIGSTOP), the launcher says so; unless one is
+    /// continued within 10 s, it kills them. An interrupt (Ctrl-C) or SIGTERM is passed on to all nodes, a
+    /// hang-up becomes SIGTERM; SIGKILL follows after 3 s or at the second signal. What a node leaves behind
+    /// in its process group ends with it. One line per failed node goes to standard error.
     ///
-    /// Returns the exit code for this process: 0 if all nodes returned 0; 4 if a node returned 4 (a peer was lost) or all were stopped; else that
-    /// of the first node that failed, where 1 counts only if there is nothing more telling, and 128 + n stands for signal n;
-    /// 130, 143 or 129 after an interrupt, SIGTERM or hang-up.
+    /// Returns the exit code for this process: 0 if all nodes returned 0; 4 if a node returned 4 (a peer was
+    /// lost) or all were stopped; else that of the first node that failed, where 1 counts only if there is
+    /// nothing more telling, and 128 + n stands for signal n; 130, 143 or 129 after an interrupt, SIGTERM or
+    /// hang-up.
     ///
     /// # Errors
     /// If a node cannot be started; nothing is left running then.
@@ -157,7 +160,8 @@ impl Launch {
             let mut listener = Some(listener);
             let mut children = supervise::Children::new(guardian);
             for rank in 0..self.nodes {
-                // Node 0 gets the socket. This process drops its own copy: a dead node 0 must refuse connections.
+                // Node 0 gets the socket. This process drops its own copy: a dead node 0 must refuse
+                // connections.
                 let child = Child::start(&self, rank, port, &token, listener.take());
                 let child = child.map_err(|source| LaunchError::Spawn {
                     program: self.program.clone(),

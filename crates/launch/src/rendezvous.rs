@@ -1,7 +1,8 @@
 //! How the processes of a cluster find each other: the environment that a launcher gives to each of them.
 //!
-//! Our launcher ([`crate::Launch`]) and torchrun agree on `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`. Other launchers
-//! have variables of their own, which [`crate::placement`] reads. The remaining variables are ours and optional.
+//! Our launcher ([`crate::Launch`]) and torchrun agree on `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and
+//! `MASTER_PORT`. Other launchers have variables of their own, which [`crate::placement`] reads. The
+//! remaining variables are ours and optional.
 //!
 //! | variable | meaning |
 //! | --- | --- |
@@ -9,7 +10,7 @@
 //! | `LOCAL_RANK`, `LOCAL_WORLD_SIZE` | the same on this machine; optional |
 //! | `MASTER_ADDR`, `MASTER_PORT` | where node 0 serves the coordinator |
 //! | `INTENDANT_MASTER_PORT` | takes precedence over `MASTER_PORT` |
-//! | `INTENDANT_DATA_PORT` | port of the data plane; the k-th node of a machine uses this port + k. Any free port if not set |
+//! | `INTENDANT_DATA_PORT` | first port of the data plane; the k-th node of a machine uses it + k |
 //! | `INTENDANT_LAUNCHER` | `none`: ignore the variables of other launchers |
 //! | `INTENDANT_TOKEN` | the cluster's token in hexadecimal digits; set by our launcher |
 //! | `INTENDANT_TOKEN_FILE` | a file with the token, used if `INTENDANT_TOKEN` is not set |
@@ -17,7 +18,8 @@
 //! | `INTENDANT_LISTEN_FD` | node 0 under our launcher: the coordinator's listening socket, already bound |
 //! | `INTENDANT_LAUNCHED` | 1 under our launcher |
 //!
-//! Absent on purpose: sockets (the control plane opens them), and the meaning of other launchers' variables (`placement`).
+//! Absent on purpose: sockets (the control plane opens them), and the meaning of other launchers' variables
+//! (`placement`).
 
 use crate::locate::locate;
 use crate::placement::{Environment, Host, Launcher, Placement, place};
@@ -51,8 +53,8 @@ pub(crate) mod variable {
     pub(crate) const LAUNCHED: &str = "INTENDANT_LAUNCHED";
 }
 
-/// The environment variables of this crate that start with `INTENDANT_`. A program that refuses unknown variables with this
-/// prefix must allow these.
+/// The environment variables of this crate that start with `INTENDANT_`. A program that refuses unknown
+/// variables with this prefix must allow these.
 pub const VARIABLES: [&str; 8] = [
     variable::OWN_PORT,
     variable::DATA_PORT,
@@ -111,8 +113,8 @@ pub enum Listener {
 pub enum RendezvousError {
     /// Some variables are set, others are not.
     #[error(
-        "the environment variable {missing} is not set although {present} is; set RANK, WORLD_SIZE, MASTER_ADDR and \
-         MASTER_PORT on every process, or none of them"
+        "the environment variable {missing} is not set although {present} is; set RANK, WORLD_SIZE, \
+         MASTER_ADDR and MASTER_PORT on every process, or none of them"
     )]
     Missing {
         /// The variable that is not set.
@@ -122,8 +124,8 @@ pub enum RendezvousError {
     },
     /// A launcher sets only a part of the variables that are needed.
     #[error(
-        "the environment variable {missing} is not set although {present} is; set {missing}, or INTENDANT_LAUNCHER=none to \
-         ignore the launcher"
+        "the environment variable {missing} is not set although {present} is; set {missing}, or \
+         INTENDANT_LAUNCHER=none to ignore the launcher"
     )]
     Incomplete {
         /// The variable that is not set.
@@ -133,8 +135,8 @@ pub enum RendezvousError {
     },
     /// The user's variables contradict the launcher's.
     #[error(
-        "{name} is '{value}', but {variable} of {launcher} is {theirs}; unset {name}, or set all of RANK, WORLD_SIZE, \
-         MASTER_ADDR and MASTER_PORT"
+        "{name} is '{value}', but {variable} of {launcher} is {theirs}; unset {name}, or set all of RANK, \
+         WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
     )]
     Contradiction {
         /// The variable that the user set.
@@ -150,9 +152,9 @@ pub enum RendezvousError {
     },
     /// The launcher does not say where node 0 is.
     #[error(
-        "{launcher} started this process as rank {rank} of {nodes} on several machines, and does not say on which of them rank 0 \
-         is; set MASTER_ADDR to the first machine ({}) and give all ranks a token (INTENDANT_TOKEN_FILE)",
-        launcher.example(variable::ADDRESS, "HOST")
+        "{launcher} started this process as rank {rank} of {nodes} on several machines, and does not say on \
+         which of them rank 0 is; set MASTER_ADDR to the first machine and give all ranks a token ({})",
+        launcher.example(&[(variable::ADDRESS, "HOST"), (variable::TOKEN_FILE, "FILE")])
     )]
     NoAddress {
         /// The launcher.
@@ -164,9 +166,9 @@ pub enum RendezvousError {
     },
     /// The launcher gives the run no name from which a port could be derived.
     #[error(
-        "{launcher} started this process as rank {rank} of {nodes}, and does not say at which port the ranks meet; set \
-         MASTER_PORT to a port that is free on the machine of rank 0 ({})",
-        launcher.example(variable::PORT, "29500")
+        "{launcher} started this process as rank {rank} of {nodes}, and does not say at which port the ranks \
+         meet; set MASTER_PORT to a port that is free on the machine of rank 0 ({})",
+        launcher.example(&[(variable::PORT, "29500")])
     )]
     NoPort {
         /// The launcher.
@@ -178,8 +180,8 @@ pub enum RendezvousError {
     },
     /// The machine of node 0 has a name, but no address.
     #[error(
-        "rank 0 is on Slurm's node {host}, which has no address that this machine knows ({detail}); set MASTER_ADDR to a name or \
-         address of that machine before srun"
+        "rank 0 is on Slurm's node {host}, which has no address that this machine knows ({detail}); set \
+         MASTER_ADDR to a name or address of that machine before srun"
     )]
     Nowhere {
         /// The machine's name.
@@ -245,14 +247,16 @@ impl Rendezvous {
         }
     }
 
-    /// The secret of the cluster. A cluster without one is open to every local process and stays on loopback addresses.
+    /// The secret of the cluster. A cluster without one is open to every local process and stays on loopback
+    /// addresses.
     #[must_use]
     pub fn token(mut self, token: Token) -> Self {
         self.token = (!token.is_open()).then_some(token);
         self
     }
 
-    /// The listening socket for the coordinator, for node 0. Without it, node 0 binds the address at which the nodes meet.
+    /// The listening socket for the coordinator, for node 0. Without it, node 0 binds the address at which
+    /// the nodes meet.
     #[must_use]
     pub fn listener(mut self, listener: TcpListener) -> Self {
         self.listener = Some(Listener::Given(Arc::new(Mutex::new(Some(listener)))));
@@ -266,8 +270,8 @@ impl Rendezvous {
         self
     }
 
-    /// The port of the data plane of the first node on each machine, for firewalls; the k-th node uses `port` + k. Without
-    /// it, the operating system chooses a free port.
+    /// The port of the data plane of the first node on each machine, for firewalls; the k-th node uses `port`
+    /// + k. Without it, the operating system chooses a free port.
     #[must_use]
     pub fn data_port(mut self, port: u16) -> Self {
         self.data_port = Some(port);
@@ -284,7 +288,8 @@ impl Rendezvous {
         self.nodes
     }
 
-    /// This node's position among those on its machine, and their number; 0 and 1 if the launcher does not tell.
+    /// This node's position among those on its machine, and their number; 0 and 1 if the launcher does not
+    /// tell.
     pub fn local(&self) -> (usize, usize) {
         self.local
     }

@@ -1,4 +1,5 @@
-//! The round trip of a small frame over a TCP fabric beside one over bare sockets, between two threads of this process.
+//! The round trip of a small frame over a TCP fabric beside one over bare sockets, between two threads of
+//! this process.
 //!
 //! `cargo run --release -p intendant-transport --example pingpong -- [ROUNDS] [BYTES]`
 #![allow(clippy::print_stdout, reason = "its output is what this program is for")]

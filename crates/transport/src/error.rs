@@ -21,7 +21,8 @@ pub enum TransportError {
     },
     /// A cluster without a token would be open to everyone who reaches its port.
     #[error(
-        "{address} can be reached from other machines and the cluster has no token; give all nodes a token, or listen on a loopback address"
+        "{address} can be reached from other machines and the cluster has no token; give all nodes a token, \
+         or listen on a loopback address"
     )]
     OpenBeyondLoopback {
         /// The address listened on.
@@ -52,7 +53,11 @@ pub enum TransportError {
         error: HandshakeError,
     },
     /// Not all peers were connected in time.
-    #[error("not all nodes were connected within {:.1} s; missing: {}", .within.as_secs_f64(), List(.missing))]
+    #[error(
+        "not all nodes were connected within {:.1} s; missing: {}",
+        .within.as_secs_f64(),
+        List(.missing)
+    )]
     Incomplete {
         /// The time allowed.
         within: Duration,

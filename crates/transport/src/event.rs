@@ -4,8 +4,8 @@ use bytes::Bytes;
 use intendant_core::NodeId;
 use std::io;
 
-/// Something that happened on a fabric. Frames of one peer arrive in the order in which it sent them, and before the end of
-/// its link.
+/// Something that happened on a fabric. Frames of one peer arrive in the order in which it sent them, and
+/// before the end of its link.
 #[derive(Debug)]
 pub enum FabricEvent {
     /// A frame arrived.
@@ -20,14 +20,16 @@ pub enum FabricEvent {
         /// The peer.
         peer: NodeId,
     },
-    /// The link to a peer ended without a goodbye, or frames to it could not be delivered. It is the last event of this peer.
+    /// The link to a peer ended without a goodbye, or frames to it could not be delivered. It is the last
+    /// event of this peer.
     Lost {
         /// The peer.
         peer: NodeId,
         /// What was seen of it.
         error: LinkError,
     },
-    /// After this side called `close`: everything is written, and every peer has said goodbye or is lost. It is the last event.
+    /// After this side called `close`: everything is written, and every peer has said goodbye or is lost. It
+    /// is the last event.
     Finished,
 }
 
@@ -68,6 +70,7 @@ pub enum LinkError {
 pub struct Sent {
     /// Frames.
     pub messages: u64,
-    /// Their contents in bytes; length prefixes and protocol headers are not counted, so that all fabrics agree.
+    /// Their contents in bytes; length prefixes and protocol headers are not counted, so that all fabrics
+    /// agree.
     pub bytes: u64,
 }

@@ -7,12 +7,13 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, Waker};
 
-/// One channel's links to the same channel of all other nodes. It belongs to one thread; [`FabricBuilder`] is what travels
-/// between threads.
+/// One channel's links to the same channel of all other nodes. It belongs to one thread; [`FabricBuilder`] is
+/// what travels between threads.
 ///
-/// All flavours promise the same. Frames of one node to another arrive complete and in order. Sending never waits. Polling
-/// reads from all peers in turn *and* writes what is pending, so that a channel that keeps polling keeps reading even if no
-/// peer takes its frames. A peer that is gone is told as an event, never as an error of a call.
+/// All flavours promise the same. Frames of one node to another arrive complete and in order. Sending never
+/// waits. Polling reads from all peers in turn *and* writes what is pending, so that a channel that keeps
+/// polling keeps reading even if no peer takes its frames. A peer that is gone is told as an event, never as
+/// an error of a call.
 #[derive(Debug)]
 pub enum Fabric {
     /// Among the nodes of one process.
@@ -87,12 +88,13 @@ impl Fabric {
         }
     }
 
-    /// Queues a frame, and writes if much is queued. Its owner bounds what it queues ([`Fabric::backlog_bytes`]). A frame to a peer that is lost, or after
-    /// [`Fabric::close`], is dropped.
+    /// Queues a frame, and writes if much is queued. Its owner bounds what it queues
+    /// ([`Fabric::backlog_bytes`]). A frame to a peer that is lost, or after [`Fabric::close`], is dropped.
     ///
     /// # Panics
     /// If `to` is this node itself or not part of the cluster, or the frame is longer than
-    /// [`intendant_core::limits::FRAME_BYTES_MAX`]: a message to oneself needs no fabric, and no peer would take the other.
+    /// [`intendant_core::limits::FRAME_BYTES_MAX`]: a message to oneself needs no fabric, and no peer would
+    /// take the other.
     pub fn send(&mut self, to: NodeId, frame: Bytes) {
         self.send_parts(to, frame, Bytes::new());
     }
@@ -121,8 +123,9 @@ impl Fabric {
         }
     }
 
-    /// Writes what the sockets take right now, without waiting. Call it at the end of a turn: frames leave one poll earlier, and
-    /// those that a turn produced leave together, as far as they have not been enough for a write of their own.
+    /// Writes what the sockets take right now, without waiting. Call it at the end of a turn: frames leave
+    /// one poll earlier, and those that a turn produced leave together, as far as they have not been enough
+    /// for a write of their own.
     pub fn try_flush(&mut self) {
         match self {
             Self::Local(_) => {}
@@ -130,7 +133,8 @@ impl Fabric {
         }
     }
 
-    /// Reads, writes, and yields the next event. Once it is pending, the waker is woken when there is more to do.
+    /// Reads, writes, and yields the next event. Once it is pending, the waker is woken when there is more to
+    /// do.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FabricEvent> {
         match self {
             Self::Local(fabric) => fabric.poll(cx),
@@ -143,8 +147,8 @@ impl Fabric {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// The next event if there is one right now, e.g. to handle several in one turn. Only [`Fabric::next`] and
-    /// [`Fabric::poll`] arrange to be woken.
+    /// The next event if there is one right now, e.g. to handle several in one turn. Only [`Fabric::next`]
+    /// and [`Fabric::poll`] arrange to be woken.
     pub fn try_next(&mut self) -> Option<FabricEvent> {
         match self.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(event) => Some(event),
@@ -171,9 +175,9 @@ impl Fabric {
         }
     }
 
-    /// Starts to leave in order: a goodbye follows everything that was sent, then this side's half is shut. Go on polling
-    /// until [`FabricEvent::Finished`]: peers may still have frames for us. A fabric that is dropped before is a lost peer to
-    /// the others, or loses what it had not written.
+    /// Starts to leave in order: a goodbye follows everything that was sent, then this side's half is shut.
+    /// Go on polling until [`FabricEvent::Finished`]: peers may still have frames for us. A fabric that is
+    /// dropped before is a lost peer to the others, or loses what it had not written.
     pub fn close(&mut self) {
         match self {
             Self::Local(fabric) => fabric.close(),

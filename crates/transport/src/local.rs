@@ -1,7 +1,8 @@
 //! The fabric among the nodes of one process.
 //!
-//! Frames are handed over as they are, without a copy, through one queue per receiving channel. Everything else is as over
-//! TCP: order per link, the goodbye, and a fabric that is dropped without one is a lost peer to the others.
+//! Frames are handed over as they are, without a copy, through one queue per receiving channel. Everything
+//! else is as over TCP: order per link, the goodbye, and a fabric that is dropped without one is a lost peer
+//! to the others.
 
 use crate::{FabricEvent, LinkError, Sent};
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! Limits how often one kind of event is written to the log.
 //!
-//! Everything that reaches a listening port can cause a line. An attack or a loop in a script causes thousands per second,
-//! which hides what matters and fills the disk.
+//! Everything that reaches a listening port can cause a line. An attack or a loop in a script causes
+//! thousands per second, which hides what matters and fills the disk.
 
 use intendant_core::Tick;
 
@@ -13,7 +13,8 @@ const REFILL_US: u64 = 10_000_000;
 
 /// Decides for each event of one kind whether it is worth a line in the log.
 ///
-/// The first five events pass, then one per 10 s. The caller tells the time, as microseconds since any fixed moment.
+/// The first five events pass, then one per 10 s. The caller tells the time, as microseconds since any fixed
+/// moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Throttle {
     lines: u64,
@@ -42,8 +43,8 @@ impl Throttle {
     }
 }
 
-/// Number of events that were not logged. It prints nothing if there are none, else a remark in parentheses with a leading
-/// space.
+/// Number of events that were not logged. It prints nothing if there are none, else a remark in parentheses
+/// with a leading space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suppressed(pub u64);
 

@@ -9,8 +9,8 @@ pub const TOKEN_BYTES: usize = 32;
 /// Bytes that a token given as text must have at least: 128 bits cannot be guessed.
 pub const TOKEN_BYTES_MIN: usize = 16;
 
-/// The secret that all nodes of a cluster share. It is compared in constant time and never printed: [`fmt::Debug`] shows that
-/// there is a token, not which.
+/// The secret that all nodes of a cluster share. It is compared in constant time and never printed:
+/// [`fmt::Debug`] shows that there is a token, not which.
 #[derive(Clone)]
 pub struct Token([u8; TOKEN_BYTES]);
 
@@ -45,7 +45,8 @@ impl Token {
         Self(bytes)
     }
 
-    /// The token of a cluster that has none. Every process that reaches the port may join, so it serves on loopback addresses only.
+    /// The token of a cluster that has none. Every process that reaches the port may join, so it serves on
+    /// loopback addresses only.
     pub const fn open() -> Self {
         Self([0; TOKEN_BYTES])
     }
@@ -55,8 +56,8 @@ impl Token {
         self.matches(&Self::open())
     }
 
-    /// Parses hexadecimal digits, from 128 to 256 bits; white space around them (a file's last line break) is ignored. Fewer
-    /// than 256 bits are filled up with zeros.
+    /// Parses hexadecimal digits, from 128 to 256 bits; white space around them (a file's last line break) is
+    /// ignored. Fewer than 256 bits are filled up with zeros.
     ///
     /// # Errors
     /// See [`TokenError`].
@@ -80,7 +81,8 @@ impl Token {
         if token.is_open() { Err(TokenError::Zero) } else { Ok(token) }
     }
 
-    /// The token as hexadecimal digits, for the environment of a child process. It is the secret itself: do not log it.
+    /// The token as hexadecimal digits, for the environment of a child process. It is the secret itself: do
+    /// not log it.
     pub fn to_hex(&self) -> String {
         self.0
             .iter()

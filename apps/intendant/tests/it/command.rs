@@ -50,7 +50,8 @@ fn sorted_lines(output: &Output) -> Vec<String> {
 
 #[test]
 fn every_node_finds_its_place_in_the_environment() {
-    let script = "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $INTENDANT_LAUNCHED ${#INTENDANT_TOKEN}";
+    let script = "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $INTENDANT_LAUNCHED \
+         ${#INTENDANT_TOKEN}";
     let output = launch(3, script).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let expected = [0, 1, 2].map(|rank| format!("{rank} {rank} 3 3 127.0.0.1 1 64"));
@@ -66,8 +67,8 @@ fn every_node_finds_its_place_in_the_environment() {
 
 #[test]
 fn only_node_0_has_the_coordinators_socket() {
-    let script = "if [ -n \"$INTENDANT_LISTEN_FD\" ]; then readlink /proc/self/fd/$INTENDANT_LISTEN_FD | cut -d: -f1; fi; \
-                  for fd in /proc/self/fd/*; do readlink $fd; done | grep -c '^socket'";
+    let script = "if [ -n \"$INTENDANT_LISTEN_FD\" ]; then readlink /proc/self/fd/$INTENDANT_LISTEN_FD | cut \
+         -d: -f1; fi; for fd in /proc/self/fd/*; do readlink $fd; done | grep -c '^socket'";
     // The process that runs the tests may have left sockets open for its children.
     let plain = Command::new("sh").args(["-c", script]).env_remove("INTENDANT_LISTEN_FD").output().unwrap();
     let others: u32 = text(&plain.stdout).trim().parse().unwrap();
@@ -170,8 +171,8 @@ fn a_table_that_cannot_be_written_is_an_error() {
 fn an_interrupt_reaches_nodes_as_an_interrupt() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!(
-        "trap 'echo INT > {0}/got.$RANK; exit 0' INT; trap 'echo TERM > {0}/got.$RANK; exit 0' TERM; \
-         echo > {0}/up.$RANK; while :; do sleep 0.05; done",
+        "trap 'echo INT > {0}/got.$RANK; exit 0' INT; trap 'echo TERM > {0}/got.$RANK; exit 0' TERM; echo > \
+         {0}/up.$RANK; while :; do sleep 0.05; done",
         dir.path().display()
     );
     let mut launcher = launch(2, &script).stderr(Stdio::null()).spawn().unwrap();

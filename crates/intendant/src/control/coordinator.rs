@@ -1,11 +1,14 @@
-//! The coordinator as a state machine: who has which seat, which gathers are open, who is silent, and how the cluster ends.
+//! The coordinator as a state machine: seats, open gathers, silent nodes, and how the
+//! cluster ends.
 //!
-//! One mutation, then the caller carries out what it finds in `out`, in order. A cluster ends once, because all nodes have left or
-//! by a failure, and all nodes are told the same. Node 0's own seat is told *last*, when the other streams have ended or a short
-//! time has passed: its process hosts the coordinator, and must not be gone before the others know why.
+//! One mutation, then the caller carries out what it finds in `out`, in order. A cluster ends once, because
+//! all nodes have left or by a failure, and all nodes are told the same. Node 0's own seat is told *last*,
+//! when the other streams have ended or a short time has passed: its process hosts the coordinator, and must
+//! not be gone before the others know why.
 //!
-//! While the cluster is forming, a node that differs from node 0 ends it: that node will not come back with other settings, and
-//! the others would wait for it in vain. Once the cluster is complete, refused nodes do not disturb it.
+//! While the cluster is forming, a node that differs from node 0 ends it: that node will not come back with
+//! other settings, and the others would wait for it in vain. Once the cluster is complete, refused nodes do
+//! not disturb it.
 //!
 //! Absent on purpose: streams, tokens (checked before anything gets here), the clock.
 
@@ -20,18 +23,18 @@ use intendant_core::{ElementType, NodeId, Tick};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-/// How long reports of broken data connections are held back. A node that died breaks its own stream at once, so a node that is
-/// still accused after this time is accused by the data plane only.
+/// How long reports of broken data connections are held back. A node that died breaks its own stream at once,
+/// so a node that is still accused after this time is accused by the data plane only.
 pub(super) const REPORT_US: u64 = 1_500_000;
 
 /// How long node 0's own seat waits for the others to take note of the end. A stopped process never does.
 pub(super) const FAREWELL_US: u64 = 500_000;
 
-/// How long a missing node may follow a process that claims its rank with another token. A stranger or a process left over from
-/// another run should not end a cluster whose nodes all come.
+/// How long a missing node may follow a process that claims its rank with another token. A stranger or a
+/// process left over from another run should not end a cluster whose nodes all come.
 pub(super) const TOKEN_GRACE_US: u64 = 3_000_000;
 
-/// What joining nodes are compared with: node 0's own introduction.
+/// Node 0's own introduction, with which joining nodes are compared.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
     pub(super) protocol: u32,
@@ -45,14 +48,14 @@ pub(super) struct Expected {
     pub(super) deadline_us: u64,
 }
 
-/// What the shell has to do.
+/// Work for the shell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     /// Put the message on the node's stream; order is kept.
     Send {
         /// The node.
         to: NodeId,
-        /// What.
+        /// The message.
         message: to_member::Kind,
     },
     /// End the node's stream after what was sent.
@@ -246,7 +249,7 @@ impl Coordinator {
         format!("cannot join: {what}")
     }
 
-    /// Compares everything that must be equal, first what the rest is read with.
+    /// Compares everything that must be equal, first the protocol, which the rest depends on.
     fn admit(&self, join: &Join) -> Result<(NodeId, SocketAddr), Box<Refused>> {
         use refused::Why;
         let refuse = |why: Why, cluster: u64, joining: u64, detail: String| {
@@ -390,8 +393,8 @@ impl Coordinator {
         match self.phase {
             Phase::Over { .. } => return self.tell_own(now, out),
             Phase::Joining if shut_out.is_some() => {
-                let reason = "cannot join: its token is another one than that of node 0; give all nodes the same \
-                              INTENDANT_TOKEN or INTENDANT_TOKEN_FILE, or none of them any";
+                let reason = "cannot join: its token is another one than that of node 0; give all nodes the \
+                     same INTENDANT_TOKEN or INTENDANT_TOKEN_FILE, or none of them any";
                 return self.fail(now, Failure::mismatch(shut_out, reason), out);
             }
             Phase::Joining if now >= self.deadline => {
@@ -432,8 +435,8 @@ impl Coordinator {
         (now >= due).then_some(node)
     }
 
-    /// Whether all nodes know of the end: those that joined have no open stream any more, and after a mismatch those that had
-    /// not joined were refused since.
+    /// Whether all nodes know of the end: those that joined have no open stream any more, and after a
+    /// mismatch those that had not joined were refused since.
     pub(super) fn finished(&self) -> bool {
         let mismatch = matches!(&self.phase, Phase::Over { end: ClusterEnd::Failed(failure), .. }
             if failure.kind == FailureKind::Mismatch);
@@ -445,7 +448,7 @@ impl Coordinator {
         matches!(self.phase, Phase::Over { own_told: true, .. }) && !self.seats[1..].iter().any(unaware)
     }
 
-    /// What tools are told.
+    /// The state of the cluster, for tools.
     pub(super) fn health(&self, now: Tick) -> HealthReply {
         use health_reply::{Gather, Member, State, member};
         let (state, failure) = match &self.phase {

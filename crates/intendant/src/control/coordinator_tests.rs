@@ -1,4 +1,5 @@
-//! The coordinator in virtual time: every test says what it is told and compares everything that it wants sent.
+//! The coordinator in virtual time: every test says what it is told and compares everything that it wants
+//! sent.
 
 use super::super::failure::{FailureKind, REASON_BYTES_MAX};
 use super::super::proto::{Abort, Beat, Contribution, Leave, Lost, gathered};
@@ -367,7 +368,8 @@ fn who_comes_after_a_failure_learns_of_it() {
     assert_eq!((refused.why(), refused.failure), (refused::Why::Over, Some(failure.to_wire())));
 }
 
-/// What a cluster of three, of which node 0 has joined, does when node 1 comes with a difference: who is told, in which words.
+/// What a cluster of three, of which node 0 has joined, does when node 1 comes with a difference: who is
+/// told, in which words.
 fn forming_with(difference: impl FnOnce(&mut Join)) -> (Refused, Vec<(u16, Failure)>) {
     let mut cluster = Cluster::joining(3);
     let mut out = Vec::new();

@@ -1,8 +1,9 @@
 //! Accepting connections for the coordinator, and parting with those that do not show the token.
 //!
-//! A connection costs a descriptor, and every process that reaches the port can open one. A connection has a few seconds to send
-//! a request that passes the token's check ([`Pass::stamp`]). The number of connections that have not yet is bounded: a new one
-//! replaces the oldest, because a node shows its token at once. If descriptors run out all the same, newcomers are delayed.
+//! A connection costs a descriptor, and every process that reaches the port can open one. A connection has a
+//! few seconds to send a request that passes the token's check ([`Pass::stamp`]). The number of connections
+//! that have not yet is bounded: a new one replaces the oldest, because a node shows its token at once. If
+//! descriptors run out all the same, newcomers are delayed.
 //!
 //! Absent on purpose: the token itself, which the server checks.
 
@@ -28,8 +29,8 @@ const PROBATION: Duration = Duration::from_secs(3);
 /// Pause after the system refused to accept: descriptors do not come back any faster by asking.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts on `listener`, on the runtime that calls, for as long as the stream is read. At most `strangers_max` of the
-/// connections are unstamped.
+/// Accepts on `listener`, on the runtime that calls, for as long as the stream is read. At most
+/// `strangers_max` of the connections are unstamped.
 pub(super) fn open(
     listener: TcpListener,
     strangers_max: usize,
@@ -100,7 +101,7 @@ struct Stranger {
     keep: oneshot::Sender<()>,
 }
 
-/// What may close a connection without a stamp.
+/// The two reasons to close a connection without a stamp.
 struct Probation {
     over: Pin<Box<Sleep>>,
     expelled: oneshot::Receiver<()>,
@@ -114,7 +115,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Fails once the connection has to go. Looked at before everything that waits, so that the server notices.
+    /// Fails once the connection has to go. Looked at before everything that waits, so that the server
+    /// notices.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let Some(probation) = &mut self.probation else { return Ok(()) };
         if self.pass.stamped() {

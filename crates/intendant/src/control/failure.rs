@@ -5,20 +5,21 @@ use intendant_core::{ElementType, NodeId};
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Why a cluster ended before everybody had left. Every node of the cluster gets the same one, unless the coordinator could
-/// not be asked any more.
+/// Why a cluster ended before all nodes had left. Every node of the cluster gets the same one, unless the
+/// coordinator could not be asked any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What happened.
     pub kind: FailureKind,
-    /// The node to blame: the one that was lost, or that ended the cluster. `None` if no node is to blame, e.g. for a link.
+    /// The node to blame: the one that was lost, or that ended the cluster. `None` if no node is to blame,
+    /// e.g. for a link.
     pub node: Option<NodeId>,
-    /// The rest of the sentence that starts with the node, e.g. "stopped answering for 5.0 s"; a whole sentence without a
-    /// node; the application's own words for [`FailureKind::Aborted`].
+    /// The rest of the sentence that starts with the node, e.g. "stopped answering for 5.0 s"; a whole
+    /// sentence without a node; the application's own words for [`FailureKind::Aborted`].
     pub reason: String,
 }
 
-/// What kind of end a [`Failure`] is.
+/// The kinds of [`Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureKind {
@@ -28,7 +29,8 @@ pub enum FailureKind {
     Aborted,
     /// A node with other settings, data or token wanted to join while the cluster was forming.
     Mismatch,
-    /// Nodes do not do the same: one left while another waits for it, or one sent what the protocol does not allow.
+    /// Nodes disagree about the next step: one left while another waits for it, or one sent what the protocol
+    /// does not allow.
     Disagreement,
     /// The call itself is wrong; the cluster goes on.
     Misuse,
@@ -51,8 +53,8 @@ impl Failure {
     pub(crate) fn gave_up(node: NodeId, silent_ms: u64) -> Self {
         let seconds = silent_ms as f64 / 1e3;
         let reason = format!(
-            "node {node} gave up because it did not hear the coordinator (node 0) for {seconds:.1} s; the coordinator runs, so \
-             the link between them is broken or full"
+            "node {node} gave up because it did not hear the coordinator (node 0) for {seconds:.1} s; the \
+             coordinator runs, so the link between them is broken or full"
         );
         Self { kind: FailureKind::PeerLost, node: None, reason }
     }
@@ -62,7 +64,7 @@ impl Failure {
         Self { kind: FailureKind::Aborted, node: Some(node), reason: reason.into() }
     }
 
-    /// Node `node` does not do what the others do.
+    /// Node `node` disagrees with the others about the next step.
     pub(crate) fn disagreement(node: NodeId, reason: impl Into<String>) -> Self {
         Self { kind: FailureKind::Disagreement, node: Some(node), reason: reason.into() }
     }
@@ -124,14 +126,15 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Why a node could not join. None of these touches a cluster that is complete; a mismatch ends one that is still forming.
+/// Why a node could not join. None of these touches a cluster that is complete; a mismatch ends one that is
+/// still forming.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// The token is missing or another one.
     #[error(
-        "the coordinator at {coordinator} refused this node's token ({ours}); give every node of a cluster the same \
-         INTENDANT_TOKEN or INTENDANT_TOKEN_FILE, or none of them any"
+        "the coordinator at {coordinator} refused this node's token ({ours}); give every node of a cluster \
+         the same INTENDANT_TOKEN or INTENDANT_TOKEN_FILE, or none of them any"
     )]
     Token {
         /// Where the coordinator is.
@@ -156,7 +159,8 @@ pub enum JoinError {
     },
     /// Another number of nodes.
     #[error(
-        "the cluster has {cluster} nodes, this node was started for {ours}; start all with the same WORLD_SIZE"
+        "the cluster has {cluster} nodes, this node was started for {ours}; start all with the same \
+         WORLD_SIZE"
     )]
     WorldSize {
         /// Nodes of the cluster.
@@ -186,8 +190,8 @@ pub enum JoinError {
     },
     /// Another model layout.
     #[error(
-        "the cluster's layout has digest {cluster:016x}, this node's {ours:016x}: data or configuration differ; \
-         start all nodes with the same key ranges, value lengths, key order and seed"
+        "the cluster's layout has digest {cluster:016x}, this node's {ours:016x}: data or configuration \
+         differ; start all nodes with the same key ranges, value lengths, key order and seed"
     )]
     Layout {
         /// Digest of the cluster's layout.
@@ -240,7 +244,7 @@ pub enum JoinError {
     /// Not all nodes joined in time.
     #[error("waited {seconds} s for all {nodes} nodes; {} did not join", list(missing))]
     Incomplete {
-        /// Who is missing.
+        /// The missing nodes.
         missing: Vec<NodeId>,
         /// Nodes of the cluster.
         nodes: usize,
@@ -252,15 +256,15 @@ pub enum JoinError {
     Failed(Failure),
     /// The coordinator did not answer.
     #[error(
-        "no coordinator answered at {coordinator} within {seconds} s ({detail}); is node 0 running, and are MASTER_ADDR \
-         and MASTER_PORT those of node 0?"
+        "no coordinator answered at {coordinator} within {seconds} s ({detail}); is node 0 running, and are \
+         MASTER_ADDR and MASTER_PORT those of node 0?"
     )]
     Unreachable {
         /// Where it should be.
         coordinator: String,
         /// How long this node tried.
         seconds: u64,
-        /// What the last attempt met.
+        /// The error of the last attempt.
         detail: String,
     },
     /// Something else answered.
@@ -268,13 +272,14 @@ pub enum JoinError {
     NotACoordinator {
         /// Where it is.
         coordinator: String,
-        /// What it said.
+        /// Its answer.
         detail: String,
     },
     /// The coordinator's port is in use.
     #[error(
-        "port {} of {} is in use by another process, so that node 0 cannot serve the coordinator there; choose another \
-         MASTER_PORT on all nodes (under torchrun, whose agent holds MASTER_PORT itself, set INTENDANT_MASTER_PORT)",
+        "port {} of {} is in use by another process, so that node 0 cannot serve the coordinator there; \
+         choose another MASTER_PORT on all nodes (under torchrun, whose agent holds MASTER_PORT itself, set \
+         INTENDANT_MASTER_PORT)",
         address.port(),
         address.ip()
     )]
@@ -294,9 +299,10 @@ pub enum JoinError {
     },
     /// The cluster would be reachable from other machines without a token.
     #[error(
-        "node 0 would serve on {address}, where other machines could join or stop the run, and there is no token; make one \
-         (`openssl rand -hex 32 > FILE; chmod 600 FILE`) and set INTENDANT_TOKEN_FILE=FILE on all nodes (mpirun: -x \
-         INTENDANT_TOKEN_FILE=FILE), or MASTER_ADDR=127.0.0.1 if all run on this machine"
+        "node 0 would serve on {address}, where other machines could join or stop the run, and there is no \
+         token; make one (`openssl rand -hex 32 > FILE; chmod 600 FILE`) and set INTENDANT_TOKEN_FILE=FILE \
+         on all nodes (mpirun: -x INTENDANT_TOKEN_FILE=FILE), or MASTER_ADDR=127.0.0.1 if all run on this \
+         machine"
     )]
     Open {
         /// The address.
@@ -328,7 +334,7 @@ pub(super) fn list(nodes: &[NodeId]) -> String {
     format!("node{} {}", if ranks.len() == 1 { "" } else { "s" }, ranks.join(", "))
 }
 
-/// What the joining side knows, for the text of a refusal.
+/// This node's own values, for the text of a refusal.
 pub(super) struct Joining {
     pub(super) version: String,
     pub(super) element: ElementType,

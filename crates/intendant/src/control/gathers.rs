@@ -1,10 +1,12 @@
-//! The gathers that are open: who has contributed what to which name.
+//! The gathers that are open: the contributions of each node, by name.
 //!
-//! A round of a name needs no number. A node contributes once, gets everybody's contributions, and only then may contribute
-//! again; messages to and from a node keep their order. So whatever arrives for a name belongs to its open round, and a
-//! contribution to a round that has this node's already is a fault of that node.
+//! A round of a name needs no number. A node contributes once, gets the contributions of all nodes, and only
+//! then may contribute again; messages to and from a node keep their order. So whatever arrives for a name
+//! belongs to its open round, and a contribution to a round that has this node's already is a fault of that
+//! node.
 //!
-//! Absent on purpose: streams and clocks. The coordinator sends what [`Gathers::contribute`] returns.
+//! Absent on purpose: streams and clocks. The coordinator sends the messages that [`Gathers::contribute`]
+//! returns.
 
 use super::proto::{Contribution, Gathered, gathered::Piece};
 use bytes::Bytes;
@@ -17,7 +19,8 @@ pub(super) const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 /// Bytes of a piece. Small enough that beats behind it are not late even at 10 Mbit/s.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
-/// Bytes of a message on the control plane: two pieces with room to spare. Longer ones are refused before memory is taken.
+/// Bytes of a message on the control plane: two pieces with room to spare. Longer ones are refused before
+/// memory is taken.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of a name.
@@ -63,10 +66,10 @@ impl Gathers {
         Self { nodes, open: BTreeMap::new() }
     }
 
-    /// Takes a piece of a contribution. If it completes the round: what every node is sent.
+    /// Takes a piece of a contribution. If it completes the round: the messages to every node.
     ///
     /// # Errors
-    /// If node `from` sent what it must not send; the rest of the sentence that starts with its name.
+    /// If node `from` broke the protocol; the rest of the sentence that starts with its name.
     pub(super) fn contribute(
         &mut self,
         now: Tick,
@@ -109,7 +112,8 @@ impl Gathers {
         Ok(self.open.remove(&name).map(|round| pack(&name, round.payloads)))
     }
 
-    /// A round that cannot complete without `node`, which has not contributed: its name and one who waits in it.
+    /// A round that cannot complete without `node`, which has not contributed: its name and one who waits in
+    /// it.
     pub(super) fn waiting_for(&self, node: NodeId) -> Option<(&str, NodeId)> {
         self.open.iter().filter(|(_, round)| !round.payloads[node.index()].complete).find_map(
             |(name, round)| {
@@ -129,8 +133,8 @@ impl Gathers {
         self.open.iter().map(|(name, round)| Open { name, since: round.since, missing: round.missing() })
     }
 
-    /// Sentences about rounds that have been open for long, for the log: a round may wait for a slow node, or for ever because
-    /// the program's nodes take different branches, and only a human can tell.
+    /// Sentences about rounds that have been open for long, for the log: a round may wait for a slow node, or
+    /// for ever because the program's nodes take different branches, and only a human can tell.
     pub(super) fn mentions(&mut self, now: Tick) -> Vec<String> {
         let mut sentences = Vec::new();
         for (name, round) in &mut self.open {
@@ -205,7 +209,8 @@ impl Assembly {
     /// Appends pieces; whether everything is there.
     ///
     /// # Errors
-    /// If the coordinator names a node that does not exist; the rest of the sentence that starts with its name.
+    /// If the coordinator names a node that does not exist; the rest of the sentence that starts with its
+    /// name.
     pub(super) fn take(&mut self, pieces: Vec<Piece>) -> Result<bool, String> {
         for piece in pieces {
             let Some(payload) = self.payloads.get_mut(piece.rank as usize) else {

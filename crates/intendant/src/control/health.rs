@@ -1,7 +1,7 @@
-//! Asking a coordinator from outside how its cluster is. Takes no seat and changes nothing.
+//! Asks a coordinator from outside for the state of its cluster. Takes no seat and changes nothing.
 
+use super::credentials::{authorised, root_cause};
 use super::gathers::MESSAGE_BYTES_MAX;
-use super::member::authorised;
 use super::proto::coordinator_client::CoordinatorClient;
 use super::proto::{HealthRequest, health_reply};
 use intendant_core::NodeId;
@@ -12,10 +12,10 @@ use tonic::transport::Endpoint;
 /// How long to wait for the answer.
 const ANSWER: Duration = Duration::from_secs(3);
 
-/// How a cluster is.
+/// The state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// What it is doing.
+    /// Its phase.
     pub state: State,
     /// Its random number.
     pub cluster: u64,
@@ -29,7 +29,7 @@ pub struct Health {
     pub failure: Option<String>,
 }
 
-/// What a cluster is doing.
+/// The phase of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
@@ -37,7 +37,7 @@ pub enum State {
     Joining,
     /// Complete.
     Running,
-    /// Everybody has left.
+    /// All nodes have left.
     Closed,
     /// It failed.
     Failed,
@@ -76,7 +76,7 @@ pub enum Presence {
 pub struct GatherHealth {
     /// Its name.
     pub name: String,
-    /// Who is missing.
+    /// The missing nodes.
     pub missing: Vec<NodeId>,
     /// Since when it waits.
     pub waiting: Duration,
@@ -91,12 +91,13 @@ pub enum HealthError {
     Unreachable {
         /// Where it should be.
         address: String,
-        /// What happened.
+        /// The error of the attempt.
         detail: String,
     },
     /// The coordinator refused the token.
     #[error(
-        "the coordinator at {address} refused the token; use the cluster's INTENDANT_TOKEN or INTENDANT_TOKEN_FILE"
+        "the coordinator at {address} refused the token; use the cluster's INTENDANT_TOKEN or \
+         INTENDANT_TOKEN_FILE"
     )]
     Token {
         /// Where it is.
@@ -119,13 +120,13 @@ pub fn health(address: &str, token: Option<&Token>) -> Result<Health, HealthErro
                 Ok(endpoint) => endpoint.connect().await,
                 Err(error) => Err(error),
             };
-            let channel = channel.map_err(|error| unreachable(super::member::root_cause(&error)))?;
+            let channel = channel.map_err(|error| unreachable(root_cause(&error)))?;
             let mut client = CoordinatorClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
             client.health(authorised(HealthRequest {}, token)).await.map_err(|status| {
                 if status.code() == tonic::Code::Unauthenticated {
                     HealthError::Token { address: address.to_owned() }
                 } else {
-                    unreachable(super::member::root_cause(&status))
+                    unreachable(root_cause(&status))
                 }
             })
         })

@@ -2,12 +2,12 @@
 
 use super::failure::JoinError;
 use intendant_launch::{Endpoint, Listener, Rendezvous};
+use intendant_transport::lock;
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::net::sockopt::socket_acceptconn;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::PoisonError;
 
 /// The socket for the coordinator of `rendezvous`.
 ///
@@ -19,7 +19,7 @@ pub(super) fn open(rendezvous: &Rendezvous) -> Result<TcpListener, JoinError> {
         Some(Listener::Inherited(fd)) => {
             inherit(*fd).map_err(|detail| JoinError::Inherited { fd: *fd, detail })?
         }
-        Some(Listener::Given(slot)) => match slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(Listener::Given(slot)) => match lock(slot).take() {
             Some(listener) => listener,
             None => bind(coordinator)?,
         },
@@ -64,10 +64,11 @@ fn bind(at: &Endpoint) -> Result<TcpListener, JoinError> {
     Err(JoinError::Listen { address: place(), source })
 }
 
-/// Takes the listening socket that the launcher left at `fd`. An inherited descriptor has its close-on-exec flag clear;
-/// taking it sets the flag, so that it is not passed on, and cannot be taken twice.
+/// Takes the listening socket that the launcher left at `fd`. An inherited descriptor has its close-on-exec
+/// flag clear; taking it sets the flag, so that it is not passed on, and cannot be taken twice.
 fn inherit(fd: i32) -> Result<TcpListener, String> {
-    // SAFETY: the borrow is used for two fcntl calls only, which report a descriptor that is not open as an error.
+    // SAFETY: the borrow is used for two fcntl calls only, which report a descriptor that is not open as an
+    // error.
     #[expect(unsafe_code, reason = "a descriptor that arrives as a number")]
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let flags = fcntl_getfd(borrowed).map_err(|errno| match errno {
@@ -85,8 +86,9 @@ fn inherit(fd: i32) -> Result<TcpListener, String> {
         Ok(false) | Err(Errno::NOTSOCK) => return Err("the descriptor is not a listening socket".to_owned()),
         Err(errno) => return Err(errno.to_string()),
     }
-    // SAFETY: the descriptor is open, and came into this process through exec without an owner: every descriptor that the
-    // standard library opens has close-on-exec set, this one had not. The flag keeps a second call from getting here.
+    // SAFETY: the descriptor is open, and came into this process through exec without an owner: every
+    // descriptor that the standard library opens has close-on-exec set, this one had not. The flag keeps a
+    // second call from getting here.
     #[expect(unsafe_code, reason = "a descriptor that arrives as a number")]
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     Ok(TcpListener::from(owned))

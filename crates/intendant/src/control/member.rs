@@ -1,30 +1,31 @@
-//! A node's side of the control plane: the state that blocking calls share with the one task that reads the stream.
+//! A node's side of the control plane: the state that blocking calls share with the one task that reads the
+//! stream.
 
+use super::credentials::{NO_TOKEN_HERE, NODES_HEADER, RANK_HEADER, authorised, innermost, root_cause};
 use super::failure::{Failure, FailureKind, JoinError, Joining, list, shorten};
 use super::gathers::{Assembly, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, cut};
 use super::proto::coordinator_client::CoordinatorClient;
 use super::proto::{
     Abort, Beat, FromMember, GaveUp, Join, Leave, Lost, Setting, ToMember, failed, from_member, to_member,
 };
-use super::server::{NO_TOKEN_HERE, NODES_HEADER, RANK_HEADER, TOKEN_HEADER, TOKEN_PREFIX};
+use intendant_transport::lock;
+
+use super::introduction::{Introduction, Roster};
 use super::signs::{Arrived, Signs};
 use super::watch::{BEAT_US, BeatTimer, TURN_US, Watch};
-use super::{Introduction, Roster};
 use crate::clock::MonotonicClock;
 use intendant_core::{NodeId, Tick};
 use intendant_launch::Rendezvous;
-use intendant_transport::Token;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Streaming};
+use tonic::{Code, Streaming};
 
-/// How long the coordinator has to pass its verdict on a lost connection.
+/// How long the coordinator has to decide about a lost connection.
 const VERDICT_US: u64 = 2_000_000;
 
 /// How long the coordinator has to pass on a deliberate end.
@@ -36,10 +37,11 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Time for one attempt to connect.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// What a coordinator does that dies.
+/// The reason of a failure if the coordinator's process died.
 const GONE: &str = "closed its connection without leaving";
 
-/// A wait for other nodes that is long enough for a line in the log. The next line follows after twice as long, and so on.
+/// A wait for other nodes that is long enough for a line in the log. The next line follows after twice as
+/// long, and so on.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long the stream stays open after the node gave up, so that the coordinator learns of that.
@@ -48,7 +50,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 type Callback = Box<dyn FnOnce(&Failure) + Send>;
 type Answer = std::sync::mpsc::Sender<Result<Roster, JoinError>>;
 
-/// What the handle and the control thread share.
+/// State that the handle and the control thread share.
 pub(super) struct Shared {
     pub(super) rank: NodeId,
     nodes: usize,
@@ -103,7 +105,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn failure(&self) -> Option<Failure> {
@@ -230,11 +232,13 @@ pub(super) struct Stream {
     joining: Joining,
 }
 
-/// Reaches the coordinator, which may not be up yet, and sends `introduction`. Node 0 knows its `own` coordinator's address.
+/// Reaches the coordinator, which may not be up yet, and sends `introduction`. Node 0 knows its `own`
+/// coordinator's address.
 ///
-/// A connection that stands is not given up for a new one: node 0 may still be reading its data while the launcher's socket
-/// already accepts for it, and a `Join` left behind in an abandoned connection would take this node's seat. One that breaks is
-/// replaced, unless its port refuses connections now: then node 0 was there and has died.
+/// A connection that stands is not given up for a new one: node 0 may still be reading its data while the
+/// launcher's socket already accepts for it, and a `Join` left behind in an abandoned connection would take
+/// this node's seat. One that breaks is replaced, unless its port refuses connections now: then node 0 was
+/// there and has died.
 pub(super) async fn connect(
     shared: &Shared,
     rendezvous: &Rendezvous,
@@ -257,7 +261,8 @@ pub(super) async fn connect(
                         biased;
                         answer = &mut asked => break answer,
                         () = waiting.wait() => {
-                            tracing::warn!("waiting for node 0, which accepts connections at {coordinator} but says nothing yet");
+                            tracing::warn!("waiting for node 0, which accepts connections at {coordinator} \
+                                 but says nothing yet");
                         }
                     }
                 };
@@ -329,7 +334,7 @@ impl Waiting {
 
 /// No connection stands.
 struct Undialled {
-    /// What the last attempt met.
+    /// The error of the last attempt.
     detail: String,
     /// Whether there is an address, and the machine of every address refuses the connection.
     refused: bool,
@@ -371,7 +376,7 @@ async fn dial(rendezvous: &Rendezvous, own: Option<SocketAddr>) -> Result<Channe
 
 /// The answer to a request for a seat.
 enum SeatReply {
-    /// A stream; the verdict comes on it.
+    /// A stream, on which the coordinator tells whether this node is admitted.
     Stream(Streaming<ToMember>),
     /// The answer is that this node is not admitted.
     TurnedAway(JoinError),
@@ -412,7 +417,8 @@ async fn ask(
         Ok(response) => return SeatReply::Stream(response.into_inner()),
         Err(status) => status,
     };
-    // An answer, of whatever kind, arrives as a status without a source; a violation of HTTP/2 has a code of its own.
+    // An answer, of whatever kind, arrives as a status without a source; a violation of HTTP/2 has a code of
+    // its own.
     let broken = std::error::Error::source(&status).is_some()
         && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled);
     let coordinator = coordinator.to_owned();
@@ -428,31 +434,6 @@ async fn ask(
     } else {
         SeatReply::TurnedAway(JoinError::NotACoordinator { coordinator, detail: root_cause(&status) })
     }
-}
-
-/// The innermost source of an error; the outer ones say "transport error".
-pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
-    innermost(error).to_string()
-}
-
-fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause
-}
-
-/// A request with the cluster's token.
-pub(super) fn authorised<T>(message: T, token: Option<&Token>) -> Request<T> {
-    let mut request = Request::new(message);
-    let value =
-        token.map(|token| format!("{TOKEN_PREFIX}{}", token.to_hex()).parse::<MetadataValue<Ascii>>());
-    if let Some(Ok(mut value)) = value {
-        value.set_sensitive(true);
-        request.metadata_mut().insert(TOKEN_HEADER, value);
-    }
-    request
 }
 
 /// Reads the stream, beats, and watches the coordinator, until the cluster is over or the handle is dropped.
@@ -473,7 +454,7 @@ pub(super) async fn attend(shared: &Shared, stream: Stream, answer: Answer) {
     let mut turns = tokio::time::interval(Duration::from_micros(TURN_US));
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        // What has arrived is heard before anybody is blamed for silence.
+        // Messages that have arrived count before a silence is judged.
         let end = tokio::select! {
             biased;
             message = inbound.message() => match message {
@@ -613,7 +594,8 @@ impl Member<'_> {
             state.send(from_member::Kind::Beat(Beat {}));
         }
         match &state.suspicion {
-            // A coordinator that has fallen silent is itself the likelier culprit: its silence is judged first.
+            // A coordinator that has fallen silent is itself the likelier culprit: its silence is judged
+            // first.
             Some((due, failure)) if now >= *due && self.watch.silence_us(now) < 2 * BEAT_US => {
                 Some(End::Failed(failure.clone()))
             }

@@ -1,45 +1,38 @@
 //! The control plane: how the nodes of a cluster meet, agree on steps, and learn that one of them is gone.
 //!
-//! Start at [`Control::join`]. Node 0's process hosts the *coordinator*; every node keeps one stream to it (a gRPC stream over
-//! TCP). The parts: `coordinator` and `gathers` decide, as state machines that are told the time; `watch` judges silence, `signs` tells that data arrives;
-//! `server` and `member` are the two shells around them; `listen` opens the coordinator's socket, `door` accepts on it; `failure` holds every way in
+//! Start at [`Control::join`]. Node 0's process hosts the *coordinator*; every node keeps one stream to it (a
+//! gRPC stream over TCP). The parts: `coordinator` and `gathers` decide, as state machines that are told the
+//! time; `watch` judges silence, `signs` tells that data arrives; `server` and `member` are the two shells
+//! around them; `listen` opens the coordinator's socket, `door` accepts on it; `failure` holds every way in
 //! which a cluster fails; [`health`] asks a coordinator from outside.
 //!
-//! What is promised, in numbers: a node whose process ends is named at once; one that is stopped or unreachable after 5 s of
-//! silence; all other nodes know within one second more. A node that was itself stopped or starved blames no other node.
+//! Promises in numbers: a node whose process ends is named at once; one that is stopped or
+//! unreachable after 5 s of silence; all other nodes know within one second more. A node that was itself
+//! stopped or starved blames no other node.
 //!
 //! Absent on purpose: parameters. Nothing here is on the path of a pull or a push.
 
 mod coordinator;
+mod credentials;
 mod door;
 mod failure;
 mod gathers;
 mod health;
+mod introduction;
 mod listen;
 mod member;
+mod proto;
 mod server;
 mod signs;
 mod watch;
 
-/// Messages of the control plane. `proto/control.rs` is generated from `proto/control.proto` and committed, so that a build
-/// needs no compiler of protocols; `tests/it/generated.rs` compares the two and generates the code anew.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::all,
-    clippy::wildcard_enum_match_arm,
-    clippy::disallowed_types
-)]
-mod proto {
-    include!("../../proto/control.rs");
-}
-
 pub use failure::{Failure, FailureKind, JoinError};
 pub use health::{GatherHealth, Health, HealthError, MemberHealth, Presence, State, health};
+pub use introduction::{Introduction, Roster};
 
 use crate::clock::MonotonicClock;
 use coordinator::Expected;
-use intendant_core::{ElementType, NodeId};
+use intendant_core::NodeId;
 use intendant_launch::Rendezvous;
 use intendant_transport::tcp::Arrivals;
 use member::Shared;
@@ -49,36 +42,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// How a node introduces itself when it joins. Everything but the address and the software version must be equal on all nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Introduction {
-    /// Version of the data-plane protocol.
-    pub protocol: u32,
-    /// Version of the software, for messages. Versions may differ as long as `protocol` does not.
-    pub version: String,
-    /// Digest of the layout and of everything else that must be equal.
-    pub layout: u64,
-    /// Element type of the values.
-    pub element: ElementType,
-    /// Number of channels per node.
-    pub channels: u16,
-    /// Further settings by name, causes before what follows from them: of two nodes, the first difference is reported.
-    pub settings: Vec<(String, String)>,
-    /// Where the other nodes reach this node's data plane.
-    pub data_address: SocketAddr,
-}
-
-/// Who is in the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Roster {
-    /// A random number that no other cluster has.
-    pub cluster: u64,
-    /// The data addresses of the nodes, by rank.
-    pub nodes: Vec<SocketAddr>,
-}
-
-/// A node's seat in a cluster. All calls may come from any thread; none of them hangs: when the cluster fails, every call
-/// that waits returns the [`Failure`].
+/// A node's seat in a cluster. All calls may come from any thread; none of them hangs: when the cluster
+/// fails, every call that waits returns the [`Failure`].
 ///
 /// Dropping it without [`Control::leave`] ends the cluster for all other nodes.
 pub struct Control {
@@ -90,8 +55,8 @@ impl Control {
     /// Takes this node's seat and waits until all nodes have theirs. Node 0 starts the coordinator.
     ///
     /// # Errors
-    /// See [`JoinError`]. A node that differs from node 0 ends a cluster that is still forming, on all nodes; it does not disturb
-    /// a complete one.
+    /// See [`JoinError`]. A node that differs from node 0 ends a cluster that is still forming, on all nodes;
+    /// it does not disturb a complete one.
     pub fn join(rendezvous: Rendezvous, introduction: Introduction) -> Result<(Self, Roster), JoinError> {
         for warning in rendezvous.warnings() {
             tracing::warn!("{warning}");
@@ -124,9 +89,10 @@ impl Control {
         self.shared.rank
     }
 
-    /// Waits until every node has called this with the same name; returns what they brought, by rank. Different names may be
-    /// waited for at the same time by different threads, and a name may be used again and again. At most 16 MiB per node,
-    /// 200 bytes of name; the coordinator holds all payloads of a round in memory.
+    /// Waits until every node has called this with the same name; returns their payloads by rank.
+    /// Different names may be waited for at the same time by different threads, and a name may be used again
+    /// and again. At most 16 MiB per node, 200 bytes of name; the coordinator holds all payloads of a round
+    /// in memory.
     ///
     /// # Errors
     /// The failure of the cluster; [`FailureKind::Misuse`] if the call itself is wrong, with no effect.
@@ -139,25 +105,28 @@ impl Control {
         self.shared.failure()
     }
 
-    /// Calls `callback` once if the cluster fails, or now if it has. It runs on the control thread and must not block.
+    /// Calls `callback` once if the cluster fails, or now if it has. It runs on the control thread and must
+    /// not block.
     pub fn on_failure(&self, callback: impl FnOnce(&Failure) + Send + 'static) {
         self.shared.on_failure(Box::new(callback));
     }
 
-    /// The data plane exists. What arrives on it counts as a sign of life, so that a full link, on which heartbeats are late,
-    /// costs no node.
+    /// The data plane exists. Bytes that arrive on it count as a sign of life, so that a full link, on which
+    /// heartbeats are late, costs no node.
     pub fn watch_arrivals(&self, arrivals: Arc<Arrivals>) {
         self.shared.signs.set(arrivals);
     }
 
-    /// The data plane lost its connection to `node`. Returns at once. Within about two seconds the cluster fails, with the
-    /// coordinator's verdict if it has one (the node that died first breaks connections of nodes that are merely ending because
-    /// of it), else naming `node`. Has no effect once this node is leaving.
+    /// The data plane lost its connection to `node`. Returns at once. Within about two seconds the cluster
+    /// fails, with the coordinator's decision if it has one (the node that died first breaks connections of
+    /// nodes that are merely ending because of it), else naming `node`. Has no effect once this node is
+    /// leaving.
     pub fn report_lost(&self, node: NodeId, reason: &str) {
         self.shared.report_lost(node, reason);
     }
 
-    /// Ends the whole cluster. Waits, 1.5 s at most, until the coordinator has passed it on. The failure names this node.
+    /// Ends the whole cluster. Waits, 1.5 s at most, until the coordinator has passed it on. The failure
+    /// names this node.
     pub fn abort(&self, reason: &str) {
         self.shared.abort(reason);
     }

@@ -1,6 +1,7 @@
 //! The coordinator's shell: streams, the clock, and the token. It decides nothing; [`Coordinator`] does.
 
 use super::coordinator::{Action, Coordinator, Expected, Hangup};
+use super::credentials::{NO_TOKEN_HERE, NODES_HEADER, RANK_HEADER, given_token};
 use super::door::{self, Pass};
 use super::gathers::MESSAGE_BYTES_MAX;
 use super::proto::coordinator_server::{Coordinator as Service, CoordinatorServer};
@@ -9,8 +10,9 @@ use super::signs::Signs;
 use super::watch::TURN_US;
 use crate::clock::MonotonicClock;
 use intendant_core::NodeId;
+use intendant_transport::lock;
 use intendant_transport::{Throttle, Token};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -18,7 +20,7 @@ use tonic::metadata::MetadataMap;
 use tonic::service::interceptor::InterceptedService;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-/// How long a stream may be open before it says who it is.
+/// How long a stream may be open before its first message.
 const JOIN_MESSAGE: Duration = Duration::from_secs(3);
 
 /// How long the process of node 0 stays for other nodes that do not know of the end yet.
@@ -38,19 +40,6 @@ const PONG: Duration = Duration::from_secs(20);
 
 /// Connections that have not shown the token yet, beyond one per node.
 const STRANGERS_MAX: usize = 128;
-
-/// Name of the metadata entry that carries the token.
-pub(super) const TOKEN_HEADER: &str = "authorization";
-
-/// The problem of a node with a token in a cluster without one.
-pub(super) const NO_TOKEN_HERE: &str = "a token, but the cluster has none";
-
-/// What precedes the token's digits.
-pub(super) const TOKEN_PREFIX: &str = "Bearer ";
-
-/// Metadata entries in which a node names itself, and the number of nodes that it expects.
-pub(super) const RANK_HEADER: &str = "intendant-rank";
-pub(super) const NODES_HEADER: &str = "intendant-nodes";
 
 /// A coordinator and the streams of its nodes.
 pub(super) struct Hub {
@@ -137,10 +126,10 @@ impl Hub {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
-    /// Lets the coordinator act, and carries out what it wants.
+    /// Lets the coordinator act, and carries out its actions.
     fn with<R>(&self, act: impl FnOnce(intendant_core::Tick, &mut Coordinator, &mut Vec<Action>) -> R) -> R {
         let mut inner = self.lock();
         let Inner { coordinator, lines, actions } = &mut *inner;
@@ -185,7 +174,8 @@ impl Hub {
                 self.warn(format_args!("refused a node: {:?} {}", refused.why(), refused.detail));
                 let _ = line.send(Ok(ToMember { kind: Some(to_member::Kind::Refused(*refused)) }));
                 drop(line);
-                // The other end closes once it has read the refusal; resetting the stream before could lose it.
+                // The other end closes once it has read the refusal; resetting the stream before could lose
+                // it.
                 let _ = tokio::time::timeout(JOIN_MESSAGE, inbound.message()).await;
                 return;
             }
@@ -224,7 +214,7 @@ impl Hub {
 
     /// Logs a warning unless there were many of its kind.
     fn warn(&self, sentence: std::fmt::Arguments<'_>) {
-        match self.refusals.lock().unwrap_or_else(PoisonError::into_inner).pass(self.clock.now()) {
+        match lock(&self.refusals).pass(self.clock.now()) {
             Some(suppressed) => tracing::warn!("coordinator: {sentence}{suppressed}"),
             None => tracing::debug!("coordinator: {sentence}"),
         }
@@ -246,11 +236,6 @@ impl Hub {
             }
         }
     }
-}
-
-fn given_token(metadata: &MetadataMap) -> Option<Token> {
-    let text = metadata.get(TOKEN_HEADER)?.to_str().ok()?;
-    Token::from_hex(text.strip_prefix(TOKEN_PREFIX)?).ok()
 }
 
 struct Seats(Arc<Hub>);

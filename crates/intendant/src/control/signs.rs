@@ -1,6 +1,6 @@
-//! Data as a sign of life: whether something has arrived from a node on the data plane lately.
+//! Data as a sign of life: whether bytes of a node have arrived on the data plane lately.
 //!
-//! Heartbeats and data share the links. Where a link is full, heartbeats are late, and data is what arrives.
+//! Heartbeats and data share the links. Where a link is full, heartbeats are late, and data keeps arriving.
 
 use intendant_core::NodeId;
 use intendant_transport::tcp::Arrivals;
@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug, Default)]
 pub(super) struct Signs(OnceLock<Arc<Arrivals>>);
 
-/// What one observer has seen of the counters.
+/// The counters as one observer has last seen them.
 #[derive(Debug)]
 pub(super) struct Arrived {
     signs: Arc<Signs>,

@@ -1,9 +1,10 @@
-//! Detects peers that have been silent for too long. Both sides of a seat use this: the coordinator for every node, a node for
-//! the coordinator.
+//! Detects peers that have been silent for too long. Both sides of a seat use this: the coordinator for every
+//! node, a node for the coordinator.
 //!
-//! A kernel acknowledges for a process that is stopped, so only bytes that the process itself sent count: messages of the control
-//! plane, and data. A process that was stopped or starved must not blame the others: a gap in its own turns excuses them, once,
-//! until they are heard again. (Without that limit, a machine that is always starved would wait for ever.)
+//! A kernel acknowledges for a process that is stopped, so only bytes that the process itself sent count:
+//! messages of the control plane, and data. A process that was stopped or starved must not blame the others:
+//! a gap in its own turns excuses them, once, until they are heard again. (Without that limit, a machine that
+//! is always starved would wait for ever.)
 //!
 //! Absent on purpose: the clock. Every function is told the time.
 
@@ -18,8 +19,8 @@ pub(super) const TURN_US: u64 = 250_000;
 /// Silence after which a peer counts as lost: four beats may be late or lost in a busy machine's queues.
 pub(super) const SILENCE_US_MAX: u64 = 5_000_000;
 
-/// A gap between two of our own turns beyond which we blame ourselves. Ten turns: far beyond what a loaded machine does to a
-/// thread that sleeps most of the time, and half of what peers are allowed.
+/// A gap between two of our own turns beyond which we blame ourselves. Ten turns: far beyond what a loaded
+/// machine does to a thread that sleeps most of the time, and half of what peers are allowed.
 pub(super) const GAP_US_MAX: u64 = 2_500_000;
 
 /// When a peer was heard last.
@@ -65,7 +66,7 @@ pub(super) struct BeatTimer {
     beat_due: Tick,
 }
 
-/// What a turn asks for.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     /// We were away: excuse the peers.

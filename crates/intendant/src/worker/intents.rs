@@ -1,18 +1,20 @@
-//! Intents: keys that a worker is about to access, announced by the worker or by the thread that prepares its batches.
+//! Intents: keys that a worker is about to access, announced by the worker or by the thread that prepares its
+//! batches.
 
-use super::{Preparer, Worker};
+use super::Worker;
 use crate::control::Failure;
 use crate::error::Error;
 use crate::inbox::Command;
-use crate::node::DOWN;
-use intendant_core::{Clock, Element, Key, WorkerId};
+use crate::parts::DOWN;
+use intendant_core::{Clock, Element, Key};
 use intendant_engine::{AccessError, Explanation};
 use std::ops::Range;
 
 impl<E: Element> Worker<E> {
-    /// Announces that this worker will access `keys` while its clock is in `window` [thesis §5.2]. The call costs little more than
-    /// copying the keys, and affects only how fast the keys will be accessed. Earlier is better, and much too early does no harm.
-    /// Windows may overlap; those of one key add up. Techniques that do not act on intents, and clusters of one node, ignore it.
+    /// Announces that this worker will access `keys` while its clock is in `window` [thesis §5.2]. The call
+    /// costs little more than copying the keys, and affects only how fast the keys will be accessed. Earlier
+    /// is better, and much too early does no harm. Windows may overlap; those of one key add up. Techniques
+    /// that do not act on intents, and clusters of one node, ignore it.
     ///
     /// # Errors
     /// [`Error::Access`] if a key does not exist; then nothing was announced.
@@ -22,8 +24,9 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Why `key` is where it is, as this node sees it: its owner, its replicas, intents of workers here, and the latest decisions.
-    /// Owners decide, so the owner's node knows most. The answer may be out of date when it is read.
+    /// Why `key` is where it is, as this node sees it: its owner, its replicas, intents of workers here, and
+    /// the latest decisions. Owners decide, so the owner's node knows most. The answer may be out of date
+    /// when it is read.
     ///
     /// # Errors
     /// [`Error::Access`] if the key does not exist, [`Error::Failed`] if the cluster has ended.
@@ -39,24 +42,5 @@ impl<E: Element> Worker<E> {
             self.inner.health.check()?;
             Err(Failure::misuse(DOWN).into())
         })
-    }
-}
-
-impl<E: Element> Preparer<E> {
-    /// Announces that `worker` of this node will access `keys` while its clock is in `window`, as [`Worker::intent`] does.
-    ///
-    /// # Errors
-    /// [`Error::Access`] if a key does not exist, [`Error::Config`] if the worker does not; then nothing was announced.
-    pub fn intent(&self, worker: WorkerId, keys: &[Key], window: Range<Clock>) -> Result<(), Error> {
-        let inner = self.inner();
-        let workers = inner.meetings.participants();
-        if worker.index() >= workers {
-            return Err(Error::Config(format!(
-                "an intent of worker {worker}; this node has {workers} workers"
-            )));
-        }
-        let wake = inner.shared.intend(worker, keys, window)?;
-        inner.wake(&wake);
-        Ok(())
     }
 }

@@ -1,55 +1,14 @@
-//! Samples that the system draws: handles are prepared and drawn by the node's sampling manager, the keys that it wants here are
-//! localized on the way.
+//! Samples that the system draws: handles are prepared and drawn by the node's sampling manager, the keys
+//! that it wants here are localized on the way.
 
 use super::Worker;
 use crate::error::Error;
-use crate::node::Inner;
-use intendant_core::{Element, Key, Tick, random};
-use intendant_sampling::{DistributionId, Handle, Locality, SampleError};
-use std::sync::Arc;
-
-impl<E: Element> Locality for Inner<E> {
-    fn is_local(&self, key: Key) -> bool {
-        // A distribution may reach beyond the last key; the pull says so.
-        self.shared.layout().contains(key) && self.shared.is_local(key)
-    }
-
-    fn now(&self) -> Tick {
-        self.clock.now()
-    }
-}
-
-/// Prepares samples and signals intents on any thread, such as one that prepares batches ahead of a worker.
-#[derive(Clone)]
-pub struct Preparer<E>(Arc<Inner<E>>);
-
-impl<E: Element> Preparer<E> {
-    pub(crate) fn new(inner: Arc<Inner<E>>) -> Self {
-        Self(inner)
-    }
-
-    pub(super) fn inner(&self) -> &Inner<E> {
-        &self.0
-    }
-
-    /// Prepares `samples` samples. `stream` names their randomness: with independent sampling, equal streams give equal samples.
-    /// No key is moved because of it; [`Handle::near`] says which should be.
-    ///
-    /// # Errors
-    /// If the distribution is not registered.
-    pub fn prepare_sample(
-        &self,
-        distribution: DistributionId,
-        samples: usize,
-        stream: u64,
-    ) -> Result<Handle, SampleError> {
-        self.0.sampling.prepare(distribution, samples, stream, &*self.0)
-    }
-}
+use intendant_core::{Element, Key, random};
+use intendant_sampling::{DistributionId, Handle};
 
 impl<E: Element> Worker<E> {
-    /// Prepares `samples` samples, and begins to move here the keys that the system chooses now, if the technique moves keys
-    /// [thesis §4.3.3]. Call it some time before [`Worker::pull_sample`].
+    /// Prepares `samples` samples, and begins to move here the keys that the system chooses now, if the
+    /// technique moves keys [thesis §4.3.3]. Call it some time before [`Worker::pull_sample`].
     ///
     /// # Errors
     /// If the distribution is not registered, and as [`Worker::localize_async`].
@@ -61,8 +20,8 @@ impl<E: Element> Worker<E> {
         Ok(handle)
     }
 
-    /// Takes the next `samples` samples of a handle: `keys` and `values` (concatenated) are overwritten with their keys and
-    /// values [thesis §4.3.3]. Portions smaller than the handle leave the system more freedom.
+    /// Takes the next `samples` samples of a handle: `keys` and `values` (concatenated) are overwritten with
+    /// their keys and values [thesis §4.3.3]. Portions smaller than the handle leave the system more freedom.
     ///
     /// # Errors
     /// If fewer are left, then nothing is drawn; and as [`Worker::pull`].
@@ -80,8 +39,8 @@ impl<E: Element> Worker<E> {
         self.pull(keys, values)
     }
 
-    /// Appends the keys of the next `samples` samples of a handle to `keys`, for a pull that reads other keys as well: see
-    /// [`Worker::count_sampled`].
+    /// Appends the keys of the next `samples` samples of a handle to `keys`, for a pull that reads other keys
+    /// as well: see [`Worker::count_sampled`].
     ///
     /// # Errors
     /// As [`Worker::pull_sample`].

@@ -1,7 +1,8 @@
-//! What workers do together: clocks, barriers and gathers, quiescence, and synchronisation of static replicas.
+//! What workers do together: clocks, barriers and gathers, quiescence, and synchronisation of static
+//! replicas.
 //!
-//! In a meeting, each worker brings the meeting's name, its clock and a payload. A node brings the latest clock of its workers, the
-//! report of its channels if the meeting is for quiescence, and all payloads.
+//! In a meeting, each worker brings the meeting's name, its clock and a payload. A node brings the latest
+//! clock of its workers, the report of its channels if the meeting is for quiescence, and all payloads.
 
 use super::Worker;
 use crate::control::Failure;
@@ -16,16 +17,18 @@ use intendant_techniques::clocks::RESTING;
 
 /// Where all workers meet.
 const WORKERS: &str = "intendant:workers";
-/// What the workers of a node may bring to a meeting together: the control plane's own limit, less than a frame.
+/// What the workers of a node may bring to a meeting together: the control plane's own limit, less than a
+/// frame.
 const NODE_PAYLOAD_BYTES_MAX: usize = 8 << 20;
 /// Length of a meeting's name.
 const NAME_BYTES_MAX: usize = 150;
 
 impl<E: Element> Worker<E> {
-    /// Advances this worker's clock by one. With [`crate::Technique::Ssp`] and [`crate::Technique::Essp`], what the workers of
-    /// this node added before is sent off when the slowest of them does so, and reads of all workers of all nodes begin to wait
-    /// for a worker whose clock is more than the staleness bound behind theirs. Where intents are acted on, they begin and end by this
-    /// clock ([`Worker::intent`]). With other techniques it just counts.
+    /// Advances this worker's clock by one. With [`crate::Technique::Ssp`] and [`crate::Technique::Essp`],
+    /// what the workers of this node added before is sent off when the slowest of them does so, and reads of
+    /// all workers of all nodes begin to wait for a worker whose clock is more than the staleness bound
+    /// behind theirs. Where intents are acted on, they begin and end by this clock ([`Worker::intent`]). With
+    /// other techniques it just counts.
     pub fn advance_clock(&mut self) {
         self.set_clock(self.clock.0.saturating_add(1));
     }
@@ -55,22 +58,23 @@ impl<E: Element> Worker<E> {
         }
     }
 
-    /// Changes the staleness bound of this node's reads, in clocks: a worker that pulls at clock c reads every update that any
-    /// worker made up to its clock c − `bound` − 1. For all nodes to have the same, all must change it at the same clocks, e.g.
-    /// after a barrier. Does nothing unless the technique is [`crate::Technique::Ssp`] or [`crate::Technique::Essp`]. (Petuum's
-    /// set_staleness_bound.)
+    /// Changes the staleness bound of this node's reads, in clocks: a worker that pulls at clock c reads
+    /// every update that any worker made up to its clock c − `bound` − 1. For all nodes to have the same, all
+    /// must change it at the same clocks, e.g. after a barrier. Does nothing unless the technique is
+    /// [`crate::Technique::Ssp`] or [`crate::Technique::Essp`]. (Petuum's set_staleness_bound.)
     pub fn set_staleness_bound(&mut self, bound: u32) {
         self.inner.shared.set_staleness_bound(bound);
     }
 
-    /// Brings static replicas in step ([`crate::Technique::Nups`], [`crate::Technique::FullReplication`]). All workers of all nodes must
-    /// call it equally often.
+    /// Brings static replicas in step ([`crate::Technique::Nups`], [`crate::Technique::FullReplication`]).
+    /// All workers of all nodes must call it equally often.
     ///
-    /// With [`crate::StaticReplicaPace::Asked`], it returns when all have called and every copy has all updates that any worker made
-    /// before; until a worker goes on to write, all copies are equal. In the background ([`crate::StaticReplicaPace::Every`]), it returns when a round is over that
-    /// began after all workers of this node had called: what they added is in all copies, or about to be. Without static
-    /// replicas it returns at once, with one exception: in a cluster of one node, whose pace is [`crate::StaticReplicaPace::Asked`],
-    /// the workers wait for each other all the same.
+    /// With [`crate::StaticReplicaPace::Asked`], it returns when all have called and every copy has all
+    /// updates that any worker made before; until a worker goes on to write, all copies are equal. In the
+    /// background ([`crate::StaticReplicaPace::Every`]), it returns when a round is over that began after all
+    /// workers of this node had called: what they added is in all copies, or about to be. Without static
+    /// replicas it returns at once, with one exception: in a cluster of one node, whose pace is
+    /// [`crate::StaticReplicaPace::Asked`], the workers wait for each other all the same.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended, also because a worker was dropped that others wait for.
@@ -88,7 +92,7 @@ impl<E: Element> Worker<E> {
         let worker = self.id.index();
         if let Err(gone) = self.inner.attendance.come(worker) {
             let reason = format!("worker {worker} synchronizes replicas, but worker {gone} was dropped");
-            self.inner.plane.abort(&reason);
+            self.inner.membership.abort(&reason);
             let failure = Failure::aborted(self.rank(), reason);
             self.inner.health.fail(failure.clone());
             return Err(failure.into());
@@ -110,10 +114,12 @@ impl<E: Element> Worker<E> {
         self.gather(name, Vec::new()).map(drop)
     }
 
-    /// Waits until all workers of all nodes have come, and returns what each brought, ordered by node and worker.
+    /// Waits until all workers of all nodes have come, and returns what each brought, ordered by node and
+    /// worker.
     ///
     /// # Errors
-    /// [`Error::Failed`] if the cluster has ended; [`Error::Meeting`] if name or payload are too long, with no effect.
+    /// [`Error::Failed`] if the cluster has ended; [`Error::Meeting`] if name or payload are too long, with
+    /// no effect.
     pub fn gather(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
         let bytes_max = NODE_PAYLOAD_BYTES_MAX / self.inner.meetings.participants();
         if name.len() > NAME_BYTES_MAX || payload.len() > bytes_max {
@@ -133,8 +139,8 @@ impl<E: Element> Worker<E> {
         Ok(met.payloads)
     }
 
-    /// All workers meet in the same place, whatever they call it. So workers that mean different meetings get an error instead of
-    /// waiting for each other. No worker waits for the clocks of those that have come.
+    /// All workers meet in the same place, whatever they call it. So workers that mean different meetings get
+    /// an error instead of waiting for each other. No worker waits for the clocks of those that have come.
     fn meet(&mut self, name: &str, payload: Vec<u8>, purpose: Purpose) -> Result<Met, Error> {
         self.inner.health.check()?;
         let (inner, rank, worker) = (&*self.inner, self.rank(), self.id);
@@ -159,7 +165,7 @@ impl<E: Element> Worker<E> {
                 Purpose::Quiesce => inner.report()?.to_bytes().to_vec(),
             };
             here.splice(0..0, [name.as_bytes().to_vec(), latest.to_le_bytes().to_vec(), report]);
-            let nodes = inner.plane.gather(WORKERS, name, pack(&here))?;
+            let nodes = inner.membership.gather(WORKERS, name, pack(&here))?;
             let (mut latest, mut sum, mut everywhere) = (0, ChannelReport::default(), Vec::new());
             for (node, brought) in (0..).map(NodeId).zip(nodes) {
                 let Brought { name: theirs, clock, mut rest } = Brought::read(&brought, node)?;
@@ -192,15 +198,16 @@ impl<E: Element> Worker<E> {
         });
         met.map_err(|failure| {
             // Abort on any error so that peers do not block. If the cluster has failed, this has no effect.
-            inner.plane.abort(&format!("worker {worker} could not meet the others: {failure}"));
+            inner.membership.abort(&format!("worker {worker} could not meet the others: {failure}"));
             inner.health.fail(failure.clone());
             failure.into()
         })
     }
 
-    /// Waits for all operations of this worker, for all other workers to do the same, and until nothing is in flight in the
-    /// cluster and all copies of a key are equal. Until a worker goes on to write, advances its clock, or all meet again, all see the same
-    /// values, and no intent is acted on, so that no key moves while a worker reads a [`Worker::snapshot`].
+    /// Waits for all operations of this worker, for all other workers to do the same, and until nothing is in
+    /// flight in the cluster and all copies of a key are equal. Until a worker goes on to write, advances its
+    /// clock, or all meet again, all see the same values, and no intent is acted on, so that no key moves
+    /// while a worker reads a [`Worker::snapshot`].
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
@@ -219,16 +226,16 @@ impl<E: Element> Worker<E> {
     }
 }
 
-/// What a meeting is for.
+/// The purpose of a meeting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// To exchange what workers bring.
+    /// To exchange payloads.
     Gather,
     /// To find out whether anything is in flight.
     Quiesce,
 }
 
-/// What a meeting brought.
+/// The result of a meeting.
 struct Met {
     /// By node and worker.
     payloads: Vec<Vec<u8>>,
@@ -238,7 +245,7 @@ struct Met {
     report: ChannelReport,
 }
 
-/// What a worker or a node brought to a meeting.
+/// The contribution of a worker or a node to a meeting.
 struct Brought {
     name: String,
     clock: u32,

@@ -1,4 +1,5 @@
-//! The control plane over real sockets, with several nodes in one process: joining, refusals, gathers, and every way to end.
+//! The control plane over real sockets, with several nodes in one process: joining, refusals, gathers, and
+//! every way to end.
 
 use intendant::control::{
     Control, Failure, FailureKind, HealthError, Introduction, JoinError, Presence, Roster, State, health,
@@ -133,7 +134,8 @@ fn two_threads_of_a_node_cannot_wait_under_one_name() {
     let nodes = cluster(2);
     thread::scope(|scope| {
         let first = scope.spawn(|| nodes[0].gather("x", vec![]));
-        // Until the first call waits, a second one would itself be the one that waits: ask the coordinator's tables instead.
+        // Until the first call waits, a second one would itself be the one that waits: ask the coordinator's
+        // tables instead.
         let second = scope.spawn(|| nodes[0].gather("x", vec![]));
         let other = || nodes[1].gather("x", vec![]);
         let refused = loop {
@@ -177,7 +179,7 @@ fn every_difference_is_refused_by_name_while_the_cluster_runs_on() {
                 let mut rounds = 0;
                 loop {
                     // Also when the test has panicked, which drops the sender.
-                    // On a busy machine everybody may have been refused before the first step.
+                    // On a busy machine all strangers may have been refused before the first step.
                     let done = rank == 0
                         && rounds > 0
                         && stopped.lock().unwrap().try_recv() != Err(mpsc::TryRecvError::Empty);
@@ -292,7 +294,8 @@ fn those_who_do_not_come_are_named_to_everybody() {
     });
 }
 
-/// A port without a listener that stays taken as long as the socket lives. Processes started meanwhile do not inherit it.
+/// A port without a listener that stays taken as long as the socket lives. Processes started meanwhile do not
+/// inherit it.
 fn port_without_listener() -> (OwnedFd, u16) {
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
@@ -330,7 +333,8 @@ fn a_node_that_finds_no_coordinator_says_where_it_looked() {
     assert!(matches!(error, JoinError::NotACoordinator { .. }), "{error}");
 }
 
-/// Something between the nodes, such as a coordinator that has too many connections, may end one: a node asks again.
+/// Something between the nodes, such as a coordinator that has too many connections, may end one: a node asks
+/// again.
 #[test]
 fn a_connection_that_breaks_before_the_answer_is_replaced() {
     let mut places = meeting(2, None).into_iter();

@@ -1,8 +1,9 @@
 //! The control plane and the launcher with real processes: killed, stopped, interrupted, refused.
 //!
-//! Every test starts this same test binary again: once as a launcher ([`role_launcher`]), which starts it as nodes
-//! ([`role_node`]). Nodes gather in a loop and leave what they saw in files. Times are bounded by the launcher, which kills and
-//! says so when a node does not end by itself within 10 s of the first failure; the tests have safety nets only.
+//! Every test starts this same test binary again: once as a launcher ([`role_launcher`]), which starts it as
+//! nodes ([`role_node`]). Nodes gather in a loop and leave what they saw in files. Times are bounded by the
+//! launcher, which kills and says so when a node does not end by itself within 10 s of the first failure; the
+//! tests have safety nets only.
 #![cfg(target_os = "linux")]
 
 use intendant::control::{Control, FailureKind, Introduction};
@@ -239,7 +240,8 @@ impl Drop for Cluster {
     }
 }
 
-/// One of four nodes gets a signal; all others must end by themselves, with code 4, saying who it was and what happened.
+/// One of four nodes gets a signal; all others must end by themselves, with code 4, saying who it was and
+/// what happened.
 fn others_end_saying(victim: u16, signal: Signal, is_expected: impl Fn(&str) -> bool) {
     let mut cluster = Cluster::start(4, false);
     cluster.signal(victim, signal);
@@ -259,7 +261,8 @@ fn others_end_saying(victim: u16, signal: Signal, is_expected: impl Fn(&str) -> 
     cluster.wait_until_nobody_is_left();
 }
 
-/// Whether `end` says that `who` was silent for too long; how much too long depends on how busy the machine is.
+/// Whether `end` says that `who` was silent for too long; how much too long depends on how busy the machine
+/// is.
 fn stopped(end: &str, who: &str) -> bool {
     let seconds = end.strip_prefix(who).and_then(|end| end.strip_prefix(" stopped answering for "));
     let seconds = seconds.and_then(|end| end.strip_suffix(" s")?.parse::<f64>().ok());
@@ -282,7 +285,8 @@ fn a_killed_coordinator_is_named_by_all_others() {
     others_end_saying(0, Signal::KILL, |end| end == gone);
 }
 
-/// The launcher's socket accepts for node 0 while that reads its data: the others are connected before it joins.
+/// The launcher's socket accepts for node 0 while that reads its data: the others are connected before it
+/// joins.
 #[test]
 fn a_coordinator_killed_before_it_joins_is_named_by_all_others() {
     let mut cluster = Cluster::start_with(4, &[HELD]);
@@ -298,7 +302,8 @@ fn a_coordinator_killed_before_it_joins_is_named_by_all_others() {
     cluster.wait_until_nobody_is_left();
 }
 
-/// Connections to a port of this machine that stand and on which the other end has sent bytes that are not read yet.
+/// Connections to a port of this machine that stand and on which the other end has sent bytes that are not
+/// read yet.
 fn waiting_at(port: u16) -> usize {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let waits = |line: &&str| {
@@ -331,7 +336,8 @@ fn a_pause_of_three_seconds_harms_nobody() {
     assert_eq!(status.code(), Some(0), "{text}");
 }
 
-/// As when a laptop is closed: everybody was silent for longer than allowed, and everybody knows that it was away itself.
+/// As when a laptop is closed: all nodes were silent for longer than allowed, and each knows that it was
+/// away itself.
 #[test]
 fn a_pause_of_the_whole_machine_harms_nobody() {
     let mut cluster = Cluster::start(3, false);

@@ -12,7 +12,8 @@ fn committed_messages_are_generated_from_the_protocol() {
     // `protox` parses the protocol, so that no `protoc` has to be installed.
     let files = protox::compile([folder.join("control.proto")], [&folder]).unwrap();
     let out = tempfile::tempdir().unwrap();
-    // Payloads become reference-counted bytes: the coordinator hands one payload to every node without copying it.
+    // Payloads become reference-counted bytes: the coordinator hands one payload to every node without
+    // copying it.
     let generator = tonic_prost_build::configure().bytes(".").emit_rerun_if_changed(false);
     generator.out_dir(out.path()).compile_fds(files).unwrap();
     let generated = fs::read_to_string(out.path().join("intendant.control.v1.rs")).unwrap();

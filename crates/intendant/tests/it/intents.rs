@@ -1,5 +1,5 @@
-//! Several nodes in one process whose workers say what they will use: it is there in time, it is given up afterwards, and nobody says
-//! anything while nothing happens.
+//! Several nodes in one process whose workers say what they will use: it is there in time, it is given up
+//! afterwards, and nodes are silent while nothing happens.
 
 use intendant::{
     Cause, Clock, DecisionKind, Error, Explanation, Key, KeyOrder, Layout, Node, NodeConfig, NodeId, Role,

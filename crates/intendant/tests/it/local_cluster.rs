@@ -48,7 +48,8 @@ fn elements(layout: &Layout, keys: &[Key]) -> usize {
     keys.iter().map(|key| layout.len(*key)).sum()
 }
 
-/// Integers, so that sums are exact in any order: everything that is pushed arrives exactly once, wherever the keys go.
+/// Integers, so that sums are exact in any order: everything that is pushed arrives exactly once, wherever
+/// the keys go.
 fn everything_arrives<E: Element>(mut config: NodeConfig<E>, nodes: usize, workers: usize) {
     const STEPS: u64 = 200;
     config.workers = workers;

@@ -3,9 +3,6 @@
 mod capacity;
 mod control_cluster;
 mod control_processes;
-mod copies;
-mod copies_cluster;
-mod copies_processes;
 mod example;
 mod full_link;
 mod generated;
@@ -13,5 +10,8 @@ mod history_processes;
 mod intents;
 mod local_cluster;
 mod relocation_cluster;
+mod replication;
+mod replication_cluster;
+mod replication_processes;
 mod sampling;
 mod waiting;

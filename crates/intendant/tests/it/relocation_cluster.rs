@@ -85,8 +85,8 @@ fn many_keys_cost_as_many_messages_as_one() {
         messages(&nodes) - before
     };
     assert_eq!(cost(0, &keys()), 4, "two homes are asked, two hand over");
-    // Of node 1 by itself, of the others by their homes: three times the order to leave reaches node 0, twice as a message
-    // and once as node 1's wish; three times it hands over.
+    // Of node 1 by itself, of the others by their homes: three times the order to leave reaches node 0, twice
+    // as a message and once as node 1's wish; three times it hands over.
     assert_eq!(cost(1, &keys()), 2 + 2 + 3);
     assert_eq!(cost(1, &keys()), 0, "they are here");
     assert_eq!(cost(1, &[]), 0);

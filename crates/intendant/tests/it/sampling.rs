@@ -1,4 +1,5 @@
-//! Samples that the system draws, through the facade: `prepare_sample` and `pull_sample` on several nodes, with every scheme.
+//! Samples that the system draws, through the facade: `prepare_sample` and `pull_sample` on several nodes,
+//! with every scheme.
 
 use intendant::{
     Conformity, Distribution, DistributionId, Error, Key, Layout, Node, NodeConfig, Sampler, Scheme,
@@ -100,8 +101,8 @@ fn independent_samples_replay_and_the_others_are_what_they_say() {
     assert!(independent[0].iter().collect::<BTreeSet<_>>().len() > 400);
 }
 
-/// Every level gets a scheme that makes sense: with keys that stay where they are, samples are not drawn from what is
-/// here.
+/// Every level gets a scheme that makes sense: with keys that stay where they are, samples are not drawn from
+/// what is here.
 #[test]
 fn the_system_picks_by_level_and_technique() {
     let picked = |technique| {

@@ -10,7 +10,8 @@ pub(super) const INDEX: &str = "JOB_COMPLETION_INDEX";
 /// Every pod has an address of its own, so that all jobs can use one port.
 const PORT: u16 = 29_500;
 
-/// This pod's place. The pod template has to name the number of pods (WORLD_SIZE) and the first pod's address (MASTER_ADDR).
+/// This pod's place. The pod template has to name the number of pods (WORLD_SIZE) and the first pod's address
+/// (MASTER_ADDR).
 pub(super) fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
     if !env.has(INDEX) {
         return Ok(None);

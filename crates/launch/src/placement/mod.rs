@@ -1,20 +1,23 @@
-//! From the environment of a process to its place in a cluster: which node of how many it is, and where node 0 is. A function
-//! of the variables and of the process's number; nothing is looked up.
+//! From the environment of a process to its place in a cluster: which node of how many it is, and where node
+//! 0 is. A function of the variables and of the process's number; nothing is looked up.
 //!
 //! Start at [`place`], which asks in this order:
 //!
-//! 1. `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`: our launcher, torchrun or the user, if all four are set.
-//! 2. Open MPI ([`mpi::find`]), also within a Slurm job, where each of its daemons is a task of `srun`. Then Slurm
-//!    ([`slurm::find`]) and the launchers of MPICH and Intel MPI ([`mpi::find_pmi`]), whichever is the inner one. Then PMIx
-//!    ([`mpi::find_pmix`]) and Kubernetes ([`kubernetes::find`]). `MASTER_ADDR` and `MASTER_PORT` override where node 0 is;
-//!    `RANK` and `WORLD_SIZE`, if they are set, must agree. A launcher of a single process counts as none.
-//! 3. Otherwise, a part of the four is a mistake. Within a Slurm job, `MASTER_ADDR` and `MASTER_PORT` alone are none: they are
-//!    for the processes that `srun` starts.
+//! 1. `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`: our launcher, torchrun or the user, if all four
+//!    are set.
+//! 2. Open MPI ([`mpi::find`]), also within a Slurm job, where each of its daemons is a task of `srun`. Then
+//!    Slurm ([`slurm::find`]) and the launchers of MPICH and Intel MPI ([`mpi::find_pmi`]), whichever is the
+//!    inner one. Then PMIx ([`mpi::find_pmix`]) and Kubernetes ([`kubernetes::find`]). `MASTER_ADDR` and
+//!    `MASTER_PORT` override where node 0 is; `RANK` and `WORLD_SIZE`, if they are set, must agree. A
+//!    launcher of a single process counts as none.
+//! 3. Otherwise, a part of the four is a mistake. Within a Slurm job, `MASTER_ADDR` and `MASTER_PORT` alone
+//!    are none: they are for the processes that `srun` starts.
 //!
-//! Where a launcher names the run but no port, the port is derived from that name. All processes of a run derive the same
-//! port, and two runs on a machine rarely do.
+//! Where a launcher names the run but no port, the port is derived from that name. All processes of a run
+//! derive the same port, and two runs on a machine rarely do.
 //!
-//! Absent on purpose: tokens, sockets, names and addresses ([`crate::rendezvous`]); launchers that tell no ranks (ssh).
+//! Absent on purpose: tokens, sockets, names and addresses ([`crate::rendezvous`]); launchers that tell no
+//! ranks (ssh).
 
 mod hostlist;
 mod kubernetes;
@@ -77,14 +80,16 @@ impl Launcher {
         }
     }
 
-    /// How a user of this launcher sets an environment variable for all processes.
-    pub(crate) fn example(self, name: &str, value: &str) -> String {
-        match self {
-            Self::OpenMpi => format!("mpirun -x {name}={value}"),
-            Self::Pmi => format!("mpiexec -genv {name} {value}"),
-            Self::Kubernetes => format!("in the pod template, {name}: {value}"),
-            Self::Variables | Self::Torchrun | Self::Slurm | Self::Pmix => format!("export {name}={value}"),
-        }
+    /// How a user of this launcher sets environment variables for all processes.
+    pub(crate) fn example(self, variables: &[(&str, &str)]) -> String {
+        let (before, option, between) = match self {
+            Self::OpenMpi => ("mpirun", " -x ", "="),
+            Self::Pmi => ("mpiexec", " -genv ", " "),
+            Self::Kubernetes => ("in the pod template:", " ", "="),
+            Self::Variables | Self::Torchrun | Self::Slurm | Self::Pmix => ("export", " ", "="),
+        };
+        let set = |(name, value): &(&str, &str)| format!("{option}{name}{between}{value}");
+        before.to_owned() + &variables.iter().map(set).collect::<String>()
     }
 }
 
@@ -123,7 +128,8 @@ pub(crate) struct Placement {
     pub(crate) launcher: Launcher,
     pub(crate) rank: NodeId,
     pub(crate) nodes: usize,
-    /// This process's position among those on its machine, and their number; 0 and 1 if the launcher does not tell.
+    /// This process's position among those on its machine, and their number; 0 and 1 if the launcher does not
+    /// tell.
     pub(crate) local_rank: usize,
     pub(crate) local_nodes: usize,
     pub(crate) host: Host,
@@ -219,7 +225,8 @@ fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
         return Ok(Some(step));
     }
     match (slurm::find(env)?, mpi::find_pmi(env)?) {
-        // `srun --mpi=pmi2` sets both. If they differ, `mpiexec` runs within a job and its daemons are the tasks.
+        // `srun --mpi=pmi2` sets both. If they differ, `mpiexec` runs within a job and its daemons are the
+        // tasks.
         (Some(slurm), Some(pmi)) if slurm.nodes == pmi.nodes => Ok(Some(slurm)),
         (_, Some(step)) | (Some(step), None) => Ok(Some(step)),
         (None, None) => match mpi::find_pmix(env)? {
@@ -253,7 +260,8 @@ fn explicit(env: &Environment<'_>) -> Result<Option<Placement>, RendezvousError>
     };
     if let Some(run) = env.text(TORCHRUN_RUN) {
         place.launcher = Launcher::Torchrun;
-        // The name that torchrun gives may lead to an address that other machines reach, which would need a token.
+        // The name that torchrun gives may lead to an address that other machines reach, which would need a
+        // token.
         if local_nodes == place.nodes {
             place.host = Host::here();
         }

@@ -1,4 +1,5 @@
-//! Processes that Open MPI's `mpirun`, the `mpiexec` of MPICH or Intel MPI, or another launcher that speaks PMIx started.
+//! Processes that Open MPI's `mpirun`, the `mpiexec` of MPICH or Intel MPI, or another launcher that speaks
+//! PMIx started.
 
 use super::{Environment, Host, Launcher, Step, port, slurm};
 use crate::rendezvous::{RendezvousError, variable};
@@ -17,8 +18,8 @@ pub(super) const PMI_SIZE: &str = "PMI_SIZE";
 const HYDRA_LOCAL_RANK: &str = "MPI_LOCALRANKID";
 const HYDRA_LOCAL_RANKS: &str = "MPI_LOCALNRANKS";
 
-/// This process's place among those of an `mpirun`. It tells everything but the machine of rank 0, which matters only if there
-/// are several machines.
+/// This process's place among those of an `mpirun`. It tells everything but the machine of rank 0, which
+/// matters only if there are several machines.
 pub(super) fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
     if !env.has(RANK) {
         return Ok(None);
@@ -41,8 +42,8 @@ pub(super) fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousErro
     }))
 }
 
-/// This process's place if the launcher is known for PMIx only. The environment has the rank, but not the number of nodes, which
-/// only PMIx's server knows. (`srun --mpi=pmix` sets Slurm's own variables too.)
+/// This process's place if the launcher is known for PMIx only. The environment has the rank, but not the
+/// number of nodes, which only PMIx's server knows. (`srun --mpi=pmix` sets Slurm's own variables too.)
 pub(super) fn find_pmix(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
     if !env.has(PMIX_RANK) || env.has(slurm::TASKS) {
         return Ok(None);
@@ -59,8 +60,8 @@ pub(super) fn find_pmix(env: &Environment<'_>) -> Result<Option<Step>, Rendezvou
     }))
 }
 
-/// This process's place among those of an `mpiexec` that speaks PMI. The environment has no name of the run, so a port must be
-/// given; a machine must be given unless all processes are on one.
+/// This process's place among those of an `mpiexec` that speaks PMI. The environment has no name of the run,
+/// so a port must be given; a machine must be given unless all processes are on one.
 pub(super) fn find_pmi(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
     if !env.has(PMI_RANK) || slurm::in_a_terminal(env) {
         return Ok(None);

@@ -24,8 +24,8 @@ pub(super) fn in_a_job(env: &Environment<'_>) -> bool {
     env.has(JOB)
 }
 
-/// This process's step. The shells of `salloc` and of batch scripts have variables of a job and even a task number, but only
-/// `srun` sets the variables of a step.
+/// This process's step. The shells of `salloc` and of batch scripts have variables of a job and even a task
+/// number, but only `srun` sets the variables of a step.
 pub(super) fn find(env: &Environment<'_>) -> Result<Option<Step>, RendezvousError> {
     if !env.has(TASKS) || !env.has(TASK) || in_a_terminal(env) {
         return Ok(None);
@@ -67,8 +67,9 @@ pub(super) fn first_machine(env: &Environment<'_>) -> Result<Option<Host>, Rende
         .ok_or_else(|| invalid_list(JOB_MACHINE_LIST, list))
 }
 
-/// Whether this process was started from a shell that `srun --pty` runs, perhaps with as many tasks as the job is to have cores.
-/// Such a process is no task of that step. The program that `srun --pty` itself starts is one.
+/// Whether this process was started from a shell that `srun --pty` runs, perhaps with as many tasks as the
+/// job is to have cores. Such a process is no task of that step. The program that `srun --pty` itself starts
+/// is one.
 pub(super) fn in_a_terminal(env: &Environment<'_>) -> bool {
     env.has(TERMINAL) && env.text(TASK_PROCESS).is_some_and(|pid| pid != env.process.to_string())
 }

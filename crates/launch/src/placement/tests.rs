@@ -1,5 +1,5 @@
-//! Environments that launchers made (Slurm 22.05, Open MPI 4.1), and the places that follow from them. Variables that have nothing
-//! to do with places, or tell where they were recorded, are left out.
+//! Environments that launchers made (Slurm 22.05, Open MPI 4.1), and the places that follow from them.
+//! Variables that have nothing to do with places, or tell where they were recorded, are left out.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -19,7 +19,8 @@ type Changes<'a> = &'a [(&'a str, &'a str)];
 const OURS: Changes<'_> =
     &[("RANK", "1"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "10.0.0.1"), ("MASTER_PORT", "29500")];
 
-/// What a process with number 7 in a recorded environment makes of it, after changes; an empty value takes a variable out.
+/// What a process with number 7 in a recorded environment makes of it, after changes; an empty value takes a
+/// variable out.
 fn read(recorded: &str, changes: Changes<'_>) -> Result<Option<Placement>, RendezvousError> {
     let mut variables: BTreeMap<&str, &str> =
         recorded.lines().filter_map(|line| line.split_once('=')).collect();
@@ -224,7 +225,8 @@ fn a_pod_of_an_indexed_job_needs_the_number_of_pods_and_an_address() {
 }
 
 /// What torchrun 2.5 sets with `--standalone --no-python --nproc-per-node 2`.
-const TORCHRUN: &str = "LOCAL_RANK=1\nRANK=1\nGROUP_RANK=0\nROLE_RANK=1\nROLE_NAME=default\nLOCAL_WORLD_SIZE=2\n\
+const TORCHRUN: &str = "LOCAL_RANK=1\nRANK=1\nGROUP_RANK=0\nROLE_RANK=1\nROLE_NAME=default\n\
+                        LOCAL_WORLD_SIZE=2\n\
                         WORLD_SIZE=2\nGROUP_WORLD_SIZE=1\nROLE_WORLD_SIZE=2\nMASTER_ADDR=machine.example\n\
                         MASTER_PORT=41327\nTORCHELASTIC_RESTART_COUNT=0\nTORCHELASTIC_MAX_RESTARTS=0\n\
                         TORCHELASTIC_RUN_ID=3f2a\nTORCHELASTIC_USE_AGENT_STORE=True";

@@ -1,4 +1,4 @@
-//! One node's process: its environment, its process group, and its life being tied to the launcher's.
+//! One node's process: its environment, its process group, and its death with the launcher.
 
 use super::Launch;
 use crate::rendezvous::variable;
@@ -17,13 +17,13 @@ pub(super) struct Child {
     process: std::process::Child,
 }
 
-/// How a process is.
+/// Whether a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum ProcessState {
     Running,
     /// By a signal such as SIGSTOP.
     Stopped,
-    /// It has ended and waits for [`Child::bury`].
+    /// It has ended and waits for [`Child::reap`].
     Ended,
 }
 
@@ -68,8 +68,8 @@ impl Child {
             }
             Ok(())
         };
-        // SAFETY: between fork and exec only system calls are made (prctl, getppid, fcntl) and nothing is allocated: the
-        // errors are bare numbers, and the closure owns no memory.
+        // SAFETY: between fork and exec only system calls are made (prctl, getppid, fcntl) and nothing is
+        // allocated: the errors are bare numbers, and the closure owns no memory.
         #[expect(unsafe_code, reason = "the only way to reach the process between fork and exec")]
         unsafe {
             command.pre_exec(before_exec)
@@ -80,16 +80,16 @@ impl Child {
         Ok(Self { rank, pid, process })
     }
 
-    /// How the process is, without waiting.
-    pub(super) fn life(&self) -> Life {
+    /// Whether the process runs, without waiting.
+    pub(super) fn state(&self) -> ProcessState {
         let look = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let is = |what| matches!(rustix::process::waitid(WaitId::Pid(self.pid), look | what), Ok(Some(_)));
         if is(WaitIdOptions::EXITED) {
-            Life::Ended
+            ProcessState::Ended
         } else if is(WaitIdOptions::STOPPED) {
-            Life::Stopped
+            ProcessState::Stopped
         } else {
-            Life::Running
+            ProcessState::Running
         }
     }
 
@@ -100,9 +100,10 @@ impl Child {
         }
     }
 
-    /// Takes the exit status of a process that has [ended](Life::Ended). What is left of its group is killed while the dead
-    /// leader still holds the number of the group: afterwards another process could have it.
-    pub(super) fn bury(&mut self) -> io::Result<ExitStatus> {
+    /// Takes the exit status of a process that has [ended](ProcessState::Ended). What is left of its group is
+    /// killed while the dead leader still holds the number of the group: afterwards another process could
+    /// have it.
+    pub(super) fn reap(&mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::KILL);
         self.process.wait()
     }

@@ -1,4 +1,4 @@
-//! How nodes ended, in words and as one exit code.
+//! How nodes ended, as text and as one exit code.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 
 /// How one node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum NodeEnd {
     /// It returned this code.
     Code(u8),
     /// A signal killed it.
@@ -15,7 +15,7 @@ pub(super) enum End {
     Killed,
 }
 
-impl End {
+impl NodeEnd {
     pub(super) fn new(status: ExitStatus, killed: bool) -> Self {
         match (status.code(), status.signal()) {
             (_, Some(9)) if killed => Self::Killed,
@@ -31,26 +31,26 @@ impl End {
 }
 
 /// The exit code for nodes that ended in this order.
-pub(super) fn exit_code(ends: &[End]) -> u8 {
-    let codes = |keep: fn(End) -> Option<u8>| ends.iter().copied().filter_map(keep).collect::<Vec<_>>();
-    if ends.contains(&End::Code(PEER_LOST)) {
+pub(super) fn exit_code(ends: &[NodeEnd]) -> u8 {
+    let codes = |keep: fn(NodeEnd) -> Option<u8>| ends.iter().copied().filter_map(keep).collect::<Vec<_>>();
+    if ends.contains(&NodeEnd::Code(PEER_LOST)) {
         return PEER_LOST;
     }
     let failures = codes(|end| match end {
-        End::Code(0) | End::Killed => None,
-        End::Code(code) => Some(code),
-        End::Signal(signal) => Some(128u8.saturating_add(signal as u8)),
+        NodeEnd::Code(0) | NodeEnd::Killed => None,
+        NodeEnd::Code(code) => Some(code),
+        NodeEnd::Signal(signal) => Some(128u8.saturating_add(signal as u8)),
     });
     // A node that ended because of another returns 1, and may be faster than the other, whose code says more.
     let telling = failures.iter().copied().find(|&code| code != 1);
-    let killed = ends.contains(&End::Killed).then_some(128 + 9);
+    let killed = ends.contains(&NodeEnd::Killed).then_some(128 + 9);
     telling.or(failures.first().copied()).or(killed).unwrap_or(0)
 }
 
 /// The exit code of a run that lost a node.
 pub(super) const PEER_LOST: u8 = 4;
 
-impl fmt::Display for End {
+impl fmt::Display for NodeEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Code(code) => {
@@ -88,12 +88,12 @@ fn signal_name(signal: i32) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::End::{Code, Killed, Signal};
+    use super::NodeEnd::{Code, Killed, Signal};
     use super::*;
 
     #[test]
     fn the_most_telling_end_gives_the_exit_code() {
-        let cases: [(&[End], u8); 9] = [
+        let cases: [(&[NodeEnd], u8); 9] = [
             (&[Code(0), Code(0)], 0),
             (&[Signal(9), Code(4), Code(4)], 4),
             (&[Code(3), Code(1), Code(4)], 4),
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn a_kill_of_ours_is_told_from_a_kill_by_others() {
         let killed = ExitStatus::from_raw(9);
-        assert_eq!(End::new(killed, true), Killed);
-        assert_eq!(End::new(killed, false), Signal(9));
-        assert_eq!(End::new(ExitStatus::from_raw(4 << 8), true), Code(4));
+        assert_eq!(NodeEnd::new(killed, true), Killed);
+        assert_eq!(NodeEnd::new(killed, false), Signal(9));
+        assert_eq!(NodeEnd::new(ExitStatus::from_raw(4 << 8), true), Code(4));
     }
 }

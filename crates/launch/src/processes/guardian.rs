@@ -1,11 +1,12 @@
 //! A process that ends the nodes if the launcher cannot: because it was killed.
 //!
-//! A node's own process is tied to the launcher by the kernel where the kernel can do that, but a node may be a shell that
-//! runs the program proper, and neither does every program that is launched know about us. The guardian is a fork of the
-//! launcher that holds one end of a pipe and a list of process groups. The kernel closes the other end however the launcher
-//! dies; then the guardian kills the groups and ends.
+//! A node's own process is tied to the launcher by the kernel where the kernel can do that, but a node may be
+//! a shell that runs the program proper, and neither does every program that is launched know about us. The
+//! guardian is a fork of the launcher that holds one end of a pipe and a list of process groups. The kernel
+//! closes the other end however the launcher dies; then the guardian kills the groups and ends.
 //!
-//! Absent on purpose: anything but system calls in the guardian, which may have been forked from a process with threads.
+//! Absent on purpose: anything but system calls in the guardian, which may have been forked from a process
+//! with threads.
 
 use intendant_core::limits;
 use rustix::process::{Pid, WaitOptions};
@@ -24,8 +25,8 @@ impl Guardian {
     pub(super) fn start() -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let fd = reader.as_raw_fd();
-        // SAFETY: the child calls `guard` only, which makes system calls that are allowed after a fork of a process with
-        // threads, uses no memory but its stack, and never returns.
+        // SAFETY: the child calls `guard` only, which makes system calls that are allowed after a fork of a
+        // process with threads, uses no memory but its stack, and never returns.
         #[expect(unsafe_code, reason = "the guardian is this program's own code in another process")]
         let pid = unsafe { libc::fork() };
         if pid == 0 {
@@ -56,7 +57,8 @@ impl Guardian {
         if let Some(pipe) = &mut self.pipe
             && let Err(error) = pipe.write_all(&number.to_ne_bytes())
         {
-            // Another process killed the guardian. The nodes run on; only a killed launcher could now leave some behind.
+            // Another process killed the guardian. The nodes run on; only a killed launcher could now leave
+            // some behind.
             tracing::warn!("the guardian process is gone: {error}");
             self.pipe = None;
         }
@@ -79,16 +81,16 @@ impl Drop for Guardian {
 #[expect(unsafe_code, reason = "system calls after a fork")]
 unsafe fn guard(pipe: i32) -> ! {
     let mut groups = [0i32; limits::NODES_MAX];
-    // SAFETY: plain system calls on this process's own descriptors, on stack memory of the stated size, and on process
-    // groups that the launcher named.
+    // SAFETY: plain system calls on this process's own descriptors, on stack memory of the stated size, and
+    // on process groups that the launcher named.
     unsafe {
         // Out of the terminal's reach: Ctrl-C is for the launcher, which may still need this process.
         libc::setsid();
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             libc::signal(signal, libc::SIG_IGN);
         }
-        // Holding a copy of the launcher's end would keep the pipe open for ever, holding its output would keep readers of
-        // that waiting.
+        // Holding a copy of the launcher's end would keep the pipe open for ever, holding its output would
+        // keep readers of that waiting.
         if libc::dup2(pipe, 0) != 0 {
             libc::_exit(1);
         }

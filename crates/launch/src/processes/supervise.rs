@@ -1,7 +1,7 @@
-//! Watching the nodes: who has ended, when patience ends, and what signals to the launcher mean.
+//! Supervises the nodes: notices ends and stops, enforces deadlines, and handles signals to the launcher.
 
-use super::child::{Child, Life};
-use super::ends::{End, PEER_LOST, exit_code};
+use super::child::{Child, ProcessState};
+use super::ends::{NodeEnd, PEER_LOST, exit_code};
 use super::guardian::Guardian;
 use rustix::process::Signal;
 use std::io;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio::time::Instant;
 
-/// Time for the other nodes to end by themselves when one has failed. The control plane needs less to notice the failure and
-/// to name the node. Nodes that are all stopped have as long to be continued.
+/// Time for the other nodes to end by themselves when one has failed. The control plane needs less to notice
+/// the failure and to name the node. Nodes that are all stopped have as long to be continued.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Time for nodes to end after SIGTERM.
 const TERM: Duration = Duration::from_secs(3);
 
-/// Pause between two looks when no signal comes. A safety net: ends and stops of children are signals.
+/// Longest pause between two checks. A safety net: ends and stops of children cause signals.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Signals to the launcher.
@@ -38,8 +38,9 @@ impl Signals {
         })
     }
 
-    /// Waits until something happens to a child, until the given time (both `None`), or for a signal that ends the run: its
-    /// exit code and the signal that nodes get. Ctrl-C reaches nodes as SIGINT, so that they report what the user did.
+    /// Waits until something happens to a child, until the given time (both `None`), or for a signal that
+    /// ends the run: its exit code and the signal that nodes get. Ctrl-C reaches nodes as SIGINT, so that
+    /// they report what the user did.
     async fn next(&mut self, until: Instant) -> Option<(u8, Signal)> {
         tokio::select! {
             _ = self.interrupt.recv() => Some((130, Signal::INT)),
@@ -73,19 +74,19 @@ impl Children {
 
     /// Whether nodes are left and a signal has stopped all of them.
     fn all_stopped(&self) -> bool {
-        !self.alive.is_empty() && self.alive.iter().all(|child| child.life() == Life::Stopped)
+        !self.alive.is_empty() && self.alive.iter().all(|child| child.state() == ProcessState::Stopped)
     }
 
-    /// Takes those that have ended off the list.
-    fn bury_ended(&mut self, killing: bool) -> Vec<(usize, i32, End)> {
+    /// Removes the nodes that have ended; rank, process and end of each.
+    fn reap_ended(&mut self, killing: bool) -> Vec<(usize, i32, NodeEnd)> {
         let mut ended = Vec::new();
         let guardian = &mut self.guardian;
         self.alive.retain_mut(|child| {
-            if child.life() != Life::Ended {
+            if child.state() != ProcessState::Ended {
                 return true;
             }
             guardian.forget(child.pid);
-            let end = child.bury().map_or(End::Code(1), |status| End::new(status, killing));
+            let end = child.reap().map_or(NodeEnd::Code(1), |status| NodeEnd::new(status, killing));
             ended.push((child.rank, child.pid.as_raw_pid(), end));
             false
         });
@@ -98,7 +99,7 @@ impl Drop for Children {
         for child in &mut self.alive {
             child.signal(Signal::KILL);
             self.guardian.forget(child.pid);
-            if let Err(error) = child.bury() {
+            if let Err(error) = child.reap() {
                 tracing::debug!("node {} cannot be waited for: {error}", child.rank);
             }
         }
@@ -123,7 +124,7 @@ pub(super) async fn run(mut children: Children, mut signals: Signals) -> u8 {
     let mut course = Course::Running;
     let mut killing = false;
     loop {
-        for (rank, pid, end) in children.bury_ended(killing) {
+        for (rank, pid, end) in children.reap_ended(killing) {
             if end.failed() && !matches!(course, Course::Interrupted(..)) {
                 say(&format!("launch: node {rank} (process {pid}) {end}"));
             }
@@ -141,8 +142,8 @@ pub(super) async fn run(mut children: Children, mut signals: Signals) -> u8 {
             Course::Running if all_stopped => {
                 course = Course::Stopped(now + GRACE);
                 say(&format!(
-                    "launch: all nodes are stopped (by SIGSTOP or the like); the run ends in {} s unless they are continued \
-                     (SIGCONT)",
+                    "launch: all nodes are stopped (by SIGSTOP or the like); the run ends in {} s unless \
+                     they are continued (SIGCONT)",
                     GRACE.as_secs()
                 ));
             }

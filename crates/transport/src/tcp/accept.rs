@@ -1,16 +1,18 @@
 //! The gate: accepts connections from other nodes, and refuses all others.
 //!
-//! Every connection is examined in a task of its own, so that one that is slow or silent does not delay others. The gate stays open
-//! for the life of the mesh: a process that comes late learns why it is refused, and links in use are not affected.
+//! Every connection is examined in a task of its own, so that one that is slow or silent does not delay
+//! others. The gate stays open for the life of the mesh: a process that comes late learns why it is refused,
+//! and links in use are not affected.
 
 use super::hello::{
     HELLO_BYTES, Hello, Identity, MAGIC, PREAMBLE_BYTES, check_hello, check_preamble, encode_verdict,
 };
+use crate::lock;
 use crate::{HandshakeError, Throttle};
 use intendant_core::{ChannelId, NodeId, Tick};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,12 +24,12 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 /// From the connection to the confirmation. A healthy dialler needs two round trips.
 pub(crate) const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(3);
 
-/// Connections that have not shown the token yet. Each costs a file descriptor and some hundred bytes; more wait in the
-/// operating system's queue.
+/// Connections that have not shown the token yet. Each costs a file descriptor and some hundred bytes; more
+/// wait in the operating system's queue.
 const UNKNOWN_MAX: usize = 128;
 
-/// With this many of them, new ones get [`CROWDED_DEADLINE`] to say who they are, so that thousands of silent connections
-/// cannot keep good ones out for long.
+/// With this many of them, new ones get [`CROWDED_DEADLINE`] for their hello, so that thousands of silent
+/// connections cannot keep good ones out for long.
 const CROWD: usize = UNKNOWN_MAX / 2;
 
 /// Time for a hello in a crowd.
@@ -36,8 +38,8 @@ const CROWDED_DEADLINE: Duration = Duration::from_millis(250);
 /// After an error of accept itself, mostly for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a refused dialler may still send before the connection is cut. Closing with bytes unread resets the connection, and
-/// some operating systems then discard what the dialler has not read: the verdict.
+/// Bytes that a refused dialler may still send before the connection is cut. Closing with bytes unread resets
+/// the connection, and some operating systems then discard what the dialler has not read: the verdict.
 const LEFTOVER_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ enum Place {
 /// An accepted link.
 pub(crate) type Arrival = (NodeId, ChannelId, TcpStream);
 
-/// What every examination needs.
+/// State that all examinations share.
 #[derive(Debug)]
 pub(crate) struct Gate {
     identity: Identity,
@@ -86,7 +88,7 @@ impl Gate {
     }
 
     fn with_place<T>(&self, rank: NodeId, channel: ChannelId, use_it: impl FnOnce(&mut Place) -> T) -> T {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = lock(&self.places);
         use_it(&mut places[rank.index() * usize::from(self.identity.channels) + channel.index()])
     }
 
@@ -149,7 +151,8 @@ impl Gate {
         match timeout_at(deadline, welcome(&mut stream)).await.unwrap_or(Err(HandshakeError::Timeout)) {
             Ok(()) => {
                 reservation.keep();
-                // The receiver is gone only when the mesh has failed or is dropped, and then this task is dropped as well.
+                // The receiver is gone only when the mesh has failed or is dropped, and then this task is
+                // dropped as well.
                 let _ = self.arrivals.send((rank, channel, stream));
             }
             Err(error) => self.warn(
@@ -192,7 +195,7 @@ impl Gate {
     /// Logs a warning unless there were many of its kind.
     fn warn(&self, throttle: &Mutex<Throttle>, sentence: std::fmt::Arguments<'_>) {
         let now = Tick(self.opened.elapsed().as_micros() as u64);
-        match throttle.lock().unwrap_or_else(PoisonError::into_inner).pass(now) {
+        match lock(throttle).pass(now) {
             Some(suppressed) => tracing::warn!("{sentence}{suppressed}"),
             None => tracing::debug!("{sentence}"),
         }

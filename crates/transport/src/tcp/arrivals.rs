@@ -1,7 +1,7 @@
 //! Counts what arrives from each peer, as a sign of life.
 //!
-//! Heartbeats share a link with data. On a link that is narrow and full, they arrive seconds late, although their sender is
-//! well. Whatever arrives from a peer in the meantime shows that.
+//! Heartbeats share a link with data. On a link that is narrow and full, they arrive seconds late, although
+//! their sender is well. Whatever arrives from a peer in the meantime shows that.
 
 use intendant_core::NodeId;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,8 @@ impl Arrivals {
         self.0[from].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reads that brought bytes from a peer so far. A count that grows means that the peer's bytes still arrive.
+    /// Reads that brought bytes from a peer so far. A count that grows means that the peer's bytes still
+    /// arrive.
     ///
     /// # Panics
     /// If `from` is not part of the cluster.

@@ -3,9 +3,10 @@
 use super::accept::{HANDSHAKE_DEADLINE, read_all};
 use super::hello::{Hello, Identity, MAGIC, VERDICT_BYTES, decode_verdict};
 use crate::HandshakeError;
+use crate::lock;
 use intendant_core::{ChannelId, NodeId};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -21,7 +22,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// What is known about a peer that could not be reached yet.
 pub(crate) type Trouble = Arc<Mutex<Option<String>>>;
 
-/// Connects to a channel of a peer. It tries until it succeeds or is refused for good; the caller sets the deadline.
+/// Connects to a channel of a peer. It tries until it succeeds or is refused for good; the caller sets the
+/// deadline.
 pub(crate) async fn reach(
     identity: Arc<Identity>,
     to: NodeId,
@@ -46,7 +48,7 @@ pub(crate) async fn reach(
                 | HandshakeError::Busy { .. }),
             ) => {
                 tracing::debug!("node {to} at {address} cannot be reached yet: {error}");
-                *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                *lock(&trouble) = Some(error.to_string());
             }
             Err(error) => return Err(error),
         }

@@ -29,7 +29,8 @@ impl Builder {
         Self { rank, links, arrivals }
     }
 
-    /// Registers the connections with the runtime that this is called in, which must be the one that uses them.
+    /// Registers the connections with the runtime that this is called in, which must be the one that uses
+    /// them.
     ///
     /// # Errors
     /// If the operating system refuses.
@@ -68,12 +69,13 @@ enum Ending {
     Finished,
 }
 
-/// A link with so much to write does not wait until everything is flushed: the peer may begin, and what is written is still in the
-/// cache. A system call costs about as much as handling the keys in so many bytes.
+/// A link with so much to write does not wait until everything is flushed: the peer may begin, and what is
+/// written is still in the cache. A system call costs about as much as handling the keys in so many bytes.
 const WRITTEN_AT_ONCE_BYTES: usize = 16 << 10;
 
-/// A single frame of less waits for another one to the same peer: two of 64 KiB in one call make pushes of 128 values of 512 bytes
-/// an eighth faster. Only one link waits like this: with many peers there is mostly one frame for each in a turn.
+/// A single frame of less waits for another one to the same peer: two of 64 KiB in one call make pushes of
+/// 128 values of 512 bytes an eighth faster. Only one link waits like this: with many peers there is mostly
+/// one frame for each in a turn.
 const FRAME_WRITTEN_AT_ONCE_BYTES: usize = 128 << 10;
 
 /// The TCP connections of one channel of one node: see [`crate::Fabric`] for what its methods promise.
@@ -175,8 +177,8 @@ impl Fabric {
         }
         self.ready.register(cx.waker());
         self.try_flush();
-        // Taken once: tokio's cooperative budget, when used up, lets a link note itself at once. What is noted from here on has
-        // woken the caller.
+        // Taken once: tokio's cooperative budget, when used up, lets a link note itself at once. What is
+        // noted from here on has woken the caller.
         self.queue_noted();
         while let Some(index) = self.turn.pop_front() {
             self.look_at(index);
@@ -214,7 +216,8 @@ impl Fabric {
                     link.rest(&mut self.spare);
                     lost = link.failure();
                 }
-                // A reset is reported once, to the first call: after a failed write, reads just see the end of the stream.
+                // A reset is reported once, to the first call: after a failed write, reads just see the end
+                // of the stream.
                 Poll::Ready(Read::End(error)) => lost = Some(link.failure().unwrap_or(error)),
                 Poll::Ready(Read::Some) => {
                     again = true;

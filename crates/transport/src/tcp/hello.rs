@@ -1,14 +1,15 @@
-//! What two nodes tell each other before the first frame: bytes and verdicts, without I/O.
+//! The handshake of two nodes before the first frame: bytes and verdicts, without I/O.
 //!
 //! ```text
 //! dialler   hello    magic [8] · protocol u32 · token [32] · cluster u64 · layout u64 · element u8 · 0 u8 ·
-//!                    from u16 · to u16 · nodes u16 · channels u16 · channel u16                      (72 bytes)
-//! acceptor  verdict  magic [8] · code u8 · 0 [7] · what the acceptor has u64                         (24 bytes)
-//! dialler   confirm  magic [8]                                                                        (8 bytes)
+//!                    from u16 · to u16 · nodes u16 · channels u16 · channel u16                  (72 bytes)
+//! acceptor  verdict  magic [8] · code u8 · 0 [7] · what the acceptor has u64                     (24 bytes)
+//! dialler   confirm  magic [8]                                                                    (8 bytes)
 //! ```
-//! Numbers are little-endian. The hello's first twelve bytes and the verdict never change, so that any two versions can tell
-//! each other that they differ. The acceptor looks at nothing behind the token before the token is right. A link exists once
-//! the confirmation is there: a dialler that gave up early leaves nothing behind.
+//! Numbers are little-endian. The hello's first twelve bytes and the verdict never change, so that any two
+//! versions can tell each other that they differ. The acceptor looks at nothing behind the token before the
+//! token is right. A link exists once the confirmation is there: a dialler that gave up early leaves nothing
+//! behind.
 
 use crate::{TOKEN_BYTES, Token};
 use bytes::{Buf, BufMut};
@@ -18,7 +19,7 @@ use std::io;
 /// Opens everything that one side says.
 pub(crate) const MAGIC: [u8; 8] = *b"INTENDNT";
 
-/// Magic and protocol version: what every version understands.
+/// Magic and protocol version, which every version understands.
 pub(crate) const PREAMBLE_BYTES: usize = MAGIC.len() + 4;
 
 /// A whole hello.
@@ -27,7 +28,8 @@ pub(crate) const HELLO_BYTES: usize = PREAMBLE_BYTES + TOKEN_BYTES + 8 + 8 + 2 +
 /// A verdict.
 pub(crate) const VERDICT_BYTES: usize = MAGIC.len() + 8 + 8;
 
-/// Who a node is, and what it takes for granted about its cluster. All nodes of a cluster agree on everything but the rank.
+/// A node's rank, and its view of its cluster. All nodes of a cluster agree on everything
+/// but the rank.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Version of the protocol spoken after the handshake.
@@ -48,7 +50,8 @@ pub struct Identity {
     pub channels: u16,
 }
 
-/// Why two nodes do not connect. Each side reports it from its own point of view: `ours` is what this process has.
+/// Why two nodes do not connect. Each side reports it from its own point of view: `ours` is what this process
+/// has.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
@@ -78,7 +81,8 @@ pub enum HandshakeError {
     },
     /// The nodes would disagree about keys or where they are.
     #[error(
-        "the layouts differ: ours is {ours:016x}, theirs is {theirs:016x}; start every node with the same model, data and options"
+        "the layouts differ: ours is {ours:016x}, theirs is {theirs:016x}; start every node with the same \
+         model, data and options"
     )]
     Layout {
         /// Digest here.
@@ -87,7 +91,10 @@ pub enum HandshakeError {
         theirs: u64,
     },
     /// The nodes use different element types.
-    #[error("element types differ: ours is {ours}, theirs is {}; start every node with the same one", Element(*.theirs))]
+    #[error(
+        "element types differ: ours is {ours}, theirs is {}; start every node with the same one",
+        Element(*.theirs)
+    )]
     Element {
         /// Here.
         ours: ElementType,
@@ -115,7 +122,7 @@ pub enum HandshakeError {
     WrongNode {
         /// Whom the dialler wanted.
         meant: NodeId,
-        /// Who answered.
+        /// The node that answered.
         reached: NodeId,
     },
     /// The dialler's rank does not exist.
@@ -129,9 +136,9 @@ pub enum HandshakeError {
     /// The lower rank dials. A higher one that does is a programming error or a stranger.
     #[error("node {dialler} dialled node {acceptor}, but of two nodes the lower rank dials")]
     Direction {
-        /// Who dialled.
+        /// The node that dialled.
         dialler: NodeId,
-        /// Who was dialled.
+        /// The node that was dialled.
         acceptor: NodeId,
     },
     /// The channel does not exist.
@@ -160,7 +167,8 @@ pub enum HandshakeError {
     },
     /// A verdict with a code that this version does not know.
     #[error(
-        "refused for a reason that this version does not know (code {code}); run the same release on every node"
+        "refused for a reason that this version does not know (code {code}); run the same release on every \
+         node"
     )]
     Unknown {
         /// The code.
@@ -188,7 +196,7 @@ impl std::fmt::Display for Element {
     }
 }
 
-/// What a dialler says first.
+/// The first message of a dialler.
 #[derive(Clone, Debug)]
 pub(crate) struct Hello {
     pub(crate) protocol: u32,
@@ -204,7 +212,7 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    /// What the node with this identity says to `to`.
+    /// The hello of the node with this identity to `to`.
     pub(crate) fn new(identity: &Identity, to: NodeId, channel: ChannelId) -> Self {
         Self {
             protocol: identity.protocol,
@@ -307,7 +315,8 @@ pub(crate) fn check_hello(identity: &Identity, hello: &Hello) -> Result<(), Hand
     Err(refusal)
 }
 
-/// The verdict that tells the dialler `refusal`, or that it is welcome. `None` if the dialler is not to be answered.
+/// The verdict that tells the dialler `refusal`, or that it is welcome. `None` if the dialler is not to be
+/// answered.
 pub(crate) fn encode_verdict(refusal: Option<&HandshakeError>) -> Option<[u8; VERDICT_BYTES]> {
     use HandshakeError as E;
     let (code, value) = match refusal {
@@ -337,7 +346,7 @@ pub(crate) fn encode_verdict(refusal: Option<&HandshakeError>) -> Option<[u8; VE
     Some(verdict)
 }
 
-/// What the verdict on `hello` means to the dialler with this identity.
+/// The error that the verdict on `hello` tells the dialler with this identity.
 pub(crate) fn decode_verdict(
     identity: &Identity,
     hello: &Hello,
@@ -411,8 +420,8 @@ mod tests {
         (preamble, rest.try_into().unwrap())
     }
 
-    /// One changed thing per refusal, in the order of the checks. Each hello has all later faults as well, so that a check
-    /// that comes too late is found.
+    /// One changed thing per refusal, in the order of the checks. Each hello has all later faults as well, so
+    /// that a check that comes too late is found.
     #[test]
     fn faults_are_found_in_their_order() {
         let (dialler, acceptor) = (identity(1), identity(2));
@@ -475,7 +484,8 @@ mod tests {
         assert!(decode_verdict(&identity(1), &hello, &encode_verdict(None).unwrap()).is_ok());
     }
 
-    /// The bytes are a promise to other versions: a change here needs a new protocol version, and none of the first twelve.
+    /// The bytes are a promise to other versions: a change here needs a new protocol version, and none of the
+    /// first twelve.
     #[test]
     fn a_hello_on_the_wire() {
         let bytes = Hello::new(&identity(1), NodeId(2), ChannelId(1)).encode();
@@ -489,7 +499,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_bytes_are_never_welcome(bytes in proptest::collection::vec(any::<u8>(), HELLO_BYTES), known in 0usize..=PREAMBLE_BYTES) {
+        fn random_bytes_are_never_welcome(
+            bytes in proptest::collection::vec(any::<u8>(), HELLO_BYTES),
+            known in 0usize..=PREAMBLE_BYTES) {
             let mut bytes = bytes;
             bytes[..known].copy_from_slice(&b"INTENDNT\x01\0\0\0"[..known]);
             let (preamble, rest) = split(&bytes);
@@ -499,7 +511,10 @@ mod tests {
         }
 
         #[test]
-        fn any_verdict_is_understood_or_refused(bytes in proptest::array::uniform24(any::<u8>()), magic: bool) {
+        fn any_verdict_is_understood_or_refused(
+            bytes in proptest::array::uniform24(any::<u8>()),
+            magic: bool,
+        ) {
             let mut bytes = bytes;
             if magic {
                 bytes[..8].copy_from_slice(&MAGIC);

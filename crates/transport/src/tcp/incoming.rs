@@ -1,7 +1,8 @@
 //! Bytes on their way into one link, cut into frames without copying them.
 //!
-//! The buffer grows only as bytes really arrive: what a peer announces is never taken on trust. A frame is a slice of the
-//! buffer that it arrived in and keeps that buffer alive, so a caller that keeps a small frame for long should copy it.
+//! The buffer grows only as bytes really arrive: a length that a peer announces is never trusted. A frame is
+//! a slice of the buffer that it arrived in and keeps that buffer alive, so a caller that keeps a small frame
+//! for long should copy it.
 
 use super::outgoing::{GOODBYE, PREFIX_BYTES};
 use super::spare::Spare;
@@ -10,15 +11,15 @@ use bytes::{Buf, Bytes, BytesMut};
 use intendant_core::limits::FRAME_BYTES_MAX;
 use std::mem;
 
-/// Room that is asked for before a read, at least. A system call costs about as much as copying a few KiB, so 64 KiB make it
-/// negligible.
+/// Room that is asked for before a read, at least. A system call costs about as much as copying a few KiB, so
+/// 64 KiB make it negligible.
 const READ_BYTES: usize = 64 << 10;
 
 /// With less room than this, new room is made before a read.
 const READ_BYTES_MIN: usize = 8 << 10;
 
-/// How much a buffer that holds a part of a frame may grow at once, in multiples of what it holds. The copies then sum up to at
-/// most a third of the frame.
+/// How much a buffer that holds a part of a frame may grow at once, in multiples of what it holds. The copies
+/// then sum up to at most a third of the frame.
 const GROWTH: usize = 3;
 
 /// A complete item of a stream.
@@ -28,11 +29,11 @@ pub(crate) enum Item {
     Goodbye,
 }
 
-/// What has arrived on one link and is not handed on yet.
+/// Bytes that have arrived on one link and are not handed on yet.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     buffer: BytesMut,
-    /// What the buffer was asked for.
+    /// The size that the buffer was requested with.
     asked: usize,
 }
 
@@ -83,7 +84,7 @@ impl Incoming {
         Ok(Some(Item::Frame(self.buffer.split_to(bytes as usize).freeze())))
     }
 
-    /// What it means that the stream ends here.
+    /// The error that the end of the stream means at this point.
     pub(crate) fn at_end(&self) -> LinkError {
         match self.buffer.len() {
             0 => LinkError::Vanished,
@@ -105,7 +106,10 @@ mod tests {
     proptest! {
         #[test]
         fn frames_survive_any_cut(
-            frames in proptest::collection::vec((any::<u8>(), prop_oneof![0usize..40, 60_000usize..300_000]), 0..12),
+            frames in proptest::collection::vec(
+                (any::<u8>(), prop_oneof![0usize..40, 60_000usize..300_000]),
+                0..12,
+            ),
             cuts in proptest::collection::vec(1usize..70_000, 1..20),
         ) {
             let (mut stream, mut expected) = (Vec::new(), Vec::new());
@@ -134,7 +138,9 @@ mod tests {
         }
 
         #[test]
-        fn whatever_arrives_memory_stays_in_proportion(bytes in proptest::collection::vec(any::<u8>(), 0..4_000)) {
+        fn memory_stays_in_proportion_to_what_arrives(
+            bytes in proptest::collection::vec(any::<u8>(), 0..4_000),
+        ) {
             let (mut incoming, mut spare) = (Incoming::default(), Spare::default());
             for chunk in bytes.chunks(7) {
                 incoming.room(&mut spare).extend_from_slice(chunk);
@@ -196,9 +202,10 @@ mod tests {
     fn a_frame_beyond_the_limit_is_refused() {
         let (mut incoming, mut spare) = (Incoming::default(), Spare::default());
         incoming.room(&mut spare).extend_from_slice(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
-        assert!(
-            matches!(incoming.next(), Err(LinkError::FrameTooLong { bytes, .. }) if bytes as usize == FRAME_BYTES_MAX + 1)
-        );
+        assert!(matches!(
+            incoming.next(),
+            Err(LinkError::FrameTooLong { bytes, .. }) if bytes as usize == FRAME_BYTES_MAX + 1
+        ));
     }
 
     #[test]

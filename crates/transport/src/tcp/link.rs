@@ -14,15 +14,17 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// Writes to one link before the other links have their turn. With full slices this is a few MiB, far beyond a socket's
-/// buffer: only a peer that reads as fast as we write gets here.
+/// Writes to one link before the other links have their turn. With full slices this is a few MiB, far beyond
+/// a socket's buffer: only a peer that reads as fast as we write gets here.
 const WRITES_PER_TURN_MAX: usize = 16;
 
-/// Data that a peer's machine has not acknowledged for so long, or a peer's machine that does not answer at all, is a lost
-/// peer. Without this the operating system would go on for a quarter of an hour, or for ever if nothing is under way. Longer
-/// than the control plane's own silence of 5 s, which names who is to blame; both together stay below ten.
+/// Data that a peer's machine has not acknowledged for so long, or a peer's machine that does not answer at
+/// all, is a lost peer. Without this the operating system would go on for a quarter of an hour, or for ever
+/// if nothing is under way. Longer than the control plane's own silence of 5 s, which names who is to blame;
+/// both together stay below ten.
 const UNANSWERED: Duration = Duration::from_secs(7);
-/// How long a connection may be silent before the peer's machine is asked whether it is there, and how often then.
+/// How long a connection may be silent before the peer's machine is asked whether it is there, and how often
+/// then.
 const PROBE_AFTER: Duration = Duration::from_secs(3);
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
@@ -170,7 +172,8 @@ impl Link {
         match (&self.writing, cx) {
             (Writing::Leaving, Some(cx)) => match Pin::new(&mut self.stream).poll_shutdown(cx) {
                 Poll::Pending => return Wrote::Blocked,
-                // An error here means that the peer is gone already; its goodbye or the end of its stream tells how.
+                // An error here means that the peer is gone already; its goodbye or the end of its stream
+                // tells how.
                 Poll::Ready(_) => self.writing = Writing::Ended,
             },
             (Writing::Leaving, None) => return Wrote::Blocked,
@@ -185,7 +188,8 @@ impl Link {
         self.writing = Writing::Failed { error, frames };
     }
 
-    /// Reads once, into memory of `spare`. Afterwards, [`Link::next_item`] until it yields nothing, then [`Link::rest`].
+    /// Reads once, into memory of `spare`. Afterwards, [`Link::next_item`] until it yields nothing, then
+    /// [`Link::rest`].
     pub(crate) fn read(&mut self, cx: &mut Context<'_>, spare: &mut Spare) -> Poll<Read> {
         // Asked first, so that a link that is silent has no buffer.
         if let Err(error) = ready!(self.stream.poll_read_ready(cx)) {
@@ -216,7 +220,8 @@ impl Link {
         matches!(self.writing, Writing::Failed { .. })
     }
 
-    /// The reason of a failed write, once there is nothing more to read: what the peer sent before it failed still counts.
+    /// The reason of a failed write, once there is nothing more to read: what the peer sent before it failed
+    /// still counts.
     pub(crate) fn failure(&self) -> Option<LinkError> {
         match &self.writing {
             Writing::Failed { error, frames } if self.reading || *frames => {

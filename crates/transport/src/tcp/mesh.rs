@@ -5,11 +5,12 @@ use super::arrivals::Arrivals;
 use super::dial::{Trouble, reach};
 use super::hello::{Identity, check_identity};
 use crate::error::Missing;
+use crate::lock;
 use crate::tcp::Builder;
 use crate::{HandshakeError, TransportError};
 use intendant_core::{ChannelId, NodeId};
 use std::net::{self, SocketAddr};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -27,8 +28,8 @@ pub struct Listener {
     address: SocketAddr,
 }
 
-/// The connections of one node. The gate for late comers stays open as long as it lives; dropping it does not touch the
-/// connections.
+/// The connections of one node. The gate for late comers stays open as long as it lives; dropping it does not
+/// touch the connections.
 #[derive(Debug)]
 pub struct Mesh {
     builders: Vec<Builder>,
@@ -56,15 +57,16 @@ impl Listener {
         self.address
     }
 
-    /// Connects to every other node of `roster` (addresses by rank) once per channel: higher ranks are dialled, lower ranks
-    /// are waited for. Peers that are not there yet are tried again until the time `within` is over.
+    /// Connects to every other node of `roster` (addresses by rank) once per channel: higher ranks are
+    /// dialled, lower ranks are waited for. Peers that are not there yet are tried again until the time
+    /// `within` is over.
     ///
-    /// The gate runs as a task of the runtime that this is called in; drive that runtime for as long as late comers shall be
-    /// answered. The connections do not depend on it.
+    /// The gate runs as a task of the runtime that this is called in; drive that runtime for as long as late
+    /// comers shall be answered. The connections do not depend on it.
     ///
     /// # Errors
-    /// If `identity` or `roster` contradict themselves, the cluster has no token and the address is not a loopback one, a
-    /// peer refuses this node, or a peer is missing when time is over.
+    /// If `identity` or `roster` contradict themselves, the cluster has no token and the address is not a
+    /// loopback one, a peer refuses this node, or a peer is missing when time is over.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
@@ -149,7 +151,7 @@ impl<'a> Setup<'a> {
 
     fn missing(&self) -> Vec<Missing> {
         let missing = |(rank, links): (usize, usize)| {
-            let trouble = self.troubles[rank].lock().unwrap_or_else(PoisonError::into_inner);
+            let trouble = lock(&self.troubles[rank]);
             let reason = match &*trouble {
                 Some(trouble) => trouble.clone(),
                 None if rank > self.identity.rank.index() => "no answer yet".to_owned(),

@@ -1,7 +1,7 @@
 //! Frames on their way out of one link: small parts copied together, large ones left where they are.
 //!
-//! On the wire a frame is its length (`u32`, little-endian) and its content. [`GOODBYE`] in place of a length is the last word
-//! of a side that leaves in order; no frame can be that long.
+//! On the wire a frame is its length (`u32`, little-endian) and its content. [`GOODBYE`] in place of a length
+//! is the last word of a side that leaves in order; no frame can be that long.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use intendant_core::limits::FRAME_BYTES_MAX;
@@ -14,16 +14,19 @@ pub(crate) const PREFIX_BYTES: usize = 4;
 /// In place of a length: nothing follows.
 pub(crate) const GOODBYE: u32 = u32::MAX;
 
-/// Larger parts of frames are not copied. Copying this much costs about as much as handling one more slice in the kernel.
+/// Larger parts of frames are not copied. Copying this much costs about as much as handling one more slice in
+/// the kernel.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 
-/// A tail of this size is sealed, so that a link that cannot write does not copy its backlog again and again as it grows.
+/// A tail of this size is sealed, so that a link that cannot write does not copy its backlog again and again
+/// as it grows.
 const TAIL_BYTES_MAX: usize = 64 << 10;
 
-/// Slices of one write. With large frames this is half a gigabyte, with small ones 4 MiB: more than a socket takes at once.
+/// Slices of one write. With large frames this is half a gigabyte, with small ones 4 MiB: more than a socket
+/// takes at once.
 pub(crate) const SLICES_MAX: usize = 64;
 
-/// What one link has yet to write.
+/// Bytes that one link has yet to write.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     sealed: VecDeque<Bytes>,
@@ -71,7 +74,7 @@ impl Outgoing {
         self.bytes
     }
 
-    /// What to write next, in order; the number of slices that were filled.
+    /// The slices to write next, in order; the number of slices that were filled.
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
         let mut used = 0;
         let tail = Some(&self.tail[..]).filter(|tail| !tail.is_empty());

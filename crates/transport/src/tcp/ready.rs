@@ -1,13 +1,14 @@
 //! Which links of a fabric have something to do.
 //!
-//! A fabric of a large cluster must not look at every link for every frame. Each link has a waker of its own that notes the
-//! link in a set and wakes the fabric; the fabric looks at noted links only.
+//! A fabric of a large cluster must not look at every link for every frame. Each link has a waker of its own
+//! that notes the link in a set and wakes the fabric; the fabric looks at noted links only.
 
+use crate::lock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
-/// The noted links of one fabric, and whom to wake.
+/// The noted links of one fabric, and the waker of its task.
 #[derive(Debug)]
 pub(crate) struct Ready {
     words: Box<[AtomicU64]>,
@@ -29,10 +30,10 @@ impl Ready {
         (ready, wakers)
     }
 
-    /// From now on `waker` is woken. A link that is noted after this call wakes it; one noted before is found by
-    /// [`Ready::take`].
+    /// From now on `waker` is woken. A link that is noted after this call wakes it; one noted before is found
+    /// by [`Ready::take`].
     pub(crate) fn register(&self, waker: &Waker) {
-        let mut fabric = self.fabric.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fabric = lock(&self.fabric);
         match &mut *fabric {
             Some(known) => known.clone_from(waker),
             none => *none = Some(waker.clone()),
@@ -42,7 +43,8 @@ impl Ready {
     /// Empties the set and calls `found` with each link that was in it, in ascending order.
     pub(crate) fn take(&self, mut found: impl FnMut(usize)) {
         for (index, word) in self.words.iter().enumerate() {
-            // Acquire: pairs with the Release in `wake_by_ref`; what made the link ready is visible before it is looked at.
+            // Acquire: pairs with the Release in `wake_by_ref`; what made the link ready is visible before it
+            // is looked at.
             let mut bits = match word.load(Ordering::Relaxed) {
                 0 => continue,
                 _ => word.swap(0, Ordering::Acquire),
@@ -63,7 +65,7 @@ impl Wake for Note {
     fn wake_by_ref(self: &Arc<Self>) {
         // Release: pairs with the Acquire in `take`.
         self.ready.words[self.link / 64].fetch_or(1 << (self.link % 64), Ordering::Release);
-        let fabric = self.ready.fabric.lock().unwrap_or_else(PoisonError::into_inner);
+        let fabric = lock(&self.ready.fabric);
         if let Some(waker) = &*fabric {
             waker.wake_by_ref();
         }

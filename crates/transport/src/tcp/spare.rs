@@ -1,9 +1,11 @@
-//! Memory that frames have arrived in, used again once no frame of it is kept. Large buffers would otherwise go back to the
-//! operating system and come from there page by page, which costs as much as reading into them.
+//! Memory that frames have arrived in, used again once no frame of it is kept. Large buffers would otherwise
+//! go back to the operating system and come from there page by page, which costs as much as reading into
+//! them.
 
 use bytes::BytesMut;
 
-/// Room for what one read may bring at most: several frames of a call's values. A link has it only while it holds a part of a frame.
+/// Room for what one read may bring at most: several frames of a call's values. A link has it only while it
+/// holds a part of a frame.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// Buffers that are kept, for all links of a channel together.
@@ -19,8 +21,8 @@ impl Spare {
     /// An empty buffer with room for at least `bytes`.
     pub(crate) fn take(&mut self, bytes: usize) -> BytesMut {
         if bytes <= BUFFER_BYTES {
-            // All of it, or what is left behind frames that are in use. The one that was used last is the likeliest to be in the
-            // cache.
+            // All of it, or what is left behind frames that are in use. The one that was used last is the
+            // likeliest to be in the cache.
             let fits = |buffer: &mut BytesMut| buffer.try_reclaim(BUFFER_BYTES) || buffer.try_reclaim(bytes);
             if let Some(at) = self.buffers.iter_mut().rposition(fits) {
                 return self.buffers.remove(at);

@@ -1,4 +1,5 @@
-//! Peers that passed the handshake and then misbehave or die: the link is lost with a reason, everything else goes on.
+//! Peers that passed the handshake and then misbehave or die: the link is lost with a reason, everything else
+//! goes on.
 
 use crate::common::{LOOPBACK, PATIENCE, identity, next, next_frame, raw_hello};
 use bytes::Bytes;

@@ -193,7 +193,8 @@ async fn a_dialler_that_gives_up_leaves_its_place_to_the_next() {
     let listener = Listener::bind(LOOPBACK).expect("a free port");
     let good = Listener::bind(LOOPBACK).expect("a free port");
     let roster = [good.local_addr(), listener.local_addr()];
-    // These wait in the queue of the operating system, as the gate is not open yet; then they leave without a confirmation.
+    // These wait in the queue of the operating system, as the gate is not open yet; then they leave without a
+    // confirmation.
     for _ in 0..3 {
         let mut stream = TcpStream::connect(roster[1]).await.expect("the gate listens");
         stream.write_all(&raw_hello(&identity(0, 2, 1), 1, 0)).await.expect("a hello");
@@ -281,7 +282,7 @@ async fn nodes_may_come_in_any_order() {
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
     while let Some(joined) = joining.join_next().await {
-        joined.expect("no panic").expect("everybody came");
+        joined.expect("no panic").expect("all came");
     }
 }
 
@@ -366,8 +367,8 @@ async fn a_dialler_that_confirms_with_other_bytes_gets_no_link() {
     assert!(accepting.await.expect("no panic").is_ok());
 }
 
-/// Time stands still while a socket has something to say, so deadlines pass in their order and nothing depends on how fast
-/// this machine is.
+/// Time stands still while a socket has something to say, so deadlines pass in their order and nothing
+/// depends on how fast this machine is.
 #[tokio::test(start_paused = true)]
 async fn silent_connections_of_a_crowd_are_cut_before_those_that_came_earlier() {
     let listener = Listener::bind(LOOPBACK).expect("a free port");

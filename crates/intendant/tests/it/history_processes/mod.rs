@@ -1,8 +1,9 @@
-//! Four real processes over TCP, hammering the same keys, which stay where they are or move: their histories, put together,
-//! are sequentially consistent per key.
+//! Four real processes over TCP, hammering the same keys, which stay where they are or move: their histories,
+//! put together, are sequentially consistent per key.
 //!
-//! The tests start this same binary again: once as a launcher ([`role_launcher`]), which starts it as nodes ([`role_node`]).
-//! Every node records what its workers did and saw, and what managing keys took; the checkers are the simulator's.
+//! The tests start this same binary again: once as a launcher ([`role_launcher`]), which starts it as nodes
+//! ([`role_node`]). Every node records what its workers did and saw, and what managing keys took; the
+//! checkers are the simulator's.
 #![cfg(target_os = "linux")]
 
 mod notes;
@@ -72,7 +73,8 @@ const CLASSIC_MODES: [Mode; 4] = [
     Mode { name: "classic-async", asynchronous: true, storage: Storage::Sparse, channels: 2, ..CLASSIC },
     Mode { name: "classic-async-chain", asynchronous: true, order: Order::Chain, ..CLASSIC },
 ];
-/// Those of the papers that are sequentially consistent per key [thesis Tab. 3.2], and caches with chained operations.
+/// Those of the papers that are sequentially consistent per key [thesis Tab. 3.2], and caches with chained
+/// operations.
 const LAPSE_MODES: [Mode; 4] = [
     LAPSE,
     Mode { name: "lapse-sync-caches", caches: true, storage: Storage::Sparse, channels: 2, ..LAPSE },

@@ -1,4 +1,5 @@
-//! What nodes leave in files besides histories: what was written to and read from registers, and what managing keys took.
+//! What nodes leave in files besides histories: what was written to and read from registers, and what
+//! managing keys took.
 
 use super::{KEYS, LANES};
 use intendant::{Key, Node};
@@ -8,8 +9,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// What one worker did to registers, a line each: `set KEY TAG`, `pull KEY TAG`, `final KEY TAG`. A tag names a set among all
-/// sets of all workers; 0 is the initial value.
+/// What one worker did to registers, a line each: `set KEY TAG`, `pull KEY TAG`, `final KEY TAG`. A tag names
+/// a set among all sets of all workers; 0 is the initial value.
 #[derive(Default)]
 pub(crate) struct RegisterNotes {
     lines: Vec<(&'static str, Key, Option<u32>)>,

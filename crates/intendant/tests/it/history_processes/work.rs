@@ -1,4 +1,5 @@
-//! What a worker does and what it notes: pushes, pulls, sets and relocations of a few keys, drawn from a seed.
+//! What a worker does and what it notes: pushes, pulls, sets and relocations of a few keys, drawn from a
+//! seed.
 
 use super::notes::RegisterNotes;
 use super::{ALL, CALLS, KEYS, LANES, REGISTERS};
@@ -63,14 +64,16 @@ impl Recorder {
         keys.iter().map(|key| self.layout.len(*key)).sum()
     }
 
-    /// Works, comes to rest with the others, and looks at what is left. The process is killed after `dies_after` calls.
+    /// Works, comes to rest with the others, and looks at what is left. The process is killed after
+    /// `dies_after` calls.
     pub(crate) fn work(&mut self, worker: &mut Worker<f32>, dies_after: Option<u64>) -> Result<(), Error> {
         for call in 0..CALLS {
             if dies_after == Some(call) {
                 kill_process(getpid(), Signal::KILL).unwrap();
             }
             self.call(worker, stream(9, &[self.me as u64, call]))?;
-            // Nodes outnumber the cores of small machines: each would have the keys for itself as long as it runs.
+            // Nodes outnumber the cores of small machines: each would have the keys for itself as long as it
+            // runs.
             std::thread::yield_now();
         }
         while let Some(pull) = self.ahead.pop_front() {

@@ -1,4 +1,5 @@
-//! What the tests of this crate share: clusters over real sockets, and frames whose content tells where they belong.
+//! What the tests of this crate share: clusters over real sockets, and frames whose content tells where they
+//! belong.
 
 use bytes::Bytes;
 use intendant_core::{ElementType, NodeId, random};

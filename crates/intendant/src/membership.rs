@@ -1,4 +1,5 @@
-//! How the nodes of a cluster meet and fail together: alone, within one process, or through the control plane.
+//! How the nodes of a cluster meet and fail together: alone, within one process, or through the control
+//! plane.
 
 use crate::control::{Control, Failure};
 use crate::health::Health;
@@ -26,15 +27,15 @@ impl Group {
     }
 }
 
-/// What connects a node with the others, apart from parameters.
-pub(crate) enum Plane {
+/// A node's place among the others: meetings, failures and leaving.
+pub(crate) enum Membership {
     /// All nodes are in this process.
     Group { rank: NodeId, group: Arc<Group> },
     /// One node per process.
     Control(Control),
 }
 
-impl Plane {
+impl Membership {
     /// Failures of the cluster become failures of this node.
     pub(crate) fn watch(&self, health: &Arc<Health>) {
         let health = Arc::clone(health);
@@ -70,8 +71,8 @@ impl Plane {
         }
     }
 
-    /// Leaves in order and waits until all others have left too. From now on the others do not miss this node, unless they wait for it
-    /// in a gather: then the cluster fails.
+    /// Leaves in order and waits until all others have left too. From now on the others do not miss this
+    /// node, unless they wait for it in a gather: then the cluster fails.
     pub(crate) fn leave(&self) -> Result<(), Failure> {
         match self {
             Self::Group { rank, group } => {

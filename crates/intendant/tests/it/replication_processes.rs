@@ -1,10 +1,11 @@
-//! Real processes over TCP with copies of keys: nothing is lost, copies become equal, reads are as fresh as promised; and a node that
-//! dies ends all others, wherever they wait for it.
+//! Real processes over TCP with copies of keys: nothing is lost, copies become equal, reads are as fresh as
+//! promised; and a node that dies ends all others, wherever they wait for it.
 //!
-//! The tests start this same binary again: once as a launcher ([`role_launcher`]), which starts it as nodes ([`role_node`]).
+//! The tests start this same binary again: once as a launcher ([`role_launcher`]), which starts it as nodes
+//! ([`role_node`]).
 #![cfg(target_os = "linux")]
 
-use crate::copies::{KEYS, Pusher, Setting, bounded, phases};
+use crate::replication::{KEYS, Pusher, Setting, bounded, phases};
 use intendant::launch::Launch;
 use intendant::{Error, Key, Node, Rendezvous, StaticReplicaPace, Storage, Technique, Worker};
 use rustix::process::{Signal, getpid, kill_process};
@@ -135,7 +136,7 @@ fn role_launcher() {
     let this = std::env::current_exe().unwrap();
     std::process::exit(
         Launch::new(Setting::new(Technique::Ssp).nodes, this)
-            .args(role("copies_processes::role_node"))
+            .args(role("replication_processes::role_node"))
             .run()
             .unwrap()
             .into(),
@@ -150,7 +151,7 @@ fn role(name: &str) -> [&str; 4] {
 fn launcher(mode: usize, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(role("copies_processes::role_launcher"))
+        .args(role("replication_processes::role_launcher"))
         .env(DIR, dir)
         .env(MODE, mode.to_string())
         .stdout(Stdio::null());

@@ -1,7 +1,8 @@
 //! Workloads for techniques that copy keys, and what must hold in them.
 //!
-//! A value has an element for each worker, which counts that worker's pushes, one that counts all, and one to which everybody adds
-//! fractions. Counts are exact in any order; the last element is not, so copies that were brought in step differently differ there.
+//! A value has an element for each worker, which counts that worker's pushes, one that counts all, and one to
+//! which all workers add fractions. Counts are exact in any order; the last element is not, so copies that
+//! were brought in step differently differ there.
 
 use intendant::{
     Error, Key, KeyOrder, KeyTechnique, Layout, NodeConfig, StaticReplicaPace, Storage, Technique, Tick,
@@ -35,7 +36,7 @@ impl Setting {
             workers: 2,
             channels: 1,
             storage: Storage::Dense,
-            // Far more often than anybody wants it, so that it happens while workers push.
+            // Far more often than in use, so that it happens while workers push.
             pace: StaticReplicaPace::Every(Tick(500)),
             staleness: 1,
             replicated: 3,
@@ -136,7 +137,8 @@ impl Pusher {
         keys.iter().map(value).collect()
     }
 
-    /// Pushes and pulls at random, now and then with a later clock. Whatever a worker reads has all of its own pushes.
+    /// Pushes and pulls at random, now and then with a later clock. Whatever a worker reads has all of its
+    /// own pushes.
     pub(crate) fn work(&mut self, worker: &mut Worker<f32>, phase: u64, steps: u64) -> Result<(), Error> {
         let mut tickets = Vec::new();
         for step in 0..steps {
@@ -169,8 +171,9 @@ impl Pusher {
         tickets.into_iter().try_for_each(|ticket| worker.wait(ticket))
     }
 
-    /// After the cluster has come to rest: what this worker reads, what its node has copies of, and what a snapshot says is the same,
-    /// and has exactly what `made` says, all workers' counts per key. Returns the bits of all values.
+    /// After the cluster has come to rest: what this worker reads, what its node has copies of, and what a
+    /// snapshot says is the same, and has exactly what `made` says, all workers' counts per key. Returns the
+    /// bits of all values.
     pub(crate) fn look(&self, worker: &mut Worker<f32>, made: &[Vec<u64>]) -> Result<Vec<u32>, Error> {
         let (setting, all) = (self.setting, self.setting.all());
         let copies = self.copies(worker)?;
@@ -223,7 +226,8 @@ pub(crate) fn unpack(payload: &[u8]) -> Vec<u64> {
     payload.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap())).collect()
 }
 
-/// Works in phases, looks after each of them whether all is there and equal on all nodes, and returns the bits at the end.
+/// Works in phases, looks after each of them whether all is there and equal on all nodes, and returns the
+/// bits at the end.
 pub(crate) fn phases(
     worker: &mut Worker<f32>,
     setting: Setting,
@@ -247,14 +251,14 @@ pub(crate) fn phases(
     Ok(bits)
 }
 
-/// What a worker pushes to at a clock, when everybody knows what all others push.
+/// What a worker pushes to at a clock, when every worker knows what all others push.
 fn pushed_at(worker: usize, clock: u32) -> [Key; 3] {
     let word = stream(11, &[worker as u64, clock.into()]);
     [0, 8, 16].map(|shift| Key((word >> shift) % 20))
 }
 
-/// Goes through `clocks` clocks without meeting anybody; whatever it reads has what all did up to the staleness bound. `each` is
-/// called before each clock.
+/// Goes through `clocks` clocks without a meeting; all that it reads has what all did up to the
+/// staleness bound. `each` is called before each clock.
 pub(crate) fn bounded(
     worker: &mut Worker<f32>,
     setting: Setting,
@@ -282,7 +286,8 @@ pub(crate) fn bounded(
                 let promised = before(other, *key, (clock + 1).saturating_sub(setting.staleness));
                 assert!(
                     *found >= promised as f32,
-                    "{setting:?}: worker {me} reads {key:?} at clock {} with {found} of {promised} pushes of worker {other}",
+                    "{setting:?}: worker {me} reads {key:?} at clock {} with {found} of {promised} pushes of \
+                     worker {other}",
                     clock + 1
                 );
             }

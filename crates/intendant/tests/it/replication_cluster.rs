@@ -1,7 +1,7 @@
-//! Several nodes in one process with copies of keys: nothing is lost, copies become equal, reads are as fresh as promised, nothing is
-//! sent without need, and nobody waits for ever.
+//! Several nodes in one process with copies of keys: nothing is lost, copies become equal, reads are as fresh
+//! as promised, nothing is sent without need, and no worker waits for ever.
 
-use crate::copies::{KEYS, Pusher, Setting, bounded, phases};
+use crate::replication::{KEYS, Pusher, Setting, bounded, phases};
 use intendant::{Error, Key, KeyTechnique, Node, StaticReplicaPace, Storage, Technique, Tick, Worker};
 use intendant_core::random::stream;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -122,7 +122,8 @@ impl Pushes {
     }
 }
 
-/// What a worker does between two meetings, at how many clocks. Some do nothing, which is where meetings follow each other closely.
+/// What a worker does between two meetings, at how many clocks. Some do nothing, which is where meetings
+/// follow each other closely.
 fn clocks(me: usize, round: u64) -> u64 {
     match stream(77, &[me as u64, round]) % 5 {
         0 => 0,
@@ -131,8 +132,8 @@ fn clocks(me: usize, round: u64) -> u64 {
     }
 }
 
-/// The promise of bounded staleness, while workers are at very different clocks, and meet now and then. Looked up after the read:
-/// whatever anybody ever does before that clock must be in it.
+/// The promise of bounded staleness, while workers are at very different clocks, and meet now and then.
+/// Looked up after the read: all that any worker ever does before that clock must be in it.
 #[test]
 fn a_read_has_what_was_done_before_the_staleness_bound() {
     for technique in [Technique::Ssp, Technique::Essp] {
@@ -159,8 +160,8 @@ fn a_read_has_what_was_done_before_the_staleness_bound() {
                                 let promised = pushes.before(other, clock.saturating_sub(staleness), *key);
                                 assert!(
                                     *found >= promised as f32,
-                                    "{setting:?}: worker {me} reads {key:?} at clock {clock} with {found} of {promised} \
-                                     pushes of worker {other}"
+                                    "{setting:?}: worker {me} reads {key:?} at clock {clock} with {found} of \
+                                     {promised} pushes of worker {other}"
                                 );
                             }
                             assert_eq!(value[me], pusher.made[key.0 as usize] as f32, "{key:?}");
@@ -200,8 +201,8 @@ fn workers_may_be_as_far_apart_as_the_bound_says() {
     }
 }
 
-/// Nodes that have nothing to do between two meetings rest in the second before others have left the first. Workers there must
-/// not wait for them.
+/// Nodes that have nothing to do between two meetings rest in the second before others have left the first.
+/// Workers there must not wait for them.
 #[test]
 fn nobody_waits_for_a_node_without_work() {
     for technique in [Technique::Ssp, Technique::Essp] {
@@ -283,8 +284,8 @@ fn adds(key: Key, worker: usize, round: u64) -> bool {
     !(key.0 + worker as u64 + round).is_multiple_of(4)
 }
 
-/// Synchronous SGD: after each synchronisation all copies are equal and have everything, without any other meeting of workers before
-/// they are read.
+/// Synchronous SGD: after each synchronisation all copies are equal and have everything, without any other
+/// meeting of workers before they are read.
 #[test]
 fn who_asks_for_it_gets_copies_with_all_that_was_done() {
     for (technique, nodes, channels) in [

@@ -1,0 +1,12 @@
+//! Messages of the control plane. `proto/control.rs` is generated from `proto/control.proto` and committed,
+//! so that a build needs no compiler of protocols. `tests/it/generated.rs` compares the two and generates the
+//! code anew.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::wildcard_enum_match_arm,
+    clippy::disallowed_types
+)]
+
+include!("../../proto/control.rs");

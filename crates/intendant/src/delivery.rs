@@ -1,0 +1,16 @@
+//! Messages to a worker from other threads.
+
+use crate::control::Failure;
+use intendant_engine::Completion;
+use intendant_wire::SnapshotPart;
+
+/// A message to a worker.
+#[derive(Debug)]
+pub(crate) enum Delivery {
+    /// Parts of operations are done.
+    Completions(Vec<Completion>),
+    /// A part of a snapshot.
+    Snapshot(SnapshotPart),
+    /// The cluster has failed.
+    Failed(Failure),
+}

@@ -1,0 +1,139 @@
+//! When a channel looks at the clock next: rarely enough that the work without an outside cause, and its
+//! consequences on other nodes, leave the cores to the workers.
+//!
+//! A *look* ([`intendant_engine::Input::Tick`]) acts on intents and starts rounds of replicas that are due.
+//! Most of the work that a look causes follows later, when other nodes answer, and when their looks reach
+//! this node. So the timer counts all the time that the channel's thread was busy since the last look: the
+//! busier the thread, the longer it rests. Intents are then acted on earlier, because action timing
+//! ([`intendant_intent`]) sees more clocks per round, and the updates of a replica are gathered for longer
+//! before they are sent. If cores are free, nothing is delayed, unless the channel was idle.
+//!
+//! A channel that has sent nothing and got no request for a while is idle. Rounds of replicas then rest as
+//! long as those of a busy channel, and so do looks that only start rounds, because waking up costs most. A
+//! message or a request of a worker ends that at once. An update to a replica that comes with neither is sent
+//! by the next round.
+
+use intendant_core::Tick;
+
+/// A channel rests this many times as long as it was busy, so that looks take a quarter of a core at most.
+const REST: u64 = 3;
+
+/// The longest rest of looks because of busy time that other nodes cause, in µs. Several rests must fit into
+/// what loaders look ahead, which is tens of milliseconds.
+const LOOK_REST_MAX: u64 = 20_000;
+
+/// The same for rounds of copies: five per second are still enough for most models [thesis Fig. 4.11].
+const ROUND_REST_MAX: u64 = 200_000;
+
+/// How long nothing has happened when a channel is idle, in µs: longer than what workers that train do
+/// between accesses.
+const IDLE_AFTER: u64 = 800_000;
+
+/// Busy time of a channel's thread, and the time of its next look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LookTimer {
+    /// Time busy since the last look, and since the last look that started a round of copies, in µs.
+    since_look: u64,
+    since_round: u64,
+    /// Earliest time of the next look.
+    rested: Tick,
+    /// Messages sent by the end of the last round of copies.
+    sent: u64,
+    /// A message or request came since then.
+    stirred: bool,
+    /// The round before which something happened last.
+    active: Tick,
+    idle: bool,
+}
+
+impl LookTimer {
+    /// The thread was busy for so long, in µs.
+    pub(crate) fn worked(&mut self, took: u64) {
+        self.since_look = self.since_look.saturating_add(took);
+        self.since_round = self.since_round.saturating_add(took);
+    }
+
+    /// A look ended at `now`, having taken so long (not yet told as work). Tells when the next round of
+    /// copies may start, if this look started one; then `round` says how many messages the channel has sent
+    /// so far.
+    pub(crate) fn looked(&mut self, now: Tick, took: u64, round: Option<u64>) -> Option<Tick> {
+        self.worked(took);
+        let rest = |busy: u64| busy.saturating_mul(REST);
+        let because_of_others = rest(std::mem::take(&mut self.since_look)).min(LOOK_REST_MAX);
+        self.rested = now.after(because_of_others.max(rest(took)));
+        round.map(|sent| {
+            let stirred = std::mem::take(&mut self.stirred);
+            if std::mem::replace(&mut self.sent, sent) != sent || stirred {
+                self.active = now;
+            }
+            self.idle = now.0.saturating_sub(self.active.0) >= IDLE_AFTER;
+            let busy = std::mem::take(&mut self.since_round);
+            let because_of_others = if self.idle { ROUND_REST_MAX } else { rest(busy).min(ROUND_REST_MAX) };
+            now.after(because_of_others.max(rest(took)))
+        })
+    }
+
+    /// Records activity. Returns whether the channel was idle, so that the next round of replicas should not
+    /// rest any longer.
+    pub(crate) fn stir(&mut self) -> bool {
+        self.stirred = true;
+        std::mem::take(&mut self.idle)
+    }
+
+    /// When to look, if something is due then.
+    pub(crate) fn next(&self, due: Tick) -> Tick {
+        due.max(self.rested)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unloaded_channel_is_not_late() {
+        let mut timer = LookTimer::default();
+        for look in 1..100 {
+            let now = Tick(look * 1_000);
+            timer.worked(100);
+            assert_eq!(timer.looked(now, 50, Some(look)), Some(now.after(450)));
+            assert_eq!(timer.next(now.after(1_000)), now.after(1_000));
+        }
+    }
+
+    #[test]
+    fn a_busy_channel_rests_longer_up_to_a_bound() {
+        let mut timer = LookTimer::default();
+        let now = Tick(10_000_000);
+        timer.worked(4_000);
+        assert_eq!(timer.looked(now, 1_000, None), None);
+        assert_eq!(timer.next(Tick(0)), now.after(15_000));
+        timer.worked(1_000_000);
+        assert_eq!(timer.looked(now, 0, Some(1)), Some(now.after(ROUND_REST_MAX)));
+        assert_eq!(timer.next(Tick(0)), now.after(LOOK_REST_MAX));
+        // Busy time is charged once.
+        assert_eq!(timer.looked(now, 0, Some(2)), Some(now));
+        // A quarter of a core in any case.
+        assert_eq!(timer.looked(now, 1_000_000, Some(3)), Some(now.after(3_000_000)));
+        assert_eq!(timer.next(Tick(0)), now.after(3_000_000));
+    }
+
+    #[test]
+    fn an_idle_channel_rests_until_the_next_request() {
+        let (mut timer, begin) = (LookTimer::default(), Tick(10_000_000));
+        let at = |ms: u64| begin.after(1_000 * ms);
+        assert_eq!(timer.looked(at(0), 0, Some(7)), Some(at(0)), "it has sent something");
+        // However often there are rounds, and whether or not there are looks for intents in between.
+        for ms in 1..800 {
+            assert_eq!(timer.looked(at(ms), 0, None), None);
+            assert_eq!(timer.looked(at(ms), 0, Some(7)), Some(at(ms)));
+        }
+        assert_eq!(timer.looked(at(800), 0, Some(7)), Some(at(800).after(ROUND_REST_MAX)));
+        assert!(timer.stir() && !timer.stir());
+        assert_eq!(timer.looked(at(900), 0, Some(7)), Some(at(900)));
+        assert_eq!(timer.looked(at(1_600), 0, Some(8)), Some(at(1_600)));
+        assert_eq!(timer.looked(at(2_300), 0, Some(8)), Some(at(2_300)));
+        assert_eq!(timer.looked(at(2_400), 0, Some(8)), Some(at(2_400).after(ROUND_REST_MAX)));
+        assert_eq!(timer.looked(at(2_600), 0, Some(9)), Some(at(2_600)), "one message is enough");
+    }
+}

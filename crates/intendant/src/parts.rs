@@ -1,0 +1,88 @@
+//! State that the threads of a node share.
+
+use crate::attendance::Attendance;
+use crate::clock::MonotonicClock;
+use crate::control::Failure;
+use crate::health::Health;
+use crate::inbox::{Command, InboxSender};
+use crate::meeting::Meetings;
+use crate::membership::Membership;
+use crossbeam_channel::Sender;
+use intendant_core::{ChannelId, Element, Key, Tick};
+use intendant_engine::{Advanced, ChannelReport, Input, Shared};
+use intendant_sampling::{Locality, Manager};
+use std::sync::Arc;
+
+/// The reason that calls get after the end.
+pub(crate) const DOWN: &str = "the node is shut down";
+
+/// State that workers, loaders and the node's handle share.
+pub(crate) struct NodeParts<E> {
+    pub(crate) shared: Arc<Shared<E>>,
+    pub(crate) clock: MonotonicClock,
+    pub(crate) seed: u64,
+    pub(crate) sampling: Manager,
+    pub(crate) inboxes: Vec<InboxSender>,
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) meetings: Meetings,
+    pub(crate) attendance: Attendance,
+    pub(crate) outstanding_bytes: usize,
+}
+
+impl<E: Element> NodeParts<E> {
+    /// Sends a command to all channels; their answers.
+    pub(crate) fn ask_channels<R>(&self, command: impl Fn(Sender<R>) -> Command) -> Result<Vec<R>, Failure> {
+        let mut answers = Vec::with_capacity(self.inboxes.len());
+        for inbox in &self.inboxes {
+            let (reply, answer) = crossbeam_channel::bounded(1);
+            inbox.send(command(reply));
+            match answer.recv() {
+                Ok(answer) => answers.push(answer),
+                // The channel's thread ends only when the cluster does.
+                Err(_) => {
+                    self.health.check()?;
+                    return Err(Failure::misuse(DOWN));
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Tells channels how far the workers of this node are. If they are gone, so is the cluster, and every
+    /// other call says so.
+    pub(crate) fn advanced(&self, advanced: Advanced) {
+        if let Some(clock) = advanced.clock {
+            for inbox in &self.inboxes {
+                inbox.send(Command::Input(Input::Clock(clock)));
+            }
+        }
+        self.wake(&advanced.wake);
+    }
+
+    /// Wakes channels that sleep.
+    pub(crate) fn wake(&self, channels: &[ChannelId]) {
+        for channel in channels {
+            self.inboxes[channel.index()].send(Command::Input(Input::Wake));
+        }
+    }
+
+    /// The sum of the reports of all channels, whose copies are brought in step: all workers of this node
+    /// wait for that.
+    pub(crate) fn report(&self) -> Result<ChannelReport, Failure> {
+        let mut sum = ChannelReport::default();
+        self.ask_channels(Command::Report)?.into_iter().for_each(|report| sum.merge(report));
+        Ok(sum)
+    }
+}
+
+impl<E: Element> Locality for NodeParts<E> {
+    fn is_local(&self, key: Key) -> bool {
+        // A distribution may reach beyond the last key; the pull says so.
+        self.shared.layout().contains(key) && self.shared.is_local(key)
+    }
+
+    fn now(&self) -> Tick {
+        self.clock.now()
+    }
+}
