@@ -16,7 +16,8 @@ pub(crate) enum ModelName {
 pub(crate) enum ClusterName {
     /// Batches are dealt out to all workers
     None,
-    /// Each node trains the triples of relations of its own, whose parameters it holds (the Lapse paper's setting)
+    /// Each node trains the triples of relations of its own, whose parameters it holds (the Lapse paper's
+    /// setting)
     Relations,
 }
 
@@ -25,7 +26,8 @@ pub(crate) enum ClusterName {
 pub(crate) enum LossName {
     /// Cross-entropy over candidates that a batch shares
     Softmax,
-    /// Logistic loss, negatives of its own for each triple (the parameter server papers' setting; they use --batch 1)
+    /// Logistic loss, negatives of its own for each triple (the parameter server papers' setting; they use
+    /// --batch 1)
     Logistic,
 }
 
@@ -41,16 +43,16 @@ pub(crate) enum UnseenPolicy {
 // Model, loss and optimiser. (Not a documentation comment: it would become the description of the program.)
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Flags {
-    /// What is trained
+    /// Model
     #[arg(long, value_name = "NAME", value_enum, default_value_t = ModelName::Complex)]
     pub(crate) model: ModelName,
 
-    /// Real numbers per entity: complex has the real and the imaginary parts of D/2 complex numbers, for relations as well
-    /// [default: 256; rescal: 128]
+    /// Real numbers per entity: with complex, the real and imaginary parts of D/2 complex numbers, also for
+    /// relations [default: 256; rescal: 128]
     #[arg(long, value_name = "D")]
     pub(crate) dim: Option<usize>,
 
-    /// What is minimised
+    /// Loss that is minimised
     #[arg(long, value_name = "NAME", value_enum, default_value_t = LossName::Softmax)]
     pub(crate) loss: LossName,
 
@@ -58,8 +60,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "B")]
     pub(crate) batch: Option<usize>,
 
-    /// Sampled entities: shared by a batch (softmax), or for each subject and each object (logistic) [default: 256;
-    /// rescal: 1024; logistic: 50]
+    /// Sampled entities: shared by a batch (softmax), or for each subject and each object (logistic)
+    /// [default: 256; rescal: 1024; logistic: 50]
     #[arg(long, value_name = "N")]
     pub(crate) negatives: Option<usize>,
 
@@ -67,8 +69,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "true|false")]
     pub(crate) reciprocal: Option<bool>,
 
-    /// Weight of the N3 penalty, the sum of cubed moduli, on the three embeddings of every prediction (complex only)
-    /// [default: 0.007; rescal, logistic: 0]
+    /// Weight of the N3 penalty, the sum of cubed moduli, on the three embeddings of every prediction
+    /// (complex only) [default: 0.007; rescal, logistic: 0]
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) n3: Option<f64>,
 
@@ -88,9 +90,9 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = ClusterName::None)]
     pub(crate) cluster: ClusterName,
 
-    /// Make each score of a triple a step of its own, which pulls and pushes a subject, a relation and an object, as the
-    /// programs of the parameter server papers do (only with logistic loss and batches of one triple). --localize-ahead and
-    /// clocks then count 1 + 2 N steps for each triple
+    /// Make each score of a triple a step of its own, which pulls and pushes a subject, a relation and an
+    /// object, as the programs of the parameter server papers do (only with the logistic loss and batches of
+    /// one triple). --localize-ahead and clocks then count 1 + 2 N steps for each triple
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) separate: bool,
 

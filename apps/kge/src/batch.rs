@@ -1,4 +1,4 @@
-//! What a batch is made of: its queries, and the keys they need.
+//! A batch: its queries, and the keys that they need.
 
 use crate::data::Triple;
 use crate::model::{Penalties, Scorer, adagrad};
@@ -6,7 +6,8 @@ use intendant_core::{Element, Key};
 use intendant_task::{Pulled, Update};
 use pulp::Arch;
 
-/// One question with its answer: which entity completes anchor and relation? Positions are those of the batch's direct keys.
+/// One question with its answer: which entity completes anchor and relation? Positions are those of the
+/// batch's direct keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
     /// The entity that is given.
@@ -21,7 +22,7 @@ pub(crate) struct Query {
     pub(crate) scores_triple: bool,
 }
 
-/// A batch as it is prepared ahead of its training.
+/// A batch, prepared before it is trained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Two queries per example: object, subject.
@@ -30,13 +31,13 @@ pub struct Batch {
     pub(crate) entities: usize,
     /// How often each direct key is used: the number of penalties on it.
     pub(crate) uses: Vec<u32>,
-    /// How many triples count as trained with it.
+    /// Number of triples that the batch counts as trained.
     pub(crate) examples: u64,
-    /// What is asked for, if it is none of the direct keys: of a step that trains one corrupted triple.
+    /// The answer's key if it is none of the direct keys: in a step that trains one corrupted triple.
     pub(crate) answer: Option<Key>,
 }
 
-/// What a step trains, if each score is a step of its own.
+/// The triple that a step trains, if each score is a step of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scored {
     /// The triple.
@@ -48,7 +49,8 @@ pub(crate) enum Scored {
 }
 
 impl Scored {
-    /// What the `at`-th step of a triple trains, if it has so many negatives per side: the triple comes first.
+    /// The triple that the `at`-th step of a triple trains, with so many negatives per side. The triple
+    /// itself comes first.
     pub(crate) const fn nth(at: u64, negatives: u64) -> Self {
         match at {
             0 => Self::Triple,
@@ -89,13 +91,13 @@ impl Batch {
         (Self { queries: vec![query], entities, uses, examples, answer }, keys)
     }
 
-    /// The key of what `query` asks for; `keys` are the direct ones.
+    /// The key of the answer to `query`; `keys` are the direct ones.
     pub(crate) fn answer(&self, query: &Query, keys: &[Key]) -> Key {
         self.answer.unwrap_or_else(|| keys[query.target as usize])
     }
 
-    /// The queries of `triples` and their distinct keys: entities first, each ascending. The key of relation `r` is
-    /// `relations.0 + r`, that of its reciprocal `relations.1 + r` if there are any.
+    /// The queries of `triples` and their distinct keys: entities first, each ascending. The key of relation
+    /// `r` is `relations.0 + r`, that of its reciprocal `relations.1 + r` if there are any.
     pub(crate) fn new(triples: &[Triple], relations: (u64, Option<u64>)) -> (Self, Vec<Key>) {
         let (forward, reciprocal) = relations;
         let mut keys: Vec<Key> =
@@ -151,9 +153,9 @@ pub struct Scratch<E> {
     pub(crate) queries: Vec<E>,
     /// Their gradients.
     pub(crate) d_queries: Vec<E>,
-    /// Scores of the queries' candidates, then their gradients.
+    /// Scores of the queries' candidates; later their gradients.
     pub(crate) scores: Vec<E>,
-    /// What is added to the scores of each candidate.
+    /// A summand of the scores of each candidate.
     pub(crate) offsets: Vec<E>,
     /// Sampled keys and their positions, sorted.
     samples: Vec<(Key, u32)>,
@@ -218,8 +220,8 @@ impl<E: Element> Scratch<E> {
         }
     }
 
-    /// Moves the gradient of a key that occurs more than once to its first occurrence: AdaGrad squares the sum of a key's
-    /// gradients, not each of them.
+    /// Moves the gradient of a key that occurs more than once to its first occurrence: AdaGrad squares the
+    /// sum of a key's gradients, not each of them.
     #[inline(always)]
     pub(crate) fn merge(&mut self, batch: &Batch, pulled: Pulled<'_, E>, update: &mut Update<'_, E>) {
         let (dim, stride) = (self.scorer.dim, 2 * self.scorer.dim);

@@ -1,34 +1,36 @@
 //! Data clustering: which node trains which triples.
 //!
-//! Triples are clustered by relation: the fewer nodes train triples of a relation, the fewer want its parameters, and if it is
-//! one, the parameters can stay there for the whole run. What nodes get differs in size, because relations do. So relations are
-//! given out by their number of triples, the largest first, each to the node that has the fewest triples so far.
+//! Triples are clustered by relation: the fewer nodes train triples of a relation, the fewer
+//! nodes access its parameters. If a single node trains them, the parameters stay at this node for the whole
+//! run. Relations differ in size. They are assigned by their number of triples, the largest first, each to
+//! the node with the fewest triples so far.
 //!
-//! An epoch takes as long as its slowest node. If a relation has more triples than a node should get, there is a choice: whole,
-//! it makes the others wait; split, its parameters are at home at only one of its nodes, and each triple of the other nodes takes
-//! a round trip over the network, for which the parameters of RESCAL are large. A round trip takes about as long as a small
-//! model's triple. Therefore a relation stays whole, as in the papers, until it would make its node take more than
-//! [`OVERLOAD_MAX`] times as long as the average; then it is split into parts that are no larger than the average. With this, no
-//! node ever has more than [`OVERLOAD_MAX`] times the average.
+//! An epoch takes as long as its slowest node. A relation with more triples than a node should train poses a
+//! choice. If it stays whole, the other nodes wait. If it is split, its parameters reside at only one of its
+//! nodes, and each triple of the others takes a round trip over the network; the parameters of RESCAL are
+//! large for that. A round trip takes about as long as a triple of a small model. Therefore a relation stays
+//! whole, as in the papers, unless its node would take more than [`OVERLOAD_MAX`] times as long as the
+//! average. Then it is split into parts that are no larger than the average. So no node ever has more than
+//! [`OVERLOAD_MAX`] times the average.
 //!
-//! All of this depends on the triples and on the number of nodes only. Absent on purpose: workers; the triples of a node are
-//! dealt out among them like those of a cluster.
+//! The clusters depend on the triples and on the number of nodes only. Absent on purpose: workers; the
+//! triples of a node are dealt out to its workers like those of a run without clusters.
 
 use crate::data::Triple;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A relation with more than so many times the triples of an average node is split.
+/// A relation with more than this multiple of the triples of an average node is split.
 pub(crate) const OVERLOAD_MAX: u64 = 2;
 
-/// Which node trains which triples, and where relations are at home.
+/// The triples and the resident relations of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clusters {
     /// Numbers of the triples, node by node, ascending within each.
     triples: Vec<u32>,
-    /// Where those of each node begin, and the end of the last.
+    /// The start of each node's triples, and the end of the last node's.
     starts: Vec<usize>,
-    /// The relations that are at home at each node, ascending.
+    /// The relations that reside at each node, ascending.
     relations: Vec<Vec<u32>>,
     /// Relations with triples at more than one node.
     split: usize,
@@ -70,7 +72,8 @@ impl Clusters {
                 same
             });
             split += usize::from(shares.len() > 1);
-            // At home where most of its triples are; at the first of such nodes.
+            // A relation resides at the node with most of its triples; at the first of them if several have
+            // as many.
             if let Some((_, node)) = shares.iter().max_by_key(|(triples, node)| (*triples, Reverse(*node))) {
                 of_nodes[*node as usize].push(relation as u32);
             }
@@ -106,8 +109,8 @@ impl Clusters {
         &self.triples[self.starts[node]..self.starts[node + 1]]
     }
 
-    /// The relations that are at home at a node, ascending: it trains more of their triples than any other. Relations without
-    /// triples are nowhere at home.
+    /// The relations that reside at a node, ascending: the node trains more of their triples than any other
+    /// node. Relations without triples reside nowhere.
     ///
     /// # Panics
     /// If there is no such node.
@@ -122,8 +125,8 @@ impl Clusters {
         self.split
     }
 
-    /// Triples of the node that has most, over those of an average node: by how much longer an epoch takes than if all nodes
-    /// had equally many.
+    /// The largest number of triples of a node over the average: the factor by which an epoch takes longer
+    /// than with equal shares.
     #[must_use]
     pub fn imbalance(&self) -> f64 {
         let most = self.starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
@@ -148,7 +151,8 @@ fn parts(counts: &[u64], triples: u64, nodes: u32) -> Vec<Part> {
     parts
 }
 
-/// The node of each part: the largest first, each to the node with the fewest triples so far, the first of these.
+/// The node of each part: the largest first, each to the node with the fewest triples so far, the first of
+/// these.
 fn balance(parts: &[Part], nodes: u32) -> Vec<u32> {
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by_key(|at| Reverse(parts[*at].triples));

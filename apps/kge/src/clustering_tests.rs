@@ -1,5 +1,5 @@
-//! What clustering by relation and latency hiding do to the program of a worker: which keys it accesses, which it has brought
-//! to its node before.
+//! What clustering by relation and latency hiding do to the program of a worker: which keys it accesses,
+//! which it has brought to its node before.
 
 use super::tests::{config, graph};
 use super::*;
@@ -43,7 +43,7 @@ fn digest(task: &Kge<f32>, epoch: u32, nodes: u32, per_node: u32) -> u64 {
 }
 
 #[test]
-fn every_triple_is_trained_once_whoever_trains_it() {
+fn every_triple_is_trained_once_by_any_number_of_workers() {
     for (nodes, per_node) in [(1, 1), (1, 3), (2, 1), (2, 2), (3, 2), (8, 4)] {
         for loss in [Loss::Softmax, Loss::Logistic] {
             let task = task(loss, true, Cluster::Relations);
@@ -198,8 +198,8 @@ pub(super) fn run(task: &Arc<Kge<f32>>, partition: Partition, schedule: Schedule
     }
 }
 
-/// The papers' setting: the relations are there from the beginning, and while a triple is trained, the entities of the next
-/// one, negatives included, are on their way; none further ahead.
+/// The papers' setting: the relations are there from the beginning, and while a triple is trained, the
+/// entities of the next one, negatives included, are on their way; none further ahead.
 #[test]
 fn a_worker_brings_the_next_batch_near_while_it_trains_this_one() {
     let config = Config {

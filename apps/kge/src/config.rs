@@ -1,6 +1,7 @@
-//! The hyperparameters, and which of them make sense.
+//! The hyperparameters and their limits.
 
 use crate::model::{ModelKind, Penalties, Scorer};
+use intendant_train::SettingError;
 
 /// What is minimised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub enum Loss {
 /// Which worker trains which triples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cluster {
-    /// Any worker any of them: batches are dealt out one by one.
+    /// All workers share all triples: batches are dealt out one by one.
     None,
     /// Every node has relations of its own; see [`crate::Clusters`].
     Relations,
@@ -43,23 +44,12 @@ pub struct Config {
     pub init_scale: f64,
     /// Which worker trains which triples.
     pub cluster: Cluster,
-    /// Whether each score of a triple is a step of its own, with a pull and a push of three keys: the triple's, then those of
-    /// its negatives. Only with the logistic loss, batches of one triple, and without reciprocals.
+    /// Whether each score of a triple is a step of its own, with a pull and a push of three keys: the
+    /// triple's, then those of its negatives. Only with the logistic loss, batches of one triple, and without
+    /// reciprocals.
     pub separate: bool,
     /// Seed of initial values, order and samples.
     pub seed: u64,
-}
-
-/// A hyperparameter that makes no sense.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{name} is {value}; it must be {allowed}")]
-pub struct ConfigError {
-    /// Name of the hyperparameter.
-    pub name: &'static str,
-    /// Its value.
-    pub value: String,
-    /// What is allowed.
-    pub allowed: String,
 }
 
 impl Config {
@@ -74,11 +64,12 @@ impl Config {
         if self.separate { 1 + 2 * self.negatives as u64 } else { 1 }
     }
 
-    /// Tells whether this can be trained, as far as that can be told without the data.
+    /// Checks whether a model with these hyperparameters can be trained, as far as that is possible without
+    /// the data.
     ///
     /// # Errors
-    /// Names the first hyperparameter that makes no sense.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    /// Names the first hyperparameter that is out of its limits.
+    pub fn check(&self) -> Result<(), SettingError> {
         let (dim, even) = (self.dim, self.dim.is_multiple_of(2));
         match self.model {
             ModelKind::Complex if dim == 0 || !even || dim > COMPLEX_DIM_MAX => {
@@ -98,10 +89,12 @@ impl Config {
             }
         }
         self.check_size(1)?;
-        for (name, number) in [("lr", self.learning_rate), ("init-scale", self.init_scale)] {
-            if !(number > 0.0 && number.is_finite()) {
-                return wrong(name, number.to_string(), "a number above 0");
-            }
+        if !(self.learning_rate > 0.0 && self.learning_rate.is_finite()) {
+            return wrong("lr", self.learning_rate.to_string(), "a number above 0");
+        }
+        if !(self.init_scale > 0.0 && self.init_scale <= INIT_SCALE_MAX) {
+            let allowed = format!("a number above 0 and at most {INIT_SCALE_MAX}");
+            return wrong("init-scale", self.init_scale.to_string(), &allowed);
         }
         for (name, number) in [("n3", self.penalties.n3), ("l2", self.penalties.l2)] {
             if !(number >= 0.0 && number.is_finite()) {
@@ -119,8 +112,9 @@ impl Config {
         Ok(())
     }
 
-    /// Tells whether batches fit into memory. `relations` is how many relations and reciprocals the data has.
-    pub(crate) fn check_size(&self, relations: u64) -> Result<(), ConfigError> {
+    /// Checks whether batches fit into memory. `relations` is the number of relations and reciprocals of the
+    /// data.
+    pub(crate) fn check_size(&self, relations: u64) -> Result<(), SettingError> {
         let elements = self.elements(relations);
         if elements <= ELEMENTS_MAX {
             return Ok(());
@@ -133,8 +127,8 @@ impl Config {
         wrong("batch", value, &allowed)
     }
 
-    /// Elements of the larger of a batch's two large arrays, in the worst case: the values that it pulls, or its scores. None
-    /// of the factors is above its own maximum, so that nothing overflows.
+    /// Elements of the larger of a batch's two large arrays, in the worst case: the values that it pulls, or
+    /// its scores. None of the factors is above its own maximum, so that nothing overflows.
     fn elements(&self, relations: u64) -> u64 {
         let (batch, negatives, dim) = (self.batch as u64, self.negatives as u64, self.dim as u64);
         let (entities, queries) = (2 * batch, 2 * batch);
@@ -148,9 +142,12 @@ impl Config {
     }
 }
 
-fn wrong(name: &'static str, value: String, allowed: &str) -> Result<(), ConfigError> {
-    Err(ConfigError { name, value, allowed: allowed.to_owned() })
+fn wrong(name: &'static str, value: String, allowed: &str) -> Result<(), SettingError> {
+    Err(SettingError::new(name, value, allowed))
 }
+
+/// The scores of a model with larger initial values are not finite in single precision.
+const INIT_SCALE_MAX: f64 = 1000.0;
 
 /// Half of the elements that the largest value may have, in double precision.
 const COMPLEX_DIM_MAX: usize = intendant_core::limits::VALUE_BYTES_MAX / 16;
@@ -211,6 +208,10 @@ mod tests {
             refused(|c| (c.loss, c.batch, c.negatives) = (Loss::Logistic, 1 << 14, 1 << 14))
                 .starts_with("batch is ")
         );
+        for scale in [0.0, 1e300, f64::NAN] {
+            let said = Config { init_scale: scale, ..config() }.check().unwrap_err().to_string();
+            assert!(said.ends_with("; it must be a number above 0 and at most 1000"), "{said}");
+        }
         assert_eq!(refused(|c| c.learning_rate = 0.0), "lr is 0; it must be a number above 0");
         assert!(refused(|c| c.penalties.n3 = f64::NAN).starts_with("n3 is NaN; "));
         assert!(refused(|c| c.separate = true).starts_with("separate is true; "));

@@ -1,16 +1,19 @@
 //! Link prediction: at which rank is the true answer?
 //!
-//! For every held-out triple both the object and the subject are predicted: all entities are ranked by score, other true
-//! answers (of train, valid and test) are left out, and the rank of the answer is 1 + the number of entities with a higher
-//! score + half the number of others with the same score (the mean of the ranks that ties allow; a model that gives every
-//! entity the same score gains nothing). A score that is not a number counts as higher. Reported are the mean reciprocal rank,
-//! the mean rank, and the shares of answers at rank 1, up to 3, up to 10.
+//! For every held-out triple both the object and the subject are predicted: all entities are ranked by score,
+//! other true answers (of train, valid and test) are left out, and the rank of the answer is 1 + the number
+//! of entities with a higher score + half the number of others with the same score (the mean of the ranks
+//! that ties allow; a model that gives every entity the same score gains nothing). A score that is not a
+//! number counts as higher. Reported are the mean reciprocal rank, the mean rank, and the shares of answers
+//! at rank 1, up to 3, up to 10.
 //!
-//! The score that decides is the inner product in double precision, in a fixed order of summation, and so ranks depend on
-//! neither blocks, threads nor processor. Most scores need not be known that well: a matrix product in the element type tells
-//! on which side of the answer's score an entity is, unless it is closer than the bound of its rounding error.
+//! The score that decides is the inner product in double precision, in a fixed order of summation, so that
+//! ranks depend neither on blocks nor on threads nor on the processor. Most scores need less precision: a
+//! matrix product in the element type decides on which side of the answer's score an entity is, unless the
+//! difference is within the bound of the rounding error.
 //!
-//! Entities stream by in parts ([`Evaluation::part`]); memory is proportional to the number of held-out triples.
+//! Entities stream by in parts ([`Evaluation::part`]); memory is proportional to the number of held-out
+//! triples.
 
 use crate::data::{Answers, Known, Triple};
 use crate::matrix::{Rows, RowsMut, multiply_transposed};
@@ -20,8 +23,8 @@ use intendant_task::{Evaluation, Reduction};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Queries of one matrix product. The other side is a part of the stream, whose size its sender bounds; the scores of this
-/// many by a thousand entities fit into the cache.
+/// Queries of one matrix product. The other side is a part of the stream, whose size its sender bounds; the
+/// scores of so many queries and a thousand entities fit into the cache.
 const QUERIES_PER_BLOCK: usize = 64;
 
 /// One worker's share of a link prediction.
@@ -37,7 +40,7 @@ pub struct Ranking<E> {
     queries: Vec<E>,
 }
 
-/// A prediction and what is known about its rank so far.
+/// A prediction and the part of its rank that is known so far.
 struct Ranked {
     /// Entities that are not counted.
     answers: Answers,
@@ -55,8 +58,8 @@ struct Ranked {
 }
 
 impl<E: Element> Ranking<E> {
-    /// Predicts object and subject of each of `triples` among the entities `0..entities`. `relations` are the first keys of
-    /// the relations and of their reciprocals, if there are any.
+    /// Predicts object and subject of each of `triples` among the entities `0..entities`. `relations` are the
+    /// first keys of the relations and of their reciprocals, if there are any.
     pub fn new(
         known: Arc<Known>,
         triples: &[Triple],
@@ -131,7 +134,7 @@ impl<E: Element> Evaluation<E> for Ranking<E> {
         let per_thread = self.ranked.len().div_ceil(self.threads);
         let mut shares =
             self.ranked.chunks_mut(per_thread.max(1)).zip(self.queries.chunks(per_thread.max(1) * dim));
-        // The last share is done by this thread: with one thread, none is started.
+        // This thread ranks the last share: with one thread, no other is started.
         let own = shares.next_back();
         std::thread::scope(|scope| {
             for (ranked, queries) in shares {
@@ -171,7 +174,7 @@ struct Part<'a, E> {
     dim: usize,
 }
 
-/// What the matrix product tells about an entity's score, compared with that of the answer.
+/// An entity's score compared with the answer's, according to the matrix product.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rough {
     Lower,
@@ -225,7 +228,7 @@ impl<E: Element> Part<'_, E> {
         let compare = |rough: E, norm: f64| {
             let difference = rough.to_f64() - answer;
             let within = error * norm;
-            // What overflows the element type is not infinite in double precision.
+            // A value that overflows the element type is finite in double precision.
             if difference > within && difference < f64::INFINITY {
                 Rough::Higher
             } else if difference < -within && difference > f64::NEG_INFINITY {
@@ -255,7 +258,7 @@ impl<E: Element> Part<'_, E> {
                 if exact == answer {
                     ranked.equal += 1;
                 } else if exact < answer {
-                    // Only the rounding made it look as high.
+                    // It is as high by rounding only.
                 } else {
                     ranked.higher += 1;
                 }
@@ -264,8 +267,8 @@ impl<E: Element> Part<'_, E> {
     }
 }
 
-/// Twice the bound on the relative error of an inner product of `dim` terms in any order of summation, which leaves room for the
-/// rounding of the double precision scores.
+/// Twice the bound on the relative error of an inner product of `dim` terms in any order of summation, which
+/// leaves room for the rounding of the double precision scores.
 fn rounding_bound<E: Element>(dim: usize) -> f64 {
     let epsilon = match E::TYPE {
         ElementType::F32 => f64::from(f32::EPSILON),

@@ -32,8 +32,8 @@ fn scorer(model: ModelKind, dim: usize) -> Scorer {
     Scorer { model, dim }
 }
 
-/// A model of `entities` entities, relations and reciprocals, whose embeddings come from `number`; the accumulators are NaN, as
-/// nobody may read them.
+/// A model of `entities` entities, relations and reciprocals, whose embeddings come from `number`; the
+/// accumulators are NaN, as evaluation must not read them.
 fn model<E: Element>(entities: u64, scorer: Scorer, number: impl Fn(u64) -> f64) -> Vec<Vec<E>> {
     let value = |key: u64| {
         let len = if key < entities { scorer.dim } else { scorer.relation_len() };
@@ -105,7 +105,8 @@ fn naive<E: Element>(data: &Dataset, model: &[Vec<E>], reciprocal: bool, scorer:
     sums
 }
 
-/// Evaluates the test triples with `workers` workers; values stream in parts of `part` keys, in a permuted order.
+/// Evaluates the test triples with `workers` workers; values stream in parts of `part` keys, in a permuted
+/// order.
 fn evaluate<E: Element>(
     data: &Dataset,
     model: &[Vec<E>],

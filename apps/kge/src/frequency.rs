@@ -1,10 +1,10 @@
-//! How often keys are accessed in an epoch, as far as the triples tell it.
+//! How often keys are accessed in an epoch, according to the triples.
 //!
-//! A batch accesses each of its entities and relations once, however many of its triples have them, and each sample as often as
-//! it is drawn. Which triples meet in a batch differs from epoch to epoch, and so does what is drawn; numbers of accesses are
-//! averages over all orders and all samples. With a hundred negatives for each side of a triple, uniform samples are almost all
-//! accesses, and hardly anything is far above their mean; what is popular in the graph shows in the uses. If each score is a step
-//! of its own, it shows in the accesses as well.
+//! A batch accesses each of its entities and relations once, and each sample as often as it is drawn. The
+//! triples of a batch and the samples differ from epoch to epoch; numbers of accesses are averages over all
+//! orders and all samples. With a hundred negatives for each side of a triple, uniform samples are almost all
+//! accesses, and hardly any key is far above the mean; the uses show which keys are popular in the graph. If
+//! each score is a step of its own, the accesses show it as well.
 
 use crate::cluster::Clusters;
 use crate::config::{Config, Loss};
@@ -12,7 +12,7 @@ use crate::data::{Dataset, Triple};
 use intendant_core::Key;
 use intendant_task::{Frequency, expected_batches};
 
-/// What is counted of a key.
+/// Counts of a key.
 #[derive(Clone, Copy, Default)]
 struct Count {
     accesses: f64,
@@ -21,8 +21,8 @@ struct Count {
     nodes: u32,
 }
 
-/// Frequencies of all keys that are accessed at all, if `nodes` nodes train. `relations` are the first keys of the relations
-/// and of their reciprocals.
+/// Frequencies of all keys that are accessed at all, if `nodes` nodes train. `relations` are the first keys
+/// of the relations and of their reciprocals.
 pub(crate) fn frequencies(
     data: &Dataset,
     config: &Config,
@@ -33,7 +33,7 @@ pub(crate) fn frequencies(
     let mut counts = vec![Count::default(); entities + data.relations.len()];
     let mut uses = vec![0; counts.len()];
     let mut samples = 0;
-    // Each score of a triple reads its keys again, but for the one that is replaced.
+    // Each score of a triple reads its keys again, apart from the one that is replaced.
     let again = if config.separate { config.negatives as f64 } else { 0.0 };
     let mut add = |triples: &mut dyn Iterator<Item = &Triple>| {
         uses.fill(0);

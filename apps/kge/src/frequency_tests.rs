@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 const ENTITIES: u32 = 12;
 const EPOCHS: u32 = 200;
 
-/// How often each key is pulled directly and as a sample in each epoch, by all workers together, and by which nodes.
+/// How often each key is pulled directly and as a sample in each epoch, by all workers together, and by which
+/// nodes.
 struct Pulled {
     direct: Vec<Vec<u32>>,
     sampled: Vec<Vec<u32>>,

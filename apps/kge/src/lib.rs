@@ -1,12 +1,13 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The map: [`data`] reads or generates graphs; `model` is ComplEx and RESCAL as arithmetic, `matrix` the door to the matrix
-//! library; `batch` is what one training step needs, `softmax` and `logistic` are its losses; [`Clusters`] gives nodes triples
-//! of their own, `share` orders them and deals them out; `frequency` tells how often keys are accessed; [`Kge`] puts them
-//! together as a task; [`Ranking`] evaluates. The binary adds flags, the plan they resolve to, and the export of a trained
-//! model.
+//! The map: [`data`] reads or generates graphs. `model` is the arithmetic of ComplEx and RESCAL, `matrix`
+//! calls the matrix library. `batch` holds what one training step needs; `softmax` and `logistic` are its
+//! losses. [`Clusters`] assigns triples to nodes, `share` orders them and deals them out to workers.
+//! `frequency` counts how often keys are accessed. [`Kge`] is the task made of these; [`Ranking`] evaluates
+//! it. The binary adds flags, the plan that they resolve to, and the export of a trained model.
 //!
-//! Absent on purpose: threads other than those of the evaluation, sockets, clocks, and any word about where parameters are.
+//! Absent on purpose: threads other than those of the evaluation, sockets, clocks, and the places of
+//! parameters.
 #![deny(unsafe_code)]
 
 mod batch;
@@ -24,7 +25,7 @@ mod task;
 
 pub use batch::{Batch, Scratch};
 pub use cluster::Clusters;
-pub use config::{Cluster, Config, ConfigError, Loss};
+pub use config::{Cluster, Config, Loss};
 pub use evaluate::Ranking;
 pub use model::{ModelKind, Penalties, Scorer};
 pub use task::Kge;

@@ -1,8 +1,8 @@
 //! The logistic loss of the parameter server papers: every query has negatives of its own.
 //!
-//! The loss of a triple is log(1 + e^(−score)) plus, for each of its negatives (the object or the subject replaced by a
-//! sample), log(1 + e^score). Without reciprocal relations both queries of a triple give the same score, and so the triple
-//! itself is counted once. A sample that is the replaced entity is skipped.
+//! The loss of a triple is log(1 + e^(−score)) plus, for each of its negatives (the object or the subject
+//! replaced by a sample), log(1 + e^score). Without reciprocal relations both queries of a triple give the
+//! same score, and so the triple itself is counted once. A sample that is the replaced entity is skipped.
 
 use crate::batch::{Batch, Scratch};
 use intendant_core::Element;

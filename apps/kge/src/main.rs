@@ -7,24 +7,29 @@ mod plan;
 
 use args::Flags;
 use export::Export;
-use intendant_core::{Element, ElementType};
-use intendant_train::{App, Exporter, Outcome, Plan, TrainError};
+use intendant_core::Element;
+use intendant_train::{App, Application, Outcome, Plan, TrainError};
 use kge::Kge;
 use plan::Resolved;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
-    let data = Arc::new(plan::open(&resolved, plan)?);
-    let task = Arc::new(Kge::<E>::new(Arc::clone(&data), resolved.config).map_err(TrainError::usage)?);
-    plan::tell_clusters(&task, plan);
-    let mut export = match &plan.export {
-        // Only rank 0 writes.
-        Some(folder) if plan.rank() == 0 => Some(Export::create(folder, data).map_err(TrainError::usage)?),
-        _ => None,
-    };
-    let exporter = export.as_mut().map(|export| export as &mut dyn Exporter<E>);
-    intendant_train::run(&task, plan, exporter)
+struct KgeApp;
+
+impl Application for KgeApp {
+    type Flags = Flags;
+    type Resolved = Resolved;
+
+    fn resolve(flags: Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
+        plan::resolve(&flags, plan)
+    }
+
+    fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
+        let data = Arc::new(plan::open(&resolved, plan)?);
+        let task = Arc::new(Kge::<E>::new(Arc::clone(&data), resolved.config).map_err(TrainError::usage)?);
+        plan::tell_clusters(&task, plan);
+        intendant_train::run(&task, plan, Some(&mut Export::new(data)))
+    }
 }
 
 fn app() -> App {
@@ -46,11 +51,5 @@ const EPOCHS_DEFAULT: u32 = 30;
 const VALID_EVERY_DEFAULT: u32 = 5;
 
 fn main() -> ExitCode {
-    app().main(
-        |flags: Flags, plan| plan::resolve(&flags, plan),
-        |resolved, plan| match plan.float {
-            ElementType::F32 => train::<f32>(resolved, plan),
-            ElementType::F64 => train::<f64>(resolved, plan),
-        },
-    )
+    app().main::<KgeApp>()
 }

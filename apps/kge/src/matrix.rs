@@ -21,7 +21,8 @@ pub(crate) struct RowsMut<'a, E> {
     stride: usize,
 }
 
-/// Panics unless `rows` rows of `columns` elements, `stride` apart, lie within `len` elements without overlap.
+/// Panics unless `rows` rows of `columns` elements, `stride` apart, lie within `len` elements without
+/// overlap.
 fn check(len: usize, rows: usize, columns: usize, stride: usize) {
     assert!(columns <= stride, "rows of {columns} elements overlap at a distance of {stride}");
     // The products and sums must not wrap: everything below relies on this check.
@@ -93,8 +94,8 @@ pub(crate) fn transposed_multiply<E: Element>(out: RowsMut<'_, E>, a: Rows<'_, E
     product(Into::Set, out, a.rows, (a.data, a.stride, 1), (b.data, 1, b.stride));
 }
 
-/// `out = left · right` over `depth`; both sides come as (elements, distance of columns, distance of rows). The callers have
-/// compared the shapes, and [`check`] has compared shapes and slices.
+/// `out = left · right` over `depth`; both sides come as (elements, distance of columns, distance of rows).
+/// The callers have compared the shapes, and [`check`] has compared shapes and slices.
 #[expect(unsafe_code, reason = "the interface of the matrix library")]
 fn product<E: Element>(
     into: Into,
@@ -103,10 +104,10 @@ fn product<E: Element>(
     left: (&[E], usize, usize),
     right: (&[E], usize, usize),
 ) {
-    // SAFETY: `left`, `right` and `out` are borrowed for the call, `out` exclusively, and `check` has made sure that every
-    // element (row · stride + column) of each of the three matrices lies inside of its slice; as the callers swap the two
-    // distances together with the two extents, a transposed view addresses the same elements. `E` is `f32` or `f64` (the
-    // trait is sealed), which the library supports.
+    // SAFETY: `left`, `right` and `out` are borrowed for the call, `out` exclusively, and `check` has made
+    // sure that every element (row · stride + column) of each of the three matrices lies inside of its slice;
+    // as the callers swap the two distances together with the two extents, a transposed view addresses the
+    // same elements. `E` is `f32` or `f64` (the trait is sealed), which the library supports.
     unsafe {
         gemm::gemm(
             out.rows,

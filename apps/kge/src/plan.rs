@@ -1,4 +1,4 @@
-//! What will be done: the flags, checked and complete.
+//! The application's part of the plan: its flags, checked and complete.
 
 use crate::args::{ClusterName, Flags, LossName, ModelName, UnseenPolicy};
 use intendant_core::Element;
@@ -6,7 +6,7 @@ use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use kge::data::{Dataset, Unseen};
 use kge::{Cluster, Config, Kge, Loss, ModelKind, Penalties};
 
-/// What this application's flags say.
+/// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Resolved {
     /// Hyperparameters.
@@ -15,7 +15,8 @@ pub(crate) struct Resolved {
     pub(crate) skip_unseen: bool,
 }
 
-/// Fills in the defaults, which depend on model and loss; records them, so that the effective configuration is complete.
+/// Fills in the defaults, which depend on model and loss; records them, so that the effective configuration
+/// is complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
     let softmax = flags.loss == LossName::Softmax;
     let complex = flags.model == ModelName::Complex;
@@ -43,7 +44,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         separate: flags.separate,
         seed: plan.seed,
     };
-    config.check().map_err(|error| TrainError::usage(format!("--{error}")))?;
+    config.check()?;
     plan.config.set("dim", config.dim as i64);
     plan.config.set("batch", config.batch as i64);
     plan.config.set("negatives", config.negatives as i64);
@@ -67,6 +68,9 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainErr
         Some(TestSource::Fraction(fraction)) => {
             data.hold_out(*fraction, plan.seed).map_err(TrainError::usage)?;
         }
+    }
+    if data.test.is_empty() {
+        plan.warn_without_test_data();
     }
     let Unseen { valid, test } = data.unseen();
     if resolved.skip_unseen {
@@ -96,7 +100,7 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainErr
     Ok(data)
 }
 
-/// Tells how well the relations balance, if every node trains its own.
+/// Logs how well the relations balance, if every node trains its own.
 pub(crate) fn tell_clusters<E: Element>(task: &Kge<E>, plan: &Plan) {
     let Ok(nodes) = u32::try_from(plan.nodes) else { return };
     let Some(clusters) = task.clusters(nodes).filter(|_| plan.rank() == 0) else { return };

@@ -1,21 +1,21 @@
 //! Which triples a worker trains in an epoch, and in which order.
 //!
-//! Without clusters there is one order of all triples, whose batches are dealt out to all workers one by one. With clusters every
-//! node has an order of its own triples, whose batches are dealt out to its workers. Orders are seeded permutations; they
-//! depend on seed and epoch, and with clusters on the node.
+//! Without clusters there is one order of all triples, whose batches are dealt out to all workers one by one.
+//! With clusters every node has an order of its own triples, whose batches are dealt out to its workers.
+//! Orders are seeded permutations; they depend on seed and epoch, and with clusters on the node.
 
 use crate::cluster::Clusters;
 use intendant_core::random::stream;
 use intendant_task::{EpochOrder, Partition};
 use std::sync::Arc;
 
-/// What one worker trains in one epoch.
+/// The batches of one worker in one epoch.
 pub(crate) struct Share {
-    /// Who has which triples; `None` if the order is one of all triples.
+    /// The triples of each node; `None` if the order is one of all triples.
     clusters: Option<Arc<Clusters>>,
     node: u32,
     order: EpochOrder,
-    /// The worker among those to whom the batches of the order are dealt out.
+    /// Index of the worker among the workers that share the batches of the order.
     dealt: Partition,
 }
 

@@ -1,9 +1,9 @@
 //! The default loss: softmax cross-entropy over candidates that all queries of a batch share.
 //!
-//! For a query, the target should score higher than every other entity. Instead of all entities, the candidates are those that
-//! the batch needs anyway and the shared samples. The former count as they are; each sample stands for as many of the entities
-//! outside of the batch as there are per sample, so that the sum below the fraction estimates the sum over all entities. A
-//! sample that happens to be an entity of the batch is not a candidate twice.
+//! For a query, the target should score higher than every other entity. Instead of all entities, the
+//! candidates are the entities of the batch and the shared samples. The former count once; each sample counts
+//! for as many entities as there are outside of the batch per sample, so that the denominator estimates the
+//! sum over all entities. A sample that is an entity of the batch is not a candidate twice.
 //!
 //! Everything expensive is a matrix product: one for the scores, two for the gradients.
 
@@ -12,8 +12,9 @@ use crate::matrix::{Into, Rows, RowsMut, multiply, multiply_transposed, transpos
 use intendant_core::Element;
 use intendant_task::{Cost, Pulled, Update};
 
-/// Adds the gradients of a batch's loss to the first halves of `update`; `scratch.queries` holds the queries, and
-/// `scratch.d_queries` receives their gradients. Returns the sum of the losses, in nats, and the arithmetic it took.
+/// Adds the gradients of a batch's loss to the first halves of `update`; `scratch.queries` holds the queries,
+/// and `scratch.d_queries` receives their gradients. Returns the sum of the losses, in nats, and the
+/// arithmetic it took.
 #[inline(always)]
 pub(crate) fn gradients<E: Element>(
     batch: &Batch,
@@ -27,7 +28,7 @@ pub(crate) fn gradients<E: Element>(
     let candidates = near + sampled;
     scratch.scores.resize(queries * candidates, E::ZERO);
     let near_keys = &pulled.keys[..near];
-    // What is added to the scores: the logarithm of how many entities a candidate stands for.
+    // A summand of the scores: the logarithm of the number of entities that a candidate counts for.
     let kept = pulled.sample_keys.iter().filter(|k| near_keys.binary_search(k).is_err()).count();
     let stands_for = (entities_total - near as u64) as f64 / kept.max(1) as f64;
     let (absent, sample) = (E::from_f64(f64::NEG_INFINITY), E::from_f64(stands_for.ln()));
@@ -79,8 +80,8 @@ pub(crate) fn gradients<E: Element>(
     (loss, Cost((3 * queries * candidates * dim) as u64))
 }
 
-/// Combines all elements, starting from `neutral`, in independent lanes: a single chain of dependent operations would take
-/// longer than the exponentials.
+/// Combines all elements, starting from `neutral`, in independent lanes: a single chain of dependent
+/// operations would take longer than the exponentials.
 #[inline(always)]
 fn in_lanes<E: Element>(elements: &[E], neutral: E, combine: impl Fn(E, E) -> E) -> E {
     const LANES: usize = 16;

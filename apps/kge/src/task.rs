@@ -1,12 +1,12 @@
-//! Embedding a graph as a training task: which keys a batch needs, what is added to their values.
+//! Embedding a graph as a training task: the keys of a batch, and the updates of their values.
 //!
-//! Keys: the entities from 0, then the relations, then their reciprocals if there are any. A value is an embedding and its
-//! AdaGrad accumulator.
+//! Keys: the entities from 0, then the relations, then their reciprocals if there are any. A value is an
+//! embedding and its AdaGrad accumulator.
 
 use crate::batch::{Batch, Scored, Scratch};
 use crate::cluster::Clusters;
-use crate::config::{Cluster, Config, ConfigError, Loss};
-use crate::data::{Dataset, Known, Triple};
+use crate::config::{Cluster, Config, Loss};
+use crate::data::{Dataset, Known, Names, Triple};
 use crate::evaluate::Ranking;
 use crate::frequency::frequencies;
 use crate::model::{ADAGRAD_COST, Penalties, initialise};
@@ -19,6 +19,7 @@ use intendant_task::{
     BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
     Split, StepReport, Subepoch, Task, Update,
 };
+use intendant_train::SettingError;
 use pulp::{Simd, WithSimd};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -41,18 +42,15 @@ impl<E: Element> Kge<E> {
     /// The task of embedding `data`.
     ///
     /// # Errors
-    /// If a hyperparameter makes no sense.
-    pub fn new(data: Arc<Dataset>, config: Config) -> Result<Self, ConfigError> {
+    /// If a hyperparameter is out of its limits.
+    pub fn new(data: Arc<Dataset>, config: Config) -> Result<Self, SettingError> {
         config.check()?;
         let (entities, relations) = (data.entities.len() as u64, data.relations.len() as u64);
-        let uniform = Distribution::uniform(0..entities).map_err(|_| ConfigError {
-            name: "data",
-            value: "a graph without entities".to_owned(),
-            allowed: "a graph with triples".to_owned(),
-        })?;
+        let uniform = Distribution::uniform(0..entities)
+            .map_err(|_| SettingError::new("data", "a graph without entities", "a graph with triples"))?;
         if config.cluster == Cluster::Relations && u32::try_from(data.train.len()).is_err() {
-            let (value, allowed) = (data.train.len().to_string(), "below 2^32 to be clustered".to_owned());
-            return Err(ConfigError { name: "number of training triples", value, allowed });
+            let (value, allowed) = (data.train.len(), "below 2^32 to be clustered");
+            return Err(SettingError::new("number of training triples", value, allowed));
         }
         let mut sampler = Sampler::builder();
         let negatives = sampler.register(uniform, Conformity::Conform);
@@ -86,7 +84,7 @@ impl<E: Element> Kge<E> {
         &self.config
     }
 
-    /// Which of `nodes` nodes trains which triples, if nodes have triples of their own.
+    /// The triples of each of `nodes` nodes, if nodes have triples of their own.
     pub fn clusters(&self, nodes: u32) -> Option<Arc<Clusters>> {
         match self.config.cluster {
             Cluster::None => None,
@@ -106,7 +104,7 @@ impl<E: Element> Kge<E> {
         Share::new(order, (self.data.train.len(), self.config.batch), clusters, partition)
     }
 
-    /// What is sampled for a batch of `triples` that is called `batch`.
+    /// The samples of a batch of `triples`; `batch` names the randomness.
     fn samples(&self, epoch: u32, batch: &[u64], triples: &[u64]) -> Vec<SampleRequest> {
         let request = |samples, name: &[u64]| SampleRequest {
             distribution: self.negatives,
@@ -165,6 +163,17 @@ impl<E: Element> Task for Kge<E> {
         self.share(subepoch.epoch, partition).batches() * self.config.steps()
     }
 
+    fn keys_named(&self, name: &str) -> Vec<Key> {
+        let number = |names: &Names| names.iter().position(|found| found == name).map(|number| number as u64);
+        let mut keys: Vec<Key> = number(&self.data.entities).map(Key).into_iter().collect();
+        if let Some(relation) = number(&self.data.relations) {
+            let (relations, reciprocals) = self.relations;
+            keys.push(Key(relations + relation));
+            keys.extend(reciprocals.map(|first| Key(first + relation)));
+        }
+        keys
+    }
+
     fn portions(&self) -> NonZeroU32 {
         // The steps of a triple, if its scores are trained one by one.
         u32::try_from(self.config.steps()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
@@ -181,7 +190,7 @@ impl<E: Element> Task for Kge<E> {
         let triples: Vec<Triple> = numbers.iter().map(|number| self.data.train[*number as usize]).collect();
         let (batch, keys) = Batch::new(&triples, self.relations);
         let samples = self.samples(epoch, &share.name(at.index), &numbers);
-        // Relations that have a home stay there.
+        // Relations that reside at a node stay there.
         let travelling = if share.is_clustered() { batch.entities } else { keys.len() };
         let near = keys[..travelling].to_vec();
         let seed = self.config.seed;
@@ -196,8 +205,8 @@ impl<E: Element> Task for Kge<E> {
         Prepared { batch, keys, near, samples, handles: Vec::new(), digest }
     }
 
-    /// The relations of the worker's node, and their reciprocals. The workers of a node deal them out among themselves, as all
-    /// have met before any of them trains.
+    /// The relations of the worker's node, and their reciprocals. The workers of a node deal them out among
+    /// themselves, as all have met before any of them trains.
     fn residents(&self, partition: Partition) -> Vec<Key> {
         let Some(clusters) = self.clusters(partition.nodes) else {
             return Vec::new();
@@ -269,8 +278,8 @@ impl<E: Element> Task for Kge<E> {
     }
 }
 
-/// The arithmetic of a step, compiled for several generations of processors. Returns the loss, and what scores and their
-/// gradients cost.
+/// The arithmetic of a step, compiled for several generations of processors. Returns the loss, and the cost
+/// of scores and their gradients.
 struct Step<'a, 'b, E> {
     config: &'a Config,
     /// Of the graph.

@@ -118,7 +118,8 @@ impl Step {
     }
 }
 
-/// AdaGrad's update tells the gradient: its square is added to the accumulator, and the step has its opposite sign.
+/// AdaGrad's update tells the gradient: its square is added to the accumulator, and the step has its opposite
+/// sign.
 fn gradient(update: &[f64]) -> Vec<f64> {
     let (steps, squares) = update.split_at(update.len() / 2);
     steps.iter().zip(squares).map(|(step, square)| -step.signum() * square.sqrt()).collect()
@@ -366,7 +367,8 @@ fn separate(negatives: usize) -> Config {
     Config { batch: 1, negatives, separate: true, ..config }
 }
 
-/// Steps of a triple as one batch would train it: the same loss and, before anything is learnt, the same gradients.
+/// Steps of a triple as one batch would train it: the same loss and, before anything is learnt, the same
+/// gradients.
 #[test]
 fn separate_scores_are_the_scores_of_the_batch() {
     const NEGATIVES: usize = 4;

@@ -5,9 +5,9 @@ use clap::ValueEnum;
 /// `--algorithm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AlgorithmName {
-    /// Nodes keep their rows; workers visit column by column. Latency is hidden by --localize-ahead
+    /// Nodes keep their rows; workers visit column by column. --localize-ahead hides latency
     Columns,
-    /// Parameter blocking (DSGD): workers keep their rows, blocks of columns go round among them
+    /// Parameter blocking (DSGD): workers keep their rows and take turns with blocks of columns
     Blocks,
 }
 
@@ -29,7 +29,8 @@ pub(crate) enum ScopeName {
     Use,
 }
 
-// Model, algorithm and optimiser. (Not a documentation comment: it would become the description of the program.)
+// Model, algorithm and optimiser. (Not a documentation comment: it would become the description of the
+// program.)
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Flags {
     /// Factors of each row and column
@@ -40,11 +41,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
     pub(crate) bias: bool,
 
-    /// How training is cut into parts
+    /// How an epoch is divided
     #[arg(long, value_name = "NAME", value_enum, default_value_t = AlgorithmName::Columns)]
     pub(crate) algorithm: AlgorithmName,
 
-    /// What turns gradients into steps
+    /// Rule that turns gradients into steps
     #[arg(long, value_name = "NAME", value_enum, default_value_t = OptimizerName::Adagrad)]
     pub(crate) optimizer: OptimizerName,
 
@@ -52,8 +53,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "RATE")]
     pub(crate) lr: Option<f64>,
 
-    /// Raise the learning rate by 5 % after each epoch in which the training loss fell, halve it after any other (only with
-    /// sgd)
+    /// Raise the learning rate by 5 % after each epoch in which the training loss fell, halve it after any
+    /// other (only with sgd)
     #[arg(long)]
     pub(crate) bold_driver: bool,
 
@@ -69,8 +70,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "SCOPE", value_enum, default_value_t = ScopeName::Key)]
     pub(crate) l2_scope: ScopeName,
 
-    /// Entries per batch, at most: so many are trained on one copy of their values. With 1, each entry is a pull and a push of
-    /// two keys (the parameter server papers' setting)
+    /// Maximum number of entries per batch, which are trained on one copy of their values. With 1, each entry
+    /// is a pull and a push of two keys (the parameter server papers' setting)
     #[arg(long, value_name = "B", default_value_t = 64)]
     pub(crate) batch: usize,
 

@@ -1,4 +1,4 @@
-//! What a batch is made of: its entries, and the keys they need.
+//! A batch: its entries, and the keys that they need.
 
 use crate::data::{Dataset, Entry};
 use intendant_core::Key;
@@ -10,24 +10,24 @@ pub(crate) struct Example {
     pub(crate) row: u32,
     /// Position of the column among the batch's columns.
     pub(crate) column: u32,
-    /// What is there.
+    /// Value of the entry.
     pub(crate) value: f64,
 }
 
-/// A batch as it is prepared ahead of its training.
+/// A batch, prepared before it is trained.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// In the order in which they are trained.
+    /// Entries in the order in which they are trained.
     pub(crate) examples: Vec<Example>,
-    /// How many of the keys, at their beginning, are rows.
+    /// Number of rows among the keys; they come first.
     pub(crate) rows: usize,
     /// Training entries of each key.
     pub(crate) uses: Vec<u32>,
 }
 
 impl Batch {
-    /// The batch of some training entries, and its distinct keys: rows first, each side ascending. The key of column `c` is
-    /// the number of rows and `c`.
+    /// The batch of some training entries, and its distinct keys: rows first, each side ascending. The key of
+    /// column `c` is the number of rows and `c`.
     pub(crate) fn new(data: &Dataset, entries: &[u32]) -> (Self, Vec<Key>) {
         let entries: Vec<Entry> = entries.iter().map(|entry| data.train()[*entry as usize]).collect();
         let rows = distinct(entries.iter().map(|e| e.row).collect());

@@ -1,11 +1,13 @@
-//! Who trains which entries, and when.
+//! The division of entries among workers and subepochs.
 //!
-//! [`Blocks`] is parameter blocking (DSGD; source 000, sections 3.1 and 3.3.1): with W workers, rows and columns are cut into W
-//! blocks each. In every subepoch each worker trains the entries of its own row block in one column block, no two workers in
-//! the same; after W subepochs all entries have been trained. [`Columns`] is the algorithm of source 000, sections 4.4.1 and
-//! 5.4.6: nodes have rows of their own, and each column of a node is visited by one of its workers, all its entries in a go.
+//! [`Blocks`] is parameter blocking (DSGD) [thesis §3.1, §3.3.1]: with W workers, rows and columns are cut
+//! into W blocks each. In every subepoch each worker trains the entries of its own row block in one column
+//! block, which is another one for each worker. After W subepochs all entries have been trained. [`Columns`]
+//! is the algorithm of [thesis §4.4.1, §5.4.6]: nodes have rows of their own, and one worker of a node visits
+//! a column and trains all of the node's entries in it.
 //!
-//! Both are functions of the data, the seed and the number of workers and nodes. Absent on purpose: keys and values.
+//! Both are functions of the data, the seed and the number of workers and nodes. Absent on purpose: keys and
+//! values.
 
 use crate::data::Dataset;
 use intendant_core::random::{Permutation, stream};
@@ -15,10 +17,10 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How training is cut into parts.
+/// How an epoch is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Parameter blocking: workers keep their rows, and blocks of columns go round among them.
+    /// Parameter blocking: workers keep their rows and take turns with blocks of columns.
     Blocks,
     /// Nodes keep their rows, and visit column by column.
     Columns,
@@ -85,7 +87,8 @@ impl Division {
         }
     }
 
-    /// Which entries are trained in a random order of their own, in batches that have no others, and by which worker.
+    /// Groups of entries, each with its worker. A group is trained in a random order, in batches without
+    /// entries of other groups.
     pub(crate) fn parts(&self) -> Box<dyn Iterator<Item = (u32, &[u32])> + '_> {
         match self {
             Self::Blocks(blocks) => {
@@ -99,14 +102,14 @@ impl Division {
         }
     }
 
-    /// The rows that a worker's node keeps, as far as this worker answers for them.
+    /// This worker's share of the rows that its node keeps.
     pub(crate) fn rows(&self, data: &Dataset, partition: Partition) -> Vec<u32> {
         let (parts, part) = match self {
             Self::Blocks(blocks) => (&blocks.row_block, partition.worker),
             Self::Columns(columns) => (&columns.row_node, partition.node()),
         };
         let mut rows: Vec<u32> = (0..).zip(parts).filter(|(_, p)| **p == part).map(|(row, _)| row).collect();
-        // Rows that nobody trains may be anywhere.
+        // Rows without entries may be anywhere.
         rows.retain(|row| data.row_uses()[*row as usize] > 0);
         if let Self::Columns(_) = self {
             // Each of the node's workers takes a share of them.
@@ -120,7 +123,7 @@ impl Division {
         rows
     }
 
-    /// The columns that nobody but this worker uses in a subepoch, ascending.
+    /// The columns that only this worker uses in a subepoch, ascending.
     pub(crate) fn block(&self, data: &Dataset, subepoch: Subepoch, worker: u32) -> Vec<u32> {
         match self {
             Self::Blocks(blocks) => {
@@ -136,8 +139,8 @@ impl Division {
     }
 }
 
-/// Deals things with these weights out to `parts` parts, evenly: the heaviest first, each to the part that has least. The order
-/// among equals is a function of the seed.
+/// Distributes items of these weights evenly over `parts` parts: the heaviest first, each to the lightest
+/// part. The order among equals is a function of the seed.
 fn deal(weights: &[u32], parts: u32, seed: u64) -> Vec<u32> {
     let mut things: Vec<u32> = (0..weights.len() as u32).collect();
     things
@@ -180,7 +183,7 @@ pub(crate) struct Blocks {
     row_block: Vec<u32>,
     /// Entries, sorted by row block, then by column block.
     order: Vec<u32>,
-    /// Where the entries of each pair of blocks begin; one more than there are.
+    /// The start of each pair of blocks among the entries, and the end of the last pair.
     starts: Vec<u32>,
 }
 
@@ -203,15 +206,15 @@ impl Blocks {
         Self { workers, seed, row_block, order, starts }
     }
 
-    /// The block of columns that a worker trains in a subepoch: each in one subepoch of an epoch, in an order of its own in
-    /// every epoch, and never the same as another worker.
+    /// The block of columns that a worker trains in a subepoch: each in one subepoch of an epoch, in an order
+    /// of its own in every epoch, and never the same as another worker.
     fn column_block(&self, subepoch: Subepoch, worker: u32) -> u32 {
         let seed = stream(self.seed, &[SUBEPOCHS, subepoch.epoch.into()]);
         let shift = Permutation::new(self.workers.into(), seed).apply(subepoch.index.into());
         ((u64::from(worker) + shift) % u64::from(self.workers)) as u32
     }
 
-    /// Which of `order` are in a row block and a column block.
+    /// The part of `order` in a row block and a column block.
     fn cell(&self, rows: u32, columns: u32) -> Range<usize> {
         let cell = rows as usize * self.workers as usize + columns as usize;
         self.starts[cell] as usize..self.starts[cell + 1] as usize
@@ -255,7 +258,7 @@ pub(crate) struct Columns {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     column: u32,
-    /// Where they are in the order.
+    /// Their place in the order.
     start: u32,
     len: u32,
 }

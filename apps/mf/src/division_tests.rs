@@ -81,7 +81,7 @@ proptest! {
             }
         }
         let used_rows = data.row_uses().iter().filter(|uses| **uses > 0).count();
-        prop_assert_eq!(owner.len(), used_rows, "every row with entries is somebody's");
+        prop_assert_eq!(owner.len(), used_rows, "every row with entries has an owner");
         let mut used: BTreeMap<(u32, u32), BTreeSet<u32>> = BTreeMap::new();
         for Trained { subepoch, worker, chosen } in epoch(&division, 1, nodes, per_node, batch) {
             prop_assert_eq!(chosen.opens, None);

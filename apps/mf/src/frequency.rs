@@ -1,17 +1,17 @@
 //! How often keys are accessed in an epoch.
 //!
-//! A batch accesses each of its rows and columns once, however many of its entries have them: what a server sees is a pull of
-//! distinct keys. Which entries meet in a batch differs from epoch to epoch; numbers of accesses are averages over all orders.
-//! With batches of one entry they are the uses, the entries of each row and column. With larger ones, a column that is visited
-//! entry by entry is accessed once per batch of the visit, and its rows still once per entry: no column is hot by its accesses,
-//! though some are in use for a large part of the epoch.
+//! A batch accesses each of its rows and columns once: the server receives a pull of distinct keys. The
+//! entries of a batch differ from epoch to epoch; numbers of accesses are averages over all orders. With
+//! batches of one entry, the accesses equal the uses, which are the entries of each row and column. With
+//! larger batches, a column is accessed once per batch of its visit, and its rows once per entry: no column
+//! is hot by its accesses, though some are in use for a large part of the epoch.
 
 use crate::data::Dataset;
 use crate::division::Division;
 use intendant_core::Key;
 use intendant_task::{Frequency, Partition, expected_batches};
 
-/// What is counted of a row or column.
+/// Counts of a row or column.
 #[derive(Clone, Copy, Default)]
 struct Count {
     accesses: f64,
@@ -19,12 +19,12 @@ struct Count {
     node: Option<u32>,
     shared: bool,
     uses: u64,
-    /// Those in the part that is being counted.
+    /// Entries in the part that is being counted.
     here: u32,
 }
 
-/// Frequencies of all keys that are accessed at all: rows, then columns. A row is never shared; nor is a column that is known to
-/// the rows of one node only.
+/// Frequencies of all keys that are accessed: rows, then columns. A row is never shared; nor is a column with
+/// entries in the rows of one node only.
 pub(crate) fn frequencies(
     data: &Dataset,
     division: &Division,

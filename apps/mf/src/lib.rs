@@ -1,11 +1,11 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The map: [`data`] reads and generates matrices; `model` is the arithmetic of one entry; `division` says who trains which
-//! entries, for both algorithms; `batch` is what one training step needs; `frequency` tells how often keys are accessed; [`Mf`]
-//! puts them together as a task; [`Errors`] evaluates. The binary adds flags, the plan they resolve to, and the export of a
-//! trained model.
+//! The map: [`data`] reads and generates matrices. `model` is the arithmetic of one entry. `division` divides
+//! entries among workers, for both algorithms. `batch` holds what one training step needs. `frequency` counts
+//! how often keys are accessed. [`Mf`] is the task made of these; [`Errors`] evaluates it. The binary adds
+//! flags, the plan that they resolve to, and the export of a trained model.
 //!
-//! Absent on purpose: threads, sockets, clocks, and any word about where parameters are.
+//! Absent on purpose: threads, sockets, clocks, and the places of parameters.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -20,4 +20,4 @@ pub use batch::Batch;
 pub use division::Algorithm;
 pub use evaluate::Errors;
 pub use model::{Optimizer, Scope};
-pub use task::{Config, ConfigError, Mf, Scratch};
+pub use task::{Config, Mf, Scratch};

@@ -7,25 +7,28 @@ mod plan;
 
 use args::Flags;
 use export::Export;
-use intendant_core::{Element, ElementType};
-use intendant_train::{App, Exporter, Outcome, Plan, TrainError};
+use intendant_core::Element;
+use intendant_train::{App, Application, Outcome, Plan, TrainError};
 use mf::Mf;
 use plan::Resolved;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
-    let data = Arc::new(plan::open(&resolved, plan)?);
-    let task = Arc::new(Mf::<E>::new(Arc::clone(&data), resolved.config).map_err(TrainError::usage)?);
-    let mut export = match &plan.export {
-        // Only rank 0 writes.
-        Some(folder) if plan.rank() == 0 => {
-            Some(Export::create(folder, data, task.config()).map_err(TrainError::usage)?)
-        }
-        _ => None,
-    };
-    let exporter = export.as_mut().map(|export| export as &mut dyn Exporter<E>);
-    intendant_train::run(&task, plan, exporter)
+struct MfApp;
+
+impl Application for MfApp {
+    type Flags = Flags;
+    type Resolved = Resolved;
+
+    fn resolve(flags: Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
+        plan::resolve(&flags, plan)
+    }
+
+    fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
+        let data = Arc::new(plan::open(&resolved, plan)?);
+        let task = Arc::new(Mf::<E>::new(Arc::clone(&data), resolved.config).map_err(TrainError::usage)?);
+        intendant_train::run(&task, plan, Some(&mut Export::new(data, task.config())))
+    }
 }
 
 fn app() -> App {
@@ -42,16 +45,10 @@ fn app() -> App {
 /// Enough for the built-in data.
 const EPOCHS_DEFAULT: u32 = 20;
 
-/// Columns are on their way for so many batches: enough to hide a relocation, and few enough that nodes rarely want the same
-/// column at once, even if there are only some hundreds.
+/// Batches ahead at which a column is localized: enough to hide a relocation, and few enough that nodes
+/// rarely need the same column at the same time, even if there are only some hundred columns.
 const LOCALIZE_AHEAD_DEFAULT: u32 = 16;
 
 fn main() -> ExitCode {
-    app().main(
-        |flags: Flags, plan| plan::resolve(&flags, plan),
-        |resolved, plan| match plan.float {
-            ElementType::F32 => train::<f32>(resolved, plan),
-            ElementType::F64 => train::<f64>(resolved, plan),
-        },
-    )
+    app().main::<MfApp>()
 }

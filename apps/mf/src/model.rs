@@ -1,16 +1,17 @@
 //! The model as arithmetic over slices.
 //!
-//! A cell is predicted by the inner product of its row's and its column's factors; with biases, by the mean of the training
-//! entries, the biases of row and column, and that product. What is minimised is
+//! A cell is predicted by the inner product of its row's and its column's factors; with biases, by the mean
+//! of the training entries, the biases of row and column, and that product. The objective is
 //!
 //! ```text
 //! ½ Σ over entries (value − prediction)²  +  ½ Σ over rows and columns (l2 · |factors|² + l2_bias · bias²)
 //! ```
 //!
-//! entry by entry: a row or column with n entries bears the n-th part of its penalty at each of them ([`Scope::Key`]; the ridge
-//! convention), or all of it ([`Scope::Use`]; as if it were multiplied by n).
+//! minimised entry by entry. A row or column with n entries bears the n-th part of its penalty at each of
+//! them ([`Scope::Key`]; the ridge convention), or all of it ([`Scope::Use`]; as if it were multiplied by n).
 //!
-//! A value holds the factors, the bias if there are any, and the optimiser's accumulators of both if it has some.
+//! A value holds the factors, the bias if there are any, and the optimiser's accumulators of both if it has
+//! some.
 
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
@@ -19,12 +20,12 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
 
-/// What turns a gradient into a step.
+/// The rule that turns a gradient into a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optimizer {
     /// The gradient times the learning rate.
     Sgd,
-    /// That, divided by the root of the sum of the squares of all gradients so far; element by element.
+    /// The same, divided by the root of the sum of the squares of all gradients so far; element by element.
     AdaGrad,
 }
 
@@ -40,7 +41,7 @@ pub enum Scope {
 /// Added to AdaGrad's accumulator below the root, so that a gradient of zero gives a step of zero.
 const ADAGRAD_EPSILON: f64 = 1e-10;
 
-/// What is in a value.
+/// The parts of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) rank: usize,
@@ -62,8 +63,9 @@ impl Shape {
         }
     }
 
-    /// Multiply-adds of training one entry, with a root or a division counted as one: the prediction, then for each parameter
-    /// of row and column the gradient (two) and the step (SGD: one; AdaGrad: square and sum, root, division, step).
+    /// Multiply-adds of training one entry, with a root or a division counted as one: the prediction, then
+    /// for each parameter of row and column the gradient (two) and the step (SGD: one; AdaGrad: square and
+    /// sum, root, division, step).
     pub(crate) const fn cost(&self) -> u64 {
         let step = match self.optimizer {
             Optimizer::Sgd => 3,
@@ -81,8 +83,8 @@ impl Shape {
     }
 }
 
-/// Fills a value: normally distributed factors with standard deviation `scale`, the rest zero. Depends on its arguments only;
-/// the values of both element types agree up to rounding.
+/// Fills a value: normally distributed factors with standard deviation `scale`, the rest zero. Depends on its
+/// arguments only; the values of both element types agree up to rounding.
 pub(crate) fn initialise<E: Element>(seed: u64, key: Key, rank: usize, scale: f64, value: &mut [E]) {
     let mut random = Pcg64Mcg::seed_from_u64(stream(seed, &[key.0]));
     let (factors, rest) = value.split_at_mut(rank);
@@ -100,7 +102,7 @@ pub(crate) struct Decay<E> {
     pub(crate) bias: E,
 }
 
-/// What trains entries.
+/// The parameters of training an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Trainer<E> {
     pub(crate) shape: Shape,
@@ -109,7 +111,7 @@ pub(crate) struct Trainer<E> {
 }
 
 impl<E: Element> Trainer<E> {
-    /// Trains the values of a row and a column on an entry; returns how far off the prediction was before.
+    /// Trains the values of a row and a column on an entry; returns the error of the prediction before.
     ///
     /// # Panics
     /// If the values are not of this shape.

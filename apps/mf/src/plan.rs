@@ -1,23 +1,24 @@
-//! What will be done: the flags, checked and complete.
+//! The application's part of the plan: its flags, checked and complete.
 
 use crate::args::{AlgorithmName, Flags, OptimizerName, ScopeName};
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use mf::data::{Dataset, Generator};
 use mf::{Algorithm, Config, Optimizer, Scope};
 
-/// What this application's flags say.
+/// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Resolved {
     /// Hyperparameters.
     pub(crate) config: Config,
-    /// The data to generate, if it is not to be read.
+    /// The data to generate, unless a file is read.
     generator: Option<Generator>,
 }
 
-/// The data set that is trained on if nobody names another.
+/// The data set that is trained on by default.
 const BUILTIN: &str = "zipf";
 
-/// Fills in the defaults that depend on other flags; records them, so that the effective configuration is complete.
+/// Fills in the defaults that depend on other flags; records them, so that the effective configuration is
+/// complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
     let sgd = flags.optimizer == OptimizerName::Sgd;
     let config = Config {
@@ -40,7 +41,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         init_scale: flags.init_scale,
         seed: plan.seed,
     };
-    config.check().map_err(|error| TrainError::usage(format!("--{error}")))?;
+    config.check()?;
     plan.config.set("lr", config.learning_rate);
     let generator = match &plan.data {
         None => Some(BUILTIN),
@@ -65,18 +66,20 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainErr
             data.hold_out(*fraction, plan.seed).map_err(TrainError::usage)?;
         }
     }
+    if data.test().is_empty() {
+        plan.warn_without_test_data();
+    }
     if plan.rank() == 0 {
         let (rows, columns) = (data.rows().len(), data.columns().len());
         let (train, test) = (data.train().len(), data.test().len());
         tracing::info!(rows, columns, train, test, mean = data.mean(), "data");
-        if test == 0 {
-            tracing::warn!("no test entries: quality is not measured; name some by --test FILE|FRACTION");
-        } else if data.unseen() > 0 {
+        if data.unseen() > 0 {
             let unseen = format!(
                 "{} of {test} test entries have a row or column without training entries; its factors are zero",
                 data.unseen()
             );
-            // To be expected if entries are held out at random; in a file they may be names that are written differently.
+            // This is expected if entries are held out at random. In a file, names may be spelled
+            // differently.
             if matches!(plan.test, Some(TestSource::File(_))) {
                 tracing::warn!("{unseen}");
             } else {

@@ -1,8 +1,8 @@
-//! Matrix factorisation as a training task: which keys a batch needs, what is added to their values.
+//! Matrix factorisation as a training task: the keys of a batch, and the updates of their values.
 //!
-//! Keys: the rows from 0, then the columns. A batch is trained entry by entry on a copy of its values, and what is pushed is by
-//! how much the copy has changed, accumulators included: with batches of one entry, each entry is a pull and a push of two
-//! keys, as in the parameter server papers.
+//! Keys: the rows from 0, then the columns. A batch is trained entry by entry on a copy of its values, and
+//! the worker pushes the difference, accumulators included. With batches of one entry, each entry is a pull
+//! and a push of two keys, as in the parameter server papers.
 
 use crate::batch::Batch;
 use crate::data::Dataset;
@@ -18,6 +18,7 @@ use intendant_task::{
     BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Reduction, Split,
     StepReport, Subepoch, Task, Update,
 };
+use intendant_train::SettingError;
 use pulp::{Arch, Simd, WithSimd};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,15 +29,16 @@ pub struct Config {
     pub rank: usize,
     /// Whether there are biases, and the mean of the training entries with them.
     pub bias: bool,
-    /// How training is cut into parts.
+    /// How an epoch is divided.
     pub algorithm: Algorithm,
-    /// What turns gradients into steps.
+    /// The rule that turns gradients into steps.
     pub optimizer: Optimizer,
     /// Entries per batch, at most.
     pub batch: usize,
     /// Learning rate.
     pub learning_rate: f64,
-    /// Whether the learning rate grows by 5 % after each epoch in which the loss fell, and is halved after any other.
+    /// Whether the learning rate grows by 5 % after each epoch in which the loss fell, and is halved after
+    /// any other.
     pub bold_driver: bool,
     /// Weight of the L2 penalty of factors.
     pub l2: f64,
@@ -50,20 +52,11 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// A hyperparameter that makes no sense.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{name} is {value}; it must be {allowed}")]
-pub struct ConfigError {
-    /// Name of the hyperparameter.
-    pub name: &'static str,
-    /// Its value.
-    pub value: String,
-    /// What is allowed.
-    pub allowed: String,
-}
-
 /// Factors at most: with a bias and accumulators, a value in double precision is within its limit.
 const RANK_MAX: usize = limits::VALUE_BYTES_MAX / 16 - 1;
+
+/// The predictions of a model with larger initial values are not finite in single precision.
+const INIT_SCALE_MAX: f64 = 1000.0;
 
 /// Entries of a batch at most.
 const BATCH_MAX: usize = 1 << 20;
@@ -72,12 +65,12 @@ const BATCH_MAX: usize = 1 << 20;
 const ELEMENTS_MAX: usize = 1 << 28;
 
 impl Config {
-    /// Tells whether this can be trained.
+    /// Checks whether a model with these hyperparameters can be trained.
     ///
     /// # Errors
-    /// Names the first hyperparameter that makes no sense.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        let wrong = |name, value: String, allowed: String| Err(ConfigError { name, value, allowed });
+    /// Names the first hyperparameter that is out of its limits.
+    pub fn check(&self) -> Result<(), SettingError> {
+        let wrong = |name, value: String, allowed: String| Err(SettingError::new(name, value, allowed));
         for (name, count, max) in [("rank", self.rank, RANK_MAX), ("batch", self.batch, BATCH_MAX)] {
             if count == 0 || count > max {
                 return wrong(name, count.to_string(), format!("a number from 1 to {max}"));
@@ -90,10 +83,12 @@ impl Config {
             );
             return wrong("batch", format!("{} with rank {}", self.batch, self.rank), allowed);
         }
-        for (name, number) in [("lr", self.learning_rate), ("init-scale", self.init_scale)] {
-            if !(number > 0.0 && number.is_finite()) {
-                return wrong(name, number.to_string(), "a number above 0".to_owned());
-            }
+        if !(self.learning_rate > 0.0 && self.learning_rate.is_finite()) {
+            return wrong("lr", self.learning_rate.to_string(), "a number above 0".to_owned());
+        }
+        if !(self.init_scale > 0.0 && self.init_scale <= INIT_SCALE_MAX) {
+            let allowed = format!("a number above 0 and at most {INIT_SCALE_MAX}");
+            return wrong("init-scale", self.init_scale.to_string(), allowed);
         }
         for (name, number) in [("l2", self.l2), ("l2-bias", self.l2_bias)] {
             if !(number >= 0.0 && number.is_finite()) {
@@ -117,7 +112,8 @@ pub struct Mf<E> {
     data: Arc<Dataset>,
     config: Config,
     model: Model<E>,
-    /// By number of workers and of nodes. A run has two at most: its own, and that of one worker alone, by which nodes compare.
+    /// By number of workers and of nodes. A run has two at most: its own, and that of a single worker, which
+    /// nodes compare.
     divisions: Mutex<Vec<(u32, u32, Arc<Division>)>>,
 }
 
@@ -146,7 +142,7 @@ impl<E: Element> Mf<E> {
     ///
     /// # Panics
     /// If there are no training entries.
-    pub fn new(data: Arc<Dataset>, config: Config) -> Result<Self, ConfigError> {
+    pub fn new(data: Arc<Dataset>, config: Config) -> Result<Self, SettingError> {
         config.check()?;
         assert!(!data.train().is_empty(), "nothing to train on");
         let shape = config.shape();
@@ -159,7 +155,7 @@ impl<E: Element> Mf<E> {
                 None => rows[key.index()],
                 Some(column) => used.column_uses()[column],
             };
-            // What is never trained should not predict by chance: zero it stays.
+            // A row or column that is never trained stays zero, so that it does not predict by chance.
             if uses > 0 {
                 initialise(seed, key, shape.rank, scale, value);
             }
@@ -180,7 +176,7 @@ impl<E: Element> Mf<E> {
 
     fn division(&self, partition: Partition) -> Arc<Division> {
         let (workers, nodes) = (partition.workers, partition.nodes);
-        // Nothing is half done if the code below panics.
+        // The list is consistent even if the code below panics.
         let mut divisions = self.divisions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((.., division)) = divisions.iter().find(|(w, n, _)| (*w, *n) == (workers, nodes)) {
             return Arc::clone(division);
@@ -229,9 +225,15 @@ impl<E: Element> Task for Mf<E> {
             stream(at.subepoch.epoch.into(), &[entry.row.into(), entry.column.into(), entry.value.to_bits()])
         };
         let digest = chosen.entries.iter().map(hash).fold(0u64, u64::wrapping_add);
-        // Rows are here, and the later batches of the column find it here. With parameter blocking, so does the first.
+        // The rows are at this node, and so is the column at its later batches; with parameter blocking, at
+        // the first one, too.
         let near = chosen.opens.map(|column| self.column_key(column)).into_iter().collect();
         Prepared { batch, keys, near, samples: Vec::new(), handles: Vec::new(), digest }
+    }
+
+    fn keys_named(&self, name: &str) -> Vec<Key> {
+        let row = self.data.rows().find(name).map(|row| Key(row.into()));
+        row.into_iter().chain(self.data.columns().find(name).map(|column| self.column_key(column))).collect()
     }
 
     fn residents(&self, partition: Partition) -> Vec<Key> {
@@ -293,7 +295,8 @@ impl<E: Element> Task for Mf<E> {
     }
 }
 
-/// The arithmetic of a step, compiled for several generations of processors. Returns the sum of the squared errors.
+/// The arithmetic of a step, compiled for several generations of processors. Returns the sum of the squared
+/// errors.
 struct Step<'a, E> {
     config: &'a Config,
     trainer: Trainer<E>,

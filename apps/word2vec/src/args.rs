@@ -19,7 +19,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "D", default_value_t = 100)]
     pub(crate) dim: usize,
 
-    /// Words on each side of a word that are its context, at most: each word draws how many, from 1 to this
+    /// Maximum number of words on each side of a word that are its context: each word draws a number from 1
+    /// to W
     #[arg(long, value_name = "W", default_value_t = 5)]
     pub(crate) window: usize,
 
@@ -27,11 +28,13 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) negatives: usize,
 
-    /// Words that are a larger part of the text than this are skipped at random, the more frequent the more often; 0 keeps all
+    /// Skip words at random whose share of the text exceeds PART, the more frequent ones more often; 0 keeps
+    /// all
     #[arg(long, value_name = "PART", default_value_t = 1e-4)]
     pub(crate) sample: f64,
 
-    /// Words that occur less often are left out [default: 5; builtin:topics: 0, all words are kept, also those that never occur]
+    /// Leave out words that occur less often [default: 5; builtin:topics: 0, which keeps all words, also
+    /// those that never occur]
     #[arg(long, value_name = "COUNT")]
     pub(crate) min_count: Option<u64>,
 
@@ -39,25 +42,27 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "POWER", default_value_t = 0.75)]
     pub(crate) power: f64,
 
-    /// What turns gradients into steps
+    /// Rule that turns gradients into steps
     #[arg(long, value_name = "NAME", value_enum, default_value_t = OptimizerName::Sgd)]
     pub(crate) optimizer: OptimizerName,
 
-    /// Learning rate, with sgd the one at the start [default: 0.025; adagrad: 0.05]
+    /// Learning rate; with sgd the initial one [default: 0.025; adagrad: 0.05]
     #[arg(long, value_name = "RATE")]
     pub(crate) lr: Option<f64>,
 
-    /// Words of a piece of text at most: windows do not reach beyond a piece. A line is a piece, a longer one several
+    /// Maximum number of words of a piece of text. Windows do not reach beyond a piece; a line is a piece, a
+    /// longer line is several
     #[arg(long, value_name = "WORDS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) sentence_words: u64,
 
-    /// Words of a batch, at most, those that are skipped included: what is pulled and pushed at once
+    /// Maximum number of words of a batch, skipped words included. A batch is one pull and one push
     #[arg(long, value_name = "WORDS", default_value_t = 50)]
     pub(crate) batch_words: u64,
 
-    /// Make each pair of a word and a word of its context a step of its own, which pulls and pushes two vectors and the pair's
-    /// samples, as the programs of the parameter server papers do (only with --batch-words 1). --localize-ahead and clocks then
-    /// count 2 W steps for each word, of which those do nothing that it has no pairs for
+    /// Make each pair of a word and a word of its context a step of its own, which pulls and pushes two
+    /// vectors and the pair's samples, as the programs of the parameter server papers do (only with
+    /// --batch-words 1). --localize-ahead and clocks then count 2 W steps for each word; steps without a pair
+    /// do nothing
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) separate: bool,
 
@@ -65,11 +70,13 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE")]
     pub(crate) analogies: Option<PathBuf>,
 
-    /// Words of analogies and their answers are among so many of the most frequent words; questions with others are skipped
+    /// Skip analogies with words that are not among the WORDS most frequent words; answers are among these,
+    /// too
     #[arg(long, value_name = "WORDS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) analogies_words: u32,
 
-    /// Test on the word similarities of this file: lines of two words and a number, the larger the more similar
+    /// Test on the word similarities of this file: lines of two words and a number, the larger the more
+    /// similar
     #[arg(long, value_name = "FILE")]
     pub(crate) similarity: Option<PathBuf>,
 }

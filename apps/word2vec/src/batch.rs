@@ -1,4 +1,4 @@
-//! What a batch is made of: its pairs of a word and a word of its context, and the keys they need.
+//! A batch: its pairs of a word and a word of its context, and the keys that they need.
 
 use crate::draw::Drawn;
 use intendant_core::Key;
@@ -25,15 +25,15 @@ impl Centre {
     }
 }
 
-/// A batch as it is prepared ahead of its training.
+/// A batch, prepared before it is trained.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// In the order in which they are trained. All have some context.
+    /// Words in the order in which they are trained. All of them have a context.
     pub(crate) centres: Vec<Centre>,
-    /// Words around, by the positions of their output vectors among the batch's output keys. A word that is in no context has
-    /// a position that is not used.
+    /// Words around, by the positions of their output vectors among the batch's output keys. A word that is
+    /// in no context has a position that is not used.
     pub(crate) outputs: Vec<u32>,
-    /// How many of the keys, at their beginning, are those of input vectors.
+    /// Number of keys of input vectors; they come first.
     pub(crate) inputs: usize,
     /// Pairs of a word and a word of its context.
     pub(crate) pairs: usize,
@@ -44,8 +44,9 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The batch of the kept words at `places`, and its distinct keys: input vectors first, then output vectors, each
-    /// ascending. The key of the output vector of word `w` is `first_output + w`. `words` and `rate` go into the batch.
+    /// The batch of the kept words at `places`, and its distinct keys: input vectors first, then output
+    /// vectors, each ascending. The key of the output vector of word `w` is `first_output + w`. `words` and
+    /// `rate` go into the batch.
     pub(crate) fn new(
         drawn: &Drawn,
         places: Range<usize>,
@@ -93,7 +94,8 @@ impl Batch {
         (batch, keys.collect())
     }
 
-    /// The `nth` pair of the word at `places`, if one is kept there and has so many, as a batch of its own; its two keys.
+    /// The `nth` pair of the word at `places`, if one is kept there and has so many, as a batch of its own;
+    /// its two keys.
     pub(crate) fn of_pair(
         drawn: &Drawn,
         mut places: Range<usize>,
@@ -148,7 +150,7 @@ mod tests {
     use crate::data::Words;
     use crate::draw::Keep;
 
-    /// The pairs of all batches together are those of the text, whatever the batches.
+    /// The batches together have the pairs of the text, for any size of batches.
     #[test]
     fn batches_have_the_pairs_of_the_text() {
         let words: Vec<u32> = (0..60).map(|i| i * i % 7).collect();

@@ -2,6 +2,7 @@
 
 use crate::model::{Optimizer, Shape};
 use intendant_core::limits;
+use intendant_train::SettingError;
 
 /// Hyperparameters; [`crate::Word2vec::new`] checks them.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,35 +13,25 @@ pub struct Config {
     pub window: usize,
     /// Negative samples for each pair of a word and a word of its context.
     pub negatives: usize,
-    /// Words that are a larger part of the text than this are skipped at random, the more frequent the more often; 0 keeps all.
+    /// Words whose share of the text exceeds this are skipped at random, the more frequent ones more often; 0
+    /// keeps all.
     pub sample: f64,
     /// Negative samples are drawn in proportion to this power of the words' counts.
     pub power: f64,
-    /// What turns gradients into steps.
+    /// The rule that turns gradients into steps.
     pub optimizer: Optimizer,
-    /// Learning rate. With [`Optimizer::Sgd`] the one at the start; it falls linearly to a ten-thousandth of it.
+    /// Learning rate. With [`Optimizer::Sgd`] the one at the start; it falls linearly to a ten-thousandth of
+    /// it.
     pub learning_rate: f64,
-    /// Words of a batch, at most, skipped ones included.
+    /// Maximum number of words of a batch, skipped ones included.
     pub batch_words: u64,
-    /// Whether each pair of a word and a word of its context is a step of its own, with a pull and a push of two keys and the
-    /// pair's samples. Only with batches of one word.
+    /// Whether each pair of a word and a word of its context is a step of its own, with a pull and a push of
+    /// two keys and the pair's samples. Only with batches of one word.
     pub separate: bool,
-    /// Passes over the text, as far as the learning rate must know.
+    /// Passes over the text; the learning rate depends on it.
     pub epochs: u32,
     /// Seed of initial values, order, and everything that is drawn.
     pub seed: u64,
-}
-
-/// A hyperparameter that makes no sense.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{name} is {value}; it must be {allowed}")]
-pub struct ConfigError {
-    /// Name of the hyperparameter.
-    pub name: &'static str,
-    /// Its value.
-    pub value: String,
-    /// What is allowed.
-    pub allowed: String,
 }
 
 /// With accumulators, a value in double precision is within its limit.
@@ -49,7 +40,7 @@ const DIM_MAX: usize = limits::VALUE_BYTES_MAX / 16;
 /// A window that reaches across a piece of default length.
 const WINDOW_MAX: usize = 1000;
 
-/// Far more than anybody found useful.
+/// Far more than any published setting.
 const NEGATIVES_MAX: usize = 1000;
 
 /// Words of a batch at most.
@@ -58,15 +49,15 @@ const BATCH_WORDS_MAX: u64 = 1 << 16;
 /// Elements of a batch's values at most: they must fit into memory several times, for each worker.
 const ELEMENTS_MAX: u64 = 1 << 28;
 
-/// The learning rate of SGD falls to this part of it.
+/// The learning rate of SGD falls to this fraction of its initial value.
 const RATE_LEFT: f64 = 1e-4;
 
 impl Config {
-    /// Tells whether this can be trained.
+    /// Checks whether a model with these hyperparameters can be trained.
     ///
     /// # Errors
-    /// Names the first hyperparameter that makes no sense.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    /// Names the first hyperparameter that is out of its limits.
+    pub fn check(&self) -> Result<(), SettingError> {
         let counts = [
             ("dim", self.dim as u64, DIM_MAX as u64),
             ("window", self.window as u64, WINDOW_MAX as u64),
@@ -129,8 +120,8 @@ impl Config {
         }
     }
 
-    /// The probability with which an occurrence of a word is kept that occurs `count` times in a text of `total` words, as in
-    /// the original program.
+    /// The probability with which an occurrence of a word is kept that occurs `count` times in a text of
+    /// `total` words, as in the original program.
     pub(crate) fn kept(&self, count: u64, total: u64) -> f64 {
         if self.sample == 0.0 || count == 0 {
             return 1.0;
@@ -140,8 +131,8 @@ impl Config {
     }
 }
 
-fn wrong(name: &'static str, value: String, allowed: String) -> Result<(), ConfigError> {
-    Err(ConfigError { name, value, allowed })
+fn wrong(name: &'static str, value: String, allowed: String) -> Result<(), SettingError> {
+    Err(SettingError::new(name, value, allowed))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! In which order blocks are trained, and by whom.
+//! The order in which blocks are trained, and each worker's share of them.
 //!
-//! Each epoch has a random order of the blocks, the same for any number of workers. Each block is cut into batches, so that the
-//! batches of an epoch are numbered; every worker gets an equal share of neighbouring numbers. What a batch is does therefore not depend
-//! on how many workers there are, and no worker has more than one batch more than another.
+//! Each epoch has a random order of the blocks, the same for any number of workers. Each block is cut into
+//! batches, which are numbered through the epoch. Every worker trains an equal share of neighbouring numbers.
+//! So the batches do not depend on the number of workers, and no worker has more than one batch more than
+//! another.
 
 use intendant_core::random::{Permutation, stream};
 use intendant_task::Partition;
@@ -20,7 +21,7 @@ pub(crate) struct Course {
 pub(crate) struct Part {
     /// The block.
     pub(crate) block: u32,
-    /// Which of its parts.
+    /// Index of the part.
     pub(crate) part: u64,
     /// How many parts it has.
     pub(crate) parts: u64,
@@ -33,14 +34,14 @@ impl Part {
     }
 }
 
-/// Into how many batches a block is cut.
+/// Number of batches of a block.
 pub(crate) const fn parts(words: u64, batch_words: u64) -> u64 {
     words.div_ceil(batch_words)
 }
 
-/// The `at`-th of `shares` shares of `total` things; all shares have as many, or one less.
+/// The `at`-th of `shares` shares of `total` items; sizes of shares differ by one at most.
 fn share(total: u64, at: u64, shares: u64) -> Range<u64> {
-    // What is multiplied may not fit into 64 bits.
+    // The product may not fit into 64 bits.
     let start = |at: u64| (u128::from(total) * u128::from(at) / u128::from(shares)) as u64;
     start(at)..start(at + 1)
 }
@@ -51,7 +52,7 @@ pub(crate) fn of_worker(batches: u64, partition: Partition) -> Range<u64> {
 }
 
 impl Course {
-    /// The order of `blocks` in an epoch. `parts` says into how many batches each is cut.
+    /// The order of `blocks` in an epoch. `parts` returns the number of batches of a block.
     pub(crate) fn new(seed: u64, epoch: u32, blocks: &[u32], parts: impl Fn(u32) -> u64) -> Self {
         let order = Permutation::new(blocks.len() as u64, stream(seed, &[epoch.into()]));
         let mut end = 0;

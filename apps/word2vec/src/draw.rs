@@ -1,8 +1,8 @@
-//! What is drawn of a block: which words are kept, and how far each looks around itself.
+//! The random draws of a block: which words are kept, and how far the context of each reaches.
 //!
-//! As in the original program, words that are skipped are skipped before windows are laid: neighbours are neighbours among
-//! the words that are kept. Each kept word draws how many words on each side are its context, from 1 to the window. Both
-//! depend on the block and the epoch only, not on how the block is cut into batches.
+//! As in the original program, frequent words are skipped before windows are laid: neighbours are neighbours
+//! among the words that are kept. Each kept word draws the number of words on each side that are its context,
+//! from 1 to the window. Both draws depend on the block and the epoch only, not on the batches of the block.
 
 use crate::data::{UNKNOWN, Words};
 use rand::{Rng, RngExt, SeedableRng};
@@ -38,12 +38,12 @@ pub(crate) struct Keep(Vec<u32>);
 
 impl Keep {
     pub(crate) fn new(probabilities: impl Iterator<Item = f64>) -> Self {
-        // A conversion to an integer ends at its limits.
+        // A conversion to an integer saturates.
         Self(probabilities.map(|p| (p * 2f64.powi(32)) as u32).collect())
     }
 
     fn keeps(&self, word: u32, rng: &mut impl Rng) -> bool {
-        // What is nearly certain is certain: one bit of 2^32 is left for it.
+        // The largest number stands for certainty, so that near certainty becomes certainty.
         let threshold = self.0[word as usize];
         threshold == u32::MAX || rng.next_u32() < threshold
     }

@@ -1,17 +1,18 @@
-//! How often keys are accessed in an epoch, as far as the counts of words tell it.
+//! How often keys are accessed in an epoch, according to the counts of words.
 //!
-//! A batch of several words accesses the input vector of each of its words once, the output vector of each word around them once, and each sample as
-//! often as it is drawn. Which words are skipped, how far windows reach and what is drawn differs from epoch to epoch; numbers of
-//! accesses are averages over all of that, of a text whose words come in random order. In real text a word that occurs once soon occurs
-//! again, so that it is accessed by somewhat fewer batches. Where each pair is a step of its own, it accesses two vectors.
+//! A batch of several words accesses the input vector of each of its words once, the output vector of each
+//! word around them once, and each sample as often as it is drawn. Skipped words, windows and samples differ
+//! from epoch to epoch; numbers of accesses are averages over them, for a text in random order. In real text
+//! the occurrences of a word cluster, so that slightly fewer batches access it. If each pair is a step of its
+//! own, a step accesses two vectors.
 
 use crate::config::Config;
 use crate::data::Corpus;
 use intendant_core::Key;
 use intendant_task::Frequency;
 
-/// Frequencies of all keys that are accessed at all: input vectors, then output vectors. `kept` has the probability of each word
-/// to be kept, `negatives` that of each to be a sample; there are `batches` in an epoch.
+/// Frequencies of all keys that are accessed: input vectors, then output vectors. `kept` has the probability
+/// of each word to be kept, `negatives` that of each to be a sample; there are `batches` in an epoch.
 pub(crate) fn frequencies(
     corpus: &Corpus,
     config: &Config,
@@ -28,7 +29,7 @@ pub(crate) fn frequencies(
     let window = config.window;
     let pieces = corpus.pieces() as f64 * part;
     let length = all / pieces;
-    // That a word looks at least so far, and that the one there is in the same piece.
+    // Probability that a window reaches this far, and that the word there is in the same piece.
     let reaches = |distance: usize| {
         (window + 1 - distance) as f64 / window as f64 * (1.0 - distance as f64 / length).max(0.0)
     };
@@ -36,9 +37,9 @@ pub(crate) fn frequencies(
     let pairs = all * 2.0 * reaches.iter().sum::<f64>();
     let in_batch = all / batches as f64;
     let in_contexts = between(in_batch, |words| in_contexts(&reaches, words));
-    // In how many of the batches a word occurs that is this part of all words, if each has so many.
+    // Number of batches with a word of this share of all words, if each batch has so many words.
     let batches_with = |part: f64, words: f64| batches as f64 * -(words * (-part).ln_1p()).exp_m1();
-    // In how many steps a word is that is this part of all words: as an input, and as a word of a context.
+    // Number of steps with a word of this share of all words: as an input, and as a word of a context.
     let direct = |part: f64| match config.separate {
         true => [pairs * part; 2],
         false => [in_batch, in_contexts].map(|words| batches_with(part, words)),
@@ -60,8 +61,8 @@ pub(crate) fn frequencies(
     frequencies
 }
 
-/// How many places are in the context of any of `words` neighbours, if a word reaches its neighbours at distances from 1 with these
-/// probabilities.
+/// Number of places in the context of any of `words` neighbours, if a word reaches its neighbours at
+/// distances from 1 with these probabilities.
 fn in_contexts(reaches: &[f64], words: usize) -> f64 {
     // That none of the nearest neighbours on one side reaches a place, by how many there are.
     let mut missed = vec![1.0];

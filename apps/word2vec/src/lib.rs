@@ -1,12 +1,13 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The map: [`data`] reads or generates text of any size; `course` orders its blocks and deals them out; `draw` skips frequent
-//! words and lays windows; `batch` is what one training step needs; `model` is the arithmetic, `train` its loops; `frequency` tells
-//! how often keys are accessed; [`Word2vec`] puts them together as a task; `evaluate` measures quality by what [`Tests`] ask. The
-//! binary adds flags, the plan they resolve to, the files with questions, and the export of word vectors.
+//! The map: [`data`] reads or generates text of any size. `course` orders its blocks and deals them out to
+//! workers. `draw` skips frequent words and lays windows. `batch` holds what one training step needs. `model`
+//! is the arithmetic, `train` its loops. `frequency` counts how often keys are accessed. [`Word2vec`] is the
+//! task made of these; `evaluate` measures quality with [`Tests`]. The binary adds flags, the plan that they
+//! resolve to, the files with questions, and the export of word vectors.
 //!
-//! Absent on purpose: threads other than those of the first pass over the text, sockets, clocks, and any word about where
-//! parameters are.
+//! Absent on purpose: threads other than those of the first pass over the text, sockets, clocks, and the
+//! places of parameters.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -21,7 +22,7 @@ mod task;
 mod train;
 
 pub use batch::Batch;
-pub use config::{Config, ConfigError};
+pub use config::Config;
 pub use evaluate::{Analogies, Question, Rated, Section, Similarities, Tests};
 pub use model::Optimizer;
 pub use task::Word2vec;

@@ -7,30 +7,33 @@ mod plan;
 
 use args::Flags;
 use export::Export;
-use intendant_core::{Element, ElementType};
-use intendant_train::{App, Exporter, Outcome, Plan, TrainError};
+use intendant_core::Element;
+use intendant_train::{App, Application, Outcome, Plan, TrainError};
 use plan::Resolved;
 use std::process::ExitCode;
 use std::sync::Arc;
 use word2vec::Word2vec;
 
-fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
-    let (corpus, tests) = plan::open(&resolved, plan)?;
-    let corpus = Arc::new(corpus);
-    let task = Word2vec::<E>::new(Arc::clone(&corpus), resolved.config, tests);
-    let task = Arc::new(task.map_err(|error| TrainError::usage(format!("--{error}")))?);
-    plan::check(&task, plan)?;
-    let mut export = match &plan.export {
-        // Only rank 0 writes.
-        Some(folder) if plan.rank() == 0 => {
-            Some(Export::create(folder, Arc::clone(&corpus), task.config().dim).map_err(TrainError::usage)?)
-        }
-        _ => None,
-    };
-    let exporter = export.as_mut().map(|export| export as &mut dyn Exporter<E>);
-    let trained = intendant_train::run(&task, plan, exporter);
-    // A text that cannot be read any more ends the run as divergence does; what it was is more helpful.
-    plan::readable(&corpus).and(trained)
+struct Word2vecApp;
+
+impl Application for Word2vecApp {
+    type Flags = Flags;
+    type Resolved = Resolved;
+
+    fn resolve(flags: Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
+        plan::resolve(&flags, plan)
+    }
+
+    fn train<E: Element>(resolved: Resolved, plan: &Plan) -> Result<Outcome, TrainError> {
+        let (corpus, tests) = plan::open(&resolved, plan)?;
+        let corpus = Arc::new(corpus);
+        let task = Arc::new(Word2vec::<E>::new(Arc::clone(&corpus), resolved.config, tests)?);
+        plan::check(&task, plan)?;
+        let mut export = Export::new(Arc::clone(&corpus), task.config().dim);
+        let trained = intendant_train::run(&task, plan, Some(&mut export));
+        // A text that cannot be read any more makes the run diverge; the cause is more helpful.
+        plan::readable(&corpus).and(trained)
+    }
 }
 
 fn app() -> App {
@@ -41,18 +44,16 @@ fn app() -> App {
          builtin:topics:WORDSxTOKENS (a generated text; 200000x1000000 has 200,000 words, which occur a million times \
          together). --test is the fraction of the text that is held out.",
     );
-    App::new(command).default("epochs", EPOCHS_DEFAULT)
+    App::new(command).default("epochs", EPOCHS_DEFAULT).describe(
+        "test",
+        "FRACTION",
+        "Fraction of the text to hold out [default: 0.01, up to 500,000 words; built-in texts: 0.05]",
+    )
 }
 
-/// As in the original program.
+/// Epochs of the original program.
 const EPOCHS_DEFAULT: u32 = 5;
 
 fn main() -> ExitCode {
-    app().main(
-        |flags: Flags, plan| plan::resolve(&flags, plan),
-        |resolved, plan| match plan.float {
-            ElementType::F32 => train::<f32>(resolved, plan),
-            ElementType::F64 => train::<f64>(resolved, plan),
-        },
-    )
+    app().main::<Word2vecApp>()
 }

@@ -1,8 +1,9 @@
 //! The model as arithmetic over slices.
 //!
-//! Each word has an input vector, which is its word vector, and an output vector. That a word has another one in its context is
-//! predicted by the logistic function of the inner product of the one's input vector and the other's output vector. Of each
-//! pair in the text it should be near 1, and of pairs with a sampled word near 0:
+//! Each word has an input vector, which is its word vector, and an output vector. The logistic function of
+//! the inner product of one word's input vector and another word's output vector predicts whether the second
+//! is in the context of the first. It should be near 1 for pairs of the text, and near 0 for pairs with a
+//! sampled word:
 //!
 //! ```text
 //! − log σ(in · out)  −  Σ over samples  log σ(−in · out of the sample)
@@ -10,8 +11,8 @@
 //!
 //! A value holds a vector, and an AdaGrad accumulator of the same length if there is one.
 //!
-//! The loops are those of [`intendant_task::kernel`]: fast because callers compile them for the processor at hand, see
-//! [`crate::train`].
+//! The loops are those of [`intendant_task::kernel`]: fast because callers compile them for the processor at
+//! hand, see [`crate::train`].
 
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
@@ -19,20 +20,20 @@ use intendant_task::kernel::elementwise;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// What turns a gradient into a step.
+/// The rule that turns a gradient into a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optimizer {
     /// The gradient times the learning rate, which falls linearly.
     Sgd,
-    /// The gradient times the learning rate, divided by the root of the sum of the squares of all gradients so far; element by
-    /// element.
+    /// The gradient times the learning rate, divided by the root of the sum of the squares of all gradients
+    /// so far; element by element.
     AdaGrad,
 }
 
 /// Added to AdaGrad's accumulator below the root, so that a gradient of zero gives a step of zero.
 const ADAGRAD_EPSILON: f64 = 1e-10;
 
-/// What is in a value.
+/// The parts of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) dim: usize,
@@ -59,9 +60,9 @@ impl Shape {
     }
 }
 
-/// Fills the value of an input vector, which are the keys below `first_output`, with uniform numbers up to half the inverse of its
-/// length; that of an output vector with zeros. Depends on its arguments only; the values of both element types agree up to
-/// rounding.
+/// Fills the value of an input vector (a key below `first_output`) with uniform numbers up to half the
+/// inverse of its length, and that of an output vector with zeros. Depends on its arguments only; the values
+/// of both element types agree up to rounding.
 pub(crate) fn initialise<E: Element>(seed: u64, key: Key, first_output: u64, dim: usize, value: &mut [E]) {
     value.fill(E::ZERO);
     if key.0 < first_output {
@@ -85,8 +86,8 @@ impl<E: Element> Stepper<E> {
         Self { shape, rate: E::from_f64(rate), epsilon: E::from_f64(ADAGRAD_EPSILON) }
     }
 
-    /// Moves the output vector `row` by `slope` times the input vector, and adds `slope` times the output vector, as it was, to
-    /// `error`. `slope` is how much too low the score is.
+    /// Moves the output vector `row` by `slope` times the input vector, and adds `slope` times the output
+    /// vector, as it was, to `error`. `slope` is the amount by which the score is too low.
     #[inline(always)]
     pub(crate) fn output(&self, error: &mut [E], row: &mut [E], input: &[E], slope: E) {
         let Self { rate, epsilon, .. } = *self;
@@ -105,7 +106,8 @@ impl<E: Element> Stepper<E> {
         }
     }
 
-    /// The same for an output vector that is used only once: `row` stays as it is, and `update` becomes what is added to it.
+    /// The same for an output vector that is used only once: `row` stays as it is, and `update` becomes what
+    /// is added to it.
     #[inline(always)]
     pub(crate) fn output_once(&self, error: &mut [E], row: &[E], update: &mut [E], input: &[E], slope: E) {
         let Self { rate, epsilon, .. } = *self;
@@ -154,7 +156,7 @@ mod tests {
         (a - b).abs() < 1e-12 * (1.0 + a.abs())
     }
 
-    /// Each step against its formula, for lengths with and without rests.
+    /// Each step against its formula, for lengths with and without remainders.
     #[test]
     fn steps_are_what_they_should_be() {
         for dim in [1, 3, 4, 15, 16, 23, 100] {

@@ -1,4 +1,4 @@
-//! What will be done: the flags, checked and complete.
+//! The application's part of the plan: its flags, checked and complete.
 
 use crate::args::{Flags, OptimizerName};
 use intendant_core::Element;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use word2vec::data::{Corpus, Options};
 use word2vec::{Analogies, Config, Optimizer, Similarities, Tests, Word2vec};
 
-/// What this application's flags say.
+/// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Resolved {
     /// Hyperparameters.
@@ -18,10 +18,11 @@ pub(crate) struct Resolved {
     similarity: Option<PathBuf>,
 }
 
-/// The text that is trained on if nobody names another.
+/// The text that is trained on by default.
 const BUILTIN: &str = "wiki";
 
-/// Fills in the defaults that depend on other flags; records them, so that the effective configuration is complete.
+/// Fills in the defaults that depend on other flags; records them, so that the effective configuration is
+/// complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
     let (optimizer, rate) = match flags.optimizer {
         OptimizerName::Sgd => (Optimizer::Sgd, 0.025),
@@ -40,7 +41,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         epochs: plan.epochs,
         seed: plan.seed,
     };
-    config.check().map_err(|error| TrainError::usage(format!("--{error}")))?;
+    config.check()?;
     plan.config.set("lr", config.learning_rate);
     let held_out = match &plan.test {
         None => None,
@@ -58,7 +59,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     Ok(Resolved { config, options, analogies, similarity: flags.similarity.clone() })
 }
 
-/// Reads or generates the text that the common flags name, and reads what is to be tested.
+/// Reads or generates the text that the common flags name, and reads the files with questions.
 pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Corpus, Tests), TrainError> {
     let corpus = match &plan.data {
         None => Corpus::builtin(BUILTIN, resolved.options),
@@ -93,10 +94,10 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Corpus, Tests), 
     Ok((corpus, tests))
 }
 
-/// Skipped words that a user should know of.
+/// A share of skipped words that is worth a warning.
 const SKIPPED_MANY: f64 = 0.95;
 
-/// Tells whether there is anything to learn; warns if it is little.
+/// Refuses a text without anything to learn; warns if most words are skipped.
 pub(crate) fn check<E: Element>(task: &Word2vec<E>, plan: &Plan) -> Result<(), TrainError> {
     if plan.epochs == 0 {
         return Ok(());
@@ -120,7 +121,7 @@ pub(crate) fn check<E: Element>(task: &Word2vec<E>, plan: &Plan) -> Result<(), T
     Ok(())
 }
 
-/// Tells whether the text could be read to the end.
+/// An error if the text could not be read to the end.
 pub(crate) fn readable(corpus: &Corpus) -> Result<(), TrainError> {
     corpus.failure().map_or(Ok(()), |failure| Err(TrainError::usage(failure.to_string())))
 }

@@ -1,9 +1,9 @@
-//! Word vectors as a training task: which keys a batch needs, what is added to their values.
+//! Word vectors as a training task: the keys of a batch, and the updates of their values.
 //!
 //! Keys: the words' input vectors from 0, then their output vectors, each with the most frequent word first.
 
 use crate::batch::Batch;
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::course::{Course, of_worker, parts};
 use crate::data::{Corpus, Words};
 use crate::draw::{Drawn, Keep};
@@ -18,6 +18,7 @@ use intendant_task::{
     BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
     Split, StepReport, Subepoch, Task, Update,
 };
+use intendant_train::SettingError;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -29,20 +30,20 @@ pub struct Word2vec<E> {
     tests: Tests,
     model: Model<E>,
     negatives: DistributionId,
-    /// What the negatives are drawn from, for the evaluation.
+    /// The distribution of the negatives, for the evaluation.
     distribution: Distribution,
     keep: Keep,
     /// Batches of an epoch, of all workers.
     batches: u64,
-    /// The courses of the latest epochs: who prepares ahead may be in the next one.
+    /// The courses of the latest epochs: a loader may be in the next epoch.
     courses: Mutex<BTreeMap<u32, Arc<Course>>>,
-    /// What is drawn of the block that each worker is at; the batches of a block follow each other.
+    /// The draws of the block that each worker trains; the batches of a block follow each other.
     blocks: Mutex<BTreeMap<u32, DrawnBlock>>,
     /// Pairs of all held-out blocks.
     held_out_pairs: OnceLock<u64>,
 }
 
-/// A block, the epoch, and what was drawn of it.
+/// A block, the epoch, and the draws.
 struct DrawnBlock {
     epoch: u32,
     block: u32,
@@ -55,13 +56,13 @@ const ORDER: u64 = 2;
 const DRAWS: u64 = 3;
 const NEGATIVES: u64 = 4;
 
-/// What is drawn of held-out text does not depend on the seed of a run, so that runs can be compared.
+/// The draws of held-out text do not depend on the seed of a run, so that runs can be compared.
 const HELD_OUT: u64 = 0x7465_7374_2074_6578;
 
 /// Courses that are kept: workers of one process are at most one epoch apart, and so are their loaders.
 const COURSES_MAX: usize = 3;
 
-/// A lock whose holder panicked still guards a whole map: entries are replaced in one step.
+/// A lock whose holder panicked still guards a consistent map: entries are replaced in one step.
 fn lock<X>(mutex: &Mutex<X>) -> std::sync::MutexGuard<'_, X> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -70,16 +71,15 @@ impl<E: Element> Word2vec<E> {
     /// The task of learning the word vectors of `corpus`, and of testing them.
     ///
     /// # Errors
-    /// If a hyperparameter makes no sense.
-    pub fn new(corpus: Arc<Corpus>, config: Config, tests: Tests) -> Result<Self, ConfigError> {
+    /// If a hyperparameter is out of its limits.
+    pub fn new(corpus: Arc<Corpus>, config: Config, tests: Tests) -> Result<Self, SettingError> {
         config.check()?;
         let vocabulary = corpus.vocabulary();
         let words = vocabulary.len() as u64;
         let distribution = Distribution::unigram(Key(words), vocabulary.counts(), config.power);
-        let distribution = distribution.map_err(|error| ConfigError {
-            name: "power",
-            value: config.power.to_string(),
-            allowed: format!("one that gives the words of this text weights: {error}"),
+        let distribution = distribution.map_err(|error| {
+            let allowed = format!("one that gives the words of this text weights: {error}");
+            SettingError::new("power", config.power, allowed)
         })?;
         let mut sampler = Sampler::builder();
         let negatives = sampler.register(distribution.clone(), Conformity::Conform);
@@ -128,7 +128,7 @@ impl<E: Element> Word2vec<E> {
         })
     }
 
-    /// The part of the occurrences of words that are not skipped, on average.
+    /// The share of the occurrences of words that are not skipped, on average.
     pub fn kept_part(&self) -> f64 {
         let vocabulary = self.corpus.vocabulary();
         let total = vocabulary.total();
@@ -156,7 +156,7 @@ impl<E: Element> Word2vec<E> {
         course
     }
 
-    /// What is drawn of a block in an epoch; empty if it cannot be read.
+    /// The draws of a block in an epoch; empty if the block cannot be read.
     fn drawn(&self, epoch: u32, block: u32, worker: u32) -> Arc<Drawn> {
         let is_it = |at: &&DrawnBlock| (at.epoch, at.block) == (epoch, block);
         if let Some(at) = lock(&self.blocks).get(&worker).filter(is_it) {
@@ -174,7 +174,7 @@ impl<E: Element> Word2vec<E> {
         Drawn::new(&words, &self.keep, self.config.window, stream)
     }
 
-    /// What is drawn of a held-out block.
+    /// The draws of a held-out block.
     fn drawn_held_out(&self, block: u32) -> Drawn {
         let mut words = Words::default();
         self.corpus.read_or_fail(block, &mut words);
@@ -225,6 +225,12 @@ impl<E: Element> Task for Word2vec<E> {
         (own.end - own.start) * self.config.steps()
     }
 
+    fn keys_named(&self, name: &str) -> Vec<Key> {
+        let vocabulary = self.corpus.vocabulary();
+        let word = vocabulary.find(name.as_bytes()).map(u64::from);
+        word.into_iter().flat_map(|word| [Key(word), Key(vocabulary.len() as u64 + word)]).collect()
+    }
+
     fn portions(&self) -> NonZeroU32 {
         // The steps of a word, if its pairs are trained one by one.
         u32::try_from(self.config.steps()).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
@@ -251,7 +257,8 @@ impl<E: Element> Task for Word2vec<E> {
         let places = drawn.places(words.clone());
         let rate = self.config.rate(epoch, index as f64 / (own.end - own.start) as f64);
         let (first_output, length) = (self.first_output(), words.end - words.start);
-        // Of separate pairs, the first one counts the word and says what all of them need, samples included.
+        // Of separate pairs, the first one counts the word and names the keys of all of them, samples
+        // included.
         let is_first = step == 0;
         let has_pairs = drawn.kept()[places.clone()].iter().any(|kept| kept.context().len() > 1);
         let (batch, keys, near) = if self.config.separate {
@@ -297,7 +304,7 @@ impl<E: Element> Task for Word2vec<E> {
         update: &mut Update<'_, E>,
     ) -> StepReport {
         if batch.rate.is_nan() {
-            // The run is to end. What it says is said by the failure of the corpus.
+            // The run ends; the failure of the corpus is the error that is reported.
             return StepReport { loss: f64::NAN, examples: 0, cost: Cost(0) };
         }
         let shape = self.config.shape();

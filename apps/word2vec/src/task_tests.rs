@@ -1,4 +1,5 @@
-//! The task by itself: its steps against a naive formula, its keys, its digest, its gradients, a text that changes.
+//! The task by itself: its steps against a naive formula, its keys, its digest, its gradients, a text that
+//! changes.
 
 use super::*;
 use crate::data::Options;
@@ -262,15 +263,16 @@ fn training_lowers_the_loss_on_held_out_text() {
         let last = losses[25..].iter().sum::<f64>() / 5.0;
         assert!(last < 0.95 * losses[0], "{what}: {losses:?}");
         let untrained = train(&task, 0).2.get("quality.heldout_loss");
-        // Output vectors start with zeros: all probabilities are one half. Few samples are the word of the context.
+        // Output vectors start with zeros: all probabilities are one half. Few samples are the word of the
+        // context.
         let half = (1 + task.config.negatives) as f64 * std::f64::consts::LN_2;
         assert!((0.7 * half..=half).contains(&untrained), "{what}: {untrained}");
         assert!(test.get("quality.heldout_loss") < 0.95 * untrained, "{what}: {untrained}, {test:?}");
     }
 }
 
-/// The gradient by which SGD moves, against finite differences of the loss that is reported. A batch with a single pair: of others
-/// the later pairs see the steps of the earlier ones.
+/// The gradient by which SGD moves, against finite differences of the loss that is reported. A batch with a
+/// single pair: of others the later pairs see the steps of the earlier ones.
 #[test]
 fn gradients_are_derivatives_of_the_loss() {
     let config = Config { batch_words: 1, window: 1, learning_rate: 1e-3, ..config() };
@@ -305,7 +307,8 @@ fn gradients_are_derivatives_of_the_loss() {
             (task.compute(&mut scratch, &prepared.batch, pulled, &mut parts).loss, update)
         };
         let (_, update) = compute(&start);
-        // A key that is sampled twice moves between its two uses; of each use this is a derivative only in the limit.
+        // A key that is sampled twice moves between its two uses; of each use this is a derivative only in
+        // the limit.
         let distinct = |key: &Key| all.iter().filter(|other| *other == key).count() == 1;
         for (place, key) in all.iter().enumerate().filter(|(_, key)| distinct(key)) {
             for at in 5 * place..5 * place + 5 {

@@ -1,10 +1,10 @@
 //! One batch: its pairs are trained one after the other on copies of the values that were pulled.
 //!
-//! A key has one copy, however often it occurs: as an output vector of the text, as a sample, or as several. So each pair sees what the
-//! pairs before it did, and what is pushed is by how much the copies have changed. Most samples occur only once in a batch; their
-//! update is written without a copy.
+//! A key has one copy, even if it occurs several times, as an output vector of the text and as samples. So
+//! each pair sees the changes of the pairs before it, and the worker pushes the differences of the copies.
+//! Most samples occur once in a batch; their update is written without a copy.
 //!
-//! The loops are compiled for several generations of processors; [`pulp`] calls those for the one at hand.
+//! The loops are compiled for several generations of processors; [`pulp`] chooses at run time.
 
 use crate::batch::Batch;
 use crate::model::Stepper;
@@ -26,7 +26,8 @@ impl<E: Element> Scratch<E> {
         Self { arch: Arch::new(), samples: Samples::default(), error: Vec::new() }
     }
 
-    /// Trains a batch; returns the sum of its losses, in nats. `first_output` is the key of the first output vector.
+    /// Trains a batch; returns the sum of its losses, in nats. `first_output` is the key of the first output
+    /// vector.
     pub(crate) fn train(
         &mut self,
         stepper: Stepper<E>,
@@ -43,10 +44,11 @@ impl<E: Element> Scratch<E> {
     }
 }
 
-/// Where the copies of sampled keys are.
+/// The places of the copies of sampled keys.
 #[derive(Debug, Default)]
 struct Samples {
-    /// For each sample the position of its copy: among the batch's output keys, or behind them among the samples.
+    /// For each sample the position of its copy: among the batch's output keys, or behind them among the
+    /// samples.
     rows: Vec<u32>,
     /// For each sample whether other samples use its copy.
     shared: Vec<bool>,

@@ -39,7 +39,7 @@ pub const BY_INTENT: [Case; 7] = [
 /// What every sampling scheme is tried with, besides [`ADAPTIVE`].
 pub const SAMPLED: [Case; 6] = [CLASSIC, LAPSE, SSP, ESSP, NUPS, FULL_REPLICATION];
 
-/// Keys move to whoever alone intends to use them, and are copied to several who do.
+/// A key moves to the only node that intends to use it, and is replicated at several nodes that do.
 pub const ADAPTIVE: Case = Case {
     technique: "adaptive",
     flags: &[],
@@ -55,7 +55,8 @@ pub const HOME_DECIDES: Case = Case { technique: "home-decides", ..ADAPTIVE };
 /// The same, told of every intent.
 pub const NAIVE_INTENTS: Case = Case { technique: "naive-intents", ..ADAPTIVE };
 
-/// Keys were moved or copied. Which of both depends on how long it takes; what comes before the first batch does not count.
+/// Keys were moved or copied. Which of both depends on how long it takes; what comes before the first batch
+/// does not count.
 #[track_caller]
 fn changes(report: &Value) {
     let [moves, setups, drops] =
@@ -63,7 +64,7 @@ fn changes(report: &Value) {
     assert!(moves + setups + drops > 100, "{}", report["management"]);
 }
 
-/// Keys are copied to whoever intends to use them.
+/// Keys are replicated at the nodes that intend to use them.
 pub const REPLICATE_ON_INTENT: Case = Case {
     technique: "replicate-on-intent",
     flags: &[],
@@ -78,7 +79,7 @@ pub const REPLICATE_ON_INTENT: Case = Case {
     },
 };
 
-/// Keys move to whoever intends to use them.
+/// Keys move to the nodes that intend to use them.
 pub const RELOCATE_ON_INTENT: Case = Case {
     technique: "relocate-on-intent",
     flags: &[],
@@ -88,10 +89,10 @@ pub const RELOCATE_ON_INTENT: Case = Case {
     },
 };
 
-/// As soon as it is said, which may be before the first batch.
+/// The system acts as soon as an intent is signalled, which may be before the first batch.
 pub const IMMEDIATE_ACTION: Case = Case { technique: "immediate-action", flags: &[], works: changes };
 
-/// All keys are copied to all nodes.
+/// All keys are replicated at all nodes.
 pub const REPLICATE_EVERYWHERE: Case = Case {
     technique: "replicate-everywhere",
     flags: &[],
@@ -102,27 +103,27 @@ pub const REPLICATE_EVERYWHERE: Case = Case {
     },
 };
 
-/// Nothing moves, nothing is copied.
+/// No key moves, and none is replicated.
 pub const CLASSIC: Case = Case {
     technique: "classic",
     flags: &[],
     works: |report| has_none(report, &["relocations", "replica_setups", "sync_rounds"]),
 };
 
-/// Keys move, some batches ahead.
+/// Keys move, some batches ahead by default.
 pub const LAPSE: Case = Case {
     technique: "lapse",
-    flags: &["--localize-ahead", "4"],
+    flags: &[],
     works: |report| {
         has_many(report, &["relocations"]);
         has_none(report, &["replica_setups", "sync_rounds"]);
     },
 };
 
-/// Copies come and go.
+/// Replicas are set up and dropped.
 pub const SSP: Case = Case { technique: "ssp", flags: &[], works: ssp };
 
-/// The same, and may be 25 batches old.
+/// The same; replicas may be 25 batches old.
 pub const SSP_LOOSE: Case =
     Case { technique: "ssp", flags: &["--staleness", "5", "--clock-every", "5"], works: ssp };
 
@@ -133,7 +134,7 @@ fn ssp(report: &Value) {
     assert!(setups >= drops, "{}", report["management"]);
 }
 
-/// Copies come and stay.
+/// Replicas are set up and stay.
 pub const ESSP: Case = Case {
     technique: "essp",
     flags: &["--staleness", "1"],
@@ -143,7 +144,7 @@ pub const ESSP: Case = Case {
     },
 };
 
-/// The hottest keys have copies, the others move.
+/// The hottest keys have replicas, the others move.
 pub const NUPS: Case = Case {
     technique: "nups",
     flags: &["--localize-ahead", "4", "--replicate-top", "20", "--sync-every-ms", "2"],
@@ -153,10 +154,11 @@ pub const NUPS: Case = Case {
     },
 };
 
-/// The same as users get it: with the keys that are chosen by default, and as often in step.
-pub const NUPS_DEFAULT: Case = Case { technique: "nups", flags: &["--localize-ahead", "4"], works: nups };
+/// NuPS with all defaults: which keys are replicated, how often they are synchronised, how far ahead others
+/// move.
+pub const NUPS_DEFAULT: Case = Case { technique: "nups", flags: &[], works: nups };
 
-/// Some keys were replicated and brought in step, but not all; others moved.
+/// Some keys, but not all, were replicated and synchronised; others moved.
 ///
 /// # Panics
 /// If not.
@@ -165,12 +167,12 @@ pub fn nups(report: &Value) {
     let share = replicated["access_share"].as_f64().expect("the task knows");
     assert!(share > 0.0 && share < 1.0 && replicated["keys"].as_u64() > Some(0), "{replicated}");
     has_many(report, &["relocations"]);
-    // How many is a matter of time: of a machine with more to do, one in a fifth of a second has been seen.
+    // Their number depends on time: on a busy machine, there was one in a fifth of a second.
     assert!(did(report, "sync_rounds") > 0, "{}", report["management"]);
     assert!(report["management"]["syncs_per_second"].as_f64() > Some(0.0));
 }
 
-/// All keys have copies, which are brought in step in the background.
+/// All keys have replicas, which are synchronised in the background.
 pub const FULL_REPLICATION: Case = Case {
     technique: "full-replication",
     flags: &["--sync-every-ms", "2"],
@@ -180,7 +182,7 @@ pub const FULL_REPLICATION: Case = Case {
     },
 };
 
-/// All keys have copies, which are brought in step after each batch.
+/// All keys have replicas, which are synchronised after each batch.
 pub const SYNCHRONOUS: Case = Case {
     technique: "full-replication",
     flags: &["--sync-batches", "1"],
@@ -190,8 +192,8 @@ pub const SYNCHRONOUS: Case = Case {
     },
 };
 
-/// Controls: copies that are brought in step at the end of an epoch only. Of clocked replicas it is not the bound that does it
-/// (it only bounds; updates go out with every clock), but clocks that do not tick.
+/// Controls: replicas that are synchronised at the end of an epoch only. With clocked replicas, clocks that
+/// do not advance achieve this; the bound alone does not, as updates are sent with every clock.
 pub const NEVER: [Case; 3] = [
     Case { flags: &["--sync-every-ms", "3600000"], works: |_| (), ..FULL_REPLICATION },
     Case { flags: &["--staleness", "1000000", "--clock-every", "0"], works: |_| (), ..SSP },
@@ -222,7 +224,7 @@ fn has_none(report: &Value, counts: &[&str]) {
     }
 }
 
-/// What is done to keys is done to many.
+/// Each of these counts is large.
 #[track_caller]
 fn has_many(report: &Value, counts: &[&str]) {
     for what in counts {

@@ -1,5 +1,6 @@
-//! Every technique on one, two and four node processes: the same examples, the documented report, what the technique is to do, and
-//! as much learnt as its consistency allows. One process does the very same with every technique.
+//! Every technique on one, two and four node processes: the same examples, the documented report, what the
+//! technique is to do, and as much learnt as its consistency allows. One process does the very same with
+//! every technique.
 
 use crate::{App, Case, case, schema};
 use serde_json::Value;
@@ -18,7 +19,8 @@ pub struct Setting {
     pub quality: &'static [&'static str],
     /// A number, from the quality on the test data, that grows with what was learnt.
     pub measure: fn(&Value) -> f64,
-    /// Places in the report, besides the digest of the data, that are equal whoever trains.
+    /// Places in the report, besides the digest of the data, that are equal for all numbers of workers and
+    /// nodes.
     pub same: &'static [&'static str],
     /// The part by which several nodes may learn more than one process does.
     pub noise: f64,
@@ -80,7 +82,8 @@ impl Matrix {
         })
     }
 
-    /// What a run has learnt, as a part of what one process learns: 0 is the untrained model, 1 is one process.
+    /// What a run has learnt, as a part of what one process learns: 0 is the untrained model, 1 is one
+    /// process.
     fn learnt(&self, report: &Value) -> f64 {
         let [untrained, single] = self.baseline().measures;
         ((self.setting.measure)(&report["test"]) - untrained) / (single - untrained)
@@ -131,9 +134,9 @@ impl Matrix {
         }
     }
 
-    /// Runs each case with each sampling scheme on two nodes: as many samples as one process draws, and at least the part
-    /// `learnt` of what it learns (not judged with local samples where keys do not move). What makes no sense is refused with a
-    /// reason.
+    /// Runs each case with each sampling scheme on two nodes: as many samples as one process draws, and at
+    /// least the part `learnt` of what it learns (not judged with local samples where keys do not move). What
+    /// makes no sense is refused with a reason.
     ///
     /// # Panics
     /// If anything is not as it must be.
@@ -160,16 +163,17 @@ impl Matrix {
             let pooled = ["reuse", "postponing"].contains(&scheme);
             assert_eq!(report["sampling"]["pools"].as_u64() > Some(0), pooled, "{what}");
             let part = self.learnt(&report);
-            // Where keys stay, each node only ever draws from its own part of them: that this may cost all is what 000 Fig 4.9 shows.
+            // If keys do not move, each node draws from its own part of them only, which may cost all of the
+            // quality [thesis Fig. 4.9].
             let stays = scheme == "local"
                 && !["lapse", "nups", "full-replication", "adaptive"].contains(&case.technique);
             assert!(stays || part >= learnt, "{part:.3} of single: {what}");
         }
     }
 
-    /// [`case::NEVER`], simulated: four nodes whose copies meet at the end of epochs only must lose more than the part `loss`,
-    /// the largest that [`check`](Self::check) is called with. (Of real processes, those that have no batch left would bring
-    /// copies in step with those that a busy machine has not let run yet.)
+    /// [`case::NEVER`], simulated: four nodes that synchronise replicas at the end of epochs only must lose
+    /// more than the part `loss`, the largest that [`check`](Self::check) is called with. (Real processes
+    /// without a batch left would synchronise replicas with processes that a busy machine has not run yet.)
     ///
     /// # Panics
     /// If they do not.
@@ -189,7 +193,7 @@ impl Matrix {
         assert!(learnt < 1.0 - loss, "{:?}: {learnt:.3} of single, and {loss} may be lost", case.flags());
     }
 
-    /// Three nodes come to the same every time, whoever is faster, also if time is virtual.
+    /// Three nodes learn the same every time, at any speed of nodes, also if time is virtual.
     ///
     /// # Panics
     /// If they do not.
@@ -202,7 +206,8 @@ impl Matrix {
         }
     }
 
-    /// Tells on standard error what four nodes learn in so many runs of each case, least first: what thresholds are made of.
+    /// Tells on standard error what four nodes learn in so many runs of each case, least first: what
+    /// thresholds are made of.
     pub fn measure(&self, cases: &[Case], runs: usize) {
         eprintln!("untrained and single: {:?}", self.baseline().measures);
         for case in cases {
@@ -226,4 +231,37 @@ impl Matrix {
         let learnt: Vec<String> = learnt.iter().map(|learnt| format!("{learnt:.3}")).collect();
         eprintln!("{}: {}", flags.join(" "), learnt.join(" "));
     }
+}
+
+/// Tests of the techniques that every application has, on `$matrix`. `$loose` is the part that may be lost
+/// with a loose bound of staleness, `$noise` with the other techniques.
+#[macro_export]
+macro_rules! technique_tests {
+    ($matrix:expr, noise: $noise:expr, loose: $loose:expr) => {
+        #[test]
+        fn classic() {
+            $matrix.check(&$crate::case::CLASSIC, $noise);
+        }
+
+        #[test]
+        fn lapse() {
+            $matrix.check(&$crate::case::LAPSE, $noise);
+        }
+
+        #[test]
+        fn ssp() {
+            $matrix.check(&$crate::case::SSP, $noise);
+            $matrix.check(&$crate::case::SSP_LOOSE, $loose);
+        }
+
+        #[test]
+        fn essp() {
+            $matrix.check(&$crate::case::ESSP, $noise);
+        }
+
+        #[test]
+        fn nups() {
+            $matrix.check(&$crate::case::NUPS, $noise);
+        }
+    };
 }

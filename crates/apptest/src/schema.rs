@@ -107,8 +107,8 @@ fn has(found: &Value, documented: impl IntoIterator<Item = String>, what: &str) 
     assert_eq!(members, documented.into_iter().collect(), "{what}: members here, members documented");
 }
 
-/// The report has the documented members and no others. What a run is tested by are the members `quality`; so is an epoch if it
-/// is one after which `--valid-every` asks for a validation, and no other (0: none is).
+/// The report has the documented members and no others. What a run is tested by are the members `quality`; so
+/// is an epoch if it is one after which `--valid-every` asks for a validation, and no other (0: none is).
 ///
 /// # Panics
 /// If not.

@@ -1,9 +1,10 @@
 #![doc = include_str!("../README.md")]
 //!
-//! [`open`] and [`lines`] read text, plain or in Zstandard's format ([`ZstdReader`]); [`Names`] and [`NameIndex`] number names;
-//! [`Matrix`] and [`write_text`] write files that appear whole or not at all, [`remove`] those that a model does not have.
+//! [`open`] and [`lines`] read text, plain or in Zstandard's format ([`ZstdReader`]). [`Names`] and
+//! [`NameIndex`] number names; [`words`] makes words of them. [`Matrices`] and [`write_text`] write the files
+//! of a model.
 //!
-//! Absent on purpose: any data format in the sense of columns and what they mean. Applications have those.
+//! Absent on purpose: data formats in the sense of columns and their meaning. The applications define those.
 #![forbid(unsafe_code)]
 
 mod matrix;
@@ -11,7 +12,7 @@ mod names;
 mod text;
 mod zstd;
 
-pub use matrix::{Matrix, WriteError, remove, write_text};
-pub use names::{NameIndex, Names};
-pub use text::{LINE_BYTES_MAX, TextError, lines, open};
+pub use matrix::{Matrices, Matrix, WriteError, npy_rows, write_text};
+pub use names::{NameIndex, Names, words};
+pub use text::{Compression, LINE_BYTES_MAX, TextError, lines, open};
 pub use zstd::ZstdReader;

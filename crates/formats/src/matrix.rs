@@ -1,8 +1,12 @@
-//! Files that get their names when they are complete: NumPy matrices whose rows come in any order, and text.
+//! The files of a model: NumPy matrices whose rows come in any order, and text.
+//!
+//! Absent on purpose: names that change when a file is complete. The caller writes into a folder of its own,
+//! and publishes that when the whole model is there.
 
-use intendant_core::{Element, ElementType, copy_to_bytes};
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use intendant_core::{Element, ElementType, Key, KeyRange, copy_to_bytes};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// A file cannot be written.
@@ -16,46 +20,40 @@ pub enum WriteError {
         /// What went wrong.
         source: io::Error,
     },
-    /// What is left of an earlier file cannot be removed.
-    #[error("cannot remove {}, which is of an earlier model: {source}", file.display())]
-    Remove {
-        /// The file.
-        file: PathBuf,
-        /// What went wrong.
-        source: io::Error,
-    },
-    /// Not all rows of a matrix have come.
+    /// Rows of a matrix are missing.
     #[error("the stream of values ended after {rows} of {expected} rows of {}", file.display())]
     Incomplete {
         /// The file.
         file: PathBuf,
-        /// Rows that have come.
+        /// Rows that were written.
         rows: u64,
         /// Rows of the matrix.
         expected: u64,
     },
+    /// A key is in none of the model's ranges.
+    #[error("key {0} is in none of the model's ranges")]
+    NoSuchKey(Key),
 }
 
-/// A matrix that is being written to a `.npy` file. Rows go to their places as they come, so that memory does not grow with
-/// the matrix. What is left of an earlier file is replaced when the new one is complete; dropped before, it leaves nothing.
+/// A matrix that is being written to a `.npy` file. Each row is written at its place as it comes, so that
+/// memory does not grow with the matrix.
 #[derive(Debug)]
 pub struct Matrix {
     path: PathBuf,
-    partial: PathBuf,
     /// Gathers neighbouring rows.
     file: BufWriter<File>,
-    /// Where the rows begin, and where the next byte would go.
+    /// Where the rows begin.
     header_bytes: u64,
+    /// Where the next byte would go.
     at: u64,
     columns: usize,
     rows: u64,
     written: u64,
     bytes: Vec<u8>,
-    finished: bool,
 }
 
 impl Matrix {
-    /// Starts `folder/name.npy`: `rows` rows of `columns` numbers.
+    /// Creates `folder/name.npy`: `rows` rows of `columns` numbers.
     ///
     /// # Errors
     /// [`WriteError::Write`].
@@ -65,14 +63,11 @@ impl Matrix {
         rows: u64,
         columns: usize,
     ) -> Result<Self, WriteError> {
-        let (path, partial) =
-            (folder.join(format!("{name}.npy")), folder.join(format!("{name}.npy.partial")));
+        let path = folder.join(format!("{name}.npy"));
         let header = npy_header(E::TYPE, rows, columns);
-        let file =
-            File::create(&partial).map_err(|source| WriteError::Write { file: path.clone(), source })?;
+        let file = File::create(&path).map_err(|source| WriteError::Write { file: path.clone(), source })?;
         let mut matrix = Self {
             path,
-            partial,
             file: BufWriter::new(file),
             header_bytes: header.len() as u64,
             at: header.len() as u64,
@@ -80,7 +75,6 @@ impl Matrix {
             rows,
             written: 0,
             bytes: Vec::new(),
-            finished: false,
         };
         let written = matrix.file.write_all(&header);
         matrix.checked(written)?;
@@ -91,7 +85,7 @@ impl Matrix {
         result.map_err(|source| WriteError::Write { file: self.path.clone(), source })
     }
 
-    /// Writes row `index`. Each row comes once.
+    /// Writes row `index`. Each row is written once.
     ///
     /// # Errors
     /// [`WriteError::Write`].
@@ -115,7 +109,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// Gives the file its name, which is returned.
+    /// Completes the file and returns its path.
     ///
     /// # Errors
     /// If rows are missing, or [`WriteError::Write`].
@@ -124,23 +118,88 @@ impl Matrix {
             let (file, rows, expected) = (self.path.clone(), self.written, self.rows);
             return Err(WriteError::Incomplete { file, rows, expected });
         }
-        let done = self.file.flush().and_then(|()| fs::rename(&self.partial, &self.path));
-        self.checked(done)?;
-        self.finished = true;
-        Ok(self.path.clone())
+        let flushed = self.file.flush();
+        self.checked(flushed)?;
+        Ok(self.path)
     }
 }
 
-impl Drop for Matrix {
-    fn drop(&mut self) {
-        if !self.finished {
-            // Another error is on its way; this one would hide it.
-            let _ = fs::remove_file(&self.partial);
+/// The matrices of a model: each key range fills the rows of one matrix or several, in the order of its keys.
+#[derive(Debug, Default)]
+pub struct Matrices(Vec<RangeMatrices>);
+
+#[derive(Debug)]
+struct RangeMatrices {
+    range: KeyRange,
+    /// The matrices with the elements of a value that each of them holds.
+    parts: Vec<(Range<usize>, Matrix)>,
+}
+
+impl Matrices {
+    /// Creates the matrices of a range in `folder`. `parts` names each of them and the elements of a value
+    /// that it holds.
+    ///
+    /// # Errors
+    /// [`WriteError::Write`].
+    pub fn add<E: Element>(
+        &mut self,
+        folder: &Path,
+        range: &KeyRange,
+        parts: &[(&str, Range<usize>)],
+    ) -> Result<(), WriteError> {
+        let rows = range.keys.end - range.keys.start;
+        let create = |(name, elements): &(&str, Range<usize>)| {
+            let matrix = Matrix::create::<E>(folder, name, rows, elements.len())?;
+            Ok((elements.clone(), matrix))
+        };
+        let parts = parts.iter().map(create).collect::<Result<_, WriteError>>()?;
+        self.0.push(RangeMatrices { range: range.clone(), parts });
+        Ok(())
+    }
+
+    /// Writes the rows of some keys; `values` are their values, concatenated.
+    ///
+    /// # Errors
+    /// [`WriteError::NoSuchKey`] and [`WriteError::Write`].
+    ///
+    /// # Panics
+    /// If `values` are fewer than the keys have.
+    pub fn write<E: Element>(&mut self, keys: &[Key], values: &[E]) -> Result<(), WriteError> {
+        let mut rest = values;
+        for key in keys {
+            let found = self.0.iter_mut().find(|of_range| of_range.range.keys.contains(&key.0));
+            let RangeMatrices { range, parts } = found.ok_or(WriteError::NoSuchKey(*key))?;
+            let (value, after) = rest.split_at(range.len);
+            rest = after;
+            for (elements, matrix) in parts {
+                matrix.row(key.0 - range.keys.start, &value[elements.clone()])?;
+            }
         }
+        Ok(())
+    }
+
+    /// Completes all files and returns their paths, in the order in which they were added.
+    ///
+    /// # Errors
+    /// If rows are missing, or [`WriteError::Write`].
+    pub fn finish(&mut self) -> Result<Vec<PathBuf>, WriteError> {
+        let matrices = self.0.drain(..).flat_map(|of_range| of_range.parts);
+        matrices.map(|(_, matrix)| matrix.finish()).collect()
     }
 }
 
-/// Writes a text file that gets its name when it is complete.
+/// The rows of a `.npy` file that [`Matrix`] wrote: `rows` rows of `columns` numbers, in bytes.
+///
+/// # Errors
+/// If the file cannot be read, or is too short.
+pub fn npy_rows<E: Element>(path: &Path, rows: usize, columns: usize) -> io::Result<BufReader<File>> {
+    let mut file = BufReader::new(File::open(path)?);
+    // The rows are the end of the file.
+    file.seek(SeekFrom::End(-((rows * columns * size_of::<E>()) as i64)))?;
+    Ok(file)
+}
+
+/// Creates a text file.
 ///
 /// # Errors
 /// [`WriteError::Write`].
@@ -148,36 +207,16 @@ pub fn write_text(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<(), WriteError> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let result = File::create(&partial).and_then(|file| {
+    let result = File::create(path).and_then(|file| {
         let mut file = BufWriter::new(file);
         write(&mut file)?;
-        file.flush()?;
-        fs::rename(&partial, path)
+        file.flush()
     });
-    if result.is_err() {
-        // The first error is the one to tell.
-        let _ = fs::remove_file(&partial);
-    }
     result.map_err(|source| WriteError::Write { file: path.to_owned(), source })
 }
 
-/// Removes a file that an earlier export may have left.
-///
-/// # Errors
-/// [`WriteError::Remove`]; not if there is no such file.
-pub fn remove(path: &Path) -> Result<(), WriteError> {
-    match fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(WriteError::Remove { file: path.to_owned(), source })
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-/// The header of a NumPy file, format 1.0: rows of little-endian numbers, padded so that they begin at a multiple of 64 bytes.
+/// The header of a NumPy file, format 1.0: rows of little-endian numbers, padded so that they begin at a
+/// multiple of 64 bytes.
 fn npy_header(element: ElementType, rows: u64, columns: usize) -> Vec<u8> {
     const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
     let kind = match element {
@@ -199,13 +238,7 @@ fn npy_header(element: ElementType, rows: u64, columns: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn files(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap();
-        let mut files: Vec<_> = entries.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
-        files.sort();
-        files
-    }
+    use std::io::Read;
 
     #[test]
     fn rows_find_their_places_in_any_order() {
@@ -214,10 +247,7 @@ mod tests {
         for index in [1, 2, 0] {
             matrix.row(index, &[index as f64, 0.5]).unwrap();
         }
-        assert_eq!(files(folder.path()), ["m.npy.partial"]);
-        let path = matrix.finish().unwrap();
-        assert_eq!(files(folder.path()), ["m.npy"]);
-        let bytes = fs::read(path).unwrap();
+        let bytes = std::fs::read(matrix.finish().unwrap()).unwrap();
         let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
         assert_eq!((npy.shape(), npy.order()), (&[3, 2][..], npyz::Order::C));
         assert_eq!(npy.into_vec::<f64>().unwrap(), [0.0, 0.5, 1.0, 0.5, 2.0, 0.5]);
@@ -225,36 +255,41 @@ mod tests {
     }
 
     #[test]
-    fn what_is_incomplete_leaves_nothing() {
+    fn values_are_divided_among_the_matrices_of_their_range() {
+        let folder = tempfile::tempdir().unwrap();
+        let range = |name: &str, keys, len| KeyRange { name: name.to_owned(), keys, len };
+        let mut matrices = Matrices::default();
+        matrices.add::<f32>(folder.path(), &range("a", 0..2, 3), &[("a", 0..1), ("a_rest", 1..3)]).unwrap();
+        matrices.add::<f32>(folder.path(), &range("b", 2..3, 2), &[("b", 0..1)]).unwrap();
+        matrices.write(&[Key(2), Key(1)], &[7.0f32, 8.0, 1.0, 2.0, 3.0]).unwrap();
+        let unknown = matrices.write(&[Key(3)], &[0.0f32]).unwrap_err().to_string();
+        assert_eq!(unknown, "key 3 is in none of the model's ranges");
+        matrices.write(&[Key(0)], &[4.0f32, 5.0, 6.0]).unwrap();
+        let files = matrices.finish().unwrap();
+        let numbers = |path: &PathBuf| {
+            npyz::NpyFile::new(&std::fs::read(path).unwrap()[..]).unwrap().into_vec::<f32>().unwrap()
+        };
+        let expected = [&[4.0, 1.0][..], &[5.0, 6.0, 2.0, 3.0], &[7.0]];
+        assert_eq!(files.iter().map(numbers).collect::<Vec<_>>(), expected);
+        let mut rows = Vec::new();
+        npy_rows::<f32>(&files[1], 2, 2).unwrap().read_to_end(&mut rows).unwrap();
+        assert_eq!(rows.len(), 16);
+    }
+
+    #[test]
+    fn a_matrix_without_all_of_its_rows_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mut matrix = Matrix::create::<f32>(folder.path(), "m", 3, 1).unwrap();
         matrix.row(2, &[1.0f32]).unwrap();
         let error = matrix.finish().unwrap_err().to_string();
         assert!(error.starts_with("the stream of values ended after 1 of 3 rows of "), "{error}");
-        assert_eq!(files(folder.path()), [""; 0]);
-        let path = folder.path().join("t.txt");
-        assert!(write_text(&path, |_| Err(io::Error::other("no"))).is_err());
-        assert_eq!(files(folder.path()), [""; 0]);
-        write_text(&path, |text| writeln!(text, "all")).unwrap();
-        assert_eq!(fs::read_to_string(path).unwrap(), "all\n");
-    }
-
-    #[test]
-    fn what_is_not_there_need_not_be_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("old.npy");
-        fs::write(&path, "old").unwrap();
-        remove(&path).unwrap();
-        assert_eq!(files(folder.path()), [""; 0]);
-        remove(&path).unwrap();
-        fs::create_dir(&path).unwrap();
-        let error = remove(&path).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("cannot remove {}, ", path.display())), "{error}");
     }
 
     #[test]
     fn a_folder_that_is_not_there_is_named() {
         let error = Matrix::create::<f32>(Path::new("no/such"), "m", 1, 1).unwrap_err().to_string();
         assert!(error.starts_with("cannot write no/such/m.npy: "), "{error}");
+        let error = write_text(Path::new("no/such.txt"), |_| Ok(())).unwrap_err().to_string();
+        assert!(error.starts_with("cannot write no/such.txt: "), "{error}");
     }
 }

@@ -2,6 +2,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use intendant_core::random::stream;
 use std::hash::BuildHasher;
 
 /// Names, numbered from 0.
@@ -32,6 +33,20 @@ impl Names {
     /// All names, in order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).filter_map(|id| self.get(id))
+    }
+
+    /// A hash of `seed` and all names in their order.
+    pub fn digest(&self, seed: u64) -> u64 {
+        let mut digest = seed;
+        for name in self.iter() {
+            digest = stream(digest, &[name.len() as u64]);
+            for part in name.as_bytes().chunks(8) {
+                let mut word = [0; 8];
+                word[..part.len()].copy_from_slice(part);
+                digest = stream(digest, &[u64::from_le_bytes(word)]);
+            }
+        }
+        digest
     }
 
     /// Appends a name.
@@ -82,6 +97,33 @@ impl NameIndex {
     }
 }
 
+/// One word for each name: no word has a blank, and no two are equal. Blanks of a name become underscores;
+/// where that gives a word that another name has, `#2`, `#3` and so on are appended.
+pub fn words(names: &Names) -> Names {
+    let has_blank = |name: &str| name.is_empty() || name.contains(char::is_whitespace);
+    let index = NameIndex::of(names);
+    let mut words = Names::default();
+    // The words made here; names without blanks are words already and are found by `index`.
+    let (mut made, mut made_index) = (Names::default(), NameIndex::default());
+    for name in names.iter() {
+        if !has_blank(name) {
+            words.push(name);
+            continue;
+        }
+        let base = if name.is_empty() { "_".to_owned() } else { name.replace(char::is_whitespace, "_") };
+        let mut word = base.clone();
+        let mut number = 2;
+        while index.find(names, &word).is_some() || made_index.find(&made, &word).is_some() {
+            word = format!("{base}#{number}");
+            number += 1;
+        }
+        // `names` has at least as many names as `made`, so that numbers do not run out here.
+        made_index.intern(&mut made, &word);
+        words.push(&word);
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +138,16 @@ mod tests {
         assert_eq!(rebuilt.find(&names, "ab"), Some(3));
         assert_eq!(rebuilt.find(&names, "c"), None);
         assert_eq!(names.get(4), None);
+    }
+
+    #[test]
+    fn no_two_names_give_the_same_word() {
+        let mut names = Names::default();
+        ["New York", "New_York", "New\u{a0}York", "New_York#2", "", "x y", "_"]
+            .iter()
+            .for_each(|n| names.push(n));
+        let words = words(&names);
+        let expected = ["New_York#3", "New_York", "New_York#4", "New_York#2", "_#2", "x_y", "_"];
+        assert_eq!(words.iter().collect::<Vec<_>>(), expected);
     }
 }

@@ -1,6 +1,7 @@
 //! Text files, line by line.
 
 use crate::ZstdReader;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -29,26 +30,104 @@ pub enum TextError {
         /// What is wrong with it, and what was expected.
         problem: String,
     },
+    /// The file is compressed in a way that is not read.
+    #[error("{file} is compressed by {compression}; {}", compression.advice(file))]
+    Compressed {
+        /// The file.
+        file: String,
+        /// How it is compressed.
+        compression: Compression,
+    },
+}
+
+/// How a file is compressed, according to its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// `gzip`.
+    Gzip,
+    /// `xz`.
+    Xz,
+    /// `bzip2`.
+    Bzip2,
+    /// `zstd`.
+    Zstd,
+}
+
+impl Compression {
+    /// Bytes that [`Compression::of`] looks at, at most.
+    pub const MAGIC_BYTES_MAX: usize = 10;
+
+    /// The compression of a file that starts with these bytes, if it has one. No text starts like a
+    /// compressed file.
+    #[must_use]
+    pub fn of(start: &[u8]) -> Option<Self> {
+        let is = |magic: &[u8]| start.starts_with(magic);
+        // The byte between the two parts of bzip2's magic is its level.
+        let bzip2 = is(b"BZh") && start.get(4..).is_some_and(|rest| rest.starts_with(b"1AY&SY"));
+        [
+            (is(b"\x1f\x8b\x08"), Self::Gzip),
+            (is(b"\xfd7zXZ\0"), Self::Xz),
+            (bzip2, Self::Bzip2),
+            (is(b"\x28\xb5\x2f\xfd"), Self::Zstd),
+        ]
+        .into_iter()
+        .find_map(|(is_it, compression)| is_it.then_some(compression))
+    }
+
+    /// The program that decompresses such files.
+    #[must_use]
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Xz => "xz",
+            Self::Bzip2 => "bzip2",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// What to do with a file that is compressed like this, although its name does not end in `.zst`.
+    fn advice(self, file: &str) -> String {
+        match self {
+            Self::Zstd => "rename it so that its name ends in .zst".to_owned(),
+            Self::Gzip | Self::Xz | Self::Bzip2 => {
+                let program = self.program();
+                format!(
+                    "decompress it, or compress it by zstd instead: {program} --decompress --stdout {file} | zstd > NAME.zst"
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.program())
+    }
 }
 
 /// Opens a text file; one whose name ends in `.zst` is decompressed.
 ///
 /// # Errors
-/// [`TextError::Read`].
+/// [`TextError::Read`]; [`TextError::Compressed`] if the file is compressed and has another name.
 pub fn open(path: &Path) -> Result<Box<dyn BufRead>, TextError> {
-    let refused = |source| TextError::Read { file: path.display().to_string(), source };
-    let file = BufReader::new(File::open(path).map_err(refused)?);
+    let name = || path.display().to_string();
+    let refused = |source| TextError::Read { file: name(), source };
+    let mut file = BufReader::new(File::open(path).map_err(refused)?);
     if path.extension().is_some_and(|e| e == "zst") {
-        Ok(Box::new(BufReader::new(ZstdReader::new(file))))
-    } else {
-        Ok(Box::new(file))
+        return Ok(Box::new(BufReader::new(ZstdReader::new(file))));
+    }
+    match Compression::of(file.fill_buf().map_err(refused)?) {
+        Some(compression) => Err(TextError::Compressed { file: name(), compression }),
+        None => Ok(Box::new(file)),
     }
 }
 
-/// Calls `take` with every line, without its end (and, in front of the first, a byte order mark). Errors call the file `file`.
+/// Calls `take` with every line, without its end (and, in front of the first, a byte order mark). Errors call
+/// the file `file`.
 ///
 /// # Errors
-/// [`TextError::Read`]; [`TextError::Line`] if a line is too long or not UTF-8, or with what `take` says is wrong with it.
+/// [`TextError::Read`]; [`TextError::Line`] if a line is too long or not UTF-8, or with what `take` says is
+/// wrong with it.
 pub fn lines(
     file: &str,
     mut reader: impl BufRead,
@@ -102,6 +181,27 @@ mod tests {
         assert_eq!(error(b"a\n\xff\n"), "f, line 2: the line is not UTF-8 text");
         assert!(error(&[b'x'; LINE_BYTES_MAX + 1]).starts_with("f, line 1: the line is longer than"));
         assert!(read(&[b'x'; LINE_BYTES_MAX]).is_ok());
+    }
+
+    #[test]
+    fn a_compressed_file_is_named_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.csv");
+        let error = |start: &[u8]| {
+            std::fs::write(&path, start).unwrap();
+            open(&path).err().map(|error| error.to_string())
+        };
+        for (start, program) in
+            [(&b"\x1f\x8b\x08\0"[..], "gzip"), (b"\xfd7zXZ\0", "xz"), (b"BZh91AY&SY", "bzip2")]
+        {
+            let said = error(start).unwrap();
+            assert!(said.contains(&format!("t.csv is compressed by {program}; decompress it")), "{said}");
+            assert!(said.contains(&format!("{program} --decompress --stdout ")), "{said}");
+        }
+        let said = error(b"\x28\xb5\x2f\xfd\0").unwrap();
+        assert!(said.ends_with("is compressed by zstd; rename it so that its name ends in .zst"), "{said}");
+        assert_eq!(error(b"BZh,1\n"), None);
+        assert_eq!(error(b""), None);
     }
 
     #[test]

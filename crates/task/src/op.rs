@@ -111,8 +111,10 @@ pub enum Event<B> {
 /// Training stopped making sense: a loss or an update is not finite.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error(
-    "diverged in epoch {epoch}, step {step}{}: {what} is {value}; lower the learning rate",
-    key.map_or(String::new(), |k| format!(", key {k}"))
+    "diverged in epoch {epoch}, step {step}{}: {what} is {value}; lower {}the learning rate",
+    key.map_or(String::new(), |k| format!(", key {k}")),
+    // Nothing has been learnt before the first step.
+    if (*epoch, *step) == (1, 1) { "the scale of the initial values, or " } else { "" }
 )]
 pub struct Diverged {
     /// Epoch, from 1.

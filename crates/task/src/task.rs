@@ -279,6 +279,12 @@ pub trait Task: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The keys of the parameters that people call `name`: a word has an input and an output vector. Empty if
+    /// there are none.
+    fn keys_named(&self, _name: &str) -> Vec<Key> {
+        Vec::new()
+    }
+
     /// How often keys are accessed in training, ascending by key, as far as the data tell it beforehand; for
     /// heuristics that manage hot keys differently. Keys that are left out are never accessed. A function of
     /// the data, of the settings and of how many workers and nodes `partition` has, not of which worker it

@@ -1,21 +1,23 @@
-//! Before the first batch all workers compare what they are about to do. Nodes that were started with different settings or
-//! data would wait for each other forever, or train something that nobody asked for.
+//! Before the first batch all workers compare their settings and data. Nodes that differ in them would wait
+//! for each other forever, or train a model that the user did not ask for.
 //!
-//! Everything is compared but what may well differ: how far loaders look ahead, what is shown, and where data and results are.
-//! Not the place of the data counts, but its content, by [`Task::digest`]; which keys are replicated was compared at the door. The
-//! comparison is by name, so that the error can name what differs; hence it is made here, not by a hash at the door of the cluster.
+//! All settings are compared, apart from those that may differ: how far loaders look ahead, what is shown,
+//! and the places of data and results. Data are compared by content ([`Task::digest`]), not by place. The
+//! replicated keys were compared when the nodes joined. The comparison is by name, so that the error names
+//! the setting; a hash at joining could not.
 
 use crate::error::TrainError;
 use crate::plan::Plan;
+use crate::settings::PROGRAM;
 use intendant_task::{Partition, Subepoch, Task};
 
 /// Settings that each node may choose for itself, or that are compared in another way.
 const NODES_OWN: [&str; 6] = ["look-ahead", "look-ahead-keys", "data", "test", "replicate-file", "data-port"];
 
-/// What stands for a setting that a node does not have.
+/// The value of a setting that a node does not have.
 const ABSENT: &str = "absent";
 
-/// What must be equal on all nodes: names and values, the causes before what follows from them.
+/// Names and values that must be equal on all nodes, causes before their consequences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms(Vec<(String, String)>);
 
@@ -38,7 +40,7 @@ impl Terms {
                 terms.push((name.to_owned(), value));
             }
         }
-        // Of the whole first epoch, as one worker alone would train it: the same number on all nodes.
+        // Batches of the first epoch if one worker trained it alone: all nodes compute the same number.
         let alone = Partition::alone();
         let subepochs = if plan.epochs > 0 { task.subepochs(0, alone) } else { 0 };
         let batches: u64 =
@@ -55,7 +57,7 @@ impl Terms {
     /// The same for joining a cluster, with flags named as the user types them.
     pub(crate) fn settings(&self, plan: &Plan) -> Vec<(String, String)> {
         let named = |name: &String| {
-            let is_flag = name == "export" || plan.config.get(name).is_some();
+            let is_flag = name == "export" || (name != PROGRAM && plan.config.get(name).is_some());
             if is_flag { format!("--{name}") } else { name.clone() }
         };
         self.0.iter().map(|(name, value)| (named(name), value.clone())).collect()
@@ -68,7 +70,7 @@ impl Terms {
     /// Compares with the terms of all workers.
     pub(crate) fn check(&self, all: &[Vec<u8>], workers_per_node: usize) -> Result<(), TrainError> {
         for (worker, bytes) in all.iter().enumerate() {
-            // Terms that cannot be read are those of another version: all of them differ.
+            // Terms that cannot be decoded are of another version: all of them differ.
             let theirs = Self(serde_json::from_slice(bytes).unwrap_or_default());
             for (what, _) in self.0.iter().chain(&theirs.0) {
                 let (here, there) = (self.get(what), theirs.get(what));
@@ -101,7 +103,7 @@ mod tests {
     fn error(here: &[(&str, &str)], there: &[(&str, &str)]) -> String {
         let (here, there) = (terms(here), terms(there));
         let all = [here.encode(), here.encode(), here.encode(), there.encode()];
-        let error = here.check(&all, 2).expect_err("they do not agree");
+        let error = here.check(&all, 2).expect_err("they differ");
         assert_eq!(error.exit_code(), crate::error::exit::USAGE);
         error.to_string()
     }

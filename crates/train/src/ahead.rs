@@ -1,30 +1,30 @@
-//! The way of batches from a loader to its worker, which is as long as the loader may be ahead.
+//! The queue of batches from a loader to its worker. Its length is how far the loader may be ahead.
 //!
-//! The loader counts what it has sent; the worker tells what it has taken, a part of the way at a time, so that a loader that
-//! waits is woken once for many batches: to wake a thread costs as much as some batches do.
+//! The loader counts the batches that it sends. The worker acknowledges several batches at once, so that a
+//! waiting loader is woken once for many batches: waking a thread takes as long as some batches do.
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use intendant_task::{LookAhead, Prepared};
 
-/// The worker tells what it has taken so many times on the way from the farthest that the loader may be ahead to nothing.
+/// Acknowledgements while the worker takes all batches of a full queue.
 const PARTS: usize = 4;
 
 /// The loader's end.
 pub(crate) struct Outbox<B> {
     batches: Sender<Prepared<B>>,
-    told: Receiver<LookAhead>,
+    acknowledged: Receiver<LookAhead>,
     /// How far the loader may be ahead.
     limit: LookAhead,
-    /// How far it is, as far as it knows.
+    /// How far it is ahead, according to the acknowledgements so far.
     ahead: LookAhead,
 }
 
 /// The worker's end.
 pub(crate) struct Inbox<B> {
     batches: Receiver<Prepared<B>>,
-    tells: Sender<LookAhead>,
+    acknowledges: Sender<LookAhead>,
     part: LookAhead,
-    /// Taken, and not told.
+    /// Taken and not acknowledged.
     taken: LookAhead,
 }
 
@@ -32,27 +32,27 @@ pub(crate) struct Inbox<B> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 
-/// A way on which there is room for what reaches `limit`, one batch at least.
+/// A queue with room for batches up to `limit`, for one batch at least.
 pub(crate) fn way<B>(limit: LookAhead) -> (Outbox<B>, Inbox<B>) {
-    // The loader's count bounds both.
-    let ((sender, batches), (tells, told)) = (unbounded(), unbounded());
+    // The loader's count bounds both channels.
+    let ((sender, batches), (acknowledges, acknowledged)) = (unbounded(), unbounded());
     let limit = LookAhead { batches: limit.batches.max(1), ..limit };
     let part = LookAhead { batches: limit.batches.div_ceil(PARTS), keys: limit.keys / PARTS };
     (
-        Outbox { batches: sender, told, limit, ahead: LookAhead::default() },
-        Inbox { batches, tells, part, taken: LookAhead::default() },
+        Outbox { batches: sender, acknowledged, limit, ahead: LookAhead::default() },
+        Inbox { batches, acknowledges, part, taken: LookAhead::default() },
     )
 }
 
 impl<B> Outbox<B> {
     /// Sends a batch once the loader may be so far ahead.
     pub(crate) fn send(&mut self, prepared: Prepared<B>) -> Result<(), Gone> {
-        while let Ok(taken) = self.told.try_recv() {
+        while let Ok(taken) = self.acknowledged.try_recv() {
             self.ahead = self.ahead.without(taken);
         }
-        // When the worker has taken all that there is, it has told more than enough: `limit` is some parts.
+        // A worker that has taken all batches has acknowledged enough of them: `limit` is several parts.
         while self.ahead.reaches(self.limit) {
-            let taken = self.told.recv().map_err(|_| Gone)?;
+            let taken = self.acknowledged.recv().map_err(|_| Gone)?;
             self.ahead = self.ahead.without(taken);
         }
         self.ahead = self.ahead.and(LookAhead::of(&prepared));
@@ -66,8 +66,8 @@ impl<B> Inbox<B> {
         let prepared = self.batches.recv().map_err(|_| Gone)?;
         self.taken = self.taken.and(LookAhead::of(&prepared));
         if self.taken.reaches(self.part) {
-            // A loader that is done does not listen.
-            let _ = self.tells.send(std::mem::take(&mut self.taken));
+            // A loader that has ended does not receive.
+            let _ = self.acknowledges.send(std::mem::take(&mut self.taken));
         }
         Ok(prepared)
     }
@@ -93,8 +93,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the limits and the sizes of batches, everything arrives in order, and the loader is never farther ahead than
-        /// it may be by more than a batch.
+        /// With any limits and sizes of batches, all batches arrive in order, and the loader exceeds its
+        /// limit by one batch at most.
         #[test]
         fn all_batches_arrive_and_none_too_early(
             batches in 0usize..9,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_not_waited_for() {
+    fn neither_end_waits_for_one_that_has_ended() {
         let (mut outbox, inbox) = way(LookAhead { batches: 1, keys: 0 });
         outbox.send(batch(0, 1)).expect("there is room");
         drop(inbox);

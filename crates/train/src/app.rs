@@ -1,77 +1,84 @@
-//! The `main` of an application: command line, launching, logs, signals, the result, the exit code.
+//! The `main` of an application: command line, launching, logs, signals, results, exit code.
 
 use crate::args::{CommonArgs, Technique};
 use crate::error::{TrainError, exit};
-use crate::plan::Plan;
+use crate::plan::{Given, Plan};
 use crate::run::Outcome;
-use crate::settings::{self, SettingsError};
-use crate::{launching, logging, signals, table};
+use crate::settings::{self, Environment, SettingsError};
+use crate::{launching, logging, signals};
 use clap::builder::Resettable;
 use clap::{Args, Command, FromArgMatches};
 use intendant::{Rendezvous, RendezvousError};
+use intendant_core::{Element, ElementType};
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// An application: its name and its flags, around one task or several.
-///
-/// ```no_run
-/// use intendant_train::{App, Outcome, Plan, TrainError};
-///
-/// /// The application's own flags.
-/// #[derive(clap::Args)]
-/// struct Flags {
-///     /// Learning rate
-///     #[arg(long, default_value_t = 0.1)]
-///     lr: f64,
-/// }
-///
-/// fn train(flags: Flags, plan: &Plan) -> Result<Outcome, TrainError> {
-///     // Read the data, build the task, then `intendant_train::run(&task, plan, None)`.
-/// #   let _ = (flags, plan);
-/// #   unimplemented!()
-/// }
-///
-/// fn main() -> std::process::ExitCode {
-///     let check = |flags: Flags, _plan: &mut Plan| match flags.lr {
-///         lr if lr > 0.0 => Ok(flags),
-///         lr => Err(TrainError::usage(format!("--lr is {lr}; it must be greater than 0"))),
-///     };
-///     App::new(clap::Command::new("regression").version("1.0")).default("epochs", 20).main(check, train)
-/// }
-/// ```
+/// What an application adds to the common flags: flags of its own, their meaning, and a task.
+pub trait Application {
+    /// The application's own flags.
+    type Flags: Args;
+    /// The same, checked and complete.
+    type Resolved;
+
+    /// Checks the flags. Cheap: the process that only starts the nodes calls it too, so that a mistake is
+    /// reported once.
+    ///
+    /// # Errors
+    /// [`TrainError::Usage`].
+    fn resolve(flags: Self::Flags, plan: &mut Plan) -> Result<Self::Resolved, TrainError>;
+
+    /// Reads the data, builds the task and calls [`crate::run()`].
+    ///
+    /// # Errors
+    /// See [`TrainError`].
+    fn train<E: Element>(resolved: Self::Resolved, plan: &Plan) -> Result<Outcome, TrainError>;
+}
+
+/// The command line of an application. The crate's first page has an example.
 #[derive(Clone, Debug)]
 pub struct App {
     command: Command,
     defaults: Vec<(&'static str, String)>,
+    /// Common flags, with the value name and the help that this application gives them.
+    described: Vec<(&'static str, &'static str, &'static str)>,
 }
 
 impl App {
     /// An application; `command` has its name, version and description, but no flags.
     #[must_use]
     pub fn new(command: Command) -> Self {
-        Self { command, defaults: Vec::new() }
+        Self { command, defaults: Vec::new(), described: Vec::new() }
     }
 
-    /// Gives a common flag the default that suits this application.
+    /// Gives a common flag a default that suits this application.
     #[must_use]
     pub fn default(mut self, name: &'static str, value: impl ToString) -> Self {
         self.defaults.push((name, value.to_string()));
         self
     }
 
+    /// Describes a common flag as this application takes it.
+    #[must_use]
+    pub fn describe(mut self, name: &'static str, value_name: &'static str, help: &'static str) -> Self {
+        self.described.push((name, value_name, help));
+        self
+    }
+
     /// The command with the application's flags and the common ones.
     fn command<A: Args>(&self) -> Command {
-        // Flags bring the description of their struct along; the application's is the one to show.
+        // Flags bring the description of their struct along; the application's description must stay.
         let about = Resettable::from(self.command.get_about().cloned());
         let long_about = Resettable::from(self.command.get_long_about().cloned());
         let command = A::augment_args(self.command.clone().next_help_heading("Task"));
-        let command = CommonArgs::augment_args(command.next_help_heading(None::<&'static str>));
+        let mut command = CommonArgs::augment_args(command.next_help_heading(None::<&'static str>));
+        for (name, value_name, help) in &self.described {
+            command = command.mut_arg(name, |arg| arg.value_name(*value_name).help(*help));
+        }
         command.about(about).long_about(long_about).after_help(
             "Each flag can also be given as an environment variable (--valid-every as INTENDANT_VALID_EVERY) or in the \
              --config file. Flags win over the environment, the environment over the file.\n\
-             Exit codes: 0 ok, 2 wrong usage, configuration or data, 3 training diverged, 4 another node was lost, \
-             1 anything else.",
+             Exit codes: 0 success, 2 wrong usage, configuration or data, 3 training diverged, 4 another node was lost, \
+             1 any other failure.",
         )
     }
 
@@ -79,22 +86,30 @@ impl App {
     pub(crate) fn plan<A: Args>(
         &self,
         argv: &[OsString],
-        environment: &dyn Fn(&str) -> Option<OsString>,
+        environment: &Environment,
         rendezvous: impl FnOnce() -> Result<Option<Rendezvous>, RendezvousError>,
     ) -> Result<(A, Plan), SettingsError> {
         let settings = settings::read(self.command::<A>(), &self.defaults, argv, environment)?;
         let flags = A::from_arg_matches(&settings.matches)?;
         let common = CommonArgs::from_arg_matches(&settings.matches)?;
         let rendezvous = match rendezvous() {
-            // Half a rendezvous is none of the business of a run that meets nobody.
+            // A single process needs no rendezvous, so that half of one is no error.
             Err(_) if common.technique == Technique::Single => None,
             found => found.map_err(TrainError::usage)?,
         };
-        let plan = Plan::new(common, settings.chosen("nodes"), settings.config, rendezvous)?;
+        let given = Given {
+            program: self.command.get_name().to_owned(),
+            version: self.command.get_version().unwrap_or_default().to_owned(),
+            nodes_chosen: settings.chosen("nodes"),
+            inputs: settings.inputs,
+            config: settings.config,
+        };
+        let plan = Plan::new(common, given, rendezvous)?;
         Ok((flags, plan))
     }
 
-    /// What `argv` (without the program's name) asks for, as [`App::main`] would understand it but for the environment.
+    /// The plan for `argv` (without the program's name), as [`App::main`] would make it in an empty
+    /// environment.
     ///
     /// # Errors
     /// [`TrainError::Usage`] or [`TrainError::Config`].
@@ -104,58 +119,56 @@ impl App {
     ) -> Result<(A, Plan), TrainError> {
         let name = OsString::from(self.command.get_name());
         let argv: Vec<OsString> = std::iter::once(name).chain(argv.into_iter().map(Into::into)).collect();
-        self.plan(&argv, &|_| None, || Ok(None)).map_err(|error| match error {
+        self.plan(&argv, &Environment::new(), || Ok(None)).map_err(|error| match error {
             SettingsError::CommandLine(error) => TrainError::usage(error.to_string()),
             SettingsError::Train(error) => error,
         })
     }
 
     /// Runs the application as the process's command line and environment say.
-    ///
-    /// `check` turns the application's flags into what `train` needs. It is cheap: it also runs in the process that only
-    /// starts the nodes, so that a mistake is told once. `train` reads the data and calls [`crate::run()`].
-    pub fn main<A: Args, X>(
-        self,
-        check: impl FnOnce(A, &mut Plan) -> Result<X, TrainError>,
-        train: impl FnOnce(X, &Plan) -> Result<Outcome, TrainError>,
-    ) -> ExitCode {
+    pub fn main<A: Application>(self) -> ExitCode {
         let name = self.command.get_name().to_owned();
         let argv: Vec<OsString> = std::env::args_os().collect();
-        let environment = |name: &str| std::env::var_os(name);
+        // Names that are not valid Unicode are none of our variables.
+        let environment =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         let tell = |rank: Option<u16>, error: &TrainError| {
             let rank = rank.map_or(String::new(), |rank| format!("[rank {rank}] "));
-            crate::logging::say(&format!("{name}: error: {rank}{error}"));
+            logging::say(&format!("{name}: error: {rank}{error}"));
             ExitCode::from(error.exit_code())
         };
-        let (flags, mut plan) = match self.plan::<A>(&argv, &environment, Rendezvous::from_env) {
-            Ok(planned) => planned,
-            Err(SettingsError::CommandLine(error)) => {
-                let _ = error.print();
-                return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
-            }
-            Err(SettingsError::Train(error)) => return tell(None, &error),
-        };
-        let checked = match check(flags, &mut plan) {
-            Ok(checked) => checked,
+        let (flags, mut plan) =
+            match self.plan::<A::Flags>(&argv, &environment.collect(), Rendezvous::from_env) {
+                Ok(planned) => planned,
+                Err(SettingsError::CommandLine(error)) => {
+                    let printed = error.print();
+                    let code = if error.use_stderr() { exit::USAGE } else { 0 };
+                    return match logging::unless_closed(printed) {
+                        Err(source) if code == 0 => tell(None, &TrainError::standard_output(source)),
+                        Ok(()) | Err(_) => ExitCode::from(code),
+                    };
+                }
+                Err(SettingsError::Train(error)) => return tell(None, &error),
+            };
+        let resolved = match A::resolve(flags, &mut plan) {
+            Ok(resolved) => resolved,
             Err(error) => return tell(None, &error),
         };
         if plan.must_launch() {
             return launching::launch(plan.nodes).unwrap_or_else(|error| tell(None, &error));
         }
+        plan.prints = true;
         let rank = plan.rendezvous.is_some().then(|| plan.rank());
         logging::start(plan.rank(), plan.verbose);
         let trained = signals::listen().and_then(|interrupt| {
             plan.interrupt = interrupt;
-            train(checked, &plan)
+            match plan.float {
+                ElementType::F32 => A::train::<f32>(resolved, &plan),
+                ElementType::F64 => A::train::<f64>(resolved, &plan),
+            }
         });
         match trained {
-            Ok(outcome) => {
-                if outcome.rank == 0 {
-                    // A closed standard output is no reason to fail: the report, if wanted, is written.
-                    let _ = io::stdout().lock().write_all(table::render(&outcome.report, &plan).as_bytes());
-                }
-                ExitCode::SUCCESS
-            }
+            Ok(_) => ExitCode::SUCCESS,
             Err(error) => tell(rank, &error),
         }
     }

@@ -1,27 +1,27 @@
 //! The flags that all applications share, as the user typed them.
 //!
-//! Every flag can also be given as an environment variable (`INTENDANT_` and its name in capitals) and as a key of the
-//! `--config` file; [`crate::settings`] adds both, so that neither is said here.
+//! Each flag can also be given as an environment variable (`INTENDANT_` and its name in capitals) and as a
+//! key of the `--config` file. [`crate::settings`] adds both layers to all flags.
 
-use crate::copies::CopyArgs;
 use crate::intents::IntentArgs;
 use crate::parse;
+use crate::replication::ReplicationArgs;
 use crate::sampling::SamplingArgs;
 use clap::ArgAction;
 use clap::builder::RangedU64ValueParser;
 use intendant_core::{ElementType, KeyOrder, limits};
 use std::path::PathBuf;
 
-/// Where training data comes from.
+/// The source of the training data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataSource {
-    /// A data set inside of the application, by name.
+    /// A data set that is built into the application, by name.
     Builtin(String),
     /// A file or folder.
     Path(PathBuf),
 }
 
-/// Where test data comes from, if not from the data set itself.
+/// The source of the test data, if it is not part of the data set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TestSource {
     /// This part of the training data is held out; greater than 0, less than 1.
@@ -59,16 +59,17 @@ pub enum StorageKind {
     Sparse,
 }
 
-/// What happens to a worker's operations on one key.
+/// Order of a worker's operations on one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderKind {
-    /// They follow the technique's routing.
+    /// Operations take effect in the order of the technique's routing.
     Fifo,
-    /// The next one starts when the one before it has ended.
+    /// An operation starts when the one before it has ended.
     Chain,
 }
 
-// The flags that all applications share. (Not a documentation comment: it would become the description of the program.)
+// The flags that all applications share. (Not a documentation comment: it would become the description of the
+// program.)
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CommonArgs {
     /// Training data
@@ -95,7 +96,7 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "TYPE", default_value = "f32", help_heading = TRAINING)]
     pub(crate) float: ElementType,
 
-    /// Node processes. Without a launcher around, more than one are started on this machine, connected over loopback
+    /// Node processes. Without a launcher, the program starts them on this machine, connected over loopback
     #[arg(long, value_name = "N", default_value = "1", value_parser = count(limits::NODES_MAX), help_heading = CLUSTER)]
     pub(crate) nodes: usize,
 
@@ -110,12 +111,14 @@ pub(crate) struct CommonArgs {
     )]
     pub(crate) workers: usize,
 
-    /// Who manages the parameters: single (plain shared memory in one process, no server), classic (static assignment
-    /// of parameters to nodes), lapse (parameters move to where they are about to be used), full-replication (copies
-    /// everywhere), ssp, essp (copies on demand, of bounded staleness), nups (copies of frequent parameters, the others move),
-    /// adaptive (parameters move or are copied, as batches that are being prepared say what will be used), or adaptive without one
-    /// of its parts: replicate-on-intent, relocate-on-intent, immediate-action, replicate-everywhere, home-decides (the home of each
-    /// parameter decides, not its owner), naive-intents (and is told of every intent)
+    /// Parameter management technique: single (plain shared memory of one process, no server), classic
+    /// (static allocation of parameters to nodes), lapse (parameters move to the node that is about to use
+    /// them), full-replication (every node has a replica of every parameter), ssp, essp (replicas on demand,
+    /// of bounded staleness), nups (frequent parameters are replicated, the others move), adaptive (loaders
+    /// signal which parameters their batches will use, and the system moves or replicates these), or adaptive
+    /// without one of its parts: replicate-on-intent, relocate-on-intent, immediate-action,
+    /// replicate-everywhere, home-decides (the home of a parameter decides, not its owner), naive-intents (as
+    /// home-decides, and the home receives every intent)
     #[arg(
         long, value_name = "NAME", default_value = "adaptive", value_parser = parse::technique,
         help_heading = CLUSTER
@@ -147,31 +150,32 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "ORDER", value_parser = parse::order, help_heading = CLUSTER)]
     pub(crate) order: Option<OrderKind>,
 
-    /// Whether nodes remember where parameters were that they accessed [default: the technique's own]
+    /// Whether nodes cache the locations of parameters that they accessed [default: the technique's own]
     #[arg(long, value_name = "true|false", help_heading = CLUSTER)]
     pub(crate) caches: Option<bool>,
 
-    /// Batches that each worker's loader prepares ahead; with techniques that act on intents, so far ahead it says what will be used
-    /// [default: 128 with such techniques, else 8]
+    /// Batches that each worker's loader prepares ahead. With techniques that act on intents, the loader
+    /// signals the keys of a batch when it has prepared it [default: 128 with such techniques, else 8]
     #[arg(long, value_name = "B", value_parser = count(1 << 20), help_heading = CLUSTER)]
     pub(crate) look_ahead: Option<usize>,
 
-    /// Keys that these batches have at least: where batches are small, loaders prepare more of them [default: 65536 with techniques
-    /// that act on intents, 8192 on one node, else 0; 0 with --look-ahead]
+    /// Minimum number of keys in these batches: loaders prepare more batches if batches are small [default:
+    /// 65536 with techniques that act on intents, 8192 on one node, else 0; 0 with --look-ahead]
     #[arg(long, value_name = "K", value_parser = count_or_none(1 << 26), help_heading = CLUSTER)]
     pub(crate) look_ahead_keys: Option<usize>,
 
-    /// Latency hiding: localize the keys of a batch so many batches before it is trained; 0 means not at all. Techniques that
-    /// do not move keys ignore it
-    #[arg(long, value_name = "B", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=4096), help_heading = CLUSTER)]
-    pub(crate) localize_ahead: u32,
+    /// Latency hiding: move the keys of a batch to its node so many batches before it is trained; 0 means
+    /// never. It has no effect with techniques that do not move keys on request [default: 1 with lapse and
+    /// nups on several nodes, else 0]
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(0..=4096), help_heading = CLUSTER)]
+    pub(crate) localize_ahead: Option<u32>,
 
-    /// Wait for the push of each batch before going on
+    /// Wait for the push of each batch before the next batch
     #[arg(long, help_heading = CLUSTER)]
     pub(crate) synchronous: bool,
 
     #[command(flatten)]
-    pub(crate) copies: CopyArgs,
+    pub(crate) replication: ReplicationArgs,
 
     #[command(flatten)]
     pub(crate) intents: IntentArgs,
@@ -179,59 +183,57 @@ pub(crate) struct CommonArgs {
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
 
-    /// Train in a simulated cluster: nodes and workers in virtual time, in this process, instead of processes and threads
+    /// Train in a simulated cluster: nodes and workers in virtual time, in this process, instead of processes
+    /// and threads
     #[arg(long, help_heading = SIMULATION)]
     pub(crate) simulate: bool,
 
-    /// Network of the simulated cluster: 10gbe, 100gib, or a file with the same fields (docs/experiments.md) [default: 10gbe]
+    /// Network of the simulated cluster: 10gbe, 100gib, or a file with the same fields (docs/experiments.md)
+    /// [default: 10gbe]
     #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
     pub(crate) net: Option<String>,
 
-    /// Machines of the simulated cluster: xeon-e5-2640v2, xeon-silver-4216, or a file with the same fields [default: those of
-    /// the papers that had the network: xeon-silver-4216 with 100gib, else xeon-e5-2640v2]
+    /// Machines of the simulated cluster: xeon-e5-2640v2, xeon-silver-4216, or a file with the same fields
+    /// [default: the machines that the papers used with this network: xeon-silver-4216 with 100gib, else
+    /// xeon-e5-2640v2]
     #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
     pub(crate) machine: Option<String>,
 
-    /// Values count as if they were so many times as long: bytes on the network and in memory, and arithmetic [default: 1]
+    /// Charge for values as if they were FACTOR times as long: for bytes on the network and in memory, and
+    /// for arithmetic [default: 1]
     #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
     pub(crate) charge: Option<f64>,
 
-    /// Arithmetic counts so many times [default: as --charge, which is right for models that are linear in the length of values]
+    /// Charge FACTOR times for arithmetic [default: as --charge, which is right for models that are linear in
+    /// the length of values]
     #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
     pub(crate) charge_compute: Option<f64>,
 
-    /// At the end, tell why these parameters are where they are: owner, replicas, intents and the last decisions, as each node sees
-    /// them; numbers and ranges like 3,10..20
+    /// At the end, explain why these parameters are where they are: owner, replicas, intents and the latest
+    /// decisions, as each node sees them; names, key numbers and ranges of keys, as in virus,3,10..20
     #[arg(long, value_name = "KEYS", value_parser = parse::keys, help_heading = OUTPUT)]
     pub(crate) explain: Option<crate::explain::Keys>,
 
-    /// Write the report (docs/report.md) here, and the effective configuration beside it
+    /// Write the report (docs/report.md) to this file, and the effective configuration beside it
     #[arg(long, value_name = "FILE.json", help_heading = OUTPUT)]
     pub(crate) report: Option<PathBuf>,
 
-    /// Write the trained model to this folder
+    /// Write the trained model to this folder, which is replaced as a whole
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     pub(crate) export: Option<PathBuf>,
 
-    /// Show neither progress nor a line per epoch, only the result
+    /// Show only the result: neither progress nor a line per epoch
     #[arg(short = 'q', long, help_heading = OUTPUT)]
     pub(crate) no_progress: bool,
 
-    /// Log more; twice for debugging, three times for everything. RUST_LOG, if set, says it in detail
+    /// Log more; -vv for debugging, -vvv for everything. RUST_LOG, if set, decides instead
     #[arg(short = 'v', long, action = ArgAction::Count, help_heading = OUTPUT)]
     pub(crate) verbose: u8,
 
-    /// Read flags from this file: TOML, with the flags' names as keys. The environment and the command line win over it
+    /// Read flags from this file: TOML, with the flags' names as keys. The environment and the command line
+    /// win over it
     #[arg(long, value_name = "FILE.toml", help_heading = OUTPUT)]
     pub(crate) config: Option<PathBuf>,
-
-    // Part of the common command line, but not built yet; see `Plan`. They are refused, not ignored.
-    #[arg(long, value_name = "DIR", hide = true)]
-    pub(crate) trace: Option<PathBuf>,
-    #[arg(long, value_name = "DIR", hide = true)]
-    pub(crate) checkpoint: Option<PathBuf>,
-    #[arg(long, hide = true)]
-    pub(crate) resume: bool,
 }
 
 const DATA: &str = "Data";

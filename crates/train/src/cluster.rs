@@ -2,7 +2,7 @@
 
 use crate::args::{OrderKind, StorageKind};
 use crate::error::TrainError;
-use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
+use crate::parameters::{Accesses, NodeHandle, Parameters, Part, Traffic};
 use crate::plan::Plan;
 use intendant::{
     Explanation, ManagementStats, Node, NodeConfig, Order, Preparer, ReplicationConfig, Storage, Worker,
@@ -13,7 +13,7 @@ use intendant_task::{Announcement, Model, SampleRequest};
 use std::ops::Range;
 
 /// This process's node of the cluster.
-pub(crate) struct ClusterHome<E: Element> {
+pub(crate) struct ClusterNode<E: Element> {
     node: Node<E>,
     preparer: Preparer<E>,
 }
@@ -26,7 +26,7 @@ pub(crate) fn start<E: Element>(
     copies: ReplicationConfig,
     sampler: &Sampler,
     settings: Vec<(String, String)>,
-) -> Result<ClusterHome<E>, TrainError> {
+) -> Result<ClusterNode<E>, TrainError> {
     let mut config = NodeConfig::new(layout, model.init.clone());
     config.sampler = sampler.clone();
     config.seed = plan.seed;
@@ -35,7 +35,7 @@ pub(crate) fn start<E: Element>(
     }
     config.workers = plan.workers;
     config.settings = settings;
-    // A loader each.
+    // A training thread and a loader thread.
     config.threads_per_worker = 2;
     config.storage = match plan.storage {
         StorageKind::Dense => Storage::Dense,
@@ -51,10 +51,10 @@ pub(crate) fn start<E: Element>(
         Some(rendezvous) => Node::join(config, rendezvous.clone())?,
         None => Node::start_alone(config)?,
     };
-    Ok(ClusterHome { preparer: node.preparer(), node })
+    Ok(ClusterNode { preparer: node.preparer(), node })
 }
 
-impl<E: Element> ClusterHome<E> {
+impl<E: Element> ClusterNode<E> {
     pub(crate) fn rank(&self) -> u16 {
         self.node.rank().0
     }
@@ -70,7 +70,7 @@ impl<E: Element> ClusterHome<E> {
     }
 }
 
-impl<E: Element> Home for ClusterHome<E> {
+impl<E: Element> NodeHandle for ClusterNode<E> {
     fn abort(&self, reason: &str) {
         self.node.abort(reason);
     }
@@ -81,7 +81,7 @@ impl<E: Element> Home for ClusterHome<E> {
     }
 
     fn management(&self) -> ManagementStats {
-        // An error is one of the cluster, and every call of a worker tells it.
+        // Every call of a worker returns an error of the cluster, too.
         self.node.management().unwrap_or_default()
     }
 
@@ -108,7 +108,7 @@ impl<E: Element> Parameters<E> for ClusterWorker<E> {
     }
 
     fn push(&mut self, keys: &[Key], values: &[E]) -> Result<(), TrainError> {
-        // Nobody waits for this ticket; `flush` waits for all of them, and the facade bounds how many bytes are on their way.
+        // `flush` waits for all pushes, and the facade bounds how many bytes are in flight.
         let _ticket = self.0.push_async(keys, values)?;
         Ok(())
     }
@@ -117,7 +117,7 @@ impl<E: Element> Parameters<E> for ClusterWorker<E> {
         if wait {
             return Ok(self.0.localize(keys)?);
         }
-        // As with pushes, nobody waits for this ticket.
+        // As for pushes.
         let _ticket = self.0.localize_async(keys)?;
         Ok(())
     }

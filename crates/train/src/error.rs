@@ -1,4 +1,4 @@
-//! What ends a run early, and the exit code it is told with.
+//! Errors that end a run early, and their exit codes.
 
 use intendant::launch::LaunchError;
 use intendant::{Failure, FailureKind};
@@ -11,11 +11,11 @@ use std::path::PathBuf;
 
 /// Exit codes of application binaries.
 pub mod exit {
-    /// Anything that the other codes do not say.
+    /// Any failure without a code of its own.
     pub const OTHER: u8 = 1;
     /// A flag, a configuration file or the data is wrong.
     pub const USAGE: u8 = 2;
-    /// A loss or an update stopped being finite.
+    /// A loss or an update is not finite.
     pub const DIVERGED: u8 = 3;
     /// Another node of the cluster died or stopped answering.
     pub const PEER_LOST: u8 = 4;
@@ -29,7 +29,32 @@ const DIVERGED: &str = "diverged in epoch ";
 /// An error of the application: its data, its export.
 pub type AppError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a run ended early.
+/// A setting of an application has a value that it must not have. As a [`TrainError`] it names the flag.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{name} is {value}; it must be {allowed}")]
+pub struct SettingError {
+    /// Name of the setting, which is that of its flag.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// The values that are allowed.
+    pub allowed: String,
+}
+
+impl SettingError {
+    /// An error about one setting.
+    pub fn new(name: &'static str, value: impl ToString, allowed: impl Into<String>) -> Self {
+        Self { name, value: value.to_string(), allowed: allowed.into() }
+    }
+}
+
+impl From<SettingError> for TrainError {
+    fn from(error: SettingError) -> Self {
+        Self::usage(format!("--{error}"))
+    }
+}
+
+/// Why a run ended early, or could not write one of its outputs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -46,15 +71,15 @@ pub enum TrainError {
         /// What is wrong and what to do.
         reason: String,
     },
-    /// Training stopped making sense here.
+    /// A loss or an update is not finite on this node.
     #[error(transparent)]
     Diverged(#[from] Diverged),
-    /// Training stopped making sense on another node.
+    /// A loss or an update is not finite on another node.
     #[error("node {by} {reason}")]
     DivergedElsewhere {
         /// Rank of the node.
         by: u16,
-        /// What it said.
+        /// Its message.
         reason: String,
     },
     /// The cluster failed.
@@ -63,15 +88,15 @@ pub enum TrainError {
     /// The nodes could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// Several threads share the model and one of them ended the run. Only the threads that merely followed see this.
+    /// Another thread of this process ended the run. Its error is the one that is reported.
     #[error("another worker ended the run: {0}")]
     Stopped(String),
-    /// A task asked for samples that it did not prepare.
+    /// A task requested samples that it did not prepare.
     #[error("worker {worker}: {source}")]
     Sample {
         /// Worker within its node.
         worker: usize,
-        /// What the sampler said.
+        /// The sampler's error.
         source: SampleError,
     },
     /// A task named a key that its model does not have.
@@ -87,7 +112,7 @@ pub enum TrainError {
     Panicked {
         /// Which thread.
         thread: String,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// The nodes were started with settings or data that cannot train together.
@@ -102,7 +127,7 @@ pub enum TrainError {
         /// Its value on the other node.
         there: String,
     },
-    /// A worker sent sums that cannot be decoded; both ends run the same version, so this is a bug.
+    /// A worker sent sums that cannot be decoded. All nodes run the same version, so that this is a bug.
     #[error("the sums of worker {worker} are malformed: {what}")]
     Tally {
         /// Worker among all workers.
@@ -110,18 +135,18 @@ pub enum TrainError {
         /// What is wrong.
         what: &'static str,
     },
-    /// A file of the report cannot be written.
+    /// An output cannot be written.
     #[error("cannot write {path}: {source}")]
     Write {
-        /// The file.
+        /// The file, or standard output.
         path: PathDisplay,
         /// Why.
         source: io::Error,
     },
-    /// The application could not export the model.
+    /// The model could not be exported.
     #[error("export failed: {0}")]
     Export(AppError),
-    /// The operating system refused something that every run needs.
+    /// The operating system refused what every run needs.
     #[error("cannot {what}: {source}")]
     System {
         /// What was refused.
@@ -155,7 +180,8 @@ impl From<&std::path::Path> for PathDisplay {
 
 impl From<intendant::Error> for TrainError {
     fn from(error: intendant::Error) -> Self {
-        // The node that diverged aborts the cluster with the text of its error, so that all of them end alike.
+        // The node that diverged aborts the cluster with the text of its error, so that all nodes end with
+        // the same exit code.
         if let intendant::Error::Failed(Failure { kind: FailureKind::Aborted, node: Some(by), reason }) =
             &error
             && reason.starts_with(DIVERGED)
@@ -172,7 +198,12 @@ impl TrainError {
         Self::Usage(error.into())
     }
 
-    /// The exit code that tells this error; see [`exit`].
+    /// Standard output cannot be written.
+    pub(crate) fn standard_output(source: io::Error) -> Self {
+        Self::Write { path: PathDisplay("standard output".into()), source }
+    }
+
+    /// The exit code for this error; see [`exit`].
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -1,50 +1,125 @@
-//! `--explain KEYS`: at the end of a run, why these keys are where they are, as all nodes see it.
+//! `--explain KEYS`: at the end of a run, why these keys are where they are, as each node sees it.
 
 use crate::error::TrainError;
 use crate::parameters::Parameters;
 use intendant::{Explanation, Role};
-use intendant_core::{Element, Key};
+use intendant_core::{Element, Key, Layout};
+use intendant_task::Task;
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::Range;
 
-/// Keys that can be explained in one run: what is told about more nobody reads.
+/// Keys that can be explained in one run: a person does not read more.
 const KEYS_MAX: usize = 100;
 
-/// Decisions that a node tells of a key.
+/// Decisions that a node reports of a key.
 const DECISIONS_MAX: usize = 16;
+
+/// The parameters to explain, as the user names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Keys {
+    text: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Keys(Range<u64>),
+    Name(String),
+}
 
 /// The keys to explain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Keys(pub(crate) Vec<Key>);
-
-/// Reads the flag: numbers and ranges `first..end` without their ends, separated by commas.
-pub(crate) fn keys(text: &str) -> Result<Vec<Key>, String> {
-    let number = |text: &str| {
-        let number = text.trim().parse::<u64>();
-        number.map_err(|_| format!("'{text}' is not a key; use numbers and ranges like 3,10..20"))
-    };
-    let mut keys = Vec::new();
-    for part in text.split(',') {
-        let range = match part.split_once("..") {
-            Some((first, end)) => number(first)?..number(end)?,
-            None => number(part)?..number(part)?.saturating_add(1),
-        };
-        if range.is_empty() {
-            return Err(format!("'{part}' is empty: the end of a range does not belong to it"));
-        }
-        if range.end - range.start > (KEYS_MAX - keys.len()) as u64 {
-            return Err(format!("these are more than {KEYS_MAX} keys; ask for fewer"));
-        }
-        keys.extend(range.map(Key));
-    }
-    Ok(keys)
+pub(crate) struct Explained {
+    pub(crate) keys: Vec<Key>,
+    /// The names by which the user asked for keys.
+    names: BTreeMap<Key, String>,
 }
 
-/// What one node says, a line for each thing.
+/// Reads the flag: numbers, ranges `first..end` without their ends, and names, separated by commas.
+pub(crate) fn keys(text: &str) -> Result<Keys, String> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let (mut parts, mut count) = (Vec::new(), 0);
+    for part in text.split(',') {
+        let range = match part.split_once("..").map(|(first, end)| (number(first), number(end))) {
+            Some((Some(first), Some(end))) => Some(first..end),
+            Some(_) => None,
+            None => number(part).map(|first| first..first.saturating_add(1)),
+        };
+        match range {
+            Some(range) if range.is_empty() => {
+                return Err(format!("'{part}' is empty: the end of a range does not belong to it"));
+            }
+            Some(range) => {
+                count = (range.end - range.start).saturating_add(count);
+                parts.push(Part::Keys(range));
+            }
+            None if part.trim().is_empty() => {
+                return Err(
+                    "a key or a name is missing; use names, numbers and ranges like 3,10..20".to_owned()
+                );
+            }
+            None => parts.push(Part::Name(part.trim().to_owned())),
+        }
+    }
+    if count > KEYS_MAX as u64 {
+        return Err(format!("these are more than {KEYS_MAX} keys; ask for fewer"));
+    }
+    Ok(Keys { text: text.to_owned(), parts })
+}
+
+/// Looks the names up.
+pub(crate) fn resolve<T: Task>(wanted: &Keys, task: &T, layout: &Layout) -> Result<Explained, TrainError> {
+    let mut explained = Explained::default();
+    let mut named = |name: &str| {
+        let keys = task.keys_named(name);
+        for key in &keys {
+            explained.names.insert(*key, name.to_owned());
+        }
+        keys
+    };
+    let has_names = wanted.parts.iter().any(|part| matches!(part, Part::Name(_)));
+    // A name may have commas itself.
+    let mut keys = if has_names { named(&wanted.text) } else { Vec::new() };
+    if keys.is_empty() {
+        for part in &wanted.parts {
+            match part {
+                Part::Keys(range) => keys.extend(range.clone().map(Key)),
+                Part::Name(name) => {
+                    let found = named(name);
+                    if found.is_empty() {
+                        return Err(TrainError::usage(format!(
+                            "--explain names '{name}', and the model has no parameter of this name; keys 0 to {} can be named \
+                             by their numbers",
+                            layout.keys() - 1
+                        )));
+                    }
+                    keys.extend(found);
+                }
+            }
+        }
+    }
+    if let Some(key) = keys.iter().find(|key| !layout.contains(**key)) {
+        let last = layout.keys() - 1;
+        return Err(TrainError::usage(format!("--explain names key {key}; the model has keys 0 to {last}")));
+    }
+    if keys.len() > KEYS_MAX {
+        return Err(TrainError::usage(format!("--explain names more than {KEYS_MAX} keys; ask for fewer")));
+    }
+    for (key, name) in &mut explained.names {
+        let range = layout.ranges().iter().find(|range| range.keys.contains(&key.0));
+        *name = format!("{name}, {}", range.map_or("", |range| range.name.as_str()));
+    }
+    explained.keys = keys;
+    Ok(explained)
+}
+
+/// The explanations of one node, as lines.
 pub(crate) fn describe(node: u16, keys: impl IntoIterator<Item = (Key, Explanation)>) -> String {
     let mut text = String::new();
     for (key, explanation) in keys {
         let Explanation { role, owner, holders, intents, decisions } = explanation;
-        // A string takes whatever is written.
+        // Writing to a string does not fail.
         let _ = write!(text, "key {key}, node {node}: ");
         let _ = match role {
             Role::Owner | Role::Hub => write!(text, "owns it"),
@@ -61,7 +136,7 @@ pub(crate) fn describe(node: u16, keys: impl IntoIterator<Item = (Key, Explanati
             let _ = write!(text, "; {}", crate::logging::counted(intents.into(), "active intent"));
         }
         text.push('\n');
-        // The last ones: all that nodes say must fit into a meeting.
+        // The last ones: the explanations of all nodes must fit into one gather.
         for decision in &decisions[decisions.len().saturating_sub(DECISIONS_MAX)..] {
             let _ = writeln!(text, "  {:>10.3} ms  {}", decision.at.0 as f64 / 1e3, decision.what);
         }
@@ -69,37 +144,44 @@ pub(crate) fn describe(node: u16, keys: impl IntoIterator<Item = (Key, Explanati
     text
 }
 
-/// Collects what all nodes say, and tells it on rank 0.
+/// Collects the explanations of all nodes and prints them on rank 0.
 pub(crate) fn tell<E: Element, P: Parameters<E>>(
     parameters: &mut P,
-    keys: &[Key],
+    explained: &Explained,
     rank: u16,
     worker: usize,
 ) -> Result<(), TrainError> {
-    if keys.is_empty() {
+    if explained.keys.is_empty() {
         return Ok(());
     }
     let mut said = String::new();
     if worker == 0 {
-        for key in keys {
+        for key in &explained.keys {
             let explanation = parameters.explain(*key)?;
             said += &describe(rank, explanation.map(|explanation| (*key, explanation)));
         }
     }
     let all = parameters.gather("explain", said.into_bytes())?;
     if rank == 0 && worker == 0 {
-        crate::logging::say(&combine(all.iter().map(|said| String::from_utf8_lossy(said).into_owned())));
+        let said = all.iter().map(|said| String::from_utf8_lossy(said).into_owned());
+        crate::logging::say(&combine(said, explained));
     }
     Ok(())
 }
 
-/// What nodes say, key by key.
-pub(crate) fn combine(said: impl Iterator<Item = String>) -> String {
+/// The explanations of all nodes, key by key.
+pub(crate) fn combine(said: impl Iterator<Item = String>, explained: &Explained) -> String {
     let mut blocks: Vec<(u64, usize, String)> = Vec::new();
     for text in said {
         for line in text.lines() {
             match line.strip_prefix("key ").and_then(|rest| rest.split(',').next()?.parse().ok()) {
-                Some(key) => blocks.push((key, blocks.len(), line.to_owned())),
+                Some(key) => {
+                    let mut line = line.to_owned();
+                    if let Some(name) = explained.names.get(&Key(key)) {
+                        line = line.replacen(',', &format!(" ({name}),"), 1);
+                    }
+                    blocks.push((key, blocks.len(), line));
+                }
                 None => {
                     if let Some((_, _, block)) = blocks.last_mut() {
                         block.push('\n');
@@ -120,9 +202,12 @@ mod tests {
     use intendant::{Cause, Decision, DecisionKind, NodeId, Tick};
 
     #[test]
-    fn keys_are_numbers_and_ranges() {
-        assert_eq!(keys("3, 10..12"), Ok(vec![Key(3), Key(10), Key(11)]));
-        for wrong in ["", "x", "3,", "5..5", "7..3", "-1", "0..101", "0..18446744073709551615"] {
+    fn keys_are_numbers_ranges_and_names() {
+        let keys = |text: &str| keys(text).map(|keys| keys.parts);
+        let name = |name: &str| Part::Name(name.to_owned());
+        assert_eq!(keys("3, 10..12"), Ok(vec![Part::Keys(3..4), Part::Keys(10..12)]));
+        assert_eq!(keys("virus, 3..x,-1"), Ok(vec![name("virus"), name("3..x"), name("-1")]));
+        for wrong in ["", "3,", "5..5", "7..3", "0..101", "0..18446744073709551615", "0..60,100..160"] {
             assert!(keys(wrong).is_err(), "{wrong}");
         }
         assert!(keys("5..5").unwrap_err().contains("does not belong"));
@@ -144,7 +229,8 @@ mod tests {
             [(Key(4), explanation(Role::Absent, vec![decision])), (Key(5), explanation(Role::Hub, vec![]))],
         );
         let one = describe(1, [(Key(4), explanation(Role::Owner, vec![]))]);
-        let all = combine([zero, one].into_iter());
+        let names = BTreeMap::from([(Key(5), "virus, input".to_owned())]);
+        let all = combine([zero, one].into_iter(), &Explained { keys: Vec::new(), names });
         let lines: Vec<&str> = all.lines().collect();
         assert!(lines[0].starts_with("key 4, node 0: does not have it, and would look at node 1"), "{all}");
         assert!(
@@ -152,6 +238,6 @@ mod tests {
             "{all}"
         );
         assert!(lines[2].starts_with("key 4, node 1: owns it; replicas at 2; 3 active intents"), "{all}");
-        assert!(lines[3].starts_with("key 5, node 0: owns it"), "{all}");
+        assert!(lines[3].starts_with("key 5 (virus, input), node 0: owns it"), "{all}");
     }
 }

@@ -1,25 +1,252 @@
-//! The door through which a trained model leaves.
+//! The folder of an exported model: written beside its place, then renamed, so that it holds one model as a
+//! whole or none.
+//!
+//! Each run writes into a folder of its own, so that runs that export to one place at the same time do not
+//! mix. A file in the folder ([`MANIFEST`]) says which run the model comes from and which files belong to it.
 
-use crate::error::AppError;
+use crate::error::{AppError, TrainError};
+use crate::output::{self, Input};
 use intendant_core::{Key, KeyRange};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-/// Writes a trained model. The values stream by; nobody needs the whole model.
+/// The file that says which run a model comes from.
+const MANIFEST: &str = "export.json";
+
+/// The version of that file's schema.
+const SCHEMA: &str = "intendant.export/1";
+
+/// Unfinished exports beside one folder.
+const STAGING_MAX: u32 = 1000;
+
+/// Renames that are tried when other runs export to the same place at the same moment.
+const RENAMES_MAX: usize = 1000;
+
+/// Writes the files of a trained model. Values are streamed, so that memory does not grow with the model.
 pub trait Exporter<E>: Send {
-    /// The parts that follow cover all keys of these ranges.
+    /// Starts to write into `folder`, which is empty and belongs to this export alone. The parts that follow
+    /// cover all keys of these ranges.
     ///
     /// # Errors
-    /// Any error ends the run.
-    fn begin(&mut self, ranges: &[KeyRange]) -> Result<(), AppError>;
+    /// Any error ends the export; nothing of it is kept.
+    fn begin(&mut self, folder: &Path, ranges: &[KeyRange]) -> Result<(), AppError>;
 
     /// Some keys and their values, concatenated. Keys come in no particular order, each exactly once.
     ///
     /// # Errors
-    /// Any error ends the run.
+    /// Any error ends the export; nothing of it is kept.
     fn part(&mut self, keys: &[Key], values: &[E]) -> Result<(), AppError>;
 
-    /// All keys have been there.
+    /// All keys were passed to [`Exporter::part`]. When this returns, all files are complete.
     ///
     /// # Errors
-    /// Any error ends the run.
+    /// Any error ends the export; nothing of it is kept.
     fn end(&mut self) -> Result<(), AppError>;
 }
+
+/// Which run a model comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    schema: String,
+    /// The program and its version.
+    pub(crate) program: String,
+    pub(crate) version: String,
+    /// The process of rank 0.
+    process: u32,
+    /// As in the run's report.
+    pub(crate) data_digest: String,
+    pub(crate) config: serde_json::Value,
+    /// The model's files and their bytes.
+    files: BTreeMap<String, u64>,
+}
+
+impl Manifest {
+    pub(crate) fn new(program: &str, version: &str, data_digest: &str, config: serde_json::Value) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            program: program.to_owned(),
+            version: version.to_owned(),
+            process: std::process::id(),
+            data_digest: data_digest.to_owned(),
+            config,
+            files: BTreeMap::new(),
+        }
+    }
+}
+
+/// The folder of an export that is being written. Dropped before it is published, it leaves nothing.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    /// Where the model goes.
+    place: PathBuf,
+    /// Where it is written.
+    folder: PathBuf,
+}
+
+impl Staging {
+    /// Creates the folder in which the model of `path` is written, beside `path`.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        let place = place(path)?;
+        check_contents(&place)?;
+        let name = place.file_name().ok_or(ErrorKind::InvalidFilename)?.to_string_lossy().into_owned();
+        let process = std::process::id();
+        // The next number is free unless runs of other machines or containers, or killed ones, have such
+        // folders.
+        for number in 0..STAGING_MAX {
+            let folder = place.with_file_name(format!(".{name}.{process}.{number}.partial"));
+            match fs::create_dir(&folder) {
+                Ok(()) => return Ok(Self { place, folder }),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other(format!(
+            "there are {STAGING_MAX} unfinished exports beside it; remove .{name}.*.partial"
+        )))
+    }
+
+    /// Where the files of the model are written.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Replaces whatever model is at the place by this one, in one step.
+    pub(crate) fn publish(self, mut manifest: Manifest) -> io::Result<()> {
+        for name in names(&self.folder)? {
+            let file = File::open(self.folder.join(&name))?;
+            manifest.files.insert(name, file.metadata()?.len());
+            file.sync_all()?;
+        }
+        let mut text = serde_json::to_vec_pretty(&manifest)?;
+        text.push(b'\n');
+        output::create_synced(&self.folder.join(MANIFEST), &text)?;
+        output::sync_folder(&self.folder)?;
+        for _ in 0..RENAMES_MAX {
+            match fs::rename(&self.folder, &self.place) {
+                Ok(()) => return output::sync_parent(&self.place),
+                Err(error) if is_taken(&error) => {
+                    check_contents(&self.place)?;
+                    match self.exchange() {
+                        Ok(()) => return output::sync_parent(&self.place),
+                        // Another run has just moved the earlier model away, or put its own there.
+                        Err(error) if error.kind() == ErrorKind::NotFound || is_taken(&error) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other("other runs keep exporting to this folder"))
+    }
+
+    /// Swaps this folder with the one at the place. `Drop` then removes the earlier model.
+    fn exchange(&self) -> io::Result<()> {
+        if renameat_with(CWD, &self.folder, CWD, &self.place, RenameFlags::EXCHANGE).is_ok() {
+            return Ok(());
+        }
+        // Not all file systems can swap. For a moment there is no model; there are never parts of two.
+        let mut aside = self.folder.clone().into_os_string();
+        aside.push(".old");
+        fs::rename(&self.place, &aside)?;
+        let renamed = fs::rename(&self.folder, &self.place);
+        fs::remove_dir_all(&aside).and(renamed)
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // Another error is on its way, or the model is in its place.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists)
+}
+
+/// Names of the files in a folder.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+/// The folder that `path` names, with links resolved. Its parent exists when this returns.
+fn place(path: &Path) -> io::Result<PathBuf> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_dir() => Err(io::Error::new(ErrorKind::NotADirectory, "it is not a folder")),
+        Ok(_) => fs::canonicalize(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let path = output::follow(path)?;
+            let name = path.file_name().ok_or(ErrorKind::InvalidFilename)?;
+            let parent = output::parent(&path);
+            fs::create_dir_all(parent)?;
+            Ok(fs::canonicalize(parent)?.join(name))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses to replace a folder that holds anything but an earlier export.
+fn check_contents(place: &Path) -> io::Result<()> {
+    let found = match names(place) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    let manifest = fs::read(place.join(MANIFEST)).ok();
+    let manifest: Option<Manifest> = manifest.and_then(|text| serde_json::from_slice(&text).ok());
+    let is_ours = |name: &String| {
+        manifest.as_ref().is_some_and(|manifest| name == MANIFEST || manifest.files.contains_key(name))
+    };
+    match found.iter().filter(|name| !is_ours(name)).min() {
+        None => Ok(()),
+        Some(name) => Err(io::Error::other(format!(
+            "it holds {name}, which is not of an earlier export, and an export replaces the folder as a whole; name a new \
+             folder"
+        ))),
+    }
+}
+
+/// Tells before the training whether an export can be written.
+pub(crate) fn check(path: &Path, report: Option<&Path>, inputs: &[Input]) -> Result<(), TrainError> {
+    let refused = |reason: String| TrainError::usage(format!("--export {}: {reason}", path.display()));
+    let place = place(path).map_err(|error| refused(format!("cannot write this folder: {error}")))?;
+    let here = std::env::current_dir().and_then(fs::canonicalize);
+    if here.is_ok_and(|here| here.starts_with(&place)) {
+        return Err(refused(
+            "an export replaces the folder as a whole, and this program was started in it; name a folder inside".to_owned(),
+        ));
+    }
+    if let Some(input) = inputs.iter().find(|input| input.is_inside(&place)) {
+        return Err(refused(format!(
+            "an export replaces the folder as a whole, and {} reads {}; name another folder",
+            input.flag,
+            input.path.display()
+        )));
+    }
+    let inside = |report: &Path| {
+        fs::canonicalize(output::parent(report)).is_ok_and(|folder| folder.starts_with(&place))
+    };
+    if report.is_some_and(inside) {
+        return Err(refused(
+            "an export replaces the folder as a whole, and --report writes into it; put the report beside it"
+                .to_owned(),
+        ));
+    }
+    let devices = [fs::metadata(&place), fs::metadata(output::parent(&place))];
+    if let [Ok(folder), Ok(parent)] = devices
+        && folder.dev() != parent.dev()
+    {
+        return Err(refused(
+            "it is a mount point, which cannot be replaced; name a folder inside".to_owned(),
+        ));
+    }
+    Staging::create(path).map(drop).map_err(|error| refused(format!("cannot write this folder: {error}")))
+}
+
+#[cfg(test)]
+#[path = "export_tests.rs"]
+mod tests;

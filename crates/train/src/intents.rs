@@ -1,4 +1,5 @@
-//! Intents: whether loaders say what will be used, and the flags about when the system acts on it. None of them is needed.
+//! Intents: whether loaders signal them, and the flags about when the system acts on them. None of these
+//! flags is needed.
 
 use crate::args::Technique;
 use crate::error::TrainError;
@@ -7,32 +8,33 @@ use intendant::{ReplicationConfig, Tick, TimingConfig};
 
 const INTENTS: &str = "Intents (none of these is needed)";
 
-/// More than the timers of operating systems can resolve, by far.
+/// Far more than the timers of operating systems resolve.
 const ROUNDS_PER_SECOND_MAX: f64 = 1e6;
-/// Less is never, for what trains.
+/// Lower rates would never fire during training.
 const ROUNDS_PER_SECOND_MIN: f64 = 0.01;
 
-// The flags, as the user typed them. (Not a documentation comment: it would become the description of the program.)
+// The flags, as the user typed them. (Not a documentation comment: it would become the description of the
+// program.)
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct IntentArgs {
-    /// Rounds in which a node looks at intents and clocks, per second at most [default: 1000]
+    /// Maximum number of rounds per second in which a node processes intents and clocks [default: 1000]
     #[arg(long, value_name = "R", help_heading = INTENTS)]
     pub(crate) rounds_per_second: Option<f64>,
 
-    /// Probability with which the system acts on an intent in time, if clocks advance at random [default: 0.9999]
+    /// Probability that the system acts on an intent in time, if clocks advance at random [default: 0.9999]
     #[arg(long, value_name = "P", help_heading = INTENTS)]
     pub(crate) intent_quantile: Option<f64>,
 
-    /// Weight of the last round in the estimate of how fast clocks advance [default: 0.1]
+    /// Weight of the latest round in the estimate of how fast clocks advance [default: 0.1]
     #[arg(long, value_name = "ALPHA", help_heading = INTENTS)]
     pub(crate) intent_smoothing: Option<f64>,
 
-    /// First estimate of how many clocks a worker advances in a round [default: 10]
+    /// Initial estimate of the clocks that a worker advances in a round [default: 10]
     #[arg(long, value_name = "CLOCKS", help_heading = INTENTS)]
     pub(crate) intent_initial: Option<f64>,
 }
 
-/// Whether intents are signalled, and what becomes of them.
+/// Whether loaders signal intents, and when the system acts on them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct IntentPlan {
     pub(crate) are_signalled: bool,
@@ -60,7 +62,7 @@ impl IntentPlan {
         ];
         if let (false, Some((flag, _))) = (acts, flags.iter().find(|(_, given)| *given)) {
             return Err(TrainError::usage(format!(
-                "{flag} is for techniques that act on intents; technique {} makes nothing of it: leave it out",
+                "{flag} is for techniques that act on intents; it has no effect with technique {}: leave it out",
                 technique.name()
             )));
         }
@@ -88,11 +90,11 @@ impl IntentPlan {
             config.set("intent-smoothing", timing.smoothing);
             config.set("intent-initial", timing.initial);
         }
-        // A node without others has everything.
+        // A single node holds all keys.
         Ok(Self { are_signalled: acts && nodes > 1, timing, round_min })
     }
 
-    /// Adds what concerns intents.
+    /// Adds the settings of intents.
     pub(crate) fn copies(&self, copies: ReplicationConfig) -> ReplicationConfig {
         ReplicationConfig { timing: self.timing, round_min: self.round_min, ..copies }
     }
@@ -107,7 +109,7 @@ mod tests {
         let new = |args: &IntentArgs, technique| IntentPlan::new(args, technique, 2, &mut Config::default());
         let adaptive = Technique::Server(intendant::Technique::Adaptive);
         let alone = IntentPlan::new(&IntentArgs::default(), adaptive, 1, &mut Config::default());
-        assert!(!alone.expect("defaults make sense").are_signalled, "a node without others has everything");
+        assert!(!alone.expect("defaults make sense").are_signalled, "a single node holds all keys");
         let plan = new(&IntentArgs::default(), adaptive).expect("defaults make sense");
         assert!(plan.are_signalled);
         assert_eq!(plan.copies(ReplicationConfig::default()), ReplicationConfig::default());
@@ -115,7 +117,7 @@ mod tests {
         assert!(!new(&IntentArgs::default(), lapse).expect("no flags").are_signalled);
         let refused = |args: IntentArgs, technique| new(&args, technique).expect_err("refused").to_string();
         let quantile = |p| IntentArgs { intent_quantile: Some(p), ..IntentArgs::default() };
-        assert!(refused(quantile(0.9), lapse).contains("technique lapse makes nothing of it"));
+        assert!(refused(quantile(0.9), lapse).contains("it has no effect with technique lapse"));
         assert!(refused(quantile(1.0), adaptive).contains("must lie between 0 and 1"));
         let rounds = |r| IntentArgs { rounds_per_second: Some(r), ..IntentArgs::default() };
         assert!(refused(rounds(0.0), adaptive).contains("--rounds-per-second is 0"));

@@ -48,9 +48,15 @@ fn parse(wanted: &str) -> Result<Targets, String> {
     })
 }
 
+/// The result of writing to standard output. A reader that has closed it has seen what it wanted, as `head`
+/// does.
+pub(crate) fn unless_closed(written: std::io::Result<()>) -> std::io::Result<()> {
+    written.or_else(|error| if error.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+}
+
 /// Writes a line to standard error, in one piece: the nodes of a cluster share it.
 pub(crate) fn say(line: &str) {
-    // Nobody is told if standard error is gone; the exit code still says how a run ended.
+    // Without standard error, the exit code still says how a run ended.
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 

@@ -1,18 +1,18 @@
-//! What an epoch cost: accesses, CPU time, messages, seconds.
+//! The cost of an epoch: accesses, CPU time, messages, seconds.
 //!
-//! An epoch lasts from the moment at which all workers may train to the moment at which the cluster is quiescent again;
-//! evaluation lies between epochs and is not charged to them. A loader that prepares the next epoch meanwhile is the one
-//! exception: its CPU time falls where it falls.
+//! An epoch lasts from the moment at which all workers may train to the moment at which the cluster is
+//! quiescent again. Evaluation lies between epochs and is not charged to them. The one exception is a loader
+//! that prepares the next epoch: its CPU time is charged to the epoch in which it runs.
 
 use crate::error::TrainError;
-use crate::parameters::{Accesses, Home, Traffic};
+use crate::parameters::{Accesses, NodeHandle, Traffic};
 use crate::tally::Tally;
 use intendant::ManagementStats;
 use intendant_sampling::SamplingStats;
 use intendant_task::{Progress, Reduction};
 use std::time::Instant;
 
-/// Accesses before this part of a worker's batches has been trained are start-up.
+/// Accesses before this share of a worker's batches has been trained are start-up.
 const START_UP: f64 = 0.05;
 
 /// An epoch, summed over all workers.
@@ -21,12 +21,39 @@ pub(crate) struct EpochSum {
     pub(crate) tally: Tally,
     /// Measured here.
     pub(crate) seconds: f64,
+    /// Mean loss per example of the initial model; the least of the workers' first losses. Only of the first
+    /// epoch.
+    pub(crate) untrained: Option<f64>,
 }
 
 impl EpochSum {
     pub(crate) fn new(told: &[Vec<u8>], seconds: f64) -> Result<Self, TrainError> {
-        Ok(Self { tally: Tally::combine(told)?, seconds })
+        let mut tally = Tally::combine(told)?;
+        let losses = tally.reduction.sums.extract_if(.., |name, _| name.starts_with(UNTRAINED));
+        let untrained = least(losses.map(|(_, loss)| loss));
+        Ok(Self { tally, seconds, untrained })
     }
+}
+
+/// What names of first losses in a [`Reduction`] begin with; the number of the worker follows.
+const UNTRAINED: &str = "untrained.";
+
+/// Adds a worker's first loss to the sums that it sends.
+pub(crate) fn add_first_loss(reduction: &mut Reduction, worker: u32, loss: f64) {
+    reduction.add(&format!("{UNTRAINED}{worker}"), loss);
+}
+
+/// Mean loss per example of a worker's first batch, if `progress` is that after it.
+pub(crate) fn first_loss(progress: &Progress) -> Option<f64> {
+    let is_first = progress.epoch == 0 && progress.batches == 1 && progress.examples > 0;
+    is_first.then(|| progress.loss / progress.examples as f64)
+}
+
+/// The least of some losses. A worker that starts late trains its first batch on values that others have
+/// trained already, so that the least of all first losses is closest to the loss of the initial model if
+/// these values are worse.
+pub(crate) fn least(losses: impl IntoIterator<Item = f64>) -> Option<f64> {
+    losses.into_iter().min_by(f64::total_cmp)
 }
 
 /// A run, summed over all workers.
@@ -36,9 +63,16 @@ pub(crate) struct Totals {
     pub(crate) test: Option<EpochSum>,
 }
 
+impl Totals {
+    /// Mean loss per example of the initial model, if anything was trained.
+    pub(crate) fn untrained(&self) -> Option<f64> {
+        self.epochs.first()?.untrained
+    }
+}
+
 /// Measures one worker's epochs; the first worker of a node also its process and its messages.
 pub(crate) struct Meter<'a> {
-    home: Option<&'a dyn Home>,
+    node: Option<&'a dyn NodeHandle>,
     start: Instant,
     seconds: f64,
     at_start: Accesses,
@@ -59,9 +93,9 @@ pub(crate) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    pub(crate) fn new(first: bool, home: &'a dyn Home) -> Self {
+    pub(crate) fn new(first: bool, node: &'a dyn NodeHandle) -> Self {
         Self {
-            home: first.then_some(home),
+            node: first.then_some(node),
             start: now(),
             seconds: 0.0,
             at_start: Accesses::default(),
@@ -80,7 +114,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// An epoch may begin; [`Meter::rest`] was called before the meeting that said so.
+    /// An epoch may begin; [`Meter::rest`] was called before the barrier.
     pub(crate) fn begin(&mut self, accesses: Accesses) {
         (self.at_start, self.at_late, self.at_end) = (accesses, accesses, accesses);
         (self.seconds, self.cpu_ns, self.traffic) = (0.0, 0, Traffic::default());
@@ -88,7 +122,7 @@ impl<'a> Meter<'a> {
         self.sampling = SamplingStats::default();
         self.start = now();
         self.is_late = false;
-        if self.home.is_some() {
+        if self.node.is_some() {
             self.cpu_start_ns = process_cpu_ns();
         }
     }
@@ -100,12 +134,12 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// The cluster is at rest, and stays so until this worker has come to the next meeting: what the node counts from here on
+    /// The cluster is at rest until this worker reaches the next barrier: what the node counts from here on
     /// belongs to the next epoch.
     pub(crate) fn rest(&mut self) {
-        if let Some(home) = self.home {
-            self.traffic_start = home.traffic();
-            self.management_start = home.management();
+        if let Some(node) = self.node {
+            self.traffic_start = node.traffic();
+            self.management_start = node.management();
         }
     }
 
@@ -121,16 +155,16 @@ impl<'a> Meter<'a> {
             return;
         }
         self.seconds = (now() - self.start).as_secs_f64();
-        if let Some(home) = self.home {
+        if let Some(node) = self.node {
             self.cpu_ns = process_cpu_ns().saturating_sub(self.cpu_start_ns);
-            let traffic = home.traffic();
+            let traffic = node.traffic();
             self.traffic = Traffic {
                 messages: traffic.messages.saturating_sub(self.traffic_start.messages),
                 bytes: traffic.bytes.saturating_sub(self.traffic_start.bytes),
             };
-            self.management = home.management().since(&self.management_start);
-            // What was prepared ahead of the epoch is of the epoch.
-            let sampling = home.sampling();
+            self.management = node.management().since(&self.management_start);
+            // Samples that were prepared ahead of the epoch belong to it.
+            let sampling = node.sampling();
             self.sampling = sampling.since(&self.sampling_start);
             self.sampling_start = sampling;
         }
@@ -174,7 +208,7 @@ mod tests {
 
     struct Counting;
 
-    impl Home for Counting {
+    impl NodeHandle for Counting {
         fn abort(&self, _reason: &str) {}
 
         fn traffic(&self) -> Traffic {

@@ -1,7 +1,7 @@
-//! What the training loop needs from whoever manages the parameters.
+//! The training loop's interface to the parameters.
 //!
-//! Two answer: [`intendant::Worker`], a worker of a cluster, and [`crate::single`], plain shared memory. The loop is the same
-//! for both, so that comparing them compares the management of parameters and nothing else.
+//! [`intendant::Worker`], a worker of a cluster, and [`crate::single`], plain shared memory, implement it.
+//! The loop is the same for both, so that comparing them compares parameter management and nothing else.
 
 use crate::error::TrainError;
 use intendant::{Explanation, ManagementStats};
@@ -15,16 +15,16 @@ use std::ops::Range;
 pub(crate) struct Accesses {
     pub(crate) pull_keys: u64,
     pub(crate) push_keys: u64,
-    /// Of the pulled and pushed keys, those that waited for no message.
+    /// Pulled and pushed keys that waited for no message.
     pub(crate) local: u64,
     /// The others.
     pub(crate) remote: u64,
-    /// Of the pulled keys, those that were samples.
+    /// Pulled keys that were samples.
     pub(crate) sampled: u64,
 }
 
 impl Accesses {
-    /// What came on top of `before`.
+    /// The accesses since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             pull_keys: self.pull_keys - before.pull_keys,
@@ -57,16 +57,17 @@ pub(crate) trait Parameters<E: Element>: Send {
     /// Adds `values` to the values of `keys`; need not wait.
     fn push(&mut self, keys: &[Key], values: &[E]) -> Result<(), TrainError>;
 
-    /// Moves `keys` to this node, if keys move at all; with `wait`, returns when they are here.
+    /// Moves `keys` to this node, if the technique moves keys on request; with `wait`, returns when they have
+    /// arrived.
     fn localize(&mut self, keys: &[Key], wait: bool) -> Result<(), TrainError>;
 
     /// Waits until all pushes of this worker have been applied.
     fn flush(&mut self) -> Result<(), TrainError>;
 
-    /// Meets all workers; returns what each brought, in the order of (rank, worker).
+    /// Waits for all workers; returns the payloads of all of them, in the order of (rank, worker).
     fn gather(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, TrainError>;
 
-    /// Meets all workers; returns when nothing is in flight.
+    /// Waits for all workers; returns when no message is in flight.
     fn quiesce(&mut self) -> Result<(), TrainError>;
 
     /// Streams all values of a range of keys. Follows `quiesce`.
@@ -75,19 +76,19 @@ pub(crate) trait Parameters<E: Element>: Send {
     /// Advances this worker's clock by one.
     fn advance_clock(&mut self);
 
-    /// Brings static replicas in step, together with all workers; each calls it as often.
+    /// Synchronises static replicas, together with all workers; each of them calls it equally often.
     fn synchronize(&mut self) -> Result<(), TrainError>;
 
     /// Takes keys from a handle.
     fn draw(&mut self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), TrainError>;
 
-    /// Says that so many keys of the next pull, its last ones, are samples.
+    /// Declares the last `keys` keys of the next pull to be samples.
     fn count_sampled(&mut self, keys: usize);
 
     /// Accesses so far.
     fn accesses(&self) -> Accesses;
 
-    /// Why a key is where it is, as this node sees it; `None` if there are no nodes.
+    /// Why a key is where it is, as this node sees it; `None` without nodes.
     fn explain(&self, key: Key) -> Result<Option<Explanation>, TrainError>;
 }
 
@@ -99,22 +100,22 @@ pub(crate) struct Traffic {
 }
 
 /// The node that workers belong to.
-pub(crate) trait Home: Sync {
+pub(crate) trait NodeHandle: Sync {
     /// Ends the run everywhere; every blocked call returns an error.
     fn abort(&self, reason: &str);
 
     /// Messages that this node has sent so far.
     fn traffic(&self) -> Traffic;
 
-    /// What managing keys took this node so far.
+    /// Statistics of this node's parameter management so far.
     fn management(&self) -> ManagementStats;
 
-    /// What sampling did on this node so far.
+    /// Statistics of this node's sampling so far.
     fn sampling(&self) -> SamplingStats;
 
     /// Prepares samples, on any thread.
     fn prepare_sample(&self, request: &SampleRequest) -> Result<Handle, SampleError>;
 
-    /// Says what a worker of this node will access, on any thread.
+    /// Signals what a worker of this node will access, on any thread.
     fn intend(&self, worker: usize, announcement: &Announcement) -> Result<(), TrainError>;
 }

@@ -4,7 +4,7 @@ use crate::args::{DataSource, OrderKind, StorageKind, Technique, TestSource};
 use crate::explain::{self, Keys};
 use intendant_core::KeyOrder;
 
-/// What can be chosen.
+/// The names of all techniques.
 fn techniques() -> String {
     let names: Vec<_> = intendant::Technique::ALL.iter().map(|technique| technique.policy().name).collect();
     format!("single, {}", names.join(", "))
@@ -21,14 +21,14 @@ pub(crate) fn technique(text: &str) -> Result<Technique, String> {
 }
 
 pub(crate) fn keys(text: &str) -> Result<Keys, String> {
-    explain::keys(text).map(Keys)
+    explain::keys(text)
 }
 
 pub(crate) fn data(text: &str) -> Result<DataSource, String> {
     match text.strip_prefix("builtin:") {
         Some("") => Err("builtin: needs the name of a data set after the colon".to_owned()),
         Some(name) => Ok(DataSource::Builtin(name.to_owned())),
-        None if text.is_empty() => Err("an empty path names nothing".to_owned()),
+        None if text.is_empty() => Err("the path is empty".to_owned()),
         None => Ok(DataSource::Path(text.into())),
     }
 }
@@ -37,7 +37,7 @@ pub(crate) fn test(text: &str) -> Result<TestSource, String> {
     match text.parse::<f64>() {
         Ok(part) if part > 0.0 && part < 1.0 => Ok(TestSource::Fraction(part)),
         Ok(_) => Err("a fraction must be greater than 0 and less than 1".to_owned()),
-        Err(_) if text.is_empty() => Err("an empty path names nothing".to_owned()),
+        Err(_) if text.is_empty() => Err("the path is empty".to_owned()),
         Err(_) => Ok(TestSource::File(text.into())),
     }
 }

@@ -1,28 +1,35 @@
-//! What will be done: the common flags, checked and complete.
+//! The plan of a run: the common flags, checked and complete.
 
 use crate::args::{CommonArgs, DataSource, OrderKind, StorageKind, Technique, TestSource};
-use crate::copies::CopyPlan;
 use crate::error::TrainError;
+use crate::explain::Keys;
+use crate::export;
 use crate::intents::IntentPlan;
+use crate::output::{self, Input};
+use crate::replication::ReplicationPlan;
+use crate::results;
 use crate::sampling::SamplingPlan;
 use crate::settings::Config;
 use crate::signals::Interrupt;
 use crate::simulation::Simulation;
-use intendant::Rendezvous;
-use intendant_core::{ElementType, Key, KeyOrder};
+use intendant::{Initiator, Rendezvous};
+use intendant_core::{ElementType, KeyOrder};
 use intendant_sampling::Sampler;
 use intendant_task::{LookAhead, Schedule};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// How far ahead loaders prepare batches, so that training does not wait for them.
 const AHEAD: LookAhead = LookAhead { batches: 8, keys: 0 };
-/// The same where nobody else learns of it. Small batches are trained in microseconds, and waking a loader takes as long.
+/// The same on a single node. Small batches are trained in microseconds, and waking a loader takes as long.
 const ALONE_AHEAD: LookAhead = LookAhead { keys: 1 << 13, ..AHEAD };
-/// The same where loaders say what will be used: tens of milliseconds of training, so that several rounds of deciding about keys
+/// The same if loaders signal intents: tens of milliseconds of training, so that several rounds of decisions
 /// fit in.
 const FAR_AHEAD: LookAhead = LookAhead { batches: 128, keys: 1 << 16 };
 
-/// What will be done, as far as the common flags say it.
+/// Batches ahead at which keys are moved to the node that will train with them, if the user does not say.
+const LOCALIZE_AHEAD: u32 = 1;
+
+/// The plan of a run, as far as the common flags say it.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Training data.
@@ -59,11 +66,11 @@ pub struct Plan {
     pub localize_ahead: u32,
     /// Whether workers wait for each push.
     pub synchronous: bool,
-    /// How copies of parameters are kept.
-    pub(crate) copies: CopyPlan,
-    /// Keys to explain at the end.
-    pub(crate) explain: Vec<Key>,
-    /// Whether workers say what they will use, and what becomes of it.
+    /// How parameters are replicated.
+    pub(crate) replication: ReplicationPlan,
+    /// Parameters to explain at the end.
+    pub(crate) explain: Keys,
+    /// Whether loaders signal intents, and when the system acts on them.
     pub(crate) intents: IntentPlan,
     /// How samples are drawn.
     pub(crate) sampling: SamplingPlan,
@@ -79,21 +86,38 @@ pub struct Plan {
     pub verbose: u8,
     /// The effective configuration; the application may [`Config::set`] what it decided.
     pub config: Config,
-    /// How this process finds its cluster, if something started it as one of several.
+    /// How this process finds its cluster, if a launcher started it as one of several.
     pub(crate) rendezvous: Option<Rendezvous>,
     /// Tells a run that a signal came.
     pub(crate) interrupt: Interrupt,
+    /// The program and its version.
+    pub(crate) program: String,
+    pub(crate) version: String,
+    /// Whether the table of results goes to standard output.
+    pub(crate) prints: bool,
+}
+
+/// What is known of a run besides the values of the common flags.
+#[derive(Debug)]
+pub(crate) struct Given {
+    /// The program and its version.
+    pub(crate) program: String,
+    pub(crate) version: String,
+    /// Whether the user chose the number of nodes.
+    pub(crate) nodes_chosen: bool,
+    /// Files that flags of the type of a path name for reading.
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) config: Config,
 }
 
 impl Plan {
-    /// Checks the common flags. `nodes_chosen` says whether somebody chose the number of nodes.
+    /// Checks the common flags.
     pub(crate) fn new(
         args: CommonArgs,
-        nodes_chosen: bool,
-        config: Config,
+        given: Given,
         rendezvous: Option<Rendezvous>,
     ) -> Result<Self, TrainError> {
-        refuse_what_is_to_come(&args)?;
+        let Given { program, version, nodes_chosen, inputs, mut config } = given;
         let rendezvous = match (rendezvous, args.data_port) {
             (Some(rendezvous), Some(port)) => Some(rendezvous.data_port(port as u16)),
             (rendezvous, _) => rendezvous,
@@ -118,11 +142,10 @@ impl Plan {
         }
         if args.technique == Technique::Single && args.explain.is_some() {
             return Err(TrainError::usage(
-                "--explain tells why parameters are at their nodes; technique single has none: leave it out",
+                "--explain is about nodes, and technique single has none: leave it out",
             ));
         }
-        let mut config = config;
-        let copies = CopyPlan::new(&args.copies, args.technique, &mut config)?;
+        let replication = ReplicationPlan::new(&args.replication, args.technique, &mut config)?;
         let intents = IntentPlan::new(&args.intents, args.technique, nodes, &mut config)?;
         let default = if intents.are_signalled {
             FAR_AHEAD
@@ -133,21 +156,24 @@ impl Plan {
         };
         let look_ahead = LookAhead {
             batches: args.look_ahead.unwrap_or(default.batches),
-            // Who says how many batches means that.
+            // A user who gives a number of batches means exactly that.
             keys: args.look_ahead_keys.unwrap_or(if args.look_ahead.is_some() { 0 } else { default.keys }),
         };
         config.set("look-ahead", look_ahead.batches as i64);
         config.set("look-ahead-keys", look_ahead.keys as i64);
+        let moves_on_request = match args.technique {
+            Technique::Single => false,
+            Technique::Server(technique) => technique.policy().relocation == Some(Initiator::Requester),
+        };
+        let localize_ahead =
+            args.localize_ahead.unwrap_or(if moves_on_request && nodes > 1 { LOCALIZE_AHEAD } else { 0 });
+        config.set("localize-ahead", i64::from(localize_ahead));
         let sampling = SamplingPlan::new(&args.sampling, args.technique, nodes)?;
         refuse_routing_that_would_be_ignored(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
         // Other nodes may be on other machines and do not write.
-        let writes = rendezvous.as_ref().is_none_or(|r| r.rank().0 == 0);
-        if let Some(report) = args.report.as_ref().filter(|_| writes) {
-            report_can_be_written(report)?;
-        }
-        if let Some(folder) = args.export.as_ref().filter(|_| writes) {
-            export_can_be_written(folder)?;
+        if rendezvous.as_ref().is_none_or(|r| r.rank().0 == 0) {
+            check_outputs(&args, inputs)?;
         }
         config.set("nodes", nodes as i64);
         Ok(Self {
@@ -167,10 +193,10 @@ impl Plan {
             caches: args.caches,
             look_ahead,
             intents,
-            explain: args.explain.map(|keys| keys.0).unwrap_or_default(),
-            localize_ahead: args.localize_ahead,
+            explain: args.explain.unwrap_or_default(),
+            localize_ahead,
             synchronous: args.synchronous,
-            copies,
+            replication,
             sampling,
             simulation,
             report: args.report,
@@ -180,10 +206,13 @@ impl Plan {
             config,
             rendezvous,
             interrupt: Interrupt::default(),
+            program,
+            version,
+            prints: false,
         })
     }
 
-    /// When is trained and evaluated, with samples drawn by `sampler`.
+    /// The schedule of training and evaluation, with samples drawn by `sampler`.
     #[must_use]
     pub(crate) fn schedule(&self, sampler: &Sampler) -> Schedule {
         Schedule {
@@ -192,44 +221,41 @@ impl Plan {
             test: true,
             localize_ahead: self.localize_ahead,
             synchronous: self.synchronous,
-            synchronize: self.copies.sync_batches,
-            clock_every: self.copies.clock_every,
+            synchronize: self.replication.sync_batches,
+            clock_every: self.replication.clock_every,
             intents: self.intents.are_signalled,
             sample_portions: sampler.portions(),
         }
     }
 
-    /// This node among the nodes, as far as it is known before they have met.
+    /// Rank of this node, as far as it is known before the nodes have met.
     #[must_use]
     pub fn rank(&self) -> u16 {
         self.rendezvous.as_ref().map_or(0, |r| r.rank().0)
     }
 
-    /// Nodes on this machine, as far as a launcher says it.
+    /// Warns on rank 0, before the training, that there will be no quality to report.
+    pub fn warn_without_test_data(&self) {
+        if self.rank() == 0 {
+            tracing::warn!(
+                "quality is not measured, as there is no test data: --test 0.1 holds out a tenth of the training data, \
+                 --test FILE names a file"
+            );
+        }
+    }
+
+    /// Nodes on this machine, as far as the launcher says it.
     pub(crate) fn local_nodes(&self) -> usize {
         self.rendezvous.as_ref().map_or(1, |rendezvous| rendezvous.local().1)
     }
 
-    /// Whether this process must start the nodes rather than be one.
+    /// Whether this process starts the nodes rather than being one.
     pub(crate) fn must_launch(&self) -> bool {
         self.rendezvous.is_none() && self.simulation.is_none() && self.nodes > 1
     }
 }
 
-/// Flags that are part of the common command line but do nothing yet would mislead if they were ignored.
-fn refuse_what_is_to_come(args: &CommonArgs) -> Result<(), TrainError> {
-    let given = [
-        ("--trace", args.trace.is_some()),
-        ("--checkpoint", args.checkpoint.is_some()),
-        ("--resume", args.resume),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(TrainError::usage(format!("{flag} is not built yet; leave it out"))),
-        None => Ok(()),
-    }
-}
-
-/// Where copies come and go, operations on a key are chained, whatever the user says.
+/// With replicas that come and go, operations on a key are always chained.
 fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainError> {
     match args.technique {
         Technique::Server(technique)
@@ -243,66 +269,29 @@ fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainEr
     }
 }
 
-/// So should an export: the other nodes would wait for one that cannot write.
-fn export_can_be_written(folder: &Path) -> Result<(), TrainError> {
-    let refused = |error: std::io::Error| {
-        TrainError::usage(format!("--export {}: cannot write in this folder: {error}", folder.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(refused)?;
-    let probe = folder.join(format!(".intendant.{}.probe", std::process::id()));
-    std::fs::File::create(&probe).and_then(|_| std::fs::remove_file(&probe)).map_err(refused)
-}
-
-/// A report that cannot be written should be known before hours of training.
-fn report_can_be_written(path: &Path) -> Result<(), TrainError> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    if path.is_dir() {
-        return Err(TrainError::usage(format!(
-            "--report {}: this is a folder; name a file in it",
-            path.display()
-        )));
+/// Tells before hours of training whether report and export can be written, and that they overwrite no file
+/// that the run reads.
+fn check_outputs(args: &CommonArgs, mut inputs: Vec<Input>) -> Result<(), TrainError> {
+    let mut reads = |flag: &str, path: PathBuf| inputs.push(Input { flag: flag.to_owned(), path });
+    if let Some(DataSource::Path(path)) = &args.data {
+        reads("--data", path.clone());
     }
-    if !folder.is_dir() {
-        let folder = folder.display();
-        return Err(TrainError::usage(format!(
-            "--report {}: there is no folder {folder}; create it",
-            path.display()
-        )));
+    if let Some(TestSource::File(path)) = &args.test {
+        reads("--test", path.clone());
     }
-    let probe = folder.join(format!(".intendant.{}.probe", std::process::id()));
-    let probed = std::fs::File::create(&probe).and_then(|_| std::fs::remove_file(&probe));
-    probed.map_err(|error| {
-        TrainError::usage(format!(
-            "--report {}: cannot write in {}: {error}",
-            path.display(),
-            folder.display()
-        ))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_report_that_cannot_be_written_is_known_before_training() {
-        let folder = tempfile::tempdir().expect("a folder");
-        assert!(report_can_be_written(&folder.path().join("r.json")).is_ok());
-        assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0, "the probe is gone");
-        let refused = |path: &Path| report_can_be_written(path).expect_err("refused").to_string();
-        assert!(refused(folder.path()).contains("this is a folder"));
-        assert!(refused(&folder.path().join("no/r.json")).contains("there is no folder"));
-        let export = |path: &Path| export_can_be_written(path).map_err(|error| error.to_string());
-        assert!(export(&folder.path().join("new/model")).is_ok());
-        std::fs::write(folder.path().join("file"), "").expect("written");
-        assert!(
-            export(&folder.path().join("file")).expect_err("refused").contains("cannot write in this folder")
-        );
-        // Nobody can create files there, not even root.
-        #[cfg(target_os = "linux")]
-        assert!(refused(Path::new("/proc/r.json")).contains("cannot write in /proc"));
+    for (flag, name) in [("--net", &args.net), ("--machine", &args.machine)] {
+        if let Some(name) = name {
+            reads(flag, name.into());
+        }
+    }
+    if let Some(report) = &args.report {
+        output::check("--report", "the report", report, &inputs)?;
+        if let Some(config) = results::config_path(report) {
+            output::check("--report", "the effective configuration", &config, &inputs)?;
+        }
+    }
+    match &args.export {
+        Some(folder) => export::check(folder, args.report.as_deref(), &inputs),
+        None => Ok(()),
     }
 }

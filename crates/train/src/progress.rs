@@ -1,4 +1,4 @@
-//! What a person at a terminal sees during training: a bar, and a line per epoch. On standard error, at rank 0 only.
+//! Progress for a person at a terminal: a bar, and a line per epoch. On standard error, at rank 0 only.
 
 use crate::meter::EpochSum;
 use crate::report::{in_reading_order, means, share};
@@ -7,10 +7,11 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// More would cost the first worker time that nobody can see.
+/// More would cost the first worker time without a visible effect.
 const DRAWS_PER_EPOCH: u64 = 200;
 
-/// How far a worker is; written by it, read by the one that draws. Relaxed throughout: numbers for the eye.
+/// Progress of a worker, which writes it; the first worker reads and draws it. Relaxed throughout: the
+/// numbers are for display.
 #[derive(Default)]
 struct Share {
     batches: AtomicU64,
@@ -28,11 +29,11 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// `show` is false for all nodes but one, and if the user wants silence. The bar is for terminals only.
+    /// `show` is false on all nodes but one, and with `-q`. The bar is for terminals only.
     pub(crate) fn new(workers: usize, epochs: u32, show: bool) -> Self {
         let bar = (show && epochs > 0 && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
-            // The template is a constant of ours; if it were wrong, the default style would do.
+            // The template is a constant; if it were wrong, the default style would do.
             if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:30} {percent:>3} % {msg}") {
                 bar.set_style(style);
             }
@@ -91,7 +92,7 @@ impl Drop for Progress {
     }
 }
 
-/// Four digits of a loss or a metric; small ones keep theirs.
+/// A loss or a metric with four digits; small values in scientific notation.
 pub(crate) fn number(value: f64) -> String {
     if value.fract() == 0.0 && (1.0..1e15).contains(&value) {
         return HumanCount(value as u64).to_string();
@@ -139,7 +140,7 @@ mod tests {
         let accesses = Accesses { local: 3, remote: 1, ..Accesses::default() };
         let tally = Tally { reduction, accesses, ..Tally::default() };
         assert_eq!(
-            line(3, 20, &EpochSum { tally, seconds: 0.5 }),
+            line(3, 20, &EpochSum { tally, seconds: 0.5, untrained: None }),
             "epoch  3/20  loss 0.2500  0.50 s  4,000 examples/s  remote 25.0 %  held-out mrr 0.3000"
         );
     }

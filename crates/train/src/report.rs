@@ -1,10 +1,11 @@
-//! The report: the contract between applications, benchmarks and plots. Its schema is documented in `docs/report.md`.
+//! The report: the contract between applications, benchmarks and plots. Its schema is documented in
+//! `docs/report.md`.
 
-use crate::copies::{Replicated, Resolved};
-use crate::error::{PathDisplay, TrainError};
 use crate::meter::Totals;
 use crate::parameters::{Accesses, Traffic};
 use crate::plan::Plan;
+use crate::progress::number;
+use crate::replication::{Replicated, Resolved};
 use crate::sampling::Sampling;
 use intendant::ManagementStats;
 use intendant_core::{Element, Histogram};
@@ -12,9 +13,6 @@ use intendant_sampling::{Sampler, SamplingStats};
 use intendant_task::{Model, Partition, Reduction, Subepoch, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
 /// The version of the schema.
 pub const SCHEMA: &str = "intendant.report/1";
@@ -38,7 +36,8 @@ pub struct Report {
     pub simulated: bool,
     /// The effective configuration.
     pub config: serde_json::Value,
-    /// Hash of everything that was trained on, 16 hexadecimal digits; equal for every technique and number of nodes.
+    /// Hash of everything that was trained on, 16 hexadecimal digits; equal for every technique and number of
+    /// nodes.
     pub data_digest: String,
     /// Size of the model.
     pub model: ModelSize,
@@ -60,7 +59,7 @@ pub struct Report {
     pub simulation: Option<Simulated>,
 }
 
-/// What a simulation knows beyond what a run of processes knows. Summed over, or averaged over, the epochs.
+/// What only a simulation can measure, summed or averaged over the epochs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Simulated {
     /// The network: a name or a file.
@@ -73,11 +72,11 @@ pub struct Simulated {
     pub charge_compute: f64,
     /// Events of the whole run, evaluation included.
     pub events: u64,
-    /// Part of the time in which a channel's thread was busy, mean over channels.
+    /// Share of the time in which a channel's thread was busy, mean over channels.
     pub channel_busy: f64,
     /// Mean time that an input waited for its channel's thread, milliseconds.
     pub channel_wait_ms: f64,
-    /// Part of the time in which the sending half of a node's NIC was busy, mean over nodes.
+    /// Share of the time in which the sending half of a node's NIC was busy, mean over nodes.
     pub nic_busy: f64,
 }
 
@@ -90,7 +89,7 @@ pub struct ModelSize {
     pub values: u64,
     /// Bytes of all values.
     pub bytes: u64,
-    /// What has static replicas; only of techniques that have some.
+    /// The static replicas; only of techniques that have some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicated: Option<Replicated>,
 }
@@ -137,7 +136,7 @@ pub struct Access {
     pub remote_share_after_5_percent: f64,
 }
 
-/// What parameter management did. All zero for techniques that assign parameters statically.
+/// What parameter management did. All zero for techniques that allocate parameters statically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Management {
     /// Main copies moved.
@@ -148,11 +147,11 @@ pub struct Management {
     pub replica_drops: u64,
     /// Remote accesses to keys that had been localized.
     pub localization_conflicts: u64,
-    /// Rounds in which copies were brought in step, over all channels of all nodes: all-reduces of static replicas, or exchanges
-    /// with owners at clocks.
+    /// Rounds in which replicas were synchronised, over all channels of all nodes: all-reduces of static
+    /// replicas, or exchanges with owners at clocks.
     pub sync_rounds: u64,
-    /// The frequency of these rounds that was reached: of a channel of a node, mean over those that have copies. A round of static
-    /// replicas is one of all nodes.
+    /// Rounds per second of a channel of a node, mean over the channels that have replicas. All nodes take
+    /// part in a round of static replicas.
     #[serde(default)]
     pub syncs_per_second: f64,
     /// Keys whose updates were sent or received in such rounds.
@@ -165,17 +164,18 @@ pub struct Management {
     pub intents: u64,
     /// From the request for a key to its arrival.
     pub relocation_ms: Milliseconds,
-    /// How long accesses waited for keys that were on their way.
+    /// How long accesses waited for keys that were arriving.
     pub blocking_ms: Milliseconds,
     /// Such accesses.
     pub queued: u64,
-    /// Accesses served for other nodes, by how often they had been forwarded: never, once, twice, more often.
+    /// Accesses served for other nodes, by how often they were forwarded: never, once, twice, more often.
     #[serde(default)]
     pub forwards: [u64; 4],
 }
 
 impl Management {
-    /// What `channels` channels of all nodes together, those that have copies, did in so many seconds.
+    /// The statistics of so many seconds; `channels` is the number of channels of all nodes that have
+    /// replicas.
     fn new(stats: &ManagementStats, channels: usize, seconds: f64) -> Self {
         let channel_seconds = channels as f64 * seconds;
         Self {
@@ -231,13 +231,17 @@ pub struct Network {
     pub bytes: u64,
 }
 
-/// Whether a frequency that was reached misses the one that was wanted by more than half. Of a few rounds nobody can tell.
+/// Whether the frequency that was reached is less than half of the goal. A few rounds are too few to judge.
 fn is_far_below(reached: f64, wanted: f64, seconds: f64) -> bool {
     const ROUNDS_MIN: f64 = 20.0;
     wanted * seconds >= ROUNDS_MIN && reached < wanted / 2.0
 }
 
-/// The part of accesses that was remote.
+/// The relative difference of losses below which a model may still have learnt: losses are means over
+/// different examples.
+const LOSS_NOISE: f64 = 0.05;
+
+/// The share of accesses that were remote.
 pub(crate) fn share(accesses: Accesses) -> f64 {
     match accesses.local + accesses.remote {
         0 => 0.0,
@@ -245,8 +249,8 @@ pub(crate) fn share(accesses: Accesses) -> f64 {
     }
 }
 
-/// The means of a [`Reduction`]: sums called `quality.NAME`, divided by `quality.count`. A sum called `quality.NAME^2` is one of
-/// squares; its mean is reported as `NAME`, by its root.
+/// The means of a [`Reduction`]: sums called `quality.NAME`, divided by `quality.count`. A sum called
+/// `quality.NAME^2` is one of squares, and the root of its mean is reported as `NAME`.
 pub(crate) fn means(reduction: &Reduction) -> BTreeMap<String, f64> {
     let count = reduction.get("quality.count");
     let names = reduction.sums.iter().filter_map(|(name, sum)| Some((name.strip_prefix("quality.")?, sum)));
@@ -259,7 +263,7 @@ pub(crate) fn means(reduction: &Reduction) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// Metrics as people read them: `hits_at_3` before `hits_at_10`.
+/// Metrics in the order in which people read them: `hits_at_3` before `hits_at_10`.
 pub(crate) fn in_reading_order(means: &BTreeMap<String, f64>) -> Vec<(&str, f64)> {
     let mut metrics: Vec<_> = means.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     metrics.sort_by_key(|(name, _)| {
@@ -346,11 +350,25 @@ impl Report {
         }
     }
 
-    /// Tells what of the result may not be what was asked for.
-    pub(crate) fn warn<T: Task>(&self, task: &T, plan: &Plan) {
-        let Some(goal) = plan.copies.goal(plan.technique).filter(|_| plan.nodes > 1) else { return };
+    /// Warns of results that may not be what the user asked for. `untrained` is the loss of the initial
+    /// model.
+    pub(crate) fn warn<T: Task>(&self, task: &T, plan: &Plan, untrained: Option<f64>) {
+        if let (Some(last), Some(untrained)) = (self.epochs.last(), untrained)
+            && last.loss > untrained * (1.0 + LOSS_NOISE)
+        {
+            tracing::warn!(
+                "nothing was learnt: the loss is {} after the training, and was {} before it; try a lower learning rate",
+                number(last.loss),
+                number(untrained)
+            );
+        }
+        self.warn_of_stale_replicas(task, plan);
+    }
+
+    fn warn_of_stale_replicas<T: Task>(&self, task: &T, plan: &Plan) {
+        let Some(goal) = plan.replication.goal(plan.technique).filter(|_| plan.nodes > 1) else { return };
         let seconds: f64 = self.epochs.iter().map(|epoch| epoch.seconds).sum();
-        // There is nothing to bring in step between two batches.
+        // Between two batches there is nothing to synchronise.
         let workers = (plan.nodes * plan.workers) as u32;
         let first = Partition { worker: 0, workers, nodes: plan.nodes as u32, threads: 1 };
         let of_epoch = |epoch: u32| -> u64 {
@@ -363,68 +381,16 @@ impl Report {
         let has_copies = self.model.replicated.is_some_and(|replicated| replicated.keys > 0);
         if has_copies && is_far_below(reached, wanted, seconds) {
             tracing::warn!(
-                "replicas were brought in step {reached:.1} times per second, not {goal:.1} times, and were staler than asked \
-                 for; replicate fewer keys, or ask for less by --sync-every-ms"
+                "replicas were synchronised {reached:.1} times per second, not {goal:.1} times, and were staler than asked for; \
+                 replicate fewer keys, or raise --sync-every-ms"
             );
         }
     }
-
-    /// Writes the report, and the effective configuration beside it: `r.json` and `r.config.toml`. Each file appears whole or
-    /// not at all.
-    pub(crate) fn write(&self, plan: &Plan, path: &Path) -> Result<(), TrainError> {
-        let refused = |path: &Path| {
-            let path = PathDisplay::from(path);
-            move |source| TrainError::Write { path, source }
-        };
-        let mut json = serde_json::to_vec_pretty(self).map_err(io::Error::from).map_err(refused(path))?;
-        json.push(b'\n');
-        let config = config_path(path);
-        write_whole(&config, plan.config.to_toml().as_bytes()).map_err(refused(&config))?;
-        write_whole(path, &json).map_err(refused(path))
-    }
-}
-
-/// Where the effective configuration of a report is.
-pub(crate) fn config_path(report: &Path) -> PathBuf {
-    report.with_extension("config.toml")
-}
-
-/// Writes a file under another name, then renames it: a reader sees the old file or the new one, never a part.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?.to_owned();
-    name.push(format!(".{}.partial", std::process::id()));
-    let partial = path.with_file_name(name);
-    let written = File::create(&partial)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&partial, path));
-    if written.is_err() {
-        // The first error is the one to tell.
-        let _ = std::fs::remove_file(&partial);
-    }
-    written
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_is_replaced_whole_and_leaves_nothing_behind() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("r.json");
-        write_whole(&path, b"old and longer").expect("written");
-        write_whole(&path, b"new").expect("replaced");
-        assert_eq!(std::fs::read(&path).expect("there"), b"new");
-        let blocked = folder.path().join("folder");
-        std::fs::create_dir(&blocked).expect("a folder in the way");
-        assert!(write_whole(&blocked, b"x").is_err());
-        let mut names: Vec<_> = std::fs::read_dir(folder.path())
-            .expect("listed")
-            .map(|e| e.expect("entry").file_name())
-            .collect();
-        names.sort();
-        assert_eq!(names, ["folder", "r.json"]);
-    }
 
     #[test]
     fn the_frequency_is_that_of_one_channel_and_is_judged_by_the_goal() {
@@ -436,12 +402,6 @@ mod tests {
         assert!(is_far_below(10.0, 25.0, 20.0));
         assert!(!is_far_below(12.5, 25.0, 20.0));
         assert!(!is_far_below(0.0, 25.0, 0.5), "too short to tell");
-    }
-
-    #[test]
-    fn the_configuration_lies_beside_the_report() {
-        assert_eq!(config_path(Path::new("out/r.json")), Path::new("out/r.config.toml"));
-        assert_eq!(config_path(Path::new("r")), Path::new("r.config.toml"));
     }
 
     #[test]

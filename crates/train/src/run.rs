@@ -1,34 +1,39 @@
-//! A run: the threads of one node, from the first batch to the report.
+//! A run: the threads of one node, from the first batch to the results.
 //!
-//! Each worker has a training thread and a loader thread. Whatever goes wrong in one of them ends all of them: the first error
-//! is kept and told, the run is aborted in the whole cluster, and the errors that follow from the abort are dropped.
+//! Each worker has a training thread and a loader thread. An error in one of them ends all of them: the first
+//! error is kept, the run is aborted in the whole cluster, and the errors that follow from the abort are
+//! dropped.
+//!
+//! Results come first: the report and the table are written before the exported model takes its place, and a
+//! failing output does not keep the others from being written.
 
 use crate::agreement::Terms;
 use crate::ahead;
 use crate::args::Technique;
 use crate::cluster;
-use crate::copies::{self, Resolved};
 use crate::error::TrainError;
-use crate::explain;
-use crate::export::Exporter;
+use crate::explain::{self, Explained};
+use crate::export::{Exporter, Manifest, Staging};
 use crate::meter::Totals;
-use crate::parameters::{Home, Parameters};
+use crate::parameters::{NodeHandle, Parameters};
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::replication::{self, Resolved};
 use crate::report::Report;
+use crate::results;
 use crate::sampling;
 use crate::single;
 use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::bounded;
-use intendant::Initiator;
 use intendant_core::{Element, KeyRange, Layout};
 use intendant_sampling::Sampler;
 use intendant_task::{Driver, Loader, Partition, Schedule, Task};
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
@@ -38,11 +43,12 @@ pub struct Outcome {
     pub report: Report,
 }
 
-/// Trains `task` as `plan` says: on this node, together with the others if there are any. Rank 0 writes the report, and exports
-/// the model through `exporter` if the plan names a folder; other nodes need no exporter.
+/// Trains `task` as `plan` says: on this node, together with the others if there are any. Rank 0 writes the
+/// report, and exports the model through `exporter` if the plan names a folder; other nodes use no exporter.
 ///
 /// # Errors
-/// See [`TrainError`]. After an error the run has ended on all nodes.
+/// See [`TrainError`]. After an error the run has ended on all nodes. An output of rank 0 that cannot be
+/// written is an error of rank 0 alone; the other outputs are written nevertheless.
 pub fn run<T: Task>(
     task: &Arc<T>,
     plan: &Plan,
@@ -63,86 +69,106 @@ pub fn run<T: Task>(
     }
     let layout = layout.build().map_err(TrainError::usage)?;
     let ranges = layout.ranges().to_vec();
-    let mut resolved = copies::resolve(task.as_ref(), plan, &layout)?;
-    if let Some(key) = plan.explain.iter().find(|key| !layout.contains(**key)) {
-        let last = layout.keys() - 1;
-        return Err(TrainError::usage(format!("--explain names key {key}; the model has keys 0 to {last}")));
-    }
-    resolved.copies.watched.clone_from(&plan.explain);
-    copies::tell(&resolved, plan);
+    let mut resolved = replication::resolve(task.as_ref(), plan, &layout)?;
+    let explained = explain::resolve(&plan.explain, task.as_ref(), &layout)?;
+    resolved.copies.watched.clone_from(&explained.keys);
+    replication::tell(&resolved, plan);
     let mut config = plan.config.clone();
     let sampler =
         plan.sampling.resolve(&model.sampler, task.name(), plan.technique, plan.nodes, &mut config)?;
     let plan = &Plan { config, ..plan.clone() };
     sampling::tell(&sampler, plan);
     if let Some(simulation) = &plan.simulation {
-        return simulation.run(task, plan, &resolved, &sampler, exporter);
+        return simulation.run(task, plan, &resolved, &explained, &sampler, exporter);
     }
-    let crew = |rank| Crew { task, plan, rank, ranges: &ranges, resolved: &resolved, sampler: &sampler };
+    let node_run = |rank| NodeRun {
+        task,
+        plan,
+        rank,
+        ranges: &ranges,
+        resolved: &resolved,
+        explained: &explained,
+        sampler: &sampler,
+    };
     match plan.technique {
         Technique::Single => {
-            let (home, workers) = single::start(layout, &model.init, &sampler, plan.seed, plan.workers);
-            let totals = crew(0).work(&home, workers, exporter)?;
-            crew(0).report(&totals)
+            let (node, workers) = single::start(layout, &model.init, &sampler, plan.seed, plan.workers);
+            let trained = node_run(0).train(&node, workers, exporter)?;
+            node_run(0).finish(trained)
         }
-        Technique::Server(technique) => {
-            if technique.policy().relocation == Some(Initiator::Requester)
-                && plan.localize_ahead == 0
-                && plan.nodes > 1
-                && plan.rank() == 0
-            {
-                tracing::warn!(
-                    "technique {technique} without --localize-ahead: nothing moves but what the application keeps at a node"
-                );
-            }
+        Technique::Server(_) => {
             let settings = Terms::new(task.as_ref(), plan).settings(plan);
             let mut node = cluster::start(layout, model, plan, resolved.copies.clone(), &sampler, settings)?;
             let (rank, workers) = (node.rank(), node.workers());
-            let totals = crew(rank).work(&node, workers, exporter)?;
-            // A run that loses a node while it ends has failed, and what failed has no report.
+            let trained = node_run(rank).train(&node, workers, exporter)?;
+            // A run that loses a node while it ends has failed. A failed run has neither report nor model.
             node.shutdown()?;
-            crew(rank).report(&totals)
+            node_run(rank).finish(trained)
         }
     }
 }
 
-/// The threads of one node.
-struct Crew<'a, T: Task> {
+/// The results of rank 0 are written, and those of its outputs that fail are kept for the end.
+pub(crate) fn finish(
+    report: &Report,
+    plan: &Plan,
+    exported: Option<Result<Staging, TrainError>>,
+) -> Result<(), TrainError> {
+    let mut failures = results::deliver(report, plan);
+    if let Some(exported) = exported {
+        failures.note(exported.and_then(|staging| {
+            let (program, version) = (&plan.program, &plan.version);
+            let manifest = Manifest::new(program, version, &report.data_digest, report.config.clone());
+            staging.publish(manifest).map_err(|error| TrainError::Export(error.into()))
+        }));
+    }
+    failures.end()
+}
+
+/// A trained model: the sums of its epochs, and its files if it is exported from here. Those are not in their
+/// place yet.
+struct Trained {
+    totals: Totals,
+    exported: Option<Result<Staging, TrainError>>,
+}
+
+/// The part of a run that happens on one node.
+struct NodeRun<'a, T: Task> {
     task: &'a Arc<T>,
     plan: &'a Plan,
     rank: u16,
     ranges: &'a [KeyRange],
     resolved: &'a Resolved,
+    explained: &'a Explained,
     sampler: &'a Sampler,
 }
 
-impl<T: Task> Crew<'_, T> {
+impl<T: Task> NodeRun<'_, T> {
     fn schedule(&self) -> Schedule {
         self.plan.schedule(self.sampler)
     }
 
-    /// The outcome of a run that ended well.
-    fn report(&self, totals: &Totals) -> Result<Outcome, TrainError> {
-        let report = Report::new(self.task.as_ref(), self.plan, self.resolved, self.sampler, totals);
+    /// The outcome of a run that ended well on all nodes.
+    fn finish(&self, trained: Trained) -> Result<Outcome, TrainError> {
+        let Trained { totals, exported } = trained;
+        let report = Report::new(self.task.as_ref(), self.plan, self.resolved, self.sampler, &totals);
         if self.rank == 0 {
-            report.warn(self.task.as_ref(), self.plan);
-        }
-        if let (0, Some(path)) = (self.rank, &self.plan.report) {
-            report.write(self.plan, path)?;
+            report.warn(self.task.as_ref(), self.plan, totals.untrained());
+            finish(&report, self.plan, exported)?;
         }
         Ok(Outcome { rank: self.rank, report })
     }
 
-    /// Trains and exports.
-    fn work<P: Parameters<T::Element>>(
+    /// Starts the threads of all workers and waits for them.
+    fn train<P: Parameters<T::Element>>(
         &self,
-        home: &dyn Home,
+        node: &dyn NodeHandle,
         workers: Vec<P>,
         exporter: Option<&mut dyn Exporter<T::Element>>,
-    ) -> Result<Totals, TrainError> {
-        let verdict = Verdict { first: Mutex::new(None), home };
+    ) -> Result<Trained, TrainError> {
+        let failure = FirstFailure { error: Mutex::new(None), node };
         let result = Mutex::new(None);
-        let (verdict, result) = (&verdict, &result);
+        let (failure, result) = (&failure, &result);
         let progress = &Progress::new(workers.len(), self.plan.epochs, self.rank == 0 && self.plan.progress);
         let claim = self.plan.interrupt.claim();
         thread::scope(|scope| {
@@ -150,13 +176,13 @@ impl<T: Task> Crew<'_, T> {
             let interrupt = &self.plan.interrupt;
             let watch = move || {
                 if let Some(signal) = interrupt.wait(&ended) {
-                    verdict.fail(TrainError::Interrupted(signal));
+                    failure.note(TrainError::Interrupted(signal));
                 }
             };
             let mut threads = Vec::new();
             let watching = named("interrupt".to_owned()).spawn_scoped(scope, watch);
             if let Err(source) = watching {
-                return verdict.fail(TrainError::System { what: "start a thread", source });
+                return failure.note(TrainError::System { what: "start a thread", source });
             }
             let mut exporter = exporter;
             for (worker, mut parameters) in workers.into_iter().enumerate() {
@@ -165,71 +191,75 @@ impl<T: Task> Crew<'_, T> {
                 let loader = Loader::new(Arc::clone(self.task), partition, &self.schedule());
                 let name = format!("loader-{worker}");
                 let loading = named(name.clone()).spawn_scoped(scope, move || {
-                    // The outbox outlives the verdict: the training thread must not be the first to say that batches end.
-                    if let Err(error) = guarded(&name, || load(loader, home, worker, &mut outbox)) {
-                        verdict.fail(error);
+                    // The outbox is dropped after the failure is noted: else the training thread might be the
+                    // first to report that batches end.
+                    if let Err(error) = guarded(&name, || load(loader, node, worker, &mut outbox)) {
+                        failure.note(error);
                     }
                 });
                 let exporter = exporter.take();
                 let name = format!("worker-{worker}");
                 let training = named(name.clone()).spawn_scoped(scope, move || {
                     let driver = Driver::new(Arc::clone(self.task), partition, self.schedule());
-                    let mut station = Station { worker, epochs: self.plan.epochs, batches, home, progress };
+                    let (number, epochs) = (partition.worker, self.plan.epochs);
+                    let mut station = Station { worker, number, epochs, batches, node, progress };
                     let done =
-                        guarded(&name, || self.career(driver, &mut parameters, &mut station, exporter));
+                        guarded(&name, || self.run_worker(driver, &mut parameters, &mut station, exporter));
                     match done {
-                        Ok(totals) if worker == 0 => *lock(result) = Some(totals),
+                        Ok(trained) if worker == 0 => *lock(result) = Some(trained),
                         Ok(_) => {}
-                        Err(error) => verdict.fail(error),
+                        Err(error) => failure.note(error),
                     }
                 });
                 for spawned in [loading, training] {
                     match spawned {
                         Ok(thread) => threads.push(thread),
-                        Err(source) => verdict.fail(TrainError::System { what: "start a thread", source }),
+                        Err(source) => failure.note(TrainError::System { what: "start a thread", source }),
                     }
                 }
             }
             for thread in threads {
-                // Panics were caught and judged inside.
+                // `guarded` has turned panics into failures.
                 let _ = thread.join();
             }
             drop(end);
         });
         drop(claim);
-        if let Some(error) = lock(&verdict.first).take() {
+        if let Some(error) = lock(&failure.error).take() {
             return Err(error);
         }
-        let totals = lock(result).take();
-        totals.ok_or_else(|| TrainError::Stopped("the first worker ended without a result".to_owned()))
+        let trained = lock(result).take();
+        trained.ok_or_else(|| TrainError::Stopped("the first worker ended without a result".to_owned()))
     }
 
-    /// The life of a training thread.
-    fn career<P: Parameters<T::Element>>(
+    /// The work of a training thread.
+    fn run_worker<P: Parameters<T::Element>>(
         &self,
         driver: Driver<T>,
         parameters: &mut P,
         station: &mut Station<'_, T>,
         exporter: Option<&mut dyn Exporter<T::Element>>,
-    ) -> Result<Totals, TrainError> {
+    ) -> Result<Trained, TrainError> {
         let terms = Terms::new(self.task.as_ref(), self.plan);
         let all = parameters.gather("start", terms.encode())?;
         if let Err(error) = terms.check(&all, self.plan.workers) {
-            // Then all workers see a difference. They meet once more, or the first abort would keep the others from telling it.
+            // All workers see a difference then. They meet once more, or the first abort would keep the
+            // others from reporting it.
             let _ = parameters.gather("disagreed", Vec::new());
             return Err(error);
         }
         let totals = train(driver, parameters, station)?;
-        if self.plan.export.is_some() {
+        let mut exported = None;
+        if let Some(folder) = &self.plan.export {
             parameters.quiesce()?;
             if let (0, Some(exporter)) = (self.rank, exporter) {
-                export(parameters, self.ranges, exporter)?;
+                exported = Some(export(parameters, self.ranges, folder, exporter)?);
             }
-            // Nobody leaves, and no run counts as successful, before the model is out.
+            // No node leaves before the model is exported.
             parameters.gather("exported", Vec::new())?;
         }
-        explain::tell(parameters, &self.plan.explain, self.rank, station.worker)?;
-        Ok(totals)
+        explain::tell(parameters, self.explained, self.rank, station.worker)?;
+        Ok(Trained { totals, exported })
     }
 
     fn partition(&self, worker: usize) -> Partition {
@@ -245,12 +275,18 @@ impl<T: Task> Crew<'_, T> {
     }
 }
 
+/// Writes the files of the model. The outer error is one of the cluster and ends the run; the inner one is
+/// one of the export.
 fn export<E: Element, P: Parameters<E>>(
     parameters: &mut P,
     ranges: &[KeyRange],
+    folder: &Path,
     exporter: &mut dyn Exporter<E>,
-) -> Result<(), TrainError> {
-    exporter.begin(ranges).map_err(TrainError::Export)?;
+) -> Result<Result<Staging, TrainError>, TrainError> {
+    let staging = match begin_export(ranges, folder, exporter) {
+        Ok(staging) => staging,
+        Err(error) => return Ok(Err(error)),
+    };
     let mut state = Ok(());
     let keys = 0..ranges.last().map_or(0, |r| r.keys.end);
     parameters.snapshot(keys, &mut |keys, values| {
@@ -258,27 +294,38 @@ fn export<E: Element, P: Parameters<E>>(
             state = exporter.part(keys, values);
         }
     })?;
-    state.and_then(|()| exporter.end()).map_err(TrainError::Export)
+    Ok(state.and_then(|()| exporter.end()).map(|()| staging).map_err(TrainError::Export))
 }
 
-/// Keeps the first error and ends the run for everybody.
-struct Verdict<'a> {
-    first: Mutex<Option<TrainError>>,
-    home: &'a dyn Home,
+/// Creates the folder in which a model is written.
+pub(crate) fn begin_export<E>(
+    ranges: &[KeyRange],
+    folder: &Path,
+    exporter: &mut dyn Exporter<E>,
+) -> Result<Staging, TrainError> {
+    let staging = Staging::create(folder).map_err(|error| TrainError::Export(error.into()))?;
+    exporter.begin(staging.folder(), ranges).map_err(TrainError::Export)?;
+    Ok(staging)
 }
 
-impl Verdict<'_> {
-    fn fail(&self, error: TrainError) {
+/// Keeps the first error and ends the run on all nodes.
+struct FirstFailure<'a> {
+    error: Mutex<Option<TrainError>>,
+    node: &'a dyn NodeHandle,
+}
+
+impl FirstFailure<'_> {
+    fn note(&self, error: TrainError) {
         let reason = error.to_string();
         let is_first = {
-            let mut first = lock(&self.first);
+            let mut first = lock(&self.error);
             let is_first = first.is_none();
             first.get_or_insert(error);
             is_first
         };
         // After the error is recorded: what the abort causes must not be taken for the cause.
         if is_first {
-            self.home.abort(&reason);
+            self.node.abort(&reason);
         }
     }
 }

@@ -8,7 +8,8 @@ use intendant_task::{
 };
 use std::net::TcpListener;
 
-/// One batch of one key. A worker's buffers are dropped after its last meeting with the others, and before its node leaves.
+/// One batch of one key. A worker's buffers are dropped after its last meeting with the others, and before
+/// its node leaves.
 struct Late {
     model: Model<f32>,
     fails: bool,

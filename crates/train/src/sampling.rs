@@ -1,6 +1,7 @@
-//! How the system draws samples: the flags about it, what they make of the distributions that a task registered, and the report.
+//! Sampling: its flags, their effect on the distributions that a task registered, and its part of the report.
 //!
-//! A task registers a distribution at the level that it was made for; the user may ask for another one, and may name a scheme.
+//! A task registers a distribution at the conformity level that it is designed for. The user may ask for
+//! another level, and may name a scheme.
 
 use crate::args::Technique;
 use crate::error::TrainError;
@@ -12,20 +13,22 @@ use std::num::NonZeroU32;
 
 const SAMPLING: &str = "Sampling";
 
-/// A pool of more keys than this is a mistake: a frame could not ask for it.
+/// A frame cannot request more keys than this, so that a larger pool is a mistake.
 const POOL_KEYS_MAX: i64 = 1 << 16;
 
-// The flags, as the user typed them. (Not a documentation comment: it would become the description of the program.)
+// The flags, as the user typed them. (Not a documentation comment: it would become the description of the
+// program.)
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct SamplingArgs {
-    /// How closely samples must follow their distribution: conform (independent draws), bounded (dependent on some earlier ones),
-    /// long-term (right frequencies in the long run) or non-conform (no promise); the less is asked for, the faster it can be
-    /// [default: what the task is made for]
+    /// How closely samples must follow their distribution: conform (independent draws), bounded (dependent on
+    /// some earlier draws), long-term (correct frequencies in the long run) or non-conform (no guarantee).
+    /// Weaker levels can be faster [default: the level that the task is designed for]
     #[arg(long, value_name = "LEVEL", help_heading = SAMPLING)]
     pub(crate) sampling: Option<Conformity>,
 
-    /// How samples are drawn: independent, reuse (pools of keys that are used again and again), postponing (the same, later what is
-    /// not here yet), local (what is here) or repurposing (what was pulled lately) [default: the system picks one that conforms]
+    /// How samples are drawn: independent, reuse (pools of keys that are used several times), postponing (as
+    /// reuse, but samples that are not at this node yet come later), local (only keys at this node) or
+    /// repurposing (keys that were pulled recently) [default: the system chooses a scheme of the level]
     #[arg(long, value_name = "SCHEME", help_heading = SAMPLING)]
     pub(crate) sampling_scheme: Option<Scheme>,
 
@@ -38,18 +41,18 @@ pub(crate) struct SamplingArgs {
     pub(crate) pool_uses: Option<u32>,
 }
 
-/// What the flags ask for.
+/// The sampling that the flags ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SamplingPlan {
     level: Option<Conformity>,
     scheme: Option<Scheme>,
     pooling: Pooling,
-    /// Whether somebody chose it.
+    /// Whether the user chose the pools.
     pools_chosen: bool,
 }
 
 impl SamplingPlan {
-    /// Checks what can be checked without a task.
+    /// Checks the flags as far as that is possible without a task.
     pub(crate) fn new(args: &SamplingArgs, technique: Technique, nodes: usize) -> Result<Self, TrainError> {
         let or_default = |given: Option<u32>, default| given.and_then(NonZeroU32::new).unwrap_or(default);
         let pooling = Pooling {
@@ -85,7 +88,7 @@ impl SamplingPlan {
         })
     }
 
-    /// What becomes of the distributions of a task; records it in `config`.
+    /// The distributions of a task as the flags ask for them; records level and scheme in `config`.
     pub(crate) fn resolve(
         &self,
         registered: &Sampler,
@@ -98,9 +101,9 @@ impl SamplingPlan {
         let flag = flag.or(self.pools_chosen.then_some("--pool-keys and --pool-uses"));
         if registered.is_empty() {
             return match flag {
-                Some(flag) => Err(TrainError::usage(format!(
-                    "{flag}: task {task} draws no samples, so there is nothing to choose; leave it out"
-                ))),
+                Some(flag) => {
+                    Err(TrainError::usage(format!("{flag}: task {task} draws no samples; leave it out")))
+                }
                 None => Ok(registered.clone()),
             };
         }
@@ -109,7 +112,7 @@ impl SamplingPlan {
         if self.pools_chosen && !pooled {
             let schemes: Vec<_> = sampler.schemes().map(|(_, scheme)| scheme.to_string()).collect();
             return Err(TrainError::usage(format!(
-                "--pool-keys and --pool-uses are about pools, which {} sampling has not; add --sampling bounded",
+                "--pool-keys and --pool-uses are about pools, and {} sampling has none; add --sampling bounded",
                 schemes.join(" and ")
             )));
         }
@@ -125,7 +128,7 @@ impl SamplingPlan {
     }
 }
 
-/// Whether keys come to a node that wants them, or are there anyway.
+/// Whether keys move to a node that requests them, or are always there.
 fn keys_move(technique: Technique, nodes: usize) -> bool {
     match technique {
         Technique::Single => true,
@@ -133,7 +136,7 @@ fn keys_move(technique: Technique, nodes: usize) -> bool {
     }
 }
 
-/// Tells, before training begins, what sampling will not do well.
+/// Warns before the training of sampling that has no advantage with the technique.
 pub(crate) fn tell(sampler: &Sampler, plan: &Plan) {
     if plan.rank() != 0 || keys_move(plan.technique, plan.nodes) {
         return;
@@ -141,15 +144,15 @@ pub(crate) fn tell(sampler: &Sampler, plan: &Plan) {
     let pooled = sampler.schemes().any(|(_, scheme)| scheme.pooling().is_some());
     if pooled {
         tracing::warn!(
-            "pools of samples with technique {}: keys stay where they are, so nothing is saved by drawing them again; --sampling \
-             conform costs the same",
+            "pools of samples with technique {}: keys do not move, so that drawing a key again saves nothing; --sampling conform \
+             costs the same",
             plan.technique.name()
         );
     }
     let local = sampler.schemes().any(|(_, scheme)| scheme == Scheme::Local);
     if local {
         tracing::warn!(
-            "local sampling with technique {}: keys stay where they are, so each node only ever draws from its own part",
+            "local sampling with technique {}: keys do not move, so that each node draws from its own part of them only",
             plan.technique.name()
         );
     }
@@ -172,11 +175,11 @@ pub struct Sampling {
     pub drawn: u64,
     /// Pools made.
     pub pools: u64,
-    /// Of these, pools that were made only when a sample of them was wanted.
+    /// Pools that were made only when a sample of them was drawn.
     pub late_pools: u64,
     /// Samples that were moved to the end of their handle.
     pub postponed: u64,
-    /// Samples that were not here when they were drawn; only postponing and local sampling look.
+    /// Samples that were not at the node when they were drawn; only postponing and local sampling check.
     pub strayed: u64,
 }
 
@@ -213,7 +216,7 @@ mod tests {
         parsed.map(|(_, plan)| plan).map_err(|error| error.to_string())
     }
 
-    /// What becomes of a distribution that a task registered as independent.
+    /// The flags' effect on a distribution that a task registered as independent.
     fn resolved(flags: &str) -> Result<(String, Config), String> {
         let mut builder = Sampler::builder();
         builder.register(Distribution::uniform(0..10).expect("keys"), Conformity::Conform);
@@ -261,8 +264,8 @@ mod tests {
                 "--technique classic --nodes 2 --sampling-scheme postponing",
                 "moves no keys on request: use reuse",
             ),
-            ("--pool-keys 10", "about pools, which independent sampling has not"),
-            ("--sampling non-conform --technique lapse --pool-uses 2", "which local sampling has not"),
+            ("--pool-keys 10", "about pools, and independent sampling has none"),
+            ("--sampling non-conform --technique lapse --pool-uses 2", "and local sampling has none"),
             ("--sampling best", "'best' is not a conformity level"),
             ("--sampling-scheme best", "'best' is not a sampling scheme"),
             ("--sampling bounded --pool-keys 0", "--pool-keys"),

@@ -1,12 +1,13 @@
 //! Layers of settings: defaults < file < environment < flags.
 //!
-//! The layers know no particular flag. A value from a file or from the environment becomes the *default* of its flag, so the
-//! command line wins over it, and it goes through the flag's own parser, so it is checked like one that was typed. What comes
-//! out is what `clap` makes of it; an application's own flags take part without a word about it.
+//! The layers know no particular flag. A value from a file or from the environment becomes the *default* of
+//! its flag. So the command line wins over it, and the flag's own parser checks it as if it were typed.
+//! `clap` then parses the command line as usual; the flags of applications need no code for the other layers.
 //!
 //! Absent on purpose: the meaning of any flag.
 
 use crate::error::{PathDisplay, TrainError};
+use crate::output::Input;
 use clap::builder::{BoolishValueParser, ValueRange};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::any::TypeId;
@@ -18,16 +19,25 @@ use toml::de::{DeTable, DeValue};
 /// Flags that are not settings: they name the layers themselves, or exist on the command line only.
 const NOT_SETTINGS: [&str; 4] = ["config", "help", "version", "verbose"];
 
-/// Settings that say where output goes or how it looks; the effective configuration leaves them out, so that starting a run
-/// from it overwrites nothing.
+/// Settings that say where output goes or how it looks; the effective configuration leaves them out, so that
+/// starting a run from it overwrites nothing.
 const OUTPUT_ONLY: [&str; 3] = ["report", "export", "no-progress"];
+
+/// The key of a configuration that names the program it is for. It is not a flag.
+pub(crate) const PROGRAM: &str = "program";
+
+/// Every configuration that a run writes begins with this line.
+pub(crate) const CONFIG_HEADER: &str = "# Effective configuration of a run; --config reads it.";
+
+/// What names of environment variables for settings begin with.
+const PREFIX: &str = "INTENDANT_";
 
 /// The effective configuration of a run: every setting with the value that it has after all layers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config(toml::Table);
 
 impl Config {
-    /// Records what the application made of a setting, e.g. of one whose default depends on others.
+    /// Records the application's value of a setting, e.g. of one whose default depends on others.
     pub fn set(&mut self, name: &str, value: impl Into<toml::Value>) {
         self.0.insert(name.to_owned(), value.into());
     }
@@ -46,7 +56,7 @@ impl Config {
     /// The text of a file that `--config` accepts.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        self.0.to_string()
+        format!("{CONFIG_HEADER}\n{}", self.0)
     }
 
     /// The same as a JSON object.
@@ -84,12 +94,14 @@ pub(crate) struct Settings {
     pub(crate) matches: ArgMatches,
     /// The same values as a configuration.
     pub(crate) config: Config,
-    /// Names of the settings that somebody chose, in whichever layer.
+    /// Files and folders that the settings name for reading.
+    pub(crate) inputs: Vec<Input>,
+    /// Names of the settings that the user chose, in any layer.
     chosen: Vec<String>,
 }
 
 impl Settings {
-    /// Whether somebody chose the setting, in whichever layer.
+    /// Whether the user chose the setting, in any layer.
     pub(crate) fn chosen(&self, name: &str) -> bool {
         self.chosen.iter().any(|n| n == name)
     }
@@ -100,41 +112,57 @@ pub(crate) fn read(
     command: Command,
     defaults: &[(&'static str, String)],
     argv: &[OsString],
-    environment: &dyn Fn(&str) -> Option<OsString>,
+    environment: &Environment,
 ) -> Result<Settings, SettingsError> {
-    let mut command = command.mut_args(switch_with_value);
+    let mut command = command.mut_args(switch_with_value).mut_args(negative_numbers);
     let shipped = defaults.iter().map(|(name, value)| ((*name).to_owned(), vec![value.clone()])).collect();
     command = with_defaults(command, &shipped);
     let from_environment = environment_layer(&command, environment)?;
-    // A first look at the command line finds the file, and every error that has nothing to do with one.
+    // The first pass over the command line finds the file, and all errors that do not depend on one.
     let relaxed = command.clone().mut_args(|arg| arg.required(false));
     let file = match relaxed.try_get_matches_from(argv)?.get_one::<PathBuf>("config") {
         Some(file) => Some(file.clone()),
-        None => environment("INTENDANT_CONFIG").map(PathBuf::from),
+        None => environment.get(&variable("config")).map(PathBuf::from),
     };
-    let mut chosen = BTreeMap::new();
+    let (mut chosen, mut inputs) = (BTreeMap::new(), Vec::new());
     if let Some(file) = file {
         chosen = file_layer(&command, &file)?;
+        inputs.push(Input { flag: "--config".to_owned(), path: file });
     }
     chosen.extend(from_environment);
     let command = with_defaults(command, &chosen);
     let matches = command.clone().try_get_matches_from(argv)?;
     let config = effective(&command, &matches);
+    inputs.extend(paths(&command, &matches));
     let mut chosen: Vec<String> = chosen.into_keys().collect();
     let typed = |arg: &&Arg| {
         matches.value_source(arg.get_id().as_str()) == Some(clap::parser::ValueSource::CommandLine)
     };
     chosen.extend(command.get_arguments().filter(typed).filter_map(|a| a.get_long().map(str::to_owned)));
-    Ok(Settings { matches, config, chosen })
+    Ok(Settings { matches, config, inputs, chosen })
 }
+
+/// The process's environment.
+pub(crate) type Environment = BTreeMap<String, OsString>;
 
 /// The environment variable of a setting.
 pub(crate) fn variable(name: &str) -> String {
-    format!("INTENDANT_{}", name.to_uppercase().replace('-', "_"))
+    format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
 }
 
-/// Lets `--flag` be said as `--flag=true` and taken back by `--flag=false`: a later layer must be able to overrule an earlier
-/// one in both directions.
+/// The setting of an environment variable.
+fn setting(variable: &str) -> Option<String> {
+    variable.strip_prefix(PREFIX).map(|name| name.to_lowercase().replace('_', "-"))
+}
+
+/// Lets flags with values take negative numbers: the flag's own check then says what is wrong with `--lr -1`.
+fn negative_numbers(arg: Arg) -> Arg {
+    let takes_value = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+    arg.allow_negative_numbers(takes_value)
+}
+
+/// Lets `--flag` be given as `--flag=true` and revoked by `--flag=false`: a later layer must be able to
+/// override an earlier one in both directions.
 fn switch_with_value(arg: Arg) -> Arg {
     if !matches!(arg.get_action(), ArgAction::SetTrue) {
         return arg;
@@ -170,21 +198,33 @@ fn settings(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
         .filter(|(name, _)| !NOT_SETTINGS.contains(name))
 }
 
-fn environment_layer(
-    command: &Command,
-    environment: &dyn Fn(&str) -> Option<OsString>,
-) -> Result<Layer, TrainError> {
+/// Reads the environment. Variables that no setting has are refused, as unknown keys of a file are, apart
+/// from those of [`intendant::launch::VARIABLES`].
+fn environment_layer(command: &Command, environment: &Environment) -> Result<Layer, TrainError> {
     let mut layer = Layer::new();
-    for (name, arg) in settings(command) {
-        let variable = variable(name);
-        let Some(value) = environment(&variable) else { continue };
-        let value = value.into_string().map_err(|_| {
-            TrainError::usage(format!("the environment variable {variable} is not valid UTF-8"))
-        })?;
-        let values = vec![value];
-        check(name, arg, &values)
-            .map_err(|reason| TrainError::usage(format!("environment variable {variable}: {reason}")))?;
-        layer.insert(name.to_owned(), values);
+    for (variable, value) in environment {
+        let Some(name) = setting(variable) else { continue };
+        if name == "config" {
+            continue;
+        }
+        let refused =
+            |reason: String| TrainError::usage(format!("environment variable {variable}: {reason}"));
+        let Some((_, arg)) = settings(command).find(|(known, _)| *known == name) else {
+            if intendant::launch::VARIABLES.contains(&variable.as_str()) {
+                continue;
+            }
+            return Err(refused(match nearest(command, &name) {
+                Some(known) => format!("there is no flag --{name}; did you mean {}?", self::variable(known)),
+                None if NOT_SETTINGS.contains(&name.as_str()) => {
+                    format!("'{name}' works on the command line only")
+                }
+                None => format!("there is no flag --{name}; unset the variable, or see --help"),
+            }));
+        };
+        let text = value.to_str().ok_or_else(|| refused("its value is not valid UTF-8".to_owned()))?;
+        let values = vec![text.to_owned()];
+        check(&name, arg, &values).map_err(refused)?;
+        layer.insert(name, values);
     }
     Ok(layer)
 }
@@ -198,6 +238,19 @@ fn file_layer(command: &Command, path: &Path) -> Result<Layer, TrainError> {
     let mut layer = Layer::new();
     for (key, value) in table.get_ref() {
         let (name, at) = (key.get_ref().as_ref(), line(key.span().start));
+        if name == PROGRAM {
+            let here = command.get_name();
+            match texts(value.get_ref()).as_deref() {
+                Ok([program]) if program == here => continue,
+                Ok(_) | Err(_) => {
+                    let program = value.get_ref().as_str().unwrap_or("another program");
+                    return Err(error(
+                        at,
+                        format!("this is a configuration of {program}; this program is {here}"),
+                    ));
+                }
+            }
+        }
         let Some((_, arg)) = settings(command).find(|(known, _)| *known == name) else {
             return Err(error(at, unknown(command, name)));
         };
@@ -209,18 +262,20 @@ fn file_layer(command: &Command, path: &Path) -> Result<Layer, TrainError> {
 }
 
 fn unknown(command: &Command, name: &str) -> String {
-    /// Below this likeness a suggestion would confuse more than it helps.
-    const LIKENESS_MIN: f64 = 0.8;
-    let nearest = settings(command)
-        .filter(|(_, arg)| !arg.is_hide_set())
-        .map(|(known, _)| (strsim::jaro(known, name), known))
-        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    match nearest {
-        Some((_, known)) => format!("unknown key '{name}'; did you mean '{known}'?"),
+    match nearest(command, name) {
+        Some(known) => format!("unknown key '{name}'; did you mean '{known}'?"),
         None if NOT_SETTINGS.contains(&name) => format!("'{name}' works on the command line only"),
         None => format!("unknown key '{name}'; keys are the names of flags, see --help"),
     }
+}
+
+/// The setting whose name is most like `name`, if one is like it.
+fn nearest<'a>(command: &'a Command, name: &str) -> Option<&'a str> {
+    /// Below this likeness a suggestion would confuse more than it helps.
+    const LIKENESS_MIN: f64 = 0.8;
+    let likenesses = settings(command).map(|(known, _)| (strsim::jaro(known, name), known));
+    let likely = likenesses.filter(|(likeness, _)| *likeness >= LIKENESS_MIN);
+    likely.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
 /// A value of the file as it would be typed.
@@ -250,7 +305,8 @@ fn texts(value: &DeValue<'_>) -> Result<Vec<String>, String> {
 
 /// Whether the flag accepts these values.
 fn check(name: &str, arg: &Arg, values: &[String]) -> Result<(), String> {
-    // Not the argument itself: it may refer to others (conflicts, groups), which this command does not have.
+    // Not the argument itself: it may refer to other arguments (conflicts, groups), which this command does
+    // not have.
     let mut alone = Arg::new(name.to_owned())
         .long(name.to_owned())
         .action(arg.get_action().clone())
@@ -283,8 +339,9 @@ fn takes_several(arg: &Arg) -> bool {
 
 fn effective(command: &Command, matches: &ArgMatches) -> Config {
     let mut table = toml::Table::new();
+    table.insert(PROGRAM.to_owned(), command.get_name().into());
     for (name, arg) in settings(command) {
-        if OUTPUT_ONLY.contains(&name) || arg.is_hide_set() {
+        if OUTPUT_ONLY.contains(&name) {
             continue;
         }
         let Ok(Some(raw)) = matches.try_get_raw(arg.get_id().as_str()) else { continue };
@@ -301,6 +358,20 @@ fn effective(command: &Command, matches: &ArgMatches) -> Config {
     Config(table)
 }
 
+/// The files that settings name for reading.
+fn paths(command: &Command, matches: &ArgMatches) -> Vec<Input> {
+    let mut inputs = Vec::new();
+    for (name, arg) in settings(command) {
+        if OUTPUT_ONLY.contains(&name) || arg.get_value_parser().type_id() != TypeId::of::<PathBuf>() {
+            continue;
+        }
+        if let Ok(Some(paths)) = matches.try_get_many::<PathBuf>(arg.get_id().as_str()) {
+            inputs.extend(paths.map(|path| Input { flag: format!("--{name}"), path: path.clone() }));
+        }
+    }
+    inputs
+}
+
 /// The text of a value with the type that its flag gives it.
 fn typed(arg: &Arg, text: &str) -> toml::Value {
     let kind = arg.get_value_parser().type_id();
@@ -314,7 +385,8 @@ fn typed(arg: &Arg, text: &str) -> toml::Value {
         TypeId::of::<i32>(),
         TypeId::of::<i64>(),
     ];
-    // What does not fit (TOML has no unsigned 64-bit integers) stays a text, which the flag's parser reads as well.
+    // A value that does not fit (TOML has no unsigned 64-bit integers) stays a text, which the flag's parser
+    // reads as well.
     let value = if is(&integers) {
         text.parse().ok().map(toml::Value::Integer)
     } else if is(&[TypeId::of::<f32>(), TypeId::of::<f64>()]) {

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a run may take to end after a signal. Threads look at the cluster's state with every operation; this is for one
-/// that computes for longer.
+/// How long a run may take to end after a signal. Threads check the cluster's state with every operation; the
+/// bound is for a thread that computes for longer.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long a run that gets SIGTERM may go on, if it is about to end anyway. `mpirun` sends it to all ranks as soon as one is gone,
-/// and kills them a second later: what is worth telling is who is gone, not the signal.
+/// How long a run may go on after SIGTERM if it is about to end anyway. `mpirun` sends SIGTERM to all ranks
+/// as soon as one has ended, and kills them a second later: the error should name the lost node, not the
+/// signal.
 const TERM_GRACE: Duration = Duration::from_millis(300);
 
-/// Tells a run that a signal came. Inactive unless [`listen`] was called.
+/// Passes a signal to a run. Inactive unless [`listen`] was called.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     inner: Option<Inner>,
@@ -42,7 +43,8 @@ impl Interrupt {
     /// Claims the signals for a run.
     pub(crate) fn claim(&self) -> Running {
         let running = self.inner.as_ref().map(|inner| {
-            // Release: pairs with the Acquire in `listen`; who sees the claim also finds somebody who will receive.
+            // Release: pairs with the Acquire in `deliver`; a thread that sees the claim also finds a
+            // receiver of the signal.
             inner.running.store(true, Ordering::Release);
             Arc::clone(&inner.running)
         });
@@ -67,8 +69,8 @@ impl Interrupt {
     }
 }
 
-/// Starts to listen for SIGINT and SIGTERM in this process. For the rest of its life: signals belong to the process, so only
-/// an application's `main` calls this.
+/// Starts to listen for SIGINT and SIGTERM in this process. For the rest of its life: signals belong to the
+/// process, so only an application's `main` calls this.
 pub(crate) fn listen() -> Result<Interrupt, TrainError> {
     let refused = |source| TrainError::System { what: "listen for signals", source };
     let handled = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
@@ -89,7 +91,8 @@ pub(crate) fn listen() -> Result<Interrupt, TrainError> {
 
 fn deliver(signal: i32, running: &AtomicBool, sender: &Sender<i32>) {
     if running.load(Ordering::Acquire) && sender.try_send(signal).is_ok() {
-        // `main` returns as soon as the run has ended; if it does not come to that in time, this thread ends the process.
+        // `main` returns as soon as the run has ended; if it does not come to that in time, this thread ends
+        // the process.
         let (_keep, never) = bounded::<()>(0);
         let _ = never.recv_timeout(END_WITHIN);
     }
@@ -101,7 +104,7 @@ mod tests {
     use super::*;
     use signal_hook::consts::{SIGINT, SIGTERM};
 
-    /// What a run is told that gets this signal, and ends by itself once it has heard of it if `ends`.
+    /// The signal that a run receives; with `ends`, the run ends by itself after the signal.
     fn told(signal: i32, ends: bool) -> Option<i32> {
         let (sender, signals) = bounded(1);
         let interrupt = Interrupt { inner: Some(Inner { running: Arc::default(), signals }) };

@@ -1,20 +1,21 @@
 //! `--simulate`: the same training in a simulated cluster, in virtual time.
 //!
-//! The machines and the network come from presets or files ([`intendant_sim::presets`]); the task, its arithmetic and its
-//! results are the real ones. Seconds in the report are those of the simulated cluster; CPU seconds are the time that its
-//! workers and channels were busy. Technique `single` is one simulated node whose workers share its memory.
+//! The machines and the network come from presets or files ([`intendant_sim::presets`]); the task, its
+//! arithmetic and its results are the real ones. Seconds in the report are those of the simulated cluster;
+//! CPU seconds are the time that its workers and channels were busy. Technique `single` is one simulated node
+//! whose workers share its memory.
 
 use crate::args::{CommonArgs, OrderKind, StorageKind, Technique};
-use crate::copies::Resolved;
 use crate::error::{PathDisplay, TrainError};
-use crate::explain;
-use crate::export::Exporter;
-use crate::meter::{EpochSum, Totals};
+use crate::explain::{self, Explained};
+use crate::export::{Exporter, Staging};
+use crate::meter::{EpochSum, Totals, first_loss, least};
 use crate::parameters::{Accesses, Traffic};
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::replication::Resolved;
 use crate::report::{Report, Simulated};
-use crate::run::Outcome;
+use crate::run::{self, Outcome};
 use crate::tally::Tally;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
@@ -31,7 +32,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
-/// Factors beyond this are a mistake: the longest value times it is beyond any machine.
+/// Larger factors are a mistake: the longest value times this exceeds any machine.
 const CHARGE_MAX: f64 = 1e6;
 
 /// Keys of one part of an export.
@@ -48,7 +49,7 @@ pub struct Simulation {
     pub charge: f64,
     /// Factor by which arithmetic counts.
     pub charge_compute: f64,
-    /// What all of it amounts to.
+    /// The durations that follow from these.
     pub delays: Delays,
 }
 
@@ -84,7 +85,7 @@ fn factor(flag: &str, factor: f64) -> Result<f64, TrainError> {
 }
 
 impl Simulation {
-    /// What the flags ask for; `None` if that is no simulation.
+    /// The simulation that the flags ask for, if any.
     pub(crate) fn new(args: &CommonArgs, launched: bool) -> Result<Option<Self>, TrainError> {
         if !args.simulate {
             let given = [
@@ -102,7 +103,7 @@ impl Simulation {
         }
         if launched {
             return Err(TrainError::usage(
-                "--simulate is one process for all nodes, but a launcher started this one as one of several",
+                "--simulate runs all nodes in one process, but a launcher started this process as one of several",
             ));
         }
         let net = args.net.clone().unwrap_or_else(|| "10gbe".to_owned());
@@ -118,7 +119,7 @@ impl Simulation {
 
     fn config(&self, plan: &Plan, copies: ReplicationConfig, sampler: &Sampler) -> TaskConfig {
         let technique = match plan.technique {
-            // Nothing of it leaves the node: what remains of a server is the memory that its workers share.
+            // On one node, a server is the memory that its workers share.
             Technique::Single => intendant::Technique::Classic,
             Technique::Server(technique) => technique,
         };
@@ -152,9 +153,11 @@ impl Simulation {
         task: &std::sync::Arc<T>,
         plan: &Plan,
         resolved: &Resolved,
+        explained: &Explained,
         sampler: &Sampler,
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Outcome, TrainError> {
+        let mut first_losses = Vec::new();
         let progress = Progress::new(plan.nodes * plan.workers, plan.epochs, plan.progress);
         let (stop, signal) = (&AtomicBool::new(false), &AtomicI32::new(0));
         let claim = plan.interrupt.claim();
@@ -163,13 +166,14 @@ impl Simulation {
             let watch = move || {
                 if let Some(number) = plan.interrupt.wait(&ended) {
                     signal.store(number, Ordering::Relaxed);
-                    // Release: pairs with the Acquire below; who is stopped finds the signal.
+                    // Release: pairs with the Acquire in `Watcher::stop`; a run that is stopped finds the
+                    // signal.
                     stop.store(true, Ordering::Release);
                 }
             };
             let watching = thread::Builder::new().name("interrupt".to_owned()).spawn_scoped(scope, watch);
             watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
-            let mut watcher = Watcher { progress: &progress, stop };
+            let mut watcher = Watcher { progress: &progress, first_losses: &mut first_losses, stop };
             let trained = guarded("the simulation", || {
                 run_task(task, &self.config(plan, resolved.copies.clone(), sampler), &mut watcher).map_err(
                     |failure| match failure {
@@ -188,19 +192,21 @@ impl Simulation {
         });
         drop((claim, progress));
         let outcome = trained?;
-        if !plan.explain.is_empty() {
+        if !explained.keys.is_empty() {
             let nodes = (0..).zip(outcome.explanations.iter().cloned());
             let said = nodes.map(|(node, keys)| explain::describe(node, keys));
-            crate::logging::say(&explain::combine(said));
+            crate::logging::say(&explain::combine(said, explained));
         }
-        if let (Some(_), Some(exporter)) = (&plan.export, exporter) {
-            export(task.model().ranges.iter().map(|r| (r.name, r.keys, r.len)), &outcome.values, exporter)?;
-        }
+        let exported = match (&plan.export, exporter) {
+            (Some(folder), Some(exporter)) => {
+                let ranges = task.model().ranges.iter().map(|r| (r.name, r.keys, r.len));
+                Some(export(ranges, &outcome.values, folder, exporter))
+            }
+            (Some(_) | None, _) => None,
+        };
         let report = self.report(task.as_ref(), plan, resolved, sampler, &outcome);
-        report.warn(task.as_ref(), plan);
-        if let Some(path) = &plan.report {
-            report.write(plan, path)?;
-        }
+        report.warn(task.as_ref(), plan, least(first_losses));
+        run::finish(&report, plan, exported)?;
         Ok(Outcome { rank: 0, report })
     }
 
@@ -214,10 +220,7 @@ impl Simulation {
     ) -> Report {
         let totals = Totals {
             epochs: outcome.epochs.iter().map(sum).collect(),
-            test: outcome
-                .test
-                .clone()
-                .map(|reduction| EpochSum { tally: Tally { reduction, ..Tally::default() }, seconds: 0.0 }),
+            test: outcome.test.clone().map(|reduction| sum_of(Tally { reduction, ..Tally::default() }, 0.0)),
         };
         let mut report = Report::new(task, plan, resolved, sampler, &totals);
         let virtual_ns: u64 = outcome.epochs.iter().map(|epoch| epoch.virtual_ns).sum();
@@ -240,14 +243,17 @@ impl Simulation {
     }
 }
 
-/// Shows how far a simulation is, and ends it on a signal.
+/// Shows the progress of a simulation, and ends it on a signal.
 struct Watcher<'a> {
     progress: &'a Progress,
+    /// Losses of the workers' first batches.
+    first_losses: &'a mut Vec<f64>,
     stop: &'a AtomicBool,
 }
 
 impl Observer for Watcher<'_> {
     fn batch(&mut self, worker: usize, progress: &intendant_task::Progress) {
+        self.first_losses.extend(first_loss(progress));
         self.progress.update(worker, progress);
     }
 
@@ -260,7 +266,7 @@ impl Observer for Watcher<'_> {
     }
 }
 
-/// An epoch as the other shells tell it.
+/// An epoch in the form of runs on threads.
 fn sum(epoch: &EpochOutcome) -> EpochSum {
     let accesses = |stats: &AccessStats| Accesses {
         pull_keys: stats.pull_keys,
@@ -278,18 +284,23 @@ fn sum(epoch: &EpochOutcome) -> EpochSum {
         management: epoch.management.clone(),
         sampling: epoch.sampling,
     };
-    EpochSum { tally, seconds: epoch.virtual_ns as f64 / 1e9 }
+    sum_of(tally, epoch.virtual_ns as f64 / 1e9)
+}
+
+fn sum_of(tally: Tally, seconds: f64) -> EpochSum {
+    EpochSum { tally, seconds, untrained: None }
 }
 
 /// Hands the values of all keys, which follow each other in `values`, to an exporter.
 fn export<'a, E: Element>(
     ranges: impl Iterator<Item = (&'a str, u64, usize)>,
     values: &[E],
+    folder: &Path,
     exporter: &mut dyn Exporter<E>,
-) -> Result<(), TrainError> {
+) -> Result<Staging, TrainError> {
     let layout = ranges.fold(Layout::builder(), |layout, (name, keys, len)| layout.range(name, keys, len));
     let layout = layout.build().map_err(TrainError::usage)?;
-    exporter.begin(layout.ranges()).map_err(TrainError::Export)?;
+    let staging = run::begin_export(layout.ranges(), folder, exporter)?;
     let mut rest = values;
     for start in (0..layout.keys()).step_by(EXPORT_KEYS as usize) {
         let keys: Vec<Key> = (start..layout.keys().min(start + EXPORT_KEYS)).map(Key).collect();
@@ -297,5 +308,5 @@ fn export<'a, E: Element>(
         exporter.part(&keys, part).map_err(TrainError::Export)?;
         rest = after;
     }
-    exporter.end().map_err(TrainError::Export)
+    exporter.end().map(|()| staging).map_err(TrainError::Export)
 }

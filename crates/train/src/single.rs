@@ -1,10 +1,11 @@
-//! Technique `single`: the values are one latched array that the workers of a process share. No server, no messages.
+//! Technique `single`: the values are one latched array that the workers of a process share. No server, no
+//! messages.
 //!
-//! It is the baseline that a parameter server on one node is measured against, so it does nothing that is not needed: a pull
+//! This is the baseline for a parameter server on one node, so that it does no more than necessary: a pull
 //! copies rows, a push adds to them, each atomic by row.
 
 use crate::error::TrainError;
-use crate::parameters::{Accesses, Home, Parameters, Part, Traffic};
+use crate::parameters::{Accesses, NodeHandle, Parameters, Part, Traffic};
 use intendant::ManagementStats;
 use intendant_core::{Element, Initialiser, Key, Layout};
 use intendant_sampling::{Everything, Handle, Manager, SampleError, Sampler, SamplingStats};
@@ -17,8 +18,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Keys of one part of a snapshot.
 const SNAPSHOT_KEYS: u64 = 1024;
 
-/// The process, as far as its workers share it.
-pub(crate) struct SingleHome {
+/// What the workers of the process share besides the values.
+pub(crate) struct SingleNode {
     meeting: Arc<Meeting>,
     sampling: Arc<Manager>,
 }
@@ -41,7 +42,7 @@ pub(crate) fn start<E: Element>(
     sampler: &Sampler,
     seed: u64,
     workers: usize,
-) -> (SingleHome, Vec<SingleWorker<E>>) {
+) -> (SingleNode, Vec<SingleWorker<E>>) {
     let values = Arc::new(Flat::new(Arc::new(layout), init));
     let meeting = Arc::new(Meeting::new(workers));
     let sampling = Arc::new(Manager::new(sampler.clone(), seed, 0));
@@ -54,10 +55,10 @@ pub(crate) fn start<E: Element>(
         accesses: Accesses::default(),
     };
     let workers = (0..workers).map(view).collect();
-    (SingleHome { meeting, sampling }, workers)
+    (SingleNode { meeting, sampling }, workers)
 }
 
-impl Home for SingleHome {
+impl NodeHandle for SingleNode {
     fn abort(&self, reason: &str) {
         self.meeting.abort(reason);
     }
@@ -197,11 +198,11 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
     }
 }
 
-/// A place where all workers of a process meet, again and again; ends early for all if one of them cannot come.
+/// A repeated barrier of all workers of a process; an abort ends it for all of them.
 struct Meeting {
     state: Mutex<MeetingState>,
     changed: Condvar,
-    /// Whether the run was aborted, for a look without the lock.
+    /// Whether the run was aborted; read without the lock.
     stopped: AtomicBool,
 }
 
@@ -210,8 +211,8 @@ struct MeetingState {
     ended: u64,
     arrived: usize,
     brought: Vec<Vec<u8>>,
-    /// What was brought to the last meeting that ended. Nobody can miss it: the next meeting cannot end before everybody
-    /// has left this one.
+    /// Payloads of the last meeting that ended. No worker misses them: the next meeting cannot end before all
+    /// workers have left this one.
     result: Arc<[Vec<u8>]>,
     aborted: Option<String>,
 }
@@ -229,7 +230,7 @@ impl Meeting {
     }
 
     fn lock(&self) -> MutexGuard<'_, MeetingState> {
-        // Nothing panics while it holds the lock; a poisoned one is as good as any.
+        // No code panics while it holds the lock, so that a poisoned one guards a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -240,7 +241,7 @@ impl Meeting {
     }
 
     fn check(&self) -> Result<(), TrainError> {
-        // Relaxed: nothing is read that depends on it but the reason, which has a lock of its own.
+        // Relaxed: only the reason depends on it, and that is read under the lock.
         if !self.stopped.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn every_meeting_returns_what_everybody_brought_in_order() {
+    fn every_meeting_returns_all_payloads_in_order() {
         let meeting = Meeting::new(3);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..3)

@@ -1,4 +1,4 @@
-//! The result as a table for people.
+//! The table of results, for people.
 
 use crate::plan::Plan;
 use crate::progress::number;
@@ -53,7 +53,7 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
             ),
         ));
         let has_copies = replicated.is_some_and(|replicated| replicated.keys > 0);
-        if let Some(goal) = plan.copies.goal(plan.technique).filter(|_| has_copies) {
+        if let Some(goal) = plan.replication.goal(plan.technique).filter(|_| has_copies) {
             let reached = report.management.syncs_per_second;
             rows.push(("synchronised", format!("{reached:.1} times per second, the goal is {goal:.1}")));
         }

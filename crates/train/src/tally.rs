@@ -1,7 +1,8 @@
-//! What the workers tell each other at the end of an epoch: sums, counts and costs, in bytes.
+//! What workers exchange at the end of an epoch: sums, counts and costs, in bytes.
 //!
-//! Every worker gets the tallies of all and adds them up in the same order, so that all nodes hold the same result, bit by
-//! bit. The encoding is little-endian with doubles as their bits: a text would round.
+//! Every worker receives the tallies of all workers and adds them up in the same order, so that all nodes
+//! have the same result, bit by bit. The encoding is little-endian with doubles as their bits: a text would
+//! round.
 
 use crate::error::TrainError;
 use crate::parameters::{Accesses, Traffic};
@@ -18,13 +19,13 @@ pub(crate) struct Tally {
     pub(crate) accesses: Accesses,
     /// The part of `accesses` that came after the first 5 % of the worker's batches.
     pub(crate) late: Accesses,
-    /// CPU time of a process; its first worker tells it.
+    /// CPU time of a process; only in the tally of its first worker.
     pub(crate) cpu_ns: u64,
-    /// Messages of a node; its first worker tells them.
+    /// Messages of a node; only in the tally of its first worker.
     pub(crate) traffic: Traffic,
-    /// What managing keys took a node; its first worker tells it.
+    /// Parameter management of a node; only in the tally of its first worker.
     pub(crate) management: ManagementStats,
-    /// What sampling did on a node; its first worker tells it.
+    /// Sampling of a node; only in the tally of its first worker.
     pub(crate) sampling: SamplingStats,
 }
 

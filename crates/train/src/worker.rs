@@ -1,16 +1,17 @@
-//! The interpreters of the two programs of a worker: [`Driver`] on its training thread, [`Loader`] on its loader thread.
+//! The interpreters of the two programs of a worker: [`Driver`] on its training thread, [`Loader`] on its
+//! loader thread.
 
 use crate::ahead::{Inbox, Outbox};
 use crate::error::TrainError;
-use crate::meter::{EpochSum, Meter, Totals};
-use crate::parameters::{Home, Parameters};
+use crate::meter::{EpochSum, Meter, Totals, add_first_loss, first_loss};
+use crate::parameters::{NodeHandle, Parameters};
 use crate::progress::Progress;
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Task};
 
-/// Prepares batches until none is left or nobody wants them any more.
+/// Prepares batches until none is left or the training thread has ended.
 pub(crate) fn load<T: Task>(
     mut loader: Loader<T>,
-    home: &dyn Home,
+    node: &dyn NodeHandle,
     worker: usize,
     batches: &mut Outbox<T::Batch>,
 ) -> Result<(), TrainError> {
@@ -18,17 +19,17 @@ pub(crate) fn load<T: Task>(
     loop {
         event = match loader.step(event) {
             LoaderOp::PrepareSample(request) => {
-                let handle = home.prepare_sample(&request);
+                let handle = node.prepare_sample(&request);
                 let handle = handle.map_err(|source| TrainError::Sample { worker, source })?;
                 LoaderEvent::Prepared(handle)
             }
             LoaderOp::Intend => {
-                home.intend(worker, &loader.take_intent())?;
+                node.intend(worker, &loader.take_intent())?;
                 LoaderEvent::Done
             }
             LoaderOp::Deliver => match batches.send(loader.take()) {
                 Ok(()) => LoaderEvent::Done,
-                // The training thread has ended early and says why.
+                // The training thread has ended early and reports why.
                 Err(_) => return Ok(()),
             },
             LoaderOp::Done => return Ok(()),
@@ -36,13 +37,15 @@ pub(crate) fn load<T: Task>(
     }
 }
 
-/// What a training thread works with, apart from the program and the parameters.
+/// What a training thread needs besides the program and the parameters.
 pub(crate) struct Station<'a, T: Task> {
     /// Index within the node.
     pub(crate) worker: usize,
+    /// Number among all workers.
+    pub(crate) number: u32,
     pub(crate) epochs: u32,
     pub(crate) batches: Inbox<T::Batch>,
-    pub(crate) home: &'a dyn Home,
+    pub(crate) node: &'a dyn NodeHandle,
     pub(crate) progress: &'a Progress,
 }
 
@@ -53,8 +56,8 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
     station: &mut Station<'_, T>,
 ) -> Result<Totals, TrainError> {
     let worker = station.worker;
-    let mut meter = Meter::new(worker == 0, station.home);
-    let mut totals = Totals::default();
+    let mut meter = Meter::new(worker == 0, station.node);
+    let (mut totals, mut untrained) = (Totals::default(), None);
     let mut event = Event::Start;
     meter.begin(parameters.accesses());
     loop {
@@ -62,7 +65,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
             Op::NextBatch => {
                 match station.batches.recv() {
                     Ok(prepared) => Event::Batch(prepared),
-                    // The loader has ended early and says why.
+                    // The loader has ended early and reports why.
                     Err(_) => return Err(TrainError::Stopped("the loader ended early".to_owned())),
                 }
             }
@@ -76,7 +79,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 }
                 parameters.gather("barrier", Vec::new())?;
                 if driver.is_starting() {
-                    // What moved so far was preparation.
+                    // Keys that moved so far are not charged to the epoch.
                     meter.begin(parameters.accesses());
                 }
                 Event::Done
@@ -95,7 +98,9 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 Event::Done
             }
             Op::Compute(_) => {
-                station.progress.update(worker, &driver.progress());
+                let progress = driver.progress();
+                untrained = first_loss(&progress).or(untrained);
+                station.progress.update(worker, &progress);
                 Event::Done
             }
             Op::Push => {
@@ -129,7 +134,11 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
             Op::Reduce => {
                 let epoch = driver.combined().len();
                 let is_test = epoch >= station.epochs as usize;
-                let told = meter.tell(driver.reduction().clone());
+                let mut reduction = driver.reduction().clone();
+                if let Some(loss) = untrained.take() {
+                    add_first_loss(&mut reduction, station.number, loss);
+                }
+                let told = meter.tell(reduction);
                 meter.rest();
                 let all = parameters.gather(if is_test { "test" } else { "epoch" }, told)?;
                 let sum = EpochSum::new(&all, meter.seconds())?;
@@ -148,9 +157,10 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
     }
 }
 
-/// Runs `act`, turning a panic into an error: a thread that vanished would leave the others waiting.
+/// Runs `act`, turning a panic into an error: other threads would wait forever for a thread that has
+/// vanished.
 pub(crate) fn guarded<R>(thread: &str, act: impl FnOnce() -> Result<R, TrainError>) -> Result<R, TrainError> {
-    // What `act` borrows is not used after a panic: the run ends.
+    // The run ends after a panic, so that nothing uses what `act` borrows.
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
     caught.unwrap_or_else(|payload| {
         let message = payload

@@ -1,4 +1,4 @@
-//! Which triples are true.
+//! The triples that are known to be true.
 
 use super::{Dataset, Triple};
 use std::ops::{Range, RangeInclusive};

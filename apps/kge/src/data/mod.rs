@@ -1,14 +1,16 @@
 //! Knowledge graphs: triples of numbered entities and relations, split into train, valid and test.
 //!
-//! [`Dataset::builtin`] is the graph inside of this crate or a generated one, [`Dataset::read`] reads a LibKGE folder, a folder of tab-separated
-//! files or a single such file; [`Known`] tells which triples are true, so that the evaluation does not count a true answer as
-//! an error. Numbers are given by first appearance in train, valid, test (LibKGE gives them itself), and so every process that
-//! reads the same files uses the same keys.
+//! [`Dataset::builtin`] is the built-in graph or a generated one. [`Dataset::read`] reads a LibKGE folder, a
+//! folder of tab-separated files or a single such file. [`Known`] knows the true triples, so that the
+//! evaluation does not count a true answer as an error. Entities and relations are numbered by first
+//! appearance in train, valid, test (LibKGE's files contain the numbers), so that every process that reads
+//! the same files uses the same keys.
 //!
-//! A held-out triple may name an entity or relation that does not occur in training ([`Dataset::unseen`]). It is part of the
-//! model like any other, with its initial embedding, unless [`Dataset::skip_unseen`] removes the triple.
+//! A held-out triple may name an entity or relation that does not occur in training ([`Dataset::unseen`]). It
+//! is part of the model like any other, with its initial embedding, unless [`Dataset::skip_unseen`] removes
+//! the triple.
 //!
-//! Absent on purpose: keys and values. What a number means to the parameter server is the task's business.
+//! Absent on purpose: keys and values. The task maps numbers to keys.
 
 mod known;
 mod read;
@@ -54,12 +56,12 @@ pub struct Dataset {
     pub valid: Vec<Triple>,
     /// Triples for the evaluation after training; may be empty.
     pub test: Vec<Triple>,
-    /// Held-out triples that were replaced or skipped. They stay true.
+    /// Held-out triples that were replaced or skipped. They are still true.
     removed: Vec<Triple>,
     naming: Naming,
 }
 
-/// Held-out triples about which training can tell nothing, because an entity or the relation does not occur in it.
+/// Held-out triples with an entity or a relation that does not occur in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
     /// Such triples among the validation triples.
@@ -92,9 +94,10 @@ impl Dataset {
         Self { entities, relations, train, valid, test, removed: Vec::new(), naming: Naming::Names }
     }
 
-    /// The data set that is called `name`: `codex-s`, which is inside of this crate, or
-    /// `synthetic:ENTITIESxRELATIONSxTRIPLES`, a graph with so many training triples that is generated, the same every time, or
-    /// `skewed:ENTITIESxRELATIONSxTRIPLES`, one in which more of the triples are about few entities and relations.
+    /// The data set that is called `name`: `codex-s`, which is built in;
+    /// `synthetic:ENTITIESxRELATIONSxTRIPLES`, a generated graph with so many training triples, the same
+    /// every time; or `skewed:ENTITIESxRELATIONSxTRIPLES`, a generated graph in which more of the triples are
+    /// about few entities and relations.
     ///
     /// # Errors
     /// If there is none with this name, or it cannot be generated.
@@ -102,8 +105,8 @@ impl Dataset {
         read::builtin(name)
     }
 
-    /// Reads a folder of one of the formats that [`DataError::NoTraining`] names, or a single file of tab-separated
-    /// training triples.
+    /// Reads a folder of one of the formats that [`DataError::NoTraining`] names, or a single file of
+    /// tab-separated training triples.
     ///
     /// # Errors
     /// If something cannot be read or is not in the format; the message names file and line.
@@ -111,8 +114,8 @@ impl Dataset {
         read::path(path)
     }
 
-    /// Replaces the test triples by those of a file, which names entities and relations as the data set does. Entities
-    /// and relations that are new are added (unless they are given by number).
+    /// Replaces the test triples by those of a file, which names entities and relations as the data set does.
+    /// Entities and relations that are new are added (unless they are given by number).
     ///
     /// # Errors
     /// If the file cannot be read or is not in the format.
@@ -122,8 +125,8 @@ impl Dataset {
         Ok(())
     }
 
-    /// Moves a seeded choice of the training triples to the test triples, in place of those. What is chosen are distinct
-    /// triples, so that none that occurs twice is both trained and tested.
+    /// Replaces the test triples by a seeded choice of the training triples, which are no longer trained.
+    /// Distinct triples are chosen, so that a triple that occurs twice is not both trained and tested.
     ///
     /// # Errors
     /// If `fraction` of the distinct triples leaves nothing to train on or nothing to test.
@@ -150,7 +153,8 @@ impl Dataset {
         Unseen { valid: count(&self.valid), test: count(&self.test) }
     }
 
-    /// Removes those triples from the held-out ones. [`Known`] still knows them: they are no wrong answers to other questions.
+    /// Removes those triples from the held-out ones. [`Known`] still knows them: as answers to other
+    /// questions they are right.
     pub fn skip_unseen(&mut self) {
         let seen = self.seen();
         for split in [&mut self.valid, &mut self.test] {
@@ -158,19 +162,12 @@ impl Dataset {
         }
     }
 
-    /// A hash of everything: names and triples, their order, and which split each is in.
+    /// A hash of names, triples, their order and their splits.
     pub fn digest(&self) -> u64 {
         let mut digest = DIGEST;
         for names in [&self.entities, &self.relations] {
             digest = stream(digest, &[names.len() as u64]);
-            for name in names.iter() {
-                digest = stream(digest, &[name.len() as u64]);
-                for part in name.as_bytes().chunks(8) {
-                    let mut word = [0; 8];
-                    word[..part.len()].copy_from_slice(part);
-                    digest = stream(digest, &[u64::from_le_bytes(word)]);
-                }
-            }
+            digest = names.digest(digest);
         }
         for split in [&self.train, &self.valid, &self.test, &self.removed] {
             digest = stream(digest, &[split.len() as u64]);

@@ -1,42 +1,27 @@
 //! File formats.
 //!
-//! * **LibKGE folder**: `train.del`, `valid.del`, `test.del` with lines of three numbers (subject, relation, object), and
-//!   `entity_ids.del`, `relation_ids.del` with lines of number and name.
-//! * **Folder of tab-separated files**: `train`, `valid` and `test`, each ending in `.txt`, `.tsv`, or one of these and `.zst`;
-//!   lines of three names (subject, relation, object).
+//! * **LibKGE folder**: `train.del`, `valid.del`, `test.del` with lines of three numbers (subject, relation,
+//!   object), and `entity_ids.del`, `relation_ids.del` with lines of number and name.
+//! * **Folder of tab-separated files**: `train`, `valid` and `test`, each ending in `.txt`, `.tsv`, or one of
+//!   these and `.zst`; lines of three names (subject, relation, object).
 //! * **A single file** of the second kind: training triples only.
 //!
-//! Columns are separated by tabs. Only the training triples are required. A line that is not in the format is an error, never
-//! skipped: a graph that is silently incomplete gives numbers that are silently wrong.
+//! Columns are separated by tabs. Only the training triples are required. A line that is not in the format is
+//! an error, never skipped: a graph that is silently incomplete gives numbers that are silently wrong.
 
 use super::synthetic::{self, Skew};
 use super::{Dataset, Names, Naming, Triple};
 use intendant_formats::{NameIndex, TextError, ZstdReader, lines, open};
-use std::io::{self, BufRead, BufReader};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// Why data cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// A file cannot be opened, read or decompressed.
-    #[error("cannot read {file}: {source}")]
-    Read {
-        /// The file.
-        file: String,
-        /// What went wrong.
-        source: io::Error,
-    },
-    /// A line is not in the format.
-    #[error("{file}, line {line}: {problem}")]
-    Line {
-        /// The file.
-        file: String,
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong with it, and what was expected.
-        problem: String,
-    },
+    /// A file cannot be read, or a line is not in the format.
+    #[error(transparent)]
+    Text(#[from] TextError),
     /// A file without triples.
     #[error("{file} holds no triples; remove it if there are none, or copy it again")]
     Empty {
@@ -71,14 +56,14 @@ pub enum DataError {
     /// A generated data set that cannot be generated.
     #[error("builtin:{name}:{spec}: {problem}")]
     Synthetic {
-        /// What such data sets are called.
+        /// The kind of data set.
         name: &'static str,
-        /// What was asked for.
+        /// The specification.
         spec: String,
         /// What is wrong with it.
         problem: String,
     },
-    /// A part to hold out that is empty or everything.
+    /// A fraction that holds out nothing or everything.
     #[error(
         "holding out a fraction of {fraction} of {triples} training triples leaves nothing to train on or to test"
     )]
@@ -88,15 +73,6 @@ pub enum DataError {
         /// Training triples.
         triples: usize,
     },
-}
-
-impl From<TextError> for DataError {
-    fn from(error: TextError) -> Self {
-        match error {
-            TextError::Read { file, source } => Self::Read { file, source },
-            TextError::Line { file, line, problem } => Self::Line { file, line, problem },
-        }
-    }
 }
 
 const CODEX_S: [(&str, &[u8]); 3] = [
@@ -123,7 +99,7 @@ pub(super) fn builtin(name: &str) -> Result<Dataset, DataError> {
 }
 
 pub(super) fn path(path: &Path) -> Result<Dataset, DataError> {
-    let metadata = path.metadata().map_err(|source| DataError::Read { file: show(path), source })?;
+    let metadata = path.metadata().map_err(|source| TextError::Read { file: show(path), source })?;
     if !metadata.is_dir() {
         let mut reader = TripleReader::new(Naming::Names);
         let train = reader.file(path)?;
@@ -226,7 +202,7 @@ fn numbered_names(path: &Path) -> Result<Names, DataError> {
             } else {
                 format!("number {id} is given, but {expected} is not: numbers must be complete from 0")
             };
-            return Err(DataError::Line { file, line: *line, problem });
+            return Err(TextError::Line { file, line: *line, problem }.into());
         }
         names.push(name);
     }

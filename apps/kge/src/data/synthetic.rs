@@ -1,18 +1,19 @@
 //! Generated graphs: the shape of a real one, at any size, for experiments in which only accesses count.
 //!
-//! What is made to look real is how often what occurs. Relations follow Zipf's law. So do objects, among the few that a
-//! relation has (the countries, the genres), so that some entities are the object of percents of all triples; subjects are less
-//! skewed, and every entity is the subject of a triple, if there are twice as many triples as entities. Uniform negatives are
-//! therefore what they are in reality: other keys than those that are accessed most. How skewed relations and objects are, is
-//! to be chosen: graphs differ in this.
+//! Frequencies are those of real graphs. Relations follow Zipf's law. So do the objects of a relation
+//! (countries, genres), so that some entities are the object of several percent of all triples. Subjects are
+//! less skewed, and every entity is the subject of a triple if there are twice as many triples as entities.
+//! Uniform negatives therefore are, as in reality, other keys than those that are accessed most. The skew of
+//! relations and objects is a parameter, as graphs differ in it.
 //!
-//! There is something to learn, so that a quality above chance shows that training works: entities have one of a few types and
-//! belong to one of many groups, and the type of the subject and the relation determine the group of the object for most
-//! triples. The popularity of an entity and its number have nothing to do with each other, as popular entities with neighbouring
-//! keys would all be at home at one node.
+//! The graph can be learned, so that a quality above chance shows that training works: entities have one of a
+//! few types and belong to one of many groups, and for most triples the type of the subject and the relation
+//! determine the group of the object. The number of an entity does not depend on its popularity: with
+//! neighbouring keys, all popular entities would have the same home.
 //!
-//! The same specification gives the same graph: it is a data set, and has nothing to do with the seed of the training. A graph
-//! with fewer triples has the first ones of a larger graph. Triples are distinct; memory is a multiple of their number.
+//! The same specification gives the same graph, which does not depend on the seed of the training. A graph
+//! with fewer triples has the first triples of a larger graph. Triples are distinct; memory is a multiple of
+//! their number.
 
 use super::{DataError, Dataset, Names, Triple};
 use foldhash::fast::FixedState;
@@ -31,15 +32,15 @@ pub(super) struct Skew {
 }
 
 impl Skew {
-    /// As words are.
+    /// The skew of words.
     pub(super) const MODERATE: Self = Self { relations: 1.0, objects: 1.0 };
 
-    /// As Wikidata5M is: with as many entities, relations and triples, keys have the shares of accesses that table 4.4 of source
-    /// 000 reports, within four percentage points.
+    /// The skew of Wikidata5M: with as many entities, relations and triples, keys have the shares of accesses
+    /// of [thesis Tab. 4.4], within four percentage points.
     pub(super) const HIGH: Self = Self { relations: 1.3, objects: 1.1 };
 }
 
-/// How many of everything.
+/// The size of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     entities: u32,
@@ -51,29 +52,30 @@ struct Shape {
 /// Every subject has one type; each type is half as frequent as the one before.
 const TYPES: u32 = 8;
 
-/// Groups of objects at most; small graphs have fewer, so that a group has at least 16 entities.
+/// Maximum number of groups of objects; small graphs have fewer, so that a group has at least 16 entities.
 const GROUPS_MAX: u32 = 64;
 
-/// How many objects follow from the type of the subject and the relation. The others may be any entity.
+/// Share of objects that follow from the type of the subject and the relation. The others may be any entity.
 const REGULAR: f64 = 0.8;
 
-/// How many subjects are chosen by turn, as long as there are entities that have had none.
+/// Share of subjects that are chosen by turn, as long as there are entities without a triple.
 const BY_TURN: f64 = 0.5;
 
 /// The exponent of Zipf's law for subjects: they are less skewed.
 const SUBJECT_SKEW: f64 = 0.5;
 
-/// One of so many triples is held out for validation and another one for the test, up to a maximum: ranking all entities for a
-/// triple takes time.
+/// One of so many triples is held out for validation and another one for the test, up to a maximum: ranking
+/// all entities for a triple takes time.
 const TRIPLES_PER_HELD: u32 = 100;
 const HELD_MAX: u32 = 500;
 
-/// Draws per triple at most, on average. Graphs that are nearly complete would take forever. For triples that are held out,
-/// which are few, more: where most entities have no triple, it takes long until all parts of one are known.
+/// Maximum number of draws per triple, on average: nearly complete graphs would take forever. Held-out
+/// triples are few and have a higher maximum: if most entities have no triple, it takes many draws until all
+/// parts of a triple occur in training.
 const DRAWS_PER_TRIPLE_MAX: u64 = 16;
 const DRAWS_PER_HELD_MAX: u64 = 1 << 14;
 
-/// The graph that `spec` describes: `ENTITIESxRELATIONSxTRIPLES`. `name` is what such graphs are called.
+/// The graph that `spec` describes: `ENTITIESxRELATIONSxTRIPLES`. `name` is the kind of graph.
 pub(super) fn generate(name: &'static str, spec: &str, skew: Skew) -> Result<Dataset, DataError> {
     let refuse =
         |problem: &str| DataError::Synthetic { name, spec: spec.to_owned(), problem: problem.to_owned() };
@@ -120,7 +122,7 @@ struct Generator {
     /// From the rank by popularity to the number.
     entities: Permutation,
     relations: Permutation,
-    /// Subjects by turn, and how many have had theirs.
+    /// Subjects by turn, and the number of them that were chosen.
     turns: Permutation,
     turn: u64,
     popular_relation: Zipf<f64>,
@@ -128,13 +130,13 @@ struct Generator {
     popular_object: Zipf<f64>,
     /// Of a group, counted as if all had as many as the smallest.
     popular_in_group: Zipf<f64>,
-    /// All triples so far, and where they are by their hash.
+    /// All triples so far, and their places by hash.
     triples: Vec<Triple>,
     index: HashTable<u32>,
     hasher: FixedState,
 }
 
-/// Names the uses of a word.
+/// Names the uses of a random word.
 const ENTITIES: u64 = 1;
 const RELATIONS: u64 = 2;
 const TURNS: u64 = 3;
@@ -176,8 +178,8 @@ impl Generator {
         }
     }
 
-    /// The next `count` triples that are `wanted` and unlike all before; `None` if they are so rare that it would take more than
-    /// `draws_max` draws for each.
+    /// The next `count` triples that are `wanted` and differ from all before; `None` if each would take more
+    /// than `draws_max` draws.
     fn take(&mut self, count: u32, draws_max: u64, wanted: impl Fn(&Triple) -> bool) -> Option<Vec<Triple>> {
         let start = self.triples.len();
         let end = start + count as usize;

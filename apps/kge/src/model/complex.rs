@@ -1,7 +1,8 @@
 //! ComplEx.
 //!
-//! An embedding is a vector of complex numbers, stored as its real parts followed by its imaginary parts, so that loops over
-//! either are loops over neighbouring memory. The score of a triple is Re⟨s, r, ō⟩; relations are as long as entities.
+//! An embedding is a vector of complex numbers, stored as its real parts followed by its imaginary parts, so
+//! that loops over either are loops over neighbouring memory. The score of a triple is Re⟨s, r, ō⟩; relations
+//! are as long as entities.
 
 use super::Penalties;
 use intendant_core::Element;
@@ -17,8 +18,9 @@ fn parts_mut<E>(embedding: &mut [E]) -> (&mut [E], &mut [E]) {
     embedding.split_at_mut(embedding.len() / 2)
 }
 
-/// The query of `anchor` and `relation`: `anchor · relation`, whose inner product with an object's embedding is the score if
-/// the anchor is the subject; with `inverse`, `anchor · conj(relation)`, for subjects if the anchor is the object.
+/// The query of `anchor` and `relation`: `anchor · relation`, whose inner product with an object's embedding
+/// is the score if the anchor is the subject; with `inverse`, `anchor · conj(relation)`, for subjects if the
+/// anchor is the object.
 ///
 /// # Panics
 /// If the lengths differ.

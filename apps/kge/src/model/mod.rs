@@ -1,11 +1,12 @@
 //! The models as arithmetic over slices: one file for each.
 //!
-//! A model scores a triple by its three embeddings. As a function of one of the two entities, the score is an inner product of
-//! that entity's embedding with a *query* that the other entity and the relation determine ([`Scorer::compose`]); training and
-//! ranking are therefore products of a query matrix with an entity matrix, whatever the model. What a model decides is how a
-//! query is made, and how long the embedding of a relation is.
+//! A model scores a triple by its three embeddings. As a function of one of the two entities, the score is an
+//! inner product of that entity's embedding with a *query* that the other entity and the relation determine
+//! ([`Scorer::compose`]); training and ranking are therefore products of a query matrix with an entity matrix
+//! for all models. Models differ in how a query is computed, and in the length of a relation's embedding.
 //!
-//! A value is an embedding followed by an AdaGrad accumulator of the same length. Absent on purpose: keys, batches, losses.
+//! A value is an embedding followed by an AdaGrad accumulator of the same length. Absent on purpose: keys,
+//! batches, losses.
 
 mod complex;
 mod rescal;
@@ -55,8 +56,8 @@ impl Scorer {
         }
     }
 
-    /// Where the embedding of the `place`-th of several keys is within their values, if the first `entities` of the keys are
-    /// entities and the others are relations.
+    /// Where the embedding of the `place`-th of several keys is within their values, if the first `entities`
+    /// of the keys are entities and the others are relations.
     #[inline(always)]
     pub(crate) fn embedding(self, entities: usize, place: usize) -> Range<usize> {
         match place.checked_sub(entities) {
@@ -68,8 +69,8 @@ impl Scorer {
         }
     }
 
-    /// The query of `anchor` and `relation`, whose inner product with an object's embedding is the score if the anchor is the
-    /// subject; with `inverse`, for subjects if the anchor is the object.
+    /// The query of `anchor` and `relation`, whose inner product with an object's embedding is the score if
+    /// the anchor is the subject; with `inverse`, for subjects if the anchor is the object.
     ///
     /// # Panics
     /// If the lengths do not match.
@@ -132,8 +133,8 @@ impl Scorer {
 /// Added to the AdaGrad accumulator below the root, so that a gradient of zero gives a step of zero.
 pub(crate) const ADAGRAD_EPSILON: f64 = 1e-10;
 
-/// Fills the value of `key`: a normally distributed embedding with standard deviation `scale`, a zero accumulator. Depends on
-/// its arguments only; the values of both element types agree up to rounding.
+/// Fills the value of `key`: a normally distributed embedding with standard deviation `scale`, a zero
+/// accumulator. Depends on its arguments only; the values of both element types agree up to rounding.
 pub(crate) fn initialise<E: Element>(seed: u64, key: Key, scale: f64, value: &mut [E]) {
     let mut rng = Pcg64Mcg::seed_from_u64(stream(seed, &[key.0]));
     let (embedding, accumulator) = value.split_at_mut(value.len() / 2);
@@ -147,8 +148,8 @@ pub(crate) fn initialise<E: Element>(seed: u64, key: Key, scale: f64, value: &mu
 /// Multiply-adds of [`adagrad`] per parameter: a square, a sum, a root and a quotient, each counted as one.
 pub(crate) const ADAGRAD_COST: usize = 4;
 
-/// Turns the gradient in the first half of `update` into AdaGrad's update of a value: what is added to the embedding, and what
-/// is added to the accumulator.
+/// Turns the gradient in the first half of `update` into AdaGrad's update of a value: what is added to the
+/// embedding, and what is added to the accumulator.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -72,7 +72,8 @@ fn a_generated_graph_has_the_size_and_the_skew_of_real_ones() {
         "even if most entities do not occur"
     );
 
-    // Zipf's law: the first of 200 has 1/5.88 of all, ten times as many as the tenth. The tolerances are 5 deviations.
+    // Zipf's law: the first of 200 has 1/5.88 of all, ten times as many as the tenth. The tolerances are 5
+    // deviations.
     let relations = frequencies(data.train.iter().map(|t| t.relation));
     assert!(relations[0].abs_diff(10_207) < 5 * 92, "{relations:?}");
     assert!(relations[9].abs_diff(1_021) < 5 * 32, "{relations:?}");
@@ -87,9 +88,9 @@ fn a_generated_graph_has_the_size_and_the_skew_of_real_ones() {
     assert!(subjects[19_999] >= 1 && subjects[0] < 600, "{:?}", &subjects[..9]);
 }
 
-/// Source 000, table 4.4: shares of reads that go to so many of the most frequent keys. With 100 negatives for each side, a triple
-/// reads its relation 201 times, its entities 101 times each, and 200 samples. The graph has a tenth of the entities and far fewer
-/// triples, but as many relations.
+/// [thesis Tab. 4.4]: shares of reads that go to so many of the most frequent keys. With 100 negatives for
+/// each side, a triple reads its relation 201 times, its entities 101 times each, and 200 samples. The graph
+/// has a tenth of the entities and far fewer triples, but as many relations.
 #[test]
 fn a_skewed_graph_has_the_skew_of_wikidata5m() {
     const TABLE: [(usize, f64); 5] = [(14, 23.0), (56, 33.0), (225, 38.0), (900, 41.0), (3600, 44.0)];
@@ -144,7 +145,8 @@ fn objects_of_a_generated_graph_follow_from_subject_and_relation() {
         let objects = data.train.iter().filter(move |t| t.relation == relation && t.subject == subject);
         objects.map(|t| t.object).collect::<Vec<_>>()
     };
-    // How often do a popular relation's objects of one subject recur with another one: 1.0 if independent of the subject.
+    // How often do a popular relation's objects of one subject recur with another one: 1.0 if independent of
+    // the subject.
     let relation = (0..10).max_by_key(|r| data.train.iter().filter(|t| t.relation == *r).count()).unwrap();
     let subjects: Vec<Vec<u32>> = (0..2000).map(|s| of(relation, s)).filter(|o| o.len() >= 4).collect();
     let overlap = |a: &[u32], b: &[u32]| a.iter().filter(|o| b.contains(o)).count() as f64 / a.len() as f64;

@@ -1,4 +1,4 @@
-//! Four processes train; one of them is killed or stopped in the middle of an epoch, or nobody's launcher is left.
+//! Four processes train; one of them, or their launcher, is killed or stopped in the middle of an epoch.
 #![cfg(target_os = "linux")]
 
 use intendant_apptest::App;
@@ -11,11 +11,12 @@ use std::time::Duration;
 
 const KGE: App = App::new(env!("CARGO_BIN_EXE_kge"));
 
-/// Looks for anything, this often at most: two minutes. What is promised is far less; the launcher itself kills and reports
-/// nodes that do not end within ten seconds of the first failure, and the tests look at that report.
+/// Maximum number of polls: two minutes. The promise is far less; the launcher itself kills and reports nodes
+/// that do not end within ten seconds of the first failure, and the tests check its report.
 const LOOKS_MAX: usize = 12_000;
 
-/// For a line of output: far more than is promised, so that a survivor fails the test instead of stopping it.
+/// Time for a line of output: far more than is promised, so that a surviving node fails the test instead of
+/// blocking it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {

@@ -1,5 +1,5 @@
-//! Processes as `srun` and `mpirun` start them: with their variables, set here by hand. `scripts/slurm.sh` and `scripts/mpi.sh` do
-//! the same with the programs themselves.
+//! Processes as `srun` and `mpirun` start them: with their variables, set here by hand. `scripts/slurm.sh`
+//! and `scripts/mpi.sh` do the same with the programs themselves.
 
 use intendant_apptest::{App, finish, start};
 use serde_json::Value;

@@ -99,7 +99,8 @@ fn nodes_may_keep_the_same_data_in_different_places() {
     }
 }
 
-/// Where relations are kept makes the only difference: exactly their accesses become local. The others stay at home.
+/// Where relations are kept makes the only difference: exactly their accesses become local. The others stay
+/// at home.
 #[test]
 fn accesses_to_clustered_relations_are_local() {
     const NODES: u32 = 4;
@@ -107,7 +108,8 @@ fn accesses_to_clustered_relations_are_local() {
     let data = Dataset::builtin(spec).unwrap();
     let clusters = Clusters::by_relation(&data.train, 12, NODES);
     assert_eq!(clusters.split_relations(), 0);
-    // In ranges of keys, the first node is home to the first three relations, and so on. A pull and a push of each triple.
+    // In ranges of keys, the first node is home to the first three relations, and so on. A pull and a push of
+    // each triple.
     let elsewhere = |node: u32| {
         let relations = clusters.triples(node).iter().map(|t| data.train[*t as usize].relation);
         2 * relations.filter(move |relation| relation / 3 != node).count() as u64
@@ -120,6 +122,7 @@ fn accesses_to_clustered_relations_are_local() {
             let cluster =
                 ["--nodes", "4", "--workers", "2", "--key-order", "range", "--cluster", "relations"];
             let papers = ["--loss", "logistic", "--negatives", "2", "--dim", "4", "--epochs", "2"];
+            let papers = [&papers[..], &["--localize-ahead", "0"]].concat();
             let flags =
                 [&cluster[..], &papers, &["--data", &source, "--model", model, "--technique", technique]];
             let report = report(&flags.concat());
@@ -131,8 +134,8 @@ fn accesses_to_clustered_relations_are_local() {
     }
 }
 
-/// The first of the setting that the README gives for the Lapse paper, on a graph that is too small for it: entities are wanted
-/// by everybody at once, but most are there in time.
+/// The Lapse paper's setting of the README, on a graph that is too small for it: all nodes access the same
+/// entities at the same time, but most have arrived in time.
 #[test]
 fn the_papers_setting_moves_entities_to_where_they_are_used() {
     let base = [
@@ -151,8 +154,8 @@ fn the_papers_setting_moves_entities_to_where_they_are_used() {
         let of = |place: &str| report.pointer(place).and_then(Value::as_u64).unwrap();
         (of("/epochs/0/access/remote"), of("/management/relocations"), of("/access/pull_keys"))
     };
-    let (still, moved) =
-        (with(&["--cluster", "relations"]), with(&["--cluster", "relations", "--localize-ahead", "1"]));
+    let ahead = |batches| with(&["--cluster", "relations", "--localize-ahead", batches]);
+    let (still, moved) = (ahead("0"), ahead("1"));
     assert!(
         moved.0 * 2 < still.0,
         "{moved:?} remote accesses, relocations, accesses; {still:?} without moving"

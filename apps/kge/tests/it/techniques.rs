@@ -1,7 +1,7 @@
 //! Every technique on one, two and four node processes; see [`Matrix`].
 //!
-//! What four nodes learned, of what one process learns, in ten runs of each case on a machine with two cores and five times as
-//! much to do (`measure`):
+//! What four nodes learned, as a share of what one process learns, in ten runs of each case on an overloaded
+//! machine with two cores (`measure`):
 //!
 //! | case | least | most | may be lost |
 //! | --- | --- | --- | --- |
@@ -27,9 +27,9 @@ use intendant_apptest::{App, Case, Matrix, Setting, case};
 use kge::data::Dataset;
 use std::collections::BTreeMap;
 
-/// More than twice the most that was lost or gained.
+/// More than twice the largest loss or gain that was measured.
 const NOISE: f64 = 0.1;
-/// The same where copies may be old.
+/// The same for techniques with stale replicas.
 const STALENESS: f64 = 0.25;
 
 /// CoDEx-S, small vectors: a second, and far from where it starts.
@@ -44,34 +44,11 @@ const SETTING: Setting = Setting {
 };
 
 static MATRIX: Matrix = Matrix::new(SETTING);
-/// Techniques that act on intents bring copies in step every 40 ms, by default, which is a large part of the epochs of the other.
+/// Techniques that act on intents synchronise replicas every 40 ms by default, which is a large part of the
+/// other setting's epochs.
 static LONG: Matrix = Matrix::new(Setting { task: &["--dim", "32"], epochs: "4", ..SETTING });
 
-#[test]
-fn classic() {
-    MATRIX.check(&case::CLASSIC, NOISE);
-}
-
-#[test]
-fn lapse() {
-    MATRIX.check(&case::LAPSE, NOISE);
-}
-
-#[test]
-fn ssp() {
-    MATRIX.check(&case::SSP, NOISE);
-    MATRIX.check(&case::SSP_LOOSE, STALENESS);
-}
-
-#[test]
-fn essp() {
-    MATRIX.check(&case::ESSP, NOISE);
-}
-
-#[test]
-fn nups() {
-    MATRIX.check(&case::NUPS, NOISE);
-}
+intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: STALENESS);
 
 /// By default, keys are replicated that are in more than 100 times as many triples as the mean key.
 #[test]
@@ -114,7 +91,8 @@ fn synchronous_full_replication() {
     MATRIX.check(&case::SYNCHRONOUS, NOISE);
 }
 
-/// Two epochs of so small a model are not many samples: which negatives a triple meets matters, and how much is learnt varies.
+/// Two epochs of so small a model are not many samples: which negatives a triple meets matters, and how much
+/// is learnt varies.
 #[test]
 fn samples_of_every_scheme() {
     MATRIX.check_schemes(&case::SAMPLED, 0.5);
@@ -127,7 +105,7 @@ fn copies_that_are_never_in_step_are_noticed() {
     LONG.check_controls(STALENESS);
 }
 
-/// Synchronous SGD does not depend on who is faster, nor on whether time is real.
+/// Synchronous SGD depends neither on the speed of nodes nor on whether time is virtual.
 #[test]
 fn synchronous_runs_repeat_themselves() {
     MATRIX.check_repeats(&case::SYNCHRONOUS);

@@ -31,7 +31,8 @@ fn cycle(folder: &Path) -> &str {
     folder.to_str().unwrap()
 }
 
-/// An untrained model has a mean reciprocal rank of about .004 on this graph; the full training reaches above .45.
+/// An untrained model has a mean reciprocal rank of about .004 on this graph; the full training reaches above
+/// .45.
 #[test]
 fn a_few_epochs_on_codex_s_learn() {
     for flags in [
@@ -74,7 +75,8 @@ fn rescal_learns_codex_s() {
     }
 }
 
-/// The most popular objects of the whole graph, or of the group that type and relation say, make the difference.
+/// The most popular objects of the whole graph, or of the group that type and relation say, make the
+/// difference.
 #[test]
 fn a_generated_graph_can_be_learned() {
     let flags = ["--data", "builtin:synthetic:1000x20x20000", "--technique", "single", "--dim", "32"];
@@ -152,6 +154,7 @@ fn an_export_can_be_read_by_others() {
             "entities.w2v.txt",
             "entity.npy",
             "entity_ids.txt",
+            "export.json",
             "reciprocal.npy",
             "relation.npy",
             "relation_ids.txt",
@@ -196,7 +199,7 @@ fn matrix(folder: &Path, name: &str) -> (Vec<u64>, Vec<f64>) {
     (shape, numbers)
 }
 
-/// Whoever reads the files and the description of the model must come to the ranks that the report tells.
+/// The exported files and the description of the model suffice to compute the reported ranks.
 #[test]
 fn exported_models_score_as_they_were_evaluated() {
     const DIM: usize = 6;
@@ -271,6 +274,9 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
         (&["--model", "transe"], "[possible values: complex, rescal]"),
         (&["--cluster", "entities"], "[possible values: none, relations]"),
         (&["--lr", "0"], "--lr is 0; it must be a number above 0"),
+        (&["--lr", "-1"], "--lr is -1; it must be a number above 0"),
+        (&["--init-scale", "1e300"], "it must be a number above 0 and at most 1000"),
+        (&["--resume"], "unexpected argument '--resume'"),
         (
             &["--batch", "1000000"],
             "--batch is 1000000 with 256 negatives and dim 256; it must be so small that",
@@ -295,8 +301,61 @@ fn an_absurd_learning_rate_ends_with_exit_code_3() {
     assert!(error.contains("diverged in epoch "), "{error}");
 }
 
-/// Held-out triples about entities that do not occur in training are counted, unless they are left out. True they are in any
-/// case: what is not evaluated is filtered nevertheless.
+/// A rate that is far too high need not lead to infinite values; the result is worthless nevertheless.
+#[test]
+fn a_model_that_learnt_nothing_is_worth_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |flags: &[&str]| {
+        let data = ["--data", cycle(folder.path()), "--dim", "16", "--epochs", "3", "-q"];
+        let output = KGE.output(&[&data, flags].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    for how in [&["--technique", "single"][..], &["--nodes", "2"], &["--nodes", "2", "--simulate"]] {
+        let warned = said(&[how, &["--lr", "1000"]].concat());
+        assert!(
+            warned.contains("nothing was learnt: the loss is ") && warned.contains("lower learning rate"),
+            "{warned}"
+        );
+        assert_eq!(said(how), "");
+    }
+}
+
+#[test]
+fn without_test_triples_a_hint_tells_how_to_measure_quality() {
+    let folder = tempfile::tempdir().unwrap();
+    cycle(folder.path());
+    let file = folder.path().join("train.txt");
+    let flags =
+        ["--data", file.to_str().unwrap(), "--technique", "single", "--dim", "8", "--epochs", "1", "-q"];
+    let said = |more: &[&str]| String::from_utf8(KGE.output(&[&flags, more].concat()).stderr).unwrap();
+    assert!(said(&[]).contains("there is no test data: --test 0.1 holds out a tenth"), "{}", said(&[]));
+    assert_eq!(said(&["--test", "0.1"]), "");
+}
+
+#[test]
+fn parameters_are_explained_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--data", cycle(folder.path()), "--dim", "8", "--epochs", "1", "-q", "--nodes", "2"];
+    let explained = |what: &str| KGE.output(&[&flags, &["--explain", what][..]].concat());
+    let output = explained("node 7,two,3");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    // 40 entities and 3 relations come before the reciprocals; numbers are given by first appearance in the
+    // file.
+    for line in ["key 3, node 0: ", " (node 7, entity), node 1: ", "key 41 (two, relation), node 0: "] {
+        assert!(said.lines().any(|found| found.contains(line)), "{line}: {said}");
+    }
+    assert!(said.contains("key 44 (two, reciprocal), node 1: "), "{said}");
+    let output = explained("virus");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--explain names 'virus', and the model has no parameter of this name"), "{said}");
+}
+
+/// Held-out triples about entities that do not occur in training are counted, unless they are left out. They
+/// are true in both cases: triples that are not evaluated are filtered nevertheless.
 #[test]
 fn unseen_entities_are_ranked_or_skipped() {
     let folder = tempfile::tempdir().unwrap();

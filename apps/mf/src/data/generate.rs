@@ -1,14 +1,16 @@
 //! Generated matrices: of any size, skewed like real ones, with a known floor of the error.
 //!
-//! Which cells are known: as if rows and columns were drawn independently, each by Zipf's law, until so many *distinct* cells
-//! are there. Rows and columns that would be overfull then saturate: at 10 million rows, a million columns, a billion cells and
-//! an exponent of 1.1 the most frequent column has 9.3 cells per thousand and the others have the shares of table 4.4 of source
-//! 000 (a test compares them), where a Zipf law for columns alone would be twice as skewed. Whether one cell is known is
-//! independent of the others, with probability `1 − exp(−t · row weight · column weight)`; `t` follows from the number of cells.
-//! Each column is walked in the order of its rows' probabilities by geometric jumps, in time proportional to its cells, and so
-//! memory is proportional to the cells.
+//! Which cells are known: as if rows and columns were drawn independently, each by Zipf's law, until so many
+//! *distinct* cells are there. Rows and columns that would be overfull then saturate: at 10 million rows, a
+//! million columns, a billion cells and an exponent of 1.1 the most frequent column has 9.3 cells per
+//! thousand and the others have the shares of [thesis Tab. 4.4] (a test compares them), where a Zipf
+//! law for columns alone would be twice as skewed. Whether one cell is known is independent of the others,
+//! with probability `1 − exp(−t · row weight · column weight)`; `t` follows from the number of cells. Each
+//! column is walked in the order of its rows' probabilities by geometric jumps, in time proportional to its
+//! cells, and so memory is proportional to the cells.
 //!
-//! What is in them: the product of random factors, of variance 1, and normal noise. Nobody can predict the noise.
+//! What is in them: the product of random factors, of variance 1, and normal noise. The noise is
+//! unpredictable.
 
 use super::{Dataset, ENTRIES_MAX, Entry, Ids};
 use intendant_core::random::{Permutation, stream};
@@ -172,7 +174,8 @@ impl Generator {
         let mut random = Pcg64Mcg::seed_from_u64(stream(self.seed, &[CELLS, rank.into()]));
         let draws = density.draws * density.columns.weight(rank);
         let likely = |row: u32| -(-draws * density.rows.weight(row)).exp_m1();
-        // Probabilities fall from row to row: jump as if all were as likely as the last one, and thin out what is reached.
+        // Probabilities fall from row to row: jump as if all were as likely as the last one, and thin out
+        // what is reached.
         let (mut row, mut bound) = (0u32, likely(0));
         while row < self.rows {
             if bound < 1.0 {
@@ -323,8 +326,8 @@ mod tests {
         }
     }
 
-    /// Source 000, table 4.4: shares of accesses (half of which are to columns) to the most frequent columns, and section
-    /// 5.4.6: accesses to two columns on each of 8 nodes.
+    /// [thesis Tab. 4.4]: shares of accesses (half of which are to columns) to the most frequent columns,
+    /// and section 5.4.6: accesses to two columns on each of 8 nodes.
     #[test]
     fn skew_is_that_of_the_papers_data() {
         let paper = Generator {

@@ -31,6 +31,20 @@ impl Ids {
         self.len() == 0
     }
 
+    /// The number of an identifier, if it is one of these. Takes time proportional to their number.
+    pub fn find(&self, name: &str) -> Option<u32> {
+        match self {
+            Self::Numbers { first, count } => {
+                let number = name.parse::<u32>().ok()?.checked_sub(*first)?;
+                (number < *count).then_some(number)
+            }
+            Self::Names(names) => {
+                let number = names.iter().position(|found| found == name)?;
+                u32::try_from(number).ok()
+            }
+        }
+    }
+
     /// The identifier with number `index`, if there is one.
     pub fn get(&self, index: usize) -> Option<Cow<'_, str>> {
         match self {
@@ -42,11 +56,11 @@ impl Ids {
     }
 }
 
-/// Identifiers are taken as numbers up to this many per entry of the matrix: a model is not blown up by numbers that only name
-/// things, such as those of a film database.
+/// Identifiers are taken as numbers up to this many per entry of the matrix: numbers that are names, such as
+/// those of a film database, must not inflate the model.
 const NUMBERS_PER_ENTRY_MAX: u64 = 2;
 
-/// Up to this many are no burden in any case.
+/// So many numbers are always accepted.
 const NUMBERS_MIN: u64 = 1024;
 
 /// How many numbers a matrix of `entries` entries may use.
@@ -82,7 +96,8 @@ impl Numbering {
         }
     }
 
-    /// The number of `text`. `before` are the numbers given so far, which change if they turn out to be names.
+    /// The number of `text`. `before` are the numbers given so far, which change if they turn out to be
+    /// names.
     pub(super) fn number(
         &mut self,
         text: &str,

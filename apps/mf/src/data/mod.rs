@@ -1,10 +1,10 @@
 //! Matrices of which some cells are known: entries to learn from, and entries to test on.
 //!
-//! [`Dataset::read`] reads MatrixMarket files and tables of row, column and value; [`Generator`] makes matrices of any size.
-//! Rows and columns are numbered from 0, equally on every process that reads the same files. A cell that is given more than
-//! once is as many entries: two opinions on one thing are two examples.
+//! [`Dataset::read`] reads MatrixMarket files and tables of row, column and value; [`Generator`] makes
+//! matrices of any size. Rows and columns are numbered from 0, equally on every process that reads the same
+//! files. A cell that is given more than once is as many entries: two ratings of a film are two examples.
 //!
-//! Absent on purpose: keys and values, and who trains which entry. Those are the task's business.
+//! Absent on purpose: keys and values, and the division of entries among workers.
 
 mod generate;
 mod ids;
@@ -26,7 +26,7 @@ pub struct Entry {
     pub row: u32,
     /// Number of the column.
     pub column: u32,
-    /// What is there.
+    /// Value of the cell.
     pub value: f64,
 }
 
@@ -87,7 +87,8 @@ impl Dataset {
         read::first(path)
     }
 
-    /// Replaces the test entries by those of a file of the same kind. Rows and columns that are new are added.
+    /// Replaces the test entries by those of a file of the same kind. Rows and columns that are new are
+    /// added.
     ///
     /// # Errors
     /// As [`Dataset::read`]; also if a MatrixMarket file has more rows or columns than this matrix.
@@ -95,8 +96,9 @@ impl Dataset {
         read::test(self, path)
     }
 
-    /// Moves a seeded choice of the known cells from training to test, in place of the test entries: each with probability
-    /// `fraction`. Entries of one cell stay together, and so do those of a cell and of its mirror image in a symmetric matrix.
+    /// Moves a seeded choice of the known cells from training to test, in place of the test entries: each
+    /// with probability `fraction`. Entries of one cell stay together, and so do those of a cell and of its
+    /// mirror image in a symmetric matrix.
     ///
     /// # Errors
     /// If nothing is left to train on or to test.
@@ -118,7 +120,8 @@ impl Dataset {
         Ok(())
     }
 
-    /// Counts, and brings the test entries into the order of their rows, so that workers who share them share few rows.
+    /// Counts uses, and sorts the test entries by row, so that workers that share the test entries share few
+    /// rows.
     fn measure(&mut self) {
         assert!(self.train.len().max(self.test.len()) <= ENTRIES_MAX, "too many entries");
         let inside =
@@ -179,23 +182,14 @@ impl Dataset {
         self.test.iter().filter(unseen).count()
     }
 
-    /// A hash of everything: identifiers, entries, their order, and which split each is in.
+    /// A hash of identifiers, entries, their order and their splits.
     pub fn digest(&self) -> u64 {
         let mut digest = DIGEST;
         for ids in [&self.rows, &self.columns] {
             digest = stream(digest, &[ids.len() as u64]);
             match ids {
                 Ids::Numbers { first, .. } => digest = stream(digest, &[u64::from(*first)]),
-                Ids::Names(names) => {
-                    for name in names.iter() {
-                        digest = stream(digest, &[name.len() as u64]);
-                        for part in name.as_bytes().chunks(8) {
-                            let mut word = [0; 8];
-                            word[..part.len()].copy_from_slice(part);
-                            digest = stream(digest, &[u64::from_le_bytes(word)]);
-                        }
-                    }
-                }
+                Ids::Names(names) => digest = names.digest(digest),
             }
         }
         for split in [&self.train, &self.test] {

@@ -1,4 +1,4 @@
-//! Files of either format, as data sets. The first line tells the format.
+//! Files of either format, as data sets. The first line determines the format.
 
 use super::ids::Numbering;
 use super::market::Market;
@@ -35,7 +35,7 @@ pub enum DataError {
     TooMany {
         /// The file.
         file: String,
-        /// What there is too much of.
+        /// What there is too much of, and the limit.
         what: String,
     },
     /// A test file of another format than the training file.
@@ -46,7 +46,7 @@ pub enum DataError {
         /// Whether it is a MatrixMarket file.
         market: bool,
     },
-    /// A part to hold out that is empty or everything.
+    /// A fraction that holds out nothing or everything.
     #[error(
         "holding out a fraction of {fraction} of {entries} entries leaves nothing to train on or to test"
     )]
@@ -74,7 +74,7 @@ impl Format {
     }
 }
 
-/// What a file holds.
+/// The content of a file.
 struct Content {
     rows: Ids,
     columns: Ids,

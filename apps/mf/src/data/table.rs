@@ -1,7 +1,8 @@
 //! Tables: a row, a column and a value on each line; further columns (a time, say) are ignored.
 //!
-//! The first line tells what separates columns: tabs, `::`, commas, semicolons or blanks. Fields between commas or semicolons
-//! may be quoted, on one line. A first line whose value is no number gives the columns' names.
+//! The first line determines the separator of columns: tabs, `::`, commas, semicolons or blanks. Fields
+//! between commas or semicolons may be quoted, on one line. A first line whose value is no number gives the
+//! columns' names.
 
 use super::Entry;
 use super::ids::{Ids, Numbering};

@@ -35,7 +35,7 @@ fn run(technique: &str, nodes: &str, algorithm: &str, more: &[&str]) -> Value {
     report
 }
 
-/// Source 000, section 3.3.1: with parameter blocking, nodes communicate between subepochs only.
+/// [thesis §3.3.1]: with parameter blocking, nodes communicate between subepochs only.
 #[test]
 fn blocks_move_between_subepochs_and_nothing_is_remote_within_them() {
     for (nodes, batch) in [("2", "64"), ("3", "5")] {
@@ -47,7 +47,7 @@ fn blocks_move_between_subepochs_and_nothing_is_remote_within_them() {
     }
 }
 
-/// Source 000, section 5.4.6: in an epoch, each column moves once to each node.
+/// [thesis §5.4.6]: in an epoch, each column moves once to each node.
 #[test]
 fn a_column_moves_to_a_node_at_most_once_per_epoch() {
     for (nodes, batch) in [("2", "64"), ("3", "5")] {

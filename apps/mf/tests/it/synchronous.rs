@@ -1,9 +1,11 @@
-//! Synchronous SGD, written down: what `--technique full-replication --sync-batches 1` has to come to, to the last bit.
+//! Synchronous SGD, written down: what `--technique full-replication --sync-batches 1` has to come to, to the
+//! last bit.
 //!
-//! Every node computes a batch on the same values; what they add is summed, the sum is added, and all have the same values again.
-//! Nodes without a batch add nothing. Each node has one worker: several would see what one of them has added in the same step.
-//! Floating-point sums depend on the order, so it is part of the statement: the nodes beyond a power of two add to one of the others
-//! each, then neighbours, then neighbouring pairs, and so on.
+//! Every node computes a batch on the same values; what they add is summed, the sum is added, and all have
+//! the same values again. Nodes without a batch add nothing. Each node has one worker: several would see what
+//! one of them has added in the same step. Floating-point sums depend on the order, so it is part of the
+//! statement: the nodes beyond a power of two add to one of the others each, then neighbours, then
+//! neighbouring pairs, and so on.
 
 use intendant_apptest::App;
 use intendant_core::Key;

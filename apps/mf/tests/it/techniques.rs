@@ -1,7 +1,7 @@
 //! Every technique on one, two and four node processes; see [`Matrix`].
 //!
-//! What four nodes learned, of what one process learns, in ten runs of each case on a machine with two cores and five times as
-//! much to do (`measure`):
+//! What four nodes learned, as a share of what one process learns, in ten runs of each case on an overloaded
+//! machine with two cores (`measure`):
 //!
 //! | case | least | most | may be lost |
 //! | --- | --- | --- | --- |
@@ -25,9 +25,10 @@
 
 use intendant_apptest::{App, Matrix, Setting, case};
 
-/// More than twice the most that was lost or gained.
+/// More than twice the largest loss or gain that was measured.
 const NOISE: f64 = 0.08;
-/// The same where copies may be old, as far as time tells how old: a node that the machine does not let run holds up the others.
+/// The same where copies may be old, as far as time tells how old: a node that the machine does not let run
+/// holds up the others.
 const STALENESS: f64 = 0.35;
 
 /// A skewed matrix, in steps so long that much is learnt in one epoch: a second.
@@ -47,36 +48,13 @@ static MATRIX: Matrix = Matrix::new(SETTING);
 static SQUARE: Matrix =
     Matrix::new(Setting { task: &["--data", "builtin:zipf:5000x5000x150000", "--lr", "0.2"], ..SETTING });
 
-/// Techniques that act on intents bring copies in step every 40 ms at most, by default, which is longer than epochs of the other
-/// matrices take: so many entries, of which each teaches so little, that single takes half a second where nothing else runs.
+/// Techniques that act on intents synchronise replicas every 40 ms at most by default, which is longer than
+/// epochs of the other matrices take: so many entries, of which each teaches so little, that single takes
+/// half a second where nothing else runs.
 static LONG: Matrix =
     Matrix::new(Setting { task: &["--data", "builtin:zipf:5000x5000x4500000", "--lr", "0.017"], ..SETTING });
 
-#[test]
-fn classic() {
-    MATRIX.check(&case::CLASSIC, NOISE);
-}
-
-#[test]
-fn lapse() {
-    MATRIX.check(&case::LAPSE, NOISE);
-}
-
-#[test]
-fn ssp() {
-    MATRIX.check(&case::SSP, NOISE);
-    MATRIX.check(&case::SSP_LOOSE, NOISE);
-}
-
-#[test]
-fn essp() {
-    MATRIX.check(&case::ESSP, NOISE);
-}
-
-#[test]
-fn nups() {
-    MATRIX.check(&case::NUPS, NOISE);
-}
+intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: NOISE);
 
 /// By default, columns are replicated that have more than 100 times as many entries as the mean column.
 #[test]
@@ -104,12 +82,12 @@ fn synchronous_full_replication() {
 #[test]
 fn copies_that_are_never_in_step_are_noticed() {
     MATRIX.check_controls(STALENESS);
-    // Clocked replicas are set up when they are first used, which in a long epoch brings much of what others have learnt; what acts on
-    // intents is not clocked.
+    // Clocked replicas are set up when they are first used, which in a long epoch brings much of what others
+    // have learnt; what acts on intents is not clocked.
     LONG.check_control(&case::NEVER[0], STALENESS);
 }
 
-/// Synchronous SGD does not depend on who is faster, nor on whether time is real.
+/// Synchronous SGD depends neither on the speed of nodes nor on whether time is virtual.
 #[test]
 fn synchronous_runs_repeat_themselves() {
     MATRIX.check_repeats(&case::SYNCHRONOUS);

@@ -47,7 +47,8 @@ fn there_is_nothing_to_sample() {
     }
 }
 
-/// With batches of one entry, the accesses are those of the papers: two keys for each entry, pulled and pushed.
+/// With batches of one entry, the accesses are those of the papers: two keys for each entry, pulled and
+/// pushed.
 #[test]
 fn an_entry_is_two_keys() {
     let flags = ["--technique", "classic", "--epochs", "2", "--batch", "1"];
@@ -91,7 +92,8 @@ fn one_worker_gives_the_same_model_every_time() {
     assert_eq!(run("single"), run("classic"), "with one worker, the server is exactly a shared array");
 }
 
-/// Workers that share nothing within a subepoch cannot disturb each other: how they are timed makes no difference.
+/// Workers that share nothing within a subepoch cannot disturb each other: how they are timed makes no
+/// difference.
 #[test]
 fn blocked_training_is_the_same_for_any_number_of_threads_and_nodes() {
     let run = |flags: &[&str]| {
@@ -118,8 +120,9 @@ fn blocked_training_is_the_same_for_any_number_of_threads_and_nodes() {
     }
 }
 
-/// Real data that is not part of the project: in a folder that the environment names. Two nodes with relocation learn as well as
-/// one process. Knowing the biases of rows and columns alone gives 1.515 and 1.002 (ridge regression).
+/// Real data that is not part of the project: in a folder that the environment names. Two nodes with
+/// relocation learn as well as one process. Knowing the biases of rows and columns alone gives 1.515 and
+/// 1.002 (ridge regression).
 #[test]
 fn published_matrices_are_predicted_better_than_by_biases() {
     let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);
@@ -160,7 +163,7 @@ fn products(folder: &Path) -> String {
 
 #[test]
 fn an_export_can_be_read_by_others_and_predicts() {
-    // The second export goes where the first one is, of which nothing stays.
+    // The second export replaces the first one, which has more files.
     let folder = tempfile::tempdir().unwrap();
     for (float, bias) in [("f32", "true"), ("f64", "false")] {
         let data = products(folder.path());
@@ -179,12 +182,13 @@ fn an_export_can_be_read_by_others_and_predicts() {
             "column.npy",
             "column_bias.npy",
             "column_ids.txt",
+            "export.json",
             "mean.txt",
             "row.npy",
             "row_bias.npy",
             "row_ids.txt",
         ];
-        let without = ["column.npy", "column_ids.txt", "row.npy", "row_ids.txt"];
+        let without = ["column.npy", "column_ids.txt", "export.json", "row.npy", "row_ids.txt"];
         assert_eq!(files, if bias == "true" { with.to_vec() } else { without.to_vec() });
         let ids: Vec<String> = (0..20).map(|i| format!("row {i}")).collect();
         let mut found: Vec<String> =
@@ -228,6 +232,9 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
     let broken = folder.path().join("broken.tsv");
     fs::write(&broken, "0\t0\t1\n0\t1\n").unwrap();
     let broken = broken.to_str().unwrap();
+    let gzip = folder.path().join("ratings.csv.gz");
+    fs::write(&gzip, b"\x1f\x8b\x08\0\0\0\0\0").unwrap();
+    let gzip = gzip.to_str().unwrap();
     for (flags, message) in [
         (&["--data", broken][..], "broken.tsv, line 2: found 2 columns, expected 3"),
         (&["--data", "does/not/exist"], "cannot read does/not/exist: "),
@@ -237,6 +244,12 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
         (&["--bold-driver"], "--bold-driver is true; it must be left out with adagrad"),
         (&["--test", "0.0000001"], "leaves nothing to train on or to test"),
         (&["--test", broken], "broken.tsv, line 2: found 2 columns"),
+        (
+            &["--data", gzip],
+            "ratings.csv.gz is compressed by gzip; decompress it, or compress it by zstd instead: gzip",
+        ),
+        (&["--lr", "-1"], "--lr is -1; it must be a number above 0"),
+        (&["--init-scale", "1e300"], "it must be a number above 0 and at most 1000"),
         (&["--algorithm", "rows"], "[possible values: columns, blocks]"),
     ] {
         let output = MF.output(&[flags, &["--technique", "single"]].concat());
@@ -264,7 +277,7 @@ fn without_test_entries_quality_is_not_claimed() {
     assert_eq!(report["test"].as_object().unwrap().len(), 0);
     assert_eq!(report["epochs"][1]["quality"].as_object().unwrap().len(), 0);
     let output = MF.output(&["--data", &data, "--technique", "single", "--epochs", "1", "-q"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no test entries"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no test data: --test 0.1 holds out"));
 }
 
 /// A file of test entries may name rows differently than the training data does.

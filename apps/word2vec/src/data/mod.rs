@@ -1,10 +1,11 @@
 //! Text to learn from: a corpus of any size, of which only the vocabulary and an index are in memory.
 //!
-//! [`Corpus::open`] reads a text file once, with all cores: it counts words and notes where *blocks* begin. A block is a few
-//! kilobytes of whole pieces (lines, or parts of long lines); it is what is read at once, by position, in whatever order.
-//! Some blocks are held out for the evaluation. [`Corpus::builtin`] has a small text, and generates others.
+//! [`Corpus::open`] reads a text file once, with all cores: it counts words and notes where *blocks* begin. A
+//! block is a few kilobytes of whole pieces (lines, or parts of long lines); it is what is read at once, by
+//! position, in whatever order. Some blocks are held out for the evaluation. [`Corpus::builtin`] has a small
+//! text, and generates others.
 //!
-//! Absent on purpose: keys and values, what is drawn from a text, and in which order. Those are the task's business.
+//! Absent on purpose: keys and values, random draws, and the order of training.
 
 mod scan;
 mod source;
@@ -48,23 +49,6 @@ pub enum DataError {
         /// What went wrong.
         source: io::Error,
     },
-    /// It is compressed in a way that is not read.
-    #[error(
-        "{file} is compressed by {program}, which is not read; decompress it, or compress it as .zst: \
-         {program} --decompress --stdout {file} | zstd > TEXT.zst"
-    )]
-    Compressed {
-        /// The file.
-        file: String,
-        /// The program that decompresses it.
-        program: &'static str,
-    },
-    /// It is compressed, but its name does not say so.
-    #[error("{file} is compressed by zstd, but its name does not end in .zst; rename it")]
-    Renamed {
-        /// The file.
-        file: String,
-    },
     /// A word is so long that the file is probably no text.
     #[error(
         "{file}: the word that starts at byte {at} is longer than {} bytes; is this a text?",
@@ -89,7 +73,7 @@ pub enum DataError {
     NoWords {
         /// The file.
         file: String,
-        /// What was asked for.
+        /// The value of `--min-count`.
         min_count: u64,
         /// Distinct words.
         words: usize,
@@ -121,7 +105,7 @@ pub enum DataError {
          at least 2 words and 216 tokens)"
     )]
     Builtin {
-        /// What was asked for.
+        /// The name.
         name: String,
     },
 }
@@ -131,10 +115,11 @@ pub enum DataError {
 pub struct Options {
     /// Words of a piece at most; longer lines are several pieces.
     pub piece_words_max: u64,
-    /// Words that occur less often are left out; `None` means 5, or 0 for generated text, whose words are all kept.
+    /// Words that occur less often are left out; `None` means 5, or 0 for generated text, whose words are all
+    /// kept.
     pub min_count: Option<u64>,
-    /// The part of the blocks that is held out; `None` means 1 %, up to 500,000 words, or 5 % of a built-in text. At least
-    /// one block is held out, and at least one is not.
+    /// The part of the blocks that is held out; `None` means 1 %, up to 500,000 words, or 5 % of a built-in
+    /// text. At least one block is held out, and at least one is not.
     pub held_out: Option<f64>,
 }
 
@@ -144,7 +129,7 @@ impl Default for Options {
     }
 }
 
-/// Words that are held out at most, unless somebody asks for a part: comparisons become no better with more.
+/// Maximum number of held-out words by default: more words do not improve comparisons.
 const HELD_OUT_WORDS_MAX: u64 = 500_000;
 
 /// A text, its vocabulary, and an index of its blocks.
@@ -178,7 +163,8 @@ enum Text {
 /// A few articles of English Wikipedia; see `data/ATTRIBUTION.md`.
 const WIKI: &[u8] = include_bytes!("../../data/wiki.txt.zst");
 
-/// Names the choice of blocks that are held out. It does not depend on the seed of a run, so that runs can be compared.
+/// Names the choice of blocks that are held out. It does not depend on the seed of a run, so that runs can be
+/// compared.
 const HELD_OUT: u64 = 0x6865_6c64_2d6f_7574;
 
 /// Where digests start.
@@ -312,7 +298,7 @@ impl Corpus {
         self.training.iter().map(|block| self.block_words(*block)).sum()
     }
 
-    /// A hash of everything: words, their order, and what is held out.
+    /// A hash of the words, their order, and the choice of held-out blocks.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -343,7 +329,8 @@ impl Corpus {
         Ok(())
     }
 
-    /// Reads a block for whom cannot fail: an error is kept, and the block is empty. See [`Corpus::failure`].
+    /// Reads a block for a caller that cannot return an error: the error is kept, and the block is empty. See
+    /// [`Corpus::failure`].
     ///
     /// # Panics
     /// If there is no such block.
@@ -355,7 +342,7 @@ impl Corpus {
         }
     }
 
-    /// Why a block could not be read. What was computed since is worth nothing.
+    /// Why a block could not be read. Results computed since then are invalid.
     pub fn failure(&self) -> Option<&DataError> {
         self.failure.get()
     }

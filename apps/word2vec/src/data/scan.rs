@@ -1,7 +1,8 @@
 //! The first pass over a text: how often each word occurs, and where blocks begin.
 //!
-//! The file is divided into spans, which threads scan on their own. Spans have a fixed size and begin at the next line; in the
-//! middle of a very long line, at the next word. What comes out depends on the text alone, not on the threads.
+//! The file is divided into spans, which threads scan on their own. Spans have a fixed size and begin at the
+//! next line; in the middle of a very long line, at the next word. What comes out depends on the text alone,
+//! not on the threads.
 
 use super::DataError;
 use super::source::Source;

@@ -1,29 +1,11 @@
 //! Where the bytes of a text are: a file that is read by position, or memory.
 
 use super::DataError;
-use intendant_formats::open;
+use intendant_formats::{Compression, TextError, open};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-
-/// The most that [`compressed`] looks at.
-const MAGIC_BYTES_MAX: usize = 10;
-
-/// By which program a file is compressed, by its first bytes. No text starts like this.
-fn compressed(start: &[u8]) -> Option<&'static str> {
-    let is = |magic: &[u8]| start.starts_with(magic);
-    // Between the parts of the last one is the level.
-    let bzip2 = is(b"BZh") && start.get(4..).is_some_and(|rest| rest.starts_with(b"1AY&SY"));
-    [
-        (is(b"\x1f\x8b\x08"), "gzip"),
-        (is(b"\xfd7zXZ\0"), "xz"),
-        (is(b"\x28\xb5\x2f\xfd"), "zstd"),
-        (bzip2, "bzip2"),
-    ]
-    .into_iter()
-    .find_map(|(is_it, program)| is_it.then_some(program))
-}
 
 /// The bytes of a text.
 #[derive(Debug)]
@@ -41,8 +23,8 @@ enum Bytes {
 }
 
 impl Source {
-    /// A text file. One whose name ends in `.zst` is decompressed to a temporary file that has no name, so that it vanishes
-    /// with the process.
+    /// A text file. One whose name ends in `.zst` is decompressed to a temporary file that has no name, so
+    /// that it vanishes with the process.
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let name = path.display().to_string();
         let refused = |source| DataError::Read { file: name.clone(), source };
@@ -59,12 +41,10 @@ impl Source {
         if !metadata.is_file() {
             return Err(refused(io::Error::new(ErrorKind::InvalidInput, "it is no regular file")));
         }
-        let mut start = [0; MAGIC_BYTES_MAX];
+        let mut start = [0; Compression::MAGIC_BYTES_MAX];
         let read = file.read_at(&mut start, 0).map_err(refused)?;
-        match compressed(&start[..read]) {
-            None => {}
-            Some("zstd") => return Err(DataError::Renamed { file: name }),
-            Some(program) => return Err(DataError::Compressed { file: name, program }),
+        if let Some(compression) = Compression::of(&start[..read]) {
+            return Err(DataError::Text(TextError::Compressed { file: name, compression }));
         }
         Ok(Self { name, bytes: Bytes::File(file), len: metadata.len() })
     }
@@ -114,7 +94,8 @@ impl Source {
     }
 }
 
-/// Copies a compressed text. Errors of the two sides are told apart: one is about the file, the other about the disk.
+/// Copies a compressed text. Errors of the two sides are told apart: one is about the file, the other about
+/// the disk.
 fn copy(from: &mut impl io::Read, to: &mut File, name: &str) -> Result<(), DataError> {
     let mut buffer = vec![0; 1 << 18];
     loop {

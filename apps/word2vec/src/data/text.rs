@@ -1,8 +1,8 @@
 //! Text as words and pieces.
 //!
-//! A word is a run of bytes without ASCII whitespace (blank, tab, line feed, vertical tab, form feed, carriage return); bytes
-//! need not be UTF-8. A *piece* is a line, or a part of a line that has more words than a piece may have: nothing is left out.
-//! Windows of context do not reach beyond a piece.
+//! A word is a run of bytes without ASCII whitespace (blank, tab, line feed, vertical tab, form feed,
+//! carriage return); bytes need not be UTF-8. A *piece* is a line, or a part of a line that has more words
+//! than a piece may have: nothing is left out. Windows of context do not reach beyond a piece.
 
 use super::words::hash;
 
@@ -161,7 +161,8 @@ impl Words {
         self.ends.push(self.words.len());
     }
 
-    /// Reads a block's text; returns the hash that [`Block::hash`] should be. `find` numbers a word, with its hash.
+    /// Reads a block's text; returns the hash that [`Block::hash`] should be. `find` numbers a word, with its
+    /// hash.
     pub(super) fn read(
         &mut self,
         text: &[u8],

@@ -1,11 +1,12 @@
 //! Generated text of any size, for experiments in which only accesses count.
 //!
-//! What is made to look real is how often which word occurs, and which words occur together. Words follow Zipf's law with
-//! exponent 1. The most frequent ones occur everywhere; each of the others belongs to one of a few topics, and most words of a
-//! sentence are of its topic, so that neighbours tell something about each other. Sentences have 12 words on average.
+//! What is made to look real is how often which word occurs, and which words occur together. Words follow
+//! Zipf's law with exponent 1. The most frequent ones occur everywhere; each of the others belongs to one of
+//! a few topics, and most words of a sentence are of its topic, so that neighbours tell something about each
+//! other. Sentences have 12 words on average.
 //!
-//! The same specification gives the same text: it is a data set, and has nothing to do with the seed of the training. A
-//! sentence is a function of its number, and no sentence is ever held in memory.
+//! The same specification gives the same text: it is a data set, and has nothing to do with the seed of the
+//! training. A sentence is a function of its number, and no sentence is ever held in memory.
 
 use super::text::Words;
 use super::words::{Counts, hash};
@@ -26,7 +27,8 @@ pub(super) struct Topics {
     block_sentences: u64,
 }
 
-/// Sentences have these many words by turns: 12 on average, so that the place of a sentence in the text is known.
+/// Sentences have these many words by turns: 12 on average, so that the place of a sentence in the text is
+/// known.
 const LENGTHS: [u64; 9] = [12, 8, 16, 11, 13, 9, 15, 10, 14];
 const TURN: u64 = 9 * 12;
 
@@ -39,8 +41,8 @@ const COMMON_MAX: u32 = 100;
 /// How many of the words of a sentence, other than the common ones, are of its topic.
 const REGULAR: f64 = 0.8;
 
-/// Words of a block, about; small texts have smaller blocks, so that there are this many, and large ones larger, so that there
-/// are no more than this many.
+/// Words of a block, about; small texts have smaller blocks, so that there are this many, and large ones
+/// larger, so that there are no more than this many.
 const BLOCK_WORDS: u64 = 1000;
 const BLOCKS_MIN: u64 = 64;
 const BLOCKS: u64 = 1 << 16;
@@ -227,7 +229,8 @@ mod tests {
             let (share, expected) = (share(words.clone()), expected(words.clone()));
             assert!((share / expected - 1.0).abs() < 0.03, "{words:?}: {share}, not {expected}");
         }
-        // Two words with topics that meet in a sentence share their topic with probability .8 · .8 and by chance.
+        // Two words with topics that meet in a sentence share their topic with probability .8 · .8 and by
+        // chance.
         let (mut equal, mut pairs) = (0.0, 0.0);
         for sentence in &sentences {
             let of_topics: Vec<u32> =

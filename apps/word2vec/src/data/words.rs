@@ -1,4 +1,5 @@
-//! Words: byte strings, numbered, without an allocation for each; and the vocabulary, the words that are trained.
+//! Words: byte strings, numbered, without an allocation for each; and the vocabulary, the words that are
+//! trained.
 
 use hashbrown::HashTable;
 use intendant_core::random::stream;

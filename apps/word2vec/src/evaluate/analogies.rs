@@ -1,8 +1,9 @@
-//! Analogies: a is to b as c is to whom?
+//! Analogies: a is to b as c is to which word?
 //!
-//! The answer is the word whose input vector has the largest cosine with b − a + c, of unit vectors each (3CosAdd); a, b and c
-//! are no answers. Candidates are the most frequent words. They stream by, so that memory is proportional to the number of
-//! words in the questions: of those the cosines with a part of the candidates are computed, and each question adds three of them.
+//! The answer is the word whose input vector has the largest cosine with b − a + c, of unit vectors each
+//! (3CosAdd); a, b and c are no answers. Candidates are the most frequent words. They stream by, so that
+//! memory is proportional to the number of words in the questions: of those the cosines with a part of the
+//! candidates are computed, and each question adds three of them.
 
 use super::Vectors;
 use crate::model::Shape;

@@ -1,7 +1,7 @@
 //! Files with questions.
 //!
-//! Capitals make no difference: a word of a file stands for the most frequent word of the vocabulary that is written like it but
-//! for capitals.
+//! Capitals make no difference: a word of a file stands for the most frequent word of the vocabulary that is
+//! written like it but for capitals.
 
 use super::{Analogies, Question, Rated, Section, Similarities};
 use crate::data::Vocabulary;
@@ -13,8 +13,8 @@ use std::path::Path;
 const SYNTACTIC: &str = "gram";
 
 impl Analogies {
-    /// Reads questions: lines of four words, in sections that begin with a line of a colon and their name. Questions, answers
-    /// and candidates are of the `words` most frequent words.
+    /// Reads questions: lines of four words, in sections that begin with a line of a colon and their name.
+    /// Questions, answers and candidates are of the `words` most frequent words.
     ///
     /// # Errors
     /// If the file cannot be read or is not in the format; the message names file and line.
@@ -63,8 +63,8 @@ impl Analogies {
 }
 
 impl Similarities {
-    /// Reads ratings: lines of two words and a number, separated by tabs, commas or blanks. Further columns, lines that begin with
-    /// `#`, and a first line without a number are ignored.
+    /// Reads ratings: lines of two words and a number, separated by tabs, commas or blanks. Further columns,
+    /// lines that begin with `#`, and a first line without a number are ignored.
     ///
     /// # Errors
     /// If the file cannot be read, is not in the format, or has no pair; the message names file and line.

@@ -1,4 +1,5 @@
-//! The loss on text that is not trained: the same pairs and the same samples each time, whoever is asked.
+//! The loss on held-out text: the same pairs and the same samples in each evaluation, on any number of
+//! workers.
 
 use super::Vectors;
 use crate::draw::Drawn;
@@ -49,7 +50,8 @@ impl HeldOut {
 
     /// The keys that are needed.
     pub(crate) fn keys(&self) -> Vec<Key> {
-        // Each output key is there as often as it is used in a block, or lists of pairs would be far longer than of keys.
+        // Each output key is there as often as it is used in a block, or lists of pairs would be far longer
+        // than of keys.
         let mut is_used = vec![false; 2 * self.first_output as usize];
         self.each(|input, output, samples| {
             is_used[input.index()] = true;

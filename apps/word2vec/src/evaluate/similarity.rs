@@ -36,8 +36,8 @@ impl Similarities {
     }
 }
 
-/// Spearman's rank correlation between the scores and the cosines of input vectors; `None` if there is none, as of less than two
-/// pairs, or if all are alike.
+/// Spearman's rank correlation between the scores and the cosines of input vectors; `None` if there is none,
+/// as of less than two pairs, or if all are alike.
 pub(crate) fn spearman<E: Element>(similarities: &Similarities, vectors: Vectors<'_, E>) -> Option<f64> {
     let scores: Vec<f64> = similarities.rated.iter().map(|rated| rated.score).collect();
     let cosines = similarities.rated.iter().map(|rated| {

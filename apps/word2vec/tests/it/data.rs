@@ -61,8 +61,8 @@ fn what_is_compressed_is_named() {
     let error = |name, bytes: &[u8]| open(name, bytes, options()).unwrap_err();
     let of = |program| {
         format!(
-            "DIR/t.txt is compressed by {program}, which is not read; decompress it, or compress it as .zst: {program} --decompress \
-             --stdout DIR/t.txt | zstd > TEXT.zst"
+            "DIR/t.txt is compressed by {program}; decompress it, or compress it by zstd instead: {program} --decompress --stdout \
+             DIR/t.txt | zstd > NAME.zst"
         )
     };
     for (bytes, program) in
@@ -71,7 +71,7 @@ fn what_is_compressed_is_named() {
         assert_eq!(error("t.txt", bytes), of(program));
     }
     let zstd = compress_to_vec(&b"a b a b\n"[..], CompressionLevel::Fastest);
-    let renamed = "DIR/t.txt is compressed by zstd, but its name does not end in .zst; rename it";
+    let renamed = "DIR/t.txt is compressed by zstd; rename it so that its name ends in .zst";
     assert_eq!(error("t.txt", &zstd), renamed);
     open("t.txt", b"BZh is a word\nthat is all\n", options()).unwrap();
 }

@@ -10,7 +10,8 @@ fn report(flags: &[&str]) -> Value {
     WORD2VEC.report(flags)
 }
 
-/// Frequent words are hot: with a larger learning rate, the steps that several workers make at once add up to too large ones.
+/// Frequent words are hot: with a larger learning rate, the steps that several workers make at once add up to
+/// too large ones.
 const TASK: [&str; 10] = [
     "--data",
     "builtin:topics:1000x40000",

@@ -1,7 +1,7 @@
 //! Every technique on one, two and four node processes, and every sampling scheme on two; see [`Matrix`].
 //!
-//! What four nodes learned, of what one process learns, in ten runs of each case on a machine with two cores and eight times as
-//! much to do (`measure`):
+//! What four nodes learned, of what one process learns, in ten runs of each case on a machine with two cores
+//! and eight times as much to do (`measure`):
 //!
 //! | case | least | most | may be lost |
 //! | --- | --- | --- | --- |
@@ -39,14 +39,15 @@ use intendant_apptest::{App, Matrix, Setting, case};
 
 /// More than twice the most that was lost or gained.
 const NOISE: f64 = 0.05;
-/// The same where copies may be old, as far as time tells how old: a node that the machine does not let run holds up the others.
+/// The same where copies may be old, as far as time tells how old: a node that the machine does not let run
+/// holds up the others.
 const STALENESS: f64 = 0.2;
 
 /// What two nodes learn at least with a scheme: four times the most that was lost may be lost.
 const SCHEMES: f64 = 0.9;
 
-/// Sentences with topics, small vectors: a second. Frequent words are hot: with a larger learning rate, the steps that several
-/// nodes make at once would add up to too large ones.
+/// Sentences with topics, small vectors: a second. Frequent words are hot: with a larger learning rate, the
+/// steps that several nodes make at once would add up to too large ones.
 const SETTING: Setting = Setting {
     app: App::new(env!("CARGO_BIN_EXE_word2vec")),
     task: &["--data", "builtin:topics:1000x40000", "--dim", "16", "--sample", "0.01"],
@@ -58,46 +59,24 @@ const SETTING: Setting = Setting {
 };
 
 static MATRIX: Matrix = Matrix::new(SETTING);
-/// Of the other, no word is used 100 times as often as the mean word: there are too few, and frequent ones are skipped.
+/// Of the other, no word is used 100 times as often as the mean word: there are too few, and frequent ones
+/// are skipped.
 static WIDE: Matrix = Matrix::new(Setting {
     task: &["--data", "builtin:topics:5000x40000", "--dim", "16", "--sample", "0.01"],
     ..SETTING
 });
 
-/// Techniques that act on intents bring copies in step every 40 ms, by default, which is a large part of the epochs of the other
-/// texts: so long a text that single takes half a second, in small steps. With the default's four times as long ones, all words
-/// copied to all nodes learned .40 of what one process does in one of ten runs.
+/// Techniques that act on intents synchronise replicas every 40 ms by default, which is a large part of the
+/// epochs of the other texts: so long a text that single takes half a second, in small steps. With the
+/// default's four times as long ones, all words copied to all nodes learned .40 of what one process does in
+/// one of ten runs.
 static LONG: Matrix = Matrix::new(Setting {
     task: &["--data", "builtin:topics:1000x200000", "--dim", "16", "--sample", "0.001", "--lr", "0.006"],
     epochs: "3",
     ..SETTING
 });
 
-#[test]
-fn classic() {
-    MATRIX.check(&case::CLASSIC, NOISE);
-}
-
-#[test]
-fn lapse() {
-    MATRIX.check(&case::LAPSE, NOISE);
-}
-
-#[test]
-fn ssp() {
-    MATRIX.check(&case::SSP, NOISE);
-    MATRIX.check(&case::SSP_LOOSE, NOISE);
-}
-
-#[test]
-fn essp() {
-    MATRIX.check(&case::ESSP, NOISE);
-}
-
-#[test]
-fn nups() {
-    MATRIX.check(&case::NUPS, NOISE);
-}
+intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: NOISE);
 
 /// By default, words are replicated that are used more than 100 times as often as the mean word.
 #[test]
@@ -134,7 +113,7 @@ fn copies_that_are_never_in_step_are_noticed() {
     LONG.check_controls(STALENESS);
 }
 
-/// Synchronous SGD does not depend on who is faster, nor on whether time is real.
+/// Synchronous SGD depends neither on the speed of nodes nor on whether time is virtual.
 #[test]
 fn synchronous_runs_repeat_themselves() {
     MATRIX.check_repeats(&case::SYNCHRONOUS);

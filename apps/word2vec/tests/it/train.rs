@@ -149,7 +149,15 @@ fn an_export_can_be_read_by_others() {
         files.sort();
         assert_eq!(
             files,
-            ["input.npy", "model.safetensors", "output.npy", "vectors.bin", "vectors.txt", "vocab.txt"]
+            [
+                "export.json",
+                "input.npy",
+                "model.safetensors",
+                "output.npy",
+                "vectors.bin",
+                "vectors.txt",
+                "vocab.txt"
+            ]
         );
 
         let vocab = fs::read_to_string(export.join("vocab.txt")).unwrap();
@@ -216,8 +224,8 @@ fn an_export_can_be_read_by_others() {
     }
 }
 
-/// Real data that is not part of the project: in a folder that the environment names. gensim reaches .380 and .681 on the whole
-/// text in five epochs; one epoch gives .114, and untrained vectors 0.
+/// Real data that is not part of the project: in a folder that the environment names. gensim reaches .380 and
+/// .681 on the whole text in five epochs; one epoch gives .114, and untrained vectors 0.
 #[test]
 fn published_questions_are_answered() {
     let root = std::env::var_os("INTENDANT_TEST_DATA").map(PathBuf::from);
@@ -329,4 +337,20 @@ fn a_text_that_changes_ends_the_run_and_is_named() {
     let said = said.join("\n");
     assert_eq!(child.wait().unwrap().code(), Some(2), "{said}");
     assert!(said.contains("changed while it was in use: what was read at byte"), "{said}");
+}
+
+#[test]
+fn help_offers_the_test_data_that_is_taken() {
+    let output = WORD2VEC.output(&["--help"]);
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.contains("--test <FRACTION>") && !help.contains("FILE|FRACTION"), "{help}");
+}
+
+#[test]
+fn words_are_explained_by_name() {
+    let output =
+        WORD2VEC.output(&["--data", "builtin:topics:100x20000", "--epochs", "1", "-q", "--explain", "w7"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(" (w7, input), node 0: ") && said.contains(" (w7, output), node 0: "), "{said}");
 }

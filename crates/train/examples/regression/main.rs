@@ -1,9 +1,10 @@
-//! A complete application around a small task: `cargo run --example regression -- --technique single --workers 2`.
+//! A complete application around a small task: `cargo run --example regression -- --technique single
+//! --workers 2`.
 
 mod task;
 
-use intendant_core::{Element, ElementType, Key, KeyRange};
-use intendant_train::{App, AppError, Exporter, Outcome, Plan, TrainError};
+use intendant_core::{Element, Key, KeyRange};
+use intendant_train::{App, AppError, Application, Exporter, Outcome, Plan, TrainError};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -30,64 +31,60 @@ struct Flags {
     rate: f64,
 }
 
-fn check(flags: Flags, plan: &mut Plan) -> Result<Flags, TrainError> {
-    if plan.data.is_some() || plan.test.is_some() {
-        return Err(TrainError::usage("the data is generated; leave --data and --test out"));
-    }
-    if flags.rate > 0.0 {
-        Ok(flags)
-    } else {
-        Err(TrainError::usage(format!("--rate is {}; it must be greater than 0", flags.rate)))
-    }
-}
+struct RegressionApp;
 
-fn train<E: Element>(flags: &Flags, plan: &Plan) -> Result<Outcome, TrainError> {
-    let Flags { features, examples, batch, rate } = *flags;
-    let settings = Settings { seed: plan.seed, features, examples, batch, rate };
-    let task = Arc::new(Regression::<E>::new(settings).map_err(TrainError::usage)?);
-    let mut file = match &plan.export {
-        // Only rank 0 writes; the others open nothing.
-        Some(folder) if plan.rank() == 0 => Some(Text::create(folder).map_err(TrainError::Export)?),
-        _ => None,
-    };
-    let exporter = file.as_mut().map(|file| file as &mut dyn Exporter<E>);
-    intendant_train::run(&task, plan, exporter)
+impl Application for RegressionApp {
+    type Flags = Flags;
+    type Resolved = Flags;
+
+    fn resolve(flags: Flags, plan: &mut Plan) -> Result<Flags, TrainError> {
+        if plan.data.is_some() || plan.test.is_some() {
+            return Err(TrainError::usage("the data is generated; leave --data and --test out"));
+        }
+        if flags.rate > 0.0 {
+            Ok(flags)
+        } else {
+            Err(TrainError::usage(format!("--rate is {}; it must be greater than 0", flags.rate)))
+        }
+    }
+
+    fn train<E: Element>(flags: Flags, plan: &Plan) -> Result<Outcome, TrainError> {
+        let Flags { features, examples, batch, rate } = flags;
+        let settings = Settings { seed: plan.seed, features, examples, batch, rate };
+        let task = Arc::new(Regression::<E>::new(settings).map_err(TrainError::usage)?);
+        intendant_train::run(&task, plan, Some(&mut Text::default()))
+    }
 }
 
 /// One line per key: the key and its value.
+#[derive(Default)]
 struct Text {
-    file: BufWriter<File>,
+    file: Option<BufWriter<File>>,
     ranges: Vec<KeyRange>,
 }
 
-impl Text {
-    fn create(folder: &Path) -> Result<Self, AppError> {
-        std::fs::create_dir_all(folder)?;
-        let file = BufWriter::new(File::create(folder.join("model.txt"))?);
-        Ok(Self { file, ranges: Vec::new() })
-    }
-}
-
 impl<E: Element> Exporter<E> for Text {
-    fn begin(&mut self, ranges: &[KeyRange]) -> Result<(), AppError> {
+    fn begin(&mut self, folder: &Path, ranges: &[KeyRange]) -> Result<(), AppError> {
+        self.file = Some(BufWriter::new(File::create(folder.join("model.txt"))?));
         self.ranges = ranges.to_vec();
         Ok(())
     }
 
     fn part(&mut self, keys: &[Key], values: &[E]) -> Result<(), AppError> {
+        let file = self.file.as_mut().ok_or("the export has not begun")?;
         let mut rest = values;
         for key in keys {
             let range =
                 self.ranges.iter().find(|r| r.keys.contains(&key.0)).ok_or("a key outside of all ranges")?;
             let (value, after) = rest.split_at_checked(range.len).ok_or("a value is missing")?;
-            writeln!(self.file, "{} {key} {value:?}", range.name)?;
+            writeln!(file, "{} {key} {value:?}", range.name)?;
             rest = after;
         }
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), AppError> {
-        Ok(self.file.flush()?)
+        Ok(self.file.as_mut().map_or(Ok(()), BufWriter::flush)?)
     }
 }
 
@@ -95,8 +92,5 @@ fn main() -> ExitCode {
     let command = clap::Command::new("regression")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Sparse linear regression on generated data");
-    App::new(command).default("epochs", 8).main(check, |flags: Flags, plan| match plan.float {
-        ElementType::F32 => train::<f32>(&flags, plan),
-        ElementType::F64 => train::<f64>(&flags, plan),
-    })
+    App::new(command).default("epochs", 8).main::<RegressionApp>()
 }

@@ -1,6 +1,6 @@
-//! Sparse linear regression by stochastic gradient descent, on generated data: about the smallest task with everything that a
-//! task can have. Two key ranges with values of different lengths, optimiser state inside of the values, samples, and an
-//! evaluation that pulls some values and streams the others.
+//! Sparse linear regression by stochastic gradient descent, on generated data: about the smallest task with
+//! everything that a task can have. Two key ranges with values of different lengths, optimiser state inside
+//! of the values, samples, and an evaluation that pulls some values and streams the others.
 
 use intendant_core::{Element, Key, random};
 use intendant_sampling::{Conformity, Distribution, DistributionError, DistributionId, Sampler};

@@ -1,6 +1,6 @@
 //! Precedence, refusals and the effective configuration, through an application with flags of its own.
 
-use super::SettingsError;
+use super::{Environment, SettingsError};
 use crate::{App, DataSource, Plan, Technique, TrainError, exit};
 use std::ffi::OsString;
 use std::path::Path;
@@ -34,10 +34,8 @@ fn app() -> App {
 
 fn read(argv: &[&str], environment: &[(&str, &str)]) -> Result<(Flags, Plan), SettingsError> {
     let argv: Vec<OsString> = ["app"].iter().chain(argv).map(OsString::from).collect();
-    let variable = |name: &str| {
-        environment.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
-    };
-    app().plan(&argv, &variable, || Ok(None))
+    let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), OsString::from(value)));
+    app().plan(&argv, &environment.collect(), || Ok(None))
 }
 
 fn good(argv: &[&str], environment: &[(&str, &str)]) -> (Flags, Plan) {
@@ -129,8 +127,8 @@ fn the_effective_configuration_reproduces_the_run_and_is_typed() {
     ] {
         assert!(config.lines().any(|l| l == line), "{line} is not in\n{config}");
     }
-    for absent in ["config", "report", "progress", "verbose", "negatives", "charge", "resume"] {
-        assert!(!config.contains(absent), "{absent} is in\n{config}");
+    for absent in ["config", "report", "progress", "verbose", "negatives", "charge"] {
+        assert!(!config.lines().any(|line| line.starts_with(absent)), "{absent} is in\n{config}");
     }
     let again = File::with(&config);
     let (flags_again, plan_again) = good(&["--config", again.path()], &[]);
@@ -187,14 +185,62 @@ fn what_is_required_may_come_from_any_layer_but_must_come() {
 }
 
 #[test]
-fn flags_of_what_is_not_built_are_refused() {
-    for flags in [&["--trace", "dir"][..], &["--checkpoint", "dir"], &["--resume"]] {
-        let argv: Vec<&str> = ["--label", "x"].iter().chain(flags).copied().collect();
-        assert!(bad(&argv, &[]).contains("not built yet"), "{flags:?}");
+fn a_misspelt_environment_variable_is_refused_like_a_misspelt_key() {
+    for (variable, message) in [
+        ("INTENDANT_EPOCH", "there is no flag --epoch; did you mean INTENDANT_EPOCHS?"),
+        ("INTENDANT_COLOUR", "there is no flag --colour; unset the variable"),
+        ("INTENDANT_VERBOSE", "'verbose' works on the command line only"),
+    ] {
+        let error = bad(&["--label", "x"], &[(variable, "1")]);
+        assert_eq!(error.find(&format!("environment variable {variable}: {message}")), Some(0), "{error}");
     }
-    let file = File::with("label = 'f'\nresume = true\n");
-    assert!(bad(&["--config", file.path()], &[]).contains("--resume is not built yet"));
-    assert!(bad(&["--label", "x"], &[("INTENDANT_TRACE", "dir")]).contains("--trace is not built yet"));
+    // Variables of launchers are not settings, and other programs have variables, too.
+    for variable in ["INTENDANT_TOKEN", "INTENDANT_LAUNCHED", "EPOCH", "OTHER_INTENDANT_EPOCH"] {
+        good(&["--label", "x"], &[(variable, "1")]);
+    }
+}
+
+#[test]
+fn a_configuration_is_for_the_program_that_wrote_it() {
+    let (_, plan) = good(&["--label", "x"], &[]);
+    let text = plan.config.to_toml();
+    assert!(text.lines().any(|line| line == "program = \"app\""), "{text}");
+    assert_eq!(plan.config.to_json()["program"], "app");
+    let file = File::with(&text.replace("\"app\"", "\"other\""));
+    let error = bad(&["--config", file.path()], &[]);
+    assert!(error.contains(": this is a configuration of other; this program is app"), "{error}");
+    good(&["--config", File::with("program = 'app'\nlabel = 'f'\n").path()], &[]);
+    let error = bad(&["--config", File::with("label = 'f'\nprogram = 3\n").path()], &[]);
+    assert!(error.contains(":2: this is a configuration of another program"), "{error}");
+}
+
+#[test]
+fn negative_numbers_are_values() {
+    assert_eq!(good(&["--label", "x", "--rate", "-1"], &[]).0.rate, -1.0);
+    assert_eq!(good(&["--label", "x", "--rate", "-1e-3"], &[]).0.rate, -1e-3);
+    let error = bad(&["--label", "x", "--epochs", "-1"], &[]);
+    assert!(error.contains("invalid value '-1' for '--epochs <E>'"), "{error}");
+}
+
+#[test]
+fn an_output_overwrites_no_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a plain name").to_owned();
+    let mine = "label = 'f' # mine\n";
+    std::fs::write(path("run.config.toml"), mine).expect("written");
+    let error = bad(&["--config", &path("run.config.toml"), "--report", &path("run.json")], &[]);
+    assert!(error.contains("--report would write the effective configuration over "), "{error}");
+    assert!(error.contains("run.config.toml, which --config reads; name another report"), "{error}");
+    good(&["--config", &path("run.config.toml"), "--report", &path("other.json")], &[]);
+    let report = path("other.json");
+    std::fs::write(&report, "").expect("written");
+    for (flag, of) in [("--data", ""), ("--test", ""), ("--replicate-file", "nups")] {
+        let technique = if of.is_empty() { "adaptive" } else { of };
+        let argv = ["--label", "x", "--technique", technique, flag, &report, "--report", &report];
+        let error = bad(&argv, &[]);
+        assert!(error.contains(&format!("which {flag} reads")), "{error}");
+    }
+    assert_eq!(std::fs::read_to_string(path("run.config.toml")).expect("there"), mine);
 }
 
 #[test]
@@ -219,7 +265,7 @@ fn a_simulation_is_one_process_whatever_the_number_of_nodes() {
     assert_eq!(good(&["--label", "x"], &[]).1.simulation, None);
     let rendezvous = || Ok(Some(intendant::Rendezvous::new(intendant::NodeId(0), 2, "127.0.0.1", 1)));
     let argv: Vec<OsString> = ["app", "--label", "x", "--simulate"].map(OsString::from).into();
-    match app().plan::<Flags>(&argv, &|_| None, rendezvous) {
+    match app().plan::<Flags>(&argv, &Environment::new(), rendezvous) {
         Err(SettingsError::Train(error)) => assert!(error.to_string().contains("launcher"), "{error}"),
         other => panic!("{other:?}"),
     }
@@ -281,7 +327,6 @@ fn help_is_not_an_error() {
                 text.contains("--technique") && text.contains("--dim") && text.contains("INTENDANT_"),
                 "{text}"
             );
-            assert!(!text.contains("--resume"), "what is not built is not offered");
         }
         other => panic!("{other:?}"),
     }

@@ -1,4 +1,5 @@
-//! The example application as a process: settings, output, exit codes, signals, and several processes together.
+//! The example application as a process: settings, output, exit codes, signals, and several processes
+//! together.
 
 use intendant_apptest::{finish, schema, start};
 use intendant_train::{Report, SCHEMA};
@@ -121,19 +122,19 @@ fn exit_codes_tell_what_happened() {
         (
             "--technique single --explain 3",
             2,
-            "regression: error: --explain tells why parameters are at their nodes",
+            "regression: error: --explain is about nodes, and technique single has none",
         ),
         ("--explain 100000", 2, "regression: error: --explain names key 100000; the model has keys 0 to "),
         ("--rate 0", 2, "regression: error: --rate is 0; it must be greater than 0"),
         ("--config /no/such.toml", 2, "regression: error: /no/such.toml: cannot be read"),
         ("--nodes 0", 2, "invalid value '0' for '--nodes <N>'"),
-        ("--resume", 2, "regression: error: --resume is not built yet"),
-        ("--nodes 2 --rate -1", 2, ""),
+        ("--resume", 2, "unexpected argument '--resume'"),
+        ("--nodes 2 --rate -1", 2, "regression: error: --rate is -1; it must be greater than 0"),
         ("--technique single --rate 1e30", 3, "regression: error: diverged in epoch 1, step 2, key 1000: "),
         ("--technique classic --rate 1e30", 3, "regression: error: diverged in epoch 1, step 2, key 1000: "),
         // All nodes agree on the reason, whichever of them meets it first.
         ("--nodes 2 --rate 1e30", 3, "diverged in epoch 1, step "),
-        ("--technique single --export /proc/no/such", 2, "cannot write in this folder"),
+        ("--technique single --export /proc/no/such", 2, "cannot write this folder"),
         ("--simulate --nodes 2 --rate 1e30", 3, "regression: error: diverged in epoch 1, step "),
         ("--net 10gbe", 2, "regression: error: --net is about simulated clusters; add --simulate"),
     ] {
@@ -146,7 +147,7 @@ fn exit_codes_tell_what_happened() {
 }
 
 #[test]
-fn what_is_replicated_and_how_often_it_is_brought_in_step_is_told() {
+fn replication_and_its_frequency_are_reported() {
     let folder = Folder::new();
     let (keys, path) = (folder.path("keys"), folder.path("r.json"));
     std::fs::write(&keys, "1000 # the constant\n0..9\n").expect("written");
@@ -174,10 +175,10 @@ fn what_is_replicated_and_how_often_it_is_brought_in_step_is_told() {
     for (every, warned) in [("0.1", true), ("1", false)] {
         let done = output(&format!("{nups} --nodes 4 --simulate --sync-every-ms {every}"));
         let said = text(&done.stderr);
-        assert_eq!(said.contains("replicas were brought in step"), warned, "{said}");
+        assert_eq!(said.contains("replicas were synchronised"), warned, "{said}");
         assert_eq!(said.contains("times per second, not 10000.0 times"), warned, "{said}");
     }
-    // Of one node there is nothing to be brought in step.
+    // A single node has no replicas.
     succeeded(&output(&format!("{nups} --report {}", path.display())));
     let alone = report(&path);
     assert_eq!(alone.model.replicated.map(|replicated| replicated.keys), Some(0));
@@ -188,6 +189,79 @@ fn what_is_replicated_and_how_often_it_is_brought_in_step_is_told() {
     assert!(
         said.contains("--replicate-file: key 1001 is to be replicated, but the model has keys 0 to 1000"),
         "{said}"
+    );
+}
+
+/// A command whose standard output is this file.
+fn into(path: &str, flags: &str) -> Output {
+    let mut command = regression(flags);
+    command.stdout(std::fs::File::options().write(true).open(path).expect("opened"));
+    command.stderr(std::process::Stdio::piped());
+    finish(command.spawn().expect("started"))
+}
+
+#[test]
+fn a_full_standard_output_is_a_failure_and_the_report_is_written() {
+    let folder = Folder::new();
+    let path = folder.path("r.json");
+    let run = format!("--technique single --epochs 1 -q --report {}", path.display());
+    for flags in [run.as_str(), "--help", "--version"] {
+        let (code, said) = end(&into("/dev/full", flags));
+        assert_eq!(code, Some(1), "{flags}: {said}");
+        assert!(said.contains("regression: error: cannot write standard output: No space left"), "{said}");
+    }
+    assert_eq!(report(&path).epochs.len(), 1);
+    // A usage error has no output that could be lost.
+    assert_eq!(end(&into("/dev/full", "--no-such-flag")).0, Some(2));
+    succeeded(&into("/dev/null", &run));
+}
+
+#[test]
+fn a_report_may_go_to_a_device() {
+    let shown = output("--technique single --epochs 1 -q --report /dev/stdout");
+    succeeded(&shown);
+    let result = text(&shown.stdout);
+    assert!(result.starts_with("{") && result.contains("}\ntask "), "the report, then the table: {result}");
+    let (code, said) = end(&output("--technique single --epochs 1 -q --report /dev/full"));
+    assert_eq!(code, Some(1));
+    assert!(said.contains("cannot write /dev/full: No space left"), "{said}");
+    assert!(!Path::new("/dev/full").metadata().expect("a device").is_file());
+    assert!(!Path::new("/dev/full.config.toml").exists());
+}
+
+#[test]
+fn a_configuration_is_not_written_over() {
+    let folder = Folder::new();
+    let (config, path) = (folder.path("run.config.toml"), folder.path("run.json"));
+    let mine = "epochs = 1 # enough\n";
+    std::fs::write(&config, mine).expect("written");
+    let flags = format!("--technique single --config {} --report {}", config.display(), path.display());
+    let (code, said) = end(&output(&flags));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("run.config.toml, which --config reads; name another report"), "{said}");
+    assert_eq!(std::fs::read_to_string(config).expect("there"), mine);
+    assert!(!path.exists());
+}
+
+#[test]
+fn an_export_says_which_run_it_is_of() {
+    let folder = Folder::new();
+    let (model, path) = (folder.path("model"), folder.path("r.json"));
+    for epochs in [1, 2] {
+        let outputs = format!("--export {} --report {}", model.display(), path.display());
+        succeeded(&output(&format!("--nodes 2 --epochs {epochs} {outputs}")));
+        let said = std::fs::read(model.join("export.json")).expect("a manifest");
+        let said: serde_json::Value = serde_json::from_slice(&said).expect("JSON");
+        let report = report(&path);
+        assert_eq!((&said["schema"], &said["program"]), (&"intendant.export/1".into(), &"regression".into()));
+        assert_eq!((&said["data_digest"], &said["config"]), (&report.data_digest.into(), &report.config));
+        let bytes = std::fs::metadata(model.join("model.txt")).expect("exported").len();
+        assert_eq!(said["files"], serde_json::json!({ "model.txt": bytes }));
+    }
+    assert_eq!(
+        std::fs::read_dir(folder.path("")).expect("listed").count(),
+        3,
+        "model, report, configuration"
     );
 }
 
@@ -334,7 +408,7 @@ fn nodes_may_look_ahead_differently() {
 }
 
 #[test]
-fn half_a_rendezvous_only_hinders_who_needs_one() {
+fn half_a_rendezvous_is_an_error_of_runs_that_need_one() {
     let stray = |flags: &str| {
         let mut command = regression(flags);
         command.env("MASTER_ADDR", "localhost");

@@ -1,4 +1,5 @@
-//! Runs of a real task in this process: what is trained, what is reported, and how a run ends that goes wrong.
+//! Runs of a real task in this process: what is trained, what is reported, and how a run ends that goes
+//! wrong.
 
 #[path = "../../examples/regression/task.rs"]
 mod task;
@@ -9,6 +10,7 @@ use intendant_task::{
 };
 use intendant_train::{App, AppError, Exporter, Outcome, Plan, Report, TrainError, exit, run};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use task::{Batch, Regression, Settings};
 
@@ -32,7 +34,7 @@ fn regression<E: Element>(settings: Settings) -> Arc<Regression<E>> {
 fn ends<T: Task>(task: Arc<T>, plan: Plan) -> Result<Outcome, TrainError> {
     let (done, waiting) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        // Nobody waits any more if it took too long.
+        // The receiver is gone if it took too long.
         let _ = done.send(run(&task, &plan, None));
     });
     waiting.recv_timeout(std::time::Duration::from_secs(120)).expect("it hangs")
@@ -60,7 +62,7 @@ fn it_learns_with_one_worker_and_with_several_in_both_precisions() {
 }
 
 #[test]
-fn every_example_is_trained_exactly_once_per_epoch_whoever_trains_it() {
+fn every_example_is_trained_exactly_once_per_epoch_by_any_number_of_workers() {
     let mut expected = 0u64;
     for epoch in 0..2 {
         for index in 0..SETTINGS.examples {
@@ -174,7 +176,8 @@ fn a_simulated_cluster_trains_the_same_examples_and_learns() {
 fn one_simulated_worker_trains_the_very_model_of_a_real_one() {
     let model = |flags: &str| {
         let mut keep = Values::default();
-        let plan = plan(&format!("--epochs 2 --export somewhere {flags}"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let plan = plan(&format!("--epochs 2 --export {} {flags}", folder.path().join("model").display()));
         run(&regression::<f64>(SETTINGS), &plan, Some(&mut keep)).expect("a good run");
         keep.0
     };
@@ -189,7 +192,7 @@ fn one_simulated_worker_trains_the_very_model_of_a_real_one() {
 struct Values(BTreeMap<u64, u64>);
 
 impl Exporter<f64> for Values {
-    fn begin(&mut self, _ranges: &[KeyRange]) -> Result<(), AppError> {
+    fn begin(&mut self, _folder: &Path, _ranges: &[KeyRange]) -> Result<(), AppError> {
         Ok(())
     }
 
@@ -255,7 +258,7 @@ struct Keep {
 }
 
 impl<E: Element> Exporter<E> for Keep {
-    fn begin(&mut self, ranges: &[KeyRange]) -> Result<(), AppError> {
+    fn begin(&mut self, _folder: &Path, ranges: &[KeyRange]) -> Result<(), AppError> {
         self.ranges = ranges.to_vec();
         Ok(())
     }
@@ -286,23 +289,27 @@ impl<E: Element> Exporter<E> for Keep {
 #[test]
 fn an_export_sees_every_key_once() {
     let settings = Settings { features: 5_000, ..SETTINGS };
+    let folder = tempfile::tempdir().expect("a folder");
     for technique in ["single", "classic"] {
-        let plan = plan(&format!("--epochs 1 --workers 2 --export somewhere --technique {technique}"));
+        let place = folder.path().join(technique);
+        let plan =
+            plan(&format!("--epochs 1 --workers 2 --export {} --technique {technique}", place.display()));
         let mut keep = Keep::default();
         run(&regression::<f32>(settings), &plan, Some(&mut keep)).expect("a good run");
         assert!(keep.ended);
         assert!(keep.values.keys().copied().eq(0..5_001));
     }
-    let plan = plan("--epochs 1 --export somewhere");
+    let plan = plan(&format!("--epochs 1 --export {}", folder.path().join("model").display()));
     assert!(run(&regression::<f32>(settings), &plan, None).is_err_and(|e| e.exit_code() == exit::USAGE));
 }
 
+/// A full disk: the export fails, and the report, whose disk has room, is written nevertheless.
 #[test]
-fn an_export_that_fails_ends_the_run() {
+fn an_export_that_fails_costs_neither_the_report_nor_an_earlier_model() {
     struct Full;
     impl Exporter<f32> for Full {
-        fn begin(&mut self, _ranges: &[KeyRange]) -> Result<(), AppError> {
-            Ok(())
+        fn begin(&mut self, folder: &Path, _ranges: &[KeyRange]) -> Result<(), AppError> {
+            Ok(std::fs::write(folder.join("half"), "of a model")?)
         }
 
         fn part(&mut self, _keys: &[Key], _values: &[f32]) -> Result<(), AppError> {
@@ -313,9 +320,18 @@ fn an_export_that_fails_ends_the_run() {
             panic!("the end of a failed export")
         }
     }
-    let error =
-        run(&regression::<f32>(SETTINGS), &plan("--epochs 1 --workers 3 --export x"), Some(&mut Full));
-    assert_eq!(error.expect_err("no space").to_string(), "export failed: the disk is full");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (model, report) = (folder.path().join("model"), folder.path().join("r.json"));
+    for flags in ["--workers 3", "--technique classic", "--technique classic --simulate --nodes 2"] {
+        let outputs = format!("--export {} --report {}", model.display(), report.display());
+        let plan = plan(&format!("--epochs 1 {flags} {outputs}"));
+        let error = run(&regression::<f32>(SETTINGS), &plan, Some(&mut Full)).expect_err("no space");
+        assert_eq!((error.to_string().as_str(), error.exit_code()), ("export failed: the disk is full", 1));
+        std::fs::remove_file(&report).expect("the report is there");
+        assert!(folder.path().join("r.config.toml").exists());
+        let left = std::fs::read_dir(folder.path()).expect("listed").count();
+        assert_eq!(left, 1, "neither a model nor parts of one");
+    }
 }
 
 #[test]
@@ -413,7 +429,7 @@ fn whatever_fails_in_one_thread_ends_all_of_them_and_is_named() {
             .expect_err("sabotage");
         assert_eq!(error.exit_code(), exit::OTHER, "{error}");
         match at {
-            // The driver looks up the length of a value before anybody is asked for it.
+            // The driver looks up the length of a value before it requests the value.
             Where::Key => assert!(matches!(error, TrainError::Panicked { .. }), "{error}"),
             Where::Prepare | Where::Compute | Where::Sample | Where::Evaluation => {
                 assert_eq!(error.to_string(), message);

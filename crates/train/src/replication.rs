@@ -1,6 +1,8 @@
-//! How copies of parameters are kept: the flags about it, what they mean to the technique, and which keys are replicated.
+//! Replication: its flags, their meaning for the technique, and the choice of the keys that have static
+//! replicas.
 //!
-//! Each flag is for some techniques. With another one it is refused, not ignored: whoever gives it expects something of it.
+//! Each flag is for some techniques. With another technique it is refused, not ignored: a user who gives a
+//! flag expects an effect.
 
 use crate::args::Technique;
 use crate::error::{PathDisplay, TrainError};
@@ -16,62 +18,69 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-const COPIES: &str = "ReplicationConfig of parameters";
+const REPLICATION: &str = "Replication";
 
-/// An hour: what is meant by more is never.
+/// An hour: a user who asks for more means never.
 const SYNC_EVERY_MS_MAX: f64 = 3_600_000.0;
 
-// The flags, as the user typed them. (Not a documentation comment: it would become the description of the program.)
+// The flags, as the user typed them. (Not a documentation comment: it would become the description of the
+// program.)
 #[derive(clap::Args, Clone, Debug, Default)]
-pub(crate) struct CopyArgs {
-    /// Staleness bound (ssp, essp): a read sees every update of every worker but those of the last so many clocks, and of the one
-    /// that is being trained; a clock is a batch, if --clock-every does not say otherwise [default: 1]
-    #[arg(long, value_name = "CLOCKS", help_heading = COPIES)]
+pub(crate) struct ReplicationArgs {
+    /// Staleness bound (ssp, essp): a read sees all updates of all workers, except those of the latest CLOCKS
+    /// clocks and of the current one. A clock is a batch unless --clock-every says otherwise [default: 1]
+    #[arg(long, value_name = "CLOCKS", help_heading = REPLICATION)]
     pub(crate) staleness: Option<u32>,
 
-    /// A clock is so many batches, and ends with the last batch of a subepoch; 0: a clock is a subepoch (ssp, essp) [default: 1]
-    #[arg(long, value_name = "BATCHES", help_heading = COPIES)]
+    /// Batches per clock (ssp, essp). A clock also ends with the last batch of a subepoch; 0: a clock is a
+    /// subepoch [default: 1]
+    #[arg(long, value_name = "BATCHES", help_heading = REPLICATION)]
     pub(crate) clock_every: Option<u32>,
 
-    /// Milliseconds between synchronisations of replicated parameters (nups, full-replication, and techniques that act on intents). A
-    /// goal for which nothing waits; the report says what was reached [default: 40]
-    #[arg(long, value_name = "MS", help_heading = COPIES)]
+    /// Milliseconds between synchronisations of replicated parameters (nups, full-replication, and techniques
+    /// that act on intents). This is a goal; no access waits for it, and the report says what was reached
+    /// [default: 40]
+    #[arg(long, value_name = "MS", help_heading = REPLICATION)]
     pub(crate) sync_every_ms: Option<f64>,
 
-    /// Synchronise when all workers have trained so many batches, instead of in the background (full-replication); with 1 and one
-    /// worker per node, training is synchronous SGD (several workers of a node share its copy, and see each other's updates sooner)
-    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..), help_heading = COPIES)]
+    /// Synchronise whenever all workers have trained B batches, instead of in the background
+    /// (full-replication). With 1 and one worker per node, training is synchronous SGD (several workers of a
+    /// node share its replica and see each other's updates sooner)
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..), help_heading = REPLICATION)]
     pub(crate) sync_batches: Option<u32>,
 
-    /// Scale updates of replicated parameters down to so many times the average norm, if they are longer (nups, full-replication)
-    #[arg(long, value_name = "FACTOR", help_heading = COPIES)]
+    /// Scale updates of replicated parameters down to FACTOR times the average norm if they are longer (nups,
+    /// full-replication)
+    #[arg(long, value_name = "FACTOR", help_heading = REPLICATION)]
     pub(crate) clip_updates: Option<f64>,
 
-    /// Replicate parameters that training examples use so many times as often as the average of those that several nodes use (nups)
-    /// [default: 100]
-    #[arg(long, value_name = "FACTOR", help_heading = COPIES)]
+    /// Replicate parameters that training examples use more than FACTOR times as often as the average of all
+    /// parameters that several nodes use (nups) [default: 100]
+    #[arg(long, value_name = "FACTOR", help_heading = REPLICATION)]
     pub(crate) replicate_above: Option<f64>,
 
-    /// Replicate so many times as many parameters as --replicate-above chooses: the most frequent ones (nups) [default: 1]
-    #[arg(long, value_name = "X", help_heading = COPIES)]
+    /// Replicate X times as many parameters as --replicate-above chooses: the most frequent ones (nups)
+    /// [default: 1]
+    #[arg(long, value_name = "X", help_heading = REPLICATION)]
     pub(crate) replicate_scale: Option<f64>,
 
     /// Replicate the N most frequent parameters (nups)
-    #[arg(long, value_name = "N", help_heading = COPIES)]
+    #[arg(long, value_name = "N", help_heading = REPLICATION)]
     pub(crate) replicate_top: Option<u64>,
 
-    /// Replicate the keys in this file: on each line a key, a range first..end without its end, first.. or *; # begins a comment (nups)
-    #[arg(long, value_name = "FILE", help_heading = COPIES)]
+    /// Replicate the keys in this file (nups): each line is a key, a range first..end without its end,
+    /// first.. or *; # begins a comment
+    #[arg(long, value_name = "FILE", help_heading = REPLICATION)]
     pub(crate) replicate_file: Option<PathBuf>,
 }
 
-/// How copies are kept, as far as it is known before there is a task.
+/// How parameters are replicated, as far as the flags say it without a task.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CopyPlan {
+pub(crate) struct ReplicationPlan {
     staleness: u32,
     /// Batches per clock; `None`: one clock per subepoch.
     pub(crate) clock_every: Option<NonZeroU32>,
-    /// How often replicas are brought in step that intents lead to, if somebody said it.
+    /// How often replicas that intents lead to are synchronised, if the user said it.
     every: Option<Tick>,
     pace: StaticReplicaPace,
     /// Batches between synchronisations, if workers ask for them.
@@ -83,11 +92,12 @@ pub(crate) struct CopyPlan {
 /// Which keys are replicated, if the technique leaves that open.
 #[derive(Clone, Debug, PartialEq)]
 enum Choice {
-    /// `scale` times as many as are used more than `factor` times as often as the mean of those that may be shared.
+    /// `scale` times as many keys as are used more than `factor` times as often as the mean of all keys that
+    /// several nodes use.
     Above { factor: f64, scale: f64 },
-    /// So many.
+    /// The most frequent keys, so many of them.
     Top(u64),
-    /// These.
+    /// The keys of a file.
     Given(Assignment),
 }
 
@@ -108,10 +118,10 @@ fn number(flag: &str, given: Option<f64>, default: f64, max: f64) -> Result<f64,
     }
 }
 
-impl CopyPlan {
+impl ReplicationPlan {
     /// Checks the flags; records in `config` what is used in place of those that were not given.
     pub(crate) fn new(
-        args: &CopyArgs,
+        args: &ReplicationArgs,
         technique: Technique,
         config: &mut Config,
     ) -> Result<Self, TrainError> {
@@ -121,7 +131,7 @@ impl CopyPlan {
         let assigned = fixed == Some(StaticReplicas::Assigned);
         let intents = policy.is_some_and(|p| p.intents.is_some());
         let (stale, replicating) = ("ssp and essp", "nups and full-replication");
-        let pacing = "techniques with replicas that are brought in step in the background";
+        let pacing = "techniques that synchronise replicas in the background";
         let flags = [
             ("--staleness", args.staleness.is_some(), clocked, stale),
             ("--clock-every", args.clock_every.is_some(), clocked, stale),
@@ -138,10 +148,11 @@ impl CopyPlan {
             ("--replicate-top", args.replicate_top.is_some(), assigned, "nups"),
             ("--replicate-file", args.replicate_file.is_some(), assigned, "nups"),
         ];
-        if let Some((flag, _, _, whom)) = flags.iter().find(|(_, given, allowed, _)| *given && !allowed) {
+        if let Some((flag, _, _, techniques)) = flags.iter().find(|(_, given, allowed, _)| *given && !allowed)
+        {
             let name = technique.name();
             return Err(TrainError::usage(format!(
-                "{flag} is for {whom}; technique {name} makes nothing of it: leave it out"
+                "{flag} is for {techniques}; it has no effect with technique {name}: leave it out"
             )));
         }
         let either = |one: &str, other: &str| {
@@ -192,7 +203,7 @@ impl CopyPlan {
         Ok(Self { staleness, clock_every, every, pace, sync_batches, clip, choice })
     }
 
-    /// Synchronisations per second that are wanted, if they are in the background of `technique`.
+    /// The goal for synchronisations per second, if `technique` synchronises in the background.
     pub(crate) fn goal(&self, technique: Technique) -> Option<f64> {
         match self.pace {
             StaticReplicaPace::Every(every) if policy(technique)?.static_replicas.is_some() => {
@@ -211,37 +222,38 @@ fn read(file: &PathBuf) -> Result<Assignment, TrainError> {
     Assignment::parse(&text).map_err(|e| error(e.to_string()))
 }
 
-/// What static replicas a model has.
+/// The static replicas of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replicated {
-    /// Keys of which every node keeps a copy all the time.
+    /// Keys of which every node always has a replica.
     pub keys: u64,
     /// Bytes of their values, on each node.
     pub bytes: u64,
-    /// Part of all expected accesses that go to them; absent if the task does not know how often keys are accessed.
+    /// Expected share of all accesses that go to these keys; absent if the task does not know how often keys
+    /// are accessed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_share: Option<f64>,
 }
 
-/// How copies are kept of the keys of a task.
+/// How the keys of a task are replicated.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub(crate) copies: ReplicationConfig,
-    /// If the technique has static replicas.
+    /// Of techniques with static replicas.
     pub(crate) replicated: Option<Replicated>,
-    /// Channels that bring copies in step.
+    /// Channels that synchronise replicas.
     pub(crate) channels: usize,
 }
 
-/// Chooses the keys that are replicated. All nodes come to the same choice.
+/// Chooses the keys that are replicated. All nodes make the same choice.
 pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result<Resolved, TrainError> {
-    let CopyPlan { staleness, pace, clip, ref choice, .. } = plan.copies;
+    let ReplicationPlan { staleness, pace, clip, ref choice, .. } = plan.replication;
     let policy = policy(plan.technique);
     let Some(fixed) = policy.and_then(|p| p.static_replicas) else {
         let has_copies = policy.and_then(|p| p.replicas).is_some() && plan.nodes > 1;
         let copies = plan.intents.copies(ReplicationConfig {
             staleness,
-            every: plan.copies.every,
+            every: plan.replication.every,
             ..ReplicationConfig::default()
         });
         let channels = if has_copies { layout.channels() } else { 0 };
@@ -264,7 +276,7 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
         Choice::Given(_) => TrainError::usage(format!("--replicate-file: {error}")),
         Choice::Above { .. } | Choice::Top(_) => TrainError::usage(error),
     })?;
-    // Of one node, a copy would be in step with itself.
+    // A single node needs no replicas.
     let keys = if plan.nodes > 1 { assignment.resolve(layout) } else { [].into() };
     let elements: u64 = keys.iter().map(|key| layout.len(*key) as u64).sum();
     let replicated = Replicated {
@@ -282,7 +294,8 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
     Ok(Resolved { copies, replicated: Some(replicated), channels })
 }
 
-/// Chooses by how often examples use a key: its frequency in the data. Samples come on top, but they are drawn from all keys.
+/// Chooses keys by how often examples use them: by their frequency in the data. Samples are not counted, as
+/// they are drawn from all keys.
 fn choose(
     choice: &Choice,
     frequencies: Option<&[Frequency]>,
@@ -292,7 +305,7 @@ fn choose(
     let known = || {
         frequencies.ok_or_else(|| {
             TrainError::usage(format!(
-                "task {task} does not know how often parameters are accessed; name those that nups replicates by \
+                "task {task} does not know how often parameters are accessed; name the parameters that nups replicates by \
                  --replicate-file"
             ))
         })
@@ -302,7 +315,8 @@ fn choose(
         Choice::Top(count) => Ok(most_used(known()?, count)),
         Choice::Above { factor, scale } => {
             let frequencies = known()?;
-            // The mean of keys that may be hot: the rows of a matrix, of which each belongs to one node, would pull it down.
+            // The mean of keys that may be hot: the rows of a matrix each belong to one node and would lower
+            // it.
             let shared = || frequencies.iter().filter(|f| f.shared);
             let others = (frequencies.len() - shared().count()) as u64;
             let mean = shared().map(|f| f.uses as f64).sum::<f64>() / (keys - others).max(1) as f64;
@@ -313,7 +327,8 @@ fn choose(
     }
 }
 
-/// The `count` most frequent keys of those that several nodes access: copies elsewhere would be of no use.
+/// The `count` most frequent keys of those that several nodes access: replicas of other keys would never be
+/// read.
 fn most_used(frequencies: &[Frequency], count: u64) -> Assignment {
     let shared = frequencies.iter().filter(|f| f.shared).map(|f| (f.key, f.uses as f64));
     Assignment::top(shared, usize::try_from(count).unwrap_or(usize::MAX))
@@ -327,26 +342,26 @@ fn share(frequencies: &[Frequency], keys: &[Key]) -> f64 {
     if all > 0.0 { replicated.map(|f| f.accesses).fold(0.0, |sum, more| sum + more) / all } else { 0.0 }
 }
 
-/// Tells what is replicated, before training begins.
+/// Reports before the training which keys are replicated.
 pub(crate) fn tell(resolved: &Resolved, plan: &Plan) {
     let Some(replicated) = resolved.replicated.filter(|_| plan.rank() == 0 && plan.nodes > 1) else { return };
     if replicated.keys == 0 {
-        let reason = why_none(&plan.copies.choice);
-        tracing::warn!("no key is replicated: {reason}; without replicas, nups is lapse");
+        let reason = why_none(&plan.replication.choice);
+        tracing::warn!("no key is replicated: {reason}; without replicas, nups equals lapse");
     } else if plan.progress {
         crate::logging::say(&format!("replicated: {replicated}"));
     }
 }
 
-/// Why no key is replicated, by the flag that decides it.
+/// Why no key is replicated, by the flag that decides.
 fn why_none(choice: &Choice) -> &'static str {
     match choice {
         Choice::Above { .. } => {
-            "none that several nodes use is used as often as --replicate-above and --replicate-scale ask for"
+            "no key that several nodes use is used as often as --replicate-above and --replicate-scale ask for"
         }
         Choice::Top(0) => "--replicate-top is 0",
-        Choice::Top(_) => "none is used by several nodes",
-        Choice::Given(_) => "--replicate-file names none",
+        Choice::Top(_) => "no key is used by several nodes",
+        Choice::Given(_) => "--replicate-file names no key",
     }
 }
 
@@ -361,5 +376,5 @@ impl fmt::Display for Replicated {
 }
 
 #[cfg(test)]
-#[path = "copies_tests.rs"]
+#[path = "replication_tests.rs"]
 mod tests;

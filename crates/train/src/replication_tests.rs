@@ -23,7 +23,7 @@ fn refused(flags: &str, what: &str) {
 #[test]
 fn a_flag_is_for_the_techniques_that_make_something_of_it() {
     let techniques = ["single", "classic", "lapse", "ssp", "essp", "nups", "full-replication", "adaptive"];
-    let background = "techniques with replicas that are brought in step in the background";
+    let background = "techniques that synchronise replicas in the background";
     let flags: [(&str, &[&str]); 9] = [
         ("--staleness 3", &["ssp", "essp"]),
         ("--clock-every 10", &["ssp", "essp"]),
@@ -39,9 +39,9 @@ fn a_flag_is_for_the_techniques_that_make_something_of_it() {
         for technique in techniques {
             let given = format!("--technique {technique} {flag}");
             if !allowed.contains(&technique) {
-                let whom = allowed.join(" and ");
-                let whom = if allowed.contains(&"adaptive") { background } else { &whom };
-                refused(&given, &format!("is for {whom}; technique {technique} "));
+                let named = allowed.join(" and ");
+                let named = if allowed.contains(&"adaptive") { background } else { &named };
+                refused(&given, &format!("is for {named}; it has no effect with technique {technique}: "));
             } else if flag.contains("file") {
                 refused(&given, "--replicate-file no-such-file: cannot be read");
             } else {
@@ -84,7 +84,7 @@ fn a_file_of_keys_is_read_before_anything_starts() {
     let file = folder.path().join("keys");
     std::fs::write(&file, "# hot\n3\n10..12\n").expect("written");
     let flags = format!("--technique nups --replicate-file {}", file.display());
-    let found = plan(&flags).expect("a file of keys").copies.choice;
+    let found = plan(&flags).expect("a file of keys").replication.choice;
     assert_eq!(found, Choice::Given([3, 10, 11].map(Key).into_iter().collect()));
     std::fs::write(&file, "3\nfour\n").expect("written");
     refused(&flags, "keys: line 2, 'four': not a number");
@@ -111,11 +111,14 @@ fn batches_between_synchronisations_are_scheduled_and_have_no_goal() {
     let plan = |flags: &str| plan(flags).expect("fine");
     let asked = plan("--technique full-replication --sync-batches 4");
     assert_eq!(asked.schedule(&Sampler::default()).synchronize, NonZeroU32::new(4));
-    assert_eq!((asked.copies.pace, asked.copies.goal(asked.technique)), (StaticReplicaPace::Asked, None));
+    assert_eq!(
+        (asked.replication.pace, asked.replication.goal(asked.technique)),
+        (StaticReplicaPace::Asked, None)
+    );
     let paced = plan("--technique nups --sync-every-ms 2.5");
     assert_eq!(paced.schedule(&Sampler::default()).synchronize, None);
     assert_eq!(
-        (paced.copies.pace, paced.copies.goal(paced.technique)),
+        (paced.replication.pace, paced.replication.goal(paced.technique)),
         (StaticReplicaPace::Every(Tick(2_500)), Some(400.0))
     );
     for (flags, every) in [("", 1), ("--clock-every 10", 10), ("--clock-every 0", 0)] {
@@ -127,7 +130,7 @@ fn batches_between_synchronisations_are_scheduled_and_have_no_goal() {
         );
     }
     let without = plan("--technique lapse");
-    assert_eq!(without.copies.goal(without.technique), None);
+    assert_eq!(without.replication.goal(without.technique), None);
 }
 
 /// Four hot keys, of which one is not shared, among a hundred.
@@ -147,7 +150,7 @@ fn frequencies() -> Vec<Frequency> {
 
 fn chosen(flags: &str) -> Vec<u64> {
     let plan = plan(&format!("--technique nups {flags}")).expect("fine");
-    let found = choose(&plan.copies.choice, Some(&frequencies()), 100, "task").expect("known");
+    let found = choose(&plan.replication.choice, Some(&frequencies()), 100, "task").expect("known");
     let layout = Layout::builder().range("k", 100, 1).build().expect("a layout");
     found.resolve(&layout).iter().map(|key| key.0).collect()
 }
@@ -166,7 +169,7 @@ fn hot_keys_that_several_nodes_use_are_chosen_by_their_uses() {
         "of equals the lower keys"
     );
     assert_eq!(chosen("--replicate-top 2"), [7, 21]);
-    assert_eq!(chosen("--replicate-top 1000").len(), 89, "all but the one that nobody shares");
+    assert_eq!(chosen("--replicate-top 1000").len(), 89, "all but the key that a single node uses");
 }
 
 #[test]
@@ -182,7 +185,7 @@ fn the_flag_that_chose_no_key_is_named() {
         (&file, "--replicate-file names none"),
     ] {
         assert_eq!(chosen(flags), [0; 0], "{flags}");
-        let reason = why_none(&plan(&format!("--technique nups {flags}")).expect("fine").copies.choice);
+        let reason = why_none(&plan(&format!("--technique nups {flags}")).expect("fine").replication.choice);
         assert!(reason.contains(named), "{flags}: {reason}");
     }
 }
@@ -191,7 +194,7 @@ fn the_flag_that_chose_no_key_is_named() {
 fn who_knows_no_frequencies_must_name_the_keys() {
     let none = |flags: &str| {
         let plan = plan(&format!("--technique nups {flags}")).expect("fine");
-        choose(&plan.copies.choice, None, 100, "unknown").map_err(|error| error.to_string())
+        choose(&plan.replication.choice, None, 100, "unknown").map_err(|error| error.to_string())
     };
     for flags in ["", "--replicate-top 3"] {
         let error = none(flags).expect_err("nothing is known");
