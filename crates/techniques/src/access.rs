@@ -2,14 +2,18 @@
 //!
 //! | who | has | does |
 //! | --- | --- | --- |
-//! | worker | key with role `Owner`, none of its own operations on the key outstanding | serves at once |
-//! | worker | anything else | defers the key to its channel |
-//! | channel | deferred key, role `Owner` | serves, completes |
+//! | worker | key with role `Owner`, `Hub` or `Static`, none of its own operations on the key outstanding | serves at once |
+//! | worker | key with role `Replica`, the same; not to set | serves at once, marks the key if it changes it |
+//! | worker | anything else; a copy that exceeds the reader's staleness bound | defers the key to its channel |
+//! | channel | deferred key, role `Owner`, `Hub` or `Static` | serves, completes |
+//! | channel | deferred key, role `Replica` | serves; a set waits until the replica is gone, then goes to the owner |
+//! | channel | deferred pull, copy exceeds the staleness bound | parks it until the copy is fresher |
 //! | channel | deferred key, role `Arriving` | queues it until the key arrives ([`crate::relocation`]) |
 //! | channel | deferred key, role `Absent` or `Leaving` | sends a request to the first hop |
-//! | channel | request, role `Owner` | serves, responds straight to the origin |
+//! | channel | request, role `Owner` or `Hub` | serves, responds straight to the origin |
 //! | channel | request, role `Arriving` | queues it |
-//! | channel | request, role `Absent` or `Leaving` | forwards it to the next hop |
+//! | channel | request, role `Absent`, `Leaving` or `Replica` | forwards it to the next hop |
+//! | channel | request, role `Static` | refuses it: every node has a copy |
 //! | channel | response | completes |
 //!
 //! [`Directory::first_hop`](crate::Directory::first_hop) and

@@ -1,7 +1,7 @@
-//! What a mechanism wants of another one.
+//! Effects: what is to be done after a handler has returned, by another mechanism or by the same one.
 //!
 //! A handler borrows the [`Core`](super::core::Core), its own state and an [`Output`]. It calls no other
-//! mechanism. What another mechanism has to do is an [`Effect`]: the channel hands effects on after each
+//! mechanism. What follows from its work is an [`Effect`]: the channel hands effects on after each
 //! handler, in the order in which they were raised, each with all that it causes before the next one
 //! (`Channel::hand_on`).
 
@@ -22,10 +22,11 @@ pub(crate) struct Access {
     pub(crate) kind: AccessKind,
     /// How often it has been forwarded.
     pub(crate) hops: u8,
+    /// The position of the key in the worker's call.
     pub(crate) position: u32,
     /// The worker's clock; 0 for another node's worker.
     pub(crate) clock: u32,
-    /// The clock that what a pull reads must have reached; 0 for another node's worker.
+    /// A pull may read a copy only if it contains all updates up to this clock; 0 for another node's worker.
     pub(crate) need: u32,
 }
 
@@ -41,10 +42,10 @@ impl Access {
     }
 }
 
-/// What a handler asks of other mechanisms.
+/// What is to be done after the handler that raises it.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// An access that waited goes on. From replication and relocation to the role of the key.
+    /// An access that waited for a replica goes on. Replication raises it; the role of the key decides.
     Resume { key: Key, access: Access, operand: Bytes },
     /// The replica of `key` has been renewed, and the accesses that waited for it have gone on. Replication
     /// raises it for itself.
@@ -57,10 +58,11 @@ pub(crate) enum Effect {
     /// An owner has answered what was asked at `since`. From replication to intents, whose rounds are as long
     /// as that takes.
     OwnerAnswered { since: Tick },
-    /// A replica is asked for, where homes decide. From replication to the part of intents that acts at
-    /// homes.
+    /// This node wants a replica of a key whose home it is itself, and homes decide. From replication to the
+    /// part of intents that acts at homes.
     AskHome { key: Key, generation: u32, need: u32 },
-    /// The owned `key` moves to `to`. From intents to relocation and replication.
+    /// The owned `key` moves to `to`, by its home's decision. From the part of intents that acts at homes to
+    /// relocation and replication.
     Move { key: Key, to: NodeId, cause: Cause },
 }
 

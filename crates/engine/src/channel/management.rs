@@ -98,7 +98,7 @@ impl<E: Element> Channel<E> {
             if core.policy().relocation == Some(Initiator::Owner) {
                 drop(entry);
                 let rows = std::iter::from_fn(|| rows.next_if(|row| row.at as usize == at));
-                self.arrive(from, key, counter, value, rows)?;
+                self.arrive_with_holders(from, key, counter, value, rows)?;
             } else {
                 self.relocation.arrive(core, out, entry, value, counter)?;
             }
@@ -107,7 +107,7 @@ impl<E: Element> Channel<E> {
     }
 
     /// The main copy of `key` has come here by its owner's decision, with the holders in `rows`.
-    fn arrive<'a>(
+    fn arrive_with_holders<'a>(
         &mut self,
         from: NodeId,
         key: Key,
@@ -287,14 +287,14 @@ impl<E: Element> Channel<E> {
 
     /// A round of intents; then the channel may go to sleep.
     pub(super) fn act(&mut self) -> Result<(), ProtocolError> {
-        self.look()?;
+        self.intent_round()?;
         self.intents.doze(&self.core);
         Ok(())
     }
 
     /// A round of intents: acts on intents that are due, and forgets those that have ended.
-    pub(super) fn look(&mut self) -> Result<(), ProtocolError> {
-        if !self.intents.look(&self.core, &mut self.out) {
+    pub(super) fn intent_round(&mut self) -> Result<(), ProtocolError> {
+        if !self.intents.find_due(&self.core, &mut self.out) {
             return Ok(());
         }
         let mut each = mem::take(&mut self.intents.found.each);
@@ -327,7 +327,10 @@ impl<E: Element> Channel<E> {
         let state = entry.state();
         match role {
             Role::Owner | Role::Hub => {
-                decide(core, out, &self.intents, owner, &mut entry, Cause::Ended(core.node()));
+                // An intent that begins here changes nothing: the key is here.
+                if !active {
+                    decide(core, out, &self.intents, owner, &mut entry, Cause::Ended(core.node()));
+                }
                 drop(entry);
             }
             Role::Absent | Role::Replica => {

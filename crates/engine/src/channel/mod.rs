@@ -1,9 +1,9 @@
 //! One channel of a node: the turn that processes an input.
 //!
-//! [`Channel`] owns the mechanisms and composes them; it keeps no state of any mechanism itself. This file
-//! has the turn: which mechanism gets an input, how effects are handed on, in which order messages leave.
-//! [`accesses`] has the way of an access, [`management`] the flows in which several mechanisms take part,
-//! [`inspect`] what callers may ask.
+//! [`Channel`] owns the mechanisms and composes them; besides, it has open snapshots and counts of messages.
+//! This file has the turn: which mechanism gets an input, how effects are handed on, in which order messages
+//! leave. [`accesses`] has the way of an access, [`management`] the flows in which several mechanisms take
+//! part, [`inspect`] what callers may ask.
 
 pub(crate) mod core;
 
@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 /// One channel of a node. It processes inputs one after the other, without I/O.
 ///
-/// There are four kinds of methods. [`Channel::handle`] processes an input and appends actions.
+/// Methods are of four kinds. [`Channel::handle`] processes an input and appends actions.
 /// [`Channel::due`] says when the caller must pass [`Input::Tick`]; [`Channel::postpone_round`] and
 /// [`Channel::hasten_round`] move that time. [`Channel::report`] and [`Channel::management`] report what is
 /// outstanding and what has been counted. All others only inspect: they serve explanations and invariant
@@ -51,7 +51,7 @@ pub struct Channel<E> {
     static_replicas: StaticReplicas<E>,
     intents: Intents,
     snapshots: Snapshots,
-    /// Messages sent and received so far.
+    /// Messages that this channel has sent and received; quiescence compares them.
     sent: u64,
     received: u64,
 }
@@ -265,7 +265,7 @@ impl<E: Element> Channel<E> {
 
     fn on_settle(&mut self) -> Result<(), ProtocolError> {
         if self.intents.may_be_held(&self.core) {
-            self.look()?;
+            self.intent_round()?;
             self.intents.hold(&self.core);
         }
         self.replication.synchronize(&self.core, &mut self.out);

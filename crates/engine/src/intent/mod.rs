@@ -7,8 +7,8 @@
 //! its registration; for a key that it owns, it applies the rule. So owners hear nothing of intents that the
 //! workers of one node have one after the other, or at once.
 //!
-//! A round is as long as owners take to answer, as measured: what the channel acts on in a round is here
-//! before the round after next, as the estimate requires.
+//! A round lasts as long as owners were measured to take to answer. So a key that the channel asks for in one
+//! round has arrived before the second round after it, as the estimate requires.
 //!
 //! There are no rounds while no clock moves, or no worker signals intents: the channel sleeps, and notes on
 //! the [`intendant_intent::Board`] what wakes it.
@@ -33,13 +33,14 @@ use intendant_techniques::replication::Hub;
 use intendant_techniques::{Act, Choice, Decider};
 
 /// Rounds in a row in which no clock has moved, after which a channel sleeps.
-const STOOD_MAX: u32 = 8;
-/// Longest round, in µs. A peer that was stopped for a while does not blind this node for as long.
+const IDLE_ROUNDS_MAX: u32 = 8;
+/// Longest round, in µs. A peer that was stopped for a while must not lengthen rounds for as long as it was
+/// stopped.
 const ROUND_MAX: f64 = 100_000.0;
 /// Weight of an answer that took longer than a round. Too short a round is worse than too long a one.
-const LONGER: f64 = 0.5;
+const WEIGHT_SLOWER: f64 = 0.5;
 /// Weight of an answer that was faster.
-const SHORTER: f64 = 0.1;
+const WEIGHT_FASTER: f64 = 0.1;
 /// Keys for which one round asks for replicas, where everything is replicated.
 const STANDING_PER_ROUND: usize = 1 << 12;
 
@@ -55,7 +56,7 @@ pub(crate) struct Intents {
     /// By worker, the clock at the last round.
     clocks: Vec<u32>,
     /// Rounds in a row in which no clock moved.
-    stood: u32,
+    idle_rounds: u32,
     /// Length of a round, in µs.
     length: f64,
     length_min: u64,
@@ -100,7 +101,7 @@ impl Intents {
             schedules: (0..workers).map(|_| Schedule::default()).collect(),
             estimates: vec![timing.estimate(); workers],
             clocks: vec![0; workers],
-            stood: 0,
+            idle_rounds: 0,
             length: config.round_min.0 as f64,
             length_min: config.round_min.0,
             answer: None,
@@ -170,7 +171,7 @@ impl Intents {
     fn begin_round(&mut self, now: Tick) {
         if let Some(took) = self.answer.take() {
             let took = (took as f64).min(ROUND_MAX);
-            let weight = if took > self.length { LONGER } else { SHORTER };
+            let weight = if took > self.length { WEIGHT_SLOWER } else { WEIGHT_FASTER };
             self.length += weight * (took - self.length);
         }
         self.next = now.after((self.length as u64).max(self.length_min));
@@ -178,7 +179,7 @@ impl Intents {
 
     /// Starts a round: finds intents that are due and intents that have ended. The caller takes the keys out
     /// of `found`, and acts on them. Returns false if there are no rounds.
-    pub(crate) fn look<E: Element>(&mut self, core: &Core<E>, out: &mut Output) -> bool {
+    pub(crate) fn find_due<E: Element>(&mut self, core: &Core<E>, out: &mut Output) -> bool {
         let (Some(board), Some(policy)) = (core.shared.board(), self.policy) else { return false };
         self.begin_round(core.now);
         self.rounds += 1;
@@ -201,7 +202,7 @@ impl Intents {
         // An intent that has ended and begun again, in either order, changes nothing.
         self.found.changed.sort_unstable();
         self.found.changed.dedup();
-        self.stood = if moved { 0 } else { self.stood.saturating_add(1) };
+        self.idle_rounds = if moved { 0 } else { self.idle_rounds.saturating_add(1) };
         true
     }
 
@@ -256,7 +257,7 @@ impl Intents {
     pub(crate) fn doze<E: Element>(&mut self, core: &Core<E>) {
         let Some(board) = core.shared.board() else { return };
         let idle = self.schedules.iter().all(Schedule::is_empty);
-        if self.standing.is_some() || !(idle || self.stood >= STOOD_MAX) {
+        if self.standing.is_some() || !(idle || self.idle_rounds >= IDLE_ROUNDS_MAX) {
             return;
         }
         let wake = |worker: usize| {
@@ -296,7 +297,7 @@ impl Intents {
                 estimate.resume(board.clock(worker));
             }
         }
-        self.stood = 0;
+        self.idle_rounds = 0;
         // Not before the round's time, or a worker that signals and falls silent in turns would cause any
         // number of rounds.
         core.now >= self.next

@@ -25,13 +25,13 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) struct Holder<E> {
     held: HashMap<Key, Held<E>, Hash>,
     generations: Generations,
-    /// Keys whose replicas have unsent updates, if their slots still say so.
+    /// Keys whose replicas have unsent updates. An entry is stale if the slot's dirty flag is clear.
     pub(crate) dirty: KeySet,
     /// By key, accesses of this node's workers that were sent away and are not answered. As long as there are
-    /// any, the owner must know of the replica: the copy must contain what it answers.
-    away: HashMap<Key, usize, Hash>,
-    /// Clocks and keys of replicas that are to be dropped when they are too old; the clocks may have grown
-    /// meanwhile.
+    /// any, the registration must stay: a later copy must contain these accesses.
+    unanswered: HashMap<Key, usize, Hash>,
+    /// Clocks and keys of replicas that are to be dropped when they are too old. An entry's clock may be
+    /// older than the replica's.
     aging: BTreeSet<(u32, Key)>,
     /// The value of an update, while it is processed.
     value: Vec<E>,
@@ -43,7 +43,7 @@ impl<E> Default for Holder<E> {
             held: HashMap::default(),
             generations: Generations::default(),
             dirty: KeySet::default(),
-            away: HashMap::default(),
+            unanswered: HashMap::default(),
             aging: BTreeSet::new(),
             value: Vec::new(),
         }
@@ -269,7 +269,7 @@ impl<E: Element> Holder<E> {
                 return true;
             }
         }
-        if ends && !self.away.contains_key(&key) && held.replica.drop_out() {
+        if ends && !self.unanswered.contains_key(&key) && held.replica.drop_out() {
             let state = entry.state();
             drop(entry);
             request_drop(core, out, key, &state, generation);
@@ -280,23 +280,23 @@ impl<E: Element> Holder<E> {
     /// An access of a worker here to `key` was sent to another node.
     pub(crate) fn sent_away(&mut self, core: &Core<E>, key: Key) {
         if let Some(Replicas::Directed { .. }) = core.policy().replicas {
-            *self.away.entry(key).or_insert(0) += 1;
+            *self.unanswered.entry(key).or_insert(0) += 1;
         }
     }
 
     /// An access that was sent away has been served here, after other nodes forwarded it.
     pub(crate) fn came_back(&mut self, key: Key) {
-        if let Some(count) = self.away.get_mut(&key) {
+        if let Some(count) = self.unanswered.get_mut(&key) {
             *count -= 1;
             if *count == 0 {
-                self.away.remove(&key);
+                self.unanswered.remove(&key);
             }
         }
     }
 
     /// Accesses to `keys` that were sent away have been answered.
     pub(crate) fn answered(&mut self, core: &Core<E>, out: &mut Output, keys: &[Key]) {
-        if self.away.is_empty() && self.held.is_empty() {
+        if self.unanswered.is_empty() && self.held.is_empty() {
             return;
         }
         for key in keys {
