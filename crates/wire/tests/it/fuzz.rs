@@ -489,6 +489,16 @@ fn holders_are_of_keys_of_the_frame_and_ordered() {
 }
 
 #[test]
+fn both_lists_of_an_intent_report_count_towards_the_limit() {
+    let max = intendant_core::limits::FRAME_KEYS_MAX;
+    let keys = |count: usize| (0..count as u64).map(Key).collect::<Vec<_>>();
+    let most = Message::IntentReport(IntentReport { begun: keys(max - 1), over: keys(1) });
+    assert_eq!(Message::decode(most.encode()).as_ref(), Ok(&most));
+    let many = Message::IntentReport(IntentReport { begun: keys(max - 1), over: keys(2) });
+    assert_eq!(Message::decode(many.encode()), Err(WireError::TooManyKeys { keys: max + 1 }));
+}
+
+#[test]
 fn indices_of_a_reduce_ascend() {
     let (indices, values) = (vec![1, 4, 9], Bytes::new());
     let message = Message::Reduce(Reduce { round: 1, step: 2, last: false, indices, values });
