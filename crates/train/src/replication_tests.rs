@@ -182,7 +182,7 @@ fn the_flag_that_chose_no_key_is_named() {
         ("", "--replicate-above"),
         ("--replicate-above 10 --replicate-scale 0.1", "--replicate-scale"),
         ("--replicate-top 0", "--replicate-top is 0"),
-        (&file, "--replicate-file names none"),
+        (&file, "--replicate-file names no key"),
     ] {
         assert_eq!(chosen(flags), [0; 0], "{flags}");
         let reason = why_none(&plan(&format!("--technique nups {flags}")).expect("fine").replication.choice);
