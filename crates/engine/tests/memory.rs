@@ -1,6 +1,6 @@
-//! How much memory static replicas take while they are brought in step: what `docs/report.md` says, measured.
+//! The memory that static replicas take while an all-reduce synchronises them, as `docs/report.md` states it.
 //!
-//! Nodes go in step with each other, so that each has a part in the sum of what is allocated.
+//! The test sums the memory of all nodes. The nodes advance together, so that each takes an equal part.
 
 use bytes::Bytes;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
@@ -22,23 +22,23 @@ fn count(bytes: usize) {
     PEAK.fetch_max(live, Ordering::Relaxed);
 }
 
-// SAFETY: the system's allocator does it; sizes are counted beside it.
+// SAFETY: all calls go to the system's allocator; counting sizes does not touch the memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, block: Block) -> *mut u8 {
         count(block.size());
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of the method, which is that of the system's allocator.
         unsafe { System.alloc(block) }
     }
 
     unsafe fn alloc_zeroed(&self, block: Block) -> *mut u8 {
         count(block.size());
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of the method, which is that of the system's allocator.
         unsafe { System.alloc_zeroed(block) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, block: Block) {
         LIVE.fetch_sub(block.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of the method, which is that of the system's allocator.
         unsafe { System.dealloc(memory, block) }
     }
 }
@@ -51,15 +51,15 @@ const KEYS: u64 = 4096;
 const LEN: usize = 1024;
 const MODEL_BYTES: usize = KEYS as usize * LEN * 4;
 
-/// Bytes since the start, in models per node.
+/// Bytes allocated since `start`, in models per node.
 fn models(bytes: &AtomicUsize, start: usize) -> f64 {
     (bytes.load(Ordering::Relaxed) - start) as f64 / (NODES * MODEL_BYTES) as f64
 }
 
 struct Cluster {
     nodes: Vec<(Channel<f32>, Arc<Shared<f32>>)>,
-    /// Encoded frames, by sender and receiver, in order of first use.
-    ways: VecDeque<(usize, usize, VecDeque<Bytes>)>,
+    /// Sender, receiver and encoded frames, in the order of the next delivery.
+    links: VecDeque<(usize, usize, VecDeque<Bytes>)>,
 }
 
 impl Cluster {
@@ -79,27 +79,27 @@ impl Cluster {
             }));
             (Channel::new(ChannelId(0), Arc::clone(&shared)), shared)
         };
-        Self { nodes: (0..NODES).map(node).collect(), ways: VecDeque::new() }
+        Self { nodes: (0..NODES).map(node).collect(), links: VecDeque::new() }
     }
 
     fn handle(&mut self, node: usize, input: Input) {
         let mut actions = Vec::new();
-        self.nodes[node].0.handle(Tick(0), input, &mut actions).expect("nothing is wrong with that");
+        self.nodes[node].0.handle(Tick(0), input, &mut actions).expect("a valid input");
         for action in actions {
-            let Action::Send { to, message } = action else { panic!("nobody waits for anything") };
+            let Action::Send { to, message } = action else { panic!("no worker has an operation under way") };
             let (to, frame) = (to.index(), message.encode());
-            match self.ways.iter_mut().find(|(a, b, _)| (*a, *b) == (node, to)) {
-                Some((_, _, way)) => way.push_back(frame),
-                None => self.ways.push_back((node, to, VecDeque::from([frame]))),
+            match self.links.iter_mut().find(|(a, b, _)| (*a, *b) == (node, to)) {
+                Some((_, _, link)) => link.push_back(frame),
+                None => self.links.push_back((node, to, VecDeque::from([frame]))),
             }
         }
     }
 
-    /// One frame of each connection in turn, until there are none.
+    /// Delivers one frame of each link in turn, until all links are empty.
     fn deliver(&mut self) {
-        while let Some((from, to, mut way)) = self.ways.pop_front() {
-            if let Some(frame) = way.pop_front() {
-                self.ways.push_back((from, to, way));
+        while let Some((from, to, mut link)) = self.links.pop_front() {
+            if let Some(frame) = link.pop_front() {
+                self.links.push_back((from, to, link));
                 let message = Message::decode(frame).expect("a frame");
                 self.handle(to, Input::Message { from: NodeId(from as u16), message });
             }
@@ -108,7 +108,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_round_in_which_every_key_has_changed_everywhere() {
+fn a_round_with_updates_of_every_key_on_every_node() {
     let layout = Layout::builder().range("k", KEYS, LEN).nodes(NODES).shards(4).order(KeyOrder::Range);
     let layout = Arc::new(layout.build().expect("a valid layout"));
     let start = LIVE.load(Ordering::Relaxed);
@@ -125,12 +125,15 @@ fn a_round_in_which_every_key_has_changed_everywhere() {
     let started = models(&PEAK, start);
     c.deliver();
     let most = models(&PEAK, start);
-    eprintln!("models per node: {at_rest:.2} at rest, {started:.2} when all have started, {most:.2} at most");
+    eprintln!("models per node: {at_rest:.2} before the round, {started:.2} at its start, {most:.2} at most");
     for (channel, shared) in &c.nodes {
         assert_eq!(channel.agreed().0, 1, "the round is over");
         assert_eq!(shared.peek_copy(Key(7)), Some(vec![NODES as f32; LEN]));
     }
-    assert!((2.0..2.1).contains(&at_rest), "what workers use, and what all agree on: not {at_rest}");
-    assert!(started < 4.3, "what a node adds, and frames: not {started}");
-    assert!(most < 6.3, "what it adds, the sum, what comes and frames: not {most}");
+    assert!(
+        (2.0..2.1).contains(&at_rest),
+        "the values, and the values that all nodes agree on, take {at_rest} models"
+    );
+    assert!(started < 4.3, "with a node's updates and its frames, {started} models");
+    assert!(most < 6.3, "with a node's updates, the sum, and received and sent frames, {most} models");
 }

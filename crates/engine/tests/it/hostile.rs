@@ -1,18 +1,19 @@
-//! Whatever a peer's frames say, an engine answers with messages to other nodes of the cluster or names the peer; it does not
-//! panic, and it does not change values that it does not own.
+//! Messages of a hostile peer. The engine either sends messages to nodes of the cluster or reports a
+//! violation that names the peer. It does not panic, and it does not change values that it does not own.
 
+use super::node::{Node, config, layout};
 use bytes::Bytes;
-use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId, random};
+use intendant_core::{Clock, Key, KeyOrder, Layout, NodeId, Tick, WorkerId, random};
 use intendant_engine::{
-    Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Violation,
+    Action, Input, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Violation,
 };
 use intendant_techniques::{
     Assignment, Initiator, KeyTechnique, Order, Policy, Replicas, Role, StaticReplicaPace, Technique,
 };
 use intendant_wire::{
-    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message, Moved, OpId,
-    Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind, Request,
-    Response, SnapshotPart, SnapshotRequest,
+    self as wire, AccessKind, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message,
+    Moved, OpId, Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
+    ReplicaUpdateKind, Request, Response, SnapshotPart, SnapshotRequest,
 };
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ impl Dice {
         self.0 % limit
     }
 
-    /// Mostly sensible, sometimes absurd.
+    /// Mostly a number that makes sense, sometimes any.
     fn number(&mut self, sensible: u64) -> u64 {
         match self.below(12) {
             0 => u64::MAX,
@@ -41,7 +42,7 @@ impl Dice {
         vec![0x3f; len].into()
     }
 
-    /// Elements of so many keys, mostly.
+    /// Mostly the elements of `keys` keys, sometimes another number of bytes.
     fn values(&mut self, keys: usize) -> Bytes {
         if self.below(4) == 0 { self.bytes() } else { vec![0x3f; 8 * keys].into() }
     }
@@ -50,7 +51,7 @@ impl Dice {
         (0..count).map(|_| self.number(3) as u32).collect()
     }
 
-    /// In the order that the codec wants.
+    /// Rows in the order that the codec demands.
     fn holders(&mut self, keys: usize) -> Vec<HolderRow> {
         let mut holders = Vec::new();
         for at in 0..keys as u32 {
@@ -64,7 +65,7 @@ impl Dice {
         holders
     }
 
-    fn sync(&mut self, keys: Vec<Key>) -> Message {
+    fn replica_request(&mut self, keys: Vec<Key>) -> Message {
         let kind = [ReplicaRequestKind::Ask, ReplicaRequestKind::Delta, ReplicaRequestKind::Drop]
             [self.below(3) as usize];
         let holder = if self.below(4) == 0 { NodeId(self.number(3) as u16) } else { PEER };
@@ -76,7 +77,7 @@ impl Dice {
         Message::ReplicaRequest(ReplicaRequest { kind, holder, hops, keys, generations, numbers, values })
     }
 
-    fn news(&mut self, keys: Vec<Key>) -> Message {
+    fn replica_update(&mut self, keys: Vec<Key>) -> Message {
         let kinds = [
             ReplicaUpdateKind::SetUp,
             ReplicaUpdateKind::Refresh,
@@ -159,13 +160,13 @@ impl Dice {
                 let over = begun.split_off(self.below(begun.len() as u64 + 1) as usize);
                 Message::IntentReport(IntentReport { begun, over })
             }
-            7..9 => self.sync(keys),
-            9..11 => self.news(keys),
+            7..9 => self.replica_request(keys),
+            9..11 => self.replica_update(keys),
             11 => {
                 let scope =
                     [ClockScope::Node, ClockScope::Global, ClockScope::Resumed][self.below(3) as usize];
                 let clock = if scope == ClockScope::Resumed { 0 } else { self.number(9) as u32 };
-                Message::Clock(Clock { scope, clock })
+                Message::Clock(wire::Clock { scope, clock })
             }
             12 => self.reduce(),
             _ => {
@@ -183,9 +184,10 @@ impl Dice {
 }
 
 #[test]
-fn four_hundred_thousand_hostile_messages() {
+fn a_node_without_replicas_survives_400_000_hostile_messages() {
     let layout = Layout::builder().range("k", 12, 2).nodes(3).shards(4).channels(2).order(KeyOrder::Range);
     let layout = Arc::new(layout.build().unwrap());
+    let outstanding = |node: &Node| node.channel.report().outstanding - node.channel.arriving() as u64;
     let (mut refused, mut served, mut came) = (0u32, 0u32, 0);
     for seed in 0..2_000u64 {
         let mut dice = Dice(seed);
@@ -196,43 +198,27 @@ fn four_hundred_thousand_hostile_messages() {
             2 => Technique::Lapse.policy().with(order, Some(true)),
             _ => Policy { relocation: Some(Initiator::Owner), ..Technique::Lapse.policy() },
         };
-        let shared = Arc::new(Shared::<f32>::new(SharedConfig {
-            node: NodeId(0),
-            layout: Arc::clone(&layout),
-            init: Arc::new(|_, value| value.fill(1.0)),
-            storage: if seed % 2 == 0 { Storage::Dense } else { Storage::Sparse },
-            policy,
-            replication: ReplicationConfig::default(),
-            workers: 1,
-        }));
-        let mut channel = Channel::new(ChannelId(0), Arc::clone(&shared));
-        let mut worker = Local::new(WorkerId(0), &layout);
-        let mut actions = Vec::new();
-        // Operations that answers may pretend to be for.
+        let storage = if seed % 2 == 0 { Storage::Dense } else { Storage::Sparse };
+        let mut node = Node::new(SharedConfig { storage, ..config(0, &layout, policy) });
+        // Operations that the peer's messages may claim to answer.
         for key in [4, 8, 10] {
-            let started = shared.push(&mut worker, &[Key(key), Key(key)], &[1.0; 4]).unwrap();
-            for (_, submission) in started.submissions.into_iter().filter(|(c, _)| *c == ChannelId(0)) {
-                channel.handle(Tick(0), Input::Submit(submission), &mut actions).unwrap();
-            }
+            node.push(&[Key(key), Key(key)], &[1.0; 4]);
         }
-        let started = shared.localize(&mut worker, &[Key(6), Key(8)], Tick(0)).unwrap();
-        for (_, submission) in started.submissions.into_iter().filter(|(c, _)| *c == ChannelId(0)) {
-            channel.handle(Tick(0), Input::Submit(submission), &mut actions).unwrap();
-        }
+        let started = node.shared.localize(&mut node.worker, &[Key(6), Key(8)], Tick(0)).unwrap();
+        node.submit(started);
         let ask = SnapshotAsk {
             worker: WorkerId(0),
-            op: worker.fresh_op(),
+            op: node.worker.fresh_op(),
             owner: NodeId(1),
             start: Key(0),
             end: Key(12),
             cursor: None,
             bytes_max: 1024,
         };
-        channel.handle(Tick(0), Input::Snapshot(ask), &mut actions).unwrap();
+        node.accept(Input::Snapshot(ask));
         for _ in 0..200 {
             let message = Message::decode(dice.message().encode()).unwrap();
-            actions.clear();
-            let of_copies = matches!(
+            let of_replicas = matches!(
                 message,
                 Message::ReplicaRequest(_)
                     | Message::ReplicaUpdate(_)
@@ -240,70 +226,79 @@ fn four_hundred_thousand_hostile_messages() {
                     | Message::Reduce(_)
                     | Message::IntentReport(_)
             );
-            let before = channel.report().outstanding - channel.arriving() as u64;
-            match channel.handle(Tick(0), Input::Message { from: NodeId(1), message }, &mut actions) {
+            let before = outstanding(&node);
+            let (result, mut actions) = node.hear(Tick(0), PEER, message);
+            match result {
                 Ok(()) => {
-                    assert!(!of_copies, "nobody has copies with {policy:?}");
+                    assert!(!of_replicas, "there are no replicas with {policy:?}");
                     served += 1;
                 }
                 Err(violation) => {
-                    assert_eq!(violation.from, NodeId(1));
+                    assert_eq!(violation.from, PEER);
                     refused += 1;
                 }
             }
-            // Or the cluster would wait for ever.
-            let after = channel.report().outstanding - channel.arriving() as u64;
-            assert!(after <= before, "a peer has made this node wait for something: {before}, then {after}");
-            for action in &actions {
-                match action {
-                    Action::Send { to, .. } => assert!((1..3).contains(&to.0), "{action:?}"),
-                    // What reaches the worker is what it waits for; taking it in checks that.
-                    Action::Complete { worker: WorkerId(0), completion } => {
-                        worker.complete(completion.clone(), &layout, None)
-                    }
-                    Action::CompleteSnapshot { worker: WorkerId(0), .. } => {}
-                    Action::Complete { .. } | Action::CompleteSnapshot { .. } => panic!("{action:?}"),
-                }
-            }
+            // Otherwise the cluster would wait for ever.
+            let after = outstanding(&node);
+            assert!(after <= before, "the peer made this node wait for more: {before}, then {after}");
+            actions.retain(|action| !matches!(action, Action::CompleteSnapshot { worker: WorkerId(0), .. }));
+            node.execute(&actions);
         }
-        // Of other nodes' keys, those can come that were asked for; where owners decide, any.
+        // Only keys that this node asked for may arrive. Where owners decide, any key may.
         let may_come = |key| match policy.relocation {
             None => false,
             Some(Initiator::Requester) => [6, 8].contains(&key),
             Some(Initiator::Owner) => true,
         };
         for key in (4..12).filter(|key| !may_come(*key)) {
-            assert!(shared.peek(Key(key)).is_none(), "{key} appeared with {policy:?}");
+            assert!(node.shared.peek(Key(key)).is_none(), "{key} arrived with {policy:?}");
         }
-        came += (4..12).filter(|key| shared.peek(Key(*key)).is_some()).count();
+        came += (4..12).filter(|key| node.shared.peek(Key(*key)).is_some()).count();
     }
-    assert!(came > 50, "hand-overs are accepted at times: {came}");
-    assert!(refused > 10_000 && served > 10_000, "one-sided: {refused} refused, {served} served");
+    assert!(came > 50, "only {came} hand-overs were accepted");
+    assert!(refused > 10_000 && served > 10_000, "{refused} messages refused, {served} served");
 }
 
 const KEYS: u64 = 12;
 
-/// What there is to spoil: role and value of each key.
+/// What a message may spoil: value and role of each key.
 fn state(shared: &Shared<f32>) -> Vec<(Option<Vec<u32>>, Role)> {
     let bits = |value: Vec<f32>| value.into_iter().map(f32::to_bits).collect();
-    // Looking makes values that a sparse store does not have yet.
+    // A sparse store initializes a value when it is looked at.
     let look = |key| (shared.peek_copy(key).map(bits), shared.slot(key).role);
     (0..KEYS).map(|key| look(Key(key))).collect()
 }
 
-/// A node in the midst of things: replicas here, replicas of its keys elsewhere, updates that were not sent.
+impl Node {
+    /// The result of a message, and the actions also if the message is refused.
+    fn hear(&mut self, now: Tick, from: NodeId, message: Message) -> (Result<(), Violation>, Vec<Action>) {
+        let mut actions = Vec::new();
+        (self.channel.handle(now, Input::Message { from, message }, &mut actions), actions)
+    }
+
+    /// Checks that messages go to the other nodes, and that the worker waits for what completes.
+    fn execute(&mut self, actions: &[Action]) {
+        for action in actions {
+            match action {
+                Action::Send { to, .. } => assert!((1..3).contains(&to.0), "{action:?}"),
+                // This panics if the worker does not wait for the completion.
+                Action::Complete { worker: WorkerId(0), completion } => {
+                    self.worker.complete(completion.clone(), self.shared.layout(), None);
+                }
+                Action::Complete { .. } | Action::CompleteSnapshot { .. } => panic!("{action:?}"),
+            }
+        }
+    }
+}
+
+/// A node that holds replicas, owns keys of which other nodes hold replicas, and has updates to send.
 struct Busy {
-    layout: Arc<Layout>,
-    shared: Arc<Shared<f32>>,
-    channel: Channel<f32>,
-    worker: Local<f32>,
+    node: Node,
     clock: u32,
 }
 
 impl Busy {
     fn new(dice: &mut Dice, policy: Policy) -> Self {
-        let layout = Layout::builder().range("k", KEYS, 2).nodes(3).shards(4).order(KeyOrder::Range);
-        let layout = Arc::new(layout.build().unwrap());
         let mut assignment = Assignment::none();
         for key in [1, 5, 9] {
             assignment.set_technique(Key(key), KeyTechnique::Replicate);
@@ -311,12 +306,8 @@ impl Busy {
         let pace =
             if dice.below(2) == 0 { StaticReplicaPace::Asked } else { StaticReplicaPace::Every(Tick(5)) };
         let clip = (dice.below(2) == 0).then_some(2.0);
-        let shared = Arc::new(Shared::<f32>::new(SharedConfig {
-            node: NodeId(0),
-            layout: Arc::clone(&layout),
-            init: Arc::new(|_, value| value.fill(1.0)),
+        let config = SharedConfig {
             storage: if dice.below(2) == 0 { Storage::Dense } else { Storage::Sparse },
-            policy,
             replication: ReplicationConfig {
                 assignment,
                 pace,
@@ -325,18 +316,19 @@ impl Busy {
                 round_min: Tick(3),
                 ..ReplicationConfig::default()
             },
-            workers: 1,
-        }));
-        let channel = Channel::new(ChannelId(0), Arc::clone(&shared));
-        Self { worker: Local::new(WorkerId(0), &layout), shared, channel, layout, clock: 0 }
+            ..config(0, &layout(3, KEYS, 2), policy)
+        };
+        Self { node: Node::new(config), clock: 0 }
     }
 
-    /// Something that this node does itself. That never fails, unless a message was refused before in the middle of it.
+    /// An input of this node itself. It is valid, unless the channel refused a message before and left it
+    /// half processed.
     fn act(&mut self, dice: &mut Dice, now: Tick) -> Result<Vec<Action>, Violation> {
+        let Node { shared, channel, worker } = &mut self.node;
         let (key, mut actions) = (Key(dice.below(KEYS)), Vec::new());
         let mut inputs = Vec::new();
-        let by_intent = self.shared.policy().intents.is_some();
-        let directed = matches!(self.shared.policy().replicas, Some(Replicas::Directed { .. })) && !by_intent;
+        let by_intent = shared.policy().intents.is_some();
+        let directed = matches!(shared.policy().replicas, Some(Replicas::Directed { .. })) && !by_intent;
         let keys = vec![key];
         match dice.below(8) {
             0 => inputs.push(Input::Tick),
@@ -344,53 +336,40 @@ impl Busy {
             2 if directed => inputs.push(Input::Replicate { keys }),
             3 if directed => inputs.push(Input::Unreplicate { keys }),
             2..=4 if by_intent => {
-                let clock =
-                    |dice: &mut Dice, more| intendant_core::Clock(self.clock + dice.below(more) as u32);
+                let clock = |dice: &mut Dice, more| Clock(self.clock + dice.below(more) as u32);
                 let window = clock(dice, 8)..clock(dice, 16);
-                let wake = self.shared.intend(WorkerId(0), &keys, window).unwrap();
+                let wake = shared.intend(WorkerId(0), &keys, window).unwrap();
                 inputs.extend(wake.iter().map(|_| Input::Wake));
             }
             4 if directed => inputs.push(Input::Relocate { keys, to: NodeId(dice.below(3) as u16) }),
             5 => {
                 self.clock += 1;
-                let clock = intendant_core::Clock(self.clock);
+                let clock = Clock(self.clock);
                 let rests = dice.below(3) == 0;
-                let told = self.shared.advance_clock(&mut self.worker, clock);
-                inputs.extend(told.wake.iter().map(|_| Input::Wake));
-                inputs.extend(told.clock.map(Input::Clock));
-                inputs.extend(if rests { self.shared.rest(&self.worker) } else { None }.map(Input::Clock));
+                let advanced = shared.advance_clock(worker, clock);
+                inputs.extend(advanced.wake.iter().map(|_| Input::Wake));
+                inputs.extend(advanced.clock.map(Input::Clock));
+                inputs.extend(if rests { shared.rest(worker) } else { None }.map(Input::Clock));
             }
             kind => {
                 let started = match kind {
-                    6 if dice.below(2) == 0 => self.shared.set(&mut self.worker, &[key], &[2.0; 2]),
-                    6 => Ok(self.shared.synchronize(&mut self.worker)),
-                    7 => self.shared.push(&mut self.worker, &[key], &[1.0; 2]),
-                    _ => self.shared.pull_kept(&mut self.worker, &[key]),
+                    6 if dice.below(2) == 0 => shared.set(worker, &[key], &[2.0; 2]),
+                    6 => Ok(shared.synchronize(worker)),
+                    7 => shared.push(worker, &[key], &[1.0; 2]),
+                    _ => shared.pull_kept(worker, &[key]),
                 };
                 inputs.extend(started.unwrap().submissions.into_iter().map(|(_, s)| Input::Submit(s)));
             }
         }
         for input in inputs {
-            self.channel.handle(now, input, &mut actions)?;
+            channel.handle(now, input, &mut actions)?;
         }
         Ok(actions)
-    }
-
-    fn execute(&mut self, actions: &[Action]) {
-        for action in actions {
-            match action {
-                Action::Send { to, .. } => assert!((1..3).contains(&to.0), "{action:?}"),
-                Action::Complete { worker: WorkerId(0), completion } => {
-                    self.worker.complete(completion.clone(), &self.layout, None);
-                }
-                Action::Complete { .. } | Action::CompleteSnapshot { .. } => panic!("{action:?}"),
-            }
-        }
     }
 }
 
 #[test]
-fn a_node_with_copies_among_hostile_peers() {
+fn a_node_with_replicas_survives_hostile_messages() {
     let directed = Policy {
         name: "test",
         relocation: Some(Initiator::Owner),
@@ -415,37 +394,39 @@ fn a_node_with_copies_among_hostile_peers() {
     for seed in 0..6_000u64 {
         let mut dice = Dice(seed);
         let at = seed as usize % policies.len();
-        let mut node = Busy::new(&mut dice, policies[at]);
+        let mut busy = Busy::new(&mut dice, policies[at]);
         let (mut now, mut clean) = (Tick(0), true);
         for _ in 0..100 {
             now.0 += 1;
             if dice.below(3) == 0 {
-                match node.act(&mut dice, now) {
-                    Ok(actions) => node.execute(&actions),
+                match busy.act(&mut dice, now) {
+                    Ok(actions) => busy.node.execute(&actions),
                     Err(violation) if clean => panic!("{violation}"),
                     Err(_) => break,
                 }
                 continue;
             }
+            let node = &mut busy.node;
             let message = Message::decode(dice.message().encode()).unwrap();
             let (before, text) = (state(&node.shared), format!("{message:?}"));
-            // Of several keys, those before the offending one may have been served.
+            // Of a message about several keys, those before the offending one may have been processed.
             let one = match &message {
-                Message::ReplicaRequest(sync) => sync.keys.len() <= 1,
-                Message::ReplicaUpdate(news) => news.keys.len() <= 1,
+                Message::ReplicaRequest(request) => request.keys.len() <= 1,
+                Message::ReplicaUpdate(update) => update.keys.len() <= 1,
                 Message::HandOver(hand_over) => hand_over.keys.len() <= 1,
-                Message::IntentReport(signal) => signal.begun.len() + signal.over.len() <= 1,
+                Message::IntentReport(report) => report.begun.len() + report.over.len() <= 1,
                 Message::Reduce(_) => true,
-                // It lets accesses go on that wait, which may be what a message that was refused has left half done.
+                // A clock resumes accesses that wait, and a refused message may have left them half
+                // processed.
                 Message::Clock(_) => clean,
                 Message::Request(_) | Message::Response(_) | Message::Localize(_) | Message::Relocate(_) => {
                     false
                 }
                 Message::Moved(_) | Message::SnapshotRequest(_) | Message::SnapshotPart(_) => false,
             };
-            let mut actions = Vec::new();
             let from = NodeId(1 + dice.below(2) as u16);
-            match node.channel.handle(now, Input::Message { from, message }, &mut actions) {
+            let (result, actions) = node.hear(now, from, message);
+            match result {
                 Ok(()) => served[at] += 1,
                 Err(violation) => {
                     assert_eq!(violation.from, from);

@@ -1,22 +1,14 @@
-//! One engine at a time: what it says to a message, and what it refuses.
+//! One engine at a time: how it answers messages, and which messages it refuses.
 
+use super::node::{Node, bytes, config, layout};
 use bytes::Bytes;
-use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
-use intendant_engine::{
-    Action, Channel, Completion, Input, Local, ReplicationConfig, Shared, SharedConfig, Storage,
-};
+use intendant_core::{Key, NodeId, Tick, WorkerId};
+use intendant_engine::{Action, Completion, Input, Local, SharedConfig, Storage};
 use intendant_techniques::{Order, Policy, Technique};
 use intendant_wire::{AccessKind, Message, OpId, Origin, Request, Response};
-use std::sync::Arc;
 
-/// Ten keys of two elements by range over three nodes: 0 to 3 at home on node 0, 4 to 6 on node 1, the rest on node 2. This is
-/// node 0.
-struct Node {
-    shared: Arc<Shared<f32>>,
-    channel: Channel<f32>,
-    worker: Local<f32>,
-}
-
+// Of ten keys on three nodes, 0 to 3 are at home on node 0, which is tested, 4 to 6 on node 1, the rest on
+// node 2.
 const HERE: Key = Key(1);
 const AWAY: Key = Key(7);
 const AWAY_TOO: Key = Key(8);
@@ -27,24 +19,7 @@ fn node(order: Order, storage: Storage) -> Node {
 }
 
 fn node_of(policy: Policy, storage: Storage) -> Node {
-    let layout =
-        Layout::builder().range("k", 10, 2).nodes(3).shards(4).order(KeyOrder::Range).build().unwrap();
-    let layout = Arc::new(layout);
-    let shared = Arc::new(Shared::new(SharedConfig {
-        node: NodeId(0),
-        layout: Arc::clone(&layout),
-        init: Arc::new(|key, value| value.fill(key.0 as f32)),
-        storage,
-        policy,
-        replication: ReplicationConfig::default(),
-        workers: 1,
-    }));
-    let channel = Channel::new(ChannelId(0), Arc::clone(&shared));
-    Node { channel, worker: Local::new(WorkerId(0), &layout), shared }
-}
-
-fn bytes(values: &[f32]) -> Bytes {
-    values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>().into()
+    Node::new(SharedConfig { storage, ..config(0, &layout(3, 10, 2), policy) })
 }
 
 fn request(kind: AccessKind, keys: &[Key], values: &[f32], hops: u8) -> Message {
@@ -64,45 +39,18 @@ fn response(op: u32, kind: AccessKind, positions: &[u32], values: &[f32]) -> Mes
 }
 
 impl Node {
-    fn hear(&mut self, message: Message) -> Vec<Action> {
-        let mut actions = Vec::new();
-        self.channel.handle(Tick(0), Input::Message { from: PEER, message }, &mut actions).unwrap();
-        actions
-    }
-
-    fn refuse(&mut self, message: Message) -> String {
-        let violation = self
-            .channel
-            .handle(Tick(0), Input::Message { from: PEER, message }, &mut Vec::new())
-            .unwrap_err();
-        assert_eq!(violation.from, PEER);
-        violation.what.to_string()
-    }
-
-    fn push(&mut self, keys: &[Key], values: &[f32]) -> Vec<Action> {
-        let started = self.shared.push(&mut self.worker, keys, values).unwrap();
-        self.submit(started)
-    }
-
-    fn submit(&mut self, started: intendant_engine::Started) -> Vec<Action> {
-        let mut actions = Vec::new();
-        for (_, submission) in started.submissions {
-            self.channel.handle(Tick(0), Input::Submit(submission), &mut actions).unwrap();
-        }
-        actions
-    }
-
     fn complete(&mut self, action: &Action) {
         let Action::Complete { completion, .. } = action else { panic!("not a completion: {action:?}") };
         self.worker.complete(completion.clone(), self.shared.layout(), None);
     }
 }
 
+/// Both orders and both storages.
 fn both() -> [Node; 2] {
     [node(Order::Fifo, Storage::Dense), node(Order::Chain, Storage::Sparse)]
 }
 
-/// The actions, all of which send requests.
+/// The requests that the actions send. The actions must do nothing else.
 fn requests(actions: &[Action]) -> Vec<(NodeId, &Request)> {
     let mut requests = Vec::new();
     for action in actions {
@@ -115,7 +63,7 @@ fn requests(actions: &[Action]) -> Vec<(NodeId, &Request)> {
 #[test]
 fn the_owner_answers_all_keys_of_a_request_in_one_response() {
     for mut node in both() {
-        let actions = node.hear(request(AccessKind::Pull, &[HERE, Key(2)], &[], 0));
+        let actions = node.receive(PEER, request(AccessKind::Pull, &[HERE, Key(2)], &[], 0));
         let expected = Response {
             worker: WorkerId(4),
             op: OpId(11),
@@ -133,7 +81,7 @@ fn a_push_adds_and_a_set_overwrites_and_both_are_acknowledged_without_values() {
     for mut node in both() {
         for (kind, value) in [(AccessKind::Push, [1.5, 2.5]), (AccessKind::Set, [9.0, 8.0])] {
             let operand = if kind == AccessKind::Push { [0.5, 1.5] } else { [9.0, 8.0] };
-            let actions = node.hear(request(kind, &[HERE], &operand, 0));
+            let actions = node.receive(PEER, request(kind, &[HERE], &operand, 0));
             let [Action::Send { to: PEER, message: Message::Response(response) }] = &actions[..] else {
                 panic!("{actions:?}")
             };
@@ -144,10 +92,10 @@ fn a_push_adds_and_a_set_overwrites_and_both_are_acknowledged_without_values() {
 }
 
 #[test]
-fn a_request_that_came_by_a_stale_hint_is_forwarded_home_with_its_origin() {
+fn a_node_without_the_key_forwards_a_request_to_the_home_with_its_origin() {
     for mut node in both() {
-        let actions =
-            node.hear(request(AccessKind::Push, &[HERE, AWAY, AWAY_TOO], &[1., 1., 2., 2., 3., 3.], 0));
+        let actions = node
+            .receive(PEER, request(AccessKind::Push, &[HERE, AWAY, AWAY_TOO], &[1., 1., 2., 2., 3., 3.], 0));
         let forwarded = Request {
             origin: Origin { node: PEER, worker: WorkerId(4), op: OpId(11) },
             kind: AccessKind::Push,
@@ -160,14 +108,18 @@ fn a_request_that_came_by_a_stale_hint_is_forwarded_home_with_its_origin() {
             actions.contains(&Action::Send { to: NodeId(2), message: Message::Request(forwarded) }),
             "{actions:?}"
         );
-        assert_eq!(actions.len(), 2, "an answer for the key that is here, a forward for those that are not");
+        assert_eq!(
+            actions.len(),
+            2,
+            "one answer for the key that is here, one request for the keys that are not"
+        );
         assert_eq!(node.shared.peek(HERE), Some(vec![2.0, 2.0]));
-        assert_eq!(node.channel.management().forwards, [1, 0, 0, 0], "served here, at once");
+        assert_eq!(node.channel.management().forwards, [1, 0, 0, 0], "the key here took no forward");
     }
 }
 
 #[test]
-fn own_requests_try_the_hint_first() {
+fn a_node_sends_its_own_requests_to_the_remembered_owner() {
     for caches in [true, false] {
         let mut node = node_of(Technique::Classic.policy().with(None, Some(caches)), Storage::Sparse);
         assert_eq!(node.shared.learn(AWAY, PEER, 1), caches);
@@ -179,27 +131,14 @@ fn own_requests_try_the_hint_first() {
 }
 
 #[test]
-fn one_frame_per_destination_and_parts_of_huge_calls() {
-    let layout =
-        Layout::builder().range("k", 100, 65_536).nodes(2).shards(4).order(KeyOrder::Range).build().unwrap();
-    let layout = Arc::new(layout);
-    let shared = Arc::new(Shared::new(SharedConfig {
-        node: NodeId(0),
-        layout: Arc::clone(&layout),
-        init: Arc::new(|_, _: &mut [f32]| {}),
+fn a_call_that_exceeds_the_target_of_a_frame_is_split() {
+    let layout = layout(2, 100, 65_536);
+    let mut node = Node::new(SharedConfig {
         storage: Storage::Sparse,
-        policy: Technique::Classic.policy(),
-        replication: ReplicationConfig::default(),
-        workers: 1,
-    }));
-    let (mut channel, mut worker) =
-        (Channel::new(ChannelId(0), Arc::clone(&shared)), Local::new(WorkerId(0), &layout));
+        ..config(0, &layout, Technique::Classic.policy())
+    });
     let keys: Vec<Key> = (50..60).map(Key).collect();
-    let started = shared.push(&mut worker, &keys, &vec![1.0; 10 * 65_536]).unwrap();
-    let mut actions = Vec::new();
-    for (_, submission) in started.submissions {
-        channel.handle(Tick(0), Input::Submit(submission), &mut actions).unwrap();
-    }
+    let actions = node.push(&keys, &vec![1.0; 10 * 65_536]);
     // 10 values of 256 KiB with a target of 1 MiB per frame.
     let sizes: Vec<usize> = requests(&actions).into_iter().map(|(_, request)| request.keys.len()).collect();
     assert_eq!(sizes, [4, 4, 2]);
@@ -213,14 +152,14 @@ fn fifo_sends_the_next_operation_on_a_key_at_once_and_chain_waits() {
 
     let mut chain = node(Order::Chain, Storage::Dense);
     assert_eq!(chain.push(&[AWAY], &[1., 1.]).len(), 1);
-    assert_eq!(chain.push(&[AWAY, AWAY], &[2., 2., 3., 3.]), [], "two more wait");
-    // Another worker's operation does not.
+    assert_eq!(chain.push(&[AWAY, AWAY], &[2., 2., 3., 3.]), [], "two more accesses wait");
+    // An operation of another worker does not wait.
     let mut other = Local::new(WorkerId(1), chain.shared.layout());
     let started = chain.shared.push(&mut other, &[AWAY], &[5., 5.]).unwrap();
     assert_eq!(chain.submit(started).len(), 1);
 
     for (answered, waits) in [((0, 0), Some(2.0)), ((1, 0), Some(3.0)), ((1, 1), None)] {
-        let actions = chain.hear(response(answered.0, AccessKind::Push, &[answered.1], &[]));
+        let actions = chain.receive(PEER, response(answered.0, AccessKind::Push, &[answered.1], &[]));
         chain.complete(&actions[0]);
         match (waits, &actions[1..]) {
             (None, []) => {}
@@ -231,11 +170,11 @@ fn fifo_sends_the_next_operation_on_a_key_at_once_and_chain_waits() {
         }
     }
     assert!(chain.worker.is_idle());
-    assert_eq!(chain.channel.report().outstanding, 1, "the other worker's");
+    assert_eq!(chain.channel.report().outstanding, 1, "the operation of the other worker");
 }
 
 #[test]
-fn only_what_is_not_here_is_deferred() {
+fn a_worker_defers_only_keys_that_are_not_here() {
     for order in [Order::Fifo, Order::Chain] {
         let mut node = node(order, Storage::Dense);
         let first = node.shared.push(&mut node.worker, &[AWAY], &[1., 1.]).unwrap();
@@ -249,7 +188,7 @@ fn only_what_is_not_here_is_deferred() {
 }
 
 #[test]
-fn values_reach_the_positions_of_their_keys() {
+fn each_answered_value_reaches_the_position_of_its_key() {
     for mut node in both() {
         let keys = [AWAY, HERE, AWAY_TOO, AWAY];
         let mut values = [0.0; 8];
@@ -259,9 +198,9 @@ fn values_reach_the_positions_of_their_keys() {
         let chained = node.shared.policy().order == Order::Chain;
         let first: &[u32] = if chained { &[2, 0] } else { &[2, 0, 3] };
         let answers: Vec<f32> = first.iter().flat_map(|p| [*p as f32 * 10.0; 2]).collect();
-        let mut actions = node.hear(response(op.0, AccessKind::Pull, first, &answers));
+        let mut actions = node.receive(PEER, response(op.0, AccessKind::Pull, first, &answers));
         if chained {
-            actions.extend(node.hear(response(op.0, AccessKind::Pull, &[3], &[30.0; 2])));
+            actions.extend(node.receive(PEER, response(op.0, AccessKind::Pull, &[3], &[30.0; 2])));
         }
         for action in &actions {
             if let Action::Complete { completion, .. } = action {
@@ -274,10 +213,9 @@ fn values_reach_the_positions_of_their_keys() {
 }
 
 #[test]
-fn what_a_peer_must_not_say_is_named() {
+fn a_violation_says_what_is_wrong_and_changes_nothing() {
     for mut node in both() {
-        let op = node.push(&[AWAY], &[1., 1.]);
-        assert_eq!(op.len(), 1);
+        assert_eq!(node.push(&[AWAY], &[1., 1.]).len(), 1);
         let refused = [
             (request(AccessKind::Pull, &[Key(10)], &[], 0), "k10, which does not exist"),
             (request(AccessKind::Push, &[HERE], &[1.0], 0), "carries 4 bytes of values instead of 8"),
@@ -288,46 +226,47 @@ fn what_a_peer_must_not_say_is_named() {
             (response(0, AccessKind::Pull, &[0], &[1., 1.]), "it answered Push"),
         ];
         for (message, expected) in refused {
-            let what = node.refuse(message);
+            let what = node.refuse(PEER, message);
             assert!(what.contains(expected), "'{what}' does not say '{expected}'");
         }
-        assert_eq!(node.shared.peek(HERE), Some(vec![1.0, 1.0]), "nothing was changed");
-        let actions = node.hear(response(0, AccessKind::Push, &[0], &[]));
+        assert_eq!(node.shared.peek(HERE), Some(vec![1.0, 1.0]), "no refused message changed the value");
+        let actions = node.receive(PEER, response(0, AccessKind::Push, &[0], &[]));
         let completion = Completion { op: OpId(0), positions: vec![0], values: Bytes::new() };
         assert_eq!(actions, [Action::Complete { worker: WorkerId(0), completion }]);
-        assert!(node.refuse(response(0, AccessKind::Push, &[0], &[])).contains("waits for nothing"));
+        assert!(node.refuse(PEER, response(0, AccessKind::Push, &[0], &[])).contains("waits for nothing"));
     }
 }
 
 #[test]
-fn an_answer_that_is_too_short_is_refused() {
+fn an_answer_with_too_few_bytes_is_refused() {
     let mut node = node(Order::Fifo, Storage::Dense);
     let mut values = [0.0; 2];
     let started = node.shared.pull(&mut node.worker, &[AWAY], &mut values).unwrap();
     node.submit(started);
     assert!(
-        node.refuse(response(0, AccessKind::Pull, &[0], &[1.0])).contains("4 bytes of values instead of 8")
+        node.refuse(PEER, response(0, AccessKind::Pull, &[0], &[1.0]))
+            .contains("4 bytes of values instead of 8")
     );
 }
 
 #[test]
-fn a_postponed_round_comes_when_it_is_due_and_not_before() {
+fn a_postponed_round_starts_when_it_is_due() {
     let mut node = node_of(Technique::Adaptive.policy(), Storage::Dense);
-    let look = |node: &mut Node, now: Tick| {
-        node.channel.handle(now, Input::Tick, &mut Vec::new()).unwrap();
+    let tick = |node: &mut Node, now: Tick| {
+        node.handle(now, Input::Tick).unwrap();
         node.channel.next_round()
     };
     let begin = Tick(1_000_000);
-    let due = look(&mut node, begin);
+    let due = tick(&mut node, begin);
     assert!(due > begin);
     node.channel.hasten_round();
-    assert_eq!(node.channel.next_round(), due, "nobody has postponed it");
+    assert_eq!(node.channel.next_round(), due, "the round was not postponed");
     node.channel.postpone_round(begin);
-    assert_eq!(node.channel.next_round(), due, "it is due later than that");
+    assert_eq!(node.channel.next_round(), due, "a round is not postponed to an earlier time");
     let late = due.after(500_000);
     node.channel.postpone_round(late);
-    assert_eq!(look(&mut node, due), late, "no round was started");
+    assert_eq!(tick(&mut node, due), late, "no round starts before it is due");
     node.channel.hasten_round();
     assert_eq!(node.channel.next_round(), due);
-    assert!(look(&mut node, due) > due, "a round was started");
+    assert!(tick(&mut node, due) > due, "the round started");
 }

@@ -1,283 +1,223 @@
-//! Relocation, one engine at a time or three of them with links in hand: who says what, and what waits for what.
+//! Relocation: each test chooses the order of deliveries.
 
-use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
-use intendant_engine::{Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, Storage};
+use super::cluster::{Cluster, K, Setup};
+use super::node::{Node, config, layout};
+use intendant_core::{Key, NodeId, Tick};
+use intendant_engine::{Channel, Input, ReplicationConfig, Storage};
 use intendant_techniques::{Initiator, Policy, Role, Technique};
 use intendant_wire::Message;
-use std::collections::VecDeque;
-use std::sync::Arc;
 
-/// Three nodes; links and inboxes are emptied by hand, so that every order of arrivals can be played.
-struct Cluster {
-    layout: Arc<Layout>,
-    nodes: Vec<Arc<Shared<f32>>>,
-    channels: Vec<Channel<f32>>,
-    workers: Vec<Local<f32>>,
-    /// By sender, then receiver.
-    links: Vec<VecDeque<Message>>,
-    now: Tick,
+fn cluster(policy: Policy, storage: Storage) -> Cluster {
+    let replication = ReplicationConfig::default();
+    Cluster::new(Setup { nodes: 3, workers: 1, channels: 1, keys: 9, storage, policy, replication }, 0)
 }
 
-/// At home on node 0.
-const K: Key = Key(1);
-
-impl Cluster {
-    fn new(policy: Policy, storage: Storage) -> Self {
-        let layout = Layout::builder().range("k", 9, 2).nodes(3).shards(4).order(KeyOrder::Range);
-        let layout = Arc::new(layout.build().unwrap());
-        let node = |node| {
-            Arc::new(Shared::new(SharedConfig {
-                node: NodeId(node),
-                layout: Arc::clone(&layout),
-                init: Arc::new(|key, value: &mut [f32]| value.fill(key.0 as f32)),
-                storage,
-                policy,
-                replication: ReplicationConfig::default(),
-                workers: 1,
-            }))
-        };
-        let nodes: Vec<_> = (0..3).map(node).collect();
-        Self {
-            channels: nodes.iter().map(|n| Channel::new(ChannelId(0), Arc::clone(n))).collect(),
-            workers: (0..3).map(|_| Local::new(WorkerId(0), &layout)).collect(),
-            links: vec![VecDeque::new(); 9],
-            now: Tick(0),
-            nodes,
-            layout,
-        }
-    }
-
-    fn lapse() -> Self {
-        Self::new(Technique::Lapse.policy(), Storage::Dense)
-    }
-
-    fn handle(&mut self, node: usize, input: Input) {
-        let mut actions = Vec::new();
-        self.now.0 += 1;
-        self.channels[node].handle(self.now, input, &mut actions).unwrap();
-        for action in actions {
-            match action {
-                Action::Send { to, message } => self.links[3 * node + to.index()].push_back(message),
-                Action::Complete { completion, .. } => {
-                    self.workers[node].complete(completion, &self.layout, None);
-                }
-                Action::CompleteSnapshot { .. } => unreachable!("nobody asked"),
-            }
-        }
-    }
-
-    fn localize(&mut self, node: usize) {
-        let started = self.nodes[node].localize(&mut self.workers[node], &[K], self.now).unwrap();
-        for (_, submission) in started.submissions {
-            self.handle(node, Input::Submit(submission));
-        }
-    }
-
-    fn push(&mut self, node: usize, by: f32) {
-        let started = self.nodes[node].push(&mut self.workers[node], &[K], &[by, by]).unwrap();
-        for (_, submission) in started.submissions {
-            self.handle(node, Input::Submit(submission));
-        }
-    }
-
-    /// Delivers the next message from one node to another.
-    fn deliver(&mut self, from: usize, to: usize) -> String {
-        let message = self.links[3 * from + to].pop_front().expect("something is under way");
-        let name = format!("{message:?}");
-        self.handle(to, Input::Message { from: NodeId(from as u16), message });
-        name.split('(').next().unwrap().to_owned()
-    }
-
-    fn deliver_all(&mut self) -> usize {
-        let mut delivered = 0;
-        while let Some(link) = (0..9).find(|link| !self.links[*link].is_empty()) {
-            self.deliver(link / 3, link % 3);
-            delivered += 1;
-        }
-        delivered
-    }
-
-    fn under_way(&self) -> usize {
-        self.links.iter().map(VecDeque::len).sum()
-    }
-
-    fn role(&self, node: usize) -> Role {
-        self.nodes[node].slot(K).role
-    }
-
-    /// The only node that has the key, and its value.
-    fn owner(&self) -> (usize, f32) {
-        let owners: Vec<_> = (0..3).filter_map(|n| Some((n, self.nodes[n].peek(K)?[0]))).collect();
-        assert_eq!(owners.len(), 1, "one owner: {owners:?}");
-        owners[0]
-    }
-}
-
-#[test]
-fn two_messages_if_the_home_is_the_owner_and_three_if_not() {
-    for storage in [Storage::Dense, Storage::Sparse] {
-        let mut c = Cluster::new(Technique::Lapse.policy(), storage);
-        c.localize(1);
-        assert_eq!(
-            (c.deliver(1, 0), c.deliver(0, 1), c.under_way()),
-            ("Localize".into(), "HandOver".into(), 0)
-        );
-        assert_eq!(c.owner(), (1, 1.0));
-        c.localize(2);
-        let steps = [c.deliver(2, 0), c.deliver(0, 1), c.deliver(1, 2)];
-        assert_eq!((steps.join(" ").as_str(), c.under_way()), ("Localize Relocate HandOver", 0));
-        assert_eq!(c.owner(), (2, 1.0));
-        // The home itself: two messages, since nobody needs to be asked.
-        c.localize(0);
-        assert_eq!(
-            (c.deliver(0, 2), c.deliver(2, 0), c.under_way()),
-            ("Relocate".into(), "HandOver".into(), 0)
-        );
-        assert_eq!(c.owner(), (0, 1.0));
-        let held: usize = c.nodes.iter().map(|n| n.held()).sum();
-        let expected = if storage == Storage::Dense { 9 } else { 1 };
-        assert_eq!(held, expected, "a key that leaves gives its memory back");
-        assert!((0..3).all(|n| c.workers[n].is_idle() && c.channels[n].report().outstanding == 0));
-        c.localize(0);
-        assert_eq!(c.under_way(), 0, "it is here");
-    }
-}
-
-#[test]
-fn accesses_queue_at_the_requester_and_are_served_in_order() {
-    let mut c = Cluster::lapse();
-    c.localize(1);
-    // Of the requester's own worker, and by the home, which routes to the requester as soon as it has heard of it.
-    c.push(1, 10.0);
-    c.deliver(1, 0);
-    c.push(2, 100.0);
-    c.push(0, 1000.0);
-    c.deliver(2, 0);
-    let (hand_over, rest): (Vec<_>, Vec<_>) =
-        c.links[1].drain(..).partition(|m| matches!(m, Message::HandOver(_)));
-    assert_eq!((hand_over.len(), rest.len()), (1, 2));
-    // Even if the hand-over came last, nothing would be lost.
-    c.links[1].extend(rest.into_iter().chain(hand_over));
-    c.deliver(0, 1);
-    c.deliver(0, 1);
-    assert_eq!(c.role(1), Role::Arriving);
-    assert_eq!(c.channels[1].management().queued, 3);
-    c.deliver(0, 1);
-    assert_eq!((c.role(1), c.owner()), (Role::Owner, (1, 1111.0)));
-    c.deliver_all();
-    let stats = c.channels[1].management();
-    assert_eq!((stats.relocations, stats.relocation.count(), stats.blocking.count()), (1, 1, 3));
-    assert_eq!(stats.forwards, [1, 1, 0, 0], "the home's own came straight, the third node's over the home");
-    assert!((0..3).all(|n| c.workers[n].is_idle()));
-}
-
-#[test]
-fn a_conflict_is_served_in_the_order_in_which_the_home_hears_of_it() {
-    let mut c = Cluster::lapse();
-    c.localize(1);
-    c.push(1, 10.0);
-    c.localize(2);
-    c.deliver(1, 0);
-    c.deliver(2, 0);
-    // The order to leave comes before the key does, if we let it.
-    c.links[1].swap(0, 1);
-    assert_eq!(c.deliver(0, 1), "Relocate");
-    assert_eq!(c.role(1), Role::Leaving);
-    // What a worker wants now goes after the key; so does a second wish for it.
-    c.push(1, 100.0);
-    assert_eq!(c.channels[1].management().localization_conflicts, 1);
-    c.localize(1);
-    c.localize(1);
-    assert_eq!(c.role(1), Role::Arriving);
-    c.push(1, 1000.0);
-    assert_eq!(c.deliver(0, 1), "HandOver");
-    assert_eq!(c.role(1), Role::Arriving, "it was here, for one access, and will come back");
-    c.deliver_all();
-    assert_eq!(c.owner(), (1, 1111.0));
-    assert_eq!(c.channels[1].management().relocations, 2);
-    assert_eq!(c.nodes[0].slot(K).hint(), Some(NodeId(1)), "the home knows");
-    assert!((0..3).all(|n| c.workers[n].is_idle() && c.channels[n].arriving() == 0));
-}
-
-#[test]
-fn a_request_may_come_back_to_where_it_was_made() {
-    let policy = Technique::Lapse.policy().with(None, Some(true));
-    let mut c = Cluster::new(policy, Storage::Dense);
-    c.localize(2);
-    c.deliver_all();
-    c.push(1, 10.0);
-    c.deliver_all();
-    assert_eq!(c.nodes[1].slot(K).hint(), Some(NodeId(2)), "learnt from the answer");
-    c.localize(0);
-    c.deliver_all();
-    // Straight to where it is no more, while the node asks for the key.
-    c.push(1, 100.0);
-    c.localize(1);
-    c.deliver(1, 0);
-    c.deliver(0, 1);
-    assert_eq!(c.owner(), (1, 11.0));
-    c.deliver(1, 2);
-    c.deliver(2, 0);
-    assert_eq!(c.deliver(0, 1), "Request");
-    assert_eq!((c.owner(), c.workers[1].is_idle()), ((1, 111.0), true));
-    assert_eq!(c.deliver_all(), 0, "nobody answers himself by message");
-}
-
-#[test]
-fn values_that_are_not_here_are_left_alone_by_a_pull_of_what_is() {
-    let mut c = Cluster::lapse();
-    let mut values = [9.0; 4];
-    let mut here = Vec::new();
-    let keys = [Key(8), K];
-    c.nodes[0].pull_if_local(&mut c.workers[0], &keys, &mut values, &mut here).unwrap();
-    assert_eq!((here.as_slice(), values), (&[false, true][..], [9.0, 9.0, 1.0, 1.0]));
-    let stats = c.workers[0].stats();
-    assert_eq!((stats.pull_keys, stats.local, stats.remote), (1, 1, 0));
-    let wrong = c.nodes[0].pull_if_local(&mut c.workers[0], &keys, &mut [0.0; 3], &mut here);
-    assert!(wrong.is_err());
+fn lapse() -> Cluster {
+    cluster(Technique::Lapse.policy(), Storage::Dense)
 }
 
 fn by_owners(storage: Storage) -> Cluster {
-    Cluster::new(
-        Policy { name: "test", relocation: Some(Initiator::Owner), ..Technique::Lapse.policy() },
-        storage,
-    )
+    let policy = Policy { name: "test", relocation: Some(Initiator::Owner), ..Technique::Lapse.policy() };
+    cluster(policy, storage)
 }
 
-#[test]
-fn an_owner_hands_over_at_once_and_the_new_owner_tells_the_home() {
-    for storage in [Storage::Dense, Storage::Sparse] {
-        let mut c = by_owners(storage);
-        c.handle(0, Input::Relocate { keys: vec![K], to: NodeId(1) });
-        assert_eq!((c.deliver(0, 1), c.under_way()), ("HandOver".into(), 0), "the home knows already");
-        c.handle(1, Input::Relocate { keys: vec![K], to: NodeId(2) });
-        // Not here any more: nothing to do.
-        c.handle(0, Input::Relocate { keys: vec![K], to: NodeId(2) });
-        // The home is behind; the old owner knows the way, and the key is there first.
-        c.push(0, 10.0);
-        assert_eq!(c.deliver(0, 1), "Request");
-        assert_eq!((c.deliver(1, 2), c.deliver(1, 2)), ("HandOver".into(), "Request".into()));
-        assert_eq!(c.owner(), (2, 11.0));
-        assert_eq!(c.deliver(2, 0), "Moved");
-        assert_eq!(c.nodes[0].slot(K).hint(), Some(NodeId(2)));
-        c.deliver_all();
-        assert!(c.workers[0].is_idle());
-        let started = c.nodes[0].localize(&mut c.workers[0], &[K], Tick(0)).unwrap();
-        assert!(started.op.is_none() && started.submissions.is_empty(), "keys do not move on request");
+impl Cluster {
+    /// The worker of a node localizes [`K`].
+    fn localize_at(&mut self, node: usize) {
+        self.localize(node, K);
+        self.deliver_submissions(node);
+    }
+
+    /// The worker of a node pushes to [`K`].
+    fn push_at(&mut self, node: usize) {
+        self.push(node, K);
+        self.deliver_submissions(node);
+    }
+
+    /// The owner of [`K`], and the number of pushes of each worker in its value.
+    fn owner(&self) -> (usize, [f32; 3]) {
+        let (owner, value) = self.main(K);
+        (owner, [value[0], value[1], value[2]])
+    }
+
+    /// Whether the worker has no operation under way.
+    fn is_idle(&mut self, node: usize) -> bool {
+        self.receive_all(node);
+        self.workers[node].local.is_idle()
+    }
+
+    /// Checks that no message is under way, no worker waits and no key is about to arrive; then the sums.
+    fn end_idle(mut self) {
+        assert_eq!(self.under_way(), 0);
+        assert!((0..3).all(|node| self.is_idle(node)));
+        let waits = |channel: &Channel<f32>| channel.report().outstanding + channel.arriving() as u64;
+        assert!(self.channels.iter().all(|channel| waits(channel) == 0));
+        self.end();
     }
 }
 
 #[test]
-fn old_news_do_not_overwrite_newer() {
-    let mut c = by_owners(Storage::Dense);
-    c.handle(0, Input::Relocate { keys: vec![K], to: NodeId(1) });
+fn a_relocation_takes_two_messages_if_the_home_is_the_owner_and_three_if_not() {
+    for storage in [Storage::Dense, Storage::Sparse] {
+        let mut c = cluster(Technique::Lapse.policy(), storage);
+        // In a sparse store, the value does not exist yet.
+        c.localize_at(1);
+        assert_eq!((c.deliver(1, 0), c.deliver(0, 1), c.under_way()), ("Localize", "HandOver", 0));
+        assert_eq!(c.owner(), (1, [0., 0., 0.]));
+        c.push_at(1);
+        c.localize_at(2);
+        let steps = [c.deliver(2, 0), c.deliver(0, 1), c.deliver(1, 2)];
+        assert_eq!((steps, c.under_way()), (["Localize", "Relocate", "HandOver"], 0));
+        assert_eq!(c.owner(), (2, [0., 1., 0.]));
+        // The home itself needs two messages: it knows the owner.
+        c.localize_at(0);
+        assert_eq!((c.deliver(0, 2), c.deliver(2, 0), c.under_way()), ("Relocate", "HandOver", 0));
+        assert_eq!(c.owner(), (0, [0., 1., 0.]));
+        let held: usize = c.nodes.iter().map(|n| n.held()).sum();
+        let expected = if storage == Storage::Dense { 9 } else { 1 };
+        assert_eq!(held, expected, "a node frees the memory of a key that leaves");
+        c.localize_at(0);
+        assert_eq!(c.under_way(), 0, "the key is here");
+        c.end_idle();
+    }
+}
+
+#[test]
+fn a_requester_queues_accesses_until_the_key_arrives() {
+    let mut c = lapse();
+    c.localize_at(1);
+    // The requester's own worker accesses the key, and the home, which routes to the requester as soon as it
+    // has handled the request.
+    c.push_at(1);
+    c.deliver(1, 0);
+    c.push_at(2);
+    c.push_at(0);
+    c.deliver(2, 0);
+    let is_hand_over = |input: &Input| matches!(input, Input::Message { message: Message::HandOver(_), .. });
+    let (hand_over, rest): (Vec<_>, Vec<_>) = c.link(0, 1).drain(..).partition(is_hand_over);
+    assert_eq!((hand_over.len(), rest.len()), (1, 2));
+    // The hand-over arrives last.
+    c.link(0, 1).extend(rest.into_iter().chain(hand_over));
     c.deliver(0, 1);
-    c.handle(1, Input::Relocate { keys: vec![K], to: NodeId(2) });
+    c.deliver(0, 1);
+    assert_eq!(c.role(1, K), Role::Arriving);
+    assert_eq!(c.channels[1].management().queued, 3);
+    c.deliver(0, 1);
+    assert_eq!((c.role(1, K), c.owner()), (Role::Owner, (1, [1., 1., 1.])));
+    c.deliver_all();
+    let stats = c.channels[1].management();
+    assert_eq!((stats.relocations, stats.relocation.count(), stats.blocking.count()), (1, 1, 3));
+    assert_eq!(
+        stats.forwards,
+        [1, 1, 0, 0],
+        "the access of the home came directly, that of node 2 over the home"
+    );
+    c.end_idle();
+}
+
+#[test]
+fn the_home_orders_conflicting_localizations() {
+    let mut c = lapse();
+    c.localize_at(1);
+    c.push_at(1);
+    c.localize_at(2);
+    c.deliver(1, 0);
+    c.deliver(2, 0);
+    // The instruction to hand the key over arrives before the key.
+    c.link(0, 1).swap(0, 1);
+    assert_eq!(c.deliver(0, 1), "Relocate");
+    assert_eq!(c.role(1, K), Role::Leaving);
+    // Accesses from now on follow the key, and so does a second localization.
+    c.push_at(1);
+    assert_eq!(c.channels[1].management().localization_conflicts, 1);
+    c.localize_at(1);
+    c.localize_at(1);
+    assert_eq!(c.role(1, K), Role::Arriving);
+    c.push_at(1);
+    assert_eq!(c.deliver(0, 1), "HandOver");
+    assert_eq!(c.role(1, K), Role::Arriving, "the key was here for one access, and will come back");
+    c.deliver_all();
+    assert_eq!(c.owner(), (1, [0., 3., 0.]));
+    assert_eq!(c.channels[1].management().relocations, 2);
+    assert_eq!(c.nodes[0].slot(K).hint(), Some(NodeId(1)), "the home knows the owner");
+    c.end_idle();
+}
+
+#[test]
+fn a_node_serves_its_own_request_that_comes_back() {
+    let policy = Technique::Lapse.policy().with(None, Some(true));
+    let mut c = cluster(policy, Storage::Dense);
+    c.localize_at(2);
+    c.deliver_all();
+    c.push_at(1);
+    c.deliver_all();
+    assert_eq!(c.nodes[1].slot(K).hint(), Some(NodeId(2)), "the answer names the owner");
+    c.localize_at(0);
+    c.deliver_all();
+    // The request goes to the previous owner, while the node localizes the key.
+    c.push_at(1);
+    c.localize_at(1);
+    c.deliver(1, 0);
+    c.deliver(0, 1);
+    assert_eq!(c.owner(), (1, [0., 1., 0.]));
     c.deliver(1, 2);
-    c.handle(2, Input::Relocate { keys: vec![K], to: NodeId(1) });
+    c.deliver(2, 0);
+    assert_eq!(c.deliver(0, 1), "Request");
+    assert_eq!((c.owner(), c.is_idle(1)), ((1, [0., 2., 0.]), true));
+    assert_eq!(c.under_way(), 0, "a node sends itself no answer");
+    c.end_idle();
+}
+
+#[test]
+fn a_local_pull_leaves_the_values_of_remote_keys_unchanged() {
+    let mut node = Node::new(config(0, &layout(3, 9, 2), Technique::Lapse.policy()));
+    let mut values = [9.0; 4];
+    let mut here = Vec::new();
+    let keys = [Key(8), Key(1)];
+    node.shared.pull_if_local(&mut node.worker, &keys, &mut values, &mut here).unwrap();
+    assert_eq!((here.as_slice(), values), (&[false, true][..], [9.0, 9.0, 1.0, 1.0]));
+    let stats = node.worker.stats();
+    assert_eq!((stats.pull_keys, stats.local, stats.remote), (1, 1, 0));
+    let wrong = node.shared.pull_if_local(&mut node.worker, &keys, &mut [0.0; 3], &mut here);
+    assert!(wrong.is_err());
+}
+
+#[test]
+fn an_owner_hands_over_at_once_and_the_new_owner_informs_the_home() {
+    for storage in [Storage::Dense, Storage::Sparse] {
+        let mut c = by_owners(storage);
+        c.relocate(0, 1);
+        assert_eq!((c.deliver(0, 1), c.under_way()), ("HandOver", 0), "the home was the owner");
+        c.relocate(1, 2);
+        // A node that is not the owner does nothing.
+        c.relocate(0, 2);
+        // The home knows only the previous owner, which forwards the request behind the key.
+        c.push_at(0);
+        assert_eq!(c.deliver(0, 1), "Request");
+        assert_eq!((c.deliver(1, 2), c.deliver(1, 2)), ("HandOver", "Request"));
+        assert_eq!(c.owner(), (2, [1., 0., 0.]));
+        assert_eq!(c.deliver(2, 0), "Moved");
+        assert_eq!(c.nodes[0].slot(K).hint(), Some(NodeId(2)));
+        c.deliver_all();
+        let started = c.nodes[0].localize(&mut c.workers[0].local, &[K], Tick(0)).unwrap();
+        assert!(started.op.is_none() && started.submissions.is_empty(), "workers do not move keys");
+        c.end_idle();
+    }
+}
+
+#[test]
+fn an_older_location_does_not_overwrite_a_newer_one() {
+    let mut c = by_owners(Storage::Dense);
+    c.relocate(0, 1);
+    c.deliver(0, 1);
+    c.relocate(1, 2);
+    c.deliver(1, 2);
+    c.relocate(2, 1);
     c.deliver(2, 1);
-    // Node 1 tells the home that it has the key before node 2's news, which are older, get there.
+    // Node 1 informs the home before the older message of node 2 arrives.
     c.deliver(1, 0);
     assert_eq!(c.deliver(2, 0), "Moved");
     assert_eq!((c.nodes[0].slot(K).hint(), c.nodes[0].slot(K).counter), (Some(NodeId(1)), 3));
+    c.deliver_all();
+    c.end_idle();
 }

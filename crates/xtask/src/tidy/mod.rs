@@ -77,9 +77,6 @@ const ALLOWED: &[(Check, &str)] = &[
     // apptest
     (Check::Width, "crates/apptest/"),
     (Check::Words, "crates/apptest/"),
-    // engine
-    (Check::Width, "crates/engine/tests/"),
-    (Check::Words, "crates/engine/tests/"),
     // formats
     (Check::Width, "crates/formats/"),
     // Generated code.

@@ -1,6 +1,6 @@
-//! Storms: replicas that come and go at random while owners move and workers read, add and overwrite.
+//! Random runs: nodes set up and drop replicas and hand keys over, while workers pull, push and set.
 
-use super::cluster::{Cluster, Seed, Setup};
+use super::super::cluster::{Cluster, Seed, Setup};
 use super::{is_complete, seeds};
 use intendant_core::{Key, NodeId, Tick};
 use intendant_engine::{Input, ManagementStats, ReplicationConfig, Storage};
@@ -19,10 +19,10 @@ pub(crate) fn policy(caches: bool) -> Policy {
     }
 }
 
-/// Keys that are overwritten at times; the others are not.
+/// Number of keys that workers set at times. They never set the other keys.
 const REGISTERS: u64 = 1;
 
-fn storm(seed: u64, steps: usize, counts: &mut BTreeMap<&'static str, u64>, stats: &mut ManagementStats) {
+fn run(seed: u64, steps: usize, counts: &mut BTreeMap<&'static str, u64>, stats: &mut ManagementStats) {
     let _seed = Seed(seed);
     let setup = Setup {
         nodes: 3 + seed as usize % 3,
@@ -31,7 +31,7 @@ fn storm(seed: u64, steps: usize, counts: &mut BTreeMap<&'static str, u64>, stat
         keys: 4,
         storage: if seed.is_multiple_of(2) { Storage::Dense } else { Storage::Sparse },
         policy: policy(!seed.is_multiple_of(4)),
-        copies: ReplicationConfig::default(),
+        replication: ReplicationConfig::default(),
     };
     let (nodes, keys) = (setup.nodes, setup.keys);
     let mut c = Cluster::new(setup, seed);
@@ -46,7 +46,7 @@ fn storm(seed: u64, steps: usize, counts: &mut BTreeMap<&'static str, u64>, stat
         let (place, keys) = (c.place(node, key), vec![key]);
         if c.dice.percent(moving) {
             let to = NodeId(c.dice.below(nodes) as u16);
-            // At whoever has it, more often than not.
+            // Mostly at the owner; other nodes ignore the input.
             let owner = (0..nodes).find(|node| c.role(*node, key).is_owner()).unwrap_or(node);
             let place = if c.dice.percent(80) { c.place(owner, key) } else { place };
             c.handle(place, Input::Relocate { keys, to });
@@ -65,7 +65,7 @@ fn storm(seed: u64, steps: usize, counts: &mut BTreeMap<&'static str, u64>, stat
         c.receive(me);
     }
     c.drain();
-    // Two are needed in any case.
+    // Two waves are the least.
     if c.quiesce(60) > 2 {
         c.watch.count("not quiescent at first");
     }
@@ -76,7 +76,7 @@ fn storm(seed: u64, steps: usize, counts: &mut BTreeMap<&'static str, u64>, stat
     stats.merge(&c.stats());
 }
 
-/// A worker does something.
+/// Lets a worker start an operation, if it has few under way.
 fn act(c: &mut Cluster, key: Key) {
     let me = c.dice.below(c.workers.len());
     if c.workers[me].ahead() >= 4 {
@@ -95,39 +95,39 @@ fn act(c: &mut Cluster, key: Key) {
     }
 }
 
-/// What must happen in a set of storms, or they prove little.
+/// Cases that must occur in a whole set of runs.
 const REACHED: [&str; 21] = [
-    "acknowledged with news",
+    "acknowledged with a value",
     "acknowledged without a value",
-    "asked itself",
-    "asked under another generation",
-    "dropped what was not known",
-    "forwarded",
-    "ghost came back to its holder",
-    "ghost came to another owner",
+    "ask reached its sender",
+    "ask with another generation",
+    "drop without a registration",
+    "request forwarded",
+    "ghost returned to its holder",
+    "ghost reached another owner",
     "handed over with holders",
     "not quiescent at first",
     "promoted while closed",
-    "promoted with updates unsent",
+    "promoted with unsent updates",
     "promoted, delta in flight merged",
     "promoted, delta in flight not merged",
-    "promoted, unknown to the owner",
+    "promoted without a registration",
     "refreshed before set-up",
     "revived",
-    "stale dropped",
-    "told before the answer",
+    "late dropped",
+    "refreshed before the answer",
     "updated since the drop",
-    "zombie set up",
+    "late set-up",
 ];
 
 #[test]
-fn storms() {
+fn random_runs() {
     let (mut counts, mut stats) = (BTreeMap::new(), ManagementStats::default());
     for seed in seeds(2_000) {
-        storm(seed, 400, &mut counts, &mut stats);
+        run(seed, 400, &mut counts, &mut stats);
     }
     for name in REACHED {
-        assert!(!is_complete() || counts.contains_key(name), "in no storm: {name}; {counts:#?}");
+        assert!(!is_complete() || counts.contains_key(name), "no run had the case '{name}'; {counts:#?}");
     }
     let ManagementStats { relocations, replica_setups, replica_drops, sync_rounds, .. } = stats;
     assert!(

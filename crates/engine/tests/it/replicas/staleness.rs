@@ -1,6 +1,7 @@
-//! Bounded staleness: workers that run at different speeds, meet, and read what must not be too old.
+//! Bounded staleness: workers advance their clocks at different speeds, meet, and read values whose age is
+//! bounded.
 
-use super::cluster::{Cluster, Seed, Setup};
+use super::super::cluster::{Cluster, Seed, Setup};
 use super::{is_complete, seeds};
 use intendant_core::{ChannelId, Clock, Key, NodeId};
 use intendant_engine::{Input, ManagementStats, ReplicationConfig, Storage};
@@ -8,14 +9,14 @@ use intendant_techniques::clocks::{NodeClock, RESTING};
 use intendant_techniques::{Role, Technique};
 use intendant_wire::{self as wire, ClockScope, Message};
 
-/// Where a worker is.
+/// What a worker is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// Working; so many clocks are left before the next meeting, or the end.
+    /// It works, and advances its clock so many times before the next meeting or the end.
     Work(usize),
-    /// Waits in a meeting.
+    /// It waits in a meeting.
     Meeting,
-    /// The meeting is over; it may go.
+    /// The meeting is over, and the worker has not left it.
     Leaving,
     Finished,
 }
@@ -23,16 +24,16 @@ enum At {
 struct Run {
     c: Cluster,
     at: Vec<At>,
-    /// Meetings to come, per worker.
+    /// Per worker, the number of meetings to come.
     meetings: Vec<usize>,
-    /// Chance of a worker to go on, in percent.
+    /// Per worker, the chance that it goes on when it is its turn, in percent.
     speed: Vec<usize>,
-    /// Operations that workers have under way at most.
+    /// The most operations that a worker has under way.
     ahead: usize,
     bound: u32,
-    /// Whether the next meeting is for quiescence: workers come with nothing under way.
+    /// Whether the next meeting waits for quiescence: workers come with no operation under way.
     quiet: bool,
-    /// With what clock workers leave the last meeting.
+    /// The clock with which workers leave the last meeting.
     latest: u32,
 }
 
@@ -46,7 +47,7 @@ impl Run {
             keys: 4,
             storage: if seed.is_multiple_of(2) { Storage::Dense } else { Storage::Sparse },
             policy: technique.policy(),
-            copies: ReplicationConfig { staleness: bound, ..ReplicationConfig::default() },
+            replication: ReplicationConfig { staleness: bound, ..ReplicationConfig::default() },
         };
         let mut c = Cluster::new(setup, seed);
         let workers = c.workers.len();
@@ -58,14 +59,14 @@ impl Run {
         Self { c, at, meetings: vec![meetings; workers], speed, ahead, bound, quiet, latest: 0 }
     }
 
-    /// Returns how many replicas were given up before the end.
+    /// Returns how many replicas were dropped before the end.
     fn run(mut self, stats: &mut ManagementStats) -> u64 {
         let mut stuck = 0;
         for step in 0.. {
             if step % 60 == 0 {
                 self.c.shift();
             }
-            if self.at.iter().all(|at| *at == At::Finished) && !self.are_telling() {
+            if self.at.iter().all(|at| *at == At::Finished) && !self.are_reporting() {
                 break;
             }
             let me = self.c.dice.below(self.at.len());
@@ -77,7 +78,7 @@ impl Run {
             stuck = if went { 0 } else { stuck + 1 };
             if stuck > 1_000 {
                 let clocks: Vec<_> = self.c.workers.iter().map(|worker| worker.clock).collect();
-                panic!("nothing goes on: {:?} at {clocks:?}", self.at);
+                panic!("no worker goes on: {:?} at clocks {clocks:?}", self.at);
             }
         }
         let ManagementStats { replica_drops, .. } = self.c.stats();
@@ -86,11 +87,11 @@ impl Run {
         replica_drops
     }
 
-    /// What a worker does next; false if it has to wait.
+    /// The next step of a worker; false if the worker has to wait.
     fn step(&mut self, me: usize) -> bool {
         let under_way = self.c.workers[me].ahead();
-        // Other workers may come between a worker's look at the clocks and what it tells channels.
-        if let Some((channel, input)) = self.c.workers[me].untold.pop_front() {
+        // Other workers may run between a worker's change of the clock and its reports to the channels.
+        if let Some((channel, input)) = self.c.workers[me].unreported.pop_front() {
             self.c.submit(me, channel, input);
             self.meet();
             return true;
@@ -104,7 +105,7 @@ impl Run {
                 let clock = self.c.workers[me].clock + 1;
                 self.c.advance(me, clock);
             }
-            // Who comes to wait for quiescence, or to finish, has waited for everything; others need not.
+            // Before a meeting for quiescence and before the end, a worker waits for its operations.
             At::Work(0) if under_way > 0 && (self.quiet || self.meetings[me] == 0) => return false,
             At::Work(0) => {
                 self.c.rest(me);
@@ -120,14 +121,14 @@ impl Run {
         true
     }
 
-    /// Whether a worker has not told all channels yet how far it is.
-    fn are_telling(&self) -> bool {
-        self.c.workers.iter().any(|worker| !worker.untold.is_empty())
+    /// Whether a worker has not reported its clock to all channels.
+    fn are_reporting(&self) -> bool {
+        self.c.workers.iter().any(|worker| !worker.unreported.is_empty())
     }
 
-    /// If all have come, the meeting is over.
+    /// Ends the meeting if all workers have come.
     fn meet(&mut self) {
-        if self.at.iter().any(|at| *at != At::Meeting) || self.are_telling() {
+        if self.at.iter().any(|at| *at != At::Meeting) || self.are_reporting() {
             return;
         }
         if self.quiet {
@@ -139,7 +140,7 @@ impl Run {
         self.quiet = self.c.dice.percent(30);
     }
 
-    /// No worker has anything to do.
+    /// Checks the cluster at quiescence. All workers are idle.
     fn check_quiet(&mut self) {
         self.c.drain();
         self.c.quiesce(60);
@@ -168,26 +169,27 @@ impl Run {
 
 impl Cluster {
     fn advance(&mut self, me: usize, clock: u32) {
-        self.watch.trace(|| format!("worker {me} is at {clock}"));
+        self.watch.trace(|| format!("worker {me} advances to {clock}"));
         let worker = &mut self.workers[me];
         worker.clock = clock;
-        let told = self.nodes[me / self.setup.workers].advance_clock(&mut worker.local, Clock(clock));
-        self.untold(me, told.clock);
+        let advanced = self.nodes[me / self.setup.workers].advance_clock(&mut worker.local, Clock(clock));
+        self.note_clock(me, advanced.clock);
     }
 
     fn rest(&mut self, me: usize) {
         self.watch.trace(|| format!("worker {me} rests"));
-        let told = self.nodes[me / self.setup.workers].rest(&self.workers[me].local);
-        self.untold(me, told);
+        let clock = self.nodes[me / self.setup.workers].rest(&self.workers[me].local);
+        self.note_clock(me, clock);
     }
 
-    fn untold(&mut self, me: usize, clock: Option<NodeClock>) {
+    /// The worker has to report the node's clock to each channel, if the clock has changed.
+    fn note_clock(&mut self, me: usize, clock: Option<NodeClock>) {
         let channels = (0..self.setup.channels).map(|channel| ChannelId(channel as u16));
         let inputs = channels.filter_map(|channel| Some((channel, Input::Clock(clock?))));
-        self.workers[me].untold.extend(inputs);
+        self.workers[me].unreported.extend(inputs);
     }
 
-    /// A read at clock c has every update of every worker up to its clock c − bound − 1.
+    /// Checks that a read at clock c contains every update of every worker from clocks before c − bound.
     fn check_staleness(&self, bound: u32) {
         for worker in &self.workers {
             for read in worker.reads.iter().filter(|read| !self.workers.iter().any(|w| w.has_set(read.key))) {
@@ -196,7 +198,7 @@ impl Cluster {
                     let least = writer.pushes_before(read.key, read.clock.saturating_sub(bound));
                     assert!(
                         value[lane] >= least as f32,
-                        "{read:?} of {}: lane {lane} should be {least} at least",
+                        "{read:?} of {}: lane {lane} is below {least}",
                         worker.me()
                     );
                 }
@@ -205,7 +207,7 @@ impl Cluster {
     }
 }
 
-/// What it took, and how many replicas were given up while workers were at work.
+/// The statistics of all runs, and how many replicas were dropped before their ends.
 fn run(technique: Technique) -> (ManagementStats, u64) {
     let (mut stats, mut dropped) = (ManagementStats::default(), 0);
     for seed in seeds(1_000) {
@@ -221,9 +223,15 @@ fn stale_synchronous_parallel() {
     if !is_complete() {
         return;
     }
-    assert_eq!(replica_setups, replica_drops, "they are all given up in the end");
-    assert!(dropped > replica_drops / 2, "most are given up because of their age, not {dropped}");
-    assert!(replica_setups > 1_000 && stale_reads > 1_000, "{replica_setups} replicas, {stale_reads} waited");
+    assert_eq!(replica_setups, replica_drops, "all replicas are dropped in the end");
+    assert!(
+        dropped > replica_drops / 2,
+        "only {dropped} of {replica_drops} were dropped because of their age"
+    );
+    assert!(
+        replica_setups > 1_000 && stale_reads > 1_000,
+        "{replica_setups} replicas, {stale_reads} reads waited"
+    );
 }
 
 #[test]
@@ -232,41 +240,53 @@ fn eager_stale_synchronous_parallel() {
     if !is_complete() {
         return;
     }
-    // Sets end replicas, nothing else does.
-    assert!(replica_drops < replica_setups / 2, "{replica_drops} of {replica_setups} replicas were given up");
-    assert!(replica_setups > 1_000 && stale_reads > 1_000, "{replica_setups} replicas, {stale_reads} waited");
+    // Only sets end replicas.
+    assert!(replica_drops < replica_setups / 2, "{replica_drops} of {replica_setups} replicas were dropped");
+    assert!(
+        replica_setups > 1_000 && stale_reads > 1_000,
+        "{replica_setups} replicas, {stale_reads} reads waited"
+    );
 }
 
-/// Node 0 of three, at clock 5 like the others, in a meeting to which all have come; its clock says whether a read waits.
+/// Three nodes at clock 5, in a meeting to which all workers have come. Whether a read of node 0 waits shows
+/// what node 0 takes for the global clock.
 fn owner_in_a_meeting() -> Cluster {
-    let copies = ReplicationConfig { staleness: 0, ..ReplicationConfig::default() };
+    let replication = ReplicationConfig { staleness: 0, ..ReplicationConfig::default() };
     let (storage, policy) = (Storage::Dense, Technique::Essp.policy());
-    let setup = Setup { nodes: 3, workers: 1, channels: 1, keys: 3, storage, policy, copies };
+    let setup = Setup { nodes: 3, workers: 1, channels: 1, keys: 3, storage, policy, replication };
     let mut c = Cluster::new(setup, 0);
-    c.come(5);
+    c.reach(5);
     c.hear(1, ClockScope::Node, 5);
     c.hear(2, ClockScope::Node, 5);
-    assert!(c.pull_if_local(0, Key(0)), "everything from before clock 5 is here");
+    assert!(c.pull_if_local(0, Key(0)), "all updates from before clock 5 are here");
     c.rest(0);
-    c.tell_all(0);
+    c.report(0);
     c
 }
 
 impl Cluster {
-    /// What a worker has to tell, now.
-    fn tell_all(&mut self, me: usize) {
-        while let Some((channel, input)) = self.workers[me].untold.pop_front() {
-            self.handle(channel.index(), input);
+    /// Queues the clocks that a worker has to report.
+    fn submit_clocks(&mut self, me: usize) {
+        while let Some((channel, input)) = self.workers[me].unreported.pop_front() {
+            self.submit(me, channel, input);
         }
     }
 
-    /// Worker 0, of node 0, comes to a clock.
-    fn come(&mut self, clock: u32) {
-        self.advance(0, clock);
-        self.tell_all(0);
+    /// A worker's channels handle the clocks that it has to report.
+    fn report(&mut self, me: usize) {
+        while let Some((channel, input)) = self.workers[me].unreported.pop_front() {
+            let place = self.places_of(me / self.setup.workers).start + channel.index();
+            self.handle(place, input);
+        }
     }
 
-    /// Node 0 hears of a clock of another one.
+    /// Worker 0, of node 0, reaches a clock.
+    fn reach(&mut self, clock: u32) {
+        self.advance(0, clock);
+        self.report(0);
+    }
+
+    /// Node 0 hears of the clock of another node.
     fn hear(&mut self, from: u16, scope: ClockScope, clock: u32) {
         let message = Message::Clock(wire::Clock { scope, clock });
         self.handle(0, Input::Message { from: NodeId(from), message });
@@ -274,29 +294,29 @@ impl Cluster {
 }
 
 #[test]
-fn who_has_left_a_meeting_and_has_not_told_its_clock_is_waited_for() {
+fn a_node_that_has_left_a_meeting_without_a_new_clock_holds_up_reads() {
     let mut c = owner_in_a_meeting();
     c.hear(1, ClockScope::Node, RESTING);
     c.hear(2, ClockScope::Node, RESTING);
     c.hear(1, ClockScope::Resumed, 0);
     c.hear(2, ClockScope::Resumed, 0);
     c.hear(2, ClockScope::Node, 6);
-    c.come(5);
-    c.come(6);
+    c.reach(5);
+    c.reach(6);
     assert!(!c.pull_if_local(0, Key(0)), "node 1 works at clock 5");
     c.hear(1, ClockScope::Node, 6);
     assert!(c.pull_if_local(0, Key(0)));
 }
 
 #[test]
-fn a_rest_that_is_known_too_late_is_none() {
+fn the_report_of_a_rest_after_the_end_of_its_meeting_has_no_effect() {
     let mut c = owner_in_a_meeting();
     c.hear(2, ClockScope::Node, RESTING);
     c.hear(2, ClockScope::Resumed, 0);
     c.hear(2, ClockScope::Node, 6);
-    c.come(6);
+    c.reach(6);
     c.hear(1, ClockScope::Node, RESTING);
-    assert!(!c.pull_if_local(0, Key(0)), "it rested in the meeting that node 2 has left");
+    assert!(!c.pull_if_local(0, Key(0)), "node 1 rested in the meeting that node 2 has left");
     c.hear(1, ClockScope::Resumed, 0);
     c.hear(1, ClockScope::Node, 5);
     assert!(!c.pull_if_local(0, Key(0)));
@@ -305,14 +325,14 @@ fn a_rest_that_is_known_too_late_is_none() {
 }
 
 #[test]
-fn who_rests_in_the_next_meeting_is_not_called_back_by_those_who_leave_this_one() {
+fn a_node_that_rests_in_the_next_meeting_stays_at_rest_when_others_leave_the_last_one() {
     let mut c = owner_in_a_meeting();
     c.hear(1, ClockScope::Node, RESTING);
     c.hear(2, ClockScope::Node, RESTING);
     c.hear(2, ClockScope::Resumed, 0);
     c.hear(2, ClockScope::Node, 6);
     c.hear(2, ClockScope::Node, RESTING);
-    c.come(8);
+    c.reach(8);
     c.hear(1, ClockScope::Resumed, 0);
     c.hear(1, ClockScope::Node, 5);
     assert!(!c.pull_if_local(0, Key(0)));
@@ -320,19 +340,17 @@ fn who_rests_in_the_next_meeting_is_not_called_back_by_those_who_leave_this_one(
     assert!(c.pull_if_local(0, Key(0)), "node 2 has no update to make before the next meeting");
 }
 
-/// A clock told for a worker that is ahead must not hide what a slower one has asked for.
+/// The request of a worker with a later clock must not hide that of a worker with an earlier one.
 #[test]
-fn a_slow_reader_does_not_wait_for_the_fast_one() {
-    let copies = ReplicationConfig { staleness: 0, ..ReplicationConfig::default() };
+fn a_slow_reader_does_not_wait_for_the_clock_of_a_fast_one() {
+    let replication = ReplicationConfig { staleness: 0, ..ReplicationConfig::default() };
     let (storage, policy) = (Storage::Dense, Technique::Ssp.policy());
-    let setup = Setup { nodes: 2, workers: 2, channels: 1, keys: 2, storage, policy, copies };
+    let setup = Setup { nodes: 2, workers: 2, channels: 1, keys: 2, storage, policy, replication };
     let mut c = Cluster::new(setup, 0);
     // Workers 2 and 3 of node 1 read a key of node 0 at clocks 2 and 1, while node 0 is at clock 0.
     for (me, clock) in [(2, 2), (3, 1)] {
         c.advance(me, clock);
-        while let Some((channel, input)) = c.workers[me].untold.pop_front() {
-            c.submit(me, channel, input);
-        }
+        c.submit_clocks(me);
         c.deliver_all();
     }
     for me in [2, 3] {
@@ -342,15 +360,15 @@ fn a_slow_reader_does_not_wait_for_the_fast_one() {
     assert_eq!((c.workers[2].inbox.len(), c.workers[3].inbox.len()), (0, 0));
     c.rest(0);
     c.rest(1);
-    c.tell_all(1);
+    c.report(1);
     c.deliver_all();
-    while c.receive(3) {}
+    c.receive_all(3);
     assert_eq!((c.workers[2].ahead(), c.workers[3].ahead()), (1, 0));
 }
 
-/// A replica that was read once and is only added to since: its updates travel at clocks, also when it is too old.
+/// Workers read the replica once and afterwards only push to it, so that it is too old for another read.
 #[test]
-fn what_is_added_to_an_old_replica_travels_at_clocks() {
+fn a_holder_sends_the_updates_of_an_old_replica_once_per_clock() {
     let (storage, policy) = (Storage::Dense, Technique::Ssp.policy());
     let setup = Setup {
         nodes: 2,
@@ -359,36 +377,32 @@ fn what_is_added_to_an_old_replica_travels_at_clocks() {
         keys: 2,
         storage,
         policy,
-        copies: ReplicationConfig::default(),
+        replication: ReplicationConfig::default(),
     };
     let mut c = Cluster::new(setup, 0);
     c.pull(1, &[Key(0)]);
     c.deliver_all();
-    while c.receive(1) {}
+    c.receive_all(1);
     assert_eq!(c.role(1, Key(0)), Role::Replica);
-    let told = |c: &Cluster, what| c.watch.counts.get(what).copied().unwrap_or(0);
+    let count = |c: &Cluster, what| c.watch.counts.get(what).copied().unwrap_or(0);
     let mut before = 0;
     for clock in 3..10 {
         c.advance(1, clock);
-        while let Some((channel, input)) = c.workers[1].untold.pop_front() {
-            c.submit(1, channel, input);
-        }
+        c.submit_clocks(1);
         for _ in 0..50 {
             c.push(1, Key(0));
             c.deliver_any();
-            while c.receive(1) {}
+            c.receive_all(1);
         }
-        let deltas = told(&c, "delta told");
+        let deltas = count(&c, "delta sent");
         assert!(deltas <= before + 1, "{} deltas at clock {clock}", deltas - before);
         before = deltas;
     }
-    assert!(before > 3 && told(&c, "revived") == 0, "{:?}", c.watch.counts);
+    assert!(before > 3 && count(&c, "revived") == 0, "{:?}", c.watch.counts);
     c.rest(0);
     c.rest(1);
-    c.tell_all(0);
-    while let Some((channel, input)) = c.workers[1].untold.pop_front() {
-        c.submit(1, channel, input);
-    }
+    c.report(0);
+    c.submit_clocks(1);
     c.drain();
     c.quiesce(20);
     c.check_end();

@@ -1,6 +1,6 @@
-//! Static replicas: on every node, in step through the all-reduce.
+//! Static replicas: a copy on every node, synchronised by an all-reduce.
 
-use super::cluster::{Cluster, Seed, Setup};
+use super::super::cluster::{Cluster, Seed, Setup};
 use super::{is_complete, seeds};
 use intendant_core::{Key, Tick};
 use intendant_engine::{Input, ReplicationConfig, Storage};
@@ -20,11 +20,11 @@ fn setup(seed: u64, technique: Technique, pace: StaticReplicaPace, clip: Option<
         keys: 5,
         storage: if seed.is_multiple_of(2) { Storage::Dense } else { Storage::Sparse },
         policy: technique.policy(),
-        copies: ReplicationConfig { assignment, pace, clip, ..ReplicationConfig::default() },
+        replication: ReplicationConfig { assignment, pace, clip, ..ReplicationConfig::default() },
     }
 }
 
-/// A worker does something.
+/// Lets a worker start an operation.
 fn act(c: &mut Cluster, me: usize) {
     let keys = c.setup.keys as usize;
     let (key, other) = (Key(c.dice.below(keys) as u64), Key(c.dice.below(keys) as u64));
@@ -34,14 +34,15 @@ fn act(c: &mut Cluster, me: usize) {
             c.pull_if_local(me, key);
         }
         4 => c.localize(me, key),
-        // Sets of several workers are differences from what each of them sees.
+        // Sets of several workers would add up: each is the difference from the value that the worker sees.
         5 if me == 0 => c.set(me, Key(0)),
         _ if key == Key(0) => {}
         _ => c.push(me, key),
     }
 }
 
-fn storm(c: &mut Cluster, steps: usize) {
+/// Random operations, ticks and deliveries.
+fn run(c: &mut Cluster, steps: usize) {
     for step in 0..steps {
         if step % 60 == 0 {
             c.shift();
@@ -64,7 +65,7 @@ fn storm(c: &mut Cluster, steps: usize) {
     c.drain();
 }
 
-/// Times come, and nobody says anything.
+/// Checks that nodes send no message at the times of later rounds.
 fn check_silence(c: &mut Cluster) {
     for _ in 0..10 {
         c.now.0 += 1_000;
@@ -74,20 +75,20 @@ fn check_silence(c: &mut Cluster) {
             }
         }
     }
-    assert_eq!(c.under_way(), 0, "nothing has changed, and messages travel");
+    assert_eq!(c.under_way(), 0, "nodes send messages although no value has changed");
 }
 
 #[test]
-fn in_the_background() {
+fn all_copies_are_equal_after_background_rounds() {
     let (mut rounds, mut synced) = (0, 0);
     for seed in seeds(1_800) {
         let _seed = Seed(seed);
         let technique = if seed.is_multiple_of(3) { Technique::FullReplication } else { Technique::Nups };
-        // So long that nothing is ever clipped.
+        // The longest update that is not clipped is longer than any update.
         let clip = seed.is_multiple_of(5).then_some(1e9);
         let mut c = Cluster::new(setup(seed, technique, EVERY, clip), seed);
         for _ in 0..2 {
-            storm(&mut c, 200);
+            run(&mut c, 200);
             c.quiesce(20);
             c.check_end();
             check_silence(&mut c);
@@ -96,27 +97,28 @@ fn in_the_background() {
         let expected = if technique == Technique::FullReplication {
             5
         } else {
-            c.setup.copies.assignment.resolve(&c.layout).len()
+            c.setup.replication.assignment.resolve(&c.layout).len()
         };
         assert_eq!(c.nodes[0].static_replicas(), if c.setup.nodes == 1 { 0 } else { expected });
         for node in 0..c.setup.nodes {
-            let fixed = (0..5).filter(|key| c.role(node, Key(*key)) == Role::Static).count();
-            assert_eq!(fixed, c.nodes[0].static_replicas(), "static from the start to the end");
+            let count = (0..5).filter(|key| c.role(node, Key(*key)) == Role::Static).count();
+            assert_eq!(count, c.nodes[0].static_replicas(), "the keys are static from the start to the end");
         }
     }
     assert!(!is_complete() || (rounds > 10_000 && synced > 10_000), "{rounds} rounds, {synced} keys");
 }
 
-/// Synchronous SGD: after each of its calls, a worker finds in every copy what anybody did before his.
+/// Synchronous SGD: when a call of `synchronize` ends, the worker's copy contains the pushes of all workers
+/// from before their calls.
 #[test]
-fn when_all_workers_ask() {
+fn a_synchronized_copy_contains_the_pushes_before_the_calls_of_all_workers() {
     for seed in seeds(900) {
         let _seed = Seed(seed);
         let technique = if seed.is_multiple_of(2) { Technique::FullReplication } else { Technique::Nups };
         let mut c = Cluster::new(setup(seed, technique, StaticReplicaPace::Asked, None), seed);
-        let fixed: Vec<Key> = (0..5).map(Key).filter(|key| c.role(0, *key) == Role::Static).collect();
+        let replicated: Vec<Key> = (0..5).map(Key).filter(|key| c.role(0, *key) == Role::Static).collect();
         let workers = c.workers.len();
-        // By round, worker and key: pushes before.
+        // By round, worker and key: the number of pushes before the call.
         let mut before: Vec<Vec<Vec<usize>>> = Vec::new();
         let (mut asked, mut ended) = (vec![0; workers], vec![0; workers]);
         let together = c.dice.percent(40);
@@ -127,20 +129,20 @@ fn when_all_workers_ask() {
                 0 if asked[me] > ended[me] => {
                     let done = c.workers[me].ahead() == 0;
                     if done {
-                        for key in &fixed {
+                        for key in &replicated {
                             let value = c.nodes[me / c.setup.workers].peek_copy(*key).expect("a replica");
                             for lane in 0..workers {
                                 let least = before[ended[me]][lane][key.0 as usize];
                                 assert!(
                                     value[lane] >= least as f32,
-                                    "{key:?}: {least} of {lane} in {value:?}"
+                                    "{key:?}: fewer than {least} pushes of {lane} in {value:?}"
                                 );
                             }
                         }
                         ended[me] += 1;
                         if together && ended.iter().all(|rounds| *rounds == ended[me]) {
-                            // Nobody has done anything since.
-                            check_equal(&c, &fixed);
+                            // No worker has done anything since.
+                            check_equal(&c, &replicated);
                         }
                     }
                     done
@@ -163,7 +165,7 @@ fn when_all_workers_ask() {
                 _ => c.deliver_any(),
             };
             stuck = if went { 0 } else { stuck + 1 };
-            assert!(stuck < 2_000, "nobody goes on: {asked:?} asked, {ended:?} ended");
+            assert!(stuck < 2_000, "no worker goes on: {asked:?} calls, {ended:?} ended");
         }
         c.drain();
         c.quiesce(20);
@@ -179,9 +181,8 @@ fn check_equal(c: &Cluster, keys: &[Key]) {
     }
 }
 
-/// Whatever the factor, all copies are the same.
 #[test]
-fn clipped() {
+fn all_copies_are_equal_after_clipping() {
     let mut shorter = 0;
     for seed in seeds(300) {
         let _seed = Seed(seed);
@@ -205,24 +206,23 @@ fn clipped() {
             let (_, value) = c.main(Key(1));
             let remains: f32 = value[..c.workers.len()].iter().sum();
             if clip.is_none() || c.setup.nodes == 1 {
-                assert_eq!(remains, pushes as f32, "nothing is clipped");
+                assert_eq!(remains, pushes as f32, "no update is clipped");
             }
             assert!(remains <= pushes as f32 + 1e-3, "{remains} of {pushes}");
             shorter += usize::from(remains < pushes as f32 - 0.1);
         }
     }
-    assert!(!is_complete() || shorter > 200, "clipped in {shorter} runs only");
+    assert!(!is_complete() || shorter > 200, "only {shorter} runs clipped an update");
 }
 
-/// What was clipped is gone: it does not come back with the next update.
 #[test]
-fn a_copy_forgets_what_is_clipped_when_it_is_sent() {
+fn what_a_node_clips_does_not_come_back_with_the_next_update() {
     let mut setup = setup(1, Technique::FullReplication, EVERY, Some(0.5));
     (setup.nodes, setup.workers, setup.channels) = (2, 1, 1);
     let mut c = Cluster::new(setup, 0);
     c.push(0, Key(1));
     c.handle(0, Input::Tick);
-    // The first update is as long as the average: half of it remains.
+    // The first update has the average norm. The clip of 0.5 halves it.
     let copy = |c: &Cluster, node: usize| c.nodes[node].peek_copy(Key(1)).expect("a replica")[0];
     assert_eq!(copy(&c, 0), 0.5);
     c.push(0, Key(1));
@@ -234,21 +234,21 @@ fn a_copy_forgets_what_is_clipped_when_it_is_sent() {
 }
 
 #[test]
-fn nups_without_replicas_is_lapse() {
+fn nups_without_static_replicas_does_the_same_as_lapse() {
     for seed in seeds(200) {
         let _seed = Seed(seed);
-        let run = |policy: Policy| {
+        let log = |policy: Policy| {
             let mut setup = setup(seed, Technique::Nups, EVERY, None);
-            (setup.policy, setup.copies.assignment) = (policy, Assignment::none());
+            (setup.policy, setup.replication.assignment) = (policy, Assignment::none());
             let mut c = Cluster::new(setup, seed);
             c.watch.log = Some(Vec::new());
-            storm(&mut c, 300);
+            run(&mut c, 300);
             c.quiesce(20);
             c.check_end();
             let stats = c.stats();
             (c.watch.log, stats)
         };
-        let [lapse, nups] = [Technique::Lapse, Technique::Nups].map(|technique| run(technique.policy()));
+        let [lapse, nups] = [Technique::Lapse, Technique::Nups].map(|technique| log(technique.policy()));
         let (lapse_log, nups_log) = (lapse.0.expect("kept"), nups.0.expect("kept"));
         assert!(lapse_log.len() > 100 || seed.is_multiple_of(9));
         if let Some((lapse, nups)) = lapse_log.iter().zip(&nups_log).find(|(lapse, nups)| lapse != nups) {

@@ -1,10 +1,17 @@
-//! Nodes with their links and inboxes in hand: a seed decides who goes next.
+//! Several nodes. A test delivers messages one by one, or lets a seed choose the next one.
 //!
-//! Messages between two nodes keep their order on each channel, and so does what the workers of a node hand to a channel, which
-//! has one inbox for all of them; nothing else does. Every message goes through the codec, as on a wire.
+//! A *place* is a channel of a node. It has a *queue* for the messages of each other node, and one for the
+//! submissions of all workers of its own node. Only the order within a queue is kept. Every message goes
+//! through the codec.
+//!
+//! [`Cluster::handle`] checks after every input that each key has one owner.
 
-use super::watch::Watch;
-use super::worker::Worker;
+mod watch;
+mod worker;
+
+use self::watch::Watch;
+use self::worker::Worker;
+use super::node::config;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId, random};
 use intendant_engine::quiesce::Waves;
 use intendant_engine::{
@@ -12,17 +19,23 @@ use intendant_engine::{
     Storage,
 };
 use intendant_techniques::{Policy, Role, SlotState};
-use intendant_wire::Message;
+use intendant_wire::{Message, ReplicaRequestKind, ReplicaUpdateKind};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Says which seed a test failed with.
+/// The key of tests in which one key suffices. Node 0 is its home.
+pub(crate) const K: Key = Key(0);
+
+/// The initial sum of fractions of each key: the sum shows whether a value was initialized twice, or never.
+const INITIAL: f32 = 0.5;
+
+/// Prints the seed with which a test failed.
 pub(crate) struct Seed(pub(crate) u64);
 
 impl Drop for Seed {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("with seed {}", self.0);
+            eprintln!("seed {}", self.0);
         }
     }
 }
@@ -49,11 +62,12 @@ pub(crate) struct Setup {
     pub(crate) keys: u64,
     pub(crate) storage: Storage,
     pub(crate) policy: Policy,
-    pub(crate) copies: ReplicationConfig,
+    pub(crate) replication: ReplicationConfig,
 }
 
 impl Setup {
-    /// Of each key: a lane per worker that counts its pushes, one element for fractions, one that is only set.
+    /// Elements per key: per worker a *lane*, which counts its pushes; one for the sum of fractions; and the
+    /// *tag*, which only sets change.
     pub(crate) fn len(&self) -> usize {
         self.nodes * self.workers + 2
     }
@@ -63,19 +77,47 @@ pub(crate) struct Cluster {
     pub(crate) setup: Setup,
     pub(crate) layout: Arc<Layout>,
     pub(crate) nodes: Vec<Arc<Shared<f32>>>,
-    /// Node by node; the index is a *place*.
+    /// By place: node by node.
     pub(crate) channels: Vec<Channel<f32>>,
     /// Node by node.
     pub(crate) workers: Vec<Worker>,
-    /// By place, then by sending node; the place of the node itself is for its workers.
-    ways: Vec<Vec<VecDeque<Input>>>,
-    /// Parallel to `ways`: which of them are slow at the moment.
+    /// By place, then by sending node. The workers of a node use the queue of the node itself.
+    queues: Vec<Vec<VecDeque<Input>>>,
+    /// Parallel to `queues`: whether the queue is slow at the moment.
     slow: Vec<Vec<bool>>,
     pub(crate) now: Tick,
     pub(crate) dice: Dice,
     pub(crate) watch: Watch,
     /// Messages delivered so far.
     pub(crate) delivered: u64,
+}
+
+/// The type of a message; of messages about replicas, the kind.
+fn name(message: &Message) -> &'static str {
+    match message {
+        Message::ReplicaRequest(request) => match request.kind {
+            ReplicaRequestKind::Ask => "Ask",
+            ReplicaRequestKind::Delta => "Delta",
+            ReplicaRequestKind::Drop => "Drop",
+        },
+        Message::ReplicaUpdate(update) => match update.kind {
+            ReplicaUpdateKind::SetUp => "SetUp",
+            ReplicaUpdateKind::Refresh => "Refresh",
+            ReplicaUpdateKind::Acknowledged => "Acknowledged",
+            ReplicaUpdateKind::Dropped => "Dropped",
+        },
+        Message::Request(_) => "Request",
+        Message::Response(_) => "Response",
+        Message::Localize(_) => "Localize",
+        Message::Relocate(_) => "Relocate",
+        Message::HandOver(_) => "HandOver",
+        Message::Moved(_) => "Moved",
+        Message::IntentReport(_) => "IntentReport",
+        Message::Clock(_) => "Clock",
+        Message::Reduce(_) => "Reduce",
+        Message::SnapshotRequest(_) => "SnapshotRequest",
+        Message::SnapshotPart(_) => "SnapshotPart",
+    }
 }
 
 impl Cluster {
@@ -85,13 +127,14 @@ impl Cluster {
         let layout = Arc::new(layout.build().expect("a valid layout"));
         let node = |node| {
             Arc::new(Shared::new(SharedConfig {
-                node: NodeId(node as u16),
-                layout: Arc::clone(&layout),
-                init: Arc::new(|_, value: &mut [f32]| value.fill(0.0)),
+                init: Arc::new(|_, value: &mut [f32]| {
+                    value.fill(0.0);
+                    value[value.len() - 2] = INITIAL;
+                }),
                 storage: setup.storage,
-                policy: setup.policy,
-                replication: setup.copies.clone(),
+                replication: setup.replication.clone(),
                 workers: setup.workers,
+                ..config(node as u16, &layout, setup.policy)
             }))
         };
         let nodes: Vec<_> = (0..setup.nodes).map(node).collect();
@@ -103,7 +146,7 @@ impl Cluster {
         let channels: Vec<_> = nodes.iter().flat_map(all).collect();
         let local = |me| Local::new(WorkerId((me % setup.workers) as u16), &layout);
         let workers = (0..setup.nodes * setup.workers).map(|me| Worker::new(me, local(me), setup.keys));
-        let ways = vec![vec![VecDeque::new(); setup.nodes]; channels.len()];
+        let queues = vec![vec![VecDeque::new(); setup.nodes]; channels.len()];
         Self {
             workers: workers.collect(),
             slow: vec![vec![false; setup.nodes]; channels.len()],
@@ -111,7 +154,7 @@ impl Cluster {
             dice: Dice(seed),
             watch: Watch::new(setup.nodes, setup.keys),
             delivered: 0,
-            ways,
+            queues,
             channels,
             nodes,
             layout,
@@ -135,44 +178,44 @@ impl Cluster {
         self.nodes[node].slot(key).role
     }
 
-    /// An input to a channel, here and now.
+    /// Gives an input to a channel, executes the actions, and checks the invariants.
     pub(crate) fn handle(&mut self, place: usize, input: Input) {
         let (node, mut actions) = (self.node_of(place), Vec::new());
         if let Input::Message { message, .. } = &input {
-            self.watch.hears(node, message, &self.nodes[node], &self.channels[place]);
+            self.watch.before(node, message, &self.nodes[node], &self.channels[place]);
         }
         let name = format!("{input:?}");
         let done = self.channels[place].handle(self.now, input, &mut actions);
         self.watch.trace(|| format!("{} @{node}: {name}\n      -> {actions:?}", self.now.0));
         done.unwrap_or_else(|violation| panic!("{violation} at node {node}: {name}"));
-        self.watch.does(node, &actions, &self.nodes[node]);
+        self.watch.after(node, &actions, &self.nodes[node]);
         for action in actions {
             match action {
                 Action::Send { to, message } => {
                     let message = Message::decode(message.encode()).expect("a frame");
                     let place = to.index() * self.setup.channels + place % self.setup.channels;
                     let from = NodeId(node as u16);
-                    self.ways[place][node].push_back(Input::Message { from, message });
+                    self.queues[place][node].push_back(Input::Message { from, message });
                 }
                 Action::Complete { worker, completion } => {
                     self.workers[node * self.setup.workers + worker.index()].inbox.push_back(completion);
                 }
-                Action::CompleteSnapshot { .. } => unreachable!("nobody asks for snapshots"),
+                Action::CompleteSnapshot { .. } => unreachable!("no test asks for a snapshot"),
             }
         }
-        self.look();
+        self.check();
     }
 
-    /// What must hold at any time; and what is the state of main copies.
-    pub(crate) fn look(&mut self) {
+    /// Checks what must hold at any time, and notes the tags of main copies.
+    pub(crate) fn check(&mut self) {
         for key in (0..self.setup.keys).map(Key) {
             let owners: Vec<usize> =
                 (0..self.setup.nodes).filter(|n| self.role(*n, key).is_owner()).collect();
-            // A sparse store makes values when they are first touched.
+            // A sparse store has no owner of a key before the first access to it.
             let home = self.layout.home(key).index();
             let untouched = self.nodes[home].slot(key) == SlotState::default();
-            let fixed = self.role(0, key) == Role::Static;
-            if self.setup.policy.relocation.is_some() && !untouched && !fixed {
+            let is_static = self.role(0, key) == Role::Static;
+            if self.setup.policy.relocation.is_some() && !untouched && !is_static {
                 let flying = self.watch.flying(key);
                 assert_eq!(owners.len() + flying, 1, "{key:?}: owners {owners:?}, {flying} on their way");
             }
@@ -183,39 +226,79 @@ impl Cluster {
         }
     }
 
-    /// A worker's input to a channel of its node, to come.
+    /// Queues a worker's input to a channel of its node.
     pub(crate) fn submit(&mut self, me: usize, channel: ChannelId, input: Input) {
         let node = me / self.setup.workers;
         let place = node * self.setup.channels + channel.index();
-        self.ways[place][node].push_back(input);
+        self.queues[place][node].push_back(input);
     }
 
-    /// Delivers what comes next at `place` from `way`; false if there is nothing.
-    pub(crate) fn deliver(&mut self, place: usize, way: usize) -> bool {
-        let Some(input) = self.ways[place][way].pop_front() else { return false };
+    /// Delivers the next input of a queue; false if the queue is empty.
+    fn deliver_from(&mut self, place: usize, sender: usize) -> bool {
+        let Some(input) = self.queues[place][sender].pop_front() else { return false };
         self.delivered += 1;
         self.handle(place, input);
         true
     }
 
-    /// What comes next on a way.
-    pub(crate) fn next(&self, place: usize, way: usize) -> Option<&Input> {
-        self.ways[place][way].front()
+    /// The queue of a node's messages to channel 0 of another node.
+    pub(crate) fn link(&mut self, from: usize, to: usize) -> &mut VecDeque<Input> {
+        let place = self.places_of(to).start;
+        &mut self.queues[place][from]
     }
 
+    /// Delivers the next message on a link; returns its type, and its kind if it is about replicas.
+    pub(crate) fn deliver(&mut self, from: usize, to: usize) -> &'static str {
+        let Some(Input::Message { message, .. }) = self.link(from, to).front() else {
+            panic!("no message is on its way from {from} to {to}")
+        };
+        let name = name(message);
+        assert!(self.deliver_from(self.places_of(to).start, from));
+        name
+    }
+
+    /// Delivers the messages on a link in order.
+    pub(crate) fn deliver_link(&mut self, from: usize, to: usize) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        while !self.link(from, to).is_empty() {
+            names.push(self.deliver(from, to));
+        }
+        names
+    }
+
+    /// Delivers what the workers of a node have submitted to channel 0.
+    pub(crate) fn deliver_submissions(&mut self, node: usize) {
+        while self.deliver_from(self.places_of(node).start, node) {}
+    }
+
+    /// Channel 0 of a node makes [`K`] a replica.
+    pub(crate) fn replicate(&mut self, node: usize) {
+        self.handle(self.places_of(node).start, Input::Replicate { keys: vec![K] });
+    }
+
+    pub(crate) fn unreplicate(&mut self, node: usize) {
+        self.handle(self.places_of(node).start, Input::Unreplicate { keys: vec![K] });
+    }
+
+    /// Channel 0 of a node hands [`K`] over.
+    pub(crate) fn relocate(&mut self, from: usize, to: u16) {
+        self.handle(self.places_of(from).start, Input::Relocate { keys: vec![K], to: NodeId(to) });
+    }
+
+    /// The queues that have an input, without the slow ones if `slow` is false.
     fn ready(&self, slow: bool) -> Vec<(usize, usize)> {
         let mut ready = Vec::new();
-        for (place, ways) in self.ways.iter().enumerate() {
-            for (way, queue) in ways.iter().enumerate() {
-                if !queue.is_empty() && (slow || !self.slow[place][way]) {
-                    ready.push((place, way));
+        for (place, queues) in self.queues.iter().enumerate() {
+            for (sender, queue) in queues.iter().enumerate() {
+                if !queue.is_empty() && (slow || !self.slow[place][sender]) {
+                    ready.push((place, sender));
                 }
             }
         }
         ready
     }
 
-    /// Delivers something; false if nothing is under way.
+    /// Delivers an input that the seed chooses; false if none is under way.
     pub(crate) fn deliver_any(&mut self) -> bool {
         let mut ready = self.ready(false);
         if ready.is_empty() || self.dice.percent(3) {
@@ -224,30 +307,31 @@ impl Cluster {
         if ready.is_empty() {
             return false;
         }
-        let (place, way) = ready[self.dice.below(ready.len())];
-        self.deliver(place, way)
+        let (place, sender) = ready[self.dice.below(ready.len())];
+        self.deliver_from(place, sender)
     }
 
-    /// Delivers everything, in some order.
+    /// Delivers all inputs, in an order that the seed chooses.
     pub(crate) fn deliver_all(&mut self) {
         while self.deliver_any() {}
     }
 
+    /// Number of messages and submissions that were not delivered.
     pub(crate) fn under_way(&self) -> usize {
-        self.ways.iter().flatten().map(VecDeque::len).sum()
+        self.queues.iter().flatten().map(VecDeque::len).sum()
     }
 
-    /// Other ways are slow from now on.
+    /// Chooses which queues are slow from now on.
     pub(crate) fn shift(&mut self) {
         let percent = [0, 30, 60][self.dice.below(3)];
         for place in 0..self.slow.len() {
-            for way in 0..self.slow[place].len() {
-                self.slow[place][way] = self.dice.percent(percent);
+            for sender in 0..self.slow[place].len() {
+                self.slow[place][sender] = self.dice.percent(percent);
             }
         }
     }
 
-    /// Lets time pass, and gives a tick to a channel for which it has come.
+    /// Advances the time, and gives a tick to a channel if one is due.
     pub(crate) fn tick(&mut self) {
         self.now.0 += self.dice.below(200) as u64;
         let place = self.dice.below(self.channels.len());
@@ -256,8 +340,8 @@ impl Cluster {
         }
     }
 
-    /// Workers have nothing to do; goes on until nothing is to be done any more. Panics after `waves_max` waves. Returns how
-    /// many it took.
+    /// Settles and delivers in waves until the cluster is quiescent, and returns the number of waves. The
+    /// workers must be idle. Panics after `waves_max` waves.
     pub(crate) fn quiesce(&mut self, waves_max: usize) -> usize {
         let mut waves = Waves::default();
         for wave in 1..=waves_max {
@@ -273,7 +357,7 @@ impl Cluster {
                 }
             }
             if waves.judge(sum) {
-                assert_eq!(self.under_way(), 0, "quiescent while something is under way");
+                assert_eq!(self.under_way(), 0, "quiescent while messages are under way");
                 return wave;
             }
             for _ in 0..self.dice.below(60) {
@@ -290,15 +374,15 @@ impl Cluster {
         stats
     }
 
-    /// The main copy of a key at the end.
+    /// The owner of a key and its value. No message may be under way.
     pub(crate) fn main(&self, key: Key) -> (usize, Vec<f32>) {
         let mains: Vec<_> = self.nodes.iter().map(|node| node.peek(key)).collect();
         assert_eq!(mains.iter().flatten().count(), 1, "{key:?} has one main copy");
-        let at = mains.iter().position(Option::is_some).expect("one");
-        (at, mains[at].clone().expect("one"))
+        let at = mains.iter().position(Option::is_some).expect("one main copy");
+        (at, mains[at].clone().expect("one main copy"))
     }
 
-    /// All that must hold when nothing is under way: sums, equal copies, records of holders.
+    /// Checks what must hold when no message is under way: sums, equal copies, registrations of holders.
     pub(crate) fn check_end(&mut self) {
         for key in (0..self.setup.keys).map(Key) {
             let (owner, main) = self.main(key);
@@ -313,7 +397,10 @@ impl Cluster {
             let hub = self.channels[self.place(owner, key)].hub(key);
             let holders = hub.map_or(&[][..], |hub| hub.holders());
             let recorded: Vec<usize> = holders.iter().map(|holder| holder.node.index()).collect();
-            assert_eq!(recorded, replicas, "{key:?}: records at {owner}, and who has a replica");
+            assert_eq!(
+                recorded, replicas,
+                "{key:?}: holders registered at {owner}, and nodes with a replica"
+            );
             for holder in holders {
                 assert_eq!(Some(holder.generation), self.watch.generation(holder.node.index(), key));
             }
@@ -321,7 +408,7 @@ impl Cluster {
             assert_eq!(
                 hubs,
                 usize::from(!replicas.is_empty()),
-                "{key:?}: only owners with holders have records"
+                "{key:?}: only an owner with holders has registrations"
             );
             if self.role(owner, key) != Role::Static {
                 assert_eq!(self.role(owner, key) == Role::Hub, !replicas.is_empty(), "{key:?}");
@@ -334,11 +421,18 @@ impl Cluster {
         }
     }
 
+    /// Delivers the rest, and checks what must hold then.
+    pub(crate) fn end(mut self) {
+        self.drain();
+        self.quiesce(20);
+        self.check_end();
+    }
+
     fn check_sums(&self, key: Key, main: &[f32]) {
         if self.workers.iter().any(|worker| worker.has_set(key)) {
             return;
         }
-        let mut fractions = 0.0;
+        let mut fractions = f64::from(INITIAL);
         for (me, worker) in self.workers.iter().enumerate() {
             assert_eq!(main[me], worker.pushes(key) as f32, "{key:?}: pushes of worker {me} in {main:?}");
             fractions += worker.fractions(key);
@@ -346,7 +440,7 @@ impl Cluster {
         let found = f64::from(main[self.workers.len()]);
         assert!(
             (found - fractions).abs() < 1e-3 * (1.0 + fractions.abs()),
-            "{key:?}: {found} for {fractions}"
+            "{key:?}: {found} instead of {fractions}"
         );
     }
 }

@@ -1,6 +1,6 @@
-//! What a worker does, and what is noted of it.
+//! What a worker does, and the record of it.
 
-use super::cluster::Cluster;
+use super::Cluster;
 use super::watch::Watch;
 use intendant_core::{ChannelId, Key};
 use intendant_engine::{Completion, Input, Local, Started};
@@ -13,16 +13,17 @@ pub(crate) struct Read {
     pub(crate) key: Key,
     /// The worker's clock.
     pub(crate) clock: u32,
-    /// Own pushes to the key before.
+    /// Number of the worker's pushes to the key before the read.
     own: u32,
-    /// What the worker had set the key to before; 0: nothing.
+    /// The tag to which the worker set the key before the read; 0 if it did not.
     set: u32,
     pub(crate) value: Option<Vec<f32>>,
 }
 
+/// An operation under way.
 struct Ahead {
     op: OpId,
-    /// What it reads, as places in `reads`.
+    /// What it reads, as positions in [`Worker::reads`].
     reads: Option<std::ops::Range<usize>>,
 }
 
@@ -31,11 +32,11 @@ pub(crate) struct Worker {
     pub(crate) local: Local<f32>,
     pub(crate) inbox: VecDeque<Completion>,
     ahead: Vec<Ahead>,
-    /// What channels are to be told of its clock.
-    pub(crate) untold: VecDeque<(ChannelId, Input)>,
+    /// Clocks that the worker has not reported to the channels yet.
+    pub(crate) unreported: VecDeque<(ChannelId, Input)>,
     pub(crate) clock: u32,
     pub(crate) reads: Vec<Read>,
-    /// By key: clock of each push.
+    /// Per key, the clock of each push.
     pushes: Vec<Vec<u32>>,
     fractions: Vec<f64>,
     sets: Vec<u32>,
@@ -49,7 +50,7 @@ impl Worker {
             local,
             inbox: VecDeque::new(),
             ahead: Vec::new(),
-            untold: VecDeque::new(),
+            unreported: VecDeque::new(),
             clock: 0,
             reads: Vec::new(),
             pushes: vec![Vec::new(); keys],
@@ -62,7 +63,7 @@ impl Worker {
         self.pushes[key.0 as usize].len()
     }
 
-    /// Pushes at clocks before `clock`.
+    /// Number of pushes at clocks before `clock`.
     pub(crate) fn pushes_before(&self, key: Key, clock: u32) -> usize {
         self.pushes[key.0 as usize].iter().filter(|at| **at < clock).count()
     }
@@ -79,7 +80,7 @@ impl Worker {
         self.me
     }
 
-    /// Operations under way.
+    /// Number of operations under way.
     pub(crate) fn ahead(&self) -> usize {
         self.ahead.len()
     }
@@ -90,7 +91,8 @@ impl Worker {
         self.reads.push(Read { key, clock: self.clock, own, set, value: None });
     }
 
-    /// What this worker read, in the order of its calls.
+    /// Checks what this worker read, in the order of its calls: its own writes, and values that do not go
+    /// back.
     pub(crate) fn check_reads(&self, workers: &[Self], watch: &Watch) {
         let keys = self.pushes.len();
         let mut seen = vec![vec![0.0_f32; workers.len()]; keys];
@@ -99,7 +101,7 @@ impl Worker {
             let key = read.key.0 as usize;
             let value = read.value.as_ref().expect("the read has ended");
             let tag = *value.last().expect("a tag");
-            assert!(tag == 0.0 || watch.is_tag(read.key, tag), "{read:?}: nobody ever set {tag}");
+            assert!(tag == 0.0 || watch.is_tag(read.key, tag), "{read:?}: no worker set {tag}");
             for before in [tags[key], read.set as f32] {
                 assert!(watch.follows(read.key, before, tag), "{read:?} of {}, after {before}", self.me);
             }
@@ -138,7 +140,7 @@ impl Cluster {
         self.finish(me);
     }
 
-    /// Reads what is served here.
+    /// Reads the key if its node can serve it; false if not.
     pub(crate) fn pull_if_local(&mut self, me: usize, key: Key) -> bool {
         let (node, len) = (me / self.setup.workers, self.setup.len());
         let (mut value, mut here) = (vec![0.0; len], Vec::new());
@@ -152,7 +154,7 @@ impl Cluster {
         here[0]
     }
 
-    /// One more push of this worker, and a fraction.
+    /// Pushes 1 to the worker's lane, and a random fraction.
     pub(crate) fn push(&mut self, me: usize, key: Key) {
         let (node, len) = (me / self.setup.workers, self.setup.len());
         let fraction = self.dice.below(1000) as f32 * 1e-3 - 0.4;
@@ -164,7 +166,7 @@ impl Cluster {
         let started = self.nodes[node].push(&mut worker.local, &[key], &update).expect("the key exists");
         self.watch.trace(|| format!("worker {me} writes {key:?}: {:?} {update:?}", started.op));
         self.start(me, started, None);
-        self.look();
+        self.check();
     }
 
     pub(crate) fn set(&mut self, me: usize, key: Key) {
@@ -176,7 +178,7 @@ impl Cluster {
         worker.sets[key.0 as usize] = tag;
         let started = self.nodes[node].set(&mut worker.local, &[key], &value).expect("the key exists");
         self.start(me, started, None);
-        self.look();
+        self.check();
     }
 
     pub(crate) fn localize(&mut self, me: usize, key: Key) {
@@ -185,14 +187,14 @@ impl Cluster {
         self.start(me, started.expect("the key exists"), None);
     }
 
-    /// Asks for static replicas to be brought in step.
+    /// Asks for an all-reduce of the static replicas.
     pub(crate) fn synchronize(&mut self, me: usize) {
         self.watch.trace(|| format!("worker {me} synchronizes"));
         let started = self.nodes[me / self.setup.workers].synchronize(&mut self.workers[me].local);
         self.start(me, started, None);
     }
 
-    /// Takes in one completion; false if there is none.
+    /// Processes a completion; false if there is none.
     pub(crate) fn receive(&mut self, me: usize) -> bool {
         let Some(completion) = self.workers[me].inbox.pop_front() else { return false };
         self.workers[me].local.complete(completion, &self.layout, None);
@@ -200,7 +202,12 @@ impl Cluster {
         true
     }
 
-    /// Notes what has ended.
+    /// Processes all completions of a worker.
+    pub(crate) fn receive_all(&mut self, me: usize) {
+        while self.receive(me) {}
+    }
+
+    /// Notes the values that finished operations have read.
     fn finish(&mut self, me: usize) {
         let (len, mut ended) = (self.setup.len(), Vec::new());
         let layout = &self.layout;
@@ -226,25 +233,26 @@ impl Cluster {
                     let pushes = worker.pushes(key) as f32;
                     assert!(
                         value[lane] <= pushes,
-                        "{key:?}: {value:?}, but {lane} has pushed {pushes} times"
+                        "{key:?}: {value:?}, but worker {lane} has pushed {pushes} times"
                     );
                 }
             }
         }
     }
 
-    /// Takes in completions and delivers until no worker waits for anything. Panics if somebody waits in vain.
+    /// Processes completions and delivers messages until all workers are idle. Panics if no message is left
+    /// and a worker still waits.
     pub(crate) fn drain(&mut self) {
         loop {
             for me in 0..self.workers.len() {
-                while self.receive(me) {}
+                self.receive_all(me);
             }
             if self.workers.iter().all(|worker| worker.ahead.is_empty()) {
                 return;
             }
             if !self.deliver_any() {
                 let waiting: Vec<usize> = self.workers.iter().map(Worker::ahead).collect();
-                panic!("workers wait in vain: {waiting:?}");
+                panic!("no message is under way, and workers wait for operations: {waiting:?}");
             }
         }
     }

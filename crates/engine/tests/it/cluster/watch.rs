@@ -1,4 +1,4 @@
-//! What goes on, seen from outside: how often each mechanism was at work, and what needs more than one node to be told.
+//! Counts how often each case of a mechanism occurs, and keeps what takes the view of several nodes.
 
 use intendant_core::{Key, NodeId};
 use intendant_engine::{Action, Channel, Shared};
@@ -12,19 +12,20 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Watch {
     nodes: usize,
     traced: bool,
-    /// What happened, if it is to be kept.
+    /// What happened, if a test compares it.
     pub(crate) log: Option<Vec<String>>,
     pub(crate) counts: BTreeMap<&'static str, u64>,
-    /// By key: hand-overs on their way.
+    /// Per key, the number of hand-overs on their way.
     flying: Vec<usize>,
-    /// By node and key: generation of the last registration asked for.
+    /// By node and key: the generation for which the node asked last.
     generations: BTreeMap<(usize, Key), u32>,
-    /// By node and key: generation and number of the delta in flight.
+    /// By node and key: the generation and number of the delta in flight.
     deltas: BTreeMap<(usize, Key), (u32, u32)>,
+    /// The last tag.
     tags: u32,
-    /// By key: tags that were set.
+    /// By key: the tags that workers have set.
     issued: BTreeMap<Key, BTreeSet<u32>>,
-    /// By key: tags of the main copy, one after the other.
+    /// By key: the tags that the main copy has had, in order.
     order: BTreeMap<Key, Vec<u32>>,
 }
 
@@ -34,7 +35,7 @@ impl Watch {
         Self { nodes, traced, flying: vec![0; keys as usize], ..Self::default() }
     }
 
-    /// Says what happens, if anybody wants to know.
+    /// Logs what happens, or prints it with `INTENDANT_TRACE=1`.
     pub(crate) fn trace(&mut self, what: impl FnOnce() -> String) {
         if let Some(log) = &mut self.log {
             log.push(what());
@@ -55,7 +56,7 @@ impl Watch {
         self.generations.get(&(node, key)).copied()
     }
 
-    /// A number that nobody has set yet.
+    /// A tag that no worker has set.
     pub(crate) fn tag(&mut self, key: Key) -> u32 {
         self.tags += 1;
         self.issued.entry(key).or_default().insert(self.tags);
@@ -66,17 +67,18 @@ impl Watch {
         self.issued.get(&key).is_some_and(|issued| issued.contains(&(tag as u32)) && tag == tag.trunc())
     }
 
-    /// The main copy has this tag now.
+    /// Notes the tag of the main copy. A tag does not come back.
     pub(crate) fn main(&mut self, key: Key, tag: f32) {
-        assert!(tag == 0.0 || self.is_tag(key, tag), "{key:?} was never set to {tag}");
+        assert!(tag == 0.0 || self.is_tag(key, tag), "no worker set {key:?} to {tag}");
         let order = self.order.entry(key).or_default();
         if order.last() != Some(&(tag as u32)) {
-            assert!(!order.contains(&(tag as u32)), "{key:?} is {tag} again");
+            assert!(!order.contains(&(tag as u32)), "{key:?} has the tag {tag} again");
             order.push(tag as u32);
         }
     }
 
-    /// Whether the main copy was `later` after it was `before`, or at the same time. True if nobody saw one of them.
+    /// Whether the main copy had the tag `later` not earlier than `before`. True if it was never seen with
+    /// one of them.
     pub(crate) fn follows(&self, key: Key, before: f32, later: f32) -> bool {
         let at = |tag: f32| self.order.get(&key)?.iter().position(|seen| *seen == tag as u32);
         match (at(before), at(later)) {
@@ -85,8 +87,8 @@ impl Watch {
         }
     }
 
-    /// `node` is about to be told `message`.
-    pub(crate) fn hears(
+    /// Before `node` handles `message`.
+    pub(crate) fn before(
         &mut self,
         node: usize,
         message: &Message,
@@ -94,15 +96,15 @@ impl Watch {
         channel: &Channel<f32>,
     ) {
         if let Message::HandOver(hand_over) = message {
-            self.hears_hand_over(node, hand_over, shared);
-        } else if let Message::ReplicaRequest(sync) = message {
-            self.hears_sync(node, sync, shared, channel);
-        } else if let Message::ReplicaUpdate(news) = message {
-            self.hears_news(node, news, shared);
+            self.before_hand_over(node, hand_over, shared);
+        } else if let Message::ReplicaRequest(request) = message {
+            self.before_request(node, request, shared, channel);
+        } else if let Message::ReplicaUpdate(update) = message {
+            self.before_update(node, update, shared);
         }
     }
 
-    fn hears_hand_over(&mut self, node: usize, hand_over: &HandOver, shared: &Shared<f32>) {
+    fn before_hand_over(&mut self, node: usize, hand_over: &HandOver, shared: &Shared<f32>) {
         for (at, key) in hand_over.keys.iter().enumerate() {
             self.flying[key.0 as usize] -= 1;
             let rows = || hand_over.holders.iter().filter(|row| row.at as usize == at);
@@ -120,10 +122,10 @@ impl Watch {
                 self.count("promoted while closed");
             }
             if row.is_none_or(|row| Some(row.generation) != self.generation(node, *key)) {
-                self.count("promoted, unknown to the owner");
+                self.count("promoted without a registration");
             }
             if state.is_dirty() {
-                self.count("promoted with updates unsent");
+                self.count("promoted with unsent updates");
             }
             match (delta, row) {
                 (Some((generation, seq)), Some(row)) if row.generation == generation && row.seq == seq => {
@@ -135,45 +137,45 @@ impl Watch {
         }
     }
 
-    fn hears_sync(
+    fn before_request(
         &mut self,
         node: usize,
-        sync: &ReplicaRequest,
+        request: &ReplicaRequest,
         shared: &Shared<f32>,
         channel: &Channel<f32>,
     ) {
-        let holder = sync.holder.index();
-        for (key, generation) in sync.keys.iter().zip(&sync.generations) {
+        let holder = request.holder.index();
+        for (key, generation) in request.keys.iter().zip(&request.generations) {
             if !shared.slot(*key).role.is_owner() {
-                self.count("forwarded");
+                self.count("request forwarded");
                 continue;
             }
             let hub = channel.hub(*key);
-            let record = hub.and_then(|hub| hub.holders().iter().find(|known| known.node == sync.holder));
+            let record = hub.and_then(|hub| hub.holders().iter().find(|known| known.node == request.holder));
             let known = record.is_some_and(|record| record.generation == *generation);
-            match sync.kind {
-                ReplicaRequestKind::Delta if holder == node => self.count("ghost came back to its holder"),
-                ReplicaRequestKind::Delta if !known => self.count("ghost came to another owner"),
-                ReplicaRequestKind::Ask if holder == node => self.count("asked itself"),
+            match request.kind {
+                ReplicaRequestKind::Delta if holder == node => self.count("ghost returned to its holder"),
+                ReplicaRequestKind::Delta if !known => self.count("ghost reached another owner"),
+                ReplicaRequestKind::Ask if holder == node => self.count("ask reached its sender"),
                 ReplicaRequestKind::Ask if record.is_some() && !known => {
-                    self.count("asked under another generation")
+                    self.count("ask with another generation")
                 }
-                ReplicaRequestKind::Drop if !known => self.count("dropped what was not known"),
+                ReplicaRequestKind::Drop if !known => self.count("drop without a registration"),
                 ReplicaRequestKind::Ask | ReplicaRequestKind::Delta | ReplicaRequestKind::Drop => {}
             }
         }
     }
 
-    fn hears_news(&mut self, node: usize, news: &ReplicaUpdate, shared: &Shared<f32>) {
-        for (at, (key, generation)) in news.keys.iter().zip(&news.generations).enumerate() {
+    fn before_update(&mut self, node: usize, update: &ReplicaUpdate, shared: &Shared<f32>) {
+        for (at, (key, generation)) in update.keys.iter().zip(&update.generations).enumerate() {
             let known = self.generation(node, *key) == Some(*generation);
             let state = shared.slot(*key);
-            match news.kind {
-                ReplicaUpdateKind::SetUp if !known || state.role.is_owner() => self.count("zombie set up"),
+            match update.kind {
+                ReplicaUpdateKind::SetUp if !known || state.role.is_owner() => self.count("late set-up"),
                 ReplicaUpdateKind::Refresh if state.role == Role::Absent && known => {
                     self.count("refreshed before set-up")
                 }
-                ReplicaUpdateKind::Dropped if !known => self.count("stale dropped"),
+                ReplicaUpdateKind::Dropped if !known => self.count("late dropped"),
                 ReplicaUpdateKind::Dropped if state.is_dirty() => self.count("updated since the drop"),
                 ReplicaUpdateKind::SetUp
                 | ReplicaUpdateKind::Refresh
@@ -181,25 +183,25 @@ impl Watch {
                 | ReplicaUpdateKind::Dropped => {}
             }
             if known
-                && news
+                && update
                     .seqs
                     .get(at)
                     .is_some_and(|seq| self.deltas.get(&(node, *key)) == Some(&(*generation, *seq)))
             {
                 self.deltas.remove(&(node, *key));
-                let acknowledged = news.kind == ReplicaUpdateKind::Acknowledged;
+                let acknowledged = update.kind == ReplicaUpdateKind::Acknowledged;
                 self.count(if acknowledged {
                     "acknowledged without a value"
                 } else {
-                    "acknowledged with news"
+                    "acknowledged with a value"
                 });
             }
         }
     }
 
-    /// `node` has done this.
-    pub(crate) fn does(&mut self, node: usize, actions: &[Action], shared: &Shared<f32>) {
-        let mut told = BTreeSet::new();
+    /// After `node` has handled a message.
+    pub(crate) fn after(&mut self, node: usize, actions: &[Action], shared: &Shared<f32>) {
+        let mut refreshed = BTreeSet::new();
         for action in actions {
             let Action::Send { to, message } = action else { continue };
             assert!(to.index() < self.nodes && to.index() != node, "node {node} sends to {to}");
@@ -208,21 +210,21 @@ impl Watch {
             } else if let Message::ReplicaUpdate(ReplicaUpdate { kind: ReplicaUpdateKind::Refresh, .. }) =
                 message
             {
-                told.insert(*to);
-            } else if matches!(message, Message::Response(_)) && told.contains(to) {
-                self.count("told before the answer");
-            } else if let Message::ReplicaRequest(sync) = message
-                && sync.holder == NodeId(node as u16)
-                && sync.hops == 0
+                refreshed.insert(*to);
+            } else if matches!(message, Message::Response(_)) && refreshed.contains(to) {
+                self.count("refreshed before the answer");
+            } else if let Message::ReplicaRequest(request) = message
+                && request.holder == NodeId(node as u16)
+                && request.hops == 0
             {
-                self.says(node, sync, shared);
+                self.after_request(node, request, shared);
             }
         }
     }
 
-    fn says(&mut self, node: usize, sync: &ReplicaRequest, shared: &Shared<f32>) {
-        for (at, (key, generation)) in sync.keys.iter().zip(&sync.generations).enumerate() {
-            match sync.kind {
+    fn after_request(&mut self, node: usize, request: &ReplicaRequest, shared: &Shared<f32>) {
+        for (at, (key, generation)) in request.keys.iter().zip(&request.generations).enumerate() {
+            match request.kind {
                 ReplicaRequestKind::Ask => {
                     let before = self.generations.insert((node, *key), *generation);
                     if before == Some(*generation) {
@@ -232,11 +234,11 @@ impl Watch {
                     }
                 }
                 ReplicaRequestKind::Delta => {
-                    self.count("delta told");
-                    let before = self.deltas.insert((node, *key), (*generation, sync.numbers[at]));
+                    self.count("delta sent");
+                    let before = self.deltas.insert((node, *key), (*generation, request.numbers[at]));
                     assert_eq!(before, None, "{key:?}: two deltas of {node} in flight");
                 }
-                ReplicaRequestKind::Drop => self.count("drop told"),
+                ReplicaRequestKind::Drop => self.count("drop sent"),
             }
         }
     }
