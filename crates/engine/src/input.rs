@@ -35,12 +35,12 @@ pub struct Submission {
     /// Its operation.
     pub op: OpId,
     /// What to do.
-    pub task: Task,
+    pub work: Work,
 }
 
 /// What a submission asks for. Positions are those of the keys in the worker's call, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum Work {
     /// Accesses that the worker's thread could not serve.
     Access {
         /// What to do with the values.
@@ -76,28 +76,28 @@ impl Submission {
     /// What the operation does.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        match self.task {
-            Task::Access { kind, .. } => Kind::Access(kind),
-            Task::Localize { .. } => Kind::Localize,
-            Task::Synchronize { .. } => Kind::Synchronize,
+        match self.work {
+            Work::Access { kind, .. } => Kind::Access(kind),
+            Work::Localize { .. } => Kind::Localize,
+            Work::Synchronize { .. } => Kind::Synchronize,
         }
     }
 
     /// The keys; none to synchronize.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
-        match &self.task {
-            Task::Access { keys, .. } | Task::Localize { keys, .. } => keys,
-            Task::Synchronize { .. } => &[],
+        match &self.work {
+            Work::Access { keys, .. } | Work::Localize { keys, .. } => keys,
+            Work::Synchronize { .. } => &[],
         }
     }
 
     /// The positions in the worker's call: one per key.
     #[must_use]
     pub fn positions(&self) -> &[u32] {
-        match &self.task {
-            Task::Access { positions, .. } | Task::Localize { positions, .. } => positions,
-            Task::Synchronize { position } => std::slice::from_ref(position),
+        match &self.work {
+            Work::Access { positions, .. } | Work::Localize { positions, .. } => positions,
+            Work::Synchronize { position } => std::slice::from_ref(position),
         }
     }
 }

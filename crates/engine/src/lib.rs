@@ -36,7 +36,7 @@ mod stats;
 pub use channel::{Channel, Explanation};
 pub use decisions::{Cause, Decision, DecisionKind};
 pub use error::{AccessError, ProtocolError, Violation};
-pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission, Task};
+pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission, Work};
 pub use node::clocks::Advanced;
 pub use node::local::{Local, Started};
 pub use node::{ReplicationConfig, Shared, SharedConfig, Storage};

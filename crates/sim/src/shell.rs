@@ -175,7 +175,7 @@ pub struct TaskOutcome<E> {
     pub events: u64,
     /// Hash over everything that happened.
     pub hash: u64,
-    /// Why the keys of [`Copies::watched`] are where they are, as each node sees it.
+    /// Why the keys of [`ReplicationConfig::watched`] are where they are, as each node sees it.
     pub explanations: Vec<Vec<(Key, Explanation)>>,
     /// What was reached.
     pub reach: Reach,

@@ -10,7 +10,7 @@ use crate::node::Shared;
 use crate::outgoing::replies::Answer;
 use crate::outgoing::requests::Route;
 use bytes::Bytes;
-use intendant_core::{Element, Key, NodeId};
+use intendant_core::{Element, Key, NodeId, WorkerId};
 use intendant_store::Entry;
 use intendant_techniques::{Role, SlotState};
 use intendant_wire::{AccessKind, Message, Origin, Request, Response};
@@ -195,7 +195,7 @@ impl<E: Element> Channel<E> {
             let completion = Completion { op, positions, values };
             self.out.actions.push(Action::Complete { worker, completion });
             if let Kind::Access(_) = kind {
-                self.continue_chains(origin, &keys)?;
+                self.continue_chains(worker, &keys)?;
             }
         } else if let Kind::Access(kind) = kind {
             let response = Response { worker, op, kind, positions, counters, values };
@@ -206,7 +206,7 @@ impl<E: Element> Channel<E> {
 
     /// An owner has answered (a part of) an operation of this node's worker.
     pub(super) fn on_response(&mut self, from: NodeId, response: Response) -> Result<(), ProtocolError> {
-        let origin = Origin { node: self.core.node(), worker: response.worker, op: response.op };
+        let worker = response.worker;
         let (core, out) = (&self.core, &mut self.out);
         let (keys, counters) = self.operations.on_response(core, out, response)?;
         for (key, counter) in keys.iter().zip(counters) {
@@ -214,17 +214,17 @@ impl<E: Element> Channel<E> {
         }
         self.replication.holder.answered(core, out, &keys);
         self.hand_on()?;
-        self.continue_chains(origin, &keys)
+        self.continue_chains(worker, &keys)
     }
 
     /// Operations of a worker on `keys` are done: the next one of each chain starts.
-    fn continue_chains(&mut self, origin: Origin, keys: &[Key]) -> Result<(), ProtocolError> {
+    fn continue_chains(&mut self, worker: WorkerId, keys: &[Key]) -> Result<(), ProtocolError> {
         if !access::is_chained(&self.core) {
             return Ok(());
         }
         let shared = Arc::clone(&self.core.shared);
         for key in keys.iter().copied() {
-            if let Some((access, operand)) = self.operations.next_in_chain(origin.worker, key)? {
+            if let Some((access, operand)) = self.operations.next_in_chain(worker, key)? {
                 self.replication.staleness.waited(&access);
                 self.access(&shared, access, key, &operand, 0..operand.len())?;
             }

@@ -47,6 +47,9 @@ impl Access {
 pub(crate) enum Effect {
     /// An access that waited for a replica goes on. Replication raises it; the role of the key decides.
     Resume { key: Key, access: Access, operand: Bytes },
+    /// The copy of `key` may be fresher now, or gone: the reads that wait for that go on. Replication raises
+    /// it for itself.
+    Unpark { key: Key },
     /// The replica of `key` has been renewed, and the accesses that waited for it have gone on. Replication
     /// raises it for itself.
     ReplicaRenewed { key: Key },

@@ -3,7 +3,7 @@
 
 use super::Channel;
 use super::core::Core;
-use super::effects::Output;
+use super::effects::{Access, Output};
 use crate::decisions::{Cause, DecisionKind};
 use crate::error::ProtocolError;
 use crate::intent::Intents;
@@ -12,13 +12,15 @@ use crate::relocation::{self, check_initiator};
 use crate::replication::holder::{self, Update};
 use crate::replication::owner::{self, Owner, Request};
 use crate::replication::{self, check_rows};
+use bytes::Bytes;
 use intendant_core::{Element, Key, NodeId};
 use intendant_store::Entry;
 use intendant_techniques::replication::AskOutcome;
 use intendant_techniques::{Decider, Initiator, Replicas, Role, SlotState};
 use intendant_wire::{
-    HandOver, HolderRow, IntentReport, Moved, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
+    HandOver, IntentReport, Moved, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
 };
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
@@ -92,13 +94,16 @@ impl<E: Element> Channel<E> {
             offset += value.len();
             self.core.shared.prefetch_arrival(keys, at);
             let (core, out) = (&self.core, &mut self.out);
-            let (entry, role) = core.shared.latch(key);
-            relocation::check_arrival(core, key, entry.state(), role, counter)?;
+            let (mut entry, _) = core.shared.latch(key);
+            relocation::check_arrival(core, key, entry.state(), counter)?;
             out.stats.relocations += 1;
             if core.policy().relocation == Some(Initiator::Owner) {
-                drop(entry);
+                out.decisions.note(core.now, key, DecisionKind::Arrived(from));
+                intendant_techniques::relocation::arrive(entry.state_mut(), false, counter);
                 let rows = std::iter::from_fn(|| rows.next_if(|row| row.at as usize == at));
-                self.arrive_with_holders(from, key, counter, value, rows)?;
+                let waited = self.replication.arrive(core, out, &mut entry, value, rows);
+                drop(entry);
+                self.arrived_with_holders(from, key, counter, waited)?;
             } else {
                 self.relocation.arrive(core, out, entry, value, counter)?;
             }
@@ -106,30 +111,28 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// The main copy of `key` has come here by its owner's decision, with the holders in `rows`.
-    fn arrive_with_holders<'a>(
+    /// The main copy of `key` has come here by its owner's decision, with its holders. Accesses in `waited`
+    /// waited for a replica of it.
+    fn arrived_with_holders(
         &mut self,
         from: NodeId,
         key: Key,
         counter: u32,
-        value: &[u8],
-        rows: impl Iterator<Item = &'a HolderRow>,
+        waited: VecDeque<(Access, Bytes)>,
     ) -> Result<(), ProtocolError> {
-        let shared = Arc::clone(&self.core.shared);
         let (core, out) = (&self.core, &mut self.out);
-        out.decisions.note(core.now, key, DecisionKind::Arrived(from));
-        let (mut entry, _) = shared.latch(key);
-        intendant_techniques::relocation::arrive(entry.state_mut(), false, counter);
-        let waited = self.replication.arrive(core, out, &mut entry, value, rows);
-        drop(entry);
-        let home = shared.directory().home(key);
-        if home == shared.node() {
+        let home = core.shared.directory().home(key);
+        if home == core.node() {
             self.intents.home.arrived(core, out, key, counter);
         } else if home != from {
             // A home that hands a key over knows the new owner.
             out.outgoing.relocation.moved(home, key, counter);
         }
         self.hand_on()?;
+        if waited.is_empty() {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.core.shared);
         for (access, operand) in waited {
             self.replication.staleness.waited(&access);
             self.access(&shared, access, key, &operand, 0..operand.len())?;

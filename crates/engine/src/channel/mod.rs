@@ -22,7 +22,7 @@ use self::snapshot::Snapshots;
 use crate::access::Operations;
 use crate::decisions::Decisions;
 use crate::error::{ProtocolError, Violation};
-use crate::input::{Action, Input, Kind, Submission, Task};
+use crate::input::{Action, Input, Kind, Submission, Work};
 use crate::intent::Intents;
 use crate::node::Shared;
 use crate::relocation::{self, Relocation};
@@ -102,8 +102,10 @@ impl<E: Element> Channel<E> {
         let from = if let Input::Message { from, .. } = &input { *from } else { self.core.node() };
         let result = self.dispatch(input).and_then(|()| self.finish());
         mem::swap(&mut self.out.actions, actions);
-        // An input that broke the protocol may have left effects behind.
-        self.out.effects.clear();
+        if result.is_err() {
+            self.out.effects.clear();
+        }
+        assert!(self.out.effects.is_empty(), "effects are left: {:?}", self.out.effects);
         self.sent += actions[first..].iter().filter(|a| matches!(a, Action::Send { .. })).count() as u64;
         result.map_err(|what| Violation { from, what })
     }
@@ -161,25 +163,33 @@ impl<E: Element> Channel<E> {
         if self.out.effects.is_empty() {
             return Ok(());
         }
-        for effect in mem::take(&mut self.out.effects) {
-            let (core, out) = (&self.core, &mut self.out);
-            match effect {
-                Effect::Resume { key, access, operand } => {
-                    let shared = Arc::clone(&self.core.shared);
-                    self.access(&shared, access, key, &operand, 0..operand.len())?;
-                }
-                Effect::ReplicaRenewed { key } => {
-                    self.replication.holder.renewed(core, out, &mut self.replication.staleness, key);
-                }
-                Effect::ReplicaWanted { key } => {
-                    self.replication.holder.want(core, out, key, &core.state(key), 0);
-                }
-                Effect::SlotRemembers { key } => self.relocation.remember(core, key),
-                Effect::OwnerAnswered { since } => self.intents.owner_answered(core.now, since),
-                Effect::AskHome { key, generation, need } => self.ask_home(key, generation, need),
-                Effect::Move { key, to, cause } => self.move_key(key, to, cause),
+        let shared = Arc::clone(&self.core.shared);
+        // A stack: the first effect is on top, and what it causes goes on top of the others.
+        self.out.effects.reverse();
+        while let Some(effect) = self.out.effects.pop() {
+            let others = self.out.effects.len();
+            self.hand_to(&shared, effect)?;
+            self.out.effects[others..].reverse();
+        }
+        Ok(())
+    }
+
+    /// Hands one effect on.
+    fn hand_to(&mut self, shared: &Shared<E>, effect: Effect) -> Result<(), ProtocolError> {
+        let (core, out, replication) = (&self.core, &mut self.out, &mut self.replication);
+        match effect {
+            Effect::Resume { key, access, operand } => {
+                return self.access(shared, access, key, &operand, 0..operand.len());
             }
-            self.hand_on()?;
+            Effect::Unpark { key } => replication.staleness.resume_parked(out, key),
+            Effect::ReplicaRenewed { key } => {
+                replication.holder.renewed(core, out, &mut replication.staleness, key);
+            }
+            Effect::ReplicaWanted { key } => replication.holder.want(core, out, key, &core.state(key), 0),
+            Effect::SlotRemembers { key } => self.relocation.remember(core, key),
+            Effect::OwnerAnswered { since } => self.intents.owner_answered(core.now, since),
+            Effect::AskHome { key, generation, need } => self.ask_home(key, generation, need),
+            Effect::Move { key, to, cause } => self.move_key(key, to, cause),
         }
         Ok(())
     }
@@ -198,11 +208,6 @@ impl<E: Element> Channel<E> {
         self.out.outgoing.flush(&mut self.out.actions);
         self.replication.update_owed(&self.core, &mut self.out);
         self.out.outgoing.replication.flush_requests(&mut self.out.actions);
-        intendant_core::strict_assert!(
-            self.out.effects.is_empty(),
-            "effects are left: {:?}",
-            self.out.effects
-        );
         Ok(())
     }
 
@@ -226,24 +231,25 @@ impl<E: Element> Channel<E> {
             }
             for (origin, kind, answer) in answers {
                 self.send_answer(origin, kind, answer)?;
+                self.hand_on()?;
             }
         }
     }
 
     fn on_submit(&mut self, submission: Submission) -> Result<(), ProtocolError> {
-        let Submission { worker, op, task } = submission;
+        let Submission { worker, op, work } = submission;
         let origin = Origin { node: self.core.node(), worker, op };
-        match task {
-            Task::Access { kind, keys, positions, values, clock, need } => {
+        match work {
+            Work::Access { kind, keys, positions, values, clock, need } => {
                 self.submit_accesses(origin, kind, &keys, &positions, &values, clock, need)?;
                 self.operations.register(worker, op, Kind::Access(kind), keys, positions);
             }
-            Task::Localize { keys, positions, issued } => {
+            Work::Localize { keys, positions, issued } => {
                 let (core, out) = (&self.core, &mut self.out);
                 self.relocation.submit_localize(core, out, origin, &keys, &positions, issued);
                 self.operations.register(worker, op, Kind::Localize, keys, positions);
             }
-            Task::Synchronize { position } => {
+            Work::Synchronize { position } => {
                 self.static_replicas.submit(worker, op);
                 self.operations.register(worker, op, Kind::Synchronize, Vec::new(), vec![position]);
                 // This worker may be the last one for which the round waits.

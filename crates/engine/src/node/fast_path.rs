@@ -4,7 +4,7 @@
 use super::Shared;
 use super::local::{Deferral, Local, Started};
 use crate::error::AccessError;
-use crate::input::{Kind, Submission, Task};
+use crate::input::{Kind, Submission, Work};
 use intendant_core::{ChannelId, Element, Key, Layout, Tick, copy_to_bytes, limits};
 use intendant_store::Entry;
 use intendant_techniques::{Initiator, Role, SlotState, access};
@@ -287,8 +287,8 @@ impl<E: Element> Shared<E> {
         let worker = local.worker();
         let submit = |op| {
             move |channel: ChannelId| {
-                let task = Task::Synchronize { position: u32::from(channel.0) };
-                (channel, Submission { worker, op, task })
+                let work = Work::Synchronize { position: u32::from(channel.0) };
+                (channel, Submission { worker, op, work })
             }
         };
         let submissions = op.map_or_else(Vec::new, |op| channels.into_iter().map(submit(op)).collect());
@@ -313,15 +313,15 @@ impl<E: Element> Shared<E> {
             let (worker, clock) = (local.worker(), local.clock());
             for (channel, part) in parts(local, layout, kind, values, deferred).into_iter().enumerate() {
                 let Some(Part { keys, positions, operands }) = part else { continue };
-                let task = match kind {
+                let work = match kind {
                     Kind::Access(kind) => {
                         let values = local.operands.lend(operands);
-                        Task::Access { kind, keys, positions, values, clock, need }
+                        Work::Access { kind, keys, positions, values, clock, need }
                     }
-                    Kind::Localize => Task::Localize { keys, positions, issued: now },
+                    Kind::Localize => Work::Localize { keys, positions, issued: now },
                     Kind::Synchronize => unreachable!("no key is deferred to synchronize"),
                 };
-                submissions.push((ChannelId(channel as u16), Submission { worker, op, task }));
+                submissions.push((ChannelId(channel as u16), Submission { worker, op, work }));
             }
         })
     }

@@ -67,7 +67,7 @@ pub struct SharedConfig<E> {
 /// How copies of keys are kept, and when intents are acted on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicationConfig {
-    /// Which keys have static replicas, for [`Fixed::Assigned`]. The same on all nodes.
+    /// Which keys have static replicas, for [`StaticReplicas::Assigned`]. The same on all nodes.
     pub assignment: Assignment,
     /// When all-reduces synchronise static replicas. The same on all nodes.
     pub pace: StaticReplicaPace,
@@ -109,33 +109,33 @@ impl Default for ReplicationConfig {
 }
 
 /// State that workers and channels share under bounded staleness.
-pub(crate) struct Bounds {
+struct Bounds {
     /// In clocks.
-    pub(crate) staleness: AtomicU32,
+    staleness: AtomicU32,
     /// Per channel, its global clock: the values that this node owns contain all updates from earlier clocks.
-    pub(crate) global: Box<[AtomicU32]>,
+    global: Box<[AtomicU32]>,
     /// Per channel and owner: this node's replicas contain the owner's updates from before this clock.
-    pub(crate) fresh: Box<[AtomicU32]>,
-    pub(crate) workers: Mutex<WorkerClocks>,
+    fresh: Box<[AtomicU32]>,
+    workers: Mutex<WorkerClocks>,
 }
 
 /// The part of a node that workers and channels share.
 pub struct Shared<E> {
     node: NodeId,
-    pub(crate) layout: Arc<Layout>,
-    pub(crate) store: Store<SlotState, E>,
+    layout: Arc<Layout>,
+    store: Store<SlotState, E>,
     init: Initialiser<E>,
-    pub(crate) lazy: bool,
-    pub(crate) directory: Directory,
-    pub(crate) policy: Policy,
+    lazy: bool,
+    directory: Directory,
+    policy: Policy,
     replication: ReplicationConfig,
     workers: usize,
     /// By channel, keys with static replicas, ascending.
     static_keys: Vec<Vec<Key>>,
     /// With bounded staleness.
-    pub(crate) bounds: Option<Bounds>,
+    bounds: Option<Bounds>,
     /// Where intents are acted on.
-    pub(crate) board: Option<Board>,
+    board: Option<Board>,
 }
 
 impl<E: Element> Shared<E> {
@@ -257,7 +257,7 @@ impl<E: Element> Shared<E> {
 
     /// Whether an access is served here and now. If not, the worker defers it to the channel.
     #[inline]
-    pub(crate) fn serves(&self, key: Key, state: &SlotState, kind: AccessKind, need: u32) -> bool {
+    fn serves(&self, key: Key, state: &SlotState, kind: AccessKind, need: u32) -> bool {
         match (state.role, kind) {
             (Role::Absent | Role::Arriving | Role::Leaving, _) | (Role::Replica, AccessKind::Set) => false,
             (Role::Owner | Role::Hub, AccessKind::Pull) => self.is_fresh(key, state, need),

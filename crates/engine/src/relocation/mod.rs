@@ -308,9 +308,9 @@ pub(crate) fn check_arrival<E: Element>(
     core: &Core<E>,
     key: Key,
     state: SlotState,
-    role: Role,
     counter: u32,
 ) -> Result<(), ProtocolError> {
+    let role = state.role;
     let (expected, plausible) = match core.policy().relocation {
         None => (false, false),
         Some(Initiator::Requester) => (

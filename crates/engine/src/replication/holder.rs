@@ -368,9 +368,7 @@ impl<E: Element> Holder<E> {
         let held = self.held.get_mut(&key).expect("the caller has found the record");
         let (mut entry, role) = core.shared.latch(key);
         let new = held.replica.stage() == Stage::Asking;
-        if new || held.replica.stage() == Stage::Reviving {
-            out.effects.push(Effect::OwnerAnswered { since: held.since });
-        }
+        let answered = (new || held.replica.stage() == Stage::Reviving).then_some(held.since);
         let updated = entry.state().is_dirty() && !new;
         if new {
             if role != Role::Absent {
@@ -398,6 +396,7 @@ impl<E: Element> Holder<E> {
             }
         }
         drop(entry);
+        out.effects.extend(answered.map(|since| Effect::OwnerAnswered { since }));
         if !new {
             self.renewed(core, out, staleness, key);
             return Ok(());
@@ -457,6 +456,7 @@ impl<E: Element> Holder<E> {
                 if core.shared.is_lazy() && entry.state() == SlotState::default() {
                     entry.remove();
                 } else {
+                    drop(entry);
                     out.effects.push(Effect::SlotRemembers { key });
                 }
                 out.stats.replica_drops += 1;

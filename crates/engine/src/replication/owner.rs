@@ -341,7 +341,7 @@ impl Owner {
     }
 }
 
-/// Forwards a holder's request about a key that is not owned here.
+/// Checks that a holder's request about a key that is not owned here may be forwarded.
 ///
 /// # Errors
 /// If there can be no replica of the key, or the request was forwarded too often.

@@ -129,8 +129,15 @@ impl Staleness {
         self.parked.entry(key).or_default().push_back(access);
     }
 
-    /// The copy of `key` may be fresher now, or gone: its reads go on.
+    /// The copy of `key` may be fresher now, or gone.
     pub(super) fn unpark(&mut self, out: &mut Output, key: Key) {
+        if self.parked.contains_key(&key) {
+            out.effects.push(Effect::Unpark { key });
+        }
+    }
+
+    /// The reads that wait for a fresher copy of `key` go on.
+    pub(crate) fn resume_parked(&mut self, out: &mut Output, key: Key) {
         for access in self.parked.remove(&key).into_iter().flatten() {
             out.effects.push(Effect::Resume { key, access, operand: Bytes::new() });
         }
@@ -138,8 +145,8 @@ impl Staleness {
 
     /// The copies of the keys that `which` selects may be fresher now.
     pub(super) fn unpark_all(&mut self, out: &mut Output, which: impl Fn(Key) -> bool) {
-        let keys: Vec<Key> = self.parked.keys().copied().filter(|key| which(*key)).collect();
-        keys.into_iter().for_each(|key| self.unpark(out, key));
+        let keys = self.parked.keys().copied().filter(|key| which(*key));
+        out.effects.extend(keys.map(|key| Effect::Unpark { key }));
     }
 
     /// The global clock: the values owned here contain all updates from earlier clocks.
