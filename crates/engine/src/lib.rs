@@ -41,4 +41,4 @@ pub use node::clocks::Advanced;
 pub use node::local::{Local, Started};
 pub use node::{ReplicationConfig, Shared, SharedConfig, Storage};
 pub use quiesce::ChannelReport;
-pub use stats::{AccessStats, ManagementStats};
+pub use stats::{AccessStats, ManagementStats, NetworkStats};

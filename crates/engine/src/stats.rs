@@ -1,4 +1,4 @@
-//! Counts of accesses and of parameter management: one type for each, with [`merge`](AccessStats::merge) and
+//! Counts of accesses, of parameter management and of messages: one type for each, with [`merge`](AccessStats::merge) and
 //! [`since`](AccessStats::since).
 //!
 //! A new counter is a field here, and the place that counts. Reports, simulated runs and the control plane
@@ -84,6 +84,17 @@ statistics! {
         remote: u64,
         /// Pulled keys that were samples.
         sampled: u64,
+    }
+}
+
+statistics! {
+    /// Messages of the data plane that a node has sent to others.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    NetworkStats {
+        /// How many messages.
+        messages: u64,
+        /// Their bytes, without the transport's own.
+        bytes: u64,
     }
 }
 

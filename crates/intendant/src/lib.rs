@@ -52,8 +52,8 @@ pub use intendant_core::{
     NodeId, Tick, WorkerId,
 };
 pub use intendant_engine::{
-    AccessError, AccessStats, Cause, Decision, DecisionKind, Explanation, ManagementStats, ReplicationConfig,
-    Storage,
+    AccessError, AccessStats, Cause, Decision, DecisionKind, Explanation, ManagementStats, NetworkStats,
+    ReplicationConfig, Storage,
 };
 pub use intendant_intent::{TimingConfig, TimingError};
 pub use intendant_launch::{Endpoint, Launcher, Rendezvous, RendezvousError};
@@ -69,5 +69,5 @@ pub use intendant_techniques::{
 pub use intendant_transport::Token;
 pub use node::{Aborter, Node};
 pub use preparer::Preparer;
-pub use traffic::NetworkStats;
+
 pub use worker::{Ticket, Worker};

@@ -1,15 +1,7 @@
 //! Counts what a node sends.
 
+use intendant_engine::NetworkStats;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Messages that a node has sent to others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NetworkStats {
-    /// Data-plane messages.
-    pub messages: u64,
-    /// Their bytes, without the transport's own.
-    pub bytes: u64,
-}
 
 /// Messages that the channels of a node have sent.
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@ use crate::{Distribution, DistributionId, Handle, Locality, SampleError, Sampler
 use intendant_core::{Key, random};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,7 @@ const LOCAL_DRAWS: u32 = 16;
 const LOCAL_NEIGHBOURS: u64 = 64;
 
 /// What sampling did on a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplingStats {
     /// Samples drawn.
     pub drawn: u64,

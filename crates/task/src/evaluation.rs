@@ -1,6 +1,7 @@
 //! Evaluation on a quiescent model, and the sums that workers combine.
 
 use intendant_core::Key;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ pub enum Split {
 }
 
 /// Quantities that add up over workers: the numerators and denominators of losses and metrics.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reduction {
     /// Named sums, in double precision.
     pub sums: BTreeMap<String, f64>,

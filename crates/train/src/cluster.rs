@@ -2,8 +2,9 @@
 
 use crate::args::{OrderKind, StorageKind};
 use crate::error::TrainError;
-use crate::parameters::{Accesses, NodeHandle, Parameters, Part, Traffic};
+use crate::parameters::{NodeHandle, Parameters, Part};
 use crate::plan::Plan;
+use intendant::{AccessStats, NetworkStats};
 use intendant::{
     Explanation, ManagementStats, Node, NodeConfig, Order, Preparer, ReplicationConfig, Storage, Worker,
 };
@@ -75,9 +76,8 @@ impl<E: Element> NodeHandle for ClusterNode<E> {
         self.node.abort(reason);
     }
 
-    fn traffic(&self) -> Traffic {
-        let sent = self.node.network();
-        Traffic { messages: sent.messages, bytes: sent.bytes }
+    fn traffic(&self) -> NetworkStats {
+        self.node.network()
     }
 
     fn management(&self) -> ManagementStats {
@@ -158,14 +158,7 @@ impl<E: Element> Parameters<E> for ClusterWorker<E> {
         Ok(Some(self.0.explain(key)?))
     }
 
-    fn accesses(&self) -> Accesses {
-        let so_far = self.0.access();
-        Accesses {
-            pull_keys: so_far.pull_keys,
-            push_keys: so_far.push_keys,
-            local: so_far.local,
-            remote: so_far.remote,
-            sampled: so_far.sampled,
-        }
+    fn accesses(&self) -> AccessStats {
+        self.0.access()
     }
 }

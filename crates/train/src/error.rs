@@ -133,7 +133,7 @@ pub enum TrainError {
         /// Worker among all workers.
         worker: usize,
         /// What is wrong.
-        what: &'static str,
+        what: String,
     },
     /// An output cannot be written.
     #[error("cannot write {path}: {source}")]

@@ -5,9 +5,10 @@
 //! that prepares the next epoch: its CPU time is charged to the epoch in which it runs.
 
 use crate::error::TrainError;
-use crate::parameters::{Accesses, NodeHandle, Traffic};
+use crate::parameters::NodeHandle;
 use crate::tally::Tally;
 use intendant::ManagementStats;
+use intendant::{AccessStats, NetworkStats};
 use intendant_sampling::SamplingStats;
 use intendant_task::{Progress, Reduction};
 use std::time::Instant;
@@ -75,15 +76,15 @@ pub(crate) struct Meter<'a> {
     node: Option<&'a dyn NodeHandle>,
     start: Instant,
     seconds: f64,
-    at_start: Accesses,
+    at_start: AccessStats,
     /// Where start-up ended.
-    at_late: Accesses,
+    at_late: AccessStats,
     is_late: bool,
-    at_end: Accesses,
+    at_end: AccessStats,
     cpu_start_ns: u64,
     cpu_ns: u64,
-    traffic_start: Traffic,
-    traffic: Traffic,
+    traffic_start: NetworkStats,
+    traffic: NetworkStats,
     management_start: ManagementStats,
     management: ManagementStats,
     sampling_start: SamplingStats,
@@ -98,14 +99,14 @@ impl<'a> Meter<'a> {
             node: first.then_some(node),
             start: now(),
             seconds: 0.0,
-            at_start: Accesses::default(),
-            at_late: Accesses::default(),
+            at_start: AccessStats::default(),
+            at_late: AccessStats::default(),
             is_late: false,
-            at_end: Accesses::default(),
+            at_end: AccessStats::default(),
             cpu_start_ns: 0,
             cpu_ns: 0,
-            traffic_start: Traffic::default(),
-            traffic: Traffic::default(),
+            traffic_start: NetworkStats::default(),
+            traffic: NetworkStats::default(),
             management_start: ManagementStats::default(),
             management: ManagementStats::default(),
             sampling_start: SamplingStats::default(),
@@ -115,9 +116,9 @@ impl<'a> Meter<'a> {
     }
 
     /// An epoch may begin; [`Meter::rest`] was called before the barrier.
-    pub(crate) fn begin(&mut self, accesses: Accesses) {
+    pub(crate) fn begin(&mut self, accesses: AccessStats) {
         (self.at_start, self.at_late, self.at_end) = (accesses, accesses, accesses);
-        (self.seconds, self.cpu_ns, self.traffic) = (0.0, 0, Traffic::default());
+        (self.seconds, self.cpu_ns, self.traffic) = (0.0, 0, NetworkStats::default());
         self.management = ManagementStats::default();
         self.sampling = SamplingStats::default();
         self.start = now();
@@ -128,7 +129,7 @@ impl<'a> Meter<'a> {
     }
 
     /// A batch has been trained.
-    pub(crate) fn step(&mut self, progress: &Progress, accesses: impl FnOnce() -> Accesses) {
+    pub(crate) fn step(&mut self, progress: &Progress, accesses: impl FnOnce() -> AccessStats) {
         if !self.is_late && progress.batches >= (progress.batches_total as f64 * START_UP).ceil() as u64 {
             (self.is_late, self.at_late) = (true, accesses());
         }
@@ -144,7 +145,7 @@ impl<'a> Meter<'a> {
     }
 
     /// The worker has trained its part of the epoch.
-    pub(crate) fn flushed(&mut self, accesses: Accesses) {
+    pub(crate) fn flushed(&mut self, accesses: AccessStats) {
         self.at_end = accesses;
         self.flushed = true;
     }
@@ -157,11 +158,7 @@ impl<'a> Meter<'a> {
         self.seconds = (now() - self.start).as_secs_f64();
         if let Some(node) = self.node {
             self.cpu_ns = process_cpu_ns().saturating_sub(self.cpu_start_ns);
-            let traffic = node.traffic();
-            self.traffic = Traffic {
-                messages: traffic.messages.saturating_sub(self.traffic_start.messages),
-                bytes: traffic.bytes.saturating_sub(self.traffic_start.bytes),
-            };
+            self.traffic = node.traffic().since(&self.traffic_start);
             self.management = node.management().since(&self.management_start);
             // Samples that were prepared ahead of the epoch belong to it.
             let sampling = node.sampling();
@@ -174,8 +171,8 @@ impl<'a> Meter<'a> {
     pub(crate) fn tell(&self, reduction: Reduction) -> Vec<u8> {
         let tally = Tally {
             reduction,
-            accesses: self.at_end.since(self.at_start),
-            late: self.at_end.since(self.at_late),
+            accesses: self.at_end.since(&self.at_start),
+            late: self.at_end.since(&self.at_late),
             cpu_ns: self.cpu_ns,
             traffic: self.traffic,
             management: self.management.clone(),
@@ -211,8 +208,8 @@ mod tests {
     impl NodeHandle for Counting {
         fn abort(&self, _reason: &str) {}
 
-        fn traffic(&self) -> Traffic {
-            Traffic { messages: 7, bytes: 70 }
+        fn traffic(&self) -> NetworkStats {
+            NetworkStats { messages: 7, bytes: 70 }
         }
 
         fn sampling(&self) -> SamplingStats {
@@ -232,8 +229,8 @@ mod tests {
         }
     }
 
-    fn accesses(local: u64, remote: u64) -> Accesses {
-        Accesses { pull_keys: local + remote, local, remote, ..Accesses::default() }
+    fn accesses(local: u64, remote: u64) -> AccessStats {
+        AccessStats { pull_keys: local + remote, local, remote, ..AccessStats::default() }
     }
 
     #[test]
@@ -251,7 +248,7 @@ mod tests {
         let told = Tally::decode(&meter.tell(Reduction::default())).expect("well-formed");
         assert_eq!(told.accesses, accesses(0, 100));
         assert_eq!(told.late, accesses(0, 95));
-        assert_eq!(told.traffic, Traffic::default(), "nothing was sent between begin and quiesced");
+        assert_eq!(told.traffic, NetworkStats::default(), "nothing was sent between begin and quiesced");
         assert_eq!(told.management, ManagementStats::default());
     }
 
@@ -259,9 +256,9 @@ mod tests {
     fn only_the_first_worker_of_a_node_tells_what_the_process_used() {
         for (first, told) in [(true, true), (false, false)] {
             let mut meter = Meter::new(first, &Counting);
-            meter.begin(Accesses::default());
+            meter.begin(AccessStats::default());
             while process_cpu_ns() == meter.cpu_start_ns {}
-            meter.flushed(Accesses::default());
+            meter.flushed(AccessStats::default());
             meter.quiesced();
             assert_eq!(meter.cpu_ns > 0, told);
         }

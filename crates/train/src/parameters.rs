@@ -4,47 +4,11 @@
 //! The loop is the same for both, so that comparing them compares parameter management and nothing else.
 
 use crate::error::TrainError;
-use intendant::{Explanation, ManagementStats};
+use intendant::{AccessStats, Explanation, ManagementStats, NetworkStats};
 use intendant_core::{Element, Key};
 use intendant_sampling::{Handle, SampleError, SamplingStats};
 use intendant_task::{Announcement, SampleRequest};
 use std::ops::Range;
-
-/// Accesses of a worker so far, in keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Accesses {
-    pub(crate) pull_keys: u64,
-    pub(crate) push_keys: u64,
-    /// Pulled and pushed keys that waited for no message.
-    pub(crate) local: u64,
-    /// The others.
-    pub(crate) remote: u64,
-    /// Pulled keys that were samples.
-    pub(crate) sampled: u64,
-}
-
-impl Accesses {
-    /// The accesses since `before`.
-    pub(crate) fn since(self, before: Self) -> Self {
-        Self {
-            pull_keys: self.pull_keys - before.pull_keys,
-            push_keys: self.push_keys - before.push_keys,
-            local: self.local - before.local,
-            remote: self.remote - before.remote,
-            sampled: self.sampled - before.sampled,
-        }
-    }
-
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self {
-            pull_keys: self.pull_keys.saturating_add(other.pull_keys),
-            push_keys: self.push_keys.saturating_add(other.push_keys),
-            local: self.local.saturating_add(other.local),
-            remote: self.remote.saturating_add(other.remote),
-            sampled: self.sampled.saturating_add(other.sampled),
-        }
-    }
-}
 
 /// A part of a snapshot: keys and their values, concatenated.
 pub(crate) type Part<'a, E> = dyn FnMut(&[Key], &[E]) + 'a;
@@ -86,17 +50,10 @@ pub(crate) trait Parameters<E: Element>: Send {
     fn count_sampled(&mut self, keys: usize);
 
     /// Accesses so far.
-    fn accesses(&self) -> Accesses;
+    fn accesses(&self) -> AccessStats;
 
     /// Why a key is where it is, as this node sees it; `None` without nodes.
     fn explain(&self, key: Key) -> Result<Option<Explanation>, TrainError>;
-}
-
-/// Messages that a node has sent so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Traffic {
-    pub(crate) messages: u64,
-    pub(crate) bytes: u64,
 }
 
 /// The node that workers belong to.
@@ -105,7 +62,7 @@ pub(crate) trait NodeHandle: Sync {
     fn abort(&self, reason: &str);
 
     /// Messages that this node has sent so far.
-    fn traffic(&self) -> Traffic;
+    fn traffic(&self) -> NetworkStats;
 
     /// Statistics of this node's parameter management so far.
     fn management(&self) -> ManagementStats;

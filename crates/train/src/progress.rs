@@ -125,8 +125,8 @@ fn line(epoch: usize, epochs: u32, sum: &EpochSum) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parameters::Accesses;
     use crate::tally::Tally;
+    use intendant::AccessStats;
     use intendant_task::Reduction;
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         {
             reduction.add(name, value);
         }
-        let accesses = Accesses { local: 3, remote: 1, ..Accesses::default() };
+        let accesses = AccessStats { local: 3, remote: 1, ..AccessStats::default() };
         let tally = Tally { reduction, accesses, ..Tally::default() };
         assert_eq!(
             line(3, 20, &EpochSum { tally, seconds: 0.5, untrained: None }),

@@ -2,12 +2,12 @@
 //! `docs/report.md`.
 
 use crate::meter::Totals;
-use crate::parameters::{Accesses, Traffic};
 use crate::plan::Plan;
 use crate::progress::number;
 use crate::replication::{Replicated, Resolved};
 use crate::sampling::Sampling;
 use intendant::ManagementStats;
+use intendant::{AccessStats, NetworkStats};
 use intendant_core::{Element, Histogram};
 use intendant_sampling::{Sampler, SamplingStats};
 use intendant_task::{Model, Partition, Reduction, Subepoch, Task};
@@ -242,7 +242,7 @@ fn is_far_below(reached: f64, wanted: f64, seconds: f64) -> bool {
 const LOSS_NOISE: f64 = 0.05;
 
 /// The share of accesses that were remote.
-pub(crate) fn share(accesses: Accesses) -> f64 {
+pub(crate) fn share(accesses: AccessStats) -> f64 {
     match accesses.local + accesses.remote {
         0 => 0.0,
         all => accesses.remote as f64 / all as f64,
@@ -273,7 +273,7 @@ pub(crate) fn in_reading_order(means: &BTreeMap<String, f64>) -> Vec<(&str, f64)
     metrics
 }
 
-fn access(all: Accesses, late: Accesses) -> Access {
+fn access(all: AccessStats, late: AccessStats) -> Access {
     Access {
         pull_keys: all.pull_keys,
         push_keys: all.push_keys,
@@ -301,17 +301,17 @@ impl Report {
         totals: &Totals,
     ) -> Self {
         let channels = resolved.channels * plan.nodes;
-        let (mut all, mut late, mut traffic) = (Accesses::default(), Accesses::default(), Traffic::default());
+        let (mut all, mut late, mut traffic) =
+            (AccessStats::default(), AccessStats::default(), NetworkStats::default());
         let (mut management, mut sampled) = (ManagementStats::default(), SamplingStats::default());
         let mut digest = 0u64;
         let mut epochs = Vec::new();
         let mut seconds = 0.0;
         for (index, sum) in totals.epochs.iter().enumerate() {
             let tally = &sum.tally;
-            all = all.plus(tally.accesses);
-            late = late.plus(tally.late);
-            traffic.messages += tally.traffic.messages;
-            traffic.bytes += tally.traffic.bytes;
+            all.merge(&tally.accesses);
+            late.merge(&tally.late);
+            traffic.merge(&tally.traffic);
             management.merge(&tally.management);
             sampled.merge(&tally.sampling);
             seconds += sum.seconds;

@@ -10,7 +10,6 @@ use crate::error::{PathDisplay, TrainError};
 use crate::explain::{self, Explained};
 use crate::export::{Exporter, Staging};
 use crate::meter::{EpochSum, Totals, first_loss, least};
-use crate::parameters::{Accesses, Traffic};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::replication::Resolved;
@@ -19,7 +18,7 @@ use crate::run::{self, Outcome};
 use crate::tally::Tally;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
-use intendant::{AccessStats, Order, ReplicationConfig, Storage};
+use intendant::{NetworkStats, Order, ReplicationConfig, Storage};
 use intendant_core::{Element, Key, Layout};
 use intendant_sampling::Sampler;
 use intendant_sim::cluster::Checks;
@@ -268,19 +267,12 @@ impl Observer for Watcher<'_> {
 
 /// An epoch in the form of runs on threads.
 fn sum(epoch: &EpochOutcome) -> EpochSum {
-    let accesses = |stats: &AccessStats| Accesses {
-        pull_keys: stats.pull_keys,
-        push_keys: stats.push_keys,
-        local: stats.local,
-        remote: stats.remote,
-        sampled: stats.sampled,
-    };
     let tally = Tally {
         reduction: epoch.reduction.clone(),
-        accesses: accesses(&epoch.accesses),
-        late: accesses(&epoch.late),
+        accesses: epoch.accesses,
+        late: epoch.late,
         cpu_ns: epoch.load.workers.busy_ns + epoch.load.channels.busy_ns,
-        traffic: Traffic { messages: epoch.messages, bytes: epoch.bytes },
+        traffic: NetworkStats { messages: epoch.messages, bytes: epoch.bytes },
         management: epoch.management.clone(),
         sampling: epoch.sampling,
     };

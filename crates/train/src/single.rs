@@ -5,8 +5,9 @@
 //! copies rows, a push adds to them, each atomic by row.
 
 use crate::error::TrainError;
-use crate::parameters::{Accesses, NodeHandle, Parameters, Part, Traffic};
+use crate::parameters::{NodeHandle, Parameters, Part};
 use intendant::ManagementStats;
+use intendant::{AccessStats, NetworkStats};
 use intendant_core::{Element, Initialiser, Key, Layout};
 use intendant_sampling::{Everything, Handle, Manager, SampleError, Sampler, SamplingStats};
 use intendant_store::Flat;
@@ -32,7 +33,7 @@ pub(crate) struct SingleWorker<E> {
     samples: usize,
     meeting: Arc<Meeting>,
     worker: usize,
-    accesses: Accesses,
+    accesses: AccessStats,
 }
 
 /// Allocates the values and one view for each of `workers`.
@@ -52,7 +53,7 @@ pub(crate) fn start<E: Element>(
         samples: 0,
         meeting: Arc::clone(&meeting),
         worker,
-        accesses: Accesses::default(),
+        accesses: AccessStats::default(),
     };
     let workers = (0..workers).map(view).collect();
     (SingleNode { meeting, sampling }, workers)
@@ -63,8 +64,8 @@ impl NodeHandle for SingleNode {
         self.meeting.abort(reason);
     }
 
-    fn traffic(&self) -> Traffic {
-        Traffic::default()
+    fn traffic(&self) -> NetworkStats {
+        NetworkStats::default()
     }
 
     fn management(&self) -> ManagementStats {
@@ -193,7 +194,7 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
         Ok(None)
     }
 
-    fn accesses(&self) -> Accesses {
+    fn accesses(&self) -> AccessStats {
         self.accesses
     }
 }

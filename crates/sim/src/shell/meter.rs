@@ -118,8 +118,8 @@ impl Meter {
         self.sampled = end.sampling;
         let (mut accesses, mut late) = (AccessStats::default(), AccessStats::default());
         for worker in &self.workers {
-            accesses.merge(&since(&worker.end, &worker.start));
-            late.merge(&since(&worker.end, &worker.late));
+            accesses.merge(&worker.end.since(&worker.start));
+            late.merge(&worker.end.since(&worker.late));
         }
         EpochOutcome {
             reduction,
@@ -132,15 +132,5 @@ impl Meter {
             bytes: end.bytes - self.start.bytes,
             load: end.load.since(&self.start.load),
         }
-    }
-}
-
-fn since(after: &AccessStats, before: &AccessStats) -> AccessStats {
-    AccessStats {
-        pull_keys: after.pull_keys - before.pull_keys,
-        push_keys: after.push_keys - before.push_keys,
-        local: after.local - before.local,
-        remote: after.remote - before.remote,
-        sampled: after.sampled - before.sampled,
     }
 }
