@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`workload::run`]: one seed of a random workload on a simulated cluster. Three checkers judge what
-//! workers saw. They need nothing but the calls and their results, so they judge real processes as well:
+//! Start at [`workload::run`]: one seed of a random workload on a simulated cluster. Three checkers judge
+//! what workers saw. They need nothing but the calls and their results, so they judge real processes as well:
 //!
 //! | module | what it decides |
 //! | --- | --- |
-//! | [`history`] | whether pulls and pushes are sequentially consistent per key, and every push counted once |
-//! | [`lanes`] | whether a value is one that pushes can make: each worker has a lane of its own in every value |
+//! | [`history`] | whether operations are sequentially consistent per key, and every push counts once |
+//! | [`lanes`] | whether pushes can make a value: each worker has a lane of its own in it |
 //! | [`registers`] | the same for values that workers overwrite |
 //! | `staleness` | whether a pull saw what its staleness bound, a synchronisation or a rest promises |
 //!

@@ -75,7 +75,25 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
         }
         scenario.bounds.push(bound);
     }
+    if clocked && mode.staleness.is_none() && dice.once_in(2) {
+        rush(mode, &mut scenario);
+    }
     intents::draw(mode, scenario, every)
+}
+
+/// Clocks advance with every call, most calls are for one key, and no copy may be stale: holders leave while
+/// they wait for a clock.
+fn rush(mode: &Mode, scenario: &mut Scenario) {
+    scenario.clock_once_in.fill(1);
+    scenario.copies.staleness = 0;
+    scenario.hot_keys = 1;
+    scenario.call_keys_max = 3;
+    scenario.delays.worker.max_ns = 1_000;
+    scenario.stops.clear();
+    scenario.bounds.clear();
+    if mode.asynchronous.is_none() {
+        scenario.in_flight_max = 3;
+    }
 }
 
 /// Another number of nodes; values have a lane per worker.

@@ -6,9 +6,9 @@ use super::program::Programs;
 use super::{Mode, Scenario};
 use intendant_core::{Clock, Element, Key, Tick, random};
 use intendant_intent::TimingConfig;
-use intendant_sim::Dice;
 use intendant_sim::cluster::{Caller, Cluster};
 use intendant_sim::reach::Marker;
+use intendant_sim::{Dice, Spread};
 use intendant_wire::AccessKind;
 use std::ops::Range;
 
@@ -19,6 +19,10 @@ pub struct Announcing {
     pub in_16: u64,
     /// Of sixteen accesses, how many are to keys of an intent that is under way.
     pub obedient_in_16: u64,
+    /// Of sixteen announcements of a worker, how many are for the keys of an access that it has under way:
+    /// for its present clock, and again for a later one. Such a replica may come and go while the access is
+    /// away.
+    pub afterthoughts_in_16: u64,
     /// Announcements of each worker's loader.
     pub loader: u64,
     /// Pauses of loaders and, at times, workers at most, in ns.
@@ -50,6 +54,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario, every: Tick) -> Scenario
     scenario.intents = Some(Announcing {
         in_16: dice.pick(&[1, 3, 6]),
         obedient_in_16: dice.pick(&[0, 8, 15]),
+        afterthoughts_in_16: 0,
         loader: dice.below(24) * (scenario.calls / 200).max(1),
         pause_ns: slowest_ns * dice.pick(&[1, 8, 64]),
         ahead: dice.pick(&[1, 4, 30]),
@@ -58,7 +63,28 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario, every: Tick) -> Scenario
         resumes: !dice.once_in(4),
     });
     scenario.clock_once_in = (0..scenario.all_workers()).map(|_| dice.pick(&[0, 1, 1, 2, 2, 4])).collect();
+    if dice.once_in(2) {
+        hurry(mode, &mut scenario, dice);
+    }
     scenario
+}
+
+/// Intents last shorter than accesses: clocks advance with every call, channels look at them all the time,
+/// the network is slow, and workers announce keys that they have accessed already.
+fn hurry(mode: &Mode, scenario: &mut Scenario, dice: &mut Dice) {
+    let Some(announcing) = &mut scenario.intents else { return };
+    announcing.in_16 = 3;
+    announcing.obedient_in_16 = 4;
+    announcing.afterthoughts_in_16 = 12;
+    scenario.clock_once_in.fill(1);
+    scenario.copies.round_min = Tick((scenario.copies.round_min.0 / 32).max(1));
+    scenario.delays.worker.max_ns *= 4;
+    scenario.delays.network.latency =
+        Spread { min_ns: 1, max_ns: dice.pick(&[3_000, 30_000]), tail_once_in: dice.pick(&[0, 4, 16]) };
+    scenario.call_keys_max = scenario.call_keys_max.max(3);
+    if mode.asynchronous.is_none() {
+        scenario.in_flight_max = scenario.in_flight_max.max(3);
+    }
 }
 
 /// What a worker has announced, or its loader for it.
@@ -118,15 +144,28 @@ impl<E: Element> Programs<E> {
             let end = at.end.saturating_add(window.end.saturating_sub(window.start).min(8));
             window = if self.dice.once_in(2) { at } else { at.end.saturating_sub(1)..end };
         }
+        let mut later = None;
+        if caller == Caller::Worker && announcing.afterthoughts_in_16 > 0 {
+            let flights = &self.programs[worker].flights;
+            let accessed = flights.iter().rev().find(|flight| !flight.notes.is_empty());
+            if let Some(flight) = accessed.filter(|_| self.dice.below(16) < announcing.afterthoughts_in_16) {
+                keys.clone_from(&flight.keys);
+                window = clock..clock + 1;
+                later = Some(clock + 2..clock + 3 + self.dice.below(3) as u32);
+            }
+        }
         if caller == Caller::Loader && cluster.rests() {
             cluster.reach().mark(Marker::AnnouncedAtRest);
         }
         cluster.intend(worker, &keys, Clock(window.start)..Clock(window.end), caller)?;
+        if let Some(later) = &later {
+            cluster.intend(worker, &keys, Clock(later.start)..Clock(later.end), caller)?;
+        }
         let windows = &mut self.announced[worker].windows;
         if windows.len() == REMEMBERED_MAX {
             windows.remove(0);
         }
-        windows.push((keys, window));
+        windows.push((keys, later.unwrap_or(window)));
         Ok(())
     }
 
