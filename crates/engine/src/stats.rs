@@ -1,5 +1,5 @@
-//! Counts of accesses, of parameter management and of messages: one type for each, with [`merge`](AccessStats::merge) and
-//! [`since`](AccessStats::since).
+//! Counts of accesses, of parameter management and of messages: one type for each, with
+//! [`merge`](AccessStats::merge) and [`since`](AccessStats::since).
 //!
 //! A new counter is a field here, and the place that counts. Reports, simulated runs and the control plane
 //! use these types.

@@ -2,9 +2,9 @@
 //!
 //! | part | what it is | who uses it |
 //! | --- | --- | --- |
-//! | [`Board`] | clocks and announcements of workers, per channel | workers and loaders write, channels read |
-//! | [`Schedule`] | what one worker has announced on one channel: not begun yet, or under way | the channel |
-//! | [`Estimate`] | clocks that a worker advances in a round of the channel: which intents are due | the channel |
+//! | [`Board`] | clocks and signalled intents, per channel | workers and loaders write, channels read |
+//! | [`Schedule`] | intents of one worker on one channel that have not ended | the channel |
+//! | [`Estimate`] | clocks that a worker advances per round: which intents are due | the channel |
 //! | [`PoissonQuantile`] | the quantile that this needs | [`Timing`] |
 #![forbid(unsafe_code)]
 

@@ -7,9 +7,9 @@
 //! encoded and decoded. `docs/protocol.md` has the layout of all frames; `tests/it/golden.rs` pins it byte by
 //! byte.
 //!
-//! A new message takes a type with its layout and `Payload` in the module of its family, a class (`class.rs`), a
-//! variant with its two lines in `message.rs`, a golden frame, and its rows in `docs/protocol.md`. Messages that
-//! older nodes do not know are a new [`PROTOCOL`].
+//! A new message takes a type with its layout and `Payload` in the module of its family, a class
+//! (`class.rs`), a variant with its two lines in `message.rs`, a golden frame, and its rows in
+//! `docs/protocol.md`. Messages that older nodes do not know are a new [`PROTOCOL`].
 //!
 //! Absent on purpose: length prefixes (the transport's), value lengths (the layout's: the engine checks
 //! them).
