@@ -1,6 +1,6 @@
 //! The example program, with several processes: this test program starts itself as its nodes.
 
-#[path = "../../examples/regression.rs"]
+#[path = "../../examples/linear_model.rs"]
 #[expect(dead_code, reason = "its `main` reads the command line, which is that of the tests here")]
 mod regression;
 

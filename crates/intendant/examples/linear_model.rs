@@ -1,8 +1,8 @@
 //! A linear regression over several processes: shards of data, intents, evaluation on a snapshot, export.
 //!
-//! `cargo run --release --package intendant --example regression -- 2 weights.tsv` trains with two processes
-//! of this machine. Under `srun` and `mpirun` the same command line works: the launcher's number of nodes
-//! counts then.
+//! `cargo run --release --package intendant --example linear_model -- 2 weights.tsv` trains with two
+//! processes of this machine. Under `srun` and `mpirun` the same command line works: the launcher's number of
+//! nodes counts then.
 #![expect(clippy::print_stdout, reason = "the result of the program")]
 
 use intendant::launch::Launch;
