@@ -158,6 +158,11 @@ fn setting(variable: &str) -> Option<String> {
 /// Lets flags with values take negative numbers: the flag's own check then says what is wrong with `--lr -1`.
 fn negative_numbers(arg: Arg) -> Arg {
     let takes_value = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+    let kind = arg.get_value_parser().type_id();
+    if takes_value && [TypeId::of::<f32>(), TypeId::of::<f64>()].iter().any(|float| kind == *float) {
+        // clap takes `-1e-3` for flags, not for a negative number.
+        return arg.allow_hyphen_values(true);
+    }
     arg.allow_negative_numbers(takes_value)
 }
 
