@@ -1,9 +1,11 @@
 //! Effects: what is to be done after a handler has returned, by another mechanism or by the same one.
 //!
 //! A handler borrows the [`Core`](super::core::Core), its own state and an [`Output`]. It calls no other
-//! mechanism. What follows from its work is an [`Effect`]: the channel hands effects on after each
-//! handler, in the order in which they were raised, each with all that it causes before the next one
-//! (`Channel::hand_on`).
+//! mechanism. What follows from its work is an [`Effect`]: the channel hands effects on before the
+//! next key where order matters, and at the end of the input. It does so in the order in which they were
+//! raised, each with all that it causes before the next one (`Channel::hand_on`).
+//!
+//! An effect happens after its handler, not in the middle of it. So what must follow an effect is an effect.
 
 use crate::decisions::{Cause, Decisions};
 use crate::input::Action;
