@@ -14,6 +14,7 @@
 mod element;
 mod histogram;
 mod ids;
+mod instances;
 mod layout;
 pub mod limits;
 pub mod random;

@@ -24,6 +24,7 @@ mod channel;
 mod decisions;
 mod error;
 mod input;
+mod instances;
 mod intent;
 mod node;
 mod outgoing;

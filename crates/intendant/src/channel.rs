@@ -1,8 +1,6 @@
 //! A channel's thread: its engine, its fabric, its inbox.
 
 use crate::attendance::Calls;
-use crate::clock::MonotonicClock;
-use crate::control::Failure;
 use crate::delivery::Delivery;
 use crate::health::Health;
 use crate::inbox::{Command, Inbox};
@@ -10,6 +8,8 @@ use crate::look_timer::LookTimer;
 use crate::mailbox::MailSender;
 use crate::membership::Membership;
 use crate::traffic::Traffic;
+use intendant_control::Failure;
+use intendant_control::MonotonicClock;
 use intendant_core::{Element, NodeId, Tick};
 use intendant_engine::{Action, Channel, Completion, Input};
 use intendant_transport::{Fabric, FabricBuilder, FabricEvent, Sent};

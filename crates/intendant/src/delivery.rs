@@ -1,6 +1,6 @@
 //! Messages to a worker from other threads.
 
-use crate::control::Failure;
+use intendant_control::Failure;
 use intendant_engine::Completion;
 use intendant_wire::SnapshotPart;
 

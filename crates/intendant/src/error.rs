@@ -1,7 +1,7 @@
 //! Errors of this crate's calls.
 
 use crate::capacity::CapacityError;
-use crate::control::{Failure, FailureKind, JoinError};
+use intendant_control::{Failure, FailureKind, JoinError};
 use intendant_core::{LayoutError, NodeId};
 use intendant_engine::AccessError;
 use intendant_launch::RendezvousError;
@@ -104,7 +104,8 @@ impl Error {
                 FailureKind::Aborted
                 | FailureKind::Disagreement
                 | FailureKind::Misuse
-                | FailureKind::Left => 1,
+                | FailureKind::Left
+                | _ => 1,
             };
         }
         match self {

@@ -1,6 +1,6 @@
 //! Whether the cluster still runs, as all threads of a node see it.
 
-use crate::control::Failure;
+use intendant_control::Failure;
 use intendant_transport::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};

@@ -16,13 +16,12 @@
 mod attendance;
 mod capacity;
 mod channel;
-mod clock;
 mod config;
-pub mod control;
 mod delivery;
 mod error;
 mod health;
 mod inbox;
+mod instances;
 mod look_timer;
 mod mailbox;
 mod meeting;
@@ -45,8 +44,8 @@ struct ReadmeOfTheProject;
 
 pub use capacity::CapacityError;
 pub use config::NodeConfig;
-pub use control::{Failure, FailureKind, JoinError};
 pub use error::{Error, exit};
+pub use intendant_control::{self as control, Failure, FailureKind, JoinError};
 pub use intendant_core::{
     Clock, Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError,
     NodeId, Tick, WorkerId,

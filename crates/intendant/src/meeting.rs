@@ -3,8 +3,8 @@
 //! A meeting is over when all participants have come; each then gets the payloads of all, in order. The same
 //! name can be used again at once: a newcomer to a meeting that is over waits until all have left it.
 
-use crate::control::Failure;
 use crate::health::Health;
+use intendant_control::Failure;
 use intendant_transport::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -1,9 +1,9 @@
 //! How the nodes of a cluster meet and fail together: alone, within one process, or through the control
 //! plane.
 
-use crate::control::{Control, Failure};
 use crate::health::Health;
 use crate::meeting::Meetings;
+use intendant_control::{Control, Failure};
 use intendant_core::NodeId;
 use std::sync::Arc;
 

@@ -3,9 +3,7 @@
 use crate::attendance::{Attendance, Calls};
 use crate::capacity::Demand;
 use crate::channel::{self, ChannelLoop};
-use crate::clock::MonotonicClock;
 use crate::config::{self, NodeConfig};
-use crate::control::{Control, Failure, FailureKind, Introduction, JoinError};
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::health::Health;
@@ -18,6 +16,8 @@ use crate::parts::{DOWN, NodeParts};
 use crate::preparer::Preparer;
 use crate::traffic::Traffic;
 use crate::worker::Worker;
+use intendant_control::MonotonicClock;
+use intendant_control::{Control, Failure, FailureKind, Introduction, JoinError};
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits};
 use intendant_engine::{Advanced, Channel, Local, ManagementStats, NetworkStats, Shared, SharedConfig};
 use intendant_launch::Rendezvous;
@@ -123,6 +123,7 @@ impl<E: Element> Node<E> {
     ///
     /// # Errors
     /// If the configuration makes no sense or the operating system refuses a thread.
+    #[inline(never)]
     pub fn start_alone(config: NodeConfig<E>) -> Result<Self, Error> {
         let mut nodes = Self::start_local(config, 1)?;
         Ok(nodes.pop().expect("one node was asked for"))
@@ -132,6 +133,7 @@ impl<E: Element> Node<E> {
     ///
     /// # Errors
     /// If the configuration makes no sense or the operating system refuses a thread.
+    #[inline(never)]
     pub fn start_local(config: NodeConfig<E>, nodes: usize) -> Result<Vec<Self>, Error> {
         let layout = distribute(&config, nodes)?;
         check_capacity(&config, &layout, nodes, nodes)?;
@@ -153,6 +155,7 @@ impl<E: Element> Node<E> {
     ///
     /// # Errors
     /// If the cluster refuses this node or does not come together in time; see [`Error::Join`].
+    #[inline(never)]
     pub fn join(config: NodeConfig<E>, rendezvous: Rendezvous) -> Result<Self, Error> {
         let layout = distribute(&config, rendezvous.nodes())?;
         // No node of this machine has allocated its part yet: none starts before all have joined.
@@ -338,6 +341,7 @@ impl<E: Element> Node<E> {
     }
 
     /// The workers of this node, to be moved to their threads. The second call returns none.
+    #[inline(never)]
     pub fn workers(&mut self) -> Vec<Worker<E>> {
         let deliveries = self.deliveries.take().unwrap_or_default();
         let workers = deliveries.into_iter().enumerate();
@@ -357,6 +361,7 @@ impl<E: Element> Node<E> {
     }
 
     /// Messages that this node has sent so far.
+    #[inline(never)]
     pub fn network(&self) -> NetworkStats {
         self.traffic.stats()
     }
@@ -365,6 +370,7 @@ impl<E: Element> Node<E> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
+    #[inline(never)]
     pub fn management(&self) -> Result<ManagementStats, Error> {
         let mut sum = ManagementStats::default();
         for stats in self.inner.ask_channels(Command::Management)? {
@@ -374,6 +380,7 @@ impl<E: Element> Node<E> {
     }
 
     /// Number of values that this node holds.
+    #[inline(never)]
     pub fn held(&self) -> usize {
         self.inner.shared.held()
     }
@@ -398,6 +405,7 @@ impl<E: Element> Node<E> {
     ///
     /// # Errors
     /// If the cluster has failed or fails meanwhile; also if others still wait for workers of this node.
+    #[inline(never)]
     pub fn shutdown(mut self) -> Result<(), Error> {
         self.inner.health.check()?;
         // No node must wait for clocks of workers that still exist, but do nothing any more.
@@ -423,6 +431,7 @@ impl<E: Element> Node<E> {
     ///
     /// # Errors
     /// The first error, if the cluster has failed or fails meanwhile.
+    #[inline(never)]
     pub fn shutdown_all(nodes: Vec<Self>) -> Result<(), Error> {
         thread::scope(|scope| {
             let leaving: Vec<_> = nodes.into_iter().map(|node| scope.spawn(|| node.shutdown())).collect();

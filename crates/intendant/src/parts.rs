@@ -1,13 +1,13 @@
 //! State that the threads of a node share.
 
 use crate::attendance::Attendance;
-use crate::clock::MonotonicClock;
-use crate::control::Failure;
 use crate::health::Health;
 use crate::inbox::{Command, InboxSender};
 use crate::meeting::Meetings;
 use crate::membership::Membership;
 use crossbeam_channel::Sender;
+use intendant_control::Failure;
+use intendant_control::MonotonicClock;
 use intendant_core::{ChannelId, Element, Key, Tick};
 use intendant_engine::{Advanced, ChannelReport, Input, Shared};
 use intendant_sampling::{Locality, Manager};

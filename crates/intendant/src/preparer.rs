@@ -21,6 +21,7 @@ impl<E: Element> Preparer<E> {
     ///
     /// # Errors
     /// If the distribution is not registered.
+    #[inline(never)]
     pub fn prepare_sample(
         &self,
         distribution: DistributionId,
@@ -36,6 +37,7 @@ impl<E: Element> Preparer<E> {
     /// # Errors
     /// [`Error::Access`] if a key does not exist, [`Error::Config`] if the worker does not; then nothing was
     /// announced.
+    #[inline(never)]
     pub fn intent(&self, worker: WorkerId, keys: &[Key], window: Range<Clock>) -> Result<(), Error> {
         let inner = &self.0;
         let workers = inner.meetings.participants();

@@ -4,13 +4,13 @@ mod intents;
 mod sampling;
 mod together;
 
-use crate::control::Failure;
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::inbox::Command;
 use crate::mailbox::{MailReceiver, SendersGone};
 use crate::parts::{DOWN, NodeParts};
 use crossbeam_channel::{Receiver, Sender};
+use intendant_control::Failure;
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from_bytes, limits};
 use intendant_engine::{AccessError, AccessStats, Input, Local, SnapshotAsk, Started, Submission};
 use intendant_techniques::Initiator;
@@ -157,6 +157,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// As [`Worker::pull`].
+    #[inline(never)]
     pub fn pull_async(&mut self, keys: &[Key]) -> Result<Ticket, Error> {
         self.observe(keys);
         let elements = self.elements(keys);
@@ -170,6 +171,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// As [`Worker::pull`].
+    #[inline(never)]
     pub fn push_async(&mut self, keys: &[Key], values: &[E]) -> Result<Ticket, Error> {
         self.admit(keys.len(), values.len())?;
         self.write_on();
@@ -181,6 +183,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// As [`Worker::pull`].
+    #[inline(never)]
     pub fn set_async(&mut self, keys: &[Key], values: &[E]) -> Result<Ticket, Error> {
         self.admit(keys.len(), values.len())?;
         self.write_on();
@@ -206,6 +209,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// As [`Worker::pull`].
+    #[inline(never)]
     pub fn localize(&mut self, keys: &[Key]) -> Result<(), Error> {
         let layout = Arc::clone(self.inner.shared.layout());
         // All of them, before the first part goes.
@@ -234,6 +238,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// As [`Worker::pull`].
+    #[inline(never)]
     pub fn localize_async(&mut self, keys: &[Key]) -> Result<Ticket, Error> {
         let now = self.inner.clock.now();
         if self.inner.shared.policy().relocation == Some(Initiator::Requester) {
@@ -255,6 +260,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended; [`Error::Ticket`] if the ticket is another worker's.
+    #[inline(never)]
     pub fn wait(&mut self, ticket: Ticket) -> Result<(), Error> {
         let Some(op) = self.redeem(ticket)? else { return Ok(()) };
         self.wait_for(op, None)?;
@@ -267,6 +273,7 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended; [`Error::Ticket`] if the ticket is another worker's or not
     /// one of a pull, or `values` has not the length of the values pulled.
+    #[inline(never)]
     pub fn wait_pull(&mut self, ticket: Ticket, values: &mut [E]) -> Result<(), Error> {
         let Some(op) = self.redeem(ticket)? else {
             return Err(Error::Ticket { ticket: 0, problem: "is not one of a pull" });
@@ -301,6 +308,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
+    #[inline(never)]
     pub fn wait_all(&mut self) -> Result<(), Error> {
         self.inner.health.check()?;
         while !self.local.is_idle() {
@@ -314,6 +322,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
+    #[inline(never)]
     pub fn flush(&mut self) -> Result<(), Error> {
         self.inner.health.check()?;
         while !self.local.is_flushed() {
@@ -330,6 +339,7 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended; [`Error::Access`] if the range reaches beyond the last
     /// key.
+    #[inline(never)]
     pub fn snapshot(&mut self, range: Range<u64>, part: &mut dyn FnMut(&[Key], &[E])) -> Result<(), Error> {
         let layout = Arc::clone(self.inner.shared.layout());
         if range.end > layout.keys() {
@@ -436,6 +446,7 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
+    #[inline(never)]
     fn receive(&mut self, sink: Option<(OpId, &mut [E])>) -> Result<(), Error> {
         // A failure is delivered once, to wake a thread that waits. Later calls see the flag, which is set
         // before.

@@ -147,7 +147,7 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// What each crate may depend on within the workspace, over however many others (`docs/architecture.md`):
 /// everything to its left, and nothing to its right.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("intendant-core", &[]),
     ("intendant-formats", &["core"]),
     ("intendant-wire", &["core"]),
@@ -159,6 +159,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("intendant-task", &["core", "sampling"]),
     ("intendant-transport", &["core"]),
     ("intendant-launch", &["core", "transport"]),
+    ("intendant-control", &["core", "transport", "launch"]),
     // Applications are tested from outside.
     ("intendant-apptest", &[]),
     ("intendant-sim", &["core", "wire", "store", "intent", "sampling", "techniques", "engine", "task"]),
@@ -178,6 +179,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
             "transport",
             "sim",
             "launch",
+            "control",
             "intendant",
         ],
     ),

@@ -32,6 +32,7 @@ impl<E: Element> Channel<E> {
 
     /// When [`Input::Tick`](crate::Input::Tick) is due; `None` if the channel has nothing to do without
     /// another input.
+    #[inline(never)]
     pub fn due(&self) -> Option<Tick> {
         let policy = self.core.policy();
         match policy.replicas {
@@ -62,6 +63,7 @@ impl<E: Element> Channel<E> {
     }
 
     /// What is outstanding, and the messages sent and received: see [`crate::quiesce`].
+    #[inline(never)]
     pub fn report(&self) -> ChannelReport {
         let outstanding = self.operations.outstanding()
             + self.snapshots.outstanding()
@@ -86,6 +88,7 @@ impl<E: Element> Channel<E> {
     ///
     /// # Panics
     /// If the key does not exist.
+    #[inline(never)]
     pub fn explain(&self, key: Key) -> Explanation {
         let shared = &self.core.shared;
         let (entry, role) = shared.latch(key);

@@ -59,6 +59,7 @@ pub struct Channel<E> {
 impl<E: Element> Channel<E> {
     /// A channel before the first access of a worker: the initial values are the bases of static replicas.
     #[must_use]
+    #[inline(never)]
     pub fn new(id: ChannelId, shared: Arc<Shared<E>>) -> Self {
         let core = Core { id, shared, now: Tick(0) };
         let intents = Intents::new(&core);
@@ -95,6 +96,7 @@ impl<E: Element> Channel<E> {
     ///
     /// # Panics
     /// If the caller asks for something that the technique does not do, or names keys of other channels.
+    #[inline(never)]
     pub fn handle(&mut self, now: Tick, input: Input, actions: &mut Vec<Action>) -> Result<(), Violation> {
         self.core.now = now;
         let first = actions.len();

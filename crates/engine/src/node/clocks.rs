@@ -38,6 +38,7 @@ impl<E: Element> Shared<E> {
     }
 
     /// The worker advances its clock to `clock`.
+    #[inline(never)]
     pub fn advance_clock(&self, local: &mut Local<E>, clock: Clock) -> Advanced {
         local.set_clock(clock.0.min(RESTING - 1));
         let worker = local.worker().index();
@@ -56,6 +57,7 @@ impl<E: Element> Shared<E> {
     }
 
     /// The worker is finished: as [`Shared::rest`], and all its intents end.
+    #[inline(never)]
     pub fn retire(&self, local: &Local<E>) -> Advanced {
         let worker = local.worker().index();
         Advanced {
@@ -68,6 +70,7 @@ impl<E: Element> Shared<E> {
     /// reads a snapshot any more. Channels act on the intents that were signalled meanwhile. Advancing a
     /// worker's clock does the same. Returns the channels that must be given [`crate::Input::Wake`].
     #[must_use]
+    #[inline(never)]
     pub fn resume(&self) -> Vec<ChannelId> {
         self.board.as_ref().map_or_else(Vec::new, Board::resume)
     }
@@ -87,6 +90,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Panics
     /// If there is no such worker.
+    #[inline(never)]
     pub fn intend(
         &self,
         worker: WorkerId,

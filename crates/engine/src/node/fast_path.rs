@@ -220,6 +220,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
+    #[inline(never)]
     pub fn pull_if_local(
         &self,
         local: &mut Local<E>,
@@ -255,6 +256,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
+    #[inline(never)]
     pub fn localize(&self, local: &mut Local<E>, keys: &[Key], now: Tick) -> Result<Started, AccessError> {
         self.check(keys, None)?;
         if self.policy.relocation != Some(Initiator::Requester) {
@@ -280,6 +282,7 @@ impl<E: Element> Shared<E> {
     /// [`StaticReplicaPace::Asked`](intendant_techniques::StaticReplicaPace::Asked), when all workers of all
     /// nodes have, so that every copy has all earlier updates of all workers afterwards. No operation if
     /// there are no static replicas.
+    #[inline(never)]
     pub fn synchronize(&self, local: &mut Local<E>) -> Started {
         let channels = (0..self.layout.channels()).map(|c| ChannelId(c as u16));
         let channels: Vec<_> = channels.filter(|c| !self.static_keys(*c).is_empty()).collect();

@@ -335,6 +335,7 @@ impl<E: Element> Local<E> {
     /// # Panics
     /// If the completion does not come from a channel of this node for an outstanding operation: channels
     /// check what peers send.
+    #[inline(never)]
     pub fn complete(&mut self, completion: Completion, layout: &Layout, sink: Option<(OpId, &mut [E])>) {
         let Completion { op: id, positions, values: bytes } = completion;
         let op = self.ops.get_mut(&id).expect("completions are for outstanding operations");
@@ -406,6 +407,7 @@ impl<E: Element> Local<E> {
     ///
     /// # Panics
     /// If the pull is not done, has kept nothing, or has kept another number of elements.
+    #[inline(never)]
     pub fn take(&mut self, op: OpId, layout: &Layout, values: &mut [E]) {
         assert!(self.is_done(op), "{op:?} is not done");
         let Some(Op { deferrals, values: Values::Kept(kept), .. }) = self.ops.remove(&op) else {
@@ -427,6 +429,7 @@ impl<E: Element> Local<E> {
     }
 
     /// Drops the values of this operation, now or when they arrive.
+    #[inline(never)]
     pub fn abandon(&mut self, op: OpId) {
         let Some(found) = self.ops.get_mut(&op) else { return };
         let before = std::mem::replace(&mut found.values, Values::Abandoned);

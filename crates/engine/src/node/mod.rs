@@ -146,6 +146,7 @@ impl<E: Element> Shared<E> {
     /// If a key that does not exist is assigned to have static replicas: see [`Assignment::check`]. If the
     /// technique combines what does not work together: see [`Policy::check`].
     #[must_use]
+    #[inline(never)]
     pub fn new(config: SharedConfig<E>) -> Self {
         let SharedConfig { node, layout, init, storage, mut policy, replication, workers } = config;
         if let (Some(Replicas::Directed { .. }), Some(every)) = (policy.replicas, replication.every) {
@@ -397,6 +398,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Panics
     /// If the key does not exist.
+    #[inline(never)]
     pub fn learn(&self, key: Key, at: NodeId, counter: u32) -> bool {
         if !self.policy.caches || at == self.node {
             return false;
@@ -423,6 +425,7 @@ impl<E: Element> Shared<E> {
     }
 
     /// Number of values that this node holds.
+    #[inline(never)]
     pub fn held(&self) -> usize {
         self.store.held()
     }
@@ -432,6 +435,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Panics
     /// If the key does not exist.
+    #[inline(never)]
     pub fn peek(&self, key: Key) -> Option<Vec<E>> {
         let (entry, role) = self.latch(key);
         if self.is_main(key, role) { entry.value().map(<[E]>::to_vec) } else { None }
@@ -441,6 +445,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Panics
     /// If the key does not exist.
+    #[inline(never)]
     pub fn peek_copy(&self, key: Key) -> Option<Vec<E>> {
         let (entry, role) = self.latch(key);
         if role.is_copy() { entry.value().map(<[E]>::to_vec) } else { None }
@@ -451,6 +456,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Panics
     /// If the key does not exist.
+    #[inline(never)]
     pub fn inspect(&self, key: Key) -> (Role, bool) {
         let entry = self.store.latch(key);
         (entry.state().role, entry.value().is_some())

@@ -2,10 +2,10 @@
 //! batches.
 
 use super::Worker;
-use crate::control::Failure;
 use crate::error::Error;
 use crate::inbox::Command;
 use crate::parts::DOWN;
+use intendant_control::Failure;
 use intendant_core::{Clock, Element, Key};
 use intendant_engine::{AccessError, Explanation};
 use std::ops::Range;
@@ -18,6 +18,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// [`Error::Access`] if a key does not exist; then nothing was announced.
+    #[inline(never)]
     pub fn intent(&self, keys: &[Key], window: Range<Clock>) -> Result<(), Error> {
         let wake = self.inner.shared.intend(self.id, keys, window)?;
         self.inner.wake(&wake);
@@ -30,6 +31,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// [`Error::Access`] if the key does not exist, [`Error::Failed`] if the cluster has ended.
+    #[inline(never)]
     pub fn explain(&self, key: Key) -> Result<Explanation, Error> {
         let layout = self.inner.shared.layout();
         if !layout.contains(key) {

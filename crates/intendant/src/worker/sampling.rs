@@ -12,6 +12,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// If the distribution is not registered, and as [`Worker::localize_async`].
+    #[inline(never)]
     pub fn prepare_sample(&mut self, distribution: DistributionId, samples: usize) -> Result<Handle, Error> {
         let stream = random::stream(self.inner.seed, &[self.rank().0.into(), self.id.0.into(), self.handles]);
         self.handles += 1;
@@ -25,6 +26,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// If fewer are left, then nothing is drawn; and as [`Worker::pull`].
+    #[inline(never)]
     pub fn pull_sample(
         &mut self,
         handle: &mut Handle,
@@ -44,6 +46,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// As [`Worker::pull_sample`].
+    #[inline(never)]
     pub fn draw(&mut self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), Error> {
         let mut near = Vec::new();
         self.inner.sampling.draw(handle, samples, &*self.inner, keys, &mut near)?;

@@ -5,10 +5,10 @@
 //! clock of its workers, the report of its channels if the meeting is for quiescence, and all payloads.
 
 use super::Worker;
-use crate::control::Failure;
 use crate::error::Error;
 use crate::meeting::OWN;
 use bytes::Bytes;
+use intendant_control::Failure;
 use intendant_core::{Clock, Element, NodeId};
 use intendant_engine::Advanced;
 use intendant_engine::quiesce::{ChannelReport, Waves};
@@ -29,6 +29,7 @@ impl<E: Element> Worker<E> {
     /// all workers of all nodes begin to wait for a worker whose clock is more than the staleness bound
     /// behind theirs. Where intents are acted on, they begin and end by this clock ([`Worker::intent`]). With
     /// other techniques it just counts.
+    #[inline(never)]
     pub fn advance_clock(&mut self) {
         self.set_clock(self.clock.0.saturating_add(1));
     }
@@ -62,6 +63,7 @@ impl<E: Element> Worker<E> {
     /// every update that any worker made up to its clock c − `bound` − 1. For all nodes to have the same, all
     /// must change it at the same clocks, e.g. after a barrier. Does nothing unless the technique is
     /// [`crate::Technique::Ssp`] or [`crate::Technique::Essp`]. (Petuum's set_staleness_bound.)
+    #[inline(never)]
     pub fn set_staleness_bound(&mut self, bound: u32) {
         self.inner.shared.set_staleness_bound(bound);
     }
@@ -78,6 +80,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended, also because a worker was dropped that others wait for.
+    #[inline(never)]
     pub fn synchronize(&mut self) -> Result<(), Error> {
         self.take_in()?;
         let shared = &self.inner.shared;
@@ -110,6 +113,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
+    #[inline(never)]
     pub fn barrier(&mut self, name: &str) -> Result<(), Error> {
         self.gather(name, Vec::new()).map(drop)
     }
@@ -120,6 +124,7 @@ impl<E: Element> Worker<E> {
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended; [`Error::Meeting`] if name or payload are too long, with
     /// no effect.
+    #[inline(never)]
     pub fn gather(&mut self, name: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
         let bytes_max = NODE_PAYLOAD_BYTES_MAX / self.inner.meetings.participants();
         if name.len() > NAME_BYTES_MAX || payload.len() > bytes_max {
@@ -211,6 +216,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
+    #[inline(never)]
     pub fn quiesce(&mut self) -> Result<(), Error> {
         self.wait_all()?;
         self.rest();

@@ -5,7 +5,6 @@ mod control_cluster;
 mod control_processes;
 mod example;
 mod full_link;
-mod generated;
 mod history_processes;
 mod intents;
 mod local_cluster;

@@ -65,7 +65,7 @@ fn nothing_is_lost_and_copies_become_equal() {
         {
             let setting = Setting { storage, channels, nodes, ..Setting::new(technique) };
             let nodes = run(setting, move |me, worker| phases(worker, setting, me, 150).map(drop));
-            // It was not for want of copies.
+            // The nodes had replicas and synchronised them: equal values mean something.
             let sum = |of: fn(&intendant::ManagementStats) -> u64| -> u64 {
                 nodes.iter().map(|node| of(&node.management().unwrap())).sum()
             };
@@ -77,7 +77,8 @@ fn nothing_is_lost_and_copies_become_equal() {
             assert!(drops <= setups && (drops == 0 || technique == Technique::Ssp), "{here}");
             assert_eq!(setups > 10, setting.is_clocked() && several, "{here}");
             assert_eq!(keys > 100, several, "{here}");
-            assert!(rounds > 10 || !several, "{here}");
+            // Each of the three phases ends with a round of every node; more of them depend on time.
+            assert!(rounds >= 3 * setting.nodes as u64 || !several, "{here}");
             shut_down(nodes);
         }
     }

@@ -37,12 +37,14 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Elements of the values of `keys`.
+    #[inline(never)]
     pub fn elements(&self, keys: &[Key]) -> usize {
         keys.iter().map(|key| self.layout.len(*key)).sum()
     }
 
     /// Whether a worker may start a call for `keys` now. If not, it must wait until one of its operations is
     /// done.
+    #[inline(never)]
     pub fn admits(&self, worker: usize, keys: &[Key]) -> bool {
         let outstanding = self.posts[worker].local.outstanding_bytes();
         self.invariants.bounded.admits(outstanding, self.value_bytes(keys))
@@ -65,6 +67,7 @@ impl<E: Element> Cluster<E> {
     ///
     /// # Errors
     /// If the engine refuses the call, or it breaks an invariant.
+    #[inline(never)]
     pub fn pull_into(
         &mut self,
         worker: usize,
@@ -92,6 +95,7 @@ impl<E: Element> Cluster<E> {
     ///
     /// # Errors
     /// If the engine refuses the call, or it breaks an invariant.
+    #[inline(never)]
     pub fn push(&mut self, worker: usize, keys: &[Key], values: &[E]) -> Result<Called<E>, Violation> {
         let node = self.node_of(worker);
         let started = self.nodes[node].push(&mut self.posts[worker].local, keys, values);
@@ -117,6 +121,7 @@ impl<E: Element> Cluster<E> {
     ///
     /// # Errors
     /// If the engine refuses the call, or it breaks an invariant.
+    #[inline(never)]
     pub fn localize(&mut self, worker: usize, keys: &[Key]) -> Result<Called<E>, Violation> {
         let node = self.node_of(worker);
         let now = Tick(self.now_ns() / 1000);
@@ -174,11 +179,13 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Whether all accesses of a worker are done. Keys that it localizes may still be on their way.
+    #[inline(never)]
     pub fn is_flushed(&self, worker: usize) -> bool {
         self.posts[worker].local.is_flushed()
     }
 
     /// The values of a pull that is done; once.
+    #[inline(never)]
     pub fn take_pulled(&mut self, worker: usize, op: OpId) -> Option<Vec<E>> {
         let post = &mut self.posts[worker];
         if !post.local.is_done(op) {
@@ -207,6 +214,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// How long it takes until all workers know that all of them have come somewhere.
+    #[inline(never)]
     pub fn meeting_ns(&mut self) -> u64 {
         if self.nodes.len() == 1 {
             return 0;
@@ -215,6 +223,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Asks every channel of every node to report; the reports come one by one, each at its own time.
+    #[inline(never)]
     pub fn ask_reports(&mut self) -> usize {
         for station in 0..self.stations.len() {
             let after_ns = REPORT_NS_MIN + self.delays.network.latency.draw(&mut self.dice);
@@ -229,6 +238,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// A worker works for `work_ns`, beginning when it is done with what it did so far.
+    #[inline(never)]
     pub fn work(&mut self, worker: usize, work_ns: u64) {
         let node = self.node_of(worker);
         let start_ns = self.posts[worker].free_ns.max(self.now_ns());
@@ -263,6 +273,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Wakes a worker's program when it is done with what it did so far and `after_ns` have passed.
+    #[inline(never)]
     pub fn wake(&mut self, worker: usize, after_ns: u64) {
         let pause_ns = self.delays.worker.draw(&mut self.dice) + after_ns;
         let at_ns = self.free_ns(worker) + pause_ns;
@@ -270,6 +281,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Wakes a worker's loader after `after_ns`.
+    #[inline(never)]
     pub fn wake_loader(&mut self, worker: usize, after_ns: u64) {
         let pause_ns = self.delays.worker.draw(&mut self.dice) + after_ns;
         self.schedule(pause_ns, Event::Loaded { worker: worker as u32 });

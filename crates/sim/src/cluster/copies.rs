@@ -15,6 +15,7 @@ pub(super) const NO_WORKER: usize = usize::MAX;
 
 impl<E: Element> Cluster<E> {
     /// A worker advances its clock, or comes from a meeting with the latest clock of all workers.
+    #[inline(never)]
     pub fn advance_clock(&mut self, worker: usize, clock: Clock) {
         let node = self.node_of(worker);
         let told = self.nodes[node].advance_clock(&mut self.posts[worker].local, clock);
@@ -30,6 +31,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// A worker goes to a meeting, or is finished.
+    #[inline(never)]
     pub fn rest(&mut self, worker: usize) {
         let node = self.node_of(worker);
         let told = self.nodes[node].rest(&self.posts[worker].local);
@@ -54,6 +56,7 @@ impl<E: Element> Cluster<E> {
     ///
     /// # Errors
     /// If it breaks an invariant.
+    #[inline(never)]
     pub fn synchronize(&mut self, worker: usize) -> Result<Called<E>, Violation> {
         let node = self.node_of(worker);
         let started = self.nodes[node].synchronize(&mut self.posts[worker].local);
@@ -63,6 +66,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Whether a worker may synchronize now. If not, it must wait until one of its operations is done.
+    #[inline(never)]
     pub fn admits_synchronize(&self, worker: usize) -> bool {
         let outstanding = self.posts[worker].local.outstanding_bytes();
         self.invariants.bounded.admits(outstanding, limits::OUTSTANDING_KEY_BYTES)

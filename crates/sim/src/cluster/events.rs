@@ -21,6 +21,7 @@ impl<E: Element> Cluster<E> {
     /// # Errors
     /// If an invariant is broken, or an engine refuses what a peer sent.
     #[expect(clippy::should_implement_trait, reason = "a step can fail, and the caller acts between steps")]
+    #[inline(never)]
     pub fn next(&mut self) -> Result<Option<Happened>, Violation> {
         if self.only_timers_are_left() { Ok(None) } else { self.step() }
     }

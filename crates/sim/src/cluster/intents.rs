@@ -29,6 +29,7 @@ impl<E: Element> Cluster<E> {
     ///
     /// # Errors
     /// If the engine refuses the call.
+    #[inline(never)]
     pub fn intend(
         &mut self,
         worker: usize,
@@ -61,6 +62,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// A worker is finished: it rests, and all its intents are over.
+    #[inline(never)]
     pub fn retire(&mut self, worker: usize) {
         let node = self.node_of(worker);
         let told = self.nodes[node].retire(&self.posts[worker].local);
@@ -73,6 +75,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// The workers of a node go on after the cluster has rested: what was announced meanwhile is acted on.
+    #[inline(never)]
     pub fn resume(&mut self, node: usize) {
         let wake = self.nodes[node].resume();
         if !wake.is_empty() {

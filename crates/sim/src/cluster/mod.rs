@@ -19,6 +19,7 @@ mod calls;
 mod copies;
 mod events;
 mod explain;
+mod instances;
 mod intents;
 mod messages;
 mod rest;
@@ -280,6 +281,7 @@ pub struct Cluster<E> {
 impl<E: Element> Cluster<E> {
     /// A cluster at the start.
     #[must_use]
+    #[inline(never)]
     pub fn new(config: ClusterConfig<E>) -> Self {
         let ClusterConfig { layout, init, storage, policy, copies, workers, .. } = config;
         let mut dice = Dice::new(random::stream(config.seed, &[1]));
@@ -394,6 +396,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Whether a node has a copy of a key, so that an access needs no message.
+    #[inline(never)]
     pub fn is_local(&self, node: usize, key: Key) -> bool {
         self.nodes[node].is_local(key)
     }
@@ -424,11 +427,13 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Accesses of a worker so far.
+    #[inline(never)]
     pub fn accesses(&self, worker: usize) -> AccessStats {
         self.posts[worker].local.stats()
     }
 
     /// What managing keys took so far, on all nodes.
+    #[inline(never)]
     pub fn management(&self) -> ManagementStats {
         let mut sum = ManagementStats::default();
         self.stations.iter().for_each(|station| sum.merge(station.engine.management()));
@@ -436,6 +441,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// What workers, channels and NICs did so far.
+    #[inline(never)]
     pub fn load(&self) -> ClusterLoad {
         let mut load = ClusterLoad::default();
         load.workers.busy_ns = self.posts.iter().map(|post| post.busy_ns).sum();
@@ -451,6 +457,7 @@ impl<E: Element> Cluster<E> {
     ///
     /// # Panics
     /// If a key has no owner, which the invariants exclude.
+    #[inline(never)]
     pub fn values(&self) -> Vec<E> {
         let owned = |key| self.nodes.iter().find_map(|node| node.peek(key)).expect("every key has an owner");
         (0..self.layout.keys()).map(Key).flat_map(owned).collect()
@@ -467,11 +474,13 @@ impl<E: Element> Cluster<E> {
     }
 
     /// A finding as an error that says when it was found.
+    #[inline(never)]
     pub fn violation(&self, (check, what): Finding) -> Violation {
         Violation { check, at_ns: self.queue.now_ns(), event: self.trace.events(), what }
     }
 
     /// The finding that nothing is left to happen although `who` waits.
+    #[inline(never)]
     pub fn stuck(&self, who: &str) -> Violation {
         self.violation(Progress::stuck(who))
     }

@@ -16,6 +16,7 @@ impl<E: Element> Cluster<E> {
     ///
     /// # Errors
     /// If something is.
+    #[inline(never)]
     pub fn check_quiescent(&mut self) -> Result<(), Violation> {
         let mut report = ChannelReport::default();
         self.stations.iter().for_each(|station| report.merge(station.engine.report()));

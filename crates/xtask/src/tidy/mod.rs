@@ -72,7 +72,7 @@ const ALLOWED: &[(Check, &str)] = &[
     // apptest
     // formats
     // Generated code.
-    (Check::Width, "crates/intendant/proto/control.rs"),
+    (Check::Width, "crates/control/proto/control.rs"),
     // train
     (Check::Width, "crates/train/"),
     // architecture.md

@@ -1,14 +1,14 @@
 //! The coordinator's shell: streams, the clock, and the token. It decides nothing; [`Coordinator`] does.
 
-use super::coordinator::{Action, Coordinator, Expected, Hangup};
-use super::credentials::{NO_TOKEN_HERE, NODES_HEADER, RANK_HEADER, given_token};
-use super::door::{self, Pass};
-use super::gathers::MESSAGE_BYTES_MAX;
-use super::proto::coordinator_server::{Coordinator as Service, CoordinatorServer};
-use super::proto::{FromMember, HealthReply, HealthRequest, ToMember, from_member, to_member};
-use super::signs::Signs;
-use super::watch::TURN_US;
 use crate::clock::MonotonicClock;
+use crate::coordinator::{Action, Coordinator, Expected, Hangup};
+use crate::credentials::{NO_TOKEN_HERE, NODES_HEADER, RANK_HEADER, given_token};
+use crate::door::{self, Pass};
+use crate::gathers::MESSAGE_BYTES_MAX;
+use crate::proto::coordinator_server::{Coordinator as Service, CoordinatorServer};
+use crate::proto::{FromMember, HealthReply, HealthRequest, ToMember, from_member, to_member};
+use crate::signs::Signs;
+use crate::watch::TURN_US;
 use intendant_core::NodeId;
 use intendant_transport::lock;
 use intendant_transport::{Throttle, Token};

@@ -9,4 +9,4 @@
     clippy::disallowed_types
 )]
 
-include!("../../proto/control.rs");
+include!("../proto/control.rs");

@@ -1,6 +1,6 @@
 //! The coordinator's listening socket: inherited from the launcher, given by the caller, or bound here.
 
-use super::failure::JoinError;
+use crate::failure::JoinError;
 use intendant_launch::{Endpoint, Listener, Rendezvous};
 use intendant_transport::lock;
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};

@@ -1,4 +1,4 @@
-//! The control plane: how the nodes of a cluster meet, agree on steps, and learn that one of them is gone.
+#![doc = include_str!("../README.md")]
 //!
 //! Start at [`Control::join`]. Node 0's process hosts the *coordinator*; every node keeps one stream to it (a
 //! gRPC stream over TCP). The parts: `coordinator` and `gathers` decide, as state machines that are told the
@@ -11,7 +11,9 @@
 //! stopped or starved blames no other node.
 //!
 //! Absent on purpose: parameters. Nothing here is on the path of a pull or a push.
+#![deny(unsafe_code)]
 
+mod clock;
 mod coordinator;
 mod credentials;
 mod door;
@@ -26,11 +28,11 @@ mod server;
 mod signs;
 mod watch;
 
+pub use clock::MonotonicClock;
 pub use failure::{Failure, FailureKind, JoinError};
 pub use health::{GatherHealth, Health, HealthError, MemberHealth, Presence, State, health};
 pub use introduction::{Introduction, Roster};
 
-use crate::clock::MonotonicClock;
 use coordinator::Expected;
 use intendant_core::NodeId;
 use intendant_launch::Rendezvous;

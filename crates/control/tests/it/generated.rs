@@ -25,6 +25,6 @@ fn committed_messages_are_generated_from_the_protocol() {
     assert!(
         fs::read_to_string(committed).unwrap() == generated,
         "proto/control.rs is not what control.proto says; write it with\n  \
-         {WRITE}=1 cargo test -p intendant --test it generated"
+         {WRITE}=1 cargo test -p intendant-control --test it generated"
     );
 }

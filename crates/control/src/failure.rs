@@ -1,6 +1,6 @@
 //! Why a cluster ended, and why a node was not let in.
 
-use super::proto::{Failed, Refused, Setting, failed, refused};
+use crate::proto::{Failed, Refused, Setting, failed, refused};
 use intendant_core::{ElementType, NodeId};
 use std::fmt;
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ pub enum FailureKind {
 
 impl Failure {
     /// Node `node` is lost: it `reason`.
-    pub(crate) fn lost(node: NodeId, reason: impl Into<String>) -> Self {
+    pub fn lost(node: NodeId, reason: impl Into<String>) -> Self {
         Self { kind: FailureKind::PeerLost, node: Some(node), reason: reason.into() }
     }
 
@@ -60,17 +60,17 @@ impl Failure {
     }
 
     /// Node `node` ended the cluster.
-    pub(crate) fn aborted(node: NodeId, reason: impl Into<String>) -> Self {
+    pub fn aborted(node: NodeId, reason: impl Into<String>) -> Self {
         Self { kind: FailureKind::Aborted, node: Some(node), reason: reason.into() }
     }
 
     /// Node `node` disagrees with the others about the next step.
-    pub(crate) fn disagreement(node: NodeId, reason: impl Into<String>) -> Self {
+    pub fn disagreement(node: NodeId, reason: impl Into<String>) -> Self {
         Self { kind: FailureKind::Disagreement, node: Some(node), reason: reason.into() }
     }
 
     /// A wrong call on this node.
-    pub(crate) fn misuse(reason: impl Into<String>) -> Self {
+    pub fn misuse(reason: impl Into<String>) -> Self {
         Self { kind: FailureKind::Misuse, node: None, reason: reason.into() }
     }
 

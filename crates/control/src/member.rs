@@ -1,19 +1,19 @@
 //! A node's side of the control plane: the state that blocking calls share with the one task that reads the
 //! stream.
 
-use super::credentials::{NO_TOKEN_HERE, NODES_HEADER, RANK_HEADER, authorised, innermost, root_cause};
-use super::failure::{Failure, FailureKind, JoinError, Joining, list, shorten};
-use super::gathers::{Assembly, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, cut};
-use super::proto::coordinator_client::CoordinatorClient;
-use super::proto::{
+use crate::credentials::{NO_TOKEN_HERE, NODES_HEADER, RANK_HEADER, authorised, innermost, root_cause};
+use crate::failure::{Failure, FailureKind, JoinError, Joining, list, shorten};
+use crate::gathers::{Assembly, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, cut};
+use crate::proto::coordinator_client::CoordinatorClient;
+use crate::proto::{
     Abort, Beat, FromMember, GaveUp, Join, Leave, Lost, Setting, ToMember, failed, from_member, to_member,
 };
 use intendant_transport::lock;
 
-use super::introduction::{Introduction, Roster};
-use super::signs::{Arrived, Signs};
-use super::watch::{BEAT_US, BeatTimer, TURN_US, Watch};
 use crate::clock::MonotonicClock;
+use crate::introduction::{Introduction, Roster};
+use crate::signs::{Arrived, Signs};
+use crate::watch::{BEAT_US, BeatTimer, TURN_US, Watch};
 use intendant_core::{NodeId, Tick};
 use intendant_launch::Rendezvous;
 use std::collections::BTreeMap;
@@ -552,7 +552,7 @@ impl Member<'_> {
         End::Closed
     }
 
-    fn gathered(&self, name: &str, pieces: Vec<super::proto::gathered::Piece>) -> Option<End> {
+    fn gathered(&self, name: &str, pieces: Vec<crate::proto::gathered::Piece>) -> Option<End> {
         let mut state = self.shared.lock();
         let Some(Slot::Open(assembly)) = state.gathers.get_mut(name) else {
             return Some(lost_coordinator(format!(

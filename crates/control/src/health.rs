@@ -1,9 +1,9 @@
 //! Asks a coordinator from outside for the state of its cluster. Takes no seat and changes nothing.
 
-use super::credentials::{authorised, root_cause};
-use super::gathers::MESSAGE_BYTES_MAX;
-use super::proto::coordinator_client::CoordinatorClient;
-use super::proto::{HealthRequest, health_reply};
+use crate::credentials::{authorised, root_cause};
+use crate::gathers::MESSAGE_BYTES_MAX;
+use crate::proto::coordinator_client::CoordinatorClient;
+use crate::proto::{HealthRequest, health_reply};
 use intendant_core::NodeId;
 use intendant_transport::Token;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The coordinator in virtual time: every test says what it is told and compares everything that it wants
 //! sent.
 
-use super::super::failure::{FailureKind, REASON_BYTES_MAX};
-use super::super::proto::{Abort, Beat, Contribution, Leave, Lost, gathered};
 use super::*;
+use crate::failure::{FailureKind, REASON_BYTES_MAX};
+use crate::proto::{Abort, Beat, Contribution, Leave, Lost, gathered};
 
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;

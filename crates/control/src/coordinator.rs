@@ -12,13 +12,13 @@
 //!
 //! Absent on purpose: streams, tokens (checked before anything gets here), the clock.
 
-use super::failure::{Failure, FailureKind, shorten};
-use super::gathers::Gathers;
-use super::proto::{
+use crate::failure::{Failure, FailureKind, shorten};
+use crate::gathers::Gathers;
+use crate::proto::{
     self, Closed, Complete, Failed, FromMember, HealthReply, Join, Refused, Setting, Waiting, failed,
     from_member, health_reply, refused, to_member,
 };
-use super::watch::{BeatTimer, Watch};
+use crate::watch::{BeatTimer, Watch};
 use intendant_core::{ElementType, NodeId, Tick};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

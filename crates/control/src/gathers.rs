@@ -8,7 +8,7 @@
 //! Absent on purpose: streams and clocks. The coordinator sends the messages that [`Gathers::contribute`]
 //! returns.
 
-use super::proto::{Contribution, Gathered, gathered::Piece};
+use crate::proto::{Contribution, Gathered, gathered::Piece};
 use bytes::Bytes;
 use intendant_core::{NodeId, Tick};
 use std::collections::BTreeMap;
