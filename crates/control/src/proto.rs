@@ -1,5 +1,5 @@
 //! Messages of the control plane. `proto/control.rs` is generated from `proto/control.proto` and committed,
-//! so that a build needs no compiler of protocols. `tests/it/generated.rs` compares the two and generates the
+//! so that a build needs no compiler of protocols. `cargo xtask-protocol` compares the two and generates the
 //! code anew.
 #![allow(
     missing_docs,

@@ -14,6 +14,8 @@ mod items;
 mod measure;
 mod plant;
 mod process;
+#[cfg(feature = "generate")]
+mod protocol;
 mod rust;
 mod sim;
 mod tidy;
@@ -43,6 +45,9 @@ enum Command {
     Measure(measure::Args),
     /// Count the instructions of accesses, and compare them with what they were
     Instructions(instructions::Args),
+    /// Compare the code of the control plane's messages with their protocol
+    #[cfg(feature = "generate")]
+    Protocol(protocol::Args),
     /// Plant known bugs in a scratch copy, one after the other, and see them caught
     Plant(plant::Args),
 }
@@ -55,6 +60,8 @@ fn main() -> ExitCode {
         Command::Figure(args) => figure::run(&args),
         Command::Measure(args) => measure::run(&args),
         Command::Instructions(args) => instructions::run(&args),
+        #[cfg(feature = "generate")]
+        Command::Protocol(args) => protocol::run(&args),
         Command::Plant(args) => plant::run(&args),
     };
     match result {

@@ -110,9 +110,23 @@ fn steps(args: &Args) -> Vec<Step> {
         (
             "clippy",
             Box::new(|| {
-                run_cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])
+                run_cargo(
+                    &[
+                        "clippy",
+                        "--workspace",
+                        "--all-targets",
+                        "--features",
+                        "xtask/generate",
+                        "--quiet",
+                        "--",
+                        "-D",
+                        "warnings",
+                    ],
+                    &[],
+                )
             }),
         ),
+        ("protocol", Box::new(|| run_cargo(&["xtask-protocol"], &[]))),
         (
             "documentation",
             Box::new(|| {

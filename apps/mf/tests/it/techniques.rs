@@ -69,6 +69,14 @@ fn full_replication_in_the_background() {
 
 #[test]
 fn techniques_that_act_on_intents() {
+    for case in [case::ADAPTIVE, case::REPLICATE_ON_INTENT, case::RELOCATE_ON_INTENT] {
+        LONG.check(&case, STALENESS);
+    }
+}
+
+#[test]
+#[ignore = "takes a minute, and the other applications run all of them at each push"]
+fn all_techniques_that_act_on_intents() {
     for case in case::BY_INTENT {
         LONG.check(&case, STALENESS);
     }

@@ -15,13 +15,15 @@
 //! | full replication | .993 | 1.002 | [`STALENESS`] |
 //! | full replication after each batch | 1.001 | 1.001 | [`NOISE`] |
 //! | the controls | -23 | .938 | |
-//! | adaptive, on the long text | .996 | .998 | [`NOISE`] |
-//! | replicate-on-intent, on the long text | .996 | .998 | [`NOISE`] |
-//! | relocate-on-intent, on the long text | .999 | 1.000 | [`NOISE`] |
-//! | immediate-action, on the long text | .995 | .997 | [`NOISE`] |
-//! | replicate-everywhere, on the long text | .992 | .996 | [`NOISE`] |
+//! | adaptive, on the long text | .996 | .998 | [`STALENESS`] |
+//! | replicate-on-intent, on the long text | .996 | .998 | [`STALENESS`] |
+//! | relocate-on-intent, on the long text | .999 | 1.000 | [`STALENESS`] |
+//! | immediate-action, on the long text | .995 | .997 | [`STALENESS`] |
+//! | replicate-everywhere, on the long text | .992 | .996 | [`STALENESS`] |
 //!
-//! Simulated, all controls diverge: what they lose is twenty times what there is to learn.
+//! In one of about a hundred runs on a busy machine, naive-intents learned .928: a node that the machine does
+//! not let run is late with its rounds. Simulated, adaptive and naive-intents learn .99 ([`NOISE`]), and all
+//! controls diverge: what they lose is twenty times what there is to learn.
 //!
 //! With sampling schemes, on two nodes (`measure_schemes`):
 //!
@@ -92,7 +94,14 @@ fn full_replication_in_the_background() {
 #[test]
 fn techniques_that_act_on_intents() {
     for case in case::BY_INTENT {
-        LONG.check(&case, NOISE);
+        LONG.check(&case, STALENESS);
+    }
+}
+
+#[test]
+fn simulated_techniques_that_act_on_intents() {
+    for case in [case::ADAPTIVE, case::NAIVE_INTENTS] {
+        LONG.check_simulated(&case, NOISE);
     }
 }
 
