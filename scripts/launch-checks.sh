@@ -17,7 +17,7 @@ need() {
 
 # The program to check: the argument, or the last build.
 find_kge() {
-  kge=${1:-$(ls -t "$here"/target/{release,debug}/kge 2>/dev/null | head -n 1 || true)}
+  kge=${1:-$(ls -t "$here"/target/{release,debug}/intendant-kge 2>/dev/null | head -n 1 || true)}
   [ -x "$kge" ] || { echo "$(basename "$0"): no program '$kge'; cargo build --package kge"; exit 2; }
   kge=$(realpath "$kge")
   work=$(mktemp -d)

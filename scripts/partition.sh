@@ -2,10 +2,10 @@
 # Cuts two of three nodes off from each other while both still reach the coordinator. The run must end within ten seconds, with exit
 # code 4 on all nodes and the names of both nodes. Heartbeats do not detect this; the connections of the data plane do.
 #
-# Usage: scripts/partition.sh [KGE]     (KGE: the program, target/release/kge unless given)
+# Usage: scripts/partition.sh [KGE]     (KGE: the program, target/release/intendant-kge unless given)
 # Needs Linux, root and iproute2. Everything happens in network namespaces of its own, which are removed at the end.
 set -euo pipefail
-kge=$(realpath "${1:-$(dirname "$0")/../target/release/kge}")
+kge=$(realpath "${1:-$(dirname "$0")/../target/release/intendant-kge}")
 logs=$(mktemp -d)
 id=intendant-$$
 pids=()

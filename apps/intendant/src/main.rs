@@ -1,11 +1,13 @@
-//! The `intendant` command: starts clusters, and looks at machines and at clusters that run.
+//! The `intendant` command: runs training programs, starts clusters, and looks at machines and at clusters that
+//! run.
 //!
-//! `args` is the command line; `doctor` checks the machine. Launching is in the library, because programs use
+//! `args` is the command line; `program` runs `intendant-NAME`; `doctor` checks the machine. Launching is in the library, because programs use
 //! it too (`--nodes N`).
 #![forbid(unsafe_code)]
 
 mod args;
 mod doctor;
+mod program;
 
 use args::{Args, Command, LaunchArgs};
 use clap::Parser;
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
     match args.command {
         Command::Launch(args) => launch(args),
         Command::Doctor(args) => doctor::run(args.coordinator.as_deref()),
+        Command::Program(words) => program::run(words),
     }
 }
 

@@ -27,7 +27,7 @@ use std::net::{Ipv4Addr, TcpListener};
 ///
 /// ```no_run
 /// # use intendant_launch::Launch;
-/// let code = Launch::new(4, "kge").args(["--epochs", "3"]).run()?;
+/// let code = Launch::new(4, "intendant-kge").args(["--epochs", "3"]).run()?;
 /// std::process::exit(code.into());
 /// # Ok::<(), intendant_launch::LaunchError>(())
 /// ```

@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let example =
         ["build", "--quiet", "--release", "--package", "intendant-engine", "--example", "hot_paths"];
     process::run(cargo(&root).args(example))?;
-    let program = root.join("target/release/examples/hot_paths");
+    let program = process::target().join("release/examples/hot_paths");
     let mut off = Vec::new();
     println!("{:<60} {:>10} {:>10}", "instructions per key", "now", "written");
     for path in &mut list.paths {

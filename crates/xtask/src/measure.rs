@@ -136,7 +136,7 @@ fn execute(root: &Path, row: &Row) -> Result<serde_json::Value, String> {
     let report: PathBuf = place.join(format!("{}.json", row.program));
     // What lies there from an earlier run must not pass for this one's.
     let _ = std::fs::remove_file(&report);
-    let mut command = Command::new(root.join("target/release").join(&row.program));
+    let mut command = Command::new(process::program(&row.program, true));
     command.args(&row.args);
     if row.is_bench() {
         command.arg("--json").arg(&report);

@@ -16,6 +16,19 @@ pub(crate) fn root() -> PathBuf {
     package.ancestors().nth(2).unwrap_or(package).to_owned()
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+/// The program that a package of the workspace builds.
+pub(crate) fn program(package: &str, release: bool) -> PathBuf {
+    // Training programs are installed under names that collide with no other program's.
+    let name =
+        if package.starts_with("intendant") { package.to_owned() } else { format!("intendant-{package}") };
+    target().join(if release { "release" } else { "debug" }).join(name)
+}
+
 /// Runs `command` with the terminal as it is.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;

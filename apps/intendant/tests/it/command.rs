@@ -119,7 +119,7 @@ fn wrong_usage_is_exit_code_2_with_the_reason() {
         (&["launch", "--", "true"], "--nodes"),
         (&["launch", "-n", "2", "--hosts", "h.txt", "--", "true"], "unexpected argument '--hosts'"),
         (&["launch", "-n", "2", "--", "/no/such/program"], "cannot start '/no/such/program' as node 0"),
-        (&["heal"], "unrecognized subcommand 'heal'"),
+        (&["heal"], "'heal' is none of its commands"),
     ];
     for (args, reason) in cases {
         let output = intendant().args(args).output().unwrap();
@@ -134,9 +134,10 @@ fn wrong_usage_is_exit_code_2_with_the_reason() {
 
 #[test]
 fn help_says_what_the_exit_codes_mean() {
-    for (args, expected) in
-        [(&["--help"][..], "4 a peer was lost"), (&["launch", "--help"], "intendant launch -n 4 -- kge")]
-    {
+    for (args, expected) in [
+        (&["--help"][..], "4 a peer was lost"),
+        (&["launch", "--help"], "intendant launch -n 4 -- intendant-kge"),
+    ] {
         let output = intendant().args(args).output().unwrap();
         assert!(output.status.success());
         assert!(text(&output.stdout).contains(expected), "{output:?}");
@@ -230,5 +231,53 @@ fn unreachable_survives_the_launcher_however_it_ends() {
         wait_for("all nodes and their children to be gone", || {
             pids.iter().all(|&pid| gone(pid)).then_some(())
         });
+    }
+}
+
+/// A copy of `intendant` in a folder with a program `intendant-NAME` that says what it was given.
+fn folder_with(name: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::hard_link(env!("CARGO_BIN_EXE_intendant"), folder.path().join("intendant"))
+        .or_else(|_| fs::copy(env!("CARGO_BIN_EXE_intendant"), folder.path().join("intendant")).map(drop))
+        .unwrap();
+    let program = folder.path().join(format!("intendant-{name}"));
+    fs::write(&program, "#!/bin/sh\necho $0 \"$@\"\nexit 7\n").unwrap();
+    fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    folder
+}
+
+#[test]
+fn training_programs_are_commands() {
+    let folder = folder_with("train");
+    let program = folder.path().join("intendant-train");
+    let expected = format!("{} --nodes 2 a b --help\n", program.display());
+
+    let beside = Command::new(folder.path().join("intendant"))
+        .args(["train", "--nodes", "2", "a b", "--help"])
+        .env_remove("PATH")
+        .output()
+        .unwrap();
+    assert_eq!((beside.status.code(), text(&beside.stdout)), (Some(7), expected.clone()), "{beside:?}");
+
+    let path = std::env::join_paths(
+        [folder.path().to_owned()]
+            .into_iter()
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    let on_path = intendant()
+        .args(["train", "--nodes", "2", "a b", "--help"])
+        .env("PATH", path.unwrap())
+        .output()
+        .unwrap();
+    assert_eq!((on_path.status.code(), text(&on_path.stdout)), (Some(7), expected), "{on_path:?}");
+}
+
+#[test]
+fn commands_that_do_not_exist_are_named() {
+    for (name, said) in [("cure", "no program 'intendant-cure'"), ("../cure", "no name of a program")] {
+        let output = intendant().arg(name).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(&format!("'{name}'")) && stderr.contains(said), "{stderr}");
     }
 }

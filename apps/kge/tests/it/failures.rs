@@ -9,7 +9,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-const KGE: App = App::new(env!("CARGO_BIN_EXE_kge"));
+const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
 
 /// Maximum number of polls: two minutes. The promise is far less; the launcher itself kills and reports nodes
 /// that do not end within ten seconds of the first failure, and the tests check its report.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::net::TcpListener;
 use std::process::{Child, Output};
 
-const KGE: App = App::new(env!("CARGO_BIN_EXE_kge"));
+const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
 
 const QUICK: [&str; 7] = ["--epochs", "1", "--valid-every", "0", "--dim", "8", "-q"];
 

@@ -34,7 +34,7 @@ const STALENESS: f64 = 0.25;
 
 /// CoDEx-S, small vectors: a second, and far from where it starts.
 const SETTING: Setting = Setting {
-    app: App::new(env!("CARGO_BIN_EXE_kge")),
+    app: App::new(env!("CARGO_BIN_EXE_intendant-kge")),
     task: &["--dim", "16"],
     epochs: "2",
     quality: &["mrr_filtered", "mean_rank_filtered", "hits_at_1", "hits_at_3", "hits_at_10"],

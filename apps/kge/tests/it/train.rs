@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-const KGE: App = App::new(env!("CARGO_BIN_EXE_kge"));
+const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
 
 fn report(flags: &[&str]) -> Value {
     KGE.report(flags)

@@ -4,7 +4,7 @@ use intendant_apptest::{App, finish, ranks, schema, start};
 use serde_json::Value;
 use std::process::Child;
 
-const MF: App = App::new(env!("CARGO_BIN_EXE_mf"));
+const MF: App = App::new(env!("CARGO_BIN_EXE_intendant-mf"));
 
 fn report(flags: &[&str]) -> Value {
     MF.report(flags)

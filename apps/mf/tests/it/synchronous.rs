@@ -17,7 +17,7 @@ use mf::{Algorithm, Config, Mf, Optimizer, Scope};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-const MF: App = App::new(env!("CARGO_BIN_EXE_mf"));
+const MF: App = App::new(env!("CARGO_BIN_EXE_intendant-mf"));
 const EPOCHS: u32 = 3;
 const SIZE: &str = "zipf:300x60x4000";
 

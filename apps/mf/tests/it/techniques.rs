@@ -33,7 +33,7 @@ const STALENESS: f64 = 0.35;
 
 /// A skewed matrix, in steps so long that much is learnt in one epoch: a second.
 const SETTING: Setting = Setting {
-    app: App::new(env!("CARGO_BIN_EXE_mf")),
+    app: App::new(env!("CARGO_BIN_EXE_intendant-mf")),
     task: &["--data", "builtin:zipf:2000x500x150000", "--lr", "0.2"],
     epochs: "1",
     quality: &["rmse", "mae"],

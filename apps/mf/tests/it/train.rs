@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const MF: App = App::new(env!("CARGO_BIN_EXE_mf"));
+const MF: App = App::new(env!("CARGO_BIN_EXE_intendant-mf"));
 
 fn report(flags: &[&str]) -> Value {
     MF.report(flags)

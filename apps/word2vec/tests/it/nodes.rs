@@ -4,7 +4,7 @@ use intendant_apptest::{App, finish, ranks, start};
 use serde_json::Value;
 use std::process::Child;
 
-const WORD2VEC: App = App::new(env!("CARGO_BIN_EXE_word2vec"));
+const WORD2VEC: App = App::new(env!("CARGO_BIN_EXE_intendant-word2vec"));
 
 fn report(flags: &[&str]) -> Value {
     WORD2VEC.report(flags)

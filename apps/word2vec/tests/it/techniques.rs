@@ -51,7 +51,7 @@ const SCHEMES: f64 = 0.9;
 /// Sentences with topics, small vectors: a second. Frequent words are hot: with a larger learning rate, the
 /// steps that several nodes make at once would add up to too large ones.
 const SETTING: Setting = Setting {
-    app: App::new(env!("CARGO_BIN_EXE_word2vec")),
+    app: App::new(env!("CARGO_BIN_EXE_intendant-word2vec")),
     task: &["--data", "builtin:topics:1000x40000", "--dim", "16", "--sample", "0.01"],
     epochs: "2",
     quality: &["heldout_loss"],

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-const WORD2VEC: App = App::new(env!("CARGO_BIN_EXE_word2vec"));
+const WORD2VEC: App = App::new(env!("CARGO_BIN_EXE_intendant-word2vec"));
 
 fn word2vec(flags: &[&str]) -> Output {
     WORD2VEC.output(flags)

@@ -158,8 +158,7 @@ fn plan<'a>(figure: &'a Figure, run: &'a config::Run, args: &Args, place: &Path)
     let mut flags: Vec<String> =
         [&figure.args[..], scaled(&figure.scales), &run.args, scaled(&run.args_at)].concat();
     flags.extend(["--no-progress".to_owned(), "--report".to_owned(), report.display().to_string()]);
-    let built = process::root().join("target").join(if args.dev { "debug" } else { "release" });
-    Planned { run, program: built.join(app), args: flags, report }
+    Planned { run, program: process::program(app, !args.dev), args: flags, report }
 }
 
 fn build(figure: &Figure, dev: bool) -> Result<(), String> {
