@@ -1,26 +1,26 @@
-//! Values that are version vectors.
+//! Version lanes: values that are version vectors, so that a pull shows exactly which pushes it saw.
 //!
 //! A value of at least [`len_min`] elements has one *lane* per worker of the cluster, which counts that
-//! worker's pushes. Longer values repeat the lanes, so that a torn read shows; the last element names the
-//! key, so that a value that went to the wrong place shows. All numbers are small integers, which floats add
-//! exactly. Where there are several copies of a value, its last element but one gathers *dust*: fractions of
-//! very different size, which do not add up exactly, so that copies that were added up in different ways
-//! differ.
+//! worker's pushes. Longer values repeat the lanes, which makes torn reads visible. The last element
+//! identifies the key, which makes misplaced values visible. All numbers are small integers, which floats add
+//! exactly. Where a key has replicas, its last element but one gathers *dust*: fractions of very different
+//! sizes, whose sum depends on the order of additions, so that copies that were computed differently differ.
 
 use intendant_core::{Element, Key};
 
-/// Elements that a value of `workers` lanes needs.
+/// Minimum number of elements of a value with `workers` lanes.
 #[must_use]
 pub const fn len_min(workers: usize) -> usize {
     workers + 1
 }
 
+/// The number that identifies `key` in its values.
 fn name(key: Key) -> f64 {
-    // Below 2^20 and exact; neighbours differ.
+    // Exact in `f32`, and different for neighbouring keys.
     (key.0 % (1 << 20) + 1) as f64
 }
 
-/// The initial value of `key`: no pushes.
+/// Fills `value` with the initial value of `key`: no pushes.
 ///
 /// # Panics
 /// If `value` is empty.
@@ -29,7 +29,7 @@ pub fn initial<E: Element>(key: Key, value: &mut [E]) {
     *value.last_mut().expect("a value has elements") = E::from_f64(name(key));
 }
 
-/// Appends the update of `len` elements by which `worker` of `workers` pushes.
+/// Appends the update of `len` elements that `worker` of `workers` pushes: 1 in each copy of its lane.
 pub fn push<E: Element>(worker: usize, workers: usize, len: usize, update: &mut Vec<E>) {
     let start = update.len();
     update.resize(start + len, E::ZERO);
@@ -38,28 +38,28 @@ pub fn push<E: Element>(worker: usize, workers: usize, len: usize, update: &mut 
     }
 }
 
-/// There is never more dust than this.
+/// Upper bound of the absolute sum of dust.
 const DUST_MAX: f64 = 1e3;
 
-/// Puts dust into the update of a push, in place of a lane: on the last element but one.
+/// Puts dust into an update: on the last element but one, in place of a lane.
 ///
 /// # Panics
-/// If there is no room.
+/// If the update has fewer than two elements.
 pub fn scatter<E: Element>(update: &mut [E], dust: f64) {
     let at = update.len().checked_sub(2).expect("there is room for dust");
     update[at] = E::from_f64(dust);
 }
 
-/// The elements before the dust of a value that gathers some, if that is not too much.
+/// Removes the dust, which is the last of `counts`, and checks its size.
 fn without_dust<E: Element>(key: Key, counts: &[E]) -> Result<&[E], BadValue> {
     let (dust, counts) = counts.split_last().expect("there is room for dust");
     if dust.to_f64().abs() <= DUST_MAX {
         return Ok(counts);
     }
-    Err(BadValue { key, what: format!("has {dust} where there should be a little dust") })
+    Err(BadValue { key, what: format!("has {dust} where dust of at most {DUST_MAX} is expected") })
 }
 
-/// Reads a value like [`read`] that gathers dust. It must be longer by an element.
+/// Like [`read`] for a value with dust, which has one more element.
 ///
 /// # Errors
 /// As [`read`].
@@ -71,8 +71,7 @@ pub fn read_dusty<E: Element>(key: Key, value: &[E], lanes: &mut [u32]) -> Resul
     read_parts(key, value, lanes, true)
 }
 
-/// Checks a value whose updates were scaled down on the way, between nothing and what was pushed: `most`
-/// pushes per worker.
+/// Checks a value whose updates were clipped: each lane is between 0 and the number of pushes in `most`.
 ///
 /// # Errors
 /// If the value belongs to another key, or is out of bounds.
@@ -83,12 +82,12 @@ pub fn read_scaled<E: Element>(key: Key, value: &[E], most: &[u32]) -> Result<()
     let bad = |what| Err(BadValue { key, what });
     let (last, counts) = value.split_last().expect("a value has elements");
     if last.to_f64() != name(key) {
-        return bad(format!("is named {last} instead of {}", name(key)));
+        return bad(format!("identifies its key as {last} instead of {}", name(key)));
     }
     let counts = without_dust(key, counts)?;
     for (element, most) in counts.iter().zip(most.iter().cycle()) {
         let (count, most) = (element.to_f64(), f64::from(*most));
-        // Scaled numbers do not add up exactly.
+        // Sums of clipped updates have rounding errors.
         if !(-1e-3..=most + 1e-3 * (1.0 + most)).contains(&count) {
             return bad(format!("has {count} where at most {most} were pushed"));
         }
@@ -96,7 +95,7 @@ pub fn read_scaled<E: Element>(key: Key, value: &[E], most: &[u32]) -> Result<()
     Ok(())
 }
 
-/// A value that no sequence of pushes makes.
+/// A value that no sequence of pushes produces.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a value of {key:?} {what}")]
 pub struct BadValue {
@@ -122,7 +121,7 @@ fn read_parts<E: Element>(key: Key, value: &[E], lanes: &mut [u32], dusty: bool)
     assert!(value.len() >= len_min(lanes.len()), "a value of {} elements has no room for lanes", value.len());
     let (last, counts) = value.split_last().expect("checked above");
     if last.to_f64() != name(key) {
-        return bad(format!("is named {last} instead of {}", name(key)));
+        return bad(format!("identifies its key as {last} instead of {}", name(key)));
     }
     let counts = if dusty { without_dust(key, counts)? } else { counts };
     let (first, rest) = counts.split_at(lanes.len());

@@ -1,19 +1,20 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`workload::run`]: one seed of a random workload on a simulated cluster. Three checkers judge
-//! what workers saw. They need nothing but the calls and their results, so they judge real processes as well:
+//! Start at [`workload::run`]: one seed of a random workload on a simulated cluster. Checkers judge the
+//! values that workers saw. They need only the calls and their results, so the tests of real processes use
+//! them too:
 //!
-//! | module | what it decides |
+//! | module | what it checks |
 //! | --- | --- |
-//! | [`history`] | whether operations are sequentially consistent per key, and every push counts once |
-//! | [`lanes`] | whether pushes can make a value: each worker has a lane of its own in it |
-//! | [`registers`] | the same for values that workers overwrite |
-//! | `staleness` | whether a pull saw what its staleness bound, a synchronisation or a rest promises |
+//! | [`history`] | operations are sequentially consistent per key, and every push is applied once |
+//! | [`lanes`] | a value is a sum of pushes: each worker counts its pushes in a lane of its own |
+//! | [`registers`] | values that workers overwrite are intact, and overwritten ones do not return |
+//! | `staleness` | a pull sees every push that its staleness bound, a synchronisation or a rest guarantees |
 //!
-//! Invariants of nodes and messages, which need to look inside of engines, belong to the simulated cluster
-//! ([`intendant_sim::cluster`]).
+//! The simulated cluster ([`intendant_sim::cluster`]) checks invariants of nodes and messages itself, because
+//! they need access to the engines' state.
 //!
-//! Absent on purpose: threads, clocks, randomness other than the seed's, printing.
+//! Absent on purpose: threads, clocks, randomness that the seed does not determine, printing.
 #![forbid(unsafe_code)]
 
 pub mod history;

@@ -1,19 +1,19 @@
-//! Values that are overwritten: what pulls of them may see.
+//! Registers: values that workers overwrite, and what pulls of them may see.
 //!
-//! Every set writes a number of its own into all elements of a value, so a pull tells which set it saw.
-//! Deciding consistency of such histories exactly is hard in general; these rules are necessary, cheap, and
-//! catch what goes wrong in practice: a pull is not torn, sees a set that was issued, and never returns to a
-//! set that its worker knows to be overwritten.
+//! Every set writes a unique number into all elements of a value, so a pull shows which set it saw. Exact
+//! consistency checks of such histories are hard in general. These rules are necessary conditions and cheap
+//! to check: a pull is not torn, sees a set that was issued, and never returns to a set that its worker knows
+//! to be overwritten.
 
 use intendant_core::{Element, Key};
 use std::collections::BTreeMap;
 
-/// The number of the initial value.
+/// The number in initial values.
 const INITIAL: u32 = 0;
 
-/// What is wrong with a value.
+/// A register value that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} {key:?}, which {what}", worker.map_or("the end leaves".to_owned(), |worker| format!("worker {worker} pulls")))]
+#[error("{} {key:?}, which {what}", worker.map_or("the final value of".to_owned(), |worker| format!("worker {worker} pulls")))]
 pub struct BadRegister {
     /// The worker that pulled it; `None` for a final value.
     pub worker: Option<usize>,
@@ -32,34 +32,38 @@ impl BadRegister {
     }
 }
 
-/// Names a pull that is under way.
+/// Identifies an outstanding pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadId(usize);
 
+/// An operation on a register.
 #[derive(Clone, Copy)]
-enum What {
+enum Operation {
+    /// The number that it wrote.
     Set(u32),
-    /// What it saw, once it is known.
+    /// The number that it saw; `None` while the pull is outstanding.
     Pull(Option<u32>),
 }
 
-/// What workers wrote and saw, in the order in which they issued it.
+/// Operations of all workers, in the order in which they were issued.
 #[derive(Default)]
 pub struct Registers {
-    records: Vec<(usize, Key, What)>,
+    records: Vec<(usize, Key, Operation)>,
     /// The key of set `n` is at `n - 1`.
     sets: Vec<Key>,
 }
 
-/// What one worker knows of one key.
+/// A worker's knowledge of a key.
 #[derive(Default)]
 struct View {
+    /// The number that it saw or wrote last.
     last: u32,
+    /// Numbers that it knows to be overwritten.
     overwritten: Vec<u32>,
 }
 
 impl View {
-    /// The worker saw or wrote `tag`: what it knew before is overwritten.
+    /// The worker saw or wrote `tag`, so the number before is overwritten.
     fn turn_to(&mut self, tag: u32) {
         if self.last != tag {
             self.overwritten.push(self.last);
@@ -78,20 +82,20 @@ impl Registers {
     pub fn set(&mut self, worker: usize, key: Key) -> u32 {
         self.sets.push(key);
         let tag = self.sets.len() as u32;
-        self.records.push((worker, key, What::Set(tag)));
+        self.records.push((worker, key, Operation::Set(tag)));
         tag
     }
 
     /// A worker issues a pull of `key`.
     pub fn pull(&mut self, worker: usize, key: Key) -> ReadId {
-        self.records.push((worker, key, What::Pull(None)));
+        self.records.push((worker, key, Operation::Pull(None)));
         ReadId(self.records.len() - 1)
     }
 
-    /// A worker learns what it pulled.
+    /// Records the value of a completed pull.
     ///
     /// # Errors
-    /// If the value is torn, or was never written.
+    /// If the value is torn or was never written.
     ///
     /// # Panics
     /// If `id` is not from this object, or the value is empty.
@@ -103,7 +107,7 @@ impl Registers {
             what,
             of_order: false,
         })?;
-        self.records[id.0].2 = What::Pull(Some(tag));
+        self.records[id.0].2 = Operation::Pull(Some(tag));
         Ok(())
     }
 
@@ -120,7 +124,7 @@ impl Registers {
         Err(format!("is {tag}, which was never written"))
     }
 
-    /// Checks a value after everything has come to rest.
+    /// Checks a final value.
     ///
     /// # Errors
     /// If it is not one of those that were written.
@@ -136,20 +140,20 @@ impl Registers {
         Ok(())
     }
 
-    /// Checks the view of each worker.
+    /// Checks that no worker sees an overwritten value again.
     ///
     /// # Errors
     /// The first pull that returns to an overwritten value.
     pub fn check(&self) -> Result<(), BadRegister> {
         let mut views: BTreeMap<(usize, Key), View> = BTreeMap::new();
-        for (worker, key, what) in &self.records {
-            let tag = match what {
-                What::Set(tag) | What::Pull(Some(tag)) => *tag,
-                What::Pull(None) => continue,
+        for (worker, key, operation) in &self.records {
+            let tag = match operation {
+                Operation::Set(tag) | Operation::Pull(Some(tag)) => *tag,
+                Operation::Pull(None) => continue,
             };
             let view = views.entry((*worker, *key)).or_default();
             if view.overwritten.contains(&tag) {
-                let what = format!("is {tag} again, although the worker knows it to be overwritten");
+                let what = format!("is {tag}, which the worker knows to be overwritten");
                 return Err(BadRegister { worker: Some(*worker), key: *key, what, of_order: true });
             }
             view.turn_to(tag);
@@ -164,7 +168,7 @@ mod tests {
 
     const KEY: Key = Key(3);
 
-    /// Worker 0 sees the initial value, sets a, worker 1 sets b; then the given pulls happen.
+    /// Worker 0 pulls the initial value and sets a, worker 1 sets b; then the given pulls follow.
     fn pulls(then: &[(usize, [f32; 2])]) -> Result<(), BadRegister> {
         let mut registers = Registers::default();
         let first = registers.pull(0, KEY);

@@ -1,8 +1,9 @@
-//! Bounded staleness: a pull at clock c sees every push that any worker made up to its clock c − s − 1.
+//! Bounded staleness: a pull at clock c sees every push that any worker made up to clock c − s − 1, with
+//! staleness bound s.
 //!
-//! The same book says what synchronisation promises: with synchronous replicas, a worker's clock is the
-//! number of synchronisations that it has come to, and s is 0. And when the cluster has rested, every pull
-//! sees every push from before, with any technique.
+//! The same account covers two other guarantees. With static replicas synchronised on request, a worker's
+//! clock is the number of its synchronisations, and s is 0. After the cluster has rested, every pull sees
+//! every earlier push, with any technique.
 
 use hashbrown::HashMap;
 use intendant_core::Key;
@@ -10,29 +11,29 @@ use intendant_sim::Finding;
 
 type Hash = foldhash::fast::FixedState;
 
-/// Pushes of a worker on a key.
+/// A worker's pushes to a key.
 #[derive(Default)]
 struct Pushes {
-    /// At which clock each of them was made; ascending.
+    /// Per push, the worker's clock; ascending.
     clocks: Vec<u32>,
-    /// How many there were when the cluster rested last.
+    /// Number of pushes at the last rest.
     rested: usize,
 }
 
-/// What a pull must see, besides what was there when the cluster rested.
+/// The guarantee of a pull: which pushes it must see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     /// Pushes made at clocks before this one.
     pub(crate) clock: u32,
-    /// How often the cluster had rested when the pull was made.
+    /// Number of rests before the pull was issued.
     rests: u32,
 }
 
-/// What workers pushed when.
+/// The pushes and clocks of all workers.
 pub(crate) struct Staleness {
     /// By key, then worker.
     pushes: HashMap<Key, Vec<Pushes>, Hash>,
-    /// Clocks of the workers that are at work; `None` if the technique has no clocks.
+    /// Clocks of the workers, `None` for resting workers; `None` altogether if the technique has no clocks.
     clocks: Option<Vec<Option<u32>>>,
     workers: usize,
     rests: u32,
@@ -44,14 +45,14 @@ impl Staleness {
         Self { pushes: HashMap::default(), clocks, workers, rests: 0 }
     }
 
-    /// A worker has this clock now; `None` while it rests.
+    /// Sets a worker's clock; `None` while it rests.
     pub(crate) fn set_clock(&mut self, worker: usize, clock: Option<u32>) {
         if let Some(clocks) = &mut self.clocks {
             clocks[worker] = clock;
         }
     }
 
-    /// A worker pushes to a key.
+    /// Records a push.
     pub(crate) fn push(&mut self, worker: usize, key: Key, clock: u32) {
         let workers = self.workers;
         let pushes =
@@ -59,7 +60,7 @@ impl Staleness {
         pushes[worker].clocks.push(clock);
     }
 
-    /// The cluster rests: everything is everywhere.
+    /// The cluster rests: every copy has every push.
     pub(crate) fn rested(&mut self) {
         self.rests += 1;
         for pushes in self.pushes.values_mut().flatten() {
@@ -67,17 +68,17 @@ impl Staleness {
         }
     }
 
-    /// What a pull that is made now must see.
+    /// The guarantee of a pull that is issued now and must see pushes of clocks before `clock`.
     pub(crate) fn need(&self, clock: u32) -> Need {
         Need { clock, rests: self.rests }
     }
 
-    /// A worker learns what a pull saw.
+    /// Checks the lanes that a completed pull saw.
     pub(crate) fn pulled(&self, worker: usize, key: Key, need: Need, lanes: &[u32]) -> Result<(), Finding> {
         let finding = |what: String| {
             Err((
                 "staleness",
-                format!("worker {worker} pulls {key:?} as of {need:?} and sees {lanes:?}; {what}"),
+                format!("worker {worker} pulls {key:?} with {need:?} and sees {lanes:?}; {what}"),
             ))
         };
         let mut clocks = self.clocks.iter().flatten().enumerate();
@@ -87,11 +88,12 @@ impl Staleness {
         let Some(pushes) = self.pushes.get(&key) else { return Ok(()) };
         for (other, (pushes, seen)) in pushes.iter().zip(lanes).enumerate() {
             let made = pushes.clocks.partition_point(|clock| *clock < need.clock);
-            // Later pushes may have been there as well at a later rest.
+            // If the cluster has rested since the pull was issued, `rested` counts pushes that the pull need
+            // not see.
             let there = if need.rests == self.rests { pushes.rested } else { 0 };
             let least = made.max(there);
             if (*seen as usize) < least {
-                return finding(format!("there were {least} pushes of worker {other} that it must see"));
+                return finding(format!("it must see {least} pushes of worker {other}"));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! How long things take.
+//! Durations of simulated steps: random parts, and the models of network and machine.
 
 use crate::dice::Dice;
 use crate::machine::{Charge, Machine};
@@ -7,22 +7,22 @@ use crate::network::Network;
 /// A random duration in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
-    /// At least.
+    /// Lower bound.
     pub min_ns: u64,
-    /// At most, outside of the tail.
+    /// Upper bound, outside of the tail.
     pub max_ns: u64,
-    /// One duration in so many is stretched sixteenfold; 0 means none.
+    /// One in `tail_once_in` durations is stretched sixteenfold; 0 disables the tail.
     pub tail_once_in: u64,
 }
 
 impl Spread {
-    /// Always `ns`.
+    /// The constant `ns`.
     #[must_use]
     pub const fn fixed(ns: u64) -> Self {
         Self { min_ns: ns, max_ns: ns, tail_once_in: 0 }
     }
 
-    /// Evenly between `min_ns` and `max_ns`.
+    /// Uniform between `min_ns` and `max_ns`.
     #[must_use]
     pub const fn even(min_ns: u64, max_ns: u64) -> Self {
         Self { min_ns, max_ns, tail_once_in: 0 }
@@ -38,32 +38,30 @@ impl Spread {
     }
 }
 
-/// How long each step of an access takes: random parts, and what the network and the machines add according
-/// to the work.
+/// Durations of the steps of an access: random parts, and what network and machine add for the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
     /// A worker's pause before its next call.
     pub worker: Spread,
-    /// From the worker to the channel's inbox.
+    /// From a worker's call to the channel's inbox.
     pub enqueue: Spread,
-    /// What a channel needs for an input, besides the work that is in it ([`Machine`]). It takes one input at
-    /// a time.
+    /// A channel's time per input in addition to the input's work ([`Machine`]). A channel handles one input
+    /// at a time.
     pub turn: Spread,
-    /// From the channel to the worker's queue.
+    /// From a channel to the worker's completion queue.
     pub deliver: Spread,
-    /// Until the worker takes a completion from its queue.
+    /// From the arrival in the completion queue until the worker takes the completion.
     pub intake: Spread,
-    /// Between nodes.
+    /// The network between nodes.
     pub network: Network,
-    /// Within a node.
+    /// The machine of every node.
     pub machine: Machine,
-    /// How much longer values count than they are.
+    /// Factors by which values and arithmetic are charged.
     pub charge: Charge,
 }
 
 impl Delays {
-    /// Machines of one kind on a network. The random parts are small: they keep workers from marching in
-    /// step.
+    /// Delays of equal machines on a network. The random parts are small; they keep workers out of lockstep.
     #[must_use]
     pub const fn of(machine: Machine, network: Network, charge: Charge) -> Self {
         Self {

@@ -1,21 +1,21 @@
-//! Something that serves one thing at a time, in the order in which they come: a channel's thread, one
-//! direction of a NIC.
+//! A single-server queue (a *facility* of queueing theory): a channel's thread, or one direction of a NIC. It
+//! serves jobs one at a time, in order of arrival, and measures busy and waiting time.
 
-/// A queue with one server, as times: who comes while it is busy waits.
+/// A single-server queue, represented by the time at which its server is free.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Facility {
     free_ns: u64,
     load: Load,
 }
 
-/// What a facility, or several together, did so far.
+/// Load of a facility, or the sum over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Things served.
+    /// Jobs served.
     pub served: u64,
     /// Time spent serving, nanoseconds.
     pub busy_ns: u64,
-    /// Time that things waited until their service began, summed over all of them, nanoseconds.
+    /// Time that jobs waited until their service began, summed over all jobs, nanoseconds.
     pub waited_ns: u64,
 }
 
@@ -27,7 +27,7 @@ impl Load {
         self.waited_ns += other.waited_ns;
     }
 
-    /// What came on top of `before`.
+    /// The difference to the earlier load `before`.
     #[must_use]
     pub const fn since(&self, before: &Self) -> Self {
         Self {
@@ -37,13 +37,13 @@ impl Load {
         }
     }
 
-    /// Part of `virtual_ns` in which it was busy; of several facilities, summed.
+    /// Busy fraction of `virtual_ns`; a sum of several facilities can exceed 1.
     #[must_use]
     pub fn utilisation(&self, virtual_ns: u64) -> f64 {
         self.busy_ns as f64 / virtual_ns.max(1) as f64
     }
 
-    /// Mean time that a thing waited, in nanoseconds.
+    /// Mean waiting time of a job, in nanoseconds.
     #[must_use]
     pub fn mean_wait_ns(&self) -> f64 {
         self.waited_ns as f64 / self.served.max(1) as f64
@@ -51,8 +51,8 @@ impl Load {
 }
 
 impl Facility {
-    /// Serves what came at `came_ns` for `service_ns`, not before `from_ns`. Returns when the service begins
-    /// and when it ends.
+    /// Serves a job that arrived at `came_ns` for `service_ns`, not before `from_ns`. Returns start and end
+    /// of the service.
     pub(crate) fn serve(&mut self, came_ns: u64, from_ns: u64, service_ns: u64) -> (u64, u64) {
         let start_ns = self.free_ns.max(from_ns).max(came_ns);
         self.free_ns = start_ns + service_ns;
@@ -62,19 +62,19 @@ impl Facility {
         (start_ns, self.free_ns)
     }
 
-    /// The last service takes longer than was known when it began. Returns when it ends now.
+    /// Prolongs the last service by `more_ns`. Returns its new end.
     pub(crate) fn extend(&mut self, more_ns: u64) -> u64 {
         self.free_ns += more_ns;
         self.load.busy_ns += more_ns;
         self.free_ns
     }
 
-    /// Whether it has had nothing to do for a while.
+    /// Whether the server has been idle before `now_ns`.
     pub(crate) fn is_free(&self, now_ns: u64) -> bool {
         self.free_ns < now_ns
     }
 
-    /// What it did so far.
+    /// The load so far.
     pub(crate) fn load(&self) -> Load {
         self.load
     }
@@ -86,7 +86,7 @@ mod tests {
     use crate::dice::Dice;
 
     #[test]
-    fn who_comes_while_it_is_busy_waits() {
+    fn jobs_that_arrive_while_the_server_is_busy_wait() {
         let mut facility = Facility::default();
         assert_eq!(facility.serve(100, 0, 10), (100, 110));
         assert_eq!(facility.serve(105, 0, 10), (110, 120));

@@ -1,17 +1,16 @@
-//! What goes wrong: slow connections, slow NICs, slow nodes, partitions. All of it heals, and nothing is
-//! lost.
+//! Faults: slow connections, slow NICs, slow nodes, partitions. All faults end, and no fault loses a frame.
 //!
-//! A partition holds frames between its two groups until it heals, as TCP does by sending again: nothing is
-//! lost, and order is kept. Real nodes take a peer that is silent for [`PARTITION_NS_MAX`] for dead and end
-//! the run; the simulator models what is over before that.
+//! A partition delays frames between its two groups until it heals, as TCP retransmission does: no frame is
+//! lost, and order is kept. Real nodes consider a peer dead that is silent for [`PARTITION_NS_MAX`], and end
+//! the run; the simulator only models shorter partitions.
 
 use crate::dice::Dice;
 use intendant_core::{NodeId, random};
 
-/// Partitions must heal within this time: real nodes suspect a silent peer after it.
+/// Partitions must heal within this time, after which real nodes consider a silent peer dead.
 pub const PARTITION_NS_MAX: u64 = 5_000_000_000;
 
-/// What is wrong during an interval.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Frames from one node to another take `more_ns` longer.
@@ -23,47 +22,47 @@ pub enum Fault {
         /// Added to the latency.
         more_ns: u64,
     },
-    /// Bytes occupy a node's NIC `factor` times as long.
+    /// Each byte occupies the node's NIC `factor` times as long.
     SlowNic {
         /// The node.
         node: NodeId,
         /// At least 1.
         factor: u32,
     },
-    /// All threads of a node need `factor` times as long.
+    /// All threads of the node are slower by `factor`.
     SlowNode {
         /// The node.
         node: NodeId,
         /// At least 1.
         factor: u32,
     },
-    /// Nodes below `first` and the others do not reach each other.
+    /// Nodes below `first` and the other nodes cannot reach each other.
     Partition {
-        /// The first node of the second group; neither 0 nor the number of nodes, or nothing is parted.
+        /// The first node of the second group. With 0 or the number of nodes, nothing is partitioned.
         first: NodeId,
     },
-    /// A node reaches no other node.
+    /// The node cannot reach any other node.
     Isolated {
         /// The node.
         node: NodeId,
     },
 }
 
-/// A fault and when it is there.
+/// A fault and its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Episode {
-    /// It begins here.
+    /// Start of the interval, ns.
     pub from_ns: u64,
-    /// It is over here.
+    /// End of the interval, ns, excluded.
     pub until_ns: u64,
-    /// What is wrong meanwhile.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// Why a plan of faults is refused.
+/// Why a plan of faults is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// A partition that real nodes would not survive.
+    /// A partition that lasts longer than real nodes tolerate.
     #[error(
         "{fault:?} lasts {} ms; nodes end a run when a peer is silent for {} ms",
         lasts_ns / 1_000_000, PARTITION_NS_MAX / 1_000_000
@@ -71,10 +70,10 @@ pub enum FaultError {
     TooLong {
         /// The fault.
         fault: Fault,
-        /// How long it lasts.
+        /// Its duration, ns.
         lasts_ns: u64,
     },
-    /// A factor of 0: nothing takes no time because it is faulty.
+    /// A factor of 0, which would make the faulty part infinitely fast.
     #[error("{fault:?}: a factor must be at least 1")]
     Factor {
         /// The fault.
@@ -82,21 +81,21 @@ pub enum FaultError {
     },
 }
 
-/// A plan of faults.
+/// A plan of faults: any number of episodes, which may overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults(Vec<Episode>);
 
 impl Faults {
-    /// Nothing goes wrong.
+    /// The empty plan.
     #[must_use]
     pub const fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// These faults; they may overlap.
+    /// A plan of these episodes.
     ///
     /// # Errors
-    /// If the simulation would not be one of something real: see [`FaultError`].
+    /// If an episode is impossible in a real cluster: see [`FaultError`].
     pub fn new(episodes: Vec<Episode>) -> Result<Self, FaultError> {
         for Episode { from_ns, until_ns, fault } in &episodes {
             match *fault {
@@ -117,8 +116,8 @@ impl Faults {
         Ok(Self(episodes))
     }
 
-    /// A few faults of all kinds, drawn from `seed`, within the first `horizon_ns` of a cluster of `nodes`.
-    /// With one node, only those that one node can have.
+    /// One to five faults of random kinds, drawn from `seed`, that start within the first `horizon_ns` of a
+    /// cluster of `nodes`. With one node, only slow nodes are drawn.
     #[must_use]
     pub fn random(seed: u64, nodes: usize, horizon_ns: u64) -> Self {
         let dice = &mut Dice::new(random::stream(seed, &[2]));
@@ -141,23 +140,23 @@ impl Faults {
         Self(episodes.collect())
     }
 
-    /// The faults.
+    /// The episodes.
     #[must_use]
     pub fn episodes(&self) -> &[Episode] {
         &self.0
     }
 
-    /// Whether nothing ever goes wrong.
+    /// Whether the plan is empty.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn now(&self, at_ns: u64) -> impl Iterator<Item = &Episode> {
+    fn active_at(&self, at_ns: u64) -> impl Iterator<Item = &Episode> {
         self.0.iter().filter(move |e| (e.from_ns..e.until_ns).contains(&at_ns))
     }
 
-    /// How much longer the threads of a node need.
+    /// Factor by which the threads of a node are slower.
     pub(crate) fn slowdown(&self, at_ns: u64, node: usize) -> u64 {
         let factor = |fault| match fault {
             Fault::SlowNode { node: slow, factor } => (slow.index() == node).then_some(factor),
@@ -166,10 +165,10 @@ impl Faults {
             | Fault::Partition { .. }
             | Fault::Isolated { .. } => None,
         };
-        self.now(at_ns).filter_map(|e| factor(e.fault)).map(u64::from).product()
+        self.active_at(at_ns).filter_map(|e| factor(e.fault)).map(u64::from).product()
     }
 
-    /// How much longer bytes occupy the NIC of a node.
+    /// Factor by which a node's NIC is slower.
     pub(crate) fn nic_slowdown(&self, at_ns: u64, node: usize) -> u64 {
         let factor = |fault| match fault {
             Fault::SlowNic { node: slow, factor } => (slow.index() == node).then_some(factor),
@@ -178,10 +177,10 @@ impl Faults {
             | Fault::Partition { .. }
             | Fault::Isolated { .. } => None,
         };
-        self.now(at_ns).filter_map(|e| factor(e.fault)).map(u64::from).product()
+        self.active_at(at_ns).filter_map(|e| factor(e.fault)).map(u64::from).product()
     }
 
-    /// How much longer a frame is under way.
+    /// Additional latency of a frame.
     pub(crate) fn more_latency_ns(&self, at_ns: u64, from: usize, to: usize) -> u64 {
         let ends = (from, to);
         let more = |fault| match fault {
@@ -193,17 +192,18 @@ impl Faults {
             | Fault::Partition { .. }
             | Fault::Isolated { .. } => None,
         };
-        self.now(at_ns).filter_map(|e| more(e.fault)).sum()
+        self.active_at(at_ns).filter_map(|e| more(e.fault)).sum()
     }
 
-    /// If two nodes cannot reach each other: when this may be over.
-    pub(crate) fn parted_until_ns(&self, at_ns: u64, from: usize, to: usize) -> Option<u64> {
+    /// If two nodes cannot reach each other: the end of the longest episode that separates them now. Another
+    /// one may follow.
+    pub(crate) fn partitioned_until_ns(&self, at_ns: u64, from: usize, to: usize) -> Option<u64> {
         let parts = |e: &&Episode| match e.fault {
             Fault::Partition { first } => (from < first.index()) != (to < first.index()),
             Fault::Isolated { node } => (from == node.index()) != (to == node.index()),
             Fault::SlowConnection { .. } | Fault::SlowNic { .. } | Fault::SlowNode { .. } => false,
         };
-        self.now(at_ns).filter(parts).map(|e| e.until_ns).max()
+        self.active_at(at_ns).filter(parts).map(|e| e.until_ns).max()
     }
 }
 
@@ -216,25 +216,25 @@ mod tests {
     }
 
     #[test]
-    fn faults_hold_for_their_interval_and_whom_they_name() {
+    fn faults_are_active_in_their_interval_and_for_their_nodes() {
         let slow = one(10, 20, Fault::SlowNode { node: NodeId(1), factor: 3 }).expect("accepted");
         assert_eq!([9, 10, 19, 20].map(|at| slow.slowdown(at, 1)), [1, 3, 3, 1]);
         assert_eq!((slow.slowdown(15, 0), slow.nic_slowdown(15, 1)), (1, 1));
         let parted = one(10, 20, Fault::Partition { first: NodeId(2) }).expect("accepted");
-        assert_eq!(parted.parted_until_ns(15, 0, 2), Some(20));
-        assert_eq!(parted.parted_until_ns(15, 3, 1), Some(20));
-        assert_eq!(parted.parted_until_ns(15, 0, 1), None);
-        assert_eq!(parted.parted_until_ns(15, 3, 2), None);
-        assert_eq!(parted.parted_until_ns(20, 0, 2), None);
-        let lonely = one(0, 5, Fault::Isolated { node: NodeId(1) }).expect("accepted");
+        assert_eq!(parted.partitioned_until_ns(15, 0, 2), Some(20));
+        assert_eq!(parted.partitioned_until_ns(15, 3, 1), Some(20));
+        assert_eq!(parted.partitioned_until_ns(15, 0, 1), None);
+        assert_eq!(parted.partitioned_until_ns(15, 3, 2), None);
+        assert_eq!(parted.partitioned_until_ns(20, 0, 2), None);
+        let isolated = one(0, 5, Fault::Isolated { node: NodeId(1) }).expect("accepted");
         assert_eq!(
-            [(0, 1), (1, 2), (0, 2)].map(|(a, b)| lonely.parted_until_ns(0, a, b)),
+            [(0, 1), (1, 2), (0, 2)].map(|(a, b)| isolated.partitioned_until_ns(0, a, b)),
             [Some(5), Some(5), None]
         );
     }
 
     #[test]
-    fn what_would_end_a_real_run_or_makes_no_sense_is_refused() {
+    fn impossible_faults_are_rejected() {
         assert!(one(7, 7 + PARTITION_NS_MAX, Fault::Partition { first: NodeId(1) }).is_err());
         assert!(one(7, 6 + PARTITION_NS_MAX, Fault::Partition { first: NodeId(1) }).is_ok());
         assert!(one(0, 1, Fault::SlowNic { node: NodeId(0), factor: 0 }).is_err());

@@ -1,8 +1,9 @@
-//! A queue between two parties that keeps order: connections, inboxes, completion queues.
+//! A FIFO queue with delays between two parties: connections, inboxes, completion queues.
 
 use std::collections::VecDeque;
 
-/// Things under way from one party to another. What was sent first arrives first, however the delays fall.
+/// Items in flight from one party to another. Items arrive in the order in which they were sent, even if a
+/// later item draws a shorter delay.
 #[derive(Debug)]
 pub(crate) struct Lane<T> {
     items: VecDeque<T>,
@@ -16,19 +17,20 @@ impl<T> Default for Lane<T> {
 }
 
 impl<T> Lane<T> {
-    /// Sends `item`, to arrive at `at_ns` or right after what was sent before. Returns when it arrives.
+    /// Sends `item`. It arrives at `at_ns`, or with the item before it if that arrives later. Returns the
+    /// arrival time.
     pub(crate) fn send(&mut self, item: T, at_ns: u64) -> u64 {
         self.items.push_back(item);
         self.last_due_ns = self.last_due_ns.max(at_ns);
         self.last_due_ns
     }
 
-    /// When the last item sent so far arrives.
+    /// Arrival time of the last item sent so far.
     pub(crate) fn last_due_ns(&self) -> u64 {
         self.last_due_ns
     }
 
-    /// The item that arrives now.
+    /// Removes the item that arrives now.
     pub(crate) fn arrive(&mut self) -> Option<T> {
         self.items.pop_front()
     }

@@ -1,20 +1,21 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Cluster`](cluster::Cluster): the engines of all nodes and the queues and connections between
-//! them, event by event. [`run_task`] trains a task on one, in virtual time. The modules by subject:
+//! Start at [`Cluster`](cluster::Cluster): the engines of all nodes, and the queues and connections between
+//! them, simulated event by event. [`run_task`] trains a task on a cluster in virtual time. The modules by
+//! subject:
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | [`cluster`] | nodes, workers, channels, connections; calls of workers and the events that follow |
-//! | [`Delays`] | durations: a [`Network`], a [`Machine`], and the length that values count as ([`Charge`]) |
-//! | [`presets`] | networks and machines of the papers, and files with others |
-//! | [`Faults`] | slow and parted connections, slow nodes |
-//! | `invariants/` | what must hold at every event; the cluster checks it itself |
-//! | [`reach`] | counts of the situations that a run was in |
+//! | [`Delays`] | durations: a [`Network`], a [`Machine`], and the factor by which values are charged ([`Charge`]) |
+//! | [`presets`] | networks and machines of the papers, and parsers for files that describe others |
+//! | [`Faults`] | slow connections, slow nodes, partitions |
+//! | `invariants/` | invariants that the cluster checks at every event |
+//! | [`reach`] | counts of the situations that a run has reached |
 //! | [`meeting`] | quiescence and snapshots, for programs that drive a cluster |
 //!
-//! Absent on purpose: threads, clocks, randomness other than the seed's, printing, and the protocol: engines,
-//! codec and technique are those that ship.
+//! Absent on purpose: threads, clocks, randomness that the seed does not determine, printing, and the
+//! protocol. Engines, codec and techniques are the crates that ship.
 #![forbid(unsafe_code)]
 
 pub mod cluster;

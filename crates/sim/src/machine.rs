@@ -1,47 +1,46 @@
-//! The machines: what work takes a worker's and a channel's thread.
+//! The machine model: how long work takes on a worker's or a channel's thread.
 //!
-//! Times are linear in calls, keys, bytes and arithmetic. Threads have cores of their own, unless there are
-//! more of them than cores. Arithmetic may run at a small dimension and be *charged* at a larger one
-//! ([`Charge`]): what a run costs then is what it would cost with values of the charged length, while what it
-//! computes stays cheap.
+//! Times are linear in calls, keys, bytes and multiply-adds. Each thread has a core of its own, unless there
+//! are more threads than cores. A run may compute with short values and be *charged* for long ones
+//! ([`Charge`]): its virtual time and traffic are those of the charged length.
 //!
 //! Absent on purpose: caches, memory bandwidth that threads share, and the operating system's scheduler.
 
 use serde::Deserialize;
 
-/// What work takes a node of the cluster. Every node has the same machine.
+/// Durations of the work of a node. All nodes have the same machine.
 ///
-/// From a file ([`Machine::from_toml`]), all of these fields are needed.
+/// A file ([`Machine::from_toml`]) must set all fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Cores of a node; 0 means that every thread has one of its own.
+    /// Cores per node; 0 gives every thread a core of its own.
     pub cores: usize,
-    /// A worker's call (pull, push, localize), besides its keys.
+    /// A call of a worker (pull, push, localize), without its keys.
     pub call_ns: u64,
-    /// A key of a worker's call: finding it, latching it, missing caches.
+    /// Each key of a worker's call: lookup, latch, cache misses.
     pub key_ns: u64,
-    /// A byte of a value that a worker copies out of the store, adds to it, or copies to or from a channel,
+    /// Each byte of a value that a worker copies out of the store, adds to it, or exchanges with a channel,
     /// picoseconds.
     pub byte_ps: u64,
-    /// A multiply-add of a training step, picoseconds.
+    /// Each multiply-add of a training step, picoseconds.
     pub multiply_add_ps: u64,
-    /// A batch that a loader prepares. Loaders have cores of their own.
+    /// Preparing a batch in a loader. Loaders have cores of their own.
     pub prepare_ns: u64,
-    /// Waking a thread that sleeps: a channel without inputs, a worker that waits.
+    /// Waking a sleeping thread: a channel without inputs, a worker that waits.
     pub wake_ns: u64,
-    /// An input of a channel (a frame, a worker's submission), besides its keys.
+    /// An input of a channel (a frame, a worker's submission), without its keys.
     pub input_ns: u64,
-    /// A key of an input.
+    /// Each key of an input.
     pub input_key_ns: u64,
-    /// A frame that a channel sends.
+    /// Each frame that a channel sends.
     pub send_ns: u64,
-    /// A byte that a channel receives or sends, picoseconds.
+    /// Each byte that a channel receives or sends, picoseconds.
     pub channel_byte_ps: u64,
 }
 
 impl Machine {
-    /// Work takes no time.
+    /// A machine on which work takes no time.
     #[must_use]
     pub const fn infinitely_fast() -> Self {
         Self {
@@ -59,27 +58,27 @@ impl Machine {
         }
     }
 
-    /// What a call with `keys` and `bytes` (charged) takes the worker.
+    /// Duration of a worker's call with `keys` and charged `bytes`.
     pub(crate) const fn call(&self, keys: u64, bytes: u64) -> u64 {
         self.call_ns + keys * self.key_ns + self.copy(bytes)
     }
 
-    /// What copying `bytes` (charged) takes a worker.
+    /// Duration of copying charged `bytes` on a worker.
     pub(crate) const fn copy(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(self.byte_ps) / 1_000
     }
 
-    /// What an input with `keys` that came in `bytes` (charged; 0 from workers) takes a channel.
+    /// Duration of a channel's input with `keys` that arrived in charged `bytes` (0 for inputs from workers).
     pub(crate) const fn input(&self, keys: u64, bytes: u64) -> u64 {
         self.input_ns + keys * self.input_key_ns + bytes.saturating_mul(self.channel_byte_ps) / 1_000
     }
 
-    /// What sending a frame of `bytes` (charged) takes a channel.
+    /// Duration of sending a frame of charged `bytes`.
     pub(crate) const fn send(&self, bytes: u64) -> u64 {
         self.send_ns + bytes.saturating_mul(self.channel_byte_ps) / 1_000
     }
 
-    /// How nodes with so many workers and channels share their cores.
+    /// How `workers` and `channels` of a node share its cores.
     pub(crate) fn sharing(&self, workers: usize, channels: usize) -> Sharing {
         if self.cores == 0 {
             return Sharing { work: 1.0, steal: 0.0 };
@@ -90,51 +89,50 @@ impl Machine {
     }
 }
 
-/// What threads of a node cost each other when there are more of them than cores: an approximation of fair
-/// shares.
+/// Slowdown of a node's threads when there are more threads than cores: an approximation of fair shares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sharing {
-    /// How much longer a worker's work takes because of the other workers.
+    /// Factor by which the other workers slow a worker down.
     pub(crate) work: f64,
-    /// Part of a channel's work by which each worker is delayed.
+    /// Fraction of a channel's work by which each worker is delayed.
     pub(crate) steal: f64,
 }
 
-/// How much longer values count than they are.
+/// Factors by which values and arithmetic are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Thousandths of a byte that a byte of a value counts as, on the network and in memory. Keys and headers
-    /// count as they are.
+    /// Charge per byte of a value, in thousandths of a byte, on the network and in memory. Keys and headers
+    /// are charged as they are.
     pub values_milli: u64,
-    /// Thousandths of a multiply-add that one counts as.
+    /// Charge per multiply-add, in thousandths.
     pub compute_milli: u64,
 }
 
 impl Charge {
-    /// Values count as what they are.
+    /// No scaling: values and arithmetic are charged as they are.
     pub const ACTUAL: Self = Self { values_milli: 1_000, compute_milli: 1_000 };
 
-    /// Values count `values`-fold, arithmetic `compute`-fold, to the thousandth. Arithmetic that is linear in
-    /// the length of values has the same factor.
+    /// Charges values by the factor `values` and arithmetic by the factor `compute`, rounded to thousandths.
+    /// Arithmetic that is linear in the length of values needs the same factor.
     #[must_use]
     pub fn new(values: f64, compute: f64) -> Self {
         let milli = |factor: f64| (factor * 1e3).round() as u64;
         Self { values_milli: milli(values), compute_milli: milli(compute) }
     }
 
-    /// The charged length of `bytes` of values.
+    /// Charged length of `bytes` of values.
     pub(crate) const fn bytes(&self, bytes: usize) -> u64 {
         (bytes as u64).saturating_mul(self.values_milli) / 1_000
     }
 
-    /// What a number of multiply-adds counts as.
+    /// Charged number of multiply-adds.
     pub(crate) const fn multiply_adds(&self, number: u64) -> u64 {
-        // Rounded up: in whole numbers, even the smallest step should take something.
+        // Rounded up, so that the smallest step costs at least one.
         number.saturating_mul(self.compute_milli).div_ceil(1_000)
     }
 }
 
-/// `ns`, so much longer. Exact for a factor of 1.
+/// `ns` times `factor`. Exact for a factor of 1.
 pub(crate) fn scaled(ns: u64, factor: f64) -> u64 {
     if factor == 1.0 { ns } else { (ns as f64 * factor).round() as u64 }
 }
@@ -151,7 +149,8 @@ mod tests {
         let own = Sharing { work: 1.0, steal: 0.0 };
         assert_eq!(sharing(0, 64, 4), own);
         assert_eq!(sharing(16, 4, 1), own);
-        // Eight workers on four cores: half as fast, and what the channel takes, four running workers lack.
+        // Eight workers on four cores: each runs at half speed, and the four running workers lose the
+        // channel's work.
         assert_eq!(sharing(4, 8, 1), Sharing { work: 2.0, steal: 0.25 });
         // One of four channels has no core of its own.
         assert_eq!(sharing(35, 32, 4), Sharing { work: 1.0, steal: 0.25 / 32.0 });

@@ -1,4 +1,5 @@
-//! What workers do together: come to rest, and read a snapshot.
+//! Collective operations of workers: detecting quiescence, and reading a snapshot. Programs that drive a
+//! [`Cluster`] use them.
 
 use crate::cluster::Cluster;
 use crate::invariants::{Cover, Violation};
@@ -8,7 +9,7 @@ use intendant_engine::{ChannelReport, SnapshotAsk};
 use intendant_wire::{Cursor, OpId, SnapshotPart};
 use std::ops::Range;
 
-/// Waves of reports until the cluster is quiescent.
+/// Detects quiescence: collects waves of channel reports until two equal waves are quiet.
 #[derive(Default)]
 pub struct Quiescence {
     waves: Waves,
@@ -17,17 +18,17 @@ pub struct Quiescence {
 }
 
 impl Quiescence {
-    /// All workers have come: starts the first wave.
+    /// Starts the first wave. All workers must have reached the meeting.
     pub fn begin<E: Element>(&mut self, cluster: &mut Cluster<E>) {
         *self = Self::default();
         self.awaited = cluster.ask_reports();
     }
 
-    /// A channel reported. Returns whether the cluster is quiescent, which is then checked against what the
-    /// simulator sees.
+    /// Takes a channel's report. Returns whether the cluster is quiescent; if so, the simulator's own view of
+    /// the cluster is checked.
     ///
     /// # Errors
-    /// If the cluster is not quiescent although its channels say so.
+    /// If the reports say that the cluster is quiescent, but something is still in flight.
     pub fn reported<E: Element>(
         &mut self,
         cluster: &mut Cluster<E>,
@@ -48,7 +49,7 @@ impl Quiescence {
     }
 }
 
-/// A worker's stream over all values of a range: owner by owner, channel by channel, part by part.
+/// A worker's read of all values of a range: owner by owner, channel by channel, part by part.
 pub struct Stream {
     worker: usize,
     range: Range<u64>,
@@ -59,7 +60,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Asks for the first part.
+    /// Requests the first part.
     pub fn begin<E: Element>(
         cluster: &mut Cluster<E>,
         worker: usize,
@@ -74,7 +75,7 @@ impl Stream {
 
     fn ask<E: Element>(&self, cluster: &mut Cluster<E>, cursor: Option<Cursor>) {
         let ask = SnapshotAsk {
-            // Filled in by the cluster.
+            // `Cluster::ask_snapshot` sets these two.
             worker: WorkerId(0),
             op: OpId(0),
             owner: NodeId(self.owner as u16),
@@ -86,10 +87,10 @@ impl Stream {
         cluster.ask_snapshot(self.worker, self.channel, ask);
     }
 
-    /// A part arrived: asks for the next one. Returns whether it was the last.
+    /// Takes a part and requests the next one. Returns whether this part was the last.
     ///
     /// # Errors
-    /// If a key comes twice or not at all.
+    /// If a key is delivered twice or not at all.
     pub fn part<E: Element>(
         &mut self,
         cluster: &mut Cluster<E>,

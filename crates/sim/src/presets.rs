@@ -1,7 +1,7 @@
-//! Networks and machines by name, and from files with the same fields.
+//! Networks and machines by name, and parsers for TOML files that describe others.
 //!
-//! The presets are files themselves (`presets/`), so each is an example for one's own; `docs/experiments.md`
-//! says where every constant comes from. A file has all fields of its kind and no others.
+//! The presets are files of this crate (`presets/`) and examples of the format. `docs/experiments.md` derives
+//! every constant. A file must set all fields of its kind and no others.
 
 use crate::delays::Spread;
 use crate::machine::Machine;
@@ -9,23 +9,23 @@ use crate::network::Network;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// The networks that have a name, as (name, text of the file).
+/// Named networks: (name, text of the file).
 pub const NETWORKS: [(&str, &str); 2] = [
     ("10gbe", include_str!("../presets/net-10gbe.toml")),
     ("100gib", include_str!("../presets/net-100gib.toml")),
 ];
 
-/// The machines that have a name, as (name, text of the file).
+/// Named machines: (name, text of the file).
 pub const MACHINES: [(&str, &str); 2] = [
     ("xeon-e5-2640v2", include_str!("../presets/machine-xeon-e5-2640v2.toml")),
     ("xeon-silver-4216", include_str!("../presets/machine-xeon-silver-4216.toml")),
 ];
 
-/// A file of a network or a machine that cannot be used.
+/// Why a network or machine file is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{reason}", line.map_or(String::new(), |line| format!("line {line}: ")))]
 pub struct PresetError {
-    /// Line, from 1, if the error is about one.
+    /// Line, from 1, if the error concerns one line.
     pub line: Option<usize>,
     /// What is wrong.
     pub reason: String,
@@ -42,8 +42,7 @@ struct NetworkFile {
     frame_bytes: u64,
 }
 
-/// Nothing on a network takes longer than a minute, no step of a machine longer than a second: such numbers
-/// have a wrong unit.
+/// Upper bounds: a minute for networks, a second for machines. Larger numbers have a wrong unit.
 const NETWORK_US_MAX: f64 = 60e6;
 const MACHINE_MAX: u64 = 1_000_000_000;
 

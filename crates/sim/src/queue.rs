@@ -1,5 +1,4 @@
-//! What happens next: events ordered by virtual time; events of the same time in an order that the seed
-//! decides.
+//! The event queue: events ordered by virtual time. The seed orders events of the same time.
 
 use crate::dice::Dice;
 use std::cmp::Ordering;
@@ -31,7 +30,7 @@ impl<T> Ord for Entry<T> {
     }
 }
 
-/// The events that are due, and the virtual time.
+/// Pending events, and the virtual time.
 pub(crate) struct Queue<T> {
     heap: BinaryHeap<Entry<T>>,
     now_ns: u64,
@@ -48,12 +47,12 @@ impl<T> Queue<T> {
         self.now_ns
     }
 
-    /// How many events lie ahead.
+    /// Number of pending events.
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Lets `event` happen at `at_ns`, which must not be in the past.
+    /// Schedules `event` at `at_ns`, which must not be in the past.
     pub(crate) fn schedule(&mut self, at_ns: u64, event: T, dice: &mut Dice) {
         debug_assert!(at_ns >= self.now_ns, "an event in the past");
         let tie = (dice.word() << 32) | (self.scheduled & 0xffff_ffff);
@@ -61,12 +60,12 @@ impl<T> Queue<T> {
         self.heap.push(Entry { rank: (u128::from(at_ns) << 64) | u128::from(tie), event });
     }
 
-    /// When the next event is.
+    /// Time of the next event.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.heap.peek().map(|entry| (entry.rank >> 64) as u64)
     }
 
-    /// Goes to the next event; `None` if nothing is left to happen.
+    /// Removes the next event and advances the time to it; `None` if no event is pending.
     pub(crate) fn next(&mut self) -> Option<T> {
         let Entry { rank, event } = self.heap.pop()?;
         self.now_ns = (rank >> 64) as u64;

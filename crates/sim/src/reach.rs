@@ -1,4 +1,5 @@
-//! Reach markers: situations that a set of runs must have been in, or its success says nothing.
+//! Reach markers: counters of situations. A set of runs proves nothing about a situation that none of them
+//! has reached, so each set has markers that it must reach.
 
 use std::fmt;
 
@@ -26,13 +27,13 @@ macro_rules! markers {
 }
 
 markers! {
-    /// A whole call was served by the worker itself.
+    /// The fast path served a whole call.
     LocalServed = "local_served",
-    /// A part of a call was answered by another node.
+    /// Another node answered a part of a call.
     RemoteServed = "remote_served",
-    /// One call had keys served here and keys served elsewhere.
+    /// The fast path served some keys of a call and deferred others.
     MixedCall = "mixed_call",
-    /// One call was answered by several nodes.
+    /// One call deferred keys with different homes.
     SeveralOwners = "several_owners",
     /// One call was split over several channels.
     SeveralChannels = "several_channels",
@@ -40,13 +41,13 @@ markers! {
     SeveralLengths = "several_lengths",
     /// A key occurred twice in a call and was deferred.
     DuplicateKey = "duplicate_key",
-    /// A request went where a stale hint pointed and was forwarded.
+    /// A request was forwarded once.
     ForwardedOnce = "forwarded_once",
     /// A request was forwarded more than once.
     ForwardedAgain = "forwarded_again",
-    /// An operation waited in its channel for the worker's outstanding one on the key.
+    /// An operation waited in its channel for the worker's outstanding operation on the same key.
     Chained = "chained",
-    /// A key was deferred by the worker and served by the channel without a message.
+    /// The fast path deferred a key that the channel could serve without a message.
     InboxRace = "inbox_race",
     /// A request was split over several frames because of its length.
     SplitFrame = "split_frame",
@@ -56,158 +57,158 @@ markers! {
     KeyOverlap = "key_overlap",
     /// A call waited because too many bytes were outstanding.
     AdmissionWaited = "admission_waited",
-    /// A sparse store made a value when it was first touched.
+    /// A sparse store created a value at its first access.
     SparseMaterialised = "sparse_materialised",
-    /// A value was overwritten.
+    /// A worker issued a set.
     SetServed = "set_served",
-    /// Several frames were under way on one connection.
+    /// Several frames were in flight on one connection.
     CrowdedConnection = "crowded_connection",
-    /// A channel had inputs of several sources to choose from.
+    /// A channel had inputs from several sources to choose from.
     CrowdedChannel = "crowded_channel",
-    /// Snapshot parts came from other nodes, and not all at once.
+    /// Another node sent a snapshot in more than one part.
     SnapshotParts = "snapshot_parts",
     /// A key arrived at a new owner.
     Relocated = "relocated",
     /// Several keys arrived in one frame.
     SeveralMoved = "several_moved",
-    /// Keys left for one node in several frames because of their length.
+    /// Keys handed over to one node were split over several frames because of their length.
     SplitHandOver = "split_hand_over",
-    /// A node wanted a key that another one was about to get.
+    /// A home decided to relocate a key before its previous relocation had ended.
     Conflicted = "conflicted",
-    /// A worker accessed a key that its node had localized, and another node has it.
+    /// A worker accessed a key that its node had localized and another node had taken since.
     ConflictSeen = "conflict_seen",
     /// An access waited for its key to arrive.
     Queued = "queued",
-    /// An access of another node did.
+    /// An access of another node waited for its key to arrive.
     QueuedForOther = "queued_for_other",
-    /// A key was to leave before it had arrived.
+    /// A node was ordered to hand a key over before it had arrived.
     DepartureQueued = "departure_queued",
-    /// A key was wanted back before it had arrived and left.
+    /// A worker localized a key that was to leave its node directly after arriving.
     WantedBack = "wanted_back",
-    /// A key was wanted that was on its way already.
+    /// A worker localized a key that was already on its way to the node.
     WantedTwice = "wanted_twice",
-    /// A request came back to its own node, where the key was or would be.
+    /// A request was forwarded to the node that issued it.
     CameHome = "came_home",
-    /// A request went where the key was seen, and the key was there.
+    /// A request went to a cached location, and the key was there.
     CacheHit = "cache_hit",
-    /// A request went where the key was seen, and the key was gone.
+    /// A request went to a cached location, and the key was gone.
     CacheStale = "cache_stale",
-    /// A node learnt where a key was, and knew better.
+    /// A node received a location older than the one that it knew.
     OldNews = "old_news",
-    /// An owner forwarded what the home had sent to it, because the home did not know yet that the key was
-    /// gone.
+    /// A former owner forwarded a request of the home, which had not heard of the relocation yet.
     HomeBehind = "home_behind",
-    /// A home was told of an owner, and knew of a later one.
+    /// A home received a notice of an owner, and knew a later one.
     MovedLate = "moved_late",
-    /// A node was to move a key that it did not own any more.
+    /// A node's decision to relocate a key came after it had lost the key.
     OrderTooLate = "order_too_late",
-    /// A key was pulled because it was here.
+    /// `pull_if_local` read a key.
     IfLocalHit = "if_local_hit",
-    /// A key was not pulled because it was not here.
+    /// `pull_if_local` skipped a key.
     IfLocalMiss = "if_local_miss",
     /// A replica was set up.
     ReplicaSetUp = "replica_set_up",
-    /// A replica was given up.
+    /// A holder dropped a replica.
     ReplicaDropped = "replica_dropped",
-    /// A replica that was about to be given up was asked for anew.
+    /// A holder asked again for a replica that it was about to drop.
     ReplicaRevived = "replica_revived",
-    /// A replica was given up because its value was to be overwritten.
+    /// A holder dropped a replica because a worker overwrites the value.
     ReplicaClosed = "replica_closed",
-    /// The main copy came to where a replica was.
+    /// The main copy arrived at a holder without a delta in flight.
     Promoted = "promoted",
-    /// It had updates that had not been sent.
+    /// The main copy arrived at a holder with unsent updates.
     PromotedUnsent = "promoted_unsent",
-    /// A delta of it was in flight that had been merged.
+    /// The main copy arrived at a holder whose delta in flight had been merged.
     PromotedMerged = "promoted_merged",
-    /// A delta of it was in flight that had not.
+    /// The main copy arrived at a holder whose delta in flight had not been merged.
     PromotedUnmerged = "promoted_unmerged",
-    /// A delta came to an owner when its registration was over.
+    /// A delta reached an owner after the registration had ended.
     GhostDelta = "ghost_delta",
-    /// A holder's message came to the holder, which owned the key by then.
+    /// A holder's message reached the holder itself, which had become the owner.
     GhostCameHome = "ghost_came_home",
-    /// A holder's message followed a key that had moved.
+    /// A holder's message was forwarded because the key had moved.
     ForwardedSync = "forwarded_sync",
-    /// A key moved that had holders elsewhere.
+    /// A key with registered holders moved.
     HoldersMoved = "holders_moved",
-    /// A replica came to a node that did not want it any more.
+    /// A replica was set up at a node that did not want it any more.
     ZombieRefused = "zombie_refused",
-    /// A holder was sent a newer value right before an answer to its worker.
+    /// An owner refreshed a holder directly before it answered a worker of that node.
     RefreshBeforeAnswer = "refresh_before_answer",
-    /// A delta was acknowledged without a value.
+    /// An owner acknowledged a delta without sending a value.
     AcknowledgedBare = "acknowledged_bare",
-    /// The end of a registration was heard of after the next one had begun.
+    /// A holder received the end of a registration after the next one had begun.
     StaleDropped = "stale_dropped",
-    /// A holder asked as of a clock that had not come.
+    /// A holder asked for a clock that had not come yet.
     EarlyAsk = "early_ask",
     /// A read waited for the staleness bound.
     ParkedRead = "parked_read",
-    /// A replica was given up because it was too old.
+    /// A holder dropped a replica because it was too old (`ssp`).
     LazyDrop = "lazy_drop",
-    /// An owner told holders that the global clock had advanced.
+    /// An owner notified holders that the global clock had advanced (`essp`).
     EagerNews = "eager_news",
-    /// A node came from a meeting, and others were known to be in it still.
+    /// A node left a meeting while another node counted as resting.
     ResumeLifted = "resume_lifted",
-    /// All nodes agreed on static replicas after a round.
+    /// A node completed a round of an all-reduce.
     Agreed = "agreed",
-    /// A node contributed to an all-reduce through another one.
+    /// A node contributed to an all-reduce through a partner node.
     Folded = "folded",
-    /// A message of an all-reduce came before the round before it was over.
+    /// A message of an all-reduce arrived before the previous round had ended.
     EarlyReduce = "early_reduce",
-    /// A node started an all-reduce because another one had.
+    /// A message of another node started a round.
     RoundCalled = "round_called",
     /// A message of an all-reduce was split over several frames because of its length.
     SplitReduce = "split_reduce",
-    /// A worker waited for static replicas to be brought in step.
+    /// A worker waited for the synchronisation of static replicas.
     Synchronized = "synchronized",
-    /// An intent began when its worker came to its start.
+    /// An intent began at its start clock.
     IntentBegan = "intent_began",
-    /// An intent began before its start.
+    /// An intent began before its start clock.
     IntentEarly = "intent_early",
-    /// An intent began after its start.
+    /// An intent began after its start clock.
     IntentLate = "intent_late",
-    /// An intent began for a key that the node had active intent for.
+    /// An intent began for a key with active intent on the node.
     IntentExtended = "intent_extended",
-    /// An intent was over before its node looked at it.
+    /// An intent ended before its channel saw it.
     IntentPast = "intent_past",
-    /// An intent was for no clock at all.
+    /// An intent had an empty window.
     IntentEmpty = "intent_empty",
-    /// An intent was over after it had begun.
+    /// An active intent ended.
     IntentEnded = "intent_ended",
-    /// A channel went to sleep, because nothing happened that it waits for.
+    /// A channel fell asleep after an intent round.
     Slept = "slept",
-    /// A worker's announcement woke it.
+    /// An intent signal woke a channel.
     WokenBySignal = "woken_by_signal",
-    /// A worker's clock woke it.
+    /// A worker's clock woke a channel.
     WokenByClock = "woken_by_clock",
-    /// Something was announced while the cluster rested.
+    /// A loader signalled an intent while the cluster rested.
     AnnouncedAtRest = "announced_at_rest",
-    /// A channel that was held while the cluster rested went on.
+    /// A channel that was held while the cluster rested continued.
     Resumed = "resumed",
-    /// A key moved to the node that had just told its intent.
+    /// An owner handed a key over to the node whose request it handled.
     RelocatedByIntent = "relocated_by_intent",
-    /// A key moved because all other nodes had given their replicas up.
+    /// An owner handed a key over to the last holder after another holder had dropped its replica.
     RelocatedByDrop = "relocated_by_drop",
-    /// A key moved because its owner's own intent was over.
+    /// An owner handed a key over to the only holder when its own intent ended.
     RelocatedByExpiry = "relocated_by_expiry",
-    /// A home that owned a key handed it over to the node that alone wanted it.
+    /// A home that owned a key handed it over to the only node with intent.
     SentByHome = "sent_by_home",
-    /// An owner handed a key over because its home had told it to.
+    /// An owner handed a key over on an order of its home.
     SentByOrder = "sent_by_order",
-    /// It wanted the key itself, which the home had not heard of.
+    /// An owner handed a key over on an order of its home while it had active intent itself, which the home
+    /// did not know yet.
     LostWanted = "lost_wanted",
-    /// All workers met while there was work left.
+    /// All workers met while they had calls left.
     Met = "met",
-    /// The cluster came to rest while there was work left.
+    /// The cluster rested while workers had calls left.
     RestedBetween = "rested_between",
-    /// Updates were scaled down.
+    /// A final value lacks a part of its updates because they were clipped.
     Clipped = "clipped",
-    /// Something was wrong with the network or the machines for some time.
+    /// The run had a plan of faults.
     Faulty = "faulty",
-    /// Elements were double precision.
+    /// Elements were `f64`.
     DoublePrecision = "double_precision",
 }
 
-/// How often each marker was reached.
+/// Counts of all markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     counts: [u64; Marker::ALL.len()],
@@ -220,13 +221,13 @@ impl Default for Reach {
 }
 
 impl Reach {
-    /// Notes that `marker` was reached.
+    /// Counts `marker`.
     #[inline]
     pub fn mark(&mut self, marker: Marker) {
         self.counts[marker as usize] += 1;
     }
 
-    /// How often `marker` was reached.
+    /// The count of `marker`.
     #[must_use]
     pub fn count(&self, marker: Marker) -> u64 {
         self.counts[marker as usize]
@@ -241,7 +242,7 @@ impl Reach {
 }
 
 impl fmt::Display for Reach {
-    /// The markers that were reached, with how often.
+    /// The markers that were reached, with their counts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reached = Marker::ALL.iter().filter(|marker| self.count(**marker) > 0);
         for (at, marker) in reached.enumerate() {

@@ -1,8 +1,9 @@
-//! Training tasks in virtual time: interprets the programs of workers ([`Driver`]) and loaders ([`Loader`])
-//! on a [`Cluster`].
+//! Training tasks in virtual time: runs the programs of workers ([`Driver`]) and loaders ([`Loader`]) on a
+//! [`Cluster`].
 //!
-//! The arithmetic is real, its duration is not: a step takes as long as its [`Cost`](intendant_task::Cost)
-//! says. So a run trains a real model on as many nodes as wanted, the same on every machine.
+//! The arithmetic is executed; its duration is simulated: a step takes the time that its
+//! [`Cost`](intendant_task::Cost) stands for. A run therefore trains a real model on any number of nodes,
+//! with the same result on every machine.
 
 mod meter;
 mod run;
@@ -24,53 +25,53 @@ use intendant_techniques::{Order, Technique};
 use run::TaskRun;
 use std::sync::Arc;
 
-/// The machines and the run.
+/// Configuration of a simulated training run: cluster, machines, network, faults and checks.
 #[derive(Clone, Debug)]
 pub struct TaskConfig {
     /// Number of nodes.
     pub nodes: usize,
     /// Workers per node.
     pub workers: usize,
-    /// Number of channels.
+    /// Channels per node.
     pub channels: usize,
-    /// Shards of a store, a power of two.
+    /// Shards per store, a power of two.
     pub shards: usize,
-    /// How homes are assigned.
+    /// How keys are assigned to homes.
     pub key_order: KeyOrder,
     /// Dense or sparse stores.
     pub storage: Storage,
     /// The technique.
     pub technique: Technique,
-    /// Order of a worker's operations on a key; `None` for the technique's own.
+    /// Order of a worker's operations on a key; `None` uses the technique's default.
     pub order: Option<Order>,
-    /// Whether nodes remember locations; `None` for the technique's own.
+    /// Whether nodes cache key locations; `None` uses the technique's default.
     pub caches: Option<bool>,
-    /// How copies are kept; used by techniques that have some.
+    /// Configuration of replicas; ignored by techniques without replicas.
     pub copies: ReplicationConfig,
-    /// The distributions to sample from; `None` for those that the task registered, as it did.
+    /// The distributions to sample from; `None` uses those that the task registered, unchanged.
     pub sampler: Option<Sampler>,
-    /// Bytes of values that a worker may have outstanding.
+    /// Upper bound of the value bytes that a worker may have outstanding.
     pub outstanding_bytes_max: usize,
-    /// How far a loader may be ahead; one batch at least.
+    /// How far a loader may run ahead; it is always allowed one batch.
     pub look_ahead: LookAhead,
-    /// What is trained when.
+    /// Epochs, and what workers do in them.
     pub schedule: Schedule,
     /// The machines and the network.
     pub delays: Delays,
-    /// What goes wrong when.
+    /// Faults and the intervals in which they are active.
     pub faults: Faults,
-    /// How much is checked.
+    /// When invariants are checked.
     pub checks: Checks,
     /// Seed of random homes.
     pub layout_seed: u64,
-    /// Decides everything that is random about the machines, and nothing about the task.
+    /// Seed of delays and of the order of simultaneous events. It does not affect the task's own randomness.
     pub seed: u64,
-    /// Events after which the run counts as endless.
+    /// Upper bound of events; a run that exceeds it fails.
     pub events_max: u64,
 }
 
 impl TaskConfig {
-    /// The machines and the network of Lapse [thesis §3.3.1], static allocation, everything checked.
+    /// The machines and the network of Lapse [thesis §3.3.1], static allocation, all checks at every event.
     ///
     /// # Panics
     /// Never: the presets exist.
@@ -106,26 +107,26 @@ impl TaskConfig {
 /// Why a run failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TaskFailure {
-    /// The model of the task does not fit the machines asked for.
-    #[error("the layout is refused: {0}")]
+    /// The task's model does not fit the configured cluster.
+    #[error("invalid layout: {0}")]
     Layout(#[from] LayoutError),
     /// An invariant was broken.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// Training stopped making sense.
+    /// Training diverged.
     #[error("worker {worker}: {source}")]
     Diverged {
-        /// The worker.
+        /// The worker whose step failed.
         worker: usize,
-        /// Why.
+        /// What was not finite.
         source: Diverged,
     },
-    /// The task sampled what it had not prepared.
+    /// The task drew more samples than it had prepared, or named an unknown distribution.
     #[error("worker {worker}: {source}")]
     Sample {
         /// The worker.
         worker: usize,
-        /// Why.
+        /// The sampling error.
         source: SampleError,
     },
     /// The observer ended the run.
@@ -133,51 +134,52 @@ pub enum TaskFailure {
     Stopped,
 }
 
-/// Watches a run.
+/// Receives the progress of a run.
 pub trait Observer {
-    /// A worker has computed another batch.
+    /// Called after a worker has computed a batch.
     fn batch(&mut self, _worker: usize, _progress: &Progress) {}
 
-    /// An epoch, counted from 1, has ended, and its evaluation if there was one.
+    /// Called after each epoch, counted from 1, with its measurements and its validation result if there was
+    /// one.
     fn epoch(&mut self, _number: usize, _epoch: &EpochOutcome) {}
 
-    /// Whether the run should end early. Asked now and then.
+    /// Whether the run should end early. Polled every few milliseconds of real time.
     fn stop(&mut self) -> bool {
         false
     }
 }
 
-/// Observes nothing.
+/// Ignores all progress and never stops the run.
 impl Observer for () {}
 
-/// What a run brought.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct TaskOutcome<E> {
     /// The epochs, in order.
     pub epochs: Vec<EpochOutcome>,
-    /// The combined sums of all workers of the test evaluation, if there was one.
+    /// The test evaluation, summed over all workers, if there was one.
     pub test: Option<Reduction>,
-    /// The combined sums of all workers: one per epoch, then one of the test evaluation if there is one.
+    /// Sums over all workers: one per epoch, then one of the test evaluation if there is one.
     pub combined: Vec<Reduction>,
     /// The values of all keys at the end, concatenated.
     pub values: Vec<E>,
     /// Accesses of all workers.
     pub accesses: AccessStats,
-    /// What managing keys took on all nodes.
+    /// Management counters of all nodes.
     pub management: ManagementStats,
     /// Messages sent by all nodes.
     pub messages: u64,
-    /// Bytes of these messages, charged.
+    /// Charged bytes of these messages ([`Charge`]).
     pub bytes: u64,
-    /// Virtual time.
+    /// Virtual time of the last activity, ns.
     pub virtual_ns: u64,
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Hash over everything that happened.
+    /// Hash of all events and messages; equal runs have equal hashes.
     pub hash: u64,
-    /// Why the keys of [`ReplicationConfig::watched`] are where they are, as each node sees it.
+    /// Per node, why the keys of [`ReplicationConfig::watched`] are where they are.
     pub explanations: Vec<Vec<(Key, Explanation)>>,
-    /// What was reached.
+    /// Reach markers.
     pub reach: Reach,
 }
 

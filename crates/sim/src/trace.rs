@@ -1,4 +1,4 @@
-//! What happened, as a hash (always) and as text (on demand).
+//! Record of a run: always a hash over all events and messages, on demand also readable lines.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -15,25 +15,25 @@ impl Trace {
         Self { hash: 0, events: 0, lines: text.then(Vec::new) }
     }
 
-    /// Notes that an event happens.
+    /// Hashes an event and counts it.
     #[inline]
-    pub(crate) fn event(&mut self, at_ns: u64, kind: u8, who: u32, what: u32) {
+    pub(crate) fn event(&mut self, at_ns: u64, kind: u8, subject: u32, detail: u32) {
         let mut bytes = [0; 17];
         bytes[..8].copy_from_slice(&at_ns.to_le_bytes());
-        bytes[8..12].copy_from_slice(&who.to_le_bytes());
-        bytes[12..16].copy_from_slice(&what.to_le_bytes());
+        bytes[8..12].copy_from_slice(&subject.to_le_bytes());
+        bytes[12..16].copy_from_slice(&detail.to_le_bytes());
         bytes[16] = kind;
         self.hash = xxh3_64_with_seed(&bytes, self.hash);
         self.events += 1;
     }
 
-    /// Notes what an event carries.
+    /// Hashes the content of a message.
     #[inline]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.hash = xxh3_64_with_seed(bytes, self.hash);
     }
 
-    /// Adds a line of text, if text is wanted.
+    /// Appends a line if the readable trace is enabled.
     #[inline]
     pub(crate) fn line(&mut self, at_ns: u64, text: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {
@@ -45,7 +45,7 @@ impl Trace {
         self.hash
     }
 
-    /// Events so far.
+    /// Number of events so far.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }

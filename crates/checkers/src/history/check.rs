@@ -1,33 +1,33 @@
 //! Decides whether a history is sequentially consistent per key.
 //!
-//! Of the operations on one key, these must come before others: what a worker issued earlier (program order);
-//! push `k` of worker `v` before every pull that sees at least `k` in lane `v`; a pull that sees `k` there
-//! before push `k + 1` of `v`. The history is consistent if and only if these edges have no cycle, for then
-//! any order that respects them is an execution.
+//! On one key, the following order is required: operations of a worker in program order; push `k` of worker
+//! `v` before every pull that sees at least `k` in lane `v`; a pull that sees `k` there before push `k + 1`
+//! of `v`. The history is consistent if and only if these edges form no cycle, because then any order that
+//! respects them is a valid execution.
 //!
-//! The edges are never built. Each worker has a position in its program; an operation may be executed when
-//! all its predecessors have been: a pull when every lane has been pushed as far as it sees, a push when
-//! every pull that sees one less has been executed. Whatever may be executed is; if that ends early, those
-//! that wait for each other are the cycle.
+//! The edges are not stored. Each worker has a position in its program, and the check executes operations
+//! whose predecessors have been executed: a pull when every lane has as many pushes as it sees, a push when
+//! every pull that sees one less has been executed. If no operation can be executed before all are, the
+//! remaining ones contain a cycle.
 
-use super::{History, LATEST, Record, What};
+use super::{History, LATEST, Operation, Record};
 use intendant_core::Key;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What was checked.
+/// Numbers of checked operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Keys with operations.
     pub keys: usize,
     /// Pushes.
     pub pushes: usize,
-    /// Pulls whose values are known.
+    /// Pulls with known values.
     pub pulls: usize,
 }
 
 impl Summary {
-    /// Adds what was checked of other keys.
+    /// The sum with the numbers of other keys.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         let (keys, pushes) = (self.keys + other.keys, self.pushes + other.pushes);
@@ -44,14 +44,14 @@ pub enum Inconsistency {
     Phantom {
         /// The pull.
         pull: String,
-        /// Whose pushes.
+        /// The worker whose pushes these are.
         lane: usize,
         /// How many it sees.
         seen: u32,
-        /// How many there are.
+        /// How many it has issued.
         pushed: u32,
     },
-    /// A pull does not see exactly what its worker had pushed before.
+    /// A pull does not see exactly its worker's earlier pushes.
     #[error("{pull} sees {seen} of the worker's own {pushed} earlier pushes")]
     OwnPushes {
         /// The pull.
@@ -61,48 +61,48 @@ pub enum Inconsistency {
         /// How many the worker had issued before.
         pushed: u32,
     },
-    /// A pull sees less than an earlier one of the same worker.
+    /// A pull sees fewer pushes than an earlier pull of the same worker.
     #[error(
         "{pull} sees {seen} pushes of worker {lane}, but an earlier pull of the same worker saw {before}"
     )]
     Backwards {
         /// The pull.
         pull: String,
-        /// Whose pushes.
+        /// The worker whose pushes these are.
         lane: usize,
         /// How many it sees.
         seen: u32,
         /// How many were seen before.
         before: u32,
     },
-    /// Operations that would have to come before each other.
+    /// Operations whose required order is cyclic.
     #[error("no order of the operations on {key:?} explains what was seen:\n{cycle}")]
     Cycle {
         /// The key.
         key: Key,
-        /// Who waits for whom, one line each.
+        /// The operations of the cycle, one line each.
         cycle: String,
     },
-    /// The final value lacks pushes or has some twice.
+    /// The final value lacks pushes, or has pushes twice.
     #[error(
         "the final value of {key:?} has {found} pushes of worker {lane}, which issued {issued} and saw {acknowledged} done"
     )]
     Final {
         /// The key.
         key: Key,
-        /// Whose pushes.
+        /// The worker whose pushes these are.
         lane: usize,
         /// How many the value has.
         found: u32,
-        /// How many there may be.
+        /// How many were issued: upper bound.
         issued: u32,
-        /// How many there must be.
+        /// How many were acknowledged: lower bound.
         acknowledged: u32,
     },
 }
 
 impl Inconsistency {
-    /// Whether only the order of operations is wrong: every push is in the final values, once.
+    /// Whether only the order of operations is wrong: final values have every push once.
     #[must_use]
     pub const fn is_of_order(&self) -> bool {
         match self {
@@ -113,15 +113,15 @@ impl Inconsistency {
 }
 
 impl History {
-    /// Checks what holds in whichever order operations happened: final values have every push once (eventual
-    /// consistency), and no pull sees more pushes than there are.
+    /// Checks the rules that do not depend on order: final values have every push once (eventual
+    /// consistency), and no pull sees more pushes than were issued.
     ///
     /// # Errors
     /// The first [`Inconsistency::Phantom`] or [`Inconsistency::Final`].
     pub fn check_sums(&self) -> Result<(), Inconsistency> {
         let mut pushes: BTreeMap<(Key, usize), (u32, u32)> = BTreeMap::new();
-        for Record { key, worker, what, done, .. } in &self.records {
-            if *what == What::Push {
+        for Record { key, worker, operation, done, .. } in &self.records {
+            if *operation == Operation::Push {
                 let (issued, acknowledged) = pushes.entry((*key, *worker as usize)).or_default();
                 *issued += 1;
                 *acknowledged += u32::from(*done);
@@ -129,7 +129,7 @@ impl History {
         }
         let pushed = |key, lane| pushes.get(&(key, lane)).copied().unwrap_or_default();
         for (at, record) in self.records.iter().enumerate() {
-            let What::Pull(Some(lanes)) = record.what else { continue };
+            let Operation::Pull(Some(lanes)) = record.operation else { continue };
             for (lane, seen) in self.lanes_at(lanes).iter().enumerate().filter(|(_, seen)| **seen > 0) {
                 let (pushed, _) = pushed(record.key, lane);
                 if *seen > pushed {
@@ -150,10 +150,10 @@ impl History {
         Ok(())
     }
 
-    /// Checks the history, every key for itself.
+    /// Checks the history, each key separately.
     ///
-    /// Pulls whose values are not known are ignored; pushes that were not acknowledged may have happened or
-    /// not.
+    /// Pulls with unknown values are ignored. Pushes that were not acknowledged may or may not have been
+    /// applied.
     ///
     /// # Errors
     /// The first inconsistency.
@@ -161,8 +161,8 @@ impl History {
         self.check_keys(|_| true, true)
     }
 
-    /// Checks what each worker sees of each of these keys by itself: its own pushes, and never less than
-    /// before (read your writes, monotonic reads). In which order others happened need not make sense.
+    /// Checks each worker's view of each key of `of` separately: it sees its own pushes, and never less than
+    /// before (read your writes, monotonic reads). The order of other workers' pushes is not checked.
     ///
     /// # Errors
     /// The first inconsistency.
@@ -170,7 +170,7 @@ impl History {
         self.check_keys(of, false)
     }
 
-    /// As [`History::check`], of these keys only.
+    /// Like [`History::check`] for the keys of `of`.
     ///
     /// # Errors
     /// The first inconsistency.
@@ -182,9 +182,9 @@ impl History {
         let mut order: Vec<u32> = (0..self.records.len() as u32).collect();
         order.retain(|at| {
             let record = &self.records[*at as usize];
-            record.what != What::Pull(None) && of(record.key)
+            record.operation != Operation::Pull(None) && of(record.key)
         });
-        // Stable by record number, so each worker's operations stay in program order.
+        // The record number keeps each worker's operations in program order.
         order.sort_unstable_by_key(|at| {
             let record = &self.records[*at as usize];
             (record.key, record.worker, *at)
@@ -209,7 +209,7 @@ impl History {
             summary.pushes += check.pushes.iter().map(|n| *n as usize).sum::<usize>();
         }
         summary.pulls = order.len() - summary.pushes;
-        // Keys that were never accessed: their final values have no pushes.
+        // Final values of keys without operations must have no pushes.
         for (key, at) in &finals {
             if order.binary_search_by_key(key, |at| self.records[*at as usize].key).is_err() {
                 check.load(&[])?;
@@ -220,14 +220,14 @@ impl History {
     }
 
     fn describe(&self, at: u32) -> String {
-        let Record { key, worker, what, start, end, .. } = self.records[at as usize];
+        let Record { key, worker, operation, start, end, .. } = self.records[at as usize];
         let nth = self.records[..=at as usize].iter().filter(|r| r.key == key && r.worker == worker).count();
-        let mut text = match what {
-            What::Push => format!("worker {worker}, operation {nth} on {key:?} (push)"),
-            What::Pull(Some(lanes)) => {
+        let mut text = match operation {
+            Operation::Push => format!("worker {worker}, operation {nth} on {key:?} (push)"),
+            Operation::Pull(Some(lanes)) => {
                 format!("worker {worker}, operation {nth} on {key:?} (pull of {:?})", self.lanes_at(lanes))
             }
-            What::Pull(None) => format!("worker {worker}, operation {nth} on {key:?} (pull)"),
+            Operation::Pull(None) => format!("worker {worker}, operation {nth} on {key:?} (pull)"),
         };
         if end != LATEST {
             let _ = write!(text, ", time {start} to {end}");
@@ -236,7 +236,7 @@ impl History {
     }
 }
 
-/// The check of one key; its buffers are used for all keys.
+/// Checks one key after another, reusing its buffers.
 struct KeyCheck<'a> {
     history: &'a History,
     /// Operations on the key by worker, each worker's in program order.
@@ -252,9 +252,11 @@ struct KeyCheck<'a> {
     applied: Vec<u32>,
     /// Per worker, where its counts start in `readers`.
     readers_at: Vec<usize>,
-    /// Per worker and number of its pushes, the pulls that see exactly so many and have not been executed.
+    /// Per worker and number of its pushes, the number of pulls that see exactly so many and have not been
+    /// executed.
     readers: Vec<u32>,
-    /// Per operation, the earliest end of it and of its worker's later ones; empty if nothing has times.
+    /// Per operation, the earliest end among it and its worker's later operations; empty if no operation has
+    /// times.
     earliest_end: Vec<u64>,
 }
 
@@ -278,7 +280,7 @@ impl<'a> KeyCheck<'a> {
         &self.history.records[at as usize]
     }
 
-    /// Takes the operations on the next key, and checks each worker's view by itself.
+    /// Loads the operations on the next key, and checks each worker's view.
     fn load(&mut self, operations: &[u32]) -> Result<(), Inconsistency> {
         let (history, workers) = (self.history, self.history.workers());
         self.operations.clear();
@@ -291,9 +293,9 @@ impl<'a> KeyCheck<'a> {
         ends.clear();
         ends.resize(workers, 0);
         for at in operations {
-            let Record { worker, what, done, .. } = history.records[*at as usize];
+            let Record { worker, operation, done, .. } = history.records[*at as usize];
             ends[worker as usize] += 1;
-            if what == What::Push {
+            if operation == Operation::Push {
                 self.pushes[worker as usize] += 1;
                 self.acknowledged[worker as usize] += u32::from(done);
             }
@@ -318,6 +320,7 @@ impl<'a> KeyCheck<'a> {
         Ok(())
     }
 
+    /// Counts the pulls, and checks each against its worker's earlier operations.
     fn load_pulls(&mut self) -> Result<(), Inconsistency> {
         let history = self.history;
         let mut issued = 0;
@@ -328,7 +331,7 @@ impl<'a> KeyCheck<'a> {
             if worker != Some(record.worker) {
                 (worker, issued, before) = (Some(record.worker), 0, None);
             }
-            let What::Pull(Some(lanes_at)) = record.what else {
+            let Operation::Pull(Some(lanes_at)) = record.operation else {
                 issued += 1;
                 continue;
             };
@@ -388,7 +391,7 @@ impl<'a> KeyCheck<'a> {
         Ok(())
     }
 
-    /// Executes operations as long as one may be.
+    /// Executes all operations; an error if some wait for each other.
     fn execute(&mut self, key: Key) -> Result<(), Inconsistency> {
         let mut left = self.operations.len();
         while left > 0 {
@@ -408,9 +411,9 @@ impl<'a> KeyCheck<'a> {
 
     fn execute_one(&mut self, worker: usize) {
         let record = self.record(self.operations[self.heads[worker]]);
-        match record.what {
-            What::Push => self.applied[worker] += 1,
-            What::Pull(lanes) => {
+        match record.operation {
+            Operation::Push => self.applied[worker] += 1,
+            Operation::Pull(lanes) => {
                 let lanes = self.history.lanes_at(lanes.expect("unknown pulls were left out"));
                 for (lane, seen) in lanes.iter().enumerate() {
                     self.readers[self.readers_at[lane] + *seen as usize] -= 1;
@@ -420,17 +423,17 @@ impl<'a> KeyCheck<'a> {
         self.heads[worker] += 1;
     }
 
-    /// The worker whose operations must come before the next one of `worker`, if there is one, and why.
+    /// Why the next operation of `worker` cannot be executed yet, if it cannot.
     fn waits_for(&self, worker: usize) -> Option<Reason> {
         let record = self.record(self.operations[self.heads[worker]]);
-        match record.what {
-            What::Push => {
+        match record.operation {
+            Operation::Push => {
                 let applied = self.applied[worker];
                 if self.readers[self.readers_at[worker] + applied as usize] > 0 {
                     return Some(Reason::Readers { lane: worker, seen: applied });
                 }
             }
-            What::Pull(lanes) => {
+            Operation::Pull(lanes) => {
                 let lanes = self.history.lanes_at(lanes.expect("unknown pulls were left out"));
                 for (lane, (seen, applied)) in lanes.iter().zip(&self.applied).enumerate() {
                     if seen > applied {
@@ -450,7 +453,7 @@ impl<'a> KeyCheck<'a> {
             .map(|other| Reason::Ended { other })
     }
 
-    /// Those that wait for each other. Called when every worker with operations left waits for one.
+    /// Describes a cycle. Called when every worker with operations left waits for another.
     fn cycle(&self) -> String {
         let Some(mut worker) = (0..self.ends.len()).find(|w| self.heads[*w] < self.ends[*w]) else {
             return String::new();
@@ -487,26 +490,26 @@ impl<'a> KeyCheck<'a> {
         text
     }
 
-    /// A worker with a pull ahead that sees exactly `seen` pushes of `lane`.
+    /// A worker with an unexecuted pull that sees exactly `seen` pushes of `lane`.
     fn reader(&self, lane: usize, seen: u32) -> Option<usize> {
         (0..self.ends.len()).find(|worker| {
             self.operations[self.heads[*worker]..self.ends[*worker]].iter().any(|at| {
-                match self.record(*at).what {
-                    What::Pull(Some(lanes)) => self.history.lanes_at(lanes)[lane] == seen,
-                    What::Pull(None) | What::Push => false,
+                match self.record(*at).operation {
+                    Operation::Pull(Some(lanes)) => self.history.lanes_at(lanes)[lane] == seen,
+                    Operation::Pull(None) | Operation::Push => false,
                 }
             })
         })
     }
 }
 
-/// Why an operation may not be executed yet.
+/// Why an operation cannot be executed yet.
 #[derive(Clone, Copy)]
 enum Reason {
     /// It sees this push.
     Push { lane: usize, number: u32 },
-    /// A pull does not see it.
+    /// A pull that does not see it comes first.
     Readers { lane: usize, seen: u32 },
-    /// Another operation ended before it started.
+    /// An operation of another worker ended before it started.
     Ended { other: usize },
 }

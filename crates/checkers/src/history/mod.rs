@@ -1,13 +1,13 @@
 //! Histories of pushes and pulls, and whether they are sequentially consistent per key.
 //!
-//! Values are *version lanes* ([`crate::lanes`]): worker `w`'s `n`-th push on a key adds 1 to lane `w`, so
-//! what a pull sees is a version vector, and whether there is one order of all operations on a key that
-//! explains every pull can be decided exactly, in linear time ([`History::check`]). If records carry times,
-//! the order must also agree with real time (linearizability): an operation that ended before another one
-//! started comes first.
+//! Values are *version lanes* ([`crate::lanes`]): the `n`-th push of worker `w` to a key sets lane `w` to
+//! `n`, so a pull sees a version vector. Whether one order of all operations on a key explains every pull can
+//! therefore be decided exactly and in linear time ([`History::check`]). If records have times, the order
+//! must also agree with real time (linearizability): an operation that ended before another one started comes
+//! first.
 //!
-//! Simulations and real processes record alike; [`History::write`] and [`History::read`] carry histories
-//! through files, one per process, to be read into one.
+//! Simulations and real processes record the same way. [`History::write`] and [`History::read`] store
+//! histories in files, one per process, which are read into one history.
 
 mod check;
 mod text;
@@ -17,20 +17,21 @@ pub use text::TextError;
 
 use intendant_core::Key;
 
-/// A time that says nothing: of a start that happened at any time.
+/// Start time of an operation whose start is unknown.
 const EARLIEST: u64 = 0;
-/// A time that says nothing: of an end that happened at any time.
+/// End time of an operation whose end is unknown.
 const LATEST: u64 = u64::MAX;
 
-/// Names an operation of a history that is under way.
+/// Identifies an outstanding operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordId(u32);
 
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum Operation {
     /// Adds 1 to the worker's lane.
     Push,
-    /// Reads the lanes that start here in `History::lanes`; `None` as long as they are not known.
+    /// Reads the lanes that start at this index of `History::lanes`; `None` while they are unknown.
     Pull(Option<u32>),
 }
 
@@ -39,31 +40,31 @@ enum What {
 struct Record {
     key: Key,
     worker: u32,
-    what: What,
-    /// Whether the worker learnt that it is done.
+    operation: Operation,
+    /// Whether the worker knows that it is done.
     done: bool,
     start: u64,
     end: u64,
 }
 
-/// What workers did and saw. Records of a worker are in the order in which it issued the operations.
+/// Operations of all workers, with the values that pulls saw. The records of a worker are in program order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     workers: u32,
     records: Vec<Record>,
     lanes: Vec<u32>,
-    /// Final values: keys and where their lanes start.
+    /// Final values: key, and start index in `lanes`.
     finals: Vec<(Key, u32)>,
 }
 
 impl History {
-    /// An empty history of `workers` workers, numbered over the whole cluster.
+    /// An empty history of `workers` workers of the whole cluster.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self { workers: workers as u32, ..Self::default() }
     }
 
-    /// Number of workers, which is the number of lanes.
+    /// Number of workers, and of lanes.
     pub fn workers(&self) -> usize {
         self.workers as usize
     }
@@ -73,28 +74,28 @@ impl History {
         self.records.len()
     }
 
-    /// Whether nothing was recorded.
+    /// Whether the history has no operations.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    fn start(&mut self, worker: usize, key: Key, what: What, start: Option<u64>) -> RecordId {
+    fn start(&mut self, worker: usize, key: Key, operation: Operation, start: Option<u64>) -> RecordId {
         assert!(worker < self.workers(), "worker {worker} of {}", self.workers);
         let id = RecordId(self.records.len() as u32);
         let start = start.unwrap_or(EARLIEST);
-        self.records.push(Record { key, worker: worker as u32, what, done: false, start, end: LATEST });
+        self.records.push(Record { key, worker: worker as u32, operation, done: false, start, end: LATEST });
         id
     }
 
-    /// A worker issues a push to `key`. `start` is the time, on a clock that all workers share.
+    /// Records the start of a push. `start` is a time of a clock that all workers share.
     ///
     /// # Panics
     /// If there is no such worker.
     pub fn push(&mut self, worker: usize, key: Key, start: Option<u64>) -> RecordId {
-        self.start(worker, key, What::Push, start)
+        self.start(worker, key, Operation::Push, start)
     }
 
-    /// A worker learns that its push is done.
+    /// Records the end of a push.
     ///
     /// # Panics
     /// If `id` is not from this history.
@@ -103,25 +104,26 @@ impl History {
         (record.done, record.end) = (true, end.unwrap_or(LATEST));
     }
 
-    /// A worker issues a pull of `key`.
+    /// Records the start of a pull.
     ///
     /// # Panics
     /// If there is no such worker.
     pub fn pull(&mut self, worker: usize, key: Key, start: Option<u64>) -> RecordId {
-        self.start(worker, key, What::Pull(None), start)
+        self.start(worker, key, Operation::Pull(None), start)
     }
 
-    /// A worker learns what its pull saw.
+    /// Records the end of a pull and the lanes that it saw.
     ///
     /// # Panics
     /// If `id` is not from this history, or `lanes` does not have one element per worker.
     pub fn pulled(&mut self, id: RecordId, lanes: &[u32], end: Option<u64>) {
         let at = self.keep(lanes);
         let record = &mut self.records[id.0 as usize];
-        (record.what, record.done, record.end) = (What::Pull(Some(at)), true, end.unwrap_or(LATEST));
+        (record.operation, record.done, record.end) =
+            (Operation::Pull(Some(at)), true, end.unwrap_or(LATEST));
     }
 
-    /// What a key's value is after everything has come to rest.
+    /// Records the final value of a key.
     ///
     /// # Panics
     /// If `lanes` does not have one element per worker.

@@ -1,4 +1,4 @@
-//! Histories as lines of text.
+//! The text format of histories: writing, and reading several files into one history.
 //!
 //! ```text
 //! lanes-history 1 workers 2
@@ -9,19 +9,19 @@
 //! final 17 1,0               key, lanes
 //! ```
 
-use super::{EARLIEST, History, LATEST, Record, RecordId, What};
+use super::{EARLIEST, History, LATEST, Operation, Record, RecordId};
 use intendant_core::Key;
 use std::io::{self, BufRead, Write};
 use std::str::FromStr;
 
-/// A file that is not a history.
+/// Why a file cannot be read as a history.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
     /// The file cannot be read.
     #[error("cannot read the history: {0}")]
     Io(#[from] io::Error),
-    /// A line that says nothing known.
+    /// A line that does not follow the format.
     #[error("line {line} of the history: {what}")]
     Line {
         /// Number of the line, from 1.
@@ -35,34 +35,34 @@ impl History {
     /// Writes the history.
     ///
     /// # Errors
-    /// Whatever `out` returns.
+    /// The first error of `out`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "lanes-history 1 workers {}", self.workers)?;
         let start = |start: u64| if start == EARLIEST { "-".to_owned() } else { start.to_string() };
-        for Record { key, worker, what, done, start: from, end } in &self.records {
+        for Record { key, worker, operation, done, start: from, end } in &self.records {
             let end = match (done, *end) {
                 (false, _) => "?".to_owned(),
                 (true, LATEST) => "-".to_owned(),
                 (true, end) => end.to_string(),
             };
-            match what {
-                What::Push => writeln!(out, "push {worker} {key} {} {end}", start(*from))?,
-                What::Pull(Some(at)) => {
+            match operation {
+                Operation::Push => writeln!(out, "push {worker} {key} {} {end}", start(*from))?,
+                Operation::Pull(Some(at)) => {
                     let lanes = join(self.lanes_at(*at));
                     writeln!(out, "pull {worker} {key} {} {end} {lanes}", start(*from))?;
                 }
-                // Nothing can be said about it.
-                What::Pull(None) => {}
+                // A pull without a value constrains nothing.
+                Operation::Pull(None) => {}
             }
         }
         self.finals.iter().try_for_each(|(key, at)| writeln!(out, "final {key} {}", join(self.lanes_at(*at))))
     }
 
-    /// Appends a written history to this one. Each worker's records must be in one file, or files be read in
-    /// order.
+    /// Appends a written history to this one. If a worker's records are spread over several files, these must
+    /// be read in program order.
     ///
     /// # Errors
-    /// If the text cannot be read, is no history, or is one of another number of workers.
+    /// If the text cannot be read, does not follow the format, or has another number of workers.
     pub fn read(&mut self, text: impl BufRead) -> Result<(), TextError> {
         for (at, line) in text.lines().enumerate() {
             let line = line?;
@@ -77,10 +77,7 @@ impl History {
             (true, ["lanes-history", "1", "workers", workers]) => {
                 let workers: u32 = number("number of workers", workers)?;
                 if workers != self.workers {
-                    return Err(format!(
-                        "a history of {workers} workers is read into one of {}",
-                        self.workers
-                    ));
+                    return Err(format!("the history has {workers} workers, expected {}", self.workers));
                 }
                 Ok(())
             }
@@ -108,7 +105,11 @@ impl History {
 
     fn worker(&self, text: &str) -> Result<usize, String> {
         let worker: usize = number("worker", text)?;
-        if worker < self.workers() { Ok(worker) } else { Err(format!("worker {worker} of {}", self.workers)) }
+        if worker < self.workers() {
+            Ok(worker)
+        } else {
+            Err(format!("worker {worker} does not exist; there are {} workers", self.workers))
+        }
     }
 
     fn end(&mut self, id: RecordId, text: &str) -> Result<(), String> {
@@ -134,7 +135,7 @@ fn join(lanes: &[u32]) -> String {
 }
 
 fn number<T: FromStr>(what: &str, text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{what} '{text}' is not a number that fits"))
+    text.parse().map_err(|_| format!("{what} '{text}' is not a number in range"))
 }
 
 fn time(text: &str) -> Result<Option<u64>, String> {

@@ -1,4 +1,4 @@
-//! What is drawn in addition where there may be several copies of a key.
+//! Scenario parts for techniques with replicas: static replicas, pace, staleness bounds, clocks and stops.
 
 use super::{Mode, Scenario, intents};
 use crate::lanes;
@@ -7,28 +7,28 @@ use intendant_engine::ReplicationConfig;
 use intendant_sim::Dice;
 use intendant_techniques::{Assignment, KeyTechnique, StaticReplicaPace, StaticReplicas};
 
-/// Where all workers stop on their way.
+/// A stop of all workers between their calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// They meet, and go on.
+    /// They meet and continue.
     Meeting,
     /// They meet and wait until the cluster rests.
     Rest,
-    /// Each brings static replicas in step.
+    /// Each synchronises static replicas.
     Synchronisation,
 }
 
-/// One run in so many has values that take several frames.
+/// One in this many runs has values that take several frames.
 const HUGE_ONCE_IN: u64 = 400;
 
-/// Draws the rest of a scenario.
+/// Draws the parts of a scenario that concern replicas.
 pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     let mut dice = Dice::new(random::stream(scenario.seed, &[3]));
     let dice = &mut dice;
     if mode.has_fixed() && mode.nodes.is_none() {
         set_nodes(&mut scenario, dice.between(2, 9) as usize);
     }
-    // Room for dust.
+    // One element for dust.
     scenario.lanes.iter_mut().for_each(|(_, len)| *len += 1);
     let huge = std::mem::take(&mut scenario.huge);
     if huge {
@@ -76,14 +76,14 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
         scenario.bounds.push(bound);
     }
     if clocked && mode.staleness.is_none() && dice.once_in(2) {
-        rush(mode, &mut scenario);
+        advance_with_every_call(mode, &mut scenario);
     }
     intents::draw(mode, scenario, every)
 }
 
-/// Clocks advance with every call, most calls are for one key, and no copy may be stale: holders leave while
-/// they wait for a clock.
-fn rush(mode: &Mode, scenario: &mut Scenario) {
+/// A stress variant: clocks advance with every call, most calls access the same key, and the staleness bound
+/// is 0, so that holders drop replicas while they wait for a clock.
+fn advance_with_every_call(mode: &Mode, scenario: &mut Scenario) {
     scenario.clock_once_in.fill(1);
     scenario.copies.staleness = 0;
     scenario.hot_keys = 1;
@@ -96,7 +96,7 @@ fn rush(mode: &Mode, scenario: &mut Scenario) {
     }
 }
 
-/// Another number of nodes; values have a lane per worker.
+/// Changes the number of nodes, and with it the length of values, which have a lane per worker.
 fn set_nodes(scenario: &mut Scenario, nodes: usize) {
     let before = lanes::len_min(scenario.all_workers());
     if !scenario.faults.is_none() {
@@ -109,19 +109,19 @@ fn set_nodes(scenario: &mut Scenario, nodes: usize) {
     scenario.lanes[1].1 = scenario.lanes[1].1 - 2 * before + 2 * now;
 }
 
-/// How often copies are brought in step: from much more often than anything else happens to hardly ever.
+/// Draws the pace of synchronisation: from much more often than any other event to almost never.
 fn every(scenario: &Scenario, dice: &mut Dice) -> Tick {
     let delays = &scenario.delays;
     let slowest =
         [delays.worker, delays.enqueue, delays.turn, delays.network.latency, delays.deliver, delays.intake];
     let slowest_ns = slowest.iter().map(|spread| spread.max_ns).max().unwrap_or(0);
-    // While nodes are cut off, nothing but this happens.
+    // During partitions, almost all events are rounds of synchronisation, so these must be rare enough.
     let faulty_ns = scenario.faults.episodes().iter().map(|e| e.until_ns).max().unwrap_or(0);
     let quarters = dice.pick(&[2, 4, 16, 64]);
     Tick((slowest_ns * quarters / 4_000).max(faulty_ns / 500_000).max(1))
 }
 
-/// Random keys to be replicated: hardly any, some, or most of them.
+/// Draws the keys with static replicas: few, some, or most of them.
 fn assign(scenario: &Scenario, dice: &mut Dice) -> Assignment {
     if scenario.policy.static_replicas != Some(StaticReplicas::Assigned) {
         return Assignment::none();

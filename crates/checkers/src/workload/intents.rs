@@ -1,7 +1,7 @@
-//! What workers announce, and when.
+//! Scenario parts for techniques with intents: which intents workers and loaders signal, and when.
 
 use super::Failure;
-use super::plan::Plan;
+use super::call::Call;
 use super::program::Programs;
 use super::{Mode, Scenario};
 use intendant_core::{Clock, Element, Key, Tick, random};
@@ -12,32 +12,31 @@ use intendant_sim::{Dice, Spread};
 use intendant_wire::AccessKind;
 use std::ops::Range;
 
-/// How the workers of a run announce.
+/// How the workers of a run signal intents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Announcing {
-    /// Of sixteen calls, how many announce something.
+pub struct IntentSettings {
+    /// Calls of sixteen that signal an intent.
     pub in_16: u64,
-    /// Of sixteen accesses, how many are to keys of an intent that is under way.
-    pub obedient_in_16: u64,
-    /// Of sixteen announcements of a worker, how many are for the keys of an access that it has under way:
-    /// for its present clock, and again for a later one. Such a replica may come and go while the access is
-    /// away.
-    pub afterthoughts_in_16: u64,
-    /// Announcements of each worker's loader.
+    /// Accesses of sixteen that access keys of an active intent of the worker.
+    pub announced_keys_in_16: u64,
+    /// Signals of sixteen that repeat the keys of an outstanding access of the worker: for its present clock,
+    /// and again for a later one. Such a replica may be acquired and dropped while the access is in flight.
+    pub reannounced_in_16: u64,
+    /// Number of intents that each worker's loader signals.
     pub loader: u64,
-    /// Pauses of loaders and, at times, workers at most, in ns.
+    /// Upper bound of the pauses of loaders and, at times, workers, ns.
     pub pause_ns: u64,
-    /// Clocks at most from when something is announced to its start, unless it is far ahead.
+    /// Upper bound of the clocks from the signal to the start of an intent, except for intents far ahead.
     pub ahead: u32,
-    /// Clocks at most that an intent is for, usually.
+    /// Upper bound of the usual length of an intent, in clocks.
     pub length: u32,
-    /// Whether workers retire when they are finished, or just rest.
+    /// Whether workers retire at the end; otherwise they rest.
     pub retires: bool,
-    /// Whether all workers say so when they go on after a rest.
+    /// Whether workers call `resume` after a rest.
     pub resumes: bool,
 }
 
-/// Draws the rest of a scenario in which intents are acted on.
+/// Draws the parts of a scenario that concern intents, if the technique acts on them.
 pub(super) fn draw(mode: &Mode, mut scenario: Scenario, every: Tick) -> Scenario {
     if mode.technique.policy().intents.is_none() || mode.hub {
         return scenario;
@@ -51,10 +50,10 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario, every: Tick) -> Scenario
     };
     scenario.copies.round_min = Tick((every.0 * dice.pick(&[1, 1, 2, 16]) / dice.pick(&[1, 4])).max(1));
     let slowest_ns = scenario.delays.worker.max_ns.max(scenario.delays.network.latency.max_ns);
-    scenario.intents = Some(Announcing {
+    scenario.intents = Some(IntentSettings {
         in_16: dice.pick(&[1, 3, 6]),
-        obedient_in_16: dice.pick(&[0, 8, 15]),
-        afterthoughts_in_16: 0,
+        announced_keys_in_16: dice.pick(&[0, 8, 15]),
+        reannounced_in_16: 0,
         loader: dice.below(24) * (scenario.calls / 200).max(1),
         pause_ns: slowest_ns * dice.pick(&[1, 8, 64]),
         ahead: dice.pick(&[1, 4, 30]),
@@ -64,18 +63,18 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario, every: Tick) -> Scenario
     });
     scenario.clock_once_in = (0..scenario.all_workers()).map(|_| dice.pick(&[0, 1, 1, 2, 2, 4])).collect();
     if dice.once_in(2) {
-        hurry(mode, &mut scenario, dice);
+        draw_short_intents(mode, &mut scenario, dice);
     }
     scenario
 }
 
-/// Intents last shorter than accesses: clocks advance with every call, channels look at them all the time,
-/// the network is slow, and workers announce keys that they have accessed already.
-fn hurry(mode: &Mode, scenario: &mut Scenario, dice: &mut Dice) {
-    let Some(announcing) = &mut scenario.intents else { return };
-    announcing.in_16 = 3;
-    announcing.obedient_in_16 = 4;
-    announcing.afterthoughts_in_16 = 12;
+/// A stress variant in which intents are shorter than accesses: clocks advance with every call, channels run
+/// rounds often, the network is slow, and workers signal keys that they have already accessed.
+fn draw_short_intents(mode: &Mode, scenario: &mut Scenario, dice: &mut Dice) {
+    let Some(settings) = &mut scenario.intents else { return };
+    settings.in_16 = 3;
+    settings.announced_keys_in_16 = 4;
+    settings.reannounced_in_16 = 12;
     scenario.clock_once_in.fill(1);
     scenario.copies.round_min = Tick((scenario.copies.round_min.0 / 32).max(1));
     scenario.delays.worker.max_ns *= 4;
@@ -87,43 +86,43 @@ fn hurry(mode: &Mode, scenario: &mut Scenario, dice: &mut Dice) {
     }
 }
 
-/// What a worker has announced, or its loader for it.
+/// The intents of a worker that it or its loader has signalled.
 #[derive(Default)]
 pub(super) struct Announced {
     pub(super) windows: Vec<(Vec<Key>, Range<u32>)>,
     pub(super) loader_left: u64,
 }
 
-/// Announcements that are remembered.
+/// Upper bound of the intents that are kept for repetition.
 const REMEMBERED_MAX: usize = 16;
 
 impl<E: Element> Programs<E> {
-    /// The clocks of some intent that is announced when the worker is at `clock`.
-    fn window(&mut self, announcing: Announcing, clock: u32) -> Range<u32> {
+    /// Draws the window of an intent that is signalled when the worker's clock is `clock`.
+    fn window(&mut self, settings: IntentSettings, clock: u32) -> Range<u32> {
         let dice = &mut self.dice;
-        let length = 1 + dice.below(u64::from(announcing.length)) as u32;
+        let length = 1 + dice.below(u64::from(settings.length)) as u32;
         let start = match dice.below(16) {
             0 => clock,
-            // Late, by less than its length or more.
+            // Started already; it may be over.
             1..=2 => clock.saturating_sub(dice.below(4) as u32),
-            // Past.
+            // Over.
             3 => clock.saturating_sub(length + dice.below(3) as u32),
-            // Far too early.
+            // Far ahead.
             4 => clock + 1_000 + dice.below(100_000) as u32,
-            _ => clock + dice.below(u64::from(announcing.ahead) + 1) as u32,
+            _ => clock + dice.below(u64::from(settings.ahead) + 1) as u32,
         };
         match dice.below(32) {
-            // For no clock at all.
+            // Empty.
             0 => start..start,
             1 => start..start.saturating_sub(3),
-            // For ever.
+            // Without end.
             2 => start..u32::MAX,
             3 => start..start + 1_000,
             _ => start..start + length,
         }
     }
 
-    /// A worker announces keys, or its loader does.
+    /// A worker or its loader signals intent for keys.
     pub(super) fn announce(
         &mut self,
         cluster: &mut Cluster<E>,
@@ -131,13 +130,13 @@ impl<E: Element> Programs<E> {
         keys: Vec<Key>,
         caller: Caller,
     ) -> Result<(), Failure> {
-        let Some(announcing) = self.scenario.intents else { return Ok(()) };
+        let Some(settings) = self.scenario.intents else { return Ok(()) };
         let clock = self.programs[worker].clock;
-        let mut window = self.window(announcing, clock);
+        let mut window = self.window(settings, clock);
         let mut keys = keys;
         let before = &self.announced[worker].windows;
         if !before.is_empty() && self.dice.once_in(4) {
-            // Again what was announced, or a part of it: the same clocks, or those after.
+            // Repeats an earlier intent or a part of it, for the same clocks or those after.
             let (known, at) = before[self.dice.below(before.len() as u64) as usize].clone();
             keys = known;
             keys.truncate(1 + self.dice.below(keys.len() as u64) as usize);
@@ -145,11 +144,11 @@ impl<E: Element> Programs<E> {
             window = if self.dice.once_in(2) { at } else { at.end.saturating_sub(1)..end };
         }
         let mut later = None;
-        if caller == Caller::Worker && announcing.afterthoughts_in_16 > 0 {
-            let flights = &self.programs[worker].flights;
-            let accessed = flights.iter().rev().find(|flight| !flight.notes.is_empty());
-            if let Some(flight) = accessed.filter(|_| self.dice.below(16) < announcing.afterthoughts_in_16) {
-                keys.clone_from(&flight.keys);
+        if caller == Caller::Worker && settings.reannounced_in_16 > 0 {
+            let outstanding = &self.programs[worker].outstanding;
+            let accessed = outstanding.iter().rev().find(|operation| !operation.records.is_empty());
+            if let Some(operation) = accessed.filter(|_| self.dice.below(16) < settings.reannounced_in_16) {
+                keys.clone_from(&operation.keys);
                 window = clock..clock + 1;
                 later = Some(clock + 2..clock + 3 + self.dice.below(3) as u32);
             }
@@ -169,12 +168,12 @@ impl<E: Element> Programs<E> {
         Ok(())
     }
 
-    /// Keys that the worker has announced for its present clock, if that is what it accesses next.
-    pub(super) fn obey(&mut self, worker: usize, plan: &mut Plan, kind: AccessKind) {
-        let Some(announcing) = self.scenario.intents else { return };
+    /// Replaces the keys of `call` by keys of the worker's active intents, with the scenario's probability.
+    pub(super) fn use_announced_keys(&mut self, worker: usize, call: &mut Call, kind: AccessKind) {
+        let Some(settings) = self.scenario.intents else { return };
         let registers = self.scenario.registers();
-        if plan.keys.iter().any(|key| key.0 >= registers.start)
-            || self.dice.below(16) >= announcing.obedient_in_16
+        if call.keys.iter().any(|key| key.0 >= registers.start)
+            || self.dice.below(16) >= settings.announced_keys_in_16
         {
             return;
         }
@@ -184,18 +183,18 @@ impl<E: Element> Programs<E> {
         let small = |key: &&Key| key.0 < self.small_keys;
         let keys: Vec<Key> = under_way.flat_map(|(keys, _)| keys.iter().filter(small)).copied().collect();
         if !keys.is_empty() {
-            plan.keys = (0..plan.keys.len()).map(|_| self.dice.pick(&keys)).collect();
+            call.keys = (0..call.keys.len()).map(|_| self.dice.pick(&keys)).collect();
         }
     }
 
-    /// A loader announces something, and pauses.
+    /// A loader signals an intent and pauses.
     pub(super) fn load(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<(), Failure> {
-        let Some(announcing) = self.scenario.intents else { return Ok(()) };
+        let Some(settings) = self.scenario.intents else { return Ok(()) };
         let Some(left) = self.announced[worker].loader_left.checked_sub(1) else { return Ok(()) };
         self.announced[worker].loader_left = left;
-        let Plan { keys, .. } = Plan::draw(&mut self.dice, &self.scenario, self.small_keys);
+        let Call { keys, .. } = Call::draw(&mut self.dice, &self.scenario, self.small_keys);
         self.announce(cluster, worker, keys, Caller::Loader)?;
-        let pause_ns = self.dice.below(announcing.pause_ns + 1);
+        let pause_ns = self.dice.below(settings.pause_ns + 1);
         cluster.wake_loader(worker, pause_ns);
         Ok(())
     }

@@ -1,21 +1,21 @@
-//! Random workloads: every worker pulls and pushes random keys, every value is checked, every seed is a
-//! cluster of its own.
+//! Random workloads: every seed is a cluster whose workers pull and push random keys, and whose values are
+//! all checked.
 //!
-//! A [`Mode`] says what all runs of a set have in common, [`Scenario::draw`] derives the rest from a seed,
-//! [`run`] runs it: workers call ([`program`](self)), come to rest, one of them reads a snapshot, and the
-//! history is checked.
+//! A [`Mode`] fixes what all runs of a set have in common, and [`Scenario::draw`] draws the rest from a seed.
+//! [`run`] executes the scenario: workers make calls ([`program`](self)) and come to rest, one of them reads
+//! a snapshot, and the checkers judge what the workers saw.
 
+mod call;
 mod copies;
 mod intents;
 mod mode;
 mod moves;
-mod plan;
 mod program;
 mod scenario;
 mod stops;
 
 pub use copies::Stop;
-pub use intents::Announcing;
+pub use intents::IntentSettings;
 pub use mode::Mode;
 pub use scenario::Scenario;
 
@@ -31,38 +31,38 @@ use intendant_wire::SnapshotPart;
 use program::Programs;
 use std::sync::Arc;
 
-/// Events per call after which a run counts as endless; the busiest runs need a twentieth of it.
+/// Upper bound of events per call; the busiest runs need a twentieth of it.
 const EVENTS_PER_CALL_MAX: u64 = 2_000;
 
-/// Keys that all workers announce at last.
+/// Number of keys for which all workers signal a last intent.
 const KEYS_AT_LAST: u64 = 4;
 
-/// For how long an idle cluster is watched.
+/// Duration for which an idle cluster is observed, ns.
 const IDLE_NS: u64 = 10_000_000_000;
 
 /// Why a run failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// An invariant was broken at some step.
+    /// A broken invariant of the simulated cluster.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// What workers saw has no explanation.
+    /// No order of the operations explains the values that workers saw.
     #[error("history: {0}")]
     Inconsistency(#[from] Inconsistency),
-    /// What a worker saw of a key with copies contradicts what it did or saw before.
+    /// A worker's pulls of a key with replicas contradict its own pushes or its earlier pulls.
     #[error("session: {0}")]
     Session(Inconsistency),
-    /// A value that no sequence of pushes makes.
+    /// A value that no sequence of pushes produces.
     #[error("values: {0}")]
     Value(#[from] BadValue),
-    /// A value that no sequence of sets makes.
+    /// A value that no sequence of sets produces.
     #[error("registers: {0}")]
     Register(#[from] BadRegister),
 }
 
 impl Failure {
-    /// Whether workers only saw operations in an order that is not sequentially consistent, and nothing is
-    /// lost or doubled.
+    /// Whether only the order of operations is wrong (not sequentially consistent), and no update is lost or
+    /// doubled.
     #[must_use]
     pub const fn is_of_order(&self) -> bool {
         match self {
@@ -72,7 +72,7 @@ impl Failure {
         }
     }
 
-    /// Name of the check that found it.
+    /// Name of the check that found the failure.
     #[must_use]
     pub const fn check(&self) -> &'static str {
         match self {
@@ -86,22 +86,22 @@ impl Failure {
     }
 }
 
-/// What became of one seed.
+/// Result of one seed.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What was checked, or what was found.
+    /// Numbers of checked operations, or the failure.
     pub result: Result<Summary, Failure>,
-    /// Hash over everything that happened.
+    /// Hash of all events and messages.
     pub hash: u64,
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Calls of workers.
+    /// Number of calls of all workers.
     pub calls: u64,
-    /// Virtual time.
+    /// Virtual time at the end, ns.
     pub virtual_ns: u64,
-    /// What was reached.
+    /// Reach markers.
     pub reach: Reach,
-    /// What happened, line by line, if that was asked for.
+    /// The readable trace; empty if it was not requested.
     pub trace: Vec<String>,
 }
 
@@ -154,13 +154,14 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
     }
 }
 
-/// Where a run is.
+/// The phase of a run.
 enum Phase {
-    /// Workers call.
+    /// Workers make calls.
     Working,
-    /// All have waited for their operations; reports are collected. Afterwards they go on, or it is the end.
+    /// All workers have waited for their operations, and channel reports are collected. Afterwards workers
+    /// continue, or the snapshot begins.
     Resting(Quiescence),
-    /// Worker 0 reads everything.
+    /// Worker 0 reads a snapshot of all keys.
     Reading(Stream),
     Over,
 }
@@ -184,7 +185,7 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
                 {
                     programs.rested();
                     phase = if programs.stop().is_some() {
-                        programs.go_on(cluster);
+                        programs.resume_all(cluster);
                         Phase::Working
                     } else {
                         let keys = 0..cluster.layout().keys();
@@ -193,7 +194,7 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
                 }
             }
             Happened::Part { part, .. } => {
-                take_part(cluster, &mut programs, &part)?;
+                record_part(cluster, &mut programs, &part)?;
                 if let Phase::Reading(stream) = &mut phase
                     && stream.part(cluster, &part)?
                 {
@@ -203,8 +204,8 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
         }
         if matches!(phase, Phase::Working) && programs.all_wait() {
             match programs.stop() {
-                Some(Stop::Meeting) => programs.go_on(cluster),
-                Some(Stop::Rest | Stop::Synchronisation) | None if cluster.orders() > 0 => {}
+                Some(Stop::Meeting) => programs.resume_all(cluster),
+                Some(Stop::Rest | Stop::Synchronisation) | None if cluster.pending_decisions() > 0 => {}
                 Some(Stop::Rest | Stop::Synchronisation) | None => {
                     let mut quiescence = Quiescence::default();
                     quiescence.begin(cluster);
@@ -216,20 +217,20 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
     match phase {
         Phase::Over => {}
         Phase::Working => return Err(cluster.stuck(&programs.waiting()).into()),
-        Phase::Resting(_) => return Err(cluster.stuck("the cluster did not come to rest").into()),
-        Phase::Reading(_) => return Err(cluster.stuck("a part of the snapshot did not come").into()),
+        Phase::Resting(_) => return Err(cluster.stuck("the cluster has not come to rest").into()),
+        Phase::Reading(_) => return Err(cluster.stuck("a part of the snapshot is missing").into()),
     }
     cluster.check_quiescent()?;
     if cluster.acts_on_intents() {
-        fade(cluster)?;
+        check_wind_down(cluster)?;
     }
     programs.check()
 }
 
-/// After the end, clocks stand. What was announced is acted on, and no more. To channels that sleep, all
-/// workers announce the same keys, for ever. Then all finish: whatever they had intended to do, nothing is
-/// left of it.
-fn fade<E: Element>(cluster: &mut Cluster<E>) -> Result<(), Failure> {
+/// Checks intents after the last call, when clocks no longer advance. First, channels must act on all
+/// signalled intents and then fall asleep. Then all workers signal intents without end for the same keys,
+/// which must wake the channels. At last all workers retire, and no intent may remain active.
+fn check_wind_down<E: Element>(cluster: &mut Cluster<E>) -> Result<(), Failure> {
     let calm = |cluster: &mut Cluster<E>| {
         while cluster.next()?.is_some() {}
         cluster.check_quiescent()?;
@@ -250,8 +251,8 @@ fn fade<E: Element>(cluster: &mut Cluster<E>) -> Result<(), Failure> {
     Ok(cluster.check_settled()?)
 }
 
-/// The values of a snapshot are the final ones.
-fn take_part<E: Element>(
+/// Records a part of the snapshot as final values.
+fn record_part<E: Element>(
     cluster: &mut Cluster<E>,
     programs: &mut Programs<E>,
     part: &SnapshotPart,
@@ -263,7 +264,7 @@ fn take_part<E: Element>(
         let end = at + size_of_val(&value[..]);
         copy_from_bytes(&mut value, &part.values[at..end]);
         at = end;
-        programs.ended(cluster, *key, &value)?;
+        programs.record_final(cluster, *key, &value)?;
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! What all runs of a set have in common, and what they must reach.
+//! The mode of a set of runs: what all its runs have in common, and the reach markers that the set must
+//! reach.
 
 use intendant_core::Tick;
 use intendant_engine::Storage;
@@ -6,39 +7,39 @@ use intendant_sim::reach::Marker;
 use intendant_techniques::{Choice, Initiator, Order, Policy, Replicas, Technique};
 use std::fmt;
 
-/// What all runs of a set have in common. What is `None` is drawn from each run's seed, so that its history
-/// is sequentially consistent.
+/// What all runs of a set have in common. Options that are `None` are drawn from each run's seed, such that
+/// its history is sequentially consistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
     /// The technique.
     pub technique: Technique,
-    /// Whether owners move keys as they like, instead of what the technique decides.
+    /// Whether owners relocate keys at random, instead of the technique's initiator.
     pub by_owners: bool,
-    /// Whether, on top of that, replicas through the owner come and go at random.
+    /// Whether, in addition, nodes acquire and drop replicas at random.
     pub hub: bool,
-    /// Number of nodes; drawn are 3 to 5.
+    /// Number of nodes; 3 to 5 if drawn.
     pub nodes: Option<usize>,
     /// Calls of all workers together.
     pub calls: u64,
-    /// Whether workers go on while operations are outstanding.
+    /// Whether workers make calls while operations are outstanding.
     pub asynchronous: Option<bool>,
     /// Order of a worker's operations on a key.
     pub order: Option<Order>,
     /// Dense or sparse stores.
     pub storage: Option<Storage>,
-    /// Whether nodes remember where keys were. Where keys do not move: whether they start with ideas, mostly
-    /// wrong, of where keys are.
+    /// Whether nodes cache locations. Where keys do not move: whether nodes start with cached locations that
+    /// are mostly wrong.
     pub caches: Option<bool>,
-    /// The staleness bound, where there is one.
+    /// The staleness bound, for techniques with one.
     pub staleness: Option<u32>,
-    /// Whether static replicas are brought in step only when workers ask for it.
+    /// Whether static replicas are synchronised only when workers ask for it.
     pub asked: Option<bool>,
-    /// Whether connections and machines are slow at times, and nodes cut off from each other.
+    /// Whether a random plan of faults slows connections and nodes down and partitions the network.
     pub faults: Option<bool>,
 }
 
 impl Mode {
-    /// Everything drawn.
+    /// The mode of a technique with all options drawn.
     #[must_use]
     pub const fn new(technique: Technique) -> Self {
         Self {
@@ -57,19 +58,20 @@ impl Mode {
         }
     }
 
-    /// Replicas through the owner that come and go at random, of keys that owners move at random.
+    /// Nodes acquire and drop replicas at random, of keys that owners relocate at random.
     #[must_use]
     pub const fn hub() -> Self {
         Self { by_owners: true, hub: true, ..Self::new(Technique::Lapse) }
     }
 
-    /// Who moves keys.
+    /// Which node initiates relocations.
     #[must_use]
     pub const fn relocation(&self) -> Option<Initiator> {
         if self.by_owners { Some(Initiator::Owner) } else { self.technique.policy().relocation }
     }
 
-    /// Whether there are replicas through the owner: when they come, and how they are kept in step.
+    /// When replicas are acquired and how they are synchronised; `None` without replicas. `every` is the pace
+    /// of directed replicas.
     pub(super) fn replicas(&self, every: Tick) -> Option<Replicas> {
         match self.technique.policy().replicas {
             _ if self.hub => Some(Replicas::Directed { every }),
@@ -78,17 +80,17 @@ impl Mode {
         }
     }
 
-    /// What owners make of intents, if they act on them.
+    /// The rule for intents; `None` if they are ignored.
     pub(super) fn choice(&self) -> Option<Choice> {
         self.technique.policy().intents.filter(|_| !self.hub).map(|intents| intents.choice)
     }
 
-    /// Whether there are static replicas.
+    /// Whether keys may have static replicas.
     pub(super) const fn has_fixed(&self) -> bool {
         self.technique.policy().static_replicas.is_some()
     }
 
-    /// Whether there may be several copies of a key.
+    /// Whether keys may have several copies.
     pub(super) const fn has_copies(&self) -> bool {
         self.hub || self.has_fixed() || self.technique.policy().replicas.is_some()
     }
@@ -100,7 +102,8 @@ impl Mode {
         mixed.with(Some(order), Some(caches))
     }
 
-    /// The markers that runs in this mode must reach, with the number of runs that is enough for it.
+    /// The markers that a set of runs in this mode must reach, each with the number of runs that suffices for
+    /// it.
     pub fn expected(&self) -> Vec<(Marker, u64)> {
         let expected = Marker::ALL.iter().filter_map(|marker| {
             let (runs, expected) = self.expects(*marker);
@@ -109,6 +112,7 @@ impl Mode {
         expected.collect()
     }
 
+    /// The number of runs after which `marker` must have been reached, and whether it is expected at all.
     fn expects(&self, marker: Marker) -> (u64, bool) {
         let several = |nodes| self.nodes.is_none_or(|n| n >= nodes);
         let maybe = |choice: Option<bool>| choice != Some(false);
@@ -116,8 +120,8 @@ impl Mode {
         let owners = self.relocation() == Some(Initiator::Owner) && several(2);
         let moves = requesters || owners;
         let caches = maybe(self.caches);
-        // Asynchronous workers whose operations are not chained: with caches, these histories are
-        // inconsistent.
+        // Asynchronous workers with unchained operations: with caches, their histories are inconsistent, so
+        // no caches are drawn.
         let unchained = self.asynchronous == Some(true) && self.order == Some(Order::Fifo);
         let caches = caches && !(moves && unchained && self.caches.is_none());
         let (lazy, eager) = (self.technique == Technique::Ssp, self.technique == Technique::Essp);
@@ -125,13 +129,13 @@ impl Mode {
         let choice = self.choice().filter(|_| several(2));
         let (by_intent, everywhere) = (choice.is_some(), choice == Some(Choice::Everywhere));
         let homes = self.technique.policy().homes_decide();
-        // Whether replicas come and go, other than by clocks.
+        // Whether replicas are acquired and dropped, other than by clocks.
         let comes = (self.hub || by_intent && choice != Some(Choice::Relocate)) && several(2);
         let goes = comes && !everywhere;
         // Whether keys with replicas move.
         let hub = goes && owners;
         let fixed = self.has_fixed() && several(2);
-        // With full replication, no access leaves its node.
+        // With full replication, every access is local.
         let remote = several(2) && self.technique != Technique::FullReplication;
         let overlap = maybe(self.asynchronous) && remote;
         let chains = match self.order {
@@ -139,9 +143,9 @@ impl Mode {
             None => !(fixed && self.asynchronous == Some(false)),
             Some(Order::Chain) => true,
         };
-        // Where keys are copied as well, they move more rarely.
+        // Keys that are replicated as well move more rarely.
         let rarely = if self.has_copies() { 5 } else { 1 };
-        // By intents, they go where they are wanted, and stay.
+        // By intents, keys move where they are needed, and stay there.
         let seldom = if by_intent { 50 } else { rarely };
         match marker {
             Marker::LocalServed => (20, true),
@@ -159,12 +163,13 @@ impl Mode {
             Marker::SparseMaterialised => (50, self.storage != Some(Storage::Dense)),
             Marker::SnapshotParts => (50, several(2)),
             Marker::DoublePrecision => (200, true),
-            // Few runs have values that long where there are copies.
+            // Few runs with copies have values that are long enough.
             Marker::SplitFrame => (2_000, remote && !self.has_copies()),
             Marker::SplitHandOver => (5_000, moves && !self.has_copies()),
-            // Under static allocation, a key that was deferred is still elsewhere when its channel looks.
+            // Under static allocation, a deferred key is still at another node when its channel handles it.
             Marker::InboxRace => (rarely * 100, moves),
-            // A request is forwarded twice if a cache leads astray, or a home does not know yet.
+            // A request is forwarded twice if a cached location is wrong, or the home does not know the owner
+            // yet.
             Marker::ForwardedAgain => {
                 (rarely * 100, (requesters && caches && !fixed || owners) && several(3))
             }
@@ -172,19 +177,18 @@ impl Mode {
             Marker::Conflicted | Marker::ConflictSeen | Marker::Queued | Marker::WantedTwice => {
                 (50, requesters)
             }
-            // Between two nodes, everything takes the same connection as the key.
+            // Between two nodes, all messages take the same connection as the key.
             Marker::QueuedForOther | Marker::DepartureQueued => (rarely * 50, requesters && several(3)),
             Marker::WantedBack => (rarely * 100, requesters && several(3)),
-            // Without caches all requests of a node take the way of its wishes to have the key: over the
-            // home.
+            // Without caches, all requests of a node take the way of its localize messages: over the home.
             Marker::CameHome => (rarely * 200, (requesters && caches && !fixed || owners) && several(3)),
             Marker::CacheHit | Marker::CacheStale => (rarely * 100, moves && caches && several(3)),
-            // News from an owner comes directly, other news from the next owner: one connection may be
-            // faster.
+            // One location comes from the owner directly, the other from the next owner: one connection may
+            // be faster.
             Marker::OldNews => (rarely * 500, moves && caches && several(3) && maybe(self.asynchronous)),
             Marker::HomeBehind => (rarely * 50, owners),
             Marker::OrderTooLate => (rarely * 50, owners && !by_intent),
-            // A home that decides is told of one owner before it makes the next.
+            // A home that decides receives the notice of one owner before it decides on the next.
             Marker::MovedLate => (seldom * 100, owners && !homes && several(3)),
             Marker::IfLocalHit | Marker::IfLocalMiss => (50, moves),
             Marker::ReplicaSetUp => (20, comes || clocked),
@@ -193,12 +197,12 @@ impl Mode {
             Marker::ReplicaClosed => (100, comes || clocked),
             Marker::Promoted | Marker::PromotedUnsent | Marker::HoldersMoved => (100, hub),
             Marker::PromotedUnmerged => (500, hub),
-            // The key must have gone over a third node, faster than the acknowledgement.
-            // Who decides by intents moves keys straight to their holders, after what these were told.
+            // The key must have moved over a third node, faster than the acknowledgement. Owners that decide
+            // by intents move keys directly to their holders, after the messages to these.
             Marker::PromotedMerged => (10_000, self.hub && several(3) && maybe(self.asynchronous)),
             Marker::GhostCameHome | Marker::ForwardedSync => (500, hub && several(3)),
             Marker::GhostDelta => (seldom * 100, hub && several(3)),
-            // A node must have wanted a copy, given it up, and wanted it again, while the key moved twice.
+            // A node must have requested, dropped and requested a replica again, while the key moved twice.
             Marker::ZombieRefused => (1_000, self.hub && several(3)),
             Marker::StaleDropped => (1_000, hub && several(3)),
             Marker::RefreshBeforeAnswer => (500, comes),
@@ -209,9 +213,9 @@ impl Mode {
             Marker::ParkedRead => (50, clocked && self.staleness.is_none_or(|s| s < 5)),
             Marker::ResumeLifted => (100, clocked && several(3)),
             Marker::Agreed => (20, fixed),
-            // At most 9 nodes are drawn, at least 3 of them in half of the runs.
+            // Between 2 and 9 nodes are drawn; half of these numbers are not powers of two.
             Marker::Folded => (200, fixed && self.nodes.is_none_or(|n| !n.is_power_of_two())),
-            // Where workers must ask, no node starts a round for others.
+            // Where workers must ask, no node starts a round on a message of another.
             Marker::RoundCalled => (200, fixed && self.asked != Some(true)),
             Marker::EarlyReduce => (500, fixed && self.nodes.is_none_or(|n| n >= 4)),
             Marker::SplitReduce => (5_000, fixed),
@@ -234,7 +238,7 @@ impl Mode {
 }
 
 impl fmt::Display for Mode {
-    /// As on the command line.
+    /// As options of `cargo xtask sim`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { technique, by_owners, hub, nodes, calls, asynchronous, order, storage, caches, .. } =
             *self;

@@ -1,40 +1,41 @@
-//! Calls of workers that move keys or depend on where they are, and decisions of their nodes.
+//! Calls that relocate keys or depend on their location, and relocations that owners decide.
 
 use super::Failure;
-use super::program::{Flight, Programs, Waiting};
+use super::program::{OutstandingOp, Programs, Waiting};
 use intendant_core::{Element, Key, NodeId};
-use intendant_sim::cluster::{Called, Cluster};
+use intendant_sim::cluster::{CallOutcome, Cluster};
 
-/// Moves of keys that a worker may have outstanding if it waits for each access.
+/// Upper bound of outstanding localize calls of a worker that waits for each access.
 const MOVES_MAX: usize = 4;
 
 impl<E: Element> Programs<E> {
-    /// The owner of the first key shall move the keys to `to`.
-    pub(super) fn order(&self, cluster: &mut Cluster<E>, keys: &[Key], to: NodeId) {
+    /// Lets the owner of the first key relocate the keys to `to`.
+    pub(super) fn relocate(&self, cluster: &mut Cluster<E>, keys: &[Key], to: NodeId) {
         let owner = cluster.owner(keys[0]).index();
-        cluster.order(owner * self.scenario.workers, keys, to);
+        cluster.relocate(owner * self.scenario.workers, keys, to);
     }
 
-    /// The owner of the first key shall move the keys to a holder of it, maybe over `via`: then it may come
-    /// there before what the owner has told the holder. If there is no holder, they go to `via`.
+    /// Lets the owner of the first key relocate the keys to a holder of a replica. Half of the time, the
+    /// first key goes to `via` first: it may then reach the holder before the owner's earlier messages to
+    /// that holder. Without a holder, the keys move to `via`.
     pub(super) fn promote(&mut self, cluster: &mut Cluster<E>, keys: &[Key], via: NodeId) {
         let holders = cluster.holders(keys[0]);
         if holders.is_empty() {
-            return self.order(cluster, keys, via);
+            return self.relocate(cluster, keys, via);
         }
         let holder = self.dice.pick(&holders);
         if self.dice.once_in(2) {
-            self.chased = Some((keys[0], via, holder));
-            self.order(cluster, &keys[..1], via);
+            self.two_step = Some((keys[0], via, holder));
+            self.relocate(cluster, &keys[..1], via);
         } else {
-            self.order(cluster, keys, holder);
+            self.relocate(cluster, keys, holder);
         }
     }
 
-    /// A key that is to go over a node may have come there.
-    pub(super) fn chase(&mut self, cluster: &mut Cluster<E>) {
-        if let Some((key, _, holder)) = self.chased.take_if(|(key, via, _)| cluster.is_at(*key, *via)) {
-            self.order(cluster, &[key], holder);
+    /// Continues a two-step relocation whose key has reached its intermediate node.
+    pub(super) fn continue_two_step(&mut self, cluster: &mut Cluster<E>) {
+        if let Some((key, _, holder)) = self.two_step.take_if(|(key, via, _)| cluster.is_at(*key, *via)) {
+            self.relocate(cluster, &[key], holder);
         }
     }
 
@@ -50,8 +51,8 @@ impl<E: Element> Programs<E> {
         for (key, here) in keys.iter().zip(here) {
             let end = at + cluster.layout().len(*key);
             if here {
-                let note = self.note_pull(worker, *key, now_ns);
-                self.learn(cluster, worker, &[*key], &[note], &values[at..end])?;
+                let record = self.record_pull(worker, *key, now_ns);
+                self.record_results(cluster, worker, &[*key], &[record], &values[at..end])?;
             }
             at = end;
         }
@@ -66,14 +67,14 @@ impl<E: Element> Programs<E> {
         keys: Vec<Key>,
         wait: bool,
     ) -> Result<(), Failure> {
-        let Called { op, .. } = cluster.localize(worker, &keys)?;
+        let CallOutcome { op, .. } = cluster.localize(worker, &keys)?;
         let Some(op) = op else {
             cluster.wake(worker, 0);
             return Ok(());
         };
-        let flights = &mut self.programs[worker].flights;
-        flights.push(Flight { op, keys, notes: Vec::new() });
-        let crowded = flights.len() >= self.scenario.in_flight_max.max(MOVES_MAX);
+        let outstanding = &mut self.programs[worker].outstanding;
+        outstanding.push(OutstandingOp { op, keys, records: Vec::new() });
+        let crowded = outstanding.len() >= self.scenario.in_flight_max.max(MOVES_MAX);
         let waiting = if wait || crowded { Waiting::For(op) } else { Waiting::No };
         self.settle(cluster, worker, waiting);
         Ok(())

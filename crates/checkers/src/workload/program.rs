@@ -1,7 +1,8 @@
-//! What the workers of a random workload do.
+//! The programs of a random workload: each worker makes random calls, waits for operations, and records what
+//! it saw.
 
+use super::call::{Call, CallKind};
 use super::intents::Announced;
-use super::plan::{Act, Plan};
 use super::{Failure, Scenario};
 use crate::history::{History, RecordId, Summary};
 use crate::lanes;
@@ -9,61 +10,63 @@ use crate::registers::{ReadId, Registers};
 use crate::staleness::{Need, Staleness};
 use intendant_core::{Element, Key, NodeId, random};
 use intendant_sim::Dice;
-use intendant_sim::cluster::{Called, Caller, Cluster, Wait};
+use intendant_sim::cluster::{CallOutcome, Caller, Cluster, Wait};
 use intendant_sim::reach::Marker;
 use intendant_wire::{AccessKind, OpId};
 use std::collections::BTreeMap;
 
-/// Dust on the updates of a key with copies: below 1, a half, a quarter, and so on, so many sizes.
+/// Number of sizes of dust on updates: below 1, 1/2, 1/4 and so on.
 const DUST_SIZES: u64 = 12;
 
-/// How a key of a call is recorded.
+/// How a key of a call is recorded, by the checker that judges it.
 #[derive(Clone, Copy)]
-pub(super) enum Note {
+pub(super) enum KeyRecord {
     Push(RecordId),
     Pull(RecordId, Need),
     Set,
     Read(ReadId),
-    /// A pull of a value whose updates are scaled down.
+    /// A pull of a value whose updates are clipped.
     Scaled,
 }
 
-/// An operation that is under way.
-pub(super) struct Flight {
+/// An outstanding operation of a worker.
+pub(super) struct OutstandingOp {
     pub(super) op: OpId,
     pub(super) keys: Vec<Key>,
-    /// Per key; empty if keys only move.
-    pub(super) notes: Vec<Note>,
+    /// Parallel to `keys`; empty if the operation accesses no values.
+    pub(super) records: Vec<KeyRecord>,
 }
 
+/// What a worker waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waiting {
-    /// It will wake.
+    /// Nothing: a wake-up is scheduled.
     No,
     For(OpId),
     ForAll,
     Synchronised(OpId),
-    /// For room for its next call.
+    /// Until its outstanding bytes admit its next call.
     Room,
-    /// For the others to come where it is.
+    /// Until all workers have reached its stop.
     Others,
-    /// It will wake, and come from a meeting.
+    /// Nothing: a wake-up is scheduled, at which it leaves a meeting.
     Return,
     Over,
 }
 
+/// The state of a worker's program.
 pub(super) struct Program {
     pub(super) calls: u64,
     pub(super) calls_left: u64,
     pub(super) clock: u32,
-    /// Stops that it has passed.
+    /// Number of stops that it has passed.
     pub(super) stops: usize,
-    pub(super) flights: Vec<Flight>,
-    pub(super) next: Option<Plan>,
+    pub(super) outstanding: Vec<OutstandingOp>,
+    pub(super) next: Option<Call>,
     pub(super) waiting: Waiting,
 }
 
-/// The programs of all workers, and what they saw.
+/// The programs of all workers, and the checkers that judge what they see.
 pub(super) struct Programs<E> {
     pub(super) scenario: Scenario,
     pub(super) dice: Dice,
@@ -71,17 +74,17 @@ pub(super) struct Programs<E> {
     pub(super) history: History,
     pub(super) registers: Registers,
     pub(super) staleness: Staleness,
-    /// Pushes per key and worker; only of keys whose updates are scaled down.
+    /// Pushes by key and worker, of keys whose updates are clipped.
     pushes: BTreeMap<Key, Vec<u32>>,
-    /// The staleness bound.
+    /// The present staleness bound.
     pub(super) bound: u32,
-    /// A key that goes over a node to a holder.
-    pub(super) chased: Option<(Key, NodeId, NodeId)>,
-    /// Keys with lanes, without the range of huge values.
+    /// A two-step relocation: key, intermediate node, final node.
+    pub(super) two_step: Option<(Key, NodeId, NodeId)>,
+    /// Number of keys with lanes, without those with huge values.
     pub(super) small_keys: u64,
-    /// By worker.
+    /// The signalled intents, by worker.
     pub(super) announced: Vec<Announced>,
-    /// Workers that are not where the others wait.
+    /// Number of workers that have not reached the stop.
     pub(super) left: usize,
     values: Vec<E>,
     lanes: Vec<u32>,
@@ -99,13 +102,13 @@ impl<E: Element> Programs<E> {
                 calls_left: calls,
                 clock: 0,
                 stops: 0,
-                flights: Vec::new(),
+                outstanding: Vec::new(),
                 next: None,
                 waiting: Waiting::No,
             })
             .collect();
         (0..workers).for_each(|worker| cluster.wake(worker, 0));
-        let loader_left = scenario.intents.map_or(0, |announcing| announcing.loader);
+        let loader_left = scenario.intents.map_or(0, |settings| settings.loader);
         if loader_left > 0 {
             (0..workers).for_each(|worker| cluster.wake_loader(worker, 0));
         }
@@ -117,7 +120,7 @@ impl<E: Element> Programs<E> {
             staleness: Staleness::new(workers, scenario.is_clocked()),
             pushes: BTreeMap::new(),
             bound: scenario.copies.staleness,
-            chased: None,
+            two_step: None,
             announced: (0..workers).map(|_| Announced { loader_left, ..Announced::default() }).collect(),
             small_keys: scenario.lanes[..2].iter().map(|(keys, _)| keys).sum(),
             left: workers,
@@ -127,7 +130,7 @@ impl<E: Element> Programs<E> {
         }
     }
 
-    /// What workers saw makes sense. What holds in any order comes first.
+    /// Checks what workers saw; first the rules that do not depend on order.
     pub(super) fn check(&self) -> Result<Summary, Failure> {
         self.history.check_sums()?;
         self.registers.check()?;
@@ -137,7 +140,7 @@ impl<E: Element> Programs<E> {
         Ok(sessions.map_err(Failure::Session)?.and(ordered?))
     }
 
-    /// Who waits for what, in words.
+    /// Describes what each worker waits for.
     pub(super) fn waiting(&self) -> String {
         let waiting = self.programs.iter().enumerate().filter(|(_, p)| p.waiting != Waiting::Over);
         let each: Vec<String> =
@@ -145,69 +148,69 @@ impl<E: Element> Programs<E> {
         each.join(", ")
     }
 
-    /// A worker goes on.
+    /// Continues a worker: it leaves a meeting, visits a stop, or makes its next call.
     pub(super) fn step(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<(), Failure> {
         if std::mem::replace(&mut self.programs[worker].waiting, Waiting::No) == Waiting::Return {
-            self.come_back(cluster, worker);
+            self.leave_meeting(cluster, worker);
         }
-        self.chase(cluster);
-        let plan = match self.programs[worker].next.take() {
-            Some(plan) => plan,
-            None if self.stop_over(cluster, worker)? => return Ok(()),
+        self.continue_two_step(cluster);
+        let call = match self.programs[worker].next.take() {
+            Some(call) => call,
+            None if self.visit_stop(cluster, worker)? => return Ok(()),
             None => {
-                self.tick(cluster, worker);
+                self.maybe_advance_clock(cluster, worker);
                 self.programs[worker].calls_left -= 1;
-                let mut plan = Plan::draw(&mut self.dice, &self.scenario, self.small_keys);
-                if let Act::Access(kind) = plan.act {
-                    self.obey(worker, &mut plan, kind);
+                let mut call = Call::draw(&mut self.dice, &self.scenario, self.small_keys);
+                if let CallKind::Access(kind) = call.kind {
+                    self.use_announced_keys(worker, &mut call, kind);
                 }
-                plan
+                call
             }
         };
-        if !cluster.admits(worker, &plan.keys) {
+        if !cluster.admits(worker, &call.keys) {
             cluster.reach().mark(Marker::AdmissionWaited);
             let program = &mut self.programs[worker];
-            (program.next, program.waiting) = (Some(plan), Waiting::Room);
+            (program.next, program.waiting) = (Some(call), Waiting::Room);
             return Ok(());
         }
-        self.call(cluster, worker, plan)
+        self.call(cluster, worker, call)
     }
 
-    fn call(&mut self, cluster: &mut Cluster<E>, worker: usize, plan: Plan) -> Result<(), Failure> {
-        match plan.act {
-            Act::Access(kind) => self.access(cluster, worker, kind, plan.keys),
-            Act::Localize { wait } => self.localize(cluster, worker, plan.keys, wait),
-            Act::IfLocal => self.pull_if_local(cluster, worker, &plan.keys),
-            Act::Order(to) => {
-                self.order(cluster, &plan.keys, to);
+    fn call(&mut self, cluster: &mut Cluster<E>, worker: usize, call: Call) -> Result<(), Failure> {
+        match call.kind {
+            CallKind::Access(kind) => self.access(cluster, worker, kind, call.keys),
+            CallKind::Localize { wait } => self.localize(cluster, worker, call.keys, wait),
+            CallKind::IfLocal => self.pull_if_local(cluster, worker, &call.keys),
+            CallKind::Relocate(to) => {
+                self.relocate(cluster, &call.keys, to);
                 cluster.wake(worker, 0);
                 Ok(())
             }
-            Act::Promote(to) => {
-                self.promote(cluster, &plan.keys, to);
+            CallKind::Promote(to) => {
+                self.promote(cluster, &call.keys, to);
                 cluster.wake(worker, 0);
                 Ok(())
             }
-            Act::Intend => {
-                self.announce(cluster, worker, plan.keys, Caller::Worker)?;
-                let pause_ns = self.scenario.intents.map_or(0, |announcing| announcing.pause_ns);
+            CallKind::Intend => {
+                self.announce(cluster, worker, call.keys, Caller::Worker)?;
+                let pause_ns = self.scenario.intents.map_or(0, |settings| settings.pause_ns);
                 let pauses = self.dice.once_in(4);
                 cluster.wake(worker, if pauses { pause_ns } else { 0 });
                 Ok(())
             }
-            Act::Replicate(wanted) => {
-                cluster.replicate(worker, &plan.keys, wanted);
+            CallKind::Replicate(wanted) => {
+                cluster.replicate(worker, &call.keys, wanted);
                 cluster.wake(worker, 0);
                 Ok(())
             }
         }
     }
 
-    pub(super) fn note_pull(&mut self, worker: usize, key: Key, now_ns: Option<u64>) -> Note {
+    pub(super) fn record_pull(&mut self, worker: usize, key: Key, now_ns: Option<u64>) -> KeyRecord {
         if self.scenario.registers().contains(&key.0) {
-            Note::Read(self.registers.pull(worker, key))
+            KeyRecord::Read(self.registers.pull(worker, key))
         } else if self.scenario.is_clipped(key) {
-            Note::Scaled
+            KeyRecord::Scaled
         } else {
             let clock = self.programs[worker].clock;
             let need = if self.scenario.is_asked() && self.scenario.is_fixed(key) {
@@ -217,32 +220,33 @@ impl<E: Element> Programs<E> {
             } else {
                 0
             };
-            Note::Pull(self.history.pull(worker, key, now_ns), self.staleness.need(need))
+            KeyRecord::Pull(self.history.pull(worker, key, now_ns), self.staleness.need(need))
         }
     }
 
-    /// A worker adds to a key; appends the update.
-    fn note_push(
+    /// Records a push of a worker, and appends its update to `values`.
+    fn record_push(
         &mut self,
         worker: usize,
         key: Key,
         len: usize,
         now_ns: Option<u64>,
         values: &mut Vec<E>,
-    ) -> Note {
+    ) -> KeyRecord {
         let workers = self.scenario.all_workers();
         lanes::push(worker, workers, len, values);
         if !self.scenario.is_sequential(key) {
-            // Of all sizes, or what was added could be told exactly from the sums before and after.
+            // Dust has all sizes; otherwise the update could be recovered exactly from the sums before and
+            // after it.
             let size = f64::from(1 << self.dice.below(DUST_SIZES));
             lanes::scatter(values, (self.dice.below(2_001) as f64 - 1_000.0) / (1_001.0 * size));
         }
         if self.scenario.is_clipped(key) {
             self.pushes.entry(key).or_insert_with(|| vec![0; workers])[worker] += 1;
-            return Note::Set;
+            return KeyRecord::Set;
         }
         self.staleness.push(worker, key, self.programs[worker].clock);
-        Note::Push(self.history.push(worker, key, now_ns))
+        KeyRecord::Push(self.history.push(worker, key, now_ns))
     }
 
     fn access(
@@ -258,16 +262,16 @@ impl<E: Element> Programs<E> {
         let kind = if kind == AccessKind::Set && !sets { AccessKind::Pull } else { kind };
         let mut values = std::mem::take(&mut self.values);
         values.clear();
-        let mut notes = Vec::with_capacity(keys.len());
+        let mut records = Vec::with_capacity(keys.len());
         for key in &keys {
             let len = cluster.layout().len(*key);
-            notes.push(match kind {
-                AccessKind::Pull => self.note_pull(worker, *key, now_ns),
-                AccessKind::Push => self.note_push(worker, *key, len, now_ns, &mut values),
+            records.push(match kind {
+                AccessKind::Pull => self.record_pull(worker, *key, now_ns),
+                AccessKind::Push => self.record_push(worker, *key, len, now_ns, &mut values),
                 AccessKind::Set => {
                     let tag = self.registers.set(worker, *key);
                     values.resize(values.len() + len, E::from_f64(f64::from(tag)));
-                    Note::Set
+                    KeyRecord::Set
                 }
             });
         }
@@ -280,30 +284,30 @@ impl<E: Element> Programs<E> {
             AccessKind::Set => cluster.set(worker, &keys, &values),
         };
         self.values = values;
-        let Called { op, values } = called?;
+        let CallOutcome { op, values } = called?;
         let Some(op) = op else {
-            self.learn(cluster, worker, &keys, &notes, &values)?;
+            self.record_results(cluster, worker, &keys, &records, &values)?;
             cluster.wake(worker, 0);
             return Ok(());
         };
-        let flights = &mut self.programs[worker].flights;
-        let mut others = flights.iter().filter(|flight| !flight.notes.is_empty());
+        let outstanding = &mut self.programs[worker].outstanding;
+        let mut others = outstanding.iter().filter(|operation| !operation.records.is_empty());
         if others.clone().next().is_some() {
             cluster.reach().mark(Marker::AsyncOverlap);
         }
-        if others.any(|flight| flight.keys.iter().any(|key| keys.contains(key))) {
+        if others.any(|operation| operation.keys.iter().any(|key| keys.contains(key))) {
             cluster.reach().mark(Marker::KeyOverlap);
         }
-        flights.push(Flight { op, keys, notes });
+        outstanding.push(OutstandingOp { op, keys, records });
         if cluster.is_done(worker, op) {
-            // A pull that was served at once, but keeps its values until the worker asks.
-            self.land(cluster, worker, op)?;
+            // A pull that completed at once, but keeps its values until the worker takes them.
+            self.complete(cluster, worker, op)?;
         }
-        let flights = &self.programs[worker].flights;
-        let oldest = flights.first().map_or(Waiting::No, |flight| Waiting::For(flight.op));
+        let outstanding = &self.programs[worker].outstanding;
+        let oldest = outstanding.first().map_or(Waiting::No, |operation| Waiting::For(operation.op));
         let next = if blocking {
             Waiting::For(op)
-        } else if flights.len() >= self.scenario.in_flight_max {
+        } else if outstanding.len() >= self.scenario.in_flight_max {
             oldest
         } else {
             match self.dice.below(16) {
@@ -316,14 +320,14 @@ impl<E: Element> Programs<E> {
         Ok(())
     }
 
-    /// An operation is done.
+    /// Records a completed operation, and continues its worker if it waits for it.
     pub(super) fn answered(
         &mut self,
         cluster: &mut Cluster<E>,
         worker: usize,
         op: OpId,
     ) -> Result<(), Failure> {
-        self.land(cluster, worker, op)?;
+        self.complete(cluster, worker, op)?;
         match self.programs[worker].waiting {
             Waiting::Room => {
                 self.programs[worker].waiting = Waiting::No;
@@ -348,14 +352,14 @@ impl<E: Element> Programs<E> {
         Ok(())
     }
 
-    /// Lets the worker wait, or go on if there is nothing to wait for.
+    /// Lets the worker wait, or schedules its wake-up if there is nothing to wait for.
     pub(super) fn settle(&mut self, cluster: &mut Cluster<E>, worker: usize, waiting: Waiting) {
         let program = &mut self.programs[worker];
         let waits = match waiting {
             Waiting::For(op) | Waiting::Synchronised(op) => {
-                program.flights.iter().any(|flight| flight.op == op)
+                program.outstanding.iter().any(|operation| operation.op == op)
             }
-            Waiting::ForAll | Waiting::Room => !program.flights.is_empty(),
+            Waiting::ForAll | Waiting::Room => !program.outstanding.is_empty(),
             Waiting::No | Waiting::Others | Waiting::Return | Waiting::Over => false,
         };
         if waits {
@@ -366,34 +370,38 @@ impl<E: Element> Programs<E> {
         }
     }
 
-    /// Takes what an operation brought.
-    fn land(&mut self, cluster: &mut Cluster<E>, worker: usize, op: OpId) -> Result<(), Failure> {
-        let flights = &mut self.programs[worker].flights;
-        let at = flights.iter().position(|flight| flight.op == op).expect("operations are answered once");
-        let Flight { keys, notes, .. } = flights.remove(at);
+    /// Records the results of a completed operation.
+    fn complete(&mut self, cluster: &mut Cluster<E>, worker: usize, op: OpId) -> Result<(), Failure> {
+        let outstanding = &mut self.programs[worker].outstanding;
+        let at = outstanding
+            .iter()
+            .position(|operation| operation.op == op)
+            .expect("operations are answered once");
+        let OutstandingOp { keys, records, .. } = outstanding.remove(at);
         let values = cluster.take_pulled(worker, op).unwrap_or_default();
-        self.learn(cluster, worker, &keys, &notes, &values)
+        self.record_results(cluster, worker, &keys, &records, &values)
     }
 
-    pub(super) fn learn(
+    /// Passes the values of pulls to the checkers.
+    pub(super) fn record_results(
         &mut self,
         cluster: &mut Cluster<E>,
         worker: usize,
         keys: &[Key],
-        notes: &[Note],
+        records: &[KeyRecord],
         values: &[E],
     ) -> Result<(), Failure> {
         let now_ns = Some(cluster.now_ns());
         let mut at = 0;
-        for (key, note) in keys.iter().zip(notes) {
+        for (key, record) in keys.iter().zip(records) {
             let len = cluster.layout().len(*key);
-            match note {
-                Note::Push(id) => self.history.pushed(*id, now_ns),
-                Note::Set => {}
-                Note::Scaled => {
+            match record {
+                KeyRecord::Push(id) => self.history.pushed(*id, now_ns),
+                KeyRecord::Set => {}
+                KeyRecord::Scaled => {
                     self.check_scaled(*key, &values[at..at + len])?;
                 }
-                Note::Pull(id, need) => {
+                KeyRecord::Pull(id, need) => {
                     self.read(*key, &values[at..at + len])?;
                     self.history.pulled(*id, &self.lanes, now_ns);
                     let lanes = &self.lanes;
@@ -401,15 +409,20 @@ impl<E: Element> Programs<E> {
                     fresh.map_err(|finding| cluster.violation(finding))?;
                     cluster.note(|| format!("worker {worker} saw {key:?} {lanes:?}"));
                 }
-                Note::Read(id) => self.registers.pulled(*id, &values[at..at + len])?,
+                KeyRecord::Read(id) => self.registers.pulled(*id, &values[at..at + len])?,
             }
             at += len;
         }
         Ok(())
     }
 
-    /// A value after everything has come to rest.
-    pub(super) fn ended(&mut self, cluster: &mut Cluster<E>, key: Key, value: &[E]) -> Result<(), Failure> {
+    /// Records the final value of a key.
+    pub(super) fn record_final(
+        &mut self,
+        cluster: &mut Cluster<E>,
+        key: Key,
+        value: &[E],
+    ) -> Result<(), Failure> {
         if self.scenario.registers().contains(&key.0) {
             return Ok(self.registers.ended(key, value)?);
         }
@@ -425,13 +438,14 @@ impl<E: Element> Programs<E> {
         Ok(())
     }
 
+    /// Decodes a value into `self.lanes`.
     fn read(&mut self, key: Key, value: &[E]) -> Result<(), Failure> {
         let dusty = !self.scenario.is_sequential(key);
         let read = if dusty { lanes::read_dusty } else { lanes::read };
         Ok(read(key, value, &mut self.lanes)?)
     }
 
-    /// Returns whether something is missing.
+    /// Checks a value with clipped updates. Returns whether a part of the pushes is missing.
     fn check_scaled(&mut self, key: Key, value: &[E]) -> Result<bool, Failure> {
         self.lanes.fill(0);
         let most = self.pushes.get(&key).unwrap_or(&self.lanes);

@@ -1,8 +1,9 @@
-//! What a run is like: partly asked for, partly drawn from the seed.
+//! The scenario of a run: cluster, workload, delays and faults, partly fixed by the mode and partly drawn
+//! from the seed.
 
 use super::Mode;
 use super::copies::{self, Stop};
-use super::intents::Announcing;
+use super::intents::IntentSettings;
 use crate::lanes;
 use intendant_core::{Key, KeyOrder, Layout, NodeId, Tick, random};
 use intendant_engine::{ReplicationConfig, Storage};
@@ -14,76 +15,76 @@ use intendant_techniques::{
 };
 use std::ops::Range;
 
-/// Everything about a run.
+/// All parameters of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// The seed.
     pub seed: u64,
-    /// The technique, order and caches.
+    /// The technique's policy, with order and caches.
     pub policy: Policy,
-    /// How copies are kept.
+    /// Configuration of replicas.
     pub copies: ReplicationConfig,
-    /// Where all workers stop on their way, with equal parts of their calls in between.
+    /// Stops of all workers, with equal parts of their calls between them.
     pub stops: Vec<Stop>,
-    /// The staleness bound after each stop. It changes at rests only.
+    /// The staleness bound after each stop. It changes only at rests.
     pub bounds: Vec<u32>,
-    /// Per worker, how many calls it makes on average before it advances its clock; 0 if it never does.
+    /// Per worker, the mean number of calls between two advances of its clock; 0 if it never advances.
     pub clock_once_in: Vec<u64>,
-    /// How workers announce what they will use; `None` if nothing comes of it.
-    pub intents: Option<Announcing>,
+    /// How workers signal intents; `None` if the technique ignores intents.
+    pub intents: Option<IntentSettings>,
     /// Number of nodes.
     pub nodes: usize,
     /// Workers per node.
     pub workers: usize,
-    /// Number of channels.
+    /// Channels per node.
     pub channels: usize,
-    /// Shards of a store.
+    /// Shards per store.
     pub shards: usize,
-    /// How homes are assigned.
+    /// How keys are assigned to homes.
     pub key_order: KeyOrder,
-    /// Keys and elements of the ranges with version lanes.
+    /// Ranges of keys with version lanes: number of keys, and elements per value.
     pub lanes: Vec<(u64, usize)>,
-    /// Keys that are overwritten; they come last.
+    /// Number of registers (keys that workers overwrite); they are the last keys.
     pub registers: u64,
-    /// How many of the keys with lanes get most of the calls.
+    /// Number of keys with lanes that get most of the calls.
     pub hot_keys: u64,
-    /// Of sixteen calls, how many move keys, if keys move.
+    /// Calls of sixteen that relocate keys, if the technique relocates.
     pub moves_in_16: u64,
-    /// Keys of a call at most.
+    /// Upper bound of the keys per call.
     pub call_keys_max: u64,
     /// Calls of all workers together.
     pub calls: u64,
-    /// Operations that a worker has outstanding at most; 0 if it waits for each.
+    /// Upper bound of a worker's outstanding operations; 0 if it waits for each.
     pub in_flight_max: usize,
-    /// Bytes that a worker may have outstanding.
+    /// Upper bound of a worker's outstanding bytes.
     pub outstanding_bytes_max: usize,
-    /// Bytes of a snapshot part.
+    /// Upper bound of the bytes of a snapshot part.
     pub snapshot_bytes_max: u32,
     /// Dense or sparse stores.
     pub storage: Storage,
-    /// Whether nodes start with wrong ideas of where keys are.
+    /// Whether nodes start with cached locations that are mostly wrong.
     pub stale_hints: bool,
     /// Whether elements are `f64`.
     pub double: bool,
-    /// Whether the last range with lanes has values so long that calls take several frames.
+    /// Whether the last range with lanes has huge values, so that calls take several frames.
     pub huge: bool,
-    /// How long things take.
+    /// Durations of all steps.
     pub delays: Delays,
-    /// What goes wrong when.
+    /// Faults and their intervals.
     pub faults: Faults,
 }
 
-/// Two of these fill a frame (of `f32`).
+/// Elements of a huge value: two `f32` values of this length fill a frame.
 pub(super) const HUGE_ELEMENTS: usize = 140_000;
 
-/// One run in so many has such values: it takes as long as a hundred others.
+/// One in this many runs has huge values; it takes as long as a hundred others.
 const HUGE_ONCE_IN: u64 = 100;
 
-/// Faults begin within one of these times: runs take from tenths of milliseconds to tens of them.
+/// Faults begin within one of these times. Runs last between 0.1 ms and some tens of milliseconds.
 const FAULTS_WITHIN_NS: [u64; 3] = [100_000, 1_000_000, 20_000_000];
 
-/// The order and caches of a run: those that the mode asks for, else those drawn, unless its history might
-/// then not be sequentially consistent: while keys move, operations of a worker that takes no breath may take
+/// The order and caches of a run: those that the mode fixes; otherwise those drawn, unless the history might
+/// then not be sequentially consistent. While keys move, outstanding operations of one worker may take
 /// different ways.
 fn consistent(mode: &Mode, asynchronous: bool, order: Order, caches: bool) -> (Order, bool) {
     let (needs_chain, moves) = match mode.relocation() {
@@ -96,9 +97,9 @@ fn consistent(mode: &Mode, asynchronous: bool, order: Order, caches: bool) -> (O
     (mode.order.unwrap_or(if chain { Order::Chain } else { order }), caches)
 }
 
-/// Durations that make races likely: each step is fast, slow or very slow compared to the others. Work takes
-/// no time.
-fn wild(dice: &mut Dice) -> Delays {
+/// Draws durations that make races likely: each step is fast, slow or very slow compared to the others. Work
+/// takes no time.
+fn draw_delays(dice: &mut Dice) -> Delays {
     let mut spread = || {
         let max_ns = dice.pick(&[1, 30, 300, 3_000, 30_000]);
         Spread { min_ns: 1, max_ns, tail_once_in: dice.pick(&[0, 4, 16]) }
@@ -112,7 +113,7 @@ fn wild(dice: &mut Dice) -> Delays {
 }
 
 impl Scenario {
-    /// The run that belongs to a seed.
+    /// Draws the scenario of `seed`.
     #[must_use]
     pub fn draw(mode: &Mode, seed: u64) -> Self {
         let mut dice = Dice::new(random::stream(seed, &[0]));
@@ -137,13 +138,13 @@ impl Scenario {
         let asynchronous = mode.asynchronous.unwrap_or(asynchronous);
         let (order, caches) = if mode.has_copies() {
             let order = if asynchronous && caches && mode.has_fixed() { Order::Chain } else { order };
-            // Where keys never move, a hint would be useless: none is planted.
+            // Where keys never move, techniques with replicas do not use hints, so none are planted.
             let caches = mode.caches.unwrap_or(caches && mode.relocation().is_some());
             (mode.order.unwrap_or(order), caches)
         } else {
             consistent(mode, asynchronous, order, caches)
         };
-        let delays = wild(dice);
+        let delays = draw_delays(dice);
         let horizon_ns = dice.pick(&FAULTS_WITHIN_NS);
         let faulty = dice.once_in(4);
         let faults = if mode.faults.unwrap_or(faulty) {
@@ -183,7 +184,7 @@ impl Scenario {
         if mode.has_copies() { copies::draw(mode, drawn) } else { drawn }
     }
 
-    /// Whether every node has a copy of `key`.
+    /// Whether `key` has static replicas.
     #[must_use]
     pub fn is_fixed(&self, key: Key) -> bool {
         self.nodes > 1
@@ -196,20 +197,20 @@ impl Scenario {
             }
     }
 
-    /// Whether operations on `key` are sequentially consistent, on all nodes.
+    /// Whether operations on `key` are sequentially consistent over all nodes.
     #[must_use]
     pub fn is_sequential(&self, key: Key) -> bool {
         self.policy.replicas.is_none() && !self.is_fixed(key)
     }
 
-    /// Whether updates of `key` may be scaled down.
+    /// Whether updates of `key` may be clipped.
     #[must_use]
     pub fn is_clipped(&self, key: Key) -> bool {
         self.copies.clip.is_some() && self.is_fixed(key)
     }
 
-    /// Whether workers of `node` may overwrite `key`. Of what every node overwrites in its own copy, the
-    /// differences would be added up; or scaled down.
+    /// Whether workers of `node` may set `key`. If several nodes set their static replicas of a key, the
+    /// differences are added up; with clipping, they are also clipped.
     #[must_use]
     pub fn may_set(&self, node: NodeId, key: Key) -> bool {
         !self.is_fixed(key) || self.copies.clip.is_none() && key.0 % self.nodes as u64 == u64::from(node.0)
@@ -221,29 +222,29 @@ impl Scenario {
         self.policy.replicas.is_some_and(Replicas::is_clocked)
     }
 
-    /// Whether static replicas are brought in step only when workers ask for it.
+    /// Whether static replicas are synchronised only when workers ask for it.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.policy.static_replicas.is_some() && self.copies.pace == StaticReplicaPace::Asked
     }
 
-    /// Workers of all nodes, which is the number of lanes.
+    /// Number of workers of all nodes, and of lanes.
     #[must_use]
     pub fn all_workers(&self) -> usize {
         self.nodes * self.workers
     }
 
-    /// The keys that are overwritten.
+    /// The keys that workers overwrite.
     #[must_use]
     pub fn registers(&self) -> Range<u64> {
         let start = self.lanes.iter().map(|(keys, _)| keys).sum();
         start..start + self.registers
     }
 
-    /// The layout.
+    /// The layout of keys and nodes.
     ///
     /// # Panics
-    /// If the mode asked for more nodes than there can be.
+    /// If the mode has more nodes than a layout allows.
     #[must_use]
     pub fn layout(&self) -> Layout {
         let mut builder = Layout::builder();

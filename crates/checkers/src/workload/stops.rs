@@ -1,26 +1,26 @@
-//! Where workers stop on their way, and their clocks.
+//! Stops of workers between their calls (meetings, rests, synchronisations), and their clocks.
 
 use super::Failure;
 use super::copies::Stop;
-use super::intents::Announcing;
-use super::program::{Flight, Programs, Waiting};
+use super::intents::IntentSettings;
+use super::program::{OutstandingOp, Programs, Waiting};
 use intendant_core::{Clock, Element};
 use intendant_sim::cluster::Cluster;
 use intendant_sim::reach::Marker;
 
 impl<E: Element> Programs<E> {
-    /// Whether all workers have come to a meeting, or to the end.
+    /// Whether all workers have reached a meeting or the end.
     pub(super) fn all_wait(&self) -> bool {
         self.left == 0
     }
 
-    /// Where the workers are that all wait; `None` at the end.
+    /// The stop that all workers have reached; `None` at the end.
     pub(super) fn stop(&self) -> Option<Stop> {
         self.scenario.stops.get(self.programs[0].stops).copied()
     }
 
-    /// All workers have met, and go on.
-    pub(super) fn go_on(&mut self, cluster: &mut Cluster<E>) {
+    /// Wakes all workers after a stop that all of them have reached.
+    pub(super) fn resume_all(&mut self, cluster: &mut Cluster<E>) {
         let latest = self.programs.iter().map(|program| program.clock).max().unwrap_or(0);
         let told_ns = cluster.meeting_ns();
         if let Some(bound) = self.scenario.bounds.get(self.programs[0].stops) {
@@ -38,13 +38,13 @@ impl<E: Element> Programs<E> {
         }
     }
 
-    /// The cluster rests: every copy has everything.
+    /// The cluster rests: every copy has every push.
     pub(super) fn rested(&mut self) {
         self.staleness.rested();
     }
 
-    /// Takes a worker to its next stop, if it is due. Returns whether that takes time.
-    pub(super) fn stop_over(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<bool, Failure> {
+    /// Takes a worker to its next stop if it is due. Returns whether the worker must wait there.
+    pub(super) fn visit_stop(&mut self, cluster: &mut Cluster<E>, worker: usize) -> Result<bool, Failure> {
         let program = &mut self.programs[worker];
         let stops = &self.scenario.stops;
         let parts = stops.len() as u64 + 1;
@@ -53,7 +53,7 @@ impl<E: Element> Programs<E> {
             return Ok(false);
         }
         let stop = stops.get(program.stops).copied();
-        let idle = program.flights.is_empty();
+        let idle = program.outstanding.is_empty();
         match stop {
             None | Some(Stop::Rest) if !idle => program.waiting = Waiting::ForAll,
             None | Some(Stop::Rest | Stop::Meeting) => {
@@ -65,7 +65,7 @@ impl<E: Element> Programs<E> {
                 self.left -= 1;
                 self.staleness.set_clock(worker, None);
                 match self.scenario.intents {
-                    Some(Announcing { retires: true, .. }) if stop.is_none() => cluster.retire(worker),
+                    Some(IntentSettings { retires: true, .. }) if stop.is_none() => cluster.retire(worker),
                     Some(_) | None => cluster.rest(worker),
                 }
             }
@@ -76,7 +76,7 @@ impl<E: Element> Programs<E> {
                 program.stops += 1;
                 match cluster.synchronize(worker)?.op {
                     Some(op) => {
-                        program.flights.push(Flight { op, keys: Vec::new(), notes: Vec::new() });
+                        program.outstanding.push(OutstandingOp { op, keys: Vec::new(), records: Vec::new() });
                         program.waiting = Waiting::Synchronised(op);
                     }
                     None => {
@@ -89,24 +89,25 @@ impl<E: Element> Programs<E> {
         Ok(true)
     }
 
-    /// A worker comes from a meeting. Where clocks are for intents only, they stand.
-    pub(super) fn come_back(&mut self, cluster: &mut Cluster<E>, worker: usize) {
+    /// A worker leaves a meeting. Clocks that serve intents only are not advanced.
+    pub(super) fn leave_meeting(&mut self, cluster: &mut Cluster<E>, worker: usize) {
         let clock = self.programs[worker].clock;
         self.set_clock(worker, clock);
         match self.scenario.intents {
             None => cluster.advance_clock(worker, Clock(clock)),
-            Some(Announcing { resumes: true, .. }) => cluster.resume(worker / self.scenario.workers),
+            Some(IntentSettings { resumes: true, .. }) => cluster.resume(worker / self.scenario.workers),
             Some(_) => {}
         }
     }
 
+    /// Sets a worker's clock in this account.
     pub(super) fn set_clock(&mut self, worker: usize, clock: u32) {
         self.programs[worker].clock = clock;
         self.staleness.set_clock(worker, Some(clock));
     }
 
-    /// Advances the clock of a worker, if it feels like it.
-    pub(super) fn tick(&mut self, cluster: &mut Cluster<E>, worker: usize) {
+    /// Advances the clock of a worker with the scenario's probability.
+    pub(super) fn maybe_advance_clock(&mut self, cluster: &mut Cluster<E>, worker: usize) {
         let once_in = self.scenario.clock_once_in.get(worker).copied().unwrap_or(0);
         if once_in > 0 && self.dice.once_in(once_in) {
             let mut steps = if self.dice.once_in(16) { 3 } else { 1 };

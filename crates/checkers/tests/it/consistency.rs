@@ -1,4 +1,4 @@
-//! A few hundred seeds of every mode; `cargo xtask sim` runs as many as wanted.
+//! A few hundred seeds of every mode; `cargo xtask sim` runs any number of seeds.
 
 use intendant_checkers::workload::{self, Mode};
 use intendant_engine::Storage;
@@ -14,7 +14,7 @@ const ESSP: Mode = Mode::new(Technique::Essp);
 const NUPS: Mode = Mode::new(Technique::Nups);
 const FULL: Mode = Mode::new(Technique::FullReplication);
 
-/// Those with several copies of a key.
+/// The modes with several copies of a key.
 const COPIES: [Mode; 5] = [HUB, SSP, ESSP, NUPS, FULL];
 
 fn all_consistent(mode: &Mode, seeds: std::ops::Range<u64>) -> Reach {
@@ -83,8 +83,8 @@ fn chained_operations_are_consistent_with_caches() {
     all_consistent(&mode, 0..300);
 }
 
-/// [thesis theorem 3]: with caches, operations of a worker on a key may overtake each other. Nothing is lost
-/// all the same.
+/// [thesis theorem 3]: with caches, a worker's operations on a key may overtake each other; no update is
+/// lost.
 #[test]
 fn unchained_operations_are_only_eventually_consistent_with_caches() {
     let mode = Mode { asynchronous: Some(true), caches: Some(true), order: Some(Order::Fifo), ..LAPSE };
@@ -103,12 +103,12 @@ fn keys_that_owners_move_are_consistent() {
     for asynchronous in [false, true] {
         let mode = Mode { asynchronous: Some(asynchronous), ..BY_OWNERS };
         let reach = all_consistent(&mode, 0..200);
-        assert_eq!(reach.count(Marker::Queued), 0, "no node waits for keys that come unasked");
+        assert_eq!(reach.count(Marker::Queued), 0, "no node waits for keys that it did not request");
     }
 }
 
 #[test]
-fn faults_change_nothing_but_times() {
+fn clusters_with_faults_are_consistent() {
     for mode in [CLASSIC, LAPSE, BY_OWNERS].into_iter().chain(COPIES) {
         let mode = Mode { faults: Some(true), ..mode };
         let reach = all_consistent(&mode, 5_000..5_100);
@@ -132,9 +132,9 @@ fn long_runs_are_consistent() {
     }
 }
 
-/// Techniques use the mechanisms that they are made of, and no others.
+/// Each technique uses its own mechanisms and no others.
 #[test]
-fn copies_keep_what_their_technique_promises() {
+fn techniques_with_copies_use_their_own_mechanisms() {
     for mode in COPIES {
         let reach = all_consistent(&mode, 0..300);
         let reached = |marker| reach.count(marker) > 0;
@@ -148,7 +148,7 @@ fn copies_keep_what_their_technique_promises() {
 }
 
 #[test]
-fn staleness_is_bounded_whatever_the_bound() {
+fn staleness_is_bounded_for_every_bound() {
     for mode in [SSP, ESSP] {
         for staleness in [0, 1, 5] {
             all_consistent(&Mode { staleness: Some(staleness), ..mode }, 3_000..3_100);
@@ -157,7 +157,7 @@ fn staleness_is_bounded_whatever_the_bound() {
 }
 
 #[test]
-fn synchronisation_brings_everything_everywhere() {
+fn synchronisation_makes_all_pushes_visible() {
     for mode in [NUPS, FULL] {
         for asked in [false, true] {
             let reach = all_consistent(&Mode { asked: Some(asked), ..mode }, 4_000..4_150);
@@ -167,7 +167,7 @@ fn synchronisation_brings_everything_everywhere() {
 }
 
 #[test]
-fn techniques_without_copies_do_nothing_about_them() {
+fn techniques_without_copies_use_no_replicas() {
     for mode in [CLASSIC, LAPSE, BY_OWNERS] {
         let reach = all_consistent(&mode, 6_000..6_050);
         for marker in [Marker::ReplicaSetUp, Marker::Agreed, Marker::Synchronized, Marker::EagerNews] {

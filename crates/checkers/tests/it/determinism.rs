@@ -1,4 +1,4 @@
-//! A seed is a run: the same events in the same order, whenever and wherever it runs.
+//! Determinism: a seed always gives the same events in the same order.
 
 use intendant_checkers::workload::{self, Mode};
 use intendant_techniques::Technique;

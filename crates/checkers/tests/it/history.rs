@@ -1,5 +1,5 @@
-//! The history checker is checked: hand-made inconsistent histories are refused, and on small random
-//! histories it agrees with a search over all orders.
+//! Tests of the history checker: it rejects hand-made inconsistent histories, and agrees with a search over
+//! all orders on small random histories.
 
 use intendant_checkers::history::{History, Inconsistency, TextError};
 use intendant_core::Key;
@@ -9,25 +9,25 @@ const KEY: Key = Key(7);
 
 /// An operation in a hand-made history: a push, or a pull of these lanes.
 #[derive(Clone, Debug)]
-enum Do {
+enum Operation {
     Push,
     Pull(Vec<u32>),
 }
 
-fn pull(lanes: &[u32]) -> Do {
-    Do::Pull(lanes.to_vec())
+fn pull(lanes: &[u32]) -> Operation {
+    Operation::Pull(lanes.to_vec())
 }
 
 /// A history of operations on one key, given as (worker, operation) in program order.
-fn history(workers: usize, operations: &[(usize, Do)]) -> History {
+fn history(workers: usize, operations: &[(usize, Operation)]) -> History {
     let mut history = History::new(workers);
     for (worker, operation) in operations {
         match operation {
-            Do::Push => {
+            Operation::Push => {
                 let id = history.push(*worker, KEY, None);
                 history.pushed(id, None);
             }
-            Do::Pull(lanes) => {
+            Operation::Pull(lanes) => {
                 let id = history.pull(*worker, KEY, None);
                 history.pulled(id, lanes, None);
             }
@@ -40,18 +40,24 @@ fn history(workers: usize, operations: &[(usize, Do)]) -> History {
 fn consistent_histories_are_accepted() {
     let ok = history(
         2,
-        &[(0, Do::Push), (1, pull(&[0, 0])), (1, pull(&[1, 0])), (1, Do::Push), (0, pull(&[1, 1]))],
+        &[
+            (0, Operation::Push),
+            (1, pull(&[0, 0])),
+            (1, pull(&[1, 0])),
+            (1, Operation::Push),
+            (0, pull(&[1, 1])),
+        ],
     );
     let summary = ok.check().unwrap();
     assert_eq!((summary.keys, summary.pushes, summary.pulls), (1, 2, 3));
-    // No pull has to see the newest value: only the order per key counts, not time.
-    assert!(history(2, &[(0, Do::Push), (0, Do::Push), (1, pull(&[0, 0]))]).check().is_ok());
+    // A pull need not see the newest value: only the order per key counts, not real time.
+    assert!(history(2, &[(0, Operation::Push), (0, Operation::Push), (1, pull(&[0, 0]))]).check().is_ok());
     assert!(History::new(3).check().is_ok());
 }
 
 #[test]
 fn a_lost_update_is_refused() {
-    let mut lost = history(2, &[(0, Do::Push), (1, Do::Push), (1, Do::Push)]);
+    let mut lost = history(2, &[(0, Operation::Push), (1, Operation::Push), (1, Operation::Push)]);
     lost.ended(KEY, &[1, 1]);
     let expected = Inconsistency::Final { key: KEY, lane: 1, found: 1, issued: 2, acknowledged: 2 };
     assert_eq!(lost.check(), Err(expected));
@@ -63,8 +69,8 @@ fn a_lost_update_is_refused() {
 #[test]
 fn an_update_of_unknown_outcome_may_be_there_or_not() {
     for (lanes, ok) in [([1], true), ([2], true), ([0], false), ([3], false)] {
-        let mut history = history(1, &[(0, Do::Push)]);
-        // Issued, never acknowledged: its node may have died.
+        let mut history = history(1, &[(0, Operation::Push)]);
+        // Issued but never acknowledged, as if its node had died.
         let _ = history.push(0, KEY, None);
         history.ended(KEY, &lanes);
         assert_eq!(history.check().is_ok(), ok, "{lanes:?}");
@@ -73,15 +79,15 @@ fn an_update_of_unknown_outcome_may_be_there_or_not() {
 
 #[test]
 fn an_update_applied_twice_is_refused() {
-    let twice = history(2, &[(0, Do::Push), (1, pull(&[2, 0]))]);
+    let twice = history(2, &[(0, Operation::Push), (1, pull(&[2, 0]))]);
     assert!(matches!(twice.check(), Err(Inconsistency::Phantom { lane: 0, seen: 2, pushed: 1, .. })));
 }
 
 #[test]
 fn workers_see_their_own_pushes() {
-    let unseen = history(2, &[(0, Do::Push), (0, pull(&[0, 0]))]);
+    let unseen = history(2, &[(0, Operation::Push), (0, pull(&[0, 0]))]);
     assert!(matches!(unseen.check(), Err(Inconsistency::OwnPushes { seen: 0, pushed: 1, .. })));
-    let early = history(2, &[(0, pull(&[1, 0])), (0, Do::Push)]);
+    let early = history(2, &[(0, pull(&[1, 0])), (0, Operation::Push)]);
     assert!(
         matches!(early.check(), Err(Inconsistency::OwnPushes { seen: 1, pushed: 0, .. })),
         "reordered own operations"
@@ -90,36 +96,39 @@ fn workers_see_their_own_pushes() {
 
 #[test]
 fn a_stale_read_is_refused() {
-    let back = history(2, &[(0, Do::Push), (1, pull(&[1, 0])), (1, pull(&[0, 0]))]);
+    let back = history(2, &[(0, Operation::Push), (1, pull(&[1, 0])), (1, pull(&[0, 0]))]);
     assert!(matches!(back.check(), Err(Inconsistency::Backwards { lane: 0, seen: 0, before: 1, .. })));
 }
 
 #[test]
 fn workers_must_not_disagree_about_the_order() {
-    // Each sees its own push and not the other's: whose was first?
-    let split = history(2, &[(0, Do::Push), (0, pull(&[1, 0])), (1, Do::Push), (1, pull(&[0, 1]))]);
+    // Each worker sees its own push and not the other's, so neither can be first.
+    let split =
+        history(2, &[(0, Operation::Push), (0, pull(&[1, 0])), (1, Operation::Push), (1, pull(&[0, 1]))]);
     let Err(Inconsistency::Cycle { key, cycle }) = split.check() else { panic!("accepted") };
     assert_eq!(key, KEY);
     assert!(cycle.contains("worker 0") && cycle.contains("worker 1"), "{cycle}");
     // Two readers that see two pushes in different orders.
-    let readers =
-        history(4, &[(0, Do::Push), (1, Do::Push), (2, pull(&[1, 0, 0, 0])), (3, pull(&[0, 1, 0, 0]))]);
+    let readers = history(
+        4,
+        &[(0, Operation::Push), (1, Operation::Push), (2, pull(&[1, 0, 0, 0])), (3, pull(&[0, 1, 0, 0]))],
+    );
     assert!(matches!(readers.check(), Err(Inconsistency::Cycle { .. })));
 }
 
 #[test]
-fn what_is_wrong_in_any_order_is_told_from_what_is_out_of_order() {
-    let mut swapped = history(2, &[(0, Do::Push), (0, pull(&[0, 0]))]);
+fn lost_and_doubled_updates_are_distinguished_from_wrong_order() {
+    let mut swapped = history(2, &[(0, Operation::Push), (0, pull(&[0, 0]))]);
     swapped.ended(KEY, &[1, 0]);
     assert_eq!(swapped.check_sums(), Ok(()), "eventually consistent");
     assert!(swapped.check().unwrap_err().is_of_order());
     swapped.ended(Key(9), &[0, 1]);
     assert!(!swapped.check_sums().unwrap_err().is_of_order(), "a push from nowhere");
-    let mut lost = history(2, &[(0, Do::Push), (0, pull(&[0, 0])), (1, Do::Push)]);
+    let mut lost = history(2, &[(0, Operation::Push), (0, pull(&[0, 0])), (1, Operation::Push)]);
     lost.ended(KEY, &[1, 0]);
     let expected = Inconsistency::Final { key: KEY, lane: 1, found: 0, issued: 1, acknowledged: 1 };
     assert_eq!(lost.check_sums(), Err(expected));
-    let twice = history(2, &[(0, Do::Push), (0, pull(&[0, 0])), (1, pull(&[2, 0]))]);
+    let twice = history(2, &[(0, Operation::Push), (0, pull(&[0, 0])), (1, pull(&[2, 0]))]);
     assert!(matches!(twice.check_sums(), Err(Inconsistency::Phantom { seen: 2, pushed: 1, .. })));
     let (mut missing, mut unknown) = (History::new(1), History::new(1));
     let id = missing.push(0, KEY, None);
@@ -132,7 +141,8 @@ fn what_is_wrong_in_any_order_is_told_from_what_is_out_of_order() {
 
 #[test]
 fn keys_are_independent() {
-    // Over two keys this is not sequentially consistent; per key it is, and more is not promised.
+    // Across the two keys this is not sequentially consistent; per key it is, which is all that is
+    // guaranteed.
     let mut history = History::new(2);
     for (worker, own, other) in [(0, Key(1), Key(2)), (1, Key(2), Key(1))] {
         let id = history.push(worker, own, None);
@@ -144,7 +154,7 @@ fn keys_are_independent() {
 }
 
 #[test]
-fn times_make_it_linearizability() {
+fn histories_with_times_must_be_linearizable() {
     let timed = |pull_starts: u64| {
         let mut history = History::new(2);
         let push = history.push(0, KEY, Some(10));
@@ -158,7 +168,7 @@ fn times_make_it_linearizability() {
 }
 
 #[test]
-fn histories_travel_as_text() {
+fn histories_are_written_and_read_as_text() {
     let mut history = History::new(2);
     let push = history.push(1, KEY, Some(5));
     history.pushed(push, Some(9));
@@ -195,15 +205,15 @@ fn histories_travel_as_text() {
     }
 }
 
-/// Whether some order of all operations explains the pulls: tries all.
-fn explained(programs: &[Vec<Do>]) -> bool {
-    fn search(programs: &[Vec<Do>], at: &mut [usize], lanes: &mut [u32]) -> bool {
+/// Whether some order of all operations explains the pulls: tries all orders.
+fn explained(programs: &[Vec<Operation>]) -> bool {
+    fn search(programs: &[Vec<Operation>], at: &mut [usize], lanes: &mut [u32]) -> bool {
         if (0..programs.len()).all(|worker| at[worker] == programs[worker].len()) {
             return true;
         }
         for worker in 0..programs.len() {
             match programs[worker].get(at[worker]) {
-                Some(Do::Push) => {
+                Some(Operation::Push) => {
                     at[worker] += 1;
                     lanes[worker] += 1;
                     if search(programs, at, lanes) {
@@ -212,14 +222,14 @@ fn explained(programs: &[Vec<Do>]) -> bool {
                     lanes[worker] -= 1;
                     at[worker] -= 1;
                 }
-                Some(Do::Pull(seen)) if seen == lanes => {
+                Some(Operation::Pull(seen)) if seen == lanes => {
                     at[worker] += 1;
                     if search(programs, at, lanes) {
                         return true;
                     }
                     at[worker] -= 1;
                 }
-                Some(Do::Pull(_)) | None => {}
+                Some(Operation::Pull(_)) | None => {}
             }
         }
         false
@@ -231,7 +241,7 @@ fn explained(programs: &[Vec<Do>]) -> bool {
 type Sketch = Option<[u32; 3]>;
 
 /// Programs of three workers. Pulls see their own pushes, so that most histories get past the simple checks.
-fn programs() -> impl Strategy<Value = Vec<Vec<Do>>> {
+fn programs() -> impl Strategy<Value = Vec<Vec<Operation>>> {
     let operation = proptest::option::of([0u32..3, 0u32..3, 0u32..3]);
     let program = proptest::collection::vec(operation, 0..5);
     proptest::collection::vec(program, 3).prop_map(|programs| {
@@ -240,11 +250,11 @@ fn programs() -> impl Strategy<Value = Vec<Vec<Do>>> {
             let step = |operation: Sketch| match operation {
                 None => {
                     own += 1;
-                    Do::Push
+                    Operation::Push
                 }
                 Some(mut lanes) => {
                     lanes[worker] = own;
-                    Do::Pull(lanes.to_vec())
+                    Operation::Pull(lanes.to_vec())
                 }
             };
             program.into_iter().map(step).collect()
@@ -258,7 +268,7 @@ proptest! {
 
     #[test]
     fn the_check_agrees_with_a_search_over_all_orders(programs in programs()) {
-        let flat: Vec<(usize, Do)> = programs
+        let flat: Vec<(usize, Operation)> = programs
             .iter()
             .enumerate()
             .flat_map(|(worker, program)| program.iter().map(move |operation| (worker, operation.clone())))

@@ -1,6 +1,7 @@
-//! What programs do on behalf of workers.
+//! Calls that programs issue on behalf of workers: accesses, localize, decisions of nodes, snapshots,
+//! computation time and wake-ups.
 
-use super::{Cluster, Errand, Event};
+use super::{Cluster, Event, InboxItem};
 use crate::invariants::Violation;
 use crate::machine::scaled;
 use crate::reach::Marker;
@@ -8,45 +9,45 @@ use intendant_core::{Element, Key, NodeId, Tick};
 use intendant_engine::{AccessError, SnapshotAsk, Started};
 use intendant_wire::OpId;
 
-/// A report takes at least this long. On a network that takes no time, a worker that waits for a slow channel
-/// would otherwise ask it millions of times.
+/// Minimum duration of a report. Without it, a cluster on an infinitely fast network would collect millions
+/// of reports while it waits for a slow channel.
 const REPORT_NS_MIN: u64 = 1_000;
 
-/// Whether a worker does something else until its pull is done.
+/// Whether a worker blocks on a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It blocks: values are copied to where it waits for them.
+    /// It blocks; values are copied to its buffer as they arrive.
     Blocking,
-    /// It goes on: the operation keeps the values until it asks for them.
+    /// It continues; the operation keeps the values until [`Cluster::take_pulled`].
     Later,
 }
 
-/// What became of a call.
+/// Result of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Called<E> {
-    /// The operation, if there is something to wait for. Its values come from [`Cluster::take_pulled`].
+pub struct CallOutcome<E> {
+    /// The outstanding operation, if any. A pull's values then come from [`Cluster::take_pulled`].
     pub op: Option<OpId>,
-    /// The values of a pull that is complete. Empty if there is an operation, or nothing was pulled.
+    /// The values of a pull that completed at once; otherwise empty.
     pub values: Vec<E>,
 }
 
 impl<E: Element> Cluster<E> {
-    /// Bytes that a call for `keys` counts as outstanding: values, and a part per key.
+    /// Outstanding bytes that a call for `keys` is charged: its values, and a constant per key.
     pub fn value_bytes(&self, keys: &[Key]) -> usize {
         self.elements(keys) * size_of::<E>() + keys.len() * intendant_core::limits::OUTSTANDING_KEY_BYTES
     }
 
-    /// Elements of the values of `keys`.
+    /// Total number of elements of the values of `keys`.
     #[inline(never)]
     pub fn elements(&self, keys: &[Key]) -> usize {
         keys.iter().map(|key| self.layout.len(*key)).sum()
     }
 
-    /// Whether a worker may start a call for `keys` now. If not, it must wait until one of its operations is
-    /// done.
+    /// Whether a worker's outstanding bytes admit a call for `keys`. If not, one of its operations must
+    /// complete first.
     #[inline(never)]
     pub fn admits(&self, worker: usize, keys: &[Key]) -> bool {
-        let outstanding = self.posts[worker].local.outstanding_bytes();
+        let outstanding = self.worker_states[worker].local.outstanding_bytes();
         self.invariants.bounded.admits(outstanding, self.value_bytes(keys))
     }
 
@@ -54,16 +55,16 @@ impl<E: Element> Cluster<E> {
     ///
     /// # Errors
     /// If the engine refuses the call, or it breaks an invariant.
-    pub fn pull(&mut self, worker: usize, keys: &[Key], wait: Wait) -> Result<Called<E>, Violation> {
+    pub fn pull(&mut self, worker: usize, keys: &[Key], wait: Wait) -> Result<CallOutcome<E>, Violation> {
         let mut values = vec![E::ZERO; self.elements(keys)];
         let op = self.pull_into(worker, keys, &mut values, wait)?;
         if op.is_some() {
             values = Vec::new();
         }
-        Ok(Called { op, values })
+        Ok(CallOutcome { op, values })
     }
 
-    /// Like [`Cluster::pull`]; without an operation to wait for, `values` has the values of all keys.
+    /// Like [`Cluster::pull`] into `values`, which is complete if there is no operation to wait for.
     ///
     /// # Errors
     /// If the engine refuses the call, or it breaks an invariant.
@@ -76,17 +77,17 @@ impl<E: Element> Cluster<E> {
         wait: Wait,
     ) -> Result<Option<OpId>, Violation> {
         let node = self.node_of(worker);
-        let post = &mut self.posts[worker];
+        let state = &mut self.worker_states[worker];
         let started = match wait {
-            Wait::Later => self.nodes[node].pull_kept(&mut post.local, keys),
-            Wait::Blocking => self.nodes[node].pull(&mut post.local, keys, values),
+            Wait::Later => self.nodes[node].pull_kept(&mut state.local, keys),
+            Wait::Blocking => self.nodes[node].pull(&mut state.local, keys, values),
         };
         self.charge_call(worker, keys.len(), size_of_val(values));
         let op = self.started(worker, "pull", keys, self.value_bytes(keys), started)?;
         if wait == Wait::Blocking
             && let Some(op) = op
         {
-            self.posts[worker].sink = Some((op, values.to_vec()));
+            self.worker_states[worker].sink = Some((op, values.to_vec()));
         }
         Ok(op)
     }
@@ -96,124 +97,127 @@ impl<E: Element> Cluster<E> {
     /// # Errors
     /// If the engine refuses the call, or it breaks an invariant.
     #[inline(never)]
-    pub fn push(&mut self, worker: usize, keys: &[Key], values: &[E]) -> Result<Called<E>, Violation> {
+    pub fn push(&mut self, worker: usize, keys: &[Key], values: &[E]) -> Result<CallOutcome<E>, Violation> {
         let node = self.node_of(worker);
-        let started = self.nodes[node].push(&mut self.posts[worker].local, keys, values);
+        let started = self.nodes[node].push(&mut self.worker_states[worker].local, keys, values);
         self.charge_call(worker, keys.len(), size_of_val(values));
         let op = self.started(worker, "push", keys, self.value_bytes(keys), started)?;
-        Ok(Called { op, values: Vec::new() })
+        Ok(CallOutcome { op, values: Vec::new() })
     }
 
     /// Starts a set.
     ///
     /// # Errors
     /// If the engine refuses the call, or it breaks an invariant.
-    pub fn set(&mut self, worker: usize, keys: &[Key], values: &[E]) -> Result<Called<E>, Violation> {
+    pub fn set(&mut self, worker: usize, keys: &[Key], values: &[E]) -> Result<CallOutcome<E>, Violation> {
         let node = self.node_of(worker);
-        let started = self.nodes[node].set(&mut self.posts[worker].local, keys, values);
+        let started = self.nodes[node].set(&mut self.worker_states[worker].local, keys, values);
         self.charge_call(worker, keys.len(), size_of_val(values));
         let op = self.started(worker, "set", keys, self.value_bytes(keys), started)?;
         self.reach.mark(Marker::SetServed);
-        Ok(Called { op, values: Vec::new() })
+        Ok(CallOutcome { op, values: Vec::new() })
     }
 
-    /// Starts to move keys to the worker's node.
+    /// Starts to relocate keys to the worker's node.
     ///
     /// # Errors
     /// If the engine refuses the call, or it breaks an invariant.
     #[inline(never)]
-    pub fn localize(&mut self, worker: usize, keys: &[Key]) -> Result<Called<E>, Violation> {
+    pub fn localize(&mut self, worker: usize, keys: &[Key]) -> Result<CallOutcome<E>, Violation> {
         let node = self.node_of(worker);
         let now = Tick(self.now_ns() / 1000);
-        let started = self.nodes[node].localize(&mut self.posts[worker].local, keys, now);
+        let started = self.nodes[node].localize(&mut self.worker_states[worker].local, keys, now);
         self.charge_call(worker, keys.len(), 0);
         let op = self.started(worker, "localize", keys, self.value_bytes(keys), started)?;
-        Ok(Called { op, values: Vec::new() })
+        Ok(CallOutcome { op, values: Vec::new() })
     }
 
-    /// Reads those of `keys` that are here; returns their values (others are zero), and which these are.
+    /// Pulls the keys that have a copy at the worker's node. Returns the values, zero for the other keys, and
+    /// per key whether it was read.
     ///
     /// # Errors
     /// If the engine refuses the call.
     pub fn pull_if_local(&mut self, worker: usize, keys: &[Key]) -> Result<(Vec<E>, Vec<bool>), Violation> {
         let node = self.node_of(worker);
         let (mut values, mut here) = (vec![E::ZERO; self.elements(keys)], Vec::new());
-        let local = &mut self.posts[worker].local;
+        let local = &mut self.worker_states[worker].local;
         let pulled = self.nodes[node].pull_if_local(local, keys, &mut values, &mut here);
         pulled.map_err(|error| self.violation(("access", error.to_string())))?;
         self.charge_call(worker, keys.len(), size_of_val(&values[..]));
         for served in &here {
             self.reach.mark(if *served { Marker::IfLocalHit } else { Marker::IfLocalMiss });
         }
-        self.trace.line(self.queue.now_ns(), || format!("worker {worker} pull if local {keys:?}: {here:?}"));
+        self.trace.line(self.queue.now_ns(), || format!("worker {worker} pull_if_local {keys:?}: {here:?}"));
         Ok((values, here))
     }
 
-    /// The node of a worker decides to move keys that it owns to node `to`. It is up to the caller to let
-    /// these decisions end before the cluster rests: see [`Cluster::orders`].
-    pub fn order(&mut self, worker: usize, keys: &[Key], to: NodeId) {
-        self.trace
-            .line(self.queue.now_ns(), || format!("worker {worker}'s node shall move {keys:?} to {to:?}"));
-        self.decide(worker, keys, |keys| Errand::Order(keys, to));
+    /// The node of a worker decides to relocate keys that it owns to node `to`. Channels must have handled
+    /// the decision before the cluster rests: see [`Cluster::pending_decisions`].
+    pub fn relocate(&mut self, worker: usize, keys: &[Key], to: NodeId) {
+        self.trace.line(self.queue.now_ns(), || {
+            format!("worker {worker}'s node decides to relocate {keys:?} to {to:?}")
+        });
+        self.decide(worker, keys, |keys| InboxItem::Relocate(keys, to));
     }
 
-    /// Decisions that channels have not handled.
-    pub fn orders(&self) -> usize {
-        self.orders
+    /// Decisions of nodes (relocate, replicate) that no channel has handled yet.
+    pub fn pending_decisions(&self) -> usize {
+        self.pending_decisions
     }
 
-    /// The node that has the value of a key or gets it next.
+    /// The owner of a key, or its next owner while the key moves.
     pub fn owner(&self, key: Key) -> NodeId {
         self.invariants.ledger.place(key).node
     }
 
-    /// Whether a node has the value of a key.
+    /// Whether `node` owns the key and has its value.
     pub fn is_at(&self, key: Key, node: NodeId) -> bool {
         let place = self.invariants.ledger.place(key);
-        place.node == node && !place.flying
+        place.node == node && !place.in_flight
     }
 
     /// Whether an operation of a worker is done.
     pub fn is_done(&self, worker: usize, op: OpId) -> bool {
-        self.posts[worker].local.is_done(op)
+        self.worker_states[worker].local.is_done(op)
     }
 
-    /// Whether all accesses of a worker are done. Keys that it localizes may still be on their way.
+    /// Whether all accesses of a worker are done. Localized keys may still be in flight.
     #[inline(never)]
     pub fn is_flushed(&self, worker: usize) -> bool {
-        self.posts[worker].local.is_flushed()
+        self.worker_states[worker].local.is_flushed()
     }
 
-    /// The values of a pull that is done; once.
+    /// Takes the values of a completed pull; `None` if it is not complete or was taken before.
     #[inline(never)]
     pub fn take_pulled(&mut self, worker: usize, op: OpId) -> Option<Vec<E>> {
-        let post = &mut self.posts[worker];
-        if !post.local.is_done(op) {
+        let state = &mut self.worker_states[worker];
+        if !state.local.is_done(op) {
             return None;
         }
-        match post.sink.take_if(|(waiting, _)| *waiting == op) {
+        match state.sink.take_if(|(waiting, _)| *waiting == op) {
             Some((_, values)) => Some(values),
             None => {
-                let mut values = vec![E::ZERO; post.local.kept(op)?];
-                post.local.take(op, &self.layout, &mut values);
+                let mut values = vec![E::ZERO; state.local.kept(op)?];
+                state.local.take(op, &self.layout, &mut values);
                 Some(values)
             }
         }
     }
 
-    /// Counts keys of a worker's pulls as samples.
+    /// Counts `keys` pulled keys of a worker as samples.
     pub fn count_sampled(&mut self, worker: usize, keys: usize) {
-        self.posts[worker].local.count_sampled(keys);
+        self.worker_states[worker].local.count_sampled(keys);
     }
 
-    /// Asks a channel of a worker's node for a part of a snapshot; it comes as [`super::Happened::Part`].
+    /// Requests a part of a snapshot from a channel of the worker's node. It arrives as
+    /// [`super::Happened::Part`].
     pub fn ask_snapshot(&mut self, worker: usize, channel: usize, mut ask: SnapshotAsk) {
-        ask.worker = self.posts[worker].local.worker();
-        ask.op = self.posts[worker].local.fresh_op();
-        self.run_errand(worker, channel, Errand::Snapshot(ask));
+        ask.worker = self.worker_states[worker].local.worker();
+        ask.op = self.worker_states[worker].local.fresh_op();
+        self.send_to_channel(worker, channel, InboxItem::Snapshot(ask));
     }
 
-    /// How long it takes until all workers know that all of them have come somewhere.
+    /// Draws the duration of a meeting: the time until all workers know that all of them have arrived.
     #[inline(never)]
     pub fn meeting_ns(&mut self) -> u64 {
         if self.nodes.len() == 1 {
@@ -222,39 +226,45 @@ impl<E: Element> Cluster<E> {
         (0..2).map(|_| self.delays.network.latency.draw(&mut self.dice)).sum()
     }
 
-    /// Asks every channel of every node to report; the reports come one by one, each at its own time.
+    /// Requests a report from every channel of every node. Each arrives at its own time, as
+    /// [`super::Happened::Reported`]. Returns the number of channels.
     #[inline(never)]
     pub fn ask_reports(&mut self) -> usize {
         for station in 0..self.stations.len() {
             let after_ns = REPORT_NS_MIN + self.delays.network.latency.draw(&mut self.dice);
-            // Behind everything that workers of the node said before they came to rest.
+            // The request follows everything that the node's workers sent before they came to rest.
             let (node, channel) = (station / self.layout.channels(), station % self.layout.channels());
-            let posts = &self.posts[node * self.workers_per_node..(node + 1) * self.workers_per_node];
-            let said_ns = posts.iter().map(|post| post.errands[channel].last_due_ns() + 1).max().unwrap_or(0);
-            let at_ns = said_ns.max(self.now_ns()) + after_ns;
+            let worker_states =
+                &self.worker_states[node * self.workers_per_node..(node + 1) * self.workers_per_node];
+            let sent_ns = worker_states
+                .iter()
+                .map(|state| state.to_channels[channel].last_due_ns() + 1)
+                .max()
+                .unwrap_or(0);
+            let at_ns = sent_ns.max(self.now_ns()) + after_ns;
             self.queue.schedule(at_ns, Event::Report { station: station as u32 }, &mut self.dice);
         }
         self.stations.len()
     }
 
-    /// A worker works for `work_ns`, beginning when it is done with what it did so far.
+    /// Occupies a worker for `work_ns`, after its work so far.
     #[inline(never)]
     pub fn work(&mut self, worker: usize, work_ns: u64) {
         let node = self.node_of(worker);
-        let start_ns = self.posts[worker].free_ns.max(self.now_ns());
+        let start_ns = self.worker_states[worker].free_ns.max(self.now_ns());
         let work_ns = scaled(self.at_pace(start_ns, node, work_ns), self.sharing.work);
         let stolen_ns = if self.sharing.steal > 0.0 { self.stolen_ns(worker) } else { 0 };
-        let post = &mut self.posts[worker];
-        post.free_ns = start_ns + work_ns + stolen_ns;
-        post.busy_ns += work_ns;
+        let state = &mut self.worker_states[worker];
+        state.free_ns = start_ns + work_ns + stolen_ns;
+        state.busy_ns += work_ns;
     }
 
-    /// By how much the channels of its node have delayed a worker since this was last asked.
+    /// Delay of a worker by the channels of its node since the previous call of this function.
     fn stolen_ns(&mut self, worker: usize) -> u64 {
         let first = self.station(self.node_of(worker), 0);
         let channels = &self.stations[first..first + self.layout.channels()];
         let busy_ns: u64 = channels.iter().map(|station| station.thread.load().busy_ns).sum();
-        let seen_ns = std::mem::replace(&mut self.posts[worker].seen_ns, busy_ns);
+        let seen_ns = std::mem::replace(&mut self.worker_states[worker].seen_ns, busy_ns);
         scaled(busy_ns - seen_ns, self.sharing.steal)
     }
 
@@ -264,15 +274,15 @@ impl<E: Element> Cluster<E> {
         self.work(worker, work_ns);
     }
 
-    /// When a worker is done with what it did so far; not before now.
+    /// Time at which a worker has finished its work so far; not before now.
     pub fn free_ns(&self, worker: usize) -> u64 {
-        let post = &self.posts[worker];
-        // A call ends when its submissions are in the inboxes.
-        let handed_ns = post.errands.iter().map(|lane| lane.last_due_ns()).max().unwrap_or(0);
-        post.free_ns.max(handed_ns).max(self.now_ns())
+        let state = &self.worker_states[worker];
+        // A call ends when its submissions have reached the inboxes.
+        let handed_ns = state.to_channels.iter().map(|lane| lane.last_due_ns()).max().unwrap_or(0);
+        state.free_ns.max(handed_ns).max(self.now_ns())
     }
 
-    /// Wakes a worker's program when it is done with what it did so far and `after_ns` have passed.
+    /// Schedules the wake-up of a worker's program `after_ns` after it has finished its work so far.
     #[inline(never)]
     pub fn wake(&mut self, worker: usize, after_ns: u64) {
         let pause_ns = self.delays.worker.draw(&mut self.dice) + after_ns;
@@ -280,7 +290,7 @@ impl<E: Element> Cluster<E> {
         self.queue.schedule(at_ns, Event::Awake { worker: worker as u32 }, &mut self.dice);
     }
 
-    /// Wakes a worker's loader after `after_ns`.
+    /// Schedules the wake-up of a worker's loader.
     #[inline(never)]
     pub fn wake_loader(&mut self, worker: usize, after_ns: u64) {
         let pause_ns = self.delays.worker.draw(&mut self.dice) + after_ns;
@@ -291,15 +301,16 @@ impl<E: Element> Cluster<E> {
         self.queue.schedule(self.queue.now_ns() + after_ns, event, &mut self.dice);
     }
 
-    pub(super) fn run_errand(&mut self, worker: usize, channel: usize, errand: Errand) {
-        // A call hands over what it could not do when it is done with the rest.
-        let at_ns = self.posts[worker].free_ns.max(self.now_ns()) + self.delays.enqueue.draw(&mut self.dice);
-        let due_ns = self.posts[worker].errands[channel].send(errand, at_ns);
+    pub(super) fn send_to_channel(&mut self, worker: usize, channel: usize, item: InboxItem) {
+        // A call submits its deferred keys at its end.
+        let at_ns =
+            self.worker_states[worker].free_ns.max(self.now_ns()) + self.delays.enqueue.draw(&mut self.dice);
+        let due_ns = self.worker_states[worker].to_channels[channel].send(item, at_ns);
         let event = Event::Enqueue { worker: worker as u32, channel: channel as u32 };
         self.queue.schedule(due_ns, event, &mut self.dice);
     }
 
-    /// Sends what a call left over to the channels.
+    /// Records a call, and sends its submissions to the channels.
     pub(super) fn started(
         &mut self,
         worker: usize,
@@ -332,7 +343,7 @@ impl<E: Element> Cluster<E> {
                 }
             }
         }
-        let after = self.posts[worker].local.outstanding_bytes();
+        let after = self.worker_states[worker].local.outstanding_bytes();
         self.invariants.bounded.called(after, call).map_err(|finding| self.violation(finding))?;
         let marks = [
             (deferred == 0, Marker::LocalServed),
@@ -348,7 +359,7 @@ impl<E: Element> Cluster<E> {
         let reached = marks.into_iter().filter(|(reached, _)| *reached && access);
         reached.for_each(|(_, marker)| self.reach.mark(marker));
         for (channel, submission) in submissions {
-            self.run_errand(worker, channel.index(), Errand::Access(submission));
+            self.send_to_channel(worker, channel.index(), InboxItem::Access(submission));
         }
         Ok(op)
     }

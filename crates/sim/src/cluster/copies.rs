@@ -1,24 +1,24 @@
-//! What copies need: clocks of workers, decisions about replicas, synchronisation, and timers.
+//! What replicas need: worker clocks, decisions about replicas, synchronisation, and timers.
 //!
-//! Timers alone do not keep a cluster alive: when nothing else is left to happen, each goes off once or twice
-//! more, and if nothing follows from that, the run is over.
+//! Timers alone do not keep a run alive. When no other event is left, each timer expires once or twice more;
+//! if that has no effect, the run is over.
 
-use super::{Called, Cluster, Errand, Event, Happened, Station};
+use super::{CallOutcome, Cluster, Event, Happened, InboxItem, Station};
 use crate::invariants::Violation;
 use crate::reach::Marker;
 use intendant_core::{Clock, Element, Key, NodeId, Tick, limits};
 use intendant_techniques::Role;
 use intendant_techniques::clocks::{NodeClock, RESTING};
 
-/// The number of the worker, for errands that come from no worker.
+/// The worker number of inbox items that come from no worker.
 pub(super) const NO_WORKER: usize = usize::MAX;
 
 impl<E: Element> Cluster<E> {
-    /// A worker advances its clock, or comes from a meeting with the latest clock of all workers.
+    /// A worker advances its clock, or leaves a meeting with the latest clock of all workers.
     #[inline(never)]
     pub fn advance_clock(&mut self, worker: usize, clock: Clock) {
         let node = self.node_of(worker);
-        let told = self.nodes[node].advance_clock(&mut self.posts[worker].local, clock);
+        let told = self.nodes[node].advance_clock(&mut self.worker_states[worker].local, clock);
         self.trace.line(self.queue.now_ns(), || format!("worker {worker} is at {clock:?}: {told:?}"));
         if let Some(intents) = &mut self.invariants.intents {
             intents.advanced(worker, clock.0.min(RESTING - 1));
@@ -26,24 +26,25 @@ impl<E: Element> Cluster<E> {
         if !told.wake.is_empty() {
             self.reach.mark(Marker::WokenByClock);
         }
-        self.tell_clock(worker, told.clock);
+        self.send_clock(worker, told.clock);
         self.wake_channels(node, &told.wake);
     }
 
-    /// A worker goes to a meeting, or is finished.
+    /// A worker enters a meeting, or has finished.
     #[inline(never)]
     pub fn rest(&mut self, worker: usize) {
         let node = self.node_of(worker);
-        let told = self.nodes[node].rest(&self.posts[worker].local);
+        let told = self.nodes[node].rest(&self.worker_states[worker].local);
         self.trace.line(self.queue.now_ns(), || format!("worker {worker} rests: {told:?}"));
-        self.tell_clock(worker, told);
+        self.send_clock(worker, told);
     }
 
-    pub(super) fn tell_clock(&mut self, worker: usize, told: Option<NodeClock>) {
+    /// Sends a change of the node's clock to its channels.
+    pub(super) fn send_clock(&mut self, worker: usize, told: Option<NodeClock>) {
         let Some(clock) = told else { return };
         self.charge_call(worker, 0, 0);
         for channel in 0..self.layout.channels() {
-            self.run_errand(worker, channel, Errand::Clock(clock));
+            self.send_to_channel(worker, channel, InboxItem::Clock(clock));
         }
     }
 
@@ -52,65 +53,66 @@ impl<E: Element> Cluster<E> {
         self.nodes.iter().for_each(|node| node.set_staleness_bound(bound));
     }
 
-    /// Starts to bring static replicas in step. All workers must do so equally often.
+    /// Starts to synchronise static replicas. All workers must call this equally often.
     ///
     /// # Errors
     /// If it breaks an invariant.
     #[inline(never)]
-    pub fn synchronize(&mut self, worker: usize) -> Result<Called<E>, Violation> {
+    pub fn synchronize(&mut self, worker: usize) -> Result<CallOutcome<E>, Violation> {
         let node = self.node_of(worker);
-        let started = self.nodes[node].synchronize(&mut self.posts[worker].local);
+        let started = self.nodes[node].synchronize(&mut self.worker_states[worker].local);
         self.charge_call(worker, 0, 0);
         let op = self.started(worker, "synchronize", &[], limits::OUTSTANDING_KEY_BYTES, Ok(started))?;
-        Ok(Called { op, values: Vec::new() })
+        Ok(CallOutcome { op, values: Vec::new() })
     }
 
-    /// Whether a worker may synchronize now. If not, it must wait until one of its operations is done.
+    /// Whether a worker's outstanding bytes admit [`Cluster::synchronize`]. If not, one of its operations
+    /// must complete first.
     #[inline(never)]
     pub fn admits_synchronize(&self, worker: usize) -> bool {
-        let outstanding = self.posts[worker].local.outstanding_bytes();
+        let outstanding = self.worker_states[worker].local.outstanding_bytes();
         self.invariants.bounded.admits(outstanding, limits::OUTSTANDING_KEY_BYTES)
     }
 
-    /// The node of a worker decides that it wants replicas of `keys`, or wants them no longer. As
-    /// with [`Cluster::order`], these decisions must end before the cluster rests.
+    /// The node of a worker decides to acquire replicas of `keys` (`wanted`) or to drop them. As with
+    /// [`Cluster::relocate`], channels must have handled the decision before the cluster rests.
     pub fn replicate(&mut self, worker: usize, keys: &[Key], wanted: bool) {
         self.trace.line(self.queue.now_ns(), || {
-            let what = if wanted { "wants" } else { "does not want" };
-            format!("worker {worker}'s node {what} replicas of {keys:?}")
+            let what = if wanted { "acquire" } else { "drop" };
+            format!("worker {worker}'s node decides to {what} replicas of {keys:?}")
         });
-        self.decide(worker, keys, |keys| Errand::Replicate(keys, wanted));
+        self.decide(worker, keys, |keys| InboxItem::Replicate(keys, wanted));
     }
 
-    /// Hands a decision about keys to the channels concerned.
-    pub(super) fn decide(&mut self, worker: usize, keys: &[Key], errand: impl Fn(Vec<Key>) -> Errand) {
+    /// Sends a decision about keys to the channels of these keys.
+    pub(super) fn decide(&mut self, worker: usize, keys: &[Key], item: impl Fn(Vec<Key>) -> InboxItem) {
         for channel in 0..self.layout.channels() {
             let keys: Vec<Key> =
                 keys.iter().copied().filter(|key| self.layout.channel(*key).index() == channel).collect();
             if !keys.is_empty() {
-                self.orders += 1;
+                self.pending_decisions += 1;
                 self.resting = false;
-                self.run_errand(worker, channel, errand(keys));
+                self.send_to_channel(worker, channel, item(keys));
             }
         }
     }
 
-    /// The nodes that have a replica of `key` now.
+    /// The nodes that hold a replica of `key`.
     pub fn holders(&self, key: Key) -> Vec<NodeId> {
         let nodes = self.nodes.iter().filter(|node| node.slot(key).role == Role::Replica);
         nodes.map(|node| node.node()).collect()
     }
 
-    /// A channel is asked to report. It answers when it has handled what came before, and has brought its
-    /// copies in step.
+    /// A request for a report reaches a channel's inbox. The channel answers after the inputs before it, with
+    /// its replicas synchronised.
     pub(super) fn report(&mut self, station: usize) -> Result<Happened, Violation> {
         let now_ns = self.now_ns();
-        self.stations[station].inbox.push_back((now_ns, NO_WORKER, Errand::Report));
+        self.stations[station].inbox.push_back((now_ns, NO_WORKER, InboxItem::Report));
         self.begin_turn(station)?;
         Ok(Happened::Internal)
     }
 
-    /// Sets the timer of a channel to what the channel says.
+    /// Sets a channel's timer to the time that the channel names.
     pub(super) fn set_timer(&mut self, station: usize) {
         let Some(Tick(due_us)) = self.stations[station].engine.due() else { return };
         let at_ns = due_us.saturating_mul(1_000).max(self.now_ns());
@@ -123,7 +125,7 @@ impl<E: Element> Cluster<E> {
         self.queue.schedule(at_ns, Event::Due { station: station as u32 }, &mut self.dice);
     }
 
-    /// A timer goes off.
+    /// A timer expires.
     pub(super) fn due(&mut self, station: usize) -> Result<Happened, Violation> {
         self.timers -= 1;
         self.ticks += 1;
@@ -133,7 +135,7 @@ impl<E: Element> Cluster<E> {
             return Ok(Happened::Internal);
         }
         timer.at_ns = None;
-        self.fruitless += 1;
+        self.idle_timers += 1;
         if self.stations[station].engine.due().is_some_and(|due| due.0.saturating_mul(1_000) <= now_ns) {
             self.stations[station].timer.is_due = true;
             self.begin_turn(station)?;
@@ -143,39 +145,38 @@ impl<E: Element> Cluster<E> {
         Ok(Happened::Internal)
     }
 
-    /// Notes that something happens that is no timer's doing.
-    pub(super) fn note_life(&mut self, event: Event) {
-        // What follows from an input is known after it.
+    /// Notes activity: an event other than a timer.
+    pub(super) fn note_activity(&mut self, event: Event) {
+        // Whether an input has an effect is known only after it.
         if !matches!(event, Event::Due { .. } | Event::Turn { .. }) {
-            self.fruitless = 0;
-            self.lively_ns = self.queue.now_ns();
+            self.idle_timers = 0;
+            self.last_activity_ns = self.queue.now_ns();
         }
     }
 
-    /// Whether nothing will happen any more but timers that go off for nothing.
+    /// Whether only timers without effect are left.
     pub(super) fn only_timers_are_left(&self) -> bool {
         let waits = |station: &Station<E>| {
             !station.inbox.is_empty() || station.received.iter().any(|received| !received.is_empty())
         };
-        // However short the rounds of others are, a channel that does not sleep may be about to act on what
-        // was announced.
-        self.queue.len() == self.timers + self.looking
-            && self.fruitless > self.fruitless_max()
+        // A channel that is awake may be about to act on an intent, even if other channels tick more often.
+        self.queue.len() == self.timers + self.ticking
+            && self.idle_timers > self.idle_timers_max()
             && self.stations.iter().all(|station| station.engine.is_asleep() && !waits(station))
     }
 
-    /// How often timers go off for nothing before that is all that they will do.
-    fn fruitless_max(&self) -> usize {
+    /// Number of consecutive timers without effect after which the run is over.
+    fn idle_timers_max(&self) -> usize {
         2 * self.stations.len()
     }
 
-    /// When something happened last, apart from timers that went off for nothing.
-    pub fn lively_ns(&self) -> u64 {
-        self.lively_ns
+    /// Time of the last event other than a timer without effect.
+    pub fn last_activity_ns(&self) -> u64 {
+        self.last_activity_ns
     }
 
-    /// What bringing copies in step takes a channel beyond its input: each key of a round is found and
-    /// copied. Returns how long that is.
+    /// Charges a channel for the keys that it synchronised in addition to those of its input: each is looked
+    /// up and copied. Returns the duration.
     pub(super) fn sync_work(&mut self, station: usize) -> u64 {
         let synced = self.synced(station);
         if synced == 0 {

@@ -1,14 +1,15 @@
-//! What happens between the calls of workers.
+//! The events between the calls of workers: channels handle inputs and execute the actions that follow, and
+//! workers take completions.
 
 use super::messages::describe_message;
-use super::{Checks, Cluster, Delivery, Errand, Event, Happened};
+use super::{Checks, Cluster, Delivery, Event, Happened, InboxItem};
 use crate::invariants::{Invariants, Violation};
 use crate::reach::Marker;
 use intendant_core::{Element, NodeId, Tick, WorkerId};
 use intendant_engine::{Action, Input};
 use intendant_wire::Message;
 
-/// One of the queues that a channel takes its inputs from.
+/// A source of inputs of a channel.
 enum Source {
     Timer,
     Inbox,
@@ -16,7 +17,7 @@ enum Source {
 }
 
 impl<E: Element> Cluster<E> {
-    /// Lets the next event happen, and checks the invariants. `None` if nothing is left to happen.
+    /// Executes the next event and checks the invariants. `None` if only timers without effect are left.
     ///
     /// # Errors
     /// If an invariant is broken, or an engine refuses what a peer sent.
@@ -26,7 +27,7 @@ impl<E: Element> Cluster<E> {
         if self.only_timers_are_left() { Ok(None) } else { self.step() }
     }
 
-    /// The same, however little is left.
+    /// Like [`Cluster::next`], but also executes timers without effect.
     pub(super) fn step(&mut self) -> Result<Option<Happened>, Violation> {
         let Some(event) = self.queue.next() else { return Ok(None) };
         let (kind, who, what) = match event {
@@ -43,7 +44,7 @@ impl<E: Element> Cluster<E> {
             Event::Woken { station } => (10, station, 0),
         };
         self.trace.event(self.queue.now_ns(), kind, who, what);
-        self.note_life(event);
+        self.note_activity(event);
         let mut checked = self.invariants.progress.step(self.trace.events() - self.ticks, self.ticks);
         if self.checks == Checks::EveryStep {
             checked = checked.and_then(|()| {
@@ -69,15 +70,15 @@ impl<E: Element> Cluster<E> {
     }
 
     fn enqueue(&mut self, worker: usize, channel: usize) -> Result<Happened, Violation> {
-        let errand = self.posts[worker].errands[channel].arrive().expect("an errand per event");
+        let item = self.worker_states[worker].to_channels[channel].arrive().expect("an item per event");
         let station = self.station(self.node_of(worker), channel);
         let now_ns = self.now_ns();
-        self.stations[station].inbox.push_back((now_ns, worker, errand));
+        self.stations[station].inbox.push_back((now_ns, worker, item));
         self.begin_turn(station)?;
         Ok(Happened::Internal)
     }
 
-    /// The source that a channel looks at next: any that has something.
+    /// Picks a random source among those with an input.
     fn choose(&mut self, station: usize) -> Option<Source> {
         let Self { stations, dice, reach, .. } = self;
         let station = &stations[station];
@@ -104,8 +105,7 @@ impl<E: Element> Cluster<E> {
         })
     }
 
-    /// If a channel's thread has nothing to do, and an input waits: it takes one and works on it for some
-    /// time.
+    /// Starts the next input of a channel whose thread is idle and has an input.
     pub(super) fn begin_turn(&mut self, station: usize) -> Result<(), Violation> {
         if self.stations[station].current.is_some() {
             return Ok(());
@@ -117,37 +117,38 @@ impl<E: Element> Cluster<E> {
         let (came_ns, work_ns, input) = match source {
             Source::Timer => {
                 self.stations[station].timer.is_due = false;
-                self.looking += 1;
+                self.ticking += 1;
                 (self.now_ns(), machine.input(0, 0), Input::Tick)
             }
             Source::Inbox => {
-                let (came_ns, worker, errand) =
+                let (came_ns, worker, item) =
                     self.stations[station].inbox.pop_front().expect("the inbox has something");
-                let input = match errand {
-                    Errand::Access(submission) => {
+                let input = match item {
+                    InboxItem::Access(submission) => {
                         self.invariants.replies.handled(station, worker, submission.op);
                         submitted = submission.keys().len();
                         Input::Submit(submission)
                     }
-                    Errand::Order(keys, to) => {
+                    InboxItem::Relocate(keys, to) => {
                         submitted = keys.len();
                         Input::Relocate { keys, to }
                     }
-                    Errand::Replicate(keys, wanted) => {
+                    InboxItem::Replicate(keys, wanted) => {
                         submitted = keys.len();
                         if wanted { Input::Replicate { keys } } else { Input::Unreplicate { keys } }
                     }
-                    Errand::Clock(clock) => Input::Clock(clock),
-                    Errand::Wake => Input::Wake,
-                    Errand::Report => Input::Settle,
-                    Errand::Snapshot(ask) => {
+                    InboxItem::Clock(clock) => Input::Clock(clock),
+                    InboxItem::Wake => Input::Wake,
+                    InboxItem::Report => Input::Settle,
+                    InboxItem::Snapshot(ask) => {
                         if ask.owner.index() != node {
                             self.invariants.bounded.snapshot(station, true);
                         }
                         Input::Snapshot(ask)
                     }
                 };
-                // The worker has copied the values; they are not copied again before they are sent.
+                // The worker has copied the values; the channel does not copy them again before it sends
+                // them.
                 (came_ns, machine.input(submitted as u64, 0), input)
             }
             Source::Node(from) => {
@@ -155,7 +156,7 @@ impl<E: Element> Cluster<E> {
                     self.stations[station].received[from].pop_front().expect("something was received");
                 let (from, frame_bytes) = (NodeId(from as u16), frame.len());
                 let message = Message::decode(frame).map_err(|error| {
-                    self.violation(("protocol", format!("{from:?} sent a bad frame: {error}")))
+                    self.violation(("protocol", format!("{from:?} sent an invalid frame: {error}")))
                 })?;
                 self.received(station, &message);
                 let (keys, value_bytes) = (message.key_count(), message.value_bytes());
@@ -173,30 +174,31 @@ impl<E: Element> Cluster<E> {
         Ok(())
     }
 
-    /// What `work_ns` takes a thread of a node if it begins at `at_ns`.
+    /// Duration of `work_ns` on a thread of `node`, faults included, if it begins at `at_ns`.
     pub(super) fn at_pace(&self, at_ns: u64, node: usize, work_ns: u64) -> u64 {
         work_ns * self.faults.slowdown(at_ns, node)
     }
 
-    /// A channel has worked on its input: what follows from it happens, and the next one begins.
+    /// A channel has finished its input: lets the engine handle it, executes the actions, and starts the next
+    /// input.
     fn turn(&mut self, station: usize) -> Result<Happened, Violation> {
         let (node, channel) = (station / self.layout.channels(), station % self.layout.channels());
         let input = self.stations[station].current.take().expect("a turn per input");
         self.trace.line(self.queue.now_ns(), || format!("n{node}/c{channel} takes {}", describe(&input)));
         let mut actions = std::mem::take(&mut self.actions);
-        self.watch(station, &input);
+        self.before_input(station, &input);
         let reports = matches!(input, Input::Settle);
         let is_tick = matches!(input, Input::Tick);
         self.ticks += u64::from(is_tick);
-        self.looking -= usize::from(is_tick);
+        self.ticking -= usize::from(is_tick);
         let now = Tick(self.queue.now_ns() / 1000);
         let handled = self.stations[station].engine.handle(now, input, &mut actions);
         handled.map_err(|error| self.violation(("protocol", error.to_string())))?;
         if !(is_tick && actions.is_empty()) {
-            self.fruitless = 0;
-            self.lively_ns = self.queue.now_ns();
+            self.idle_timers = 0;
+            self.last_activity_ns = self.queue.now_ns();
         }
-        self.watched(station, &actions)?;
+        self.after_input(station, &actions)?;
         self.check_intents(station).map_err(|finding| self.violation(finding))?;
         let mut at_ns = self.now_ns() + self.sync_work(station);
         for action in actions.drain(..) {
@@ -204,7 +206,8 @@ impl<E: Element> Cluster<E> {
         }
         self.actions = actions;
         let mut happened = Happened::Internal;
-        // A report counts what the channel holds: too much work for every input of runs that measure.
+        // A report walks everything that the channel holds, which is too expensive for every input of runs
+        // that measure.
         if reports || self.checks == Checks::EveryStep {
             let report = self.stations[station].engine.report();
             let waiting = self.invariants.replies.waiting(station);
@@ -233,7 +236,7 @@ impl<E: Element> Cluster<E> {
         }
     }
 
-    /// A channel's thread does what follows from its input, beginning at `at_ns`. Returns when it is done.
+    /// Executes an action on a channel's thread, beginning at `at_ns`. Returns when it is done.
     fn act(&mut self, at_ns: u64, node: usize, channel: usize, action: Action) -> Result<u64, Violation> {
         match action {
             Action::Send { to, message } => {
@@ -248,57 +251,58 @@ impl<E: Element> Cluster<E> {
             }
             Action::Complete { worker, completion } => {
                 let station = self.station(node, channel);
-                let post = self.post(node, worker)?;
+                let worker = self.worker_number(node, worker)?;
                 let answered =
-                    self.invariants.replies.answered(station, post, completion.op, &completion.positions);
+                    self.invariants.replies.answered(station, worker, completion.op, &completion.positions);
                 answered.map_err(|finding| self.violation(finding))?;
-                self.hand(at_ns, post, channel, Delivery::Access(completion));
+                self.deliver_at(at_ns, worker, channel, Delivery::Access(completion));
                 Ok(at_ns)
             }
             Action::CompleteSnapshot { worker, part } => {
-                let post = self.post(node, worker)?;
-                self.hand(at_ns, post, channel, Delivery::Part(part));
+                let worker = self.worker_number(node, worker)?;
+                self.deliver_at(at_ns, worker, channel, Delivery::Part(part));
                 Ok(at_ns)
             }
         }
     }
 
-    fn post(&self, node: usize, worker: WorkerId) -> Result<usize, Violation> {
+    fn worker_number(&self, node: usize, worker: WorkerId) -> Result<usize, Violation> {
         if worker.index() < self.workers_per_node {
             return Ok(node * self.workers_per_node + worker.index());
         }
-        Err(self.violation(("replies", format!("an answer for {worker:?} of n{node}, which does not exist"))))
+        Err(self
+            .violation(("replies", format!("a completion for {worker:?} of n{node}, which does not exist"))))
     }
 
-    fn hand(&mut self, at_ns: u64, worker: usize, channel: usize, delivery: Delivery) {
+    fn deliver_at(&mut self, at_ns: u64, worker: usize, channel: usize, delivery: Delivery) {
         let at_ns = at_ns + self.delays.deliver.draw(&mut self.dice);
-        let due_ns = self.posts[worker].results[channel].send(delivery, at_ns);
+        let due_ns = self.worker_states[worker].from_channels[channel].send(delivery, at_ns);
         let event = Event::Deliver { worker: worker as u32, channel: channel as u32 };
         self.queue.schedule(due_ns, event, &mut self.dice);
     }
 
     fn deliver(&mut self, worker: usize, channel: usize) -> Happened {
-        let post = &mut self.posts[worker];
-        let delivery = post.results[channel].arrive().expect("a completion per event");
-        post.queue.push_back(delivery);
+        let state = &mut self.worker_states[worker];
+        let delivery = state.from_channels[channel].arrive().expect("a completion per event");
+        state.queue.push_back(delivery);
         let after_ns = self.delays.intake.draw(&mut self.dice);
         self.schedule(after_ns, Event::Intake { worker: worker as u32 });
         Happened::Internal
     }
 
     fn intake(&mut self, worker: usize) -> Happened {
-        let delivery = self.posts[worker].queue.pop_front().expect("a completion per event");
+        let delivery = self.worker_states[worker].queue.pop_front().expect("a completion per event");
         let bytes = match &delivery {
             Delivery::Access(completion) => completion.values.len(),
             Delivery::Part(part) => part.values.len(),
         };
         self.work(worker, self.delays.machine.copy(self.delays.charge.bytes(bytes)));
-        let post = &mut self.posts[worker];
+        let state = &mut self.worker_states[worker];
         match delivery {
             Delivery::Access(completion) => {
-                let sink = post.sink.as_mut().map(|(op, values)| (*op, &mut values[..]));
-                post.local.complete(completion.clone(), &self.layout, sink);
-                let (op, done) = (completion.op, post.local.is_done(completion.op));
+                let sink = state.sink.as_mut().map(|(op, values)| (*op, &mut values[..]));
+                state.local.complete(completion.clone(), &self.layout, sink);
+                let (op, done) = (completion.op, state.local.is_done(completion.op));
                 self.trace.line(self.queue.now_ns(), || {
                     let end = if done { ", done" } else { "" };
                     format!("worker {worker} takes {op:?} positions {:?}{end}", completion.positions)
@@ -310,18 +314,18 @@ impl<E: Element> Cluster<E> {
     }
 }
 
-/// An input in a few words.
+/// A short description of `input`, for traces.
 fn describe(input: &Input) -> String {
     match input {
         Input::Submit(s) => format!("{:?} {:?} {:?} of {:?}", s.op, s.kind(), s.keys(), s.worker),
-        Input::Relocate { keys, to } => format!("the decision to move {keys:?} to n{to}"),
+        Input::Relocate { keys, to } => format!("the decision to relocate {keys:?} to n{to}"),
         Input::Replicate { keys } => format!("the decision to replicate {keys:?}"),
-        Input::Unreplicate { keys } => format!("the decision to replicate {keys:?} no longer"),
+        Input::Unreplicate { keys } => format!("the decision to drop replicas of {keys:?}"),
         Input::Clock(clock) => format!("{clock:?}"),
-        Input::Tick => "a look at the time".to_owned(),
+        Input::Tick => "a tick".to_owned(),
         Input::Wake => "a wake-up".to_owned(),
-        Input::Settle => "the question what is outstanding".to_owned(),
-        Input::Snapshot(ask) => format!("a snapshot ask of {:?} for n{}", ask.worker, ask.owner),
+        Input::Settle => "a request for a report".to_owned(),
+        Input::Snapshot(ask) => format!("a snapshot request of {:?} to n{}", ask.worker, ask.owner),
         Input::Message { from, message } => format!("from {from:?}: {}", describe_message(message)),
     }
 }

@@ -1,4 +1,5 @@
-//! What of the simulated cluster is compiled with this crate and not again in every program.
+//! The generic functions of [`Cluster`] that are compiled with this crate, so that programs do not compile
+//! them again.
 
 use super::Cluster;
 

@@ -1,8 +1,8 @@
-//! Messages in words, for traces.
+//! Short descriptions of messages, for readable traces.
 
 use intendant_wire::Message;
 
-/// A message in a few words.
+/// A short description of `message`.
 pub(super) fn describe_message(message: &Message) -> String {
     match message {
         Message::Request(r) => {
@@ -23,7 +23,7 @@ pub(super) fn describe_message(message: &Message) -> String {
         Message::HandOver(m) => {
             format!("hand-over of {:?}, counters {:?}, holders {:?}", m.keys, m.counters, m.holders)
         }
-        Message::Moved(m) => format!("news that {:?} moved here, counters {:?}", m.keys, m.counters),
+        Message::Moved(m) => format!("notice that {:?} moved here, counters {:?}", m.keys, m.counters),
         Message::ReplicaRequest(m) => {
             let (holder, kind) = (m.holder, m.kind);
             let lists = (&m.keys, &m.generations, &m.numbers);
@@ -31,7 +31,7 @@ pub(super) fn describe_message(message: &Message) -> String {
         }
         Message::ReplicaUpdate(m) => {
             let lists = (&m.keys, &m.generations, &m.seqs, &m.versions);
-            format!("news {:?} at clock {}: (keys, generations, seqs, versions) {lists:?}", m.kind, m.clock)
+            format!("update {:?} at clock {}: (keys, generations, seqs, versions) {lists:?}", m.kind, m.clock)
         }
         Message::Clock(m) => format!("{:?} clock {}", m.scope, m.clock),
         Message::Reduce(m) => {
@@ -39,7 +39,7 @@ pub(super) fn describe_message(message: &Message) -> String {
             format!("step {} of all-reduce {}: indices {:?}{end}", m.step, m.round, m.indices)
         }
         Message::IntentReport(m) => {
-            format!("intents for {:?} are active, those for {:?} are over", m.begun, m.over)
+            format!("intent report: begun {:?}, ended {:?}", m.begun, m.over)
         }
         Message::SnapshotPart(p) => format!("snapshot part of {} keys for {:?}", p.keys.len(), p.worker),
     }

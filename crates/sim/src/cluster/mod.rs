@@ -1,19 +1,19 @@
 //! A whole cluster in one thread: the engines of all nodes, the queues between their threads, and the
-//! network.
+//! network, advanced event by event.
 //!
-//! [`Cluster`] knows engines and messages, and nothing of what workers want: programs (`intendant-checkers`,
-//! [`crate::run_task`]) call [`Cluster::pull`] and its siblings on behalf of workers and then
-//! [`Cluster::next`], event by event. What threads do in one go is cut at every point where another thread
-//! could come between:
+//! [`Cluster`] knows engines and messages, but no worker programs. A program (`intendant-checkers`,
+//! [`crate::run_task`]) issues calls such as [`Cluster::pull`] on behalf of workers, and then calls
+//! [`Cluster::next`] once per event. Work that a real thread does without interruption is split into several
+//! events wherever another thread could interleave:
 //!
 //! ```text
-//! call (fast path) → submission reaches the inbox → channel takes it → frame reaches the NIC → frame is in
-//! → channel takes it → … → channel takes it → completion reaches the worker's queue → worker takes it
+//! call (fast path) → submission reaches the inbox → channel takes it → frame reaches the receiver's NIC →
+//! frame is received → channel takes it → … → completion reaches the worker's queue → worker takes it
 //! ```
 //!
 //! Work takes time ([`crate::Machine`], [`crate::Network`]). A channel's thread handles one input at a time.
-//! A NIC sends one frame and receives one frame at a time. A worker makes its next call when the time of the
-//! call before has passed.
+//! A NIC sends one frame and receives one frame at a time. A worker makes its next call when the duration of
+//! its previous call is over.
 
 mod calls;
 mod copies;
@@ -27,7 +27,7 @@ mod transit;
 mod watch;
 mod watch_copies;
 
-pub use calls::{Called, Wait};
+pub use calls::{CallOutcome, Wait};
 pub use intents::Caller;
 
 use crate::delays::Delays;
@@ -57,7 +57,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use watch::Watch;
 
-/// What a cluster is made from. The layout says how many nodes and channels there are.
+/// Configuration of a cluster. The layout holds the numbers of nodes and channels.
 #[derive(Clone)]
 pub struct ClusterConfig<E> {
     /// Keys, nodes, channels.
@@ -66,87 +66,86 @@ pub struct ClusterConfig<E> {
     pub init: Initialiser<E>,
     /// Dense or sparse stores.
     pub storage: Storage,
-    /// The technique.
+    /// The policy of the technique.
     pub policy: Policy,
-    /// How copies are kept; used by techniques that have some.
+    /// Configuration of replicas; ignored by techniques without replicas.
     pub copies: ReplicationConfig,
     /// Workers per node.
     pub workers: usize,
-    /// Bytes of values that a worker may have outstanding.
+    /// Upper bound of the value bytes that a worker may have outstanding.
     pub outstanding_bytes_max: usize,
-    /// Whether nodes start with stale ideas of where keys are.
+    /// Whether nodes start with cached locations that are mostly wrong.
     pub stale_hints: bool,
-    /// How long things take.
+    /// Durations of all steps.
     pub delays: Delays,
-    /// What goes wrong when.
+    /// Faults and their intervals.
     pub faults: Faults,
-    /// How much is checked.
+    /// When invariants are checked.
     pub checks: Checks,
-    /// Events after which a run counts as one that never ends.
+    /// Upper bound of events; a run that exceeds it fails.
     pub events_max: u64,
-    /// Decides everything that is random.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Whether to keep a readable trace.
     pub trace: bool,
 }
 
-/// When the invariants are checked that look at the state of nodes. All others are checked whenever what they
-/// are about happens.
+/// When the invariants on the state of nodes are checked. Invariants on messages and calls are always
+/// checked, when the message or call happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checks {
-    /// At every event: for runs that look for errors.
+    /// At every event, for runs that search for defects.
     EveryStep,
-    /// When the cluster rests: for runs that measure.
+    /// When the cluster is quiescent, for runs that measure.
     AtRest,
 }
 
-/// An event, as the queue knows it. Contents wait in lanes, so that order within a lane is kept by
-/// construction.
+/// An event of the event queue. Its content waits in a [`Lane`], which keeps order by construction.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A worker's program goes on.
+    /// A worker's program continues.
     Awake { worker: u32 },
-    /// A worker's loader goes on.
+    /// A worker's loader continues.
     Loaded { worker: u32 },
-    /// A submission reaches the inbox of a channel.
+    /// An item of a worker reaches the inbox of a channel.
     Enqueue { worker: u32, channel: u32 },
-    /// The front of a frame is at the receiver's NIC.
+    /// The first byte of a frame reaches the receiver's NIC.
     Front { link: u32 },
-    /// The end of a frame is in.
+    /// The last byte of a frame is received.
     Arrive { link: u32 },
-    /// A channel has worked on its input.
+    /// A channel has finished its current input.
     Turn { station: u32 },
     /// A completion reaches the queue of a worker.
     Deliver { worker: u32, channel: u32 },
     /// A worker takes a completion from its queue.
     Intake { worker: u32 },
-    /// A channel is asked what it has outstanding.
+    /// A request for a report reaches a channel's inbox.
     Report { station: u32 },
-    /// Something happens that a channel sleeps for.
+    /// A wake-up reaches a channel's inbox.
     Woken { station: u32 },
-    /// It may be time for what a channel does without an occasion.
+    /// A channel's timer expires.
     Due { station: u32 },
 }
 
-/// What an event means to programs.
+/// The outcome of an event for programs.
 #[derive(Debug)]
 pub enum Happened {
-    /// Nothing: the cluster was busy with itself.
+    /// Nothing: the event was internal to the cluster.
     Internal,
-    /// The time for which a worker asked to be woken.
+    /// A wake-up that [`Cluster::wake`] scheduled for this worker.
     Awake(usize),
-    /// The time for which a worker's loader asked to be woken.
+    /// A wake-up that [`Cluster::wake_loader`] scheduled for this worker's loader.
     Loaded(usize),
-    /// A worker learnt that a part of an operation is done.
+    /// A worker took the completion of a part of an operation.
     Answered {
         /// The worker.
         worker: usize,
         /// Its operation.
         op: OpId,
-        /// Whether all of the operation is done.
+        /// Whether the whole operation is done.
         done: bool,
     },
-    /// A worker got a part of a snapshot.
+    /// A worker received a part of a snapshot.
     Part {
         /// The worker.
         worker: usize,
@@ -157,78 +156,83 @@ pub enum Happened {
     Reported(ChannelReport),
 }
 
-enum Errand {
+/// An item that a worker or the simulator puts into a channel's inbox.
+enum InboxItem {
     Access(Submission),
-    /// A decision to move keys to a node.
-    Order(Vec<Key>, NodeId),
-    /// A decision to have replicas of keys, or not to have them any more.
+    /// The node decides to relocate keys to another node.
+    Relocate(Vec<Key>, NodeId),
+    /// The node decides to acquire replicas of keys (`true`) or to drop them.
     Replicate(Vec<Key>, bool),
     Snapshot(SnapshotAsk),
     Clock(NodeClock),
-    /// Something has happened that the channel sleeps for.
+    /// Wakes a sleeping channel.
     Wake,
-    /// Bring copies in step, then report.
+    /// Synchronise replicas, then report.
     Report,
 }
 
+/// What a channel puts into a worker's queue.
 enum Delivery {
     Access(Completion),
     Part(SnapshotPart),
 }
 
-/// A worker and what lies between it and the channels of its node.
-struct Post<E> {
+/// A worker, and the queues between it and the channels of its node.
+struct WorkerState<E> {
     local: Local<E>,
     /// To each channel.
-    errands: Vec<Lane<Errand>>,
+    to_channels: Vec<Lane<InboxItem>>,
     /// From each channel.
-    results: Vec<Lane<Delivery>>,
+    from_channels: Vec<Lane<Delivery>>,
     queue: VecDeque<Delivery>,
-    /// Where the values of the pull go that the worker blocks on.
+    /// The pull that the worker blocks on, and the buffer for its values.
     sink: Option<(OpId, Vec<E>)>,
-    /// When the worker is done with what it did so far.
+    /// Time at which the worker finishes its work so far.
     free_ns: u64,
-    /// What all of it took, waiting excluded.
+    /// Busy time so far, without waiting.
     busy_ns: u64,
-    /// The work of its node's channels by which it has been delayed.
+    /// Busy time of the node's channels that has already been charged to this worker as delay.
     seen_ns: u64,
 }
 
-/// A channel of a node and what waits for it.
+/// A channel of a node with its waiting inputs. Stations are numbered by node, then channel.
 struct Station<E> {
     engine: Channel<E>,
-    /// When it came, who sent it.
-    inbox: VecDeque<(u64, usize, Errand)>,
-    /// Frames that arrived and when, per node they came from.
+    /// Per item: arrival time and sending worker.
+    inbox: VecDeque<(u64, usize, InboxItem)>,
+    /// Received frames with their arrival times, by sending node.
     received: Vec<VecDeque<(u64, Bytes)>>,
     thread: Facility,
-    /// What the thread works on.
+    /// The input that the thread works on.
     current: Option<Input>,
     timer: Timer,
 }
 
-/// When a channel does something without an occasion.
+/// A channel's timer, set to [`Channel::due`].
 #[derive(Default)]
 struct Timer {
-    /// When it goes off; events of other times are void.
+    /// Expiry time; [`Event::Due`] events of other times are void.
     at_ns: Option<u64>,
-    /// It has gone off, and the channel has not looked yet.
+    /// It has expired, and the channel has not handled the tick yet.
     is_due: bool,
 }
 
-/// A connection: one direction, one channel.
+/// A connection: one direction between two nodes, for one channel.
 #[derive(Default)]
 struct Link {
+    /// Frames on their way to the receiver's NIC.
     under_way: Lane<Frame>,
+    /// Frames that the receiver's NIC takes in.
     coming_in: Lane<Frame>,
 }
 
 struct Frame {
+    /// Number of the frame on its connection.
     number: u64,
     frame: Bytes,
     /// Charged length.
     bytes: u64,
-    /// When its end is at the receiver's NIC.
+    /// Time at which its last byte reaches the receiver's NIC.
     sent_ns: u64,
 }
 
@@ -246,7 +250,7 @@ pub struct Cluster<E> {
     /// By node, then channel.
     stations: Vec<Station<E>>,
     /// By node, then worker.
-    posts: Vec<Post<E>>,
+    worker_states: Vec<WorkerState<E>>,
     /// By sender, then receiver, then channel.
     links: Vec<Link>,
     queue: Queue<Event>,
@@ -255,23 +259,24 @@ pub struct Cluster<E> {
     reach: Reach,
     invariants: Invariants,
     watch: Watch,
-    /// Decisions that have not reached their channels.
-    orders: usize,
-    /// The cluster has come to rest, and no worker has continued since.
+    /// Decisions of nodes (relocate, replicate) that no channel has handled yet.
+    pending_decisions: usize,
+    /// The cluster is quiescent, and no worker has continued since.
     resting: bool,
-    /// The first of the keys that are compared next when it rests.
+    /// First key whose copies the next check at rest compares.
     compared: u64,
-    /// By channel of a node, then node: the clock that was heard last.
-    heard: Vec<u32>,
-    /// Events of timers that lie ahead, and those that have happened, with what channels did about them.
+    /// By station, then node: the last clock received.
+    clocks_received: Vec<u32>,
+    /// Pending timer events.
     timers: usize,
+    /// Timer events and ticks that have happened.
     ticks: u64,
-    /// Channels that look at the time.
-    looking: usize,
-    /// Timers that went off, for nothing, since something else happened; and when that was.
-    fruitless: usize,
-    lively_ns: u64,
-    /// Bytes of a value on average.
+    /// Channels that are handling a tick.
+    ticking: usize,
+    /// Timer events without effect since the last activity, and the time of that activity.
+    idle_timers: usize,
+    last_activity_ns: u64,
+    /// Mean bytes per value.
     value_bytes_mean: usize,
     actions: Vec<Action>,
     messages: u64,
@@ -279,7 +284,7 @@ pub struct Cluster<E> {
 }
 
 impl<E: Element> Cluster<E> {
-    /// A cluster at the start.
+    /// A cluster at virtual time 0.
     #[must_use]
     #[inline(never)]
     pub fn new(config: ClusterConfig<E>) -> Self {
@@ -308,7 +313,7 @@ impl<E: Element> Cluster<E> {
             plant_hints(&layout, &shared, &mut dice);
         }
         let mut stations = Vec::with_capacity(nodes * channels);
-        let mut posts = Vec::with_capacity(nodes * workers);
+        let mut worker_states = Vec::with_capacity(nodes * workers);
         for node in &shared {
             stations.extend((0..channels).map(|channel| Station {
                 engine: Channel::new(ChannelId(channel as u16), Arc::clone(node)),
@@ -318,10 +323,10 @@ impl<E: Element> Cluster<E> {
                 current: None,
                 timer: Timer::default(),
             }));
-            posts.extend((0..workers).map(|worker| Post {
+            worker_states.extend((0..workers).map(|worker| WorkerState {
                 local: Local::new(WorkerId(worker as u16), &layout),
-                errands: (0..channels).map(|_| Lane::default()).collect(),
-                results: (0..channels).map(|_| Lane::default()).collect(),
+                to_channels: (0..channels).map(|_| Lane::default()).collect(),
+                from_channels: (0..channels).map(|_| Lane::default()).collect(),
                 queue: VecDeque::new(),
                 sink: None,
                 free_ns: 0,
@@ -344,7 +349,7 @@ impl<E: Element> Cluster<E> {
             checks: config.checks,
             nics: vec![Nic::default(); nodes],
             nodes: shared,
-            posts,
+            worker_states,
             links: (0..links).map(|_| Link::default()).collect(),
             queue: Queue::new(),
             dice,
@@ -368,15 +373,15 @@ impl<E: Element> Cluster<E> {
             value_bytes_mean: (layout.elements() / layout.keys()) as usize * size_of::<E>(),
             layout,
             watch: Watch::default(),
-            orders: 0,
+            pending_decisions: 0,
             resting: false,
             compared: 0,
-            heard: Vec::new(),
+            clocks_received: Vec::new(),
             timers: 0,
             ticks: 0,
-            looking: 0,
-            fruitless: 0,
-            lively_ns: 0,
+            ticking: 0,
+            idle_timers: 0,
+            last_activity_ns: 0,
             actions: Vec::new(),
             messages: 0,
             bytes: 0,
@@ -390,49 +395,49 @@ impl<E: Element> Cluster<E> {
         &self.layout
     }
 
-    /// Workers of all nodes. They are numbered node by node.
+    /// Number of workers of all nodes. Workers are numbered node by node.
     pub fn workers(&self) -> usize {
-        self.posts.len()
+        self.worker_states.len()
     }
 
-    /// Whether a node has a copy of a key, so that an access needs no message.
+    /// Whether a node holds a copy of `key`, so that an access needs no message.
     #[inline(never)]
     pub fn is_local(&self, node: usize, key: Key) -> bool {
         self.nodes[node].is_local(key)
     }
 
-    /// Virtual time since the start.
+    /// The virtual time.
     pub fn now_ns(&self) -> u64 {
         self.queue.now_ns()
     }
 
-    /// Events so far.
+    /// Number of events so far.
     pub fn events(&self) -> u64 {
         self.trace.events()
     }
 
-    /// A hash over everything that happened. Runs with the same seed have the same hash.
+    /// Hash of all events and messages so far. Runs with the same seed have the same hash.
     pub fn hash(&self) -> u64 {
         self.trace.hash()
     }
 
-    /// The readable trace so far, if there is one.
+    /// Takes the readable trace so far; empty if it is disabled.
     pub fn take_trace(&mut self) -> Vec<String> {
         self.trace.take_lines()
     }
 
-    /// Messages and their bytes (charged) that nodes sent so far.
+    /// Messages and charged bytes that all nodes have sent so far.
     pub fn traffic(&self) -> (u64, u64) {
         (self.messages, self.bytes)
     }
 
-    /// Accesses of a worker so far.
+    /// Access counters of a worker.
     #[inline(never)]
     pub fn accesses(&self, worker: usize) -> AccessStats {
-        self.posts[worker].local.stats()
+        self.worker_states[worker].local.stats()
     }
 
-    /// What managing keys took so far, on all nodes.
+    /// Management counters of all nodes.
     #[inline(never)]
     pub fn management(&self) -> ManagementStats {
         let mut sum = ManagementStats::default();
@@ -440,11 +445,11 @@ impl<E: Element> Cluster<E> {
         sum
     }
 
-    /// What workers, channels and NICs did so far.
+    /// Load of workers, channels and NICs so far.
     #[inline(never)]
     pub fn load(&self) -> ClusterLoad {
         let mut load = ClusterLoad::default();
-        load.workers.busy_ns = self.posts.iter().map(|post| post.busy_ns).sum();
+        load.workers.busy_ns = self.worker_states.iter().map(|state| state.busy_ns).sum();
         self.stations.iter().for_each(|station| load.channels.merge(&station.thread.load()));
         for nic in &self.nics {
             load.sending.merge(&nic.sending.load());
@@ -453,7 +458,7 @@ impl<E: Element> Cluster<E> {
         load
     }
 
-    /// The values of all keys, concatenated, as their owners hold them.
+    /// The values of all keys as their owners hold them, concatenated.
     ///
     /// # Panics
     /// If a key has no owner, which the invariants exclude.
@@ -463,7 +468,7 @@ impl<E: Element> Cluster<E> {
         (0..self.layout.keys()).map(Key).flat_map(owned).collect()
     }
 
-    /// What was reached so far.
+    /// The reach markers.
     pub fn reach(&mut self) -> &mut Reach {
         &mut self.reach
     }
@@ -473,13 +478,13 @@ impl<E: Element> Cluster<E> {
         self.trace.line(self.queue.now_ns(), text);
     }
 
-    /// A finding as an error that says when it was found.
+    /// Adds the current time and event number to a finding.
     #[inline(never)]
     pub fn violation(&self, (check, what): Finding) -> Violation {
         Violation { check, at_ns: self.queue.now_ns(), event: self.trace.events(), what }
     }
 
-    /// The finding that nothing is left to happen although `who` waits.
+    /// The violation that no event is left, although `who` waits.
     #[inline(never)]
     pub fn stuck(&self, who: &str) -> Violation {
         self.violation(Progress::stuck(who))
@@ -504,10 +509,10 @@ impl<E: Element> Cluster<E> {
     }
 }
 
-/// What workers, channels and NICs of all nodes did.
+/// Load of workers, channels and NICs, summed over all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterLoad {
-    /// Time that workers were busy with calls and arithmetic. They have no queue.
+    /// Busy time of workers with calls and arithmetic. They have no queue.
     pub workers: Load,
     /// The channels' threads, which serve inputs.
     pub channels: Load,
@@ -518,7 +523,7 @@ pub struct ClusterLoad {
 }
 
 impl ClusterLoad {
-    /// What came on top of `before`.
+    /// The difference to the earlier load `before`.
     #[must_use]
     pub const fn since(&self, before: &Self) -> Self {
         Self {
@@ -530,9 +535,9 @@ impl ClusterLoad {
     }
 }
 
-/// Gives nodes an idea of where half of the other nodes' keys are. It is wrong more often than not, and does
-/// not change, because it passes for newer than the truth: the way of a node's requests for a key stays the
-/// same.
+/// Plants a random cached location for half of the keys at each node. Most are wrong. They are never
+/// corrected, because their counter passes for newer than the truth; so a node's requests for a key always
+/// take the same way.
 fn plant_hints<E: Element>(layout: &Layout, nodes: &[Arc<Shared<E>>], dice: &mut Dice) {
     for node in nodes {
         for key in (0..layout.keys()).map(Key) {
@@ -543,7 +548,7 @@ fn plant_hints<E: Element>(layout: &Layout, nodes: &[Arc<Shared<E>>], dice: &mut
     }
 }
 
-/// Which keys have static replicas; empty if none.
+/// Per key, whether it has static replicas; empty if none has.
 fn fixed_keys(layout: &Layout, policy: &Policy, copies: &ReplicationConfig) -> Vec<bool> {
     let fixed = |key| match policy.static_replicas {
         Some(StaticReplicas::All) => true,

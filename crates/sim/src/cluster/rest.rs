@@ -1,6 +1,6 @@
-//! What is checked when the cluster says that it is quiescent.
+//! Checks of a cluster that claims to be quiescent: nothing is in flight, and all copies of a key agree.
 
-use super::{Checks, Cluster, Errand, Post, Station};
+use super::{Checks, Cluster, InboxItem, Station, WorkerState};
 use crate::invariants::{Copies, Finding, InFlight, Invariants, Violation, check_quiet};
 use crate::lane::Lane;
 use crate::reach::Marker;
@@ -8,21 +8,22 @@ use intendant_core::{Element, Key};
 use intendant_engine::{ChannelReport, Input};
 use std::collections::VecDeque;
 
-/// Keys whose copies are compared when the cluster rests, at most: all of any that looks for errors.
+/// Upper bound of the keys whose copies one check compares. It covers all keys of the runs that search for
+/// defects.
 const COMPARED_AT_REST_MAX: u64 = 1 << 14;
 
 impl<E: Element> Cluster<E> {
-    /// Checks that nothing is in flight, and the invariants that are too expensive for every step.
+    /// Checks that nothing is in flight, and the invariants that are too expensive for every event.
     ///
     /// # Errors
-    /// If something is.
+    /// The first violation.
     #[inline(never)]
     pub fn check_quiescent(&mut self) -> Result<(), Violation> {
         let mut report = ChannelReport::default();
         self.stations.iter().for_each(|station| report.merge(station.engine.report()));
-        let lanes = |post: &Post<E>| {
-            let errands: usize = post.errands.iter().map(Lane::len).sum();
-            errands + post.results.iter().map(Lane::len).sum::<usize>() + post.queue.len()
+        let lanes = |state: &WorkerState<E>| {
+            let queued: usize = state.to_channels.iter().map(Lane::len).sum();
+            queued + state.from_channels.iter().map(Lane::len).sum::<usize>() + state.queue.len()
         };
         let received = self.stations.iter().flat_map(|s| &s.received).map(VecDeque::len).sum::<usize>();
         let inboxes = self.stations.iter().map(|s| waiting(s) + usize::from(is_busy(s))).sum::<usize>();
@@ -31,13 +32,13 @@ impl<E: Element> Cluster<E> {
         let found = InFlight {
             report,
             frames: on_links + received,
-            handed: self.posts.iter().map(lanes).sum::<usize>() + inboxes,
+            handed: self.worker_states.iter().map(lanes).sum::<usize>() + inboxes,
             busy_workers: self
-                .posts
+                .worker_states
                 .iter()
                 .filter(|p| !p.local.is_idle() || p.local.outstanding_bytes() > 0)
                 .count(),
-            debt: self.invariants.replies.open(),
+            unanswered: self.invariants.replies.open(),
         };
         check_quiet(&found).map_err(|finding| self.violation(finding))?;
         let Invariants { owners, ledger, .. } = &mut self.invariants;
@@ -54,7 +55,7 @@ impl<E: Element> Cluster<E> {
         Ok(())
     }
 
-    /// Compares the copies of every key; of large models, of some keys, others each time.
+    /// Compares the copies of every key; of large models, a different part of the keys each time.
     fn check_copies(&mut self) -> Result<(), Finding> {
         let replicas = self.policy.replicas;
         if replicas.is_none() && self.policy.static_replicas.is_none() {
@@ -63,7 +64,7 @@ impl<E: Element> Cluster<E> {
         self.invariants.rounds.settled()?;
         let keys = self.layout.keys();
         let channels = self.layout.channels();
-        let book = (self.checks == Checks::EveryStep).then_some(&self.invariants.merged);
+        let merged = (self.checks == Checks::EveryStep).then_some(&self.invariants.merged);
         let mut hubs = Vec::with_capacity(self.nodes.len());
         for key in (0..keys.min(COMPARED_AT_REST_MAX)).map(|at| Key((self.compared + at) % keys)) {
             let channel = self.layout.channel(key).index();
@@ -71,22 +72,22 @@ impl<E: Element> Cluster<E> {
             hubs.extend(
                 (0..self.nodes.len()).map(|at| self.stations[at * channels + channel].engine.hub(key)),
             );
-            self.check_wanted(key)?;
+            self.check_replicas_match_intents(key)?;
             let owner = self.invariants.ledger.place(key).node;
             let fixed = self.invariants.owners.is_fixed(key);
-            Copies { key, nodes: &self.nodes, owner, fixed, replicas, hubs: &hubs, book }.check()?;
+            Copies { key, nodes: &self.nodes, owner, fixed, replicas, hubs: &hubs, merged }.check()?;
         }
         self.compared = (self.compared + COMPARED_AT_REST_MAX) % keys;
         Ok(())
     }
 }
 
-/// Whether a channel works on a request of a worker or another node. Timers do not count, nor do wake-ups.
+/// Whether a channel works on a request of a worker or another node. Ticks and wake-ups do not count.
 fn is_busy<E>(station: &Station<E>) -> bool {
     station.current.as_ref().is_some_and(|input| !matches!(input, Input::Tick | Input::Wake))
 }
 
-/// Requests of workers that wait in a channel's inbox; wake-ups do not count.
+/// Requests in a channel's inbox, without wake-ups.
 fn waiting<E>(station: &Station<E>) -> usize {
-    station.inbox.iter().filter(|(_, _, errand)| !matches!(errand, Errand::Wake)).count()
+    station.inbox.iter().filter(|(_, _, item)| !matches!(item, InboxItem::Wake)).count()
 }

@@ -1,4 +1,4 @@
-//! Frames between nodes: through the sender's NIC, over the connection, through the receiver's NIC.
+//! The way of a frame: through the sender's NIC, over the connection, through the receiver's NIC.
 
 use super::messages::describe_message;
 use super::{Cluster, Event, Frame, Happened};
@@ -8,7 +8,7 @@ use intendant_core::Element;
 use intendant_wire::{Message, ReplicaRequestKind};
 
 impl<E: Element> Cluster<E> {
-    /// A channel gives a message to its connection at `at_ns`, which is not in the past.
+    /// A channel sends a message at `at_ns`, which is not in the past.
     pub(super) fn send(
         &mut self,
         at_ns: u64,
@@ -24,12 +24,12 @@ impl<E: Element> Cluster<E> {
         }
         if let Message::ReplicaRequest(sync) = message {
             let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
-            // Who asks by way of the home knows no more than the home does.
+            // A request that goes over the home is bounded by what the home knows.
             let checked = if self.policy.homes_decide() && sync.kind == ReplicaRequestKind::Ask {
                 let home = |key| &self.nodes[self.layout.home(key).index()];
-                self.invariants.hops.said(sync, ledger, 1, |key| home(key).slot(key).counter)
+                self.invariants.hops.replica_request_sent(sync, ledger, 1, |key| home(key).slot(key).counter)
             } else {
-                self.invariants.hops.said(sync, ledger, 0, |key| node.slot(key).counter)
+                self.invariants.hops.replica_request_sent(sync, ledger, 0, |key| node.slot(key).counter)
             };
             checked.map_err(|finding| self.violation(finding))?;
         }
@@ -62,13 +62,13 @@ impl<E: Element> Cluster<E> {
         self.delays.network.occupied_ns(bytes) * self.faults.nic_slowdown(at_ns, node)
     }
 
-    /// The front of a frame is at the receiver's NIC.
+    /// The first byte of a frame reaches the receiver's NIC.
     pub(super) fn front(&mut self, link: usize) -> Result<Happened, Violation> {
         let now_ns = self.now_ns();
         let (from, to) = self.ends(link);
-        if let Some(healed_ns) = self.faults.parted_until_ns(now_ns, from, to) {
-            // Sent again when the partition is over. Which of the connection's frames an event is for is
-            // decided when it happens, so that they stay in order.
+        if let Some(healed_ns) = self.faults.partitioned_until_ns(now_ns, from, to) {
+            // The frame is retransmitted when the partition heals. An event takes the oldest frame of its
+            // connection when it executes, so frames stay in order.
             self.queue.schedule(healed_ns, Event::Front { link: link as u32 }, &mut self.dice);
             return Ok(Happened::Internal);
         }
@@ -80,14 +80,14 @@ impl<E: Element> Cluster<E> {
         }
         let occupied_ns = self.occupied_ns(now_ns, to, item.bytes);
         let (_, end_ns) = self.nics[to].receiving.serve(now_ns, 0, occupied_ns);
-        // The end cannot come in before it has been sent.
+        // The last byte cannot be received before it has been sent.
         let at_ns = end_ns.max(item.sent_ns);
         let due_ns = self.links[link].coming_in.send(item, at_ns);
         self.queue.schedule(due_ns, Event::Arrive { link: link as u32 }, &mut self.dice);
         Ok(Happened::Internal)
     }
 
-    /// The end of a frame is in.
+    /// The last byte of a frame is received.
     pub(super) fn arrive(&mut self, link: usize) -> Result<Happened, Violation> {
         let item = self.links[link].coming_in.arrive().expect("a frame per event");
         self.invariants.fifo.arrived(link, item.number).map_err(|finding| self.violation(finding))?;

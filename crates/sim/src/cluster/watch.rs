@@ -1,4 +1,5 @@
-//! Watching a channel handle an input: what was so before, and what the checks make of what follows.
+//! Observes a channel handling an input: records the state before it, then lets the checks compare the state
+//! and the actions after it, and marks what was reached.
 
 use super::{Checks, Cluster};
 use crate::invariants::{Finding, Violation};
@@ -8,27 +9,27 @@ use intendant_engine::{Action, Input, Kind};
 use intendant_techniques::{Initiator, Order, Role, SlotState};
 use intendant_wire::{ClockScope, Message, OpId, Origin, ReplicaRequestKind, ReplicaUpdateKind};
 
-/// What an input is about.
+/// The kind of an input, as far as checks distinguish it.
 #[derive(Clone, Copy, Default)]
-pub(super) enum About {
-    /// Nothing that is watched.
+pub(super) enum WatchedInput {
+    /// An input that no check needs.
     #[default]
     Other,
-    /// A worker's or another node's access.
+    /// An access of a worker or another node.
     Access {
         origin: Origin,
-        /// `None` if a worker of this node just submitted it.
+        /// The sending node; `None` if a worker of this node submitted the access.
         from: Option<NodeId>,
         hops: u8,
     },
-    /// A worker wants keys here.
-    Wanted,
-    /// This node shall give keys away.
-    Order,
+    /// A worker of this node localizes keys.
+    LocalizeCall,
+    /// This node decides to hand keys over.
+    MoveDecision,
     Response,
     Localize(NodeId),
     Relocate,
-    /// Intents that a node tells of; of its keys, so many begin.
+    /// A report of intents to a home. The first `begun` keys begin, the others end.
     IntentReport {
         from: NodeId,
         begun: usize,
@@ -53,40 +54,41 @@ pub(super) enum About {
         op: OpId,
     },
     Settle,
-    /// A channel looks at clocks, or what has gathered.
-    Time,
+    /// A tick or a wake-up.
+    Tick,
 }
 
-/// What is remembered of an input while the engine handles it.
+/// What is recorded about an input while the engine handles it.
 #[derive(Default)]
 pub(super) struct Watch {
-    pub(super) about: About,
-    /// Keys of a submitted access.
+    /// The kind of the input.
+    pub(super) input: WatchedInput,
+    /// Number of keys of a submitted access.
     submitted: usize,
-    /// Decisions about replicas.
+    /// 1 if the input is a decision about replicas.
     decisions: usize,
-    /// The keys it is about, as far as a check needs them.
+    /// The keys of the input, if a check needs them.
     pub(super) keys: Vec<Key>,
-    /// Of an access.
+    /// Positions of an access, parallel to `keys`.
     positions: Vec<u32>,
-    /// Of what tells counters.
+    /// Relocation counters of a message, parallel to `keys`.
     counters: Vec<u32>,
-    /// Of what tells of replicas: generations and numbers of deltas or clocks.
+    /// Generations, and numbers of deltas or clocks, of a replica message; parallel to `keys`.
     pub(super) generations: Vec<u32>,
     pub(super) numbers: Vec<u32>,
-    /// The slots of `keys` before; empty if no check needs them.
+    /// The slots of `keys` before the input; empty if no check needs them.
     pub(super) slots: Vec<SlotState>,
-    /// Accesses that the channel had queued, and conflicts that it had seen.
+    /// The channel's counters before the input: queued accesses, localization conflicts.
     queued: u64,
     conflicts: u64,
-    /// Keys that it had synchronised, and reads that had waited for that.
+    /// The channel's counters before the input: synchronised keys, reads that waited for the staleness bound.
     synced: u64,
     pub(super) stale_reads: u64,
 }
 
 impl<E: Element> Cluster<E> {
-    /// A channel is about to handle an input.
-    pub(super) fn watch(&mut self, station: usize, input: &Input) {
+    /// Records an input that a channel is about to handle.
+    pub(super) fn before_input(&mut self, station: usize, input: &Input) {
         let here = station / self.layout.channels();
         let moves = self.policy.relocation.is_some() || self.policy.replicas.is_some();
         let every_step = moves && self.checks == Checks::EveryStep;
@@ -101,7 +103,7 @@ impl<E: Element> Cluster<E> {
         let stats = stations[station].engine.management();
         (watch.queued, watch.conflicts) = (stats.queued, stats.localization_conflicts);
         (watch.synced, watch.stale_reads) = (stats.synced_keys, stats.stale_reads);
-        watch.about = match input {
+        watch.input = match input {
             Input::Submit(s) => {
                 if every_step {
                     watch.keys.extend_from_slice(s.keys());
@@ -111,79 +113,81 @@ impl<E: Element> Cluster<E> {
                 match s.kind() {
                     Kind::Access(_) => {
                         watch.submitted = s.keys().len();
-                        About::Access { origin, from: None, hops: 0 }
+                        WatchedInput::Access { origin, from: None, hops: 0 }
                     }
-                    Kind::Localize => About::Wanted,
-                    Kind::Synchronize => About::Synchronize { worker: s.worker, op: s.op },
+                    Kind::Localize => WatchedInput::LocalizeCall,
+                    Kind::Synchronize => WatchedInput::Synchronize { worker: s.worker, op: s.op },
                 }
             }
             Input::Relocate { keys, .. } => {
                 watch.keys.extend_from_slice(keys);
-                About::Order
+                WatchedInput::MoveDecision
             }
             Input::Replicate { .. } | Input::Unreplicate { .. } => {
                 watch.decisions = 1;
-                About::Other
+                WatchedInput::Other
             }
-            Input::Settle => About::Settle,
-            Input::Tick | Input::Wake => About::Time,
-            Input::Snapshot(_) | Input::Clock(_) => About::Other,
+            Input::Settle => WatchedInput::Settle,
+            Input::Tick | Input::Wake => WatchedInput::Tick,
+            Input::Snapshot(_) | Input::Clock(_) => WatchedInput::Other,
             Input::Message { from, message } => match message {
                 Message::Request(request) => {
                     if every_step {
                         watch.keys.extend_from_slice(&request.keys);
                         watch.positions.extend_from_slice(&request.positions);
                     }
-                    About::Access { origin: request.origin, from: Some(*from), hops: request.hops }
+                    WatchedInput::Access { origin: request.origin, from: Some(*from), hops: request.hops }
                 }
                 Message::Response(response) => {
                     if every_step {
-                        let post = here * self.workers_per_node + response.worker.index();
+                        let worker = here * self.workers_per_node + response.worker.index();
                         let positions = &response.positions;
-                        invariants.replies.keys(station, post, response.op, positions, &mut watch.keys);
+                        invariants.replies.keys(station, worker, response.op, positions, &mut watch.keys);
                         watch.counters.extend_from_slice(&response.counters);
                     }
-                    About::Response
+                    WatchedInput::Response
                 }
                 Message::Localize(localize) => {
                     watch.keys.extend_from_slice(&localize.keys);
-                    About::Localize(*from)
+                    WatchedInput::Localize(*from)
                 }
                 Message::Relocate(relocate) => {
                     watch.keys.extend_from_slice(&relocate.keys);
-                    About::Relocate
+                    WatchedInput::Relocate
                 }
                 Message::HandOver(hand_over) => {
                     watch.keys.extend_from_slice(&hand_over.keys);
                     watch.counters.extend_from_slice(&hand_over.counters);
-                    About::HandOver
+                    WatchedInput::HandOver
                 }
                 Message::Moved(moved) => {
                     watch.keys.extend_from_slice(&moved.keys);
                     watch.counters.extend_from_slice(&moved.counters);
-                    About::Moved
+                    WatchedInput::Moved
                 }
                 Message::ReplicaRequest(sync) => {
                     watch.keys.extend_from_slice(&sync.keys);
                     watch.generations.extend_from_slice(&sync.generations);
                     watch.numbers.extend_from_slice(&sync.numbers);
-                    About::ReplicaRequest { kind: sync.kind, holder: sync.holder }
+                    WatchedInput::ReplicaRequest { kind: sync.kind, holder: sync.holder }
                 }
                 Message::ReplicaUpdate(news) => {
                     watch.keys.extend_from_slice(&news.keys);
                     watch.generations.extend_from_slice(&news.generations);
                     watch.numbers.extend_from_slice(&news.seqs);
                     watch.counters.extend_from_slice(&news.counters);
-                    About::ReplicaUpdate(news.kind)
+                    WatchedInput::ReplicaUpdate(news.kind)
                 }
-                Message::Clock(clock) => About::Clock { from: *from, scope: clock.scope, clock: clock.clock },
-                Message::Reduce(reduce) => About::Reduce { round: reduce.round },
+                Message::Clock(clock) => {
+                    WatchedInput::Clock { from: *from, scope: clock.scope, clock: clock.clock }
+                }
+                Message::Reduce(reduce) => WatchedInput::Reduce { round: reduce.round },
                 Message::IntentReport(signal) => {
                     watch.keys.extend_from_slice(&signal.begun);
                     watch.keys.extend_from_slice(&signal.over);
-                    About::IntentReport { from: *from, begun: signal.begun.len() }
+                    WatchedInput::IntentReport { from: *from, begun: signal.begun.len() }
                 }
-                Message::SnapshotRequest(_) | Message::SnapshotPart(_) => About::Other,
+                Message::SnapshotRequest(_) | Message::SnapshotPart(_) => WatchedInput::Other,
             },
         };
         if every_step {
@@ -192,45 +196,46 @@ impl<E: Element> Cluster<E> {
         }
     }
 
-    /// The channel has handled the input; `actions` follow from it, and none of them has happened yet.
-    pub(super) fn watched(&mut self, station: usize, actions: &[Action]) -> Result<(), Violation> {
+    /// Checks what the engine made of the input; none of its `actions` has been executed yet.
+    pub(super) fn after_input(&mut self, station: usize, actions: &[Action]) -> Result<(), Violation> {
         self.mark_sent(station, actions);
-        self.orders -= usize::from(matches!(self.watch.about, About::Order)) + self.watch.decisions;
+        self.pending_decisions -=
+            usize::from(matches!(self.watch.input, WatchedInput::MoveDecision)) + self.watch.decisions;
         let here = NodeId((station / self.layout.channels()) as u16);
         if self.policy.relocation.is_none() {
-            return self.follow_copies(station, actions).map_err(|finding| self.violation(finding));
+            return self.check_replication(station, actions).map_err(|finding| self.violation(finding));
         }
-        let checked = self.enter(here, actions);
-        let checked = checked.and_then(|()| self.follow_copies(station, actions));
+        let checked = self.update_ledger(here, actions);
+        let checked = checked.and_then(|()| self.check_replication(station, actions));
         let checked = checked.and_then(|()| {
-            self.queue_up(here);
+            self.update_queued(here);
             self.invariants.queued.handled(here, actions)
         });
-        let checked = checked.and_then(|()| self.look(here));
+        let checked = checked.and_then(|()| self.check_knowledge(here));
         checked.map_err(|finding| self.violation(finding))?;
         self.mark_slots(here);
         Ok(())
     }
 
-    /// Enters what happened to keys into the ledger.
-    fn enter(&mut self, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
+    /// Updates the ledger of owners with the input and the messages that follow from it.
+    fn update_ledger(&mut self, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
         let Self { watch, invariants, reach, layout, .. } = self;
         let ledger = &mut invariants.ledger;
         let by_owners = self.policy.relocation == Some(Initiator::Owner);
         let by_homes = self.policy.homes_decide();
         let mut ordered = |ledger: &mut crate::invariants::Ledger, key, to| {
             let place = ledger.place(key);
-            if place.flying || ledger.last(key) > place.counter {
+            if place.in_flight || ledger.last(key) > place.counter {
                 reach.mark(Marker::Conflicted);
             }
             ledger.ordered(key, to)
         };
-        if let About::Localize(from) = watch.about {
+        if let WatchedInput::Localize(from) = watch.input {
             for key in &watch.keys {
                 ordered(ledger, *key, from);
             }
         }
-        if let About::HandOver = watch.about {
+        if let WatchedInput::HandOver = watch.input {
             for (key, counter) in watch.keys.iter().zip(&watch.counters) {
                 ledger.arrived(*key, here, *counter)?;
             }
@@ -238,14 +243,16 @@ impl<E: Element> Cluster<E> {
         for action in actions {
             let Action::Send { to, message } = action else { continue };
             match message {
-                Message::Localize(localize) => localize.keys.iter().for_each(|key| ledger.asked(*key, here)),
+                Message::Localize(localize) => {
+                    localize.keys.iter().for_each(|key| ledger.requested(*key, here))
+                }
                 Message::Relocate(relocate) => {
                     for (key, counter) in relocate.keys.iter().zip(&relocate.counters) {
                         if by_homes {
                             ledger.ordered(*key, relocate.to);
                         } else if relocate.to == here {
                             ordered(ledger, *key, here);
-                            ledger.asked(*key, here);
+                            ledger.requested(*key, here);
                         }
                         let owner = counter.checked_sub(1).and_then(|before| ledger.owner(*key, before));
                         if ledger.last(*key) != *counter || owner != Some(*to) {
@@ -253,8 +260,8 @@ impl<E: Element> Cluster<E> {
                             return Err((
                                 "ledger",
                                 format!(
-                                    "node {to} shall hand {key:?} over and {counter} be its counter then; that would be \
-                                     {last}, and {owner:?} owns it before"
+                                    "node {to} is ordered to hand {key:?} over with counter {counter}; expected are counter \
+                                     {last} and owner {owner:?}"
                                 ),
                             ));
                         }
@@ -281,81 +288,81 @@ impl<E: Element> Cluster<E> {
         Ok(())
     }
 
-    /// Keys that the input that was handled has brought in step, beyond those that came with it.
+    /// Keys that the channel synchronised while it handled the input, without those of the input itself.
     pub(super) fn synced(&self, station: usize) -> u64 {
         let synced = self.stations[station].engine.management().synced_keys - self.watch.synced;
-        match self.watch.about {
-            About::ReplicaRequest { .. } | About::ReplicaUpdate(_) => {
+        match self.watch.input {
+            WatchedInput::ReplicaRequest { .. } | WatchedInput::ReplicaUpdate(_) => {
                 synced.saturating_sub(self.watch.keys.len() as u64)
             }
-            About::Other
-            | About::Access { .. }
-            | About::Wanted
-            | About::Order
-            | About::Response
-            | About::Localize(_)
-            | About::Relocate
-            | About::IntentReport { .. }
-            | About::HandOver
-            | About::Moved
-            | About::Clock { .. }
-            | About::Reduce { .. }
-            | About::Synchronize { .. }
-            | About::Time
-            | About::Settle => synced,
+            WatchedInput::Other
+            | WatchedInput::Access { .. }
+            | WatchedInput::LocalizeCall
+            | WatchedInput::MoveDecision
+            | WatchedInput::Response
+            | WatchedInput::Localize(_)
+            | WatchedInput::Relocate
+            | WatchedInput::IntentReport { .. }
+            | WatchedInput::HandOver
+            | WatchedInput::Moved
+            | WatchedInput::Clock { .. }
+            | WatchedInput::Reduce { .. }
+            | WatchedInput::Synchronize { .. }
+            | WatchedInput::Tick
+            | WatchedInput::Settle => synced,
         }
     }
 
-    /// Notes what waits for keys from now on, and what does not wait any more.
-    fn queue_up(&mut self, here: NodeId) {
+    /// Updates the queues of accesses that wait for the arrival of a key.
+    fn update_queued(&mut self, here: NodeId) {
         let Self { watch, invariants, .. } = self;
         let queued = &mut invariants.queued;
         let chained = self.policy.order == Order::Chain;
         for (at, (key, slot)) in watch.keys.iter().zip(&watch.slots).enumerate() {
-            match watch.about {
-                About::Access { origin, from, .. } if slot.role == Role::Arriving => {
+            match watch.input {
+                WatchedInput::Access { origin, from, .. } if slot.role == Role::Arriving => {
                     let keep = from.is_some() || !chained;
                     queued.access(here, *key, (origin, watch.positions[at]), keep);
                 }
-                About::Localize(_) | About::Relocate if slot.role == Role::Arriving => {
+                WatchedInput::Localize(_) | WatchedInput::Relocate if slot.role == Role::Arriving => {
                     queued.departure(here, *key);
                 }
-                About::HandOver => queued.arrival(here, *key),
-                About::Access { .. }
-                | About::Localize(_)
-                | About::Relocate
-                | About::Other
-                | About::Wanted
-                | About::Order
-                | About::Response
-                | About::IntentReport { .. }
-                | About::Moved
-                | About::ReplicaRequest { .. }
-                | About::ReplicaUpdate(_)
-                | About::Clock { .. }
-                | About::Reduce { .. }
-                | About::Synchronize { .. }
-                | About::Time
-                | About::Settle => {}
+                WatchedInput::HandOver => queued.arrival(here, *key),
+                WatchedInput::Access { .. }
+                | WatchedInput::Localize(_)
+                | WatchedInput::Relocate
+                | WatchedInput::Other
+                | WatchedInput::LocalizeCall
+                | WatchedInput::MoveDecision
+                | WatchedInput::Response
+                | WatchedInput::IntentReport { .. }
+                | WatchedInput::Moved
+                | WatchedInput::ReplicaRequest { .. }
+                | WatchedInput::ReplicaUpdate(_)
+                | WatchedInput::Clock { .. }
+                | WatchedInput::Reduce { .. }
+                | WatchedInput::Synchronize { .. }
+                | WatchedInput::Tick
+                | WatchedInput::Settle => {}
             }
         }
     }
 
-    /// Looks at what the node knows now of the keys concerned. Accesses change nothing about that.
-    fn look(&mut self, here: NodeId) -> Result<(), Finding> {
+    /// Checks what the node now knows about the location of the keys. Accesses do not change that.
+    fn check_knowledge(&mut self, here: NodeId) -> Result<(), Finding> {
         let Self { watch, invariants, nodes, layout, .. } = self;
-        if watch.slots.is_empty() || matches!(watch.about, About::Access { .. }) {
+        if watch.slots.is_empty() || matches!(watch.input, WatchedInput::Access { .. }) {
             return Ok(());
         }
         for key in &watch.keys {
             let state = nodes[here.index()].slot(*key);
             let at_home = layout.home(*key) == here;
-            invariants.knowledge.look(*key, here, at_home, &state, &invariants.ledger)?;
+            invariants.knowledge.check(*key, here, at_home, &state, &invariants.ledger)?;
         }
         Ok(())
     }
 
-    /// Notes what the actions of an input tell about it.
+    /// Sets reach markers that follow from the actions.
     fn mark_sent(&mut self, station: usize, actions: &[Action]) {
         let Self { watch, reach, stations, .. } = self;
         let (mut sent, mut completed) = (0, 0);
@@ -397,10 +404,10 @@ impl<E: Element> Cluster<E> {
         marks.into_iter().filter(|(reached, _)| *reached).for_each(|(_, marker)| reach.mark(marker));
     }
 
-    /// Notes what the slots before and the input tell about each other.
+    /// Sets reach markers that follow from the input and the slots before it.
     fn mark_slots(&mut self, here: NodeId) {
         let Self { watch, reach, layout, .. } = self;
-        if matches!(watch.about, About::HandOver) {
+        if matches!(watch.input, WatchedInput::HandOver) {
             reach.mark(Marker::Relocated);
             if watch.keys.len() > 1 {
                 reach.mark(Marker::SeveralMoved);
@@ -410,35 +417,35 @@ impl<E: Element> Cluster<E> {
             let home = layout.home(*key);
             let absent = matches!(slot.role, Role::Absent | Role::Leaving | Role::Replica);
             let older = watch.counters.get(at).is_some_and(|counter| *counter < slot.counter);
-            let marks: &[(bool, Marker)] = match watch.about {
-                About::Access { from: Some(from), hops, origin } => &[
+            let marks: &[(bool, Marker)] = match watch.input {
+                WatchedInput::Access { from: Some(from), hops, origin } => &[
                     (hops == 0 && home != here && home != from && !absent, Marker::CacheHit),
                     (hops == 0 && home != here && home != from && absent, Marker::CacheStale),
                     (slot.role == Role::Arriving, Marker::QueuedForOther),
                     (origin.node == here, Marker::CameHome),
                     (hops > 0 && from == home && absent, Marker::HomeBehind),
                 ],
-                About::Wanted => &[
+                WatchedInput::LocalizeCall => &[
                     (slot.role == Role::Leaving, Marker::WantedBack),
                     (slot.role == Role::Arriving, Marker::WantedTwice),
                 ],
-                About::Localize(_) | About::Relocate => {
+                WatchedInput::Localize(_) | WatchedInput::Relocate => {
                     &[(slot.role == Role::Arriving, Marker::DepartureQueued)]
                 }
-                About::Response => &[(slot.role == Role::Absent && older, Marker::OldNews)],
-                About::Moved => &[(older, Marker::MovedLate)],
-                About::Order => &[(!slot.role.is_owner(), Marker::OrderTooLate)],
-                About::Access { from: None, .. }
-                | About::HandOver
-                | About::IntentReport { .. }
-                | About::ReplicaRequest { .. }
-                | About::ReplicaUpdate(_)
-                | About::Clock { .. }
-                | About::Reduce { .. }
-                | About::Synchronize { .. }
-                | About::Settle
-                | About::Time
-                | About::Other => &[],
+                WatchedInput::Response => &[(slot.role == Role::Absent && older, Marker::OldNews)],
+                WatchedInput::Moved => &[(older, Marker::MovedLate)],
+                WatchedInput::MoveDecision => &[(!slot.role.is_owner(), Marker::OrderTooLate)],
+                WatchedInput::Access { from: None, .. }
+                | WatchedInput::HandOver
+                | WatchedInput::IntentReport { .. }
+                | WatchedInput::ReplicaRequest { .. }
+                | WatchedInput::ReplicaUpdate(_)
+                | WatchedInput::Clock { .. }
+                | WatchedInput::Reduce { .. }
+                | WatchedInput::Synchronize { .. }
+                | WatchedInput::Settle
+                | WatchedInput::Tick
+                | WatchedInput::Other => &[],
             };
             marks.iter().filter(|(reached, _)| *reached).for_each(|(_, marker)| reach.mark(*marker));
         }

@@ -1,8 +1,9 @@
-//! Watching what a channel does about copies: enters it into the books, and notes what was reached.
+//! Observes what a channel does about replicas: records it in the invariants' own accounts, checks it there,
+//! and marks what was reached.
 
-use super::watch::About;
+use super::watch::WatchedInput;
 use super::{Checks, Cluster};
-use crate::invariants::{Asked, Finding, Promoted, Told};
+use crate::invariants::{Finding, Promoted, Registered, SentUpdate};
 use crate::reach::Marker;
 use intendant_core::{Element, Key, NodeId};
 use intendant_engine::Action;
@@ -14,45 +15,47 @@ use intendant_wire::{
 use xxhash_rust::xxh3::xxh3_64;
 
 impl<E: Element> Cluster<E> {
-    /// Whether there is anything to watch: copies, in a run that looks for errors.
-    fn has_books(&self) -> bool {
+    /// Whether replicas are checked: the technique has some, and the run searches for defects.
+    fn checks_replication(&self) -> bool {
         self.checks == Checks::EveryStep
             && (self.policy.replicas.is_some() || self.policy.static_replicas.is_some())
     }
 
-    /// The channel has handled an input that may concern copies.
-    pub(super) fn follow_copies(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
-        if !self.has_books() {
+    /// Checks an input and its actions as far as they concern replicas.
+    pub(super) fn check_replication(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
+        if !self.checks_replication() {
             return Ok(());
         }
         let here = NodeId((station / self.layout.channels()) as u16);
-        self.check_silence(here, actions)?;
+        self.check_quiet_at_rest(here, actions)?;
         if self.policy.static_replicas.is_some() {
-            self.follow_rounds(station, actions)?;
+            self.check_rounds(station, actions)?;
         }
         if self.policy.replicas.is_none() {
             return Ok(());
         }
-        match self.watch.about {
-            About::ReplicaRequest { kind, holder } => self.enter_sync(station, kind, holder, actions),
-            About::ReplicaUpdate(kind) => self.enter_news(here, kind),
-            About::HandOver => self.enter_arrivals(here),
-            About::Clock { from, scope, clock } => self.enter_clock(station, from, scope, clock),
-            About::Other
-            | About::Access { .. }
-            | About::Wanted
-            | About::Order
-            | About::Response
-            | About::Localize(_)
-            | About::Relocate
-            | About::IntentReport { .. }
-            | About::Moved
-            | About::Reduce { .. }
-            | About::Synchronize { .. }
-            | About::Time
-            | About::Settle => {}
+        match self.watch.input {
+            WatchedInput::ReplicaRequest { kind, holder } => {
+                self.record_replica_request(station, kind, holder, actions)
+            }
+            WatchedInput::ReplicaUpdate(kind) => self.record_replica_update(here, kind),
+            WatchedInput::HandOver => self.record_arrivals(here),
+            WatchedInput::Clock { from, scope, clock } => self.record_clock(station, from, scope, clock),
+            WatchedInput::Other
+            | WatchedInput::Access { .. }
+            | WatchedInput::LocalizeCall
+            | WatchedInput::MoveDecision
+            | WatchedInput::Response
+            | WatchedInput::Localize(_)
+            | WatchedInput::Relocate
+            | WatchedInput::IntentReport { .. }
+            | WatchedInput::Moved
+            | WatchedInput::Reduce { .. }
+            | WatchedInput::Synchronize { .. }
+            | WatchedInput::Tick
+            | WatchedInput::Settle => {}
         }
-        self.enter_sent(station, actions)?;
+        self.record_sent(station, actions)?;
         let stats = self.stations[station].engine.management();
         if stats.stale_reads > self.watch.stale_reads {
             self.reach.mark(Marker::ParkedRead);
@@ -60,12 +63,12 @@ impl<E: Element> Cluster<E> {
         self.invariants.merged.handled()
     }
 
-    /// In a cluster at rest, nodes send no messages about copies until a worker continues.
-    fn check_silence(&self, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
+    /// A quiescent cluster sends no messages about replicas until a worker continues.
+    fn check_quiet_at_rest(&self, here: NodeId, actions: &[Action]) -> Result<(), Finding> {
         if !self.resting {
             return Ok(());
         }
-        let spoken = actions.iter().find_map(|action| match action {
+        let receiver = actions.iter().find_map(|action| match action {
             Action::Send { to, message } => match message.class().family() {
                 MessageFamily::Replica
                 | MessageFamily::Clock
@@ -75,20 +78,29 @@ impl<E: Element> Cluster<E> {
             },
             Action::Complete { .. } | Action::CompleteSnapshot { .. } => None,
         });
-        match spoken {
+        match receiver {
             None => Ok(()),
-            Some(to) => Err(("quiet", format!("the cluster rests, and {here:?} tells {to:?} about copies"))),
+            Some(to) => Err((
+                "quiet",
+                format!("the cluster rests, and {here:?} sends {to:?} a message about replicas"),
+            )),
         }
     }
 
-    /// A holder's message came.
-    fn enter_sync(&mut self, station: usize, kind: ReplicaRequestKind, holder: NodeId, actions: &[Action]) {
+    /// Records a holder's message that arrived.
+    fn record_replica_request(
+        &mut self,
+        station: usize,
+        kind: ReplicaRequestKind,
+        holder: NodeId,
+        actions: &[Action],
+    ) {
         let here = NodeId((station / self.layout.channels()) as u16);
         let Self { watch, invariants, reach, .. } = self;
-        let book = &mut invariants.merged;
+        let merged = &mut invariants.merged;
         let answered = |key: Key| {
             actions.iter().any(|action| match action {
-                Action::Send { message: Message::ReplicaUpdate(news), .. } => news.keys.contains(&key),
+                Action::Send { message: Message::ReplicaUpdate(update), .. } => update.keys.contains(&key),
                 Action::Send { .. } | Action::Complete { .. } | Action::CompleteSnapshot { .. } => false,
             })
         };
@@ -107,31 +119,31 @@ impl<E: Element> Cluster<E> {
             match kind {
                 ReplicaRequestKind::Ask => {
                     let need = watch.numbers[at];
-                    let asked = book.registers(key, holder, generation, need);
-                    if asked == Asked::Again && !answered(key) {
+                    let asked = merged.ask_received(key, holder, generation, need);
+                    if asked == Registered::Again && !answered(key) {
                         reach.mark(Marker::EarlyAsk);
                     }
                 }
                 ReplicaRequestKind::Delta => {
-                    if !book.merges(key, holder, generation, watch.numbers[at]) {
+                    if !merged.delta_received(key, holder, generation, watch.numbers[at]) {
                         reach.mark(Marker::GhostDelta);
                     }
                 }
-                ReplicaRequestKind::Drop => book.releases(key, holder, generation),
+                ReplicaRequestKind::Drop => merged.drop_received(key, holder, generation),
             }
         }
     }
 
-    /// An owner's message came.
-    fn enter_news(&mut self, here: NodeId, kind: ReplicaUpdateKind) {
+    /// Records an owner's message that arrived at a holder.
+    fn record_replica_update(&mut self, here: NodeId, kind: ReplicaUpdateKind) {
         let Self { watch, invariants, reach, nodes, .. } = self;
-        let book = &mut invariants.merged;
+        let merged = &mut invariants.merged;
         for (at, (key, slot)) in watch.keys.iter().zip(&watch.slots).enumerate() {
             let (key, generation) = (*key, watch.generations[at]);
-            let known = book.generation(key, here) == Some(generation);
+            let known = merged.generation(key, here) == Some(generation);
             let role = nodes[here.index()].slot(key).role;
             if kind != ReplicaUpdateKind::Dropped {
-                book.hears(key, here, generation, watch.numbers[at]);
+                merged.update_received(key, here, generation, watch.numbers[at]);
             }
             let marks = [
                 (kind == ReplicaUpdateKind::SetUp && known && role == Role::Replica, Marker::ReplicaSetUp),
@@ -150,11 +162,11 @@ impl<E: Element> Cluster<E> {
         }
     }
 
-    /// Keys came, maybe to where replicas of them are.
-    fn enter_arrivals(&mut self, here: NodeId) {
+    /// Records keys that arrived, possibly at nodes that hold replicas of them.
+    fn record_arrivals(&mut self, here: NodeId) {
         let Self { watch, invariants, reach, .. } = self;
         for (key, slot) in watch.keys.iter().zip(&watch.slots) {
-            let promoted = invariants.merged.arrives(*key, here);
+            let promoted = invariants.merged.arrived(*key, here);
             if slot.role != Role::Replica {
                 continue;
             }
@@ -162,21 +174,22 @@ impl<E: Element> Cluster<E> {
                 reach.mark(Marker::PromotedUnsent);
             }
             reach.mark(match promoted {
-                Promoted::Nothing | Promoted::Bare => Marker::Promoted,
+                Promoted::NoReplica | Promoted::NothingInFlight => Marker::Promoted,
                 Promoted::Merged => Marker::PromotedMerged,
                 Promoted::Unmerged => Marker::PromotedUnmerged,
             });
         }
     }
 
-    fn enter_clock(&mut self, station: usize, from: NodeId, scope: ClockScope, clock: u32) {
+    /// Marks what a received clock reaches.
+    fn record_clock(&mut self, station: usize, from: NodeId, scope: ClockScope, clock: u32) {
         let nodes = self.nodes.len();
-        self.heard.resize(self.stations.len() * nodes, 0);
-        let heard = &mut self.heard[station * nodes..(station + 1) * nodes];
+        self.clocks_received.resize(self.stations.len() * nodes, 0);
+        let clocks_received = &mut self.clocks_received[station * nodes..(station + 1) * nodes];
         match scope {
-            ClockScope::Node => heard[from.index()] = clock,
+            ClockScope::Node => clocks_received[from.index()] = clock,
             ClockScope::Resumed => {
-                if (0..nodes).any(|other| other != from.index() && heard[other] == RESTING) {
+                if (0..nodes).any(|other| other != from.index() && clocks_received[other] == RESTING) {
                     self.reach.mark(Marker::ResumeLifted);
                 }
             }
@@ -184,25 +197,25 @@ impl<E: Element> Cluster<E> {
         }
     }
 
-    /// Enters what the channel sends.
-    fn enter_sent(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
+    /// Records and checks the messages that the channel sends.
+    fn record_sent(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
         let here = NodeId((station / self.layout.channels()) as u16);
-        let mut told = Vec::new();
+        let mut updates = Vec::new();
         let mut refreshed = Vec::new();
         for action in actions {
             let Action::Send { to, message } = action else { continue };
             match message {
-                Message::ReplicaRequest(sync) => self.enter_holder(here, sync)?,
+                Message::ReplicaRequest(sync) => self.record_sent_replica_request(here, sync)?,
                 Message::Relocate(relocate) => {
                     for key in &relocate.keys {
-                        self.check_order(station, *key, relocate.to)?;
+                        self.check_relocation_order(station, *key, relocate.to)?;
                     }
                 }
-                Message::ReplicaUpdate(news) => {
-                    if news.kind == ReplicaUpdateKind::Refresh {
+                Message::ReplicaUpdate(update) => {
+                    if update.kind == ReplicaUpdateKind::Refresh {
                         refreshed.push(*to);
                     }
-                    self.list_told(*to, news, &mut told);
+                    self.list_sent_updates(*to, update, &mut updates);
                 }
                 Message::Response(_) => {
                     if refreshed.contains(to) {
@@ -216,7 +229,7 @@ impl<E: Element> Cluster<E> {
                             self.reach.mark(Marker::HoldersMoved);
                         }
                         self.check_departure(station, *key, *to, rows.clone())?;
-                        self.invariants.merged.departs(*key, rows)?;
+                        self.invariants.merged.handed_over(*key, rows)?;
                     }
                 }
                 Message::Request(_)
@@ -229,13 +242,14 @@ impl<E: Element> Cluster<E> {
                 | Message::IntentReport(_) => {}
             }
         }
-        // Grouped by receiver; within a key, versions grow as things happened.
-        told.sort_by_key(|told: &Told| (told.key, told.version));
-        told.into_iter().try_for_each(|told| self.invariants.merged.tells(told))
+        // Messages are grouped by receiver; the versions of a key ascend in the order of its updates.
+        updates.sort_by_key(|update: &SentUpdate| (update.key, update.version));
+        updates.into_iter().try_for_each(|update| self.invariants.merged.update_sent(update))
     }
 
-    fn list_told(&self, to: NodeId, news: &ReplicaUpdate, told: &mut Vec<Told>) {
-        let ReplicaUpdate { kind, keys, generations, seqs, versions, values, .. } = news;
+    /// Appends the updates of a message, key by key.
+    fn list_sent_updates(&self, to: NodeId, update: &ReplicaUpdate, updates: &mut Vec<SentUpdate>) {
+        let ReplicaUpdate { kind, keys, generations, seqs, versions, values, .. } = update;
         let mut offset = 0;
         for (at, key) in keys.iter().enumerate() {
             let value = matches!(kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh).then(|| {
@@ -245,33 +259,33 @@ impl<E: Element> Cluster<E> {
             });
             let number = |numbers: &[u32]| numbers.get(at).copied().unwrap_or_default();
             let (generation, seq, version) = (generations[at], number(seqs), number(versions));
-            told.push(Told { key: *key, to, kind: *kind, generation, seq, version, value });
+            updates.push(SentUpdate { key: *key, to, kind: *kind, generation, seq, version, value });
         }
     }
 
-    /// A holder speaks; what is only forwarded was entered when it was said.
-    fn enter_holder(&mut self, here: NodeId, sync: &ReplicaRequest) -> Result<(), Finding> {
+    /// Records a holder's message when the holder itself sends it, not when other nodes forward it.
+    fn record_sent_replica_request(&mut self, here: NodeId, sync: &ReplicaRequest) -> Result<(), Finding> {
         let ReplicaRequest { kind, hops, keys, generations, numbers, .. } = sync;
         if *hops > 0 {
             return Ok(());
         }
         let lazy = self.policy.replicas == Some(Replicas::Lazy);
-        let settles = matches!(self.watch.about, About::Settle);
+        let settles = matches!(self.watch.input, WatchedInput::Settle);
         let Self { invariants, reach, nodes, .. } = self;
-        let book = &mut invariants.merged;
+        let merged = &mut invariants.merged;
         for (at, key) in keys.iter().enumerate() {
             let (key, generation) = (*key, generations[at]);
             let slot = nodes[here.index()].slot(key);
             match kind {
                 ReplicaRequestKind::Ask => {
-                    let anew = book.asks(key, here, generation, numbers[at])?;
+                    let anew = merged.ask_sent(key, here, generation, numbers[at])?;
                     if anew && slot.role == Role::Replica {
                         reach.mark(Marker::ReplicaRevived);
                     }
                 }
-                ReplicaRequestKind::Delta => book.sends(key, here, generation, numbers[at])?,
+                ReplicaRequestKind::Delta => merged.delta_sent(key, here, generation, numbers[at])?,
                 ReplicaRequestKind::Drop => {
-                    book.leaves(key, here, generation)?;
+                    merged.drop_sent(key, here, generation)?;
                     let marks =
                         [(lazy && !settles, Marker::LazyDrop), (slot.is_closed(), Marker::ReplicaClosed)];
                     let reached = marks.into_iter().filter(|(reached, _)| *reached);
@@ -282,8 +296,8 @@ impl<E: Element> Cluster<E> {
         Ok(())
     }
 
-    /// All-reduces: what nodes agree on, and what was reached.
-    fn follow_rounds(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
+    /// Checks all-reduces and marks what was reached.
+    fn check_rounds(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
         let (before, was_running) = self.invariants.rounds.of(station);
         let (nodes, channels) = (self.nodes.len(), self.layout.channels());
         let agreed = self.stations[station].engine.agreed();
@@ -299,32 +313,32 @@ impl<E: Element> Cluster<E> {
                 Action::Complete { .. } | Action::Send { .. } | Action::CompleteSnapshot { .. } => {}
             }
         }
-        let marks = match self.watch.about {
-            About::Reduce { round } => {
+        let marks = match self.watch.input {
+            WatchedInput::Reduce { round } => {
                 [(round > before, Marker::EarlyReduce), (!was_running && running, Marker::RoundCalled)]
             }
-            About::Other
-            | About::Access { .. }
-            | About::Wanted
-            | About::Order
-            | About::Response
-            | About::Localize(_)
-            | About::Relocate
-            | About::IntentReport { .. }
-            | About::HandOver
-            | About::Moved
-            | About::ReplicaRequest { .. }
-            | About::ReplicaUpdate(_)
-            | About::Clock { .. }
-            | About::Synchronize { .. }
-            | About::Time
-            | About::Settle => [(false, Marker::EarlyReduce), (false, Marker::RoundCalled)],
+            WatchedInput::Other
+            | WatchedInput::Access { .. }
+            | WatchedInput::LocalizeCall
+            | WatchedInput::MoveDecision
+            | WatchedInput::Response
+            | WatchedInput::Localize(_)
+            | WatchedInput::Relocate
+            | WatchedInput::IntentReport { .. }
+            | WatchedInput::HandOver
+            | WatchedInput::Moved
+            | WatchedInput::ReplicaRequest { .. }
+            | WatchedInput::ReplicaUpdate(_)
+            | WatchedInput::Clock { .. }
+            | WatchedInput::Synchronize { .. }
+            | WatchedInput::Tick
+            | WatchedInput::Settle => [(false, Marker::EarlyReduce), (false, Marker::RoundCalled)],
         };
         let more = [(split, Marker::SplitReduce), (folded && !nodes.is_power_of_two(), Marker::Folded)];
         let reached = marks.into_iter().chain(more).filter(|(reached, _)| *reached);
         reached.for_each(|(_, marker)| self.reach.mark(marker));
         let rounds = &mut self.invariants.rounds;
-        if let About::Synchronize { worker, op } = self.watch.about {
+        if let WatchedInput::Synchronize { worker, op } = self.watch.input {
             rounds.asked(station, worker, op);
         }
         if rounds.handled(station, station % channels, agreed, running)? {

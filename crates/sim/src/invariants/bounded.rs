@@ -1,14 +1,14 @@
-//! Channels hold what workers were admitted with and wait for the keys that they asked for, and nothing else;
-//! workers respect their limit.
+//! Bounds: a channel has nothing outstanding but admitted submissions, requested snapshot parts and requested
+//! keys; and workers respect their limit of outstanding bytes.
 
 use super::Finding;
 use intendant_engine::ChannelReport;
 
-/// The limit per worker, and snapshot parts asked for per channel.
+/// The limit per worker, and the outstanding snapshot parts per channel.
 pub(crate) struct Bounded {
     outstanding_bytes_max: usize,
-    /// How much more than what is known of from outside channels may call outstanding: with copies, what they
-    /// have not sent yet. `None`: nothing.
+    /// Upper bound of what channels with replicas may report as outstanding beyond what the simulator can
+    /// count: unsynchronised updates. `None` without replicas.
     slack: Option<u64>,
     snapshots: Vec<usize>,
 }
@@ -18,13 +18,12 @@ impl Bounded {
         Self { outstanding_bytes_max, slack, snapshots: vec![0; stations] }
     }
 
-    /// Whether a call with values of `call` bytes may start. A call that is larger than the limit must be
-    /// alone.
+    /// Whether a call of `call` bytes may start. A call above the limit may start only alone.
     pub(crate) fn admits(&self, outstanding: usize, call: usize) -> bool {
         outstanding == 0 || outstanding + call <= self.outstanding_bytes_max
     }
 
-    /// A call was started: `after` bytes are outstanding, of which `call` at most are its own.
+    /// Checks a call that has started: `after` bytes are outstanding, of which at most `call` are its own.
     pub(crate) fn called(&self, after: usize, call: usize) -> Result<(), Finding> {
         if after <= self.outstanding_bytes_max.max(call) {
             return Ok(());
@@ -35,17 +34,17 @@ impl Bounded {
         ))
     }
 
-    /// A channel asks another node for a snapshot part (`true`) or got it.
-    pub(crate) fn snapshot(&mut self, station: usize, asked: bool) {
-        if asked {
+    /// A channel requests a snapshot part from another node (`true`), or receives one.
+    pub(crate) fn snapshot(&mut self, station: usize, requested: bool) {
+        if requested {
             self.snapshots[station] += 1;
         } else {
             self.snapshots[station] = self.snapshots[station].saturating_sub(1);
         }
     }
 
-    /// A channel has handled an input. `waiting` operations were taken and not answered; `awaited` keys were
-    /// asked for and have not arrived, and it says that `arriving` are on their way.
+    /// Checks a channel's report. `waiting` operations have been taken and not answered; `awaited` keys have
+    /// been requested and have not arrived; the channel itself counts `arriving` keys.
     pub(crate) fn handled(
         &self,
         station: usize,
@@ -55,16 +54,14 @@ impl Bounded {
     ) -> Result<(), Finding> {
         let outstanding = report.outstanding;
         if arriving != awaited {
-            let what =
-                format!("channel {station} remembers {arriving} arrivals; it waits for {awaited} keys");
+            let what = format!("channel {station} counts {arriving} arriving keys; it requested {awaited}");
             return Err(("bounded", what));
         }
         let admitted = (waiting + self.snapshots[station] + awaited) as u64;
         if (admitted..=admitted + self.slack.unwrap_or(0)).contains(&outstanding) {
             return Ok(());
         }
-        let what =
-            format!("channel {station} reports {outstanding} things outstanding; there are {admitted}");
+        let what = format!("channel {station} reports {outstanding} outstanding items; there are {admitted}");
         Err(("bounded", what))
     }
 }

@@ -1,5 +1,5 @@
-//! When the cluster rests, all copies of a key are equal to the bit, owners know all holders, and no node has
-//! updates that the others lack.
+//! Copies at rest: all copies of a key are bitwise equal, the owner knows all holders, and no node has unsent
+//! updates.
 
 use super::{Finding, Merged};
 use intendant_core::{Element, Key, NodeId, copy_to_bytes};
@@ -8,23 +8,23 @@ use intendant_techniques::replication::Hub;
 use intendant_techniques::{Replicas, Role};
 use std::sync::Arc;
 
-/// A key with copies, as all nodes see it.
+/// A key with copies, and the state of all nodes about it.
 pub(crate) struct Copies<'a, E> {
     pub(crate) key: Key,
     pub(crate) nodes: &'a [Arc<Shared<E>>],
-    /// The node that has the main copy; of static replicas, the home.
+    /// The owner; for static replicas, the home.
     pub(crate) owner: NodeId,
-    /// Whether every node is to have a copy.
+    /// Whether the key has static replicas.
     pub(crate) fixed: bool,
     pub(crate) replicas: Option<Replicas>,
-    /// What each node has recorded about holders elsewhere.
+    /// Each node's list of registered holders.
     pub(crate) hubs: &'a [Option<&'a Hub>],
-    /// What holders sent; `None` if that was not recorded.
-    pub(crate) book: Option<&'a Merged>,
+    /// The account of replica messages; `None` if the run does not keep it.
+    pub(crate) merged: Option<&'a Merged>,
 }
 
 fn wrong<T>(key: Key, what: String) -> Result<T, Finding> {
-    Err(("copies", format!("the cluster rests, and of {key:?}, {what}")))
+    Err(("copies", format!("the cluster rests; {key:?}: {what}")))
 }
 
 impl<E: Element> Copies<'_, E> {
@@ -39,7 +39,7 @@ impl<E: Element> Copies<'_, E> {
                 return wrong(key, format!("{:?} has no static replica: {state:?}", node.node()));
             }
             if (state.is_dirty() && state.role != Role::Owner) || state.is_closed() {
-                return wrong(key, format!("{:?} has something left to do: {state:?}", node.node()));
+                return wrong(key, format!("{:?} has unfinished work: {state:?}", node.node()));
             }
             if !copied {
                 continue;
@@ -57,12 +57,12 @@ impl<E: Element> Copies<'_, E> {
         self.check_hub()
     }
 
-    /// Who has a replica is registered with the owner and nowhere else.
+    /// The owner has registered exactly the nodes that hold replicas; other nodes have registered none.
     fn check_hub(&self) -> Result<(), Finding> {
         let (key, owner) = (self.key, self.owner);
         if let Some(other) = (0..self.hubs.len()).find(|at| self.hubs[*at].is_some() && *at != owner.index())
         {
-            return wrong(key, format!("n{other} has registered holders, and {owner:?} owns it"));
+            return wrong(key, format!("n{other} has registered holders, but {owner:?} is the owner"));
         }
         let role = self.nodes[owner.index()].slot(key).role;
         let holders = self.nodes.iter().filter(|node| node.slot(key).role == Role::Replica);
@@ -75,15 +75,15 @@ impl<E: Element> Copies<'_, E> {
         {
             return wrong(
                 key,
-                format!("{holders:?} have replicas; {owner:?}, which is {role:?}, knows of {hub:?}"),
+                format!("{holders:?} have replicas; {owner:?} with role {role:?} has registered {hub:?}"),
             );
         }
         let Some(hub) = hub else { return Ok(()) };
         if let Some(behind) = hub.behind().next() {
-            return wrong(key, format!("{behind:?} has not been told the last version: {hub:?}"));
+            return wrong(key, format!("{behind:?} has not been sent the last version: {hub:?}"));
         }
-        let Some(book) = self.book else { return Ok(()) };
-        hub.holders().iter().try_for_each(|h| book.settled(key, h.node, h.generation, h.seq))
+        let Some(merged) = self.merged else { return Ok(()) };
+        hub.holders().iter().try_for_each(|h| merged.settled(key, h.node, h.generation, h.seq))
     }
 }
 

@@ -1,10 +1,10 @@
-//! A snapshot has every key of its range exactly once.
+//! Coverage: a snapshot contains every key of its range exactly once.
 
 use super::Finding;
 use intendant_core::Key;
 use std::ops::Range;
 
-/// The keys seen so far.
+/// The keys of a snapshot so far.
 pub(crate) struct Cover {
     range: Range<u64>,
     seen: Vec<bool>,
@@ -16,7 +16,7 @@ impl Cover {
         Self { range, seen: vec![false; keys] }
     }
 
-    /// A part arrived.
+    /// Adds the keys of a part.
     pub(crate) fn part(&mut self, keys: &[Key]) -> Result<(), Finding> {
         for key in keys {
             if !self.range.contains(&key.0) {
@@ -29,7 +29,7 @@ impl Cover {
         Ok(())
     }
 
-    /// The last part has arrived.
+    /// Checks that no key is missing after the last part.
     pub(crate) fn finish(&self) -> Result<(), Finding> {
         match self.seen.iter().position(|seen| !seen) {
             None => Ok(()),

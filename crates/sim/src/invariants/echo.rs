@@ -1,30 +1,32 @@
-//! An owner does not send a holder what it has already: neither what it was told, nor its own updates.
+//! Redundant updates: an owner does not send a holder a value that the holder already has, neither a version
+//! that it was sent before nor its own updates.
 //!
-//! Two exceptions, both on request: a holder that asks again is told again, to learn how new its copy is; one
-//! that asked for a clock that had not come is told when it has.
+//! Two exceptions, both on request. A holder that asks again is answered again, so that it learns how fresh
+//! its copy is. A holder that asked for a clock in the future is answered when that clock has come.
 
 use intendant_wire::ReplicaUpdateKind;
 
-/// What a holder has been told since it is registered with its present owner.
+/// What the present owner has sent to a holder since its registration.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Account {
-    told: Option<u32>,
-    /// It asks, in the input that is being handled.
+pub(crate) struct Holder {
+    /// The last version sent.
+    sent: Option<u32>,
+    /// The current input is a request of the holder.
     asks: bool,
-    /// It asked as of clocks that may not have come: so many.
+    /// Number of requests for clocks that may lie in the future.
     early: u32,
-    /// Its delta has just been merged.
+    /// The owner has merged a delta of the holder and has not answered it yet.
     merged: bool,
 }
 
-impl Account {
-    /// The holder asks, as of a clock that may not have come.
+impl Holder {
+    /// The owner receives a request for clock `need`, which may lie in the future; 0 for any clock.
     pub(crate) fn asked(&mut self, need: u32) {
         self.asks = true;
         self.early += u32::from(need > 0);
     }
 
-    /// The input has been handled.
+    /// The owner has handled the current input.
     pub(crate) fn handled(&mut self) {
         self.asks = false;
     }
@@ -34,18 +36,20 @@ impl Account {
         self.merged = true;
     }
 
-    /// The owner tells the holder something about this version. What is wrong with that, if anything.
-    pub(crate) fn told(&mut self, kind: ReplicaUpdateKind, version: u32) -> Result<(), &'static str> {
+    /// Checks an update of `version` that the owner sends to the holder. The error says why it is wrong.
+    pub(crate) fn sent(&mut self, kind: ReplicaUpdateKind, version: u32) -> Result<(), &'static str> {
         let merged = std::mem::take(&mut self.merged);
-        let before = self.told.replace(version);
+        let before = self.sent.replace(version);
         let knew_the_rest = merged && before.is_some_and(|before| before + 1 == version);
         match kind {
-            ReplicaUpdateKind::Acknowledged if !knew_the_rest => Err("it lacks more than that"),
-            ReplicaUpdateKind::Refresh if knew_the_rest => Err("all that is new are its own updates"),
+            ReplicaUpdateKind::Acknowledged if !knew_the_rest => {
+                Err("the holder lacks other updates as well")
+            }
+            ReplicaUpdateKind::Refresh if knew_the_rest => Err("the holder lacks only its own updates"),
             ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh if std::mem::take(&mut self.asks) => Ok(()),
             ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh if before != Some(version) => Ok(()),
             ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => match self.early.checked_sub(1) {
-                None => Err("it was told that already"),
+                None => Err("the holder already has this version"),
                 Some(left) => {
                     self.early = left;
                     Ok(())
@@ -60,36 +64,36 @@ impl Account {
 mod tests {
     use super::*;
 
-    fn holder() -> Account {
-        let mut account = Account::default();
-        account.asked(0);
-        assert_eq!(account.told(ReplicaUpdateKind::SetUp, 5), Ok(()));
-        account
+    fn set_up() -> Holder {
+        let mut holder = Holder::default();
+        holder.asked(0);
+        assert_eq!(holder.sent(ReplicaUpdateKind::SetUp, 5), Ok(()));
+        holder
     }
 
     #[test]
-    fn nobody_is_told_twice() {
-        let mut account = holder();
-        assert!(account.told(ReplicaUpdateKind::Refresh, 5).is_err(), "unasked");
-        account.asked(7);
-        assert_eq!(account.told(ReplicaUpdateKind::Refresh, 5), Ok(()));
-        account.handled();
-        assert_eq!(account.told(ReplicaUpdateKind::Refresh, 5), Ok(()), "clock 7 has come");
-        assert!(account.told(ReplicaUpdateKind::Refresh, 5).is_err());
-        assert_eq!(holder().told(ReplicaUpdateKind::Refresh, 6), Ok(()));
+    fn no_version_is_sent_twice() {
+        let mut holder = set_up();
+        assert!(holder.sent(ReplicaUpdateKind::Refresh, 5).is_err(), "unasked");
+        holder.asked(7);
+        assert_eq!(holder.sent(ReplicaUpdateKind::Refresh, 5), Ok(()));
+        holder.handled();
+        assert_eq!(holder.sent(ReplicaUpdateKind::Refresh, 5), Ok(()), "clock 7 has come");
+        assert!(holder.sent(ReplicaUpdateKind::Refresh, 5).is_err());
+        assert_eq!(set_up().sent(ReplicaUpdateKind::Refresh, 6), Ok(()));
     }
 
     #[test]
     fn own_updates_are_acknowledged_without_a_value() {
         let merge = |kind, version| {
-            let mut account = holder();
-            account.merged();
-            account.told(kind, version)
+            let mut holder = set_up();
+            holder.merged();
+            holder.sent(kind, version)
         };
         assert_eq!(merge(ReplicaUpdateKind::Acknowledged, 6), Ok(()));
         assert!(merge(ReplicaUpdateKind::Refresh, 6).is_err());
         assert_eq!(merge(ReplicaUpdateKind::Refresh, 7), Ok(()), "another holder was first");
-        assert!(merge(ReplicaUpdateKind::Acknowledged, 7).is_err(), "it does not know of the other");
-        assert!(holder().told(ReplicaUpdateKind::Acknowledged, 6).is_err(), "it sent nothing");
+        assert!(merge(ReplicaUpdateKind::Acknowledged, 7).is_err(), "it lacks the other holder's update");
+        assert!(set_up().sent(ReplicaUpdateKind::Acknowledged, 6).is_err(), "it sent nothing");
     }
 }

@@ -1,8 +1,9 @@
-//! A connection keeps order. Protocols rely on it, so the simulator checks itself.
+//! Order of connections: frames arrive in the order in which they were sent. The protocol relies on it, so
+//! this checks the simulator itself.
 
 use super::Finding;
 
-/// Frames are numbered per connection.
+/// Numbers of frames sent and arrived, per connection.
 pub(crate) struct Fifo {
     sent: Vec<u64>,
     arrived: Vec<u64>,
@@ -13,13 +14,13 @@ impl Fifo {
         Self { sent: vec![0; links], arrived: vec![0; links] }
     }
 
-    /// The number of the next frame of a connection.
+    /// Assigns the number of the next frame of a connection.
     pub(crate) fn sent(&mut self, link: usize) -> u64 {
         self.sent[link] += 1;
         self.sent[link]
     }
 
-    /// A frame arrives.
+    /// Checks the number of an arriving frame.
     pub(crate) fn arrived(&mut self, link: usize, number: u64) -> Result<(), Finding> {
         self.arrived[link] += 1;
         let expected = self.arrived[link];

@@ -1,15 +1,14 @@
-//! A request is forwarded a bounded number of times.
+//! Hops: a request is forwarded a bounded number of times.
 //!
-//! | keys move | bound | why |
+//! | relocation | bound | reason |
 //! | --- | --- | --- |
-//! | never | 0; 1 with hints | the node of a stale hint forwards to the home, which owns the key |
-//! | as the home decides | 1; 2 with caches | as above; the home knows the owner, or the next one |
-//! | as owners decide | relocations since what the sender knew | each forward follows newer knowledge |
-//! | the same, over the home | relocations since what the home knew, plus 1 | the home forwards once |
+//! | none | 0; 1 with hints | the node that a stale hint names forwards to the home, which owns the key |
+//! | the home decides | 1; 2 with caches | as above; the home knows the present or the next owner |
+//! | owners decide | relocations since the sender's knowledge | each forward follows newer knowledge |
+//! | owners decide, request over the home | relocations since the home's knowledge, plus 1 | the home forwards once |
 //!
-//! The last bound counts more than the relocations during the flight: what a sender remembers may be old, and
-//! then its request visits all owners since. A sender that knows nothing asks the home, and what the home
-//! knows may be old as well.
+//! The last two bounds count more than the relocations during the flight: if the sender's or the home's
+//! knowledge is old, the request visits all owners since.
 
 use super::{Finding, Ledger};
 use hashbrown::HashMap;
@@ -21,12 +20,15 @@ use intendant_wire::{Origin, ReplicaRequest, Request};
 pub(crate) enum Hops {
     /// The same for all requests.
     Fixed(u8),
-    /// Per access and per message of a holder about a key, the counter of what its sender knew.
-    PerFlight { accesses: HashMap<(Origin, u32), u32, Hash>, words: HashMap<Word, u32, Hash> },
+    /// Per access, and per holder's message about a key: the relocation counter that the sender knew.
+    PerFlight {
+        accesses: HashMap<(Origin, u32), u32, Hash>,
+        replica_messages: HashMap<ReplicaMessage, u32, Hash>,
+    },
 }
 
-/// What a holder says about a key: holder, key, kind, generation, number.
-type Word = (NodeId, Key, u8, u32, u32);
+/// A holder's message about a key: holder, key, kind, generation, number.
+type ReplicaMessage = (NodeId, Key, u8, u32, u32);
 
 type Hash = foldhash::fast::FixedState;
 
@@ -36,12 +38,13 @@ impl Hops {
             None => Self::Fixed(u8::from(policy.caches)),
             Some(Initiator::Requester) => Self::Fixed(1 + u8::from(policy.caches)),
             Some(Initiator::Owner) => {
-                Self::PerFlight { accesses: HashMap::default(), words: HashMap::default() }
+                Self::PerFlight { accesses: HashMap::default(), replica_messages: HashMap::default() }
             }
         }
     }
 
-    /// A request leaves a node. `known` tells the counter of what that node knows of a key.
+    /// Checks a request that leaves a node. `known` returns the relocation counter that the node knows of a
+    /// key.
     pub(crate) fn sent(
         &mut self,
         request: &Request,
@@ -77,9 +80,9 @@ impl Hops {
         }
     }
 
-    /// What a holder says leaves a node. As with requests; where keys do not move, it is never forwarded. It
-    /// may take a `detour` of so many forwards.
-    pub(crate) fn said(
+    /// Checks a holder's message that leaves a node. The bounds are those of requests, plus `detour`; where
+    /// keys do not move, messages are never forwarded.
+    pub(crate) fn replica_request_sent(
         &mut self,
         sync: &ReplicaRequest,
         ledger: &Ledger,
@@ -90,13 +93,14 @@ impl Hops {
         for (at, key) in keys.iter().enumerate() {
             let bound = match self {
                 Self::Fixed(_) => 0,
-                Self::PerFlight { words, .. } => {
+                Self::PerFlight { replica_messages, .. } => {
                     let number = numbers.get(at).copied().unwrap_or_default();
-                    let word = (*holder, *key, *kind as u8, generations[at], number);
+                    let message = (*holder, *key, *kind as u8, generations[at], number);
                     if *hops == 0 {
-                        words.entry(word).or_insert_with(|| known(*key));
+                        replica_messages.entry(message).or_insert_with(|| known(*key));
                     }
-                    detour + ledger.place(*key).counter - words.get(&word).copied().unwrap_or_default()
+                    detour + ledger.place(*key).counter
+                        - replica_messages.get(&message).copied().unwrap_or_default()
                 }
             };
             if u32::from(*hops) > bound {

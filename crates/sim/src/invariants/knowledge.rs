@@ -1,7 +1,7 @@
-//! What nodes know of where keys are was true once, and is never replaced by something older.
+//! Knowledge of locations: a location that a node knows was true once, and never gives way to an older one.
 //!
-//! The knowledge of the key's home is checked further: where the home decides, its entry follows each
-//! decision at once; where owners decide, it never runs ahead of them.
+//! The knowledge of a key's home is checked further: where the home decides, its entry follows each decision
+//! at once; where owners decide, it is never ahead of the owners.
 
 use super::{Finding, Ledger};
 use hashbrown::HashMap;
@@ -9,11 +9,11 @@ use intendant_core::{Key, Layout, NodeId};
 use intendant_engine::Storage;
 use intendant_techniques::{Initiator, SlotState};
 
-/// Keys up to which a node never forgets any: sparse stores remember so many per channel of those that are
-/// elsewhere.
+/// Number of keys up to which nodes keep all known locations: a channel of a sparse store keeps this many
+/// locations of absent keys.
 const NEVER_FORGOTTEN_KEYS: u64 = 1 << 16;
 
-/// The newest counter that was seen per key and node.
+/// The newest relocation counter seen, by key and node.
 pub(crate) struct Knowledge {
     nodes: usize,
     /// Whether the home decides about relocations.
@@ -31,8 +31,8 @@ impl Knowledge {
         Self { nodes: layout.nodes(), home_decides, forgetful, seen: HashMap::default() }
     }
 
-    /// Looks at what `node` knows of `key`.
-    pub(crate) fn look(
+    /// Checks what `node` knows of `key`.
+    pub(crate) fn check(
         &mut self,
         key: Key,
         node: NodeId,
@@ -41,13 +41,13 @@ impl Knowledge {
         ledger: &Ledger,
     ) -> Result<(), Finding> {
         let finding = |what: String| {
-            let where_ = if at_home { "its home " } else { "" };
-            Err(("knowledge", format!("of {key:?}, {where_}{node:?} knows {state:?}; {what}")))
+            let place = if at_home { "its home " } else { "" };
+            Err(("knowledge", format!("of {key:?}, {place}{node:?} knows {state:?}; {what}")))
         };
         let nodes = self.nodes;
         let seen = &mut self.seen.entry(key).or_insert_with(|| vec![0; nodes].into())[node.index()];
         if state.counter < *seen && (at_home || !self.forgetful) {
-            return finding(format!("it had counter {seen}"));
+            return finding(format!("its counter was {seen} before"));
         }
         *seen = state.counter;
         if *state == SlotState::default() {
@@ -55,25 +55,25 @@ impl Knowledge {
         }
         let place = ledger.place(key);
         if state.role.is_owner() && state.counter != place.counter {
-            return finding(format!("the value is at {place:?}"));
+            return finding(format!("the main copy is at {place:?}"));
         }
         let newest = if self.home_decides && at_home { ledger.last(key) } else { place.counter };
         if self.home_decides && at_home && state.counter != newest {
-            return finding(format!("it decided about counter {newest} already"));
+            return finding(format!("it has decided up to counter {newest}"));
         }
         if state.counter > newest {
-            return finding(format!("counter {newest} is the newest"));
+            return finding(format!("the newest counter is {newest}"));
         }
         let Some(hint) = state.hint().filter(|_| !state.role.is_owner()) else { return Ok(()) };
         match ledger.owner(key, state.counter) {
             Some(owner) if owner == hint => Ok(()),
-            None if ledger.is_long_ago(key, state.counter) => Ok(()),
-            owner => finding(format!("the owner of that time was {owner:?}")),
+            None if ledger.is_forgotten(key, state.counter) => Ok(()),
+            owner => finding(format!("the owner with this counter was {owner:?}")),
         }
     }
 }
 
-/// At rest, the home of a key that moved knows the last of its owners.
+/// At rest, the home of a key that moved knows its last owner.
 pub(crate) fn at_rest(key: Key, home: NodeId, state: &SlotState, ledger: &Ledger) -> Result<(), Finding> {
     let last = ledger.last(key);
     if state.counter == last {
@@ -113,15 +113,15 @@ mod tests {
             ledger.arrived(K, to, counter).unwrap();
         }
         let mut knowledge = Knowledge::new(&layout, Storage::Sparse, Some(Initiator::Requester));
-        let mut look = |node: NodeId, state| knowledge.look(K, node, node == HOME, &state, &ledger);
-        assert_eq!(look(A, SlotState::default()), Ok(()));
-        assert_eq!(look(A, knows(B, 2)), Ok(()));
-        assert!(look(A, knows(A, 1)).is_err(), "older");
-        assert!(look(A, SlotState::default()).is_err(), "forgotten");
-        assert!(look(B, knows(B, 1)).is_err(), "never true");
-        assert!(look(B, knows(A, 3)).is_err(), "of the future");
-        assert!(look(HOME, knows(A, 1)).is_err(), "the home decided about B");
-        assert_eq!(look(HOME, knows(B, 2)), Ok(()));
+        let mut check = |node: NodeId, state| knowledge.check(K, node, node == HOME, &state, &ledger);
+        assert_eq!(check(A, SlotState::default()), Ok(()));
+        assert_eq!(check(A, knows(B, 2)), Ok(()));
+        assert!(check(A, knows(A, 1)).is_err(), "older");
+        assert!(check(A, SlotState::default()).is_err(), "forgotten");
+        assert!(check(B, knows(B, 1)).is_err(), "never true");
+        assert!(check(B, knows(A, 3)).is_err(), "of the future");
+        assert!(check(HOME, knows(A, 1)).is_err(), "the home decided about B");
+        assert_eq!(check(HOME, knows(B, 2)), Ok(()));
         assert_eq!(at_rest(K, HOME, &knows(B, 2), &ledger), Ok(()));
         assert!(at_rest(K, HOME, &knows(A, 1), &ledger).is_err());
     }

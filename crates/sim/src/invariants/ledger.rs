@@ -1,8 +1,8 @@
-//! One owner or one transfer per key: every hand-over continues the one before it.
+//! Ownership: a key has one owner or one transfer at a time, and every hand-over continues the one before it.
 //!
-//! A book that is kept from messages alone: who has a key's value or whom it is on its way to, with which
-//! relocation counter, and, where the home decides, to whom it goes after that. Other checks compare what
-//! nodes say with it. Only keys that ever moved have an account.
+//! The ledger follows from messages alone: which node has a key's value or receives it next, with which
+//! relocation counter, and, where the home decides, the owners after that. Other checks compare the state of
+//! nodes with it. Keys that never moved have no history.
 
 use super::Finding;
 use hashbrown::HashMap;
@@ -10,33 +10,34 @@ use intendant_core::{Key, Layout, NodeId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Past owners that an account remembers; what nodes know is rarely older.
+/// Past owners that a history keeps; what nodes know is rarely older.
 const PAST_MAX: usize = 64;
 
-/// Where a value is.
+/// Where the main copy of a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The node that has it, or that it is on its way to.
+    /// The node that has it or receives it.
     pub(crate) node: NodeId,
-    /// The relocation counter that belongs to that.
+    /// Its relocation counter at that node.
     pub(crate) counter: u32,
-    /// Whether it is on its way.
-    pub(crate) flying: bool,
+    /// Whether it is in flight.
+    pub(crate) in_flight: bool,
 }
 
-struct Account {
-    /// Owners one after the other, those to come included.
+/// The owners of a key.
+struct OwnerHistory {
+    /// Successive owners, including those already decided.
     owners: VecDeque<NodeId>,
-    /// The counter of the first of them.
+    /// The counter of the first entry of `owners`.
     first: u32,
-    /// The counter of the one that has the value or gets it next.
+    /// The counter of the owner that has the value or receives it.
     now: u32,
-    flying: bool,
-    /// Per node, how many arrivals it waits for.
+    in_flight: bool,
+    /// Per node, the number of arrivals that it waits for.
     awaited: Box<[u32]>,
 }
 
-impl Account {
+impl OwnerHistory {
     fn owner(&self, counter: u32) -> Option<NodeId> {
         self.owners.get(counter.checked_sub(self.first)? as usize).copied()
     }
@@ -53,14 +54,14 @@ impl Account {
     }
 }
 
-/// All accounts.
+/// The owner histories of all keys.
 pub(crate) struct Ledger {
     layout: Arc<Layout>,
-    accounts: HashMap<Key, Account, foldhash::fast::FixedState>,
-    /// Per node and channel, the keys that are awaited.
+    histories: HashMap<Key, OwnerHistory, foldhash::fast::FixedState>,
+    /// By station: the number of keys that it waits for.
     awaited: Vec<usize>,
     arrivals: u64,
-    /// Of these, how many the new owner had asked for.
+    /// Arrivals that the new owner had requested.
     expected: u64,
 }
 
@@ -68,56 +69,56 @@ impl Ledger {
     pub(crate) fn new(layout: &Arc<Layout>) -> Self {
         let stations = layout.nodes() * layout.channels();
         let awaited = vec![0; stations];
-        Self { layout: Arc::clone(layout), accounts: HashMap::default(), awaited, arrivals: 0, expected: 0 }
+        Self { layout: Arc::clone(layout), histories: HashMap::default(), awaited, arrivals: 0, expected: 0 }
     }
 
-    fn account(&mut self, key: Key) -> &mut Account {
-        let Self { layout, accounts, .. } = self;
-        accounts.entry(key).or_insert_with(|| Account {
+    fn history(&mut self, key: Key) -> &mut OwnerHistory {
+        let Self { layout, histories, .. } = self;
+        histories.entry(key).or_insert_with(|| OwnerHistory {
             owners: VecDeque::from([layout.home(key)]),
             first: 0,
             now: 0,
-            flying: false,
+            in_flight: false,
             awaited: vec![0; layout.nodes()].into(),
         })
     }
 
-    /// Where the value of `key` is.
+    /// Where the main copy of `key` is.
     pub(crate) fn place(&self, key: Key) -> Place {
-        match self.accounts.get(&key) {
-            None => Place { node: self.layout.home(key), counter: 0, flying: false },
-            Some(account) => {
-                let node = account.owner(account.now).expect("accounts remember the present");
-                Place { node, counter: account.now, flying: account.flying }
+        match self.histories.get(&key) {
+            None => Place { node: self.layout.home(key), counter: 0, in_flight: false },
+            Some(history) => {
+                let node = history.owner(history.now).expect("a history has the present owner");
+                Place { node, counter: history.now, in_flight: history.in_flight }
             }
         }
     }
 
-    /// The counter after all relocations that have been ordered.
+    /// The counter after all relocations that have been decided.
     pub(crate) fn last(&self, key: Key) -> u32 {
-        self.accounts.get(&key).map_or(0, Account::last)
+        self.histories.get(&key).map_or(0, OwnerHistory::last)
     }
 
-    /// Who had, has or will have the key when its counter is this; `None` if that is long ago or nothing is
-    /// known of it.
+    /// The past, present or future owner with this counter; `None` if the history no longer has it or it is
+    /// not decided.
     pub(crate) fn owner(&self, key: Key, counter: u32) -> Option<NodeId> {
-        match self.accounts.get(&key) {
+        match self.histories.get(&key) {
             None => (counter == 0).then(|| self.layout.home(key)),
-            Some(account) => account.owner(counter),
+            Some(history) => history.owner(counter),
         }
     }
 
-    /// Whether the owner that `counter` belongs to is so long ago that the ledger has dropped it.
-    pub(crate) fn is_long_ago(&self, key: Key, counter: u32) -> bool {
-        self.accounts.get(&key).is_some_and(|account| counter < account.first)
+    /// Whether the history no longer has the owner of `counter`.
+    pub(crate) fn is_forgotten(&self, key: Key, counter: u32) -> bool {
+        self.histories.get(&key).is_some_and(|history| counter < history.first)
     }
 
-    /// How many arrivals of `key` a node waits for.
+    /// Number of arrivals of `key` that a node waits for.
     pub(crate) fn awaited(&self, key: Key, node: NodeId) -> u32 {
-        self.accounts.get(&key).map_or(0, |account| account.awaited[node.index()])
+        self.histories.get(&key).map_or(0, |history| history.awaited[node.index()])
     }
 
-    /// How many keys a channel of a node waits for.
+    /// Number of keys that a channel waits for.
     pub(crate) fn awaited_by(&self, station: usize) -> usize {
         self.awaited[station]
     }
@@ -126,24 +127,25 @@ impl Ledger {
         node.index() * self.layout.channels() + self.layout.channel(key).index()
     }
 
-    /// `node` asks for the key, of its home or, if it is the home, of itself.
-    pub(crate) fn asked(&mut self, key: Key, node: NodeId) {
+    /// `node` requests the key from its home (possibly itself).
+    pub(crate) fn requested(&mut self, key: Key, node: NodeId) {
         let station = self.station(key, node);
-        let awaited = &mut self.account(key).awaited[node.index()];
+        let awaited = &mut self.history(key).awaited[node.index()];
         *awaited += 1;
         if *awaited == 1 {
             self.awaited[station] += 1;
         }
     }
 
-    /// The home decides that the key goes to `to` next. Returns the counter it has then.
+    /// The home decides that the key moves to `to` after all earlier decisions. Returns the key's counter
+    /// there.
     pub(crate) fn ordered(&mut self, key: Key, to: NodeId) -> u32 {
-        let account = self.account(key);
-        account.owners.push_back(to);
-        account.last()
+        let history = self.history(key);
+        history.owners.push_back(to);
+        history.last()
     }
 
-    /// `from` hands the key over. `decides` says that owners decide where to.
+    /// Checks that `from` hands the key over to `to`. `decides`: the owner itself has decided this.
     pub(crate) fn departed(
         &mut self,
         key: Key,
@@ -153,67 +155,67 @@ impl Ledger {
         decides: bool,
     ) -> Result<(), Finding> {
         let place = self.place(key);
-        let account = self.account(key);
+        let history = self.history(key);
         let finding = |what: String| {
             let claim = format!("node {from} hands {key:?} over to node {to} with counter {counter}");
             Err(("ledger", format!("{claim}, but {what}")))
         };
-        if place.flying || place.node != from {
-            return finding(format!("it is not there: {place:?}"));
+        if place.in_flight || place.node != from {
+            return finding(format!("the key is at {place:?}"));
         }
         if counter != place.counter + 1 {
             return finding(format!("its counter was {}", place.counter));
         }
         if decides {
-            account.owners.push_back(to);
+            history.owners.push_back(to);
         }
-        match account.owner(counter) {
+        match history.owner(counter) {
             Some(next) if next == to => {}
-            Some(next) => return finding(format!("its home decided that node {next} gets it then")),
+            Some(next) => return finding(format!("its home decided that node {next} gets this counter")),
             None => return finding("no home or owner decided that".to_owned()),
         }
-        (account.now, account.flying) = (counter, true);
-        account.forget_past();
+        (history.now, history.in_flight) = (counter, true);
+        history.forget_past();
         Ok(())
     }
 
-    /// `to` takes the key in.
+    /// Checks the arrival of the key at `to`.
     pub(crate) fn arrived(&mut self, key: Key, to: NodeId, counter: u32) -> Result<(), Finding> {
         let (place, station) = (self.place(key), self.station(key, to));
-        if place != (Place { node: to, counter, flying: true }) {
+        if place != (Place { node: to, counter, in_flight: true }) {
             let claim = format!("{key:?} arrives at node {to} with counter {counter}");
-            return Err(("ledger", format!("{claim}, but {place:?}")));
+            return Err(("ledger", format!("{claim}, but is at {place:?}")));
         }
         self.arrivals += 1;
-        let account = self.account(key);
-        account.flying = false;
-        if let Some(left) = account.awaited[to.index()].checked_sub(1) {
-            account.awaited[to.index()] = left;
+        let history = self.history(key);
+        history.in_flight = false;
+        if let Some(left) = history.awaited[to.index()].checked_sub(1) {
+            history.awaited[to.index()] = left;
             self.expected += 1;
             self.awaited[station] -= usize::from(left == 0);
         }
         Ok(())
     }
 
-    /// At rest, nodes have counted as many relocations as there were, and timed those that they had asked
-    /// for.
+    /// Checks the counters of nodes at rest: all relocations, and those timed because the new owner had
+    /// requested them.
     pub(crate) fn counted(&self, relocations: u64, timed: u64) -> Result<(), Finding> {
         if relocations == self.arrivals && timed == self.expected {
             return Ok(());
         }
         let Self { arrivals, expected, .. } = self;
         let counted = format!("nodes counted {relocations} relocations and timed {timed}");
-        Err(("ledger", format!("{counted}; there were {arrivals}, and {expected} had been asked for")))
+        Err(("ledger", format!("{counted}; there were {arrivals}, of which {expected} requested")))
     }
 
-    /// At rest nothing is on its way, and nothing is still to come.
+    /// Checks at rest that the key is not in flight and that all decided relocations have happened.
     pub(crate) fn settled(&self, key: Key) -> Result<(), Finding> {
         let place = self.place(key);
-        if !place.flying && place.counter == self.last(key) {
+        if !place.in_flight && place.counter == self.last(key) {
             return Ok(());
         }
         let last = self.last(key);
-        Err(("ledger", format!("the cluster rests, but {key:?} is to have counter {last}: {place:?}")))
+        Err(("ledger", format!("the cluster rests, but {key:?} is still to reach counter {last}: {place:?}")))
     }
 }
 
@@ -234,7 +236,7 @@ mod tests {
     #[test]
     fn hand_overs_follow_each_other() {
         let mut ledger = ledger();
-        ledger.asked(K, A);
+        ledger.requested(K, A);
         assert_eq!((ledger.ordered(K, A), ledger.ordered(K, B)), (1, 2));
         assert!(ledger.departed(K, A, B, 2, false).is_err(), "it is not there yet");
         assert!(ledger.departed(K, HOME, B, 1, false).is_err(), "A was first");
@@ -261,7 +263,7 @@ mod tests {
             assert_eq!(ledger.arrived(K, to, counter), Ok(()));
         }
         assert_eq!((ledger.owner(K, 199), ledger.owner(K, 3)), (Some(A), None));
-        assert!(ledger.is_long_ago(K, 3) && !ledger.is_long_ago(K, 201));
+        assert!(ledger.is_forgotten(K, 3) && !ledger.is_forgotten(K, 201));
         assert_eq!(ledger.settled(K), Ok(()));
     }
 }

@@ -1,9 +1,8 @@
-//! Replicas through the owner: every delta is merged exactly once, in order, and a version is the name of one
-//! value.
+//! Replicas: the owner merges every delta exactly once and in order, and a version names one value.
 //!
-//! A book that is kept from messages alone: what holders asked for and sent, what owners registered, merged
-//! and told. An owner that hands a key over tells the next one all of it. What became of the values
-//! themselves is seen when the cluster rests ([`super::copies`]) and in what workers read.
+//! The account follows from messages alone: what holders requested and sent, and what owners registered,
+//! merged and sent. An owner that hands a key over passes all registrations on. The values themselves are
+//! checked when the cluster rests ([`super::copies`]) and by what workers read.
 
 use super::{Finding, echo};
 use hashbrown::HashMap;
@@ -13,78 +12,83 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Hash = foldhash::fast::FixedState;
 
-/// A holder, as its owner must know it.
+/// A holder as its owner must have it registered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registration {
+    /// Generation of the replica: grows with each acquisition.
     generation: u32,
     /// Number of the last merged delta.
     merged: u32,
-    pub(crate) echo: echo::Account,
+    pub(crate) echo: echo::Holder,
 }
 
 /// A key with holders.
 #[derive(Default)]
 struct Record {
     holders: BTreeMap<NodeId, Registration>,
-    /// The newest version that anybody was told, and a hash of its value if that was told too.
+    /// The newest version that the owner has sent, and a hash of its value if that was sent too.
     newest: Option<(u32, Option<u64>)>,
 }
 
-/// What a holder did.
+/// A holder's side: what it has requested and sent.
 #[derive(Debug, Default)]
 struct Copy {
     generation: u32,
-    /// The clocks that it asked for.
+    /// The clocks that it requested.
     needs: BTreeSet<u32>,
-    /// Number of its last delta of the generation.
+    /// Number of its last delta in this generation.
     sent: u32,
-    flying: bool,
-    /// Whether the main copy has come to it since.
+    /// Whether a delta is unacknowledged.
+    in_flight: bool,
+    /// Whether the main copy has moved to the holder since, which ends the generation.
     over: bool,
 }
 
-/// What an owner tells a holder.
+/// An update that an owner sends to a holder.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct SentUpdate {
     pub(crate) key: Key,
     pub(crate) to: NodeId,
     pub(crate) kind: ReplicaUpdateKind,
     pub(crate) generation: u32,
     pub(crate) seq: u32,
     pub(crate) version: u32,
-    /// Of the value, if there is one.
+    /// Hash of the value, if the update has one.
     pub(crate) value: Option<u64>,
 }
 
-/// What a registration is.
+/// What a request does to a holder's registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Registered {
+    /// It begins a new generation.
     New,
+    /// It repeats the registered generation.
     Again,
+    /// It is of an older generation.
     Stale,
 }
 
-/// What becomes of the copy of a node to which the main copy comes.
+/// State of a node's replica when the main copy arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promoted {
-    /// It had none, or none that the owner knew of.
-    Nothing,
+    /// The node had none, or none that the owner knew of.
+    NoReplica,
     /// No delta was in flight.
-    Bare,
+    NothingInFlight,
     /// The owner had merged the delta in flight.
     Merged,
-    /// It had not.
+    /// The owner had not merged the delta in flight.
     Unmerged,
 }
 
-/// The book.
+/// The account of all replicas.
 #[derive(Default)]
 pub(crate) struct Merged {
     records: HashMap<Key, Record, Hash>,
     copies: HashMap<(Key, NodeId), Copy, Hash>,
-    /// Holders whose delta the current input merged, and who must be told.
+    /// Holders whose delta the current input merged, and which the owner must answer.
     due: Vec<(Key, NodeId)>,
-    /// Holders from whom the current input is a question.
+    /// Holders whose request is the current input.
     asking: Vec<(Key, NodeId)>,
 }
 
@@ -93,8 +97,8 @@ fn wrong<T>(what: String) -> Result<T, Finding> {
 }
 
 impl Merged {
-    /// A holder asks for a copy. Returns whether under a new generation.
-    pub(crate) fn asks(
+    /// A holder sends a request for a replica at clock `need`. Returns whether it begins a new generation.
+    pub(crate) fn ask_sent(
         &mut self,
         key: Key,
         node: NodeId,
@@ -107,18 +111,18 @@ impl Merged {
         }
         if generation <= copy.generation {
             return wrong(format!(
-                "{node:?} asks for {key:?} under generation {generation} as of clock {need}, and had {copy:?}"
+                "{node:?} asks for {key:?} with generation {generation} at clock {need}, after {copy:?}"
             ));
         }
-        if copy.flying && !copy.over {
-            return wrong(format!("{node:?} asks for {key:?} anew, while a delta is in flight: {copy:?}"));
+        if copy.in_flight && !copy.over {
+            return wrong(format!("{node:?} asks for {key:?} again while a delta is in flight: {copy:?}"));
         }
         *copy = Copy { generation, needs: BTreeSet::from([need]), ..Copy::default() };
         Ok(true)
     }
 
     /// A holder sends a delta.
-    pub(crate) fn sends(
+    pub(crate) fn delta_sent(
         &mut self,
         key: Key,
         node: NodeId,
@@ -126,59 +130,60 @@ impl Merged {
         number: u32,
     ) -> Result<(), Finding> {
         let copy = self.copies.entry((key, node)).or_default();
-        if generation != copy.generation || number != copy.sent + 1 || copy.flying || copy.over {
+        if generation != copy.generation || number != copy.sent + 1 || copy.in_flight || copy.over {
             return wrong(format!(
                 "{node:?} sends delta {number} of generation {generation} of {key:?}, after {copy:?}"
             ));
         }
-        (copy.sent, copy.flying) = (number, true);
+        (copy.sent, copy.in_flight) = (number, true);
         Ok(())
     }
 
-    /// A holder gives a copy up, or refuses one that it does not want.
-    pub(crate) fn leaves(&mut self, key: Key, node: NodeId, generation: u32) -> Result<(), Finding> {
+    /// A holder drops its replica, or refuses one that it does not want.
+    pub(crate) fn drop_sent(&mut self, key: Key, node: NodeId, generation: u32) -> Result<(), Finding> {
         let copy = self.copies.entry((key, node)).or_default();
-        if generation > copy.generation || (generation == copy.generation && copy.flying && !copy.over) {
-            return wrong(format!("{node:?} gives up generation {generation} of {key:?}, with {copy:?}"));
+        if generation > copy.generation || (generation == copy.generation && copy.in_flight && !copy.over) {
+            return wrong(format!("{node:?} drops generation {generation} of {key:?}, after {copy:?}"));
         }
         Ok(())
     }
 
-    /// The generation under which a node holds or asks for a copy.
+    /// The generation of the replica that a node holds or has requested.
     pub(crate) fn generation(&self, key: Key, node: NodeId) -> Option<u32> {
         self.copies.get(&(key, node)).filter(|copy| !copy.over).map(|copy| copy.generation)
     }
 
-    /// A holder is told something.
-    pub(crate) fn hears(&mut self, key: Key, node: NodeId, generation: u32, seq: u32) {
+    /// A holder receives an update, which acknowledges delta `seq`.
+    pub(crate) fn update_received(&mut self, key: Key, node: NodeId, generation: u32, seq: u32) {
         if let Some(copy) = self.copies.get_mut(&(key, node))
             && copy.generation == generation
             && copy.sent == seq
         {
-            copy.flying = false;
+            copy.in_flight = false;
         }
     }
 
-    /// The owner hears that a node wants a copy.
-    pub(crate) fn registers(&mut self, key: Key, node: NodeId, generation: u32, need: u32) -> Asked {
+    /// The owner receives a request for a replica.
+    pub(crate) fn ask_received(&mut self, key: Key, node: NodeId, generation: u32, need: u32) -> Registered {
         self.asking.push((key, node));
         let holders = &mut self.records.entry(key).or_default().holders;
         match holders.get_mut(&node) {
             Some(known) if known.generation == generation => {
                 known.echo.asked(need);
-                return Asked::Again;
+                return Registered::Again;
             }
-            Some(known) if known.generation > generation => return Asked::Stale,
+            Some(known) if known.generation > generation => return Registered::Stale,
             Some(_) | None => {}
         }
-        let mut new = Registration { generation, merged: 0, echo: echo::Account::default() };
+        let mut new = Registration { generation, merged: 0, echo: echo::Holder::default() };
         new.echo.asked(need);
         holders.insert(node, new);
-        Asked::New
+        Registered::New
     }
 
-    /// The owner hears a delta. Returns whether it must merge it; if not, it is a ghost.
-    pub(crate) fn merges(&mut self, key: Key, node: NodeId, generation: u32, number: u32) -> bool {
+    /// The owner receives a delta. Returns whether it must merge it; it must ignore deltas of ended
+    /// registrations.
+    pub(crate) fn delta_received(&mut self, key: Key, node: NodeId, generation: u32, number: u32) -> bool {
         let Some(record) = self.records.get_mut(&key) else { return false };
         let Some(known) = record.holders.get_mut(&node).filter(|known| known.generation == generation) else {
             return false;
@@ -192,8 +197,8 @@ impl Merged {
         true
     }
 
-    /// The owner hears that a node gives its copy up.
-    pub(crate) fn releases(&mut self, key: Key, node: NodeId, generation: u32) {
+    /// The owner receives a holder's drop.
+    pub(crate) fn drop_received(&mut self, key: Key, node: NodeId, generation: u32) {
         let Some(record) = self.records.get_mut(&key) else { return };
         if record.holders.get(&node).is_some_and(|known| known.generation == generation) {
             record.holders.remove(&node);
@@ -203,29 +208,29 @@ impl Merged {
         }
     }
 
-    /// The owner tells a holder something. What is told about one key must come here by ascending version.
-    pub(crate) fn tells(&mut self, told: Told) -> Result<(), Finding> {
-        let Told { key, to, kind, generation, seq, version, value } = told;
+    /// Checks an update that the owner sends. Updates of a key must be passed in ascending order of version.
+    pub(crate) fn update_sent(&mut self, update: SentUpdate) -> Result<(), Finding> {
+        let SentUpdate { key, to, kind, generation, seq, version, value } = update;
         if kind == ReplicaUpdateKind::Dropped {
             return Ok(());
         }
         let record = self.records.get_mut(&key);
         let Some(record) = record.filter(|record| record.holders.contains_key(&to)) else {
-            return wrong(format!("{to:?}, which is not registered, is told {told:?}"));
+            return wrong(format!("{to:?} is not registered, and is sent {update:?}"));
         };
         let known = record.holders.get_mut(&to).expect("looked up right above");
         if (generation, seq) != (known.generation, known.merged) {
-            return wrong(format!("{to:?} is told {told:?}; what it is registered with is {known:?}"));
+            return wrong(format!("{to:?} is sent {update:?}, and is registered with {known:?}"));
         }
         let newest = record.newest;
         match newest {
             Some((newest, _)) if version < newest => {
-                return wrong(format!("version {newest} of {key:?} is known already: {told:?}"));
+                return wrong(format!("version {newest} of {key:?} was sent before: {update:?}"));
             }
             Some((newest, Some(before)))
                 if version == newest && value.is_some_and(|value| value != before) =>
             {
-                return wrong(format!("version {version} of {key:?} names two values: {told:?}"));
+                return wrong(format!("version {version} of {key:?} names two values: {update:?}"));
             }
             Some((newest, before)) if version == newest => record.newest = Some((newest, before.or(value))),
             Some(_) | None => record.newest = Some((version, value)),
@@ -236,10 +241,10 @@ impl Merged {
             }
             self.due.swap_remove(at);
         }
-        known.echo.told(kind, version).map_err(|what| ("echo", format!("{told:?}: {what}")))
+        known.echo.sent(kind, version).map_err(|what| ("echo", format!("{update:?}: {what}")))
     }
 
-    /// The input has been handled.
+    /// The owner has handled the current input: every merged delta must have been answered.
     pub(crate) fn handled(&mut self) -> Result<(), Finding> {
         for (key, node) in self.asking.drain(..) {
             let record = self.records.get_mut(&key);
@@ -253,8 +258,8 @@ impl Merged {
         }
     }
 
-    /// The owner hands the key over, and these are the holders that it tells the next owner.
-    pub(crate) fn departs<'a>(
+    /// Checks the registrations that an owner passes to the next owner with the key.
+    pub(crate) fn handed_over<'a>(
         &mut self,
         key: Key,
         rows: impl Iterator<Item = &'a HolderRow>,
@@ -273,10 +278,12 @@ impl Merged {
                 };
                 if record.newest.is_some_and(|(newest, _)| row.version < newest) {
                     let newest = record.newest;
-                    return wrong(format!("{key:?} is handed over with {row:?}; known is {newest:?}"));
+                    return wrong(format!(
+                        "{key:?} is handed over with {row:?}; the newest version is {newest:?}"
+                    ));
                 }
-                // The next owner does not know what arrived of it.
-                holder.echo = echo::Account::default();
+                // The next owner does not know what the holder has received.
+                holder.echo = echo::Holder::default();
                 left += 1;
             }
         } else if let Some(row) = rows.into_iter().next() {
@@ -288,30 +295,30 @@ impl Merged {
         wrong(format!("{key:?} is handed over with {left} of its {known} holders"))
     }
 
-    /// The key comes to `to`.
-    pub(crate) fn arrives(&mut self, key: Key, to: NodeId) -> Promoted {
+    /// The key arrives at `to`, whose replica becomes the main copy.
+    pub(crate) fn arrived(&mut self, key: Key, to: NodeId) -> Promoted {
         let known = self.records.get_mut(&key).and_then(|record| record.holders.remove(&to));
         if self.records.get(&key).is_some_and(|record| record.holders.is_empty()) {
             self.records.remove(&key);
         }
         let Some(copy) = self.copies.get_mut(&(key, to)).filter(|copy| !copy.over) else {
-            return Promoted::Nothing;
+            return Promoted::NoReplica;
         };
         copy.over = true;
         match known.filter(|known| known.generation == copy.generation) {
-            _ if !copy.flying => Promoted::Bare,
+            _ if !copy.in_flight => Promoted::NothingInFlight,
             Some(known) if known.merged == copy.sent => Promoted::Merged,
             Some(_) | None => Promoted::Unmerged,
         }
     }
 
-    /// At rest: a holder that is registered so has sent nothing that was not merged.
+    /// Checks a registration at rest: the owner has merged every delta that the holder sent.
     pub(crate) fn settled(&self, key: Key, node: NodeId, generation: u32, seq: u32) -> Result<(), Finding> {
         let copy = self.copies.get(&(key, node));
         match copy {
             Some(copy) if (copy.generation, copy.sent, copy.over) == (generation, seq, false) => Ok(()),
             _ => wrong(format!(
-                "{node:?} is registered for {key:?} with generation {generation} and delta {seq}, and has {copy:?}"
+                "{node:?} is registered for {key:?} with generation {generation} and delta {seq}, but is at {copy:?}"
             )),
         }
     }
@@ -332,63 +339,72 @@ mod tests {
         seq: u32,
         version: u32,
         value: u64,
-    ) -> Told {
+    ) -> SentUpdate {
         let value = matches!(kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh).then_some(value);
-        Told { key: K, to, kind, generation, seq, version, value }
+        SentUpdate { key: K, to, kind, generation, seq, version, value }
     }
 
     /// A and B hold copies at version 3.
     fn two() -> Merged {
-        let mut book = Merged::default();
+        let mut merged = Merged::default();
         for node in [A, B] {
-            assert_eq!(book.asks(K, node, 1, 0), Ok(true));
-            assert_eq!(book.registers(K, node, 1, 0), Asked::New);
-            assert_eq!(book.tells(told(node, ReplicaUpdateKind::SetUp, 1, 0, 3, 33)), Ok(()));
+            assert_eq!(merged.ask_sent(K, node, 1, 0), Ok(true));
+            assert_eq!(merged.ask_received(K, node, 1, 0), Registered::New);
+            assert_eq!(merged.update_sent(told(node, ReplicaUpdateKind::SetUp, 1, 0, 3, 33)), Ok(()));
         }
-        book
+        merged
     }
 
     #[test]
     fn deltas_are_merged_once_and_answered() {
-        let mut book = two();
-        assert_eq!(book.sends(K, A, 1, 1), Ok(()));
-        assert!(book.sends(K, A, 1, 2).is_err(), "one is in flight");
-        assert!(book.merges(K, A, 1, 1));
-        assert!(!book.merges(K, A, 1, 1), "again");
-        assert!(book.handled().is_err(), "not answered");
-        assert!(book.merges(K, B, 1, 1));
+        let mut merged = two();
+        assert_eq!(merged.delta_sent(K, A, 1, 1), Ok(()));
+        assert!(merged.delta_sent(K, A, 1, 2).is_err(), "one is in flight");
+        assert!(merged.delta_received(K, A, 1, 1));
+        assert!(!merged.delta_received(K, A, 1, 1), "again");
+        assert!(merged.handled().is_err(), "not answered");
+        assert!(merged.delta_received(K, B, 1, 1));
         assert!(
-            book.tells(told(B, ReplicaUpdateKind::Acknowledged, 1, 1, 3, 0)).is_err(),
+            merged.update_sent(told(B, ReplicaUpdateKind::Acknowledged, 1, 1, 3, 0)).is_err(),
             "the version stands"
         );
     }
 
     #[test]
     fn a_version_names_one_value() {
-        let mut book = two();
-        assert!(book.tells(told(A, ReplicaUpdateKind::Refresh, 1, 0, 2, 22)).is_err(), "older");
-        assert_eq!(book.tells(told(A, ReplicaUpdateKind::Refresh, 1, 0, 4, 44)), Ok(()));
-        assert!(book.tells(told(B, ReplicaUpdateKind::Refresh, 1, 0, 4, 45)).is_err(), "another value");
-        let mut book = two();
-        assert!(book.tells(told(A, ReplicaUpdateKind::Refresh, 1, 1, 4, 44)).is_err(), "nothing was merged");
-        assert!(book.tells(told(A, ReplicaUpdateKind::Refresh, 2, 0, 4, 44)).is_err(), "another generation");
+        let mut merged = two();
+        assert!(merged.update_sent(told(A, ReplicaUpdateKind::Refresh, 1, 0, 2, 22)).is_err(), "older");
+        assert_eq!(merged.update_sent(told(A, ReplicaUpdateKind::Refresh, 1, 0, 4, 44)), Ok(()));
+        assert!(
+            merged.update_sent(told(B, ReplicaUpdateKind::Refresh, 1, 0, 4, 45)).is_err(),
+            "another value"
+        );
+        let mut merged = two();
+        assert!(
+            merged.update_sent(told(A, ReplicaUpdateKind::Refresh, 1, 1, 4, 44)).is_err(),
+            "nothing was merged"
+        );
+        assert!(
+            merged.update_sent(told(A, ReplicaUpdateKind::Refresh, 2, 0, 4, 44)).is_err(),
+            "another generation"
+        );
     }
 
     #[test]
     fn registrations_travel_with_the_key() {
         let row = |node, generation, seq| HolderRow { at: 0, version: 3, node, generation, seq };
-        let depart = |rows: &[HolderRow]| two().departs(K, rows.iter());
+        let depart = |rows: &[HolderRow]| two().handed_over(K, rows.iter());
         assert_eq!(depart(&[row(A, 1, 0), row(B, 1, 0)]), Ok(()));
         assert!(depart(&[row(A, 1, 0)]).is_err(), "B is forgotten");
         assert!(depart(&[]).is_err());
         assert!(depart(&[row(A, 1, 1), row(B, 1, 0)]).is_err(), "it was not merged");
-        let mut book = two();
-        book.sends(K, A, 1, 1).unwrap();
-        book.departs(K, [row(A, 1, 0), row(B, 1, 0)].iter()).unwrap();
-        assert_eq!(book.arrives(K, A), Promoted::Unmerged);
-        assert!(!book.merges(K, A, 1, 1), "a ghost");
-        assert!(book.asks(K, A, 1, 0).is_err(), "that generation is over");
-        assert_eq!(book.settled(K, B, 1, 0), Ok(()));
-        assert!(book.settled(K, A, 1, 1).is_err());
+        let mut merged = two();
+        merged.delta_sent(K, A, 1, 1).unwrap();
+        merged.handed_over(K, [row(A, 1, 0), row(B, 1, 0)].iter()).unwrap();
+        assert_eq!(merged.arrived(K, A), Promoted::Unmerged);
+        assert!(!merged.delta_received(K, A, 1, 1), "a ghost");
+        assert!(merged.ask_sent(K, A, 1, 0).is_err(), "that generation is over");
+        assert_eq!(merged.settled(K, B, 1, 0), Ok(()));
+        assert!(merged.settled(K, A, 1, 1).is_err());
     }
 }

@@ -1,27 +1,27 @@
-//! What must hold at every step of every run; one file each.
+//! Invariants of simulated clusters; one file each. Each file keeps its own account of what the engines do,
+//! and returns a [`Finding`] when the engines deviate from it.
 //!
 //! | file | invariant |
 //! | --- | --- |
-//! | `ledger` | every hand-over continues the one before it, in the order in which homes decided |
-//! | `owners` | a key has one owner, which alone holds its value, or the value is in flight |
-//! | `knowledge` | a node's knowledge of locations was true once and is never replaced by older knowledge |
+//! | `ledger` | the hand-overs of a key form one chain, in the order in which homes decided |
+//! | `owners` | a key has one owner, which alone holds its main copy, or the main copy is in flight |
+//! | `knowledge` | a location that a node knows was true once, and never gives way to an older one |
 //! | `queued` | an access that arrives before its key waits for the key, and is served on arrival |
 //! | `replies` | every deferred key of an operation is answered exactly once, to the requesting worker |
 //! | `hops` | a request is forwarded a bounded number of times |
-//! | `fifo` | a connection keeps order (a check of the simulator itself: everything else relies on it) |
-//! | `bounded` | channels hold what workers submitted and wait for what they requested, nothing else |
-//! | `progress` | a run ends within a bounded number of events, and not before all workers are done |
-//! | `quiet` | when the quiescence protocol ends, nothing is in flight |
+//! | `fifo` | a connection keeps order (this checks the simulator itself) |
+//! | `bounded` | a channel has nothing outstanding but submissions, snapshot requests and requested keys |
+//! | `progress` | a run ends within a bounded number of events, and all workers are done then |
+//! | `quiet` | when the channels report quiescence, nothing is in flight |
 //! | `merged` | the owner of a key merges every delta of a replica once, and a version names one value |
-//! | `echo` | an owner sends a holder nothing that the holder already has |
-//! | `rounds` | after each round of an all-reduce, all nodes agree to the bit |
-//! | `copies` | at rest, all copies of a key are equal to the bit, and owners know who has one |
-//! | `choice` | owners apply the technique's rule to the active intents that they know of |
+//! | `echo` | an owner does not send a holder a value that the holder already has |
+//! | `rounds` | after each round of an all-reduce, all nodes have bitwise equal values |
+//! | `copies` | at rest, all copies of a key are bitwise equal, and its owner knows all holders |
+//! | `choice` | owners and homes apply the technique's rule to the active intents that they know |
 //! | `intents` | nodes count their workers' active intents, request these keys, and release them afterwards |
-//! | `cover` | a snapshot has every key of its range exactly once |
+//! | `cover` | a snapshot contains every key of its range exactly once |
 //!
-//! What workers see in values is checked by the crate `intendant-checkers`, from calls and their results
-//! alone.
+//! The crate `intendant-checkers` checks the values that workers see, from calls and their results alone.
 
 mod bounded;
 pub(crate) mod choice;
@@ -49,7 +49,7 @@ pub(crate) use hops::Hops;
 pub(crate) use intents::Intents;
 pub(crate) use knowledge::Knowledge;
 pub(crate) use ledger::Ledger;
-pub(crate) use merged::{Asked, Merged, Promoted, Told};
+pub(crate) use merged::{Merged, Promoted, Registered, SentUpdate};
 pub(crate) use owners::Owners;
 pub(crate) use progress::Progress;
 pub(crate) use queued::Queued;
@@ -57,21 +57,23 @@ pub(crate) use quiet::{InFlight, check as check_quiet};
 pub(crate) use replies::Replies;
 pub(crate) use rounds::Rounds;
 
-/// An invariant that does not hold.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{check}: {what} (at {at_ns} ns, event {event})")]
 pub struct Violation {
-    /// Which check found it: the name of its file, or `protocol` if an engine refused what a peer sent.
+    /// The check that found it: the name of its file, or `protocol` if an engine rejected a message of a
+    /// peer.
     pub check: &'static str,
-    /// Virtual time.
+    /// Virtual time, ns.
     pub at_ns: u64,
     /// Number of the event.
     pub event: u64,
-    /// What was found.
+    /// Description.
     pub what: String,
 }
 
-/// A check's name and finding, before time and event are known.
+/// A check's name and a description; [`Cluster::violation`](crate::cluster::Cluster::violation) adds time and
+/// event.
 pub type Finding = (&'static str, String);
 
 /// The state of all checks.
@@ -86,7 +88,7 @@ pub(crate) struct Invariants {
     pub(crate) bounded: Bounded,
     pub(crate) merged: Merged,
     pub(crate) rounds: Rounds,
-    /// Where intents are acted on, in a run that looks for errors.
+    /// `None` if the technique ignores intents, or the run does not search for defects.
     pub(crate) intents: Option<Intents>,
     pub(crate) progress: Progress,
 }

@@ -1,8 +1,8 @@
-//! A run ends within a bounded number of events, and not before everybody is done.
+//! Progress: a run ends within a bounded number of events, and all workers are done then.
 
 use super::Finding;
 
-/// Where nothing happens for long, there are many looks at the time; but not that many.
+/// Upper bound of ticks per allowed event. A long idle phase has many ticks, but fewer than that.
 const TICKS_PER_EVENT_MAX: u64 = 20;
 
 /// The bound.
@@ -15,19 +15,16 @@ impl Progress {
         Self { events_max }
     }
 
-    /// After `events` events, and so many looks at the time.
+    /// Checks the bound after `events` events and `ticks` ticks.
     pub(crate) fn step(&self, events: u64, ticks: u64) -> Result<(), Finding> {
         if events <= self.events_max && ticks / TICKS_PER_EVENT_MAX <= self.events_max {
             return Ok(());
         }
-        Err((
-            "progress",
-            format!("still running after {} events: something goes in circles", self.events_max),
-        ))
+        Err(("progress", format!("still running after {} events", self.events_max)))
     }
 
-    /// Nothing is left to happen, but `who` waits.
+    /// The finding that no event is left although `who` waits.
     pub(crate) fn stuck(who: &str) -> Finding {
-        ("progress", format!("nothing is left to happen, but {who}"))
+        ("progress", format!("no event is left, but {who}"))
     }
 }

@@ -1,7 +1,7 @@
-//! What comes before its key does waits for the key, and is answered when it arrives: all of it up to the
-//! first departure, and nothing behind that.
+//! Queued accesses: an access that arrives before its key waits for the key. On arrival, the node answers all
+//! waiting accesses up to the first departure, and none behind it.
 //!
-//! In which order is not visible here; what pulls see tells (the history checker of `intendant-checkers`).
+//! The order of the answers is checked by what pulls see (the history checker of `intendant-checkers`).
 
 use super::Finding;
 use hashbrown::HashMap;
@@ -10,7 +10,7 @@ use intendant_engine::Action;
 use intendant_wire::{Message, Origin};
 use std::collections::VecDeque;
 
-/// An access: who waits for it, and at which position of its call it is.
+/// An access: its operation, and its position in that operation's call.
 pub(crate) type Access = (Origin, u32);
 
 enum Waiting {
@@ -18,18 +18,19 @@ enum Waiting {
     Departure,
 }
 
-/// What waits where.
+/// The queues of accesses that wait for keys.
 #[derive(Default)]
 pub(crate) struct Queued {
     queues: HashMap<(NodeId, Key), VecDeque<Waiting>, foldhash::fast::FixedState>,
-    /// Of the input that is being handled: accesses that must be answered, and those that must be left alone.
+    /// For the current input: accesses that the node must answer, and those that it must neither answer nor
+    /// forward.
     due: Vec<Access>,
     early: Vec<Access>,
 }
 
 impl Queued {
-    /// `node` handles an access to a key that is on its way there. `keep` says that it takes its place in the
-    /// key's queue at once, and not behind another operation of its worker.
+    /// `node` handles an access to a key that is on its way there. `keep`: the access enters the key's queue
+    /// at once; otherwise it waits for another operation of its worker first.
     pub(crate) fn access(&mut self, node: NodeId, key: Key, access: Access, keep: bool) {
         self.early.push(access);
         if keep {
@@ -37,7 +38,7 @@ impl Queued {
         }
     }
 
-    /// `node` is told to hand over a key that is on its way there.
+    /// `node` receives an order to hand over a key that is on its way there.
     pub(crate) fn departure(&mut self, node: NodeId, key: Key) {
         self.queues.entry((node, key)).or_default().push_back(Waiting::Departure);
     }
@@ -61,7 +62,7 @@ impl Queued {
         }
     }
 
-    /// `node` has handled its input, and this follows from it.
+    /// Checks the actions that follow from the input that `node` has handled.
     pub(crate) fn handled(&mut self, node: NodeId, actions: &[Action]) -> Result<(), Finding> {
         if self.due.is_empty() && self.early.is_empty() {
             return Ok(());
@@ -93,15 +94,15 @@ impl Queued {
         };
         for access in self.due.drain(..) {
             if answered.binary_search(&access).is_err() {
-                return wrong(&access, "the key has arrived, and it is not answered");
+                return wrong(&access, "the key has arrived, and the access is not answered");
             }
         }
         for access in self.early.drain(..) {
             if answered.binary_search(&access).is_ok() {
-                return wrong(&access, "it is answered without the key");
+                return wrong(&access, "it is answered before the key has arrived");
             }
             if sent.contains(&access) {
-                return wrong(&access, "it is sent on");
+                return wrong(&access, "it is forwarded");
             }
         }
         Ok(())

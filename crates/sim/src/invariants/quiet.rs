@@ -1,12 +1,12 @@
-//! When the cluster says that it is quiescent, nothing is in flight anywhere.
+//! Quiescence: when the channels report that the cluster is quiescent, nothing is in flight.
 
 use super::Finding;
 use intendant_engine::ChannelReport;
 
-/// What the simulator, which sees everything, finds in flight.
+/// Everything in flight, as the simulator sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InFlight {
-    /// Sum over all channels.
+    /// Sum of the reports of all channels.
     pub(crate) report: ChannelReport,
     /// Frames on connections or received and not handled.
     pub(crate) frames: usize,
@@ -14,16 +14,16 @@ pub(crate) struct InFlight {
     pub(crate) handed: usize,
     /// Workers with outstanding keys or bytes.
     pub(crate) busy_workers: usize,
-    /// An operation that is not answered.
-    pub(crate) debt: Option<String>,
+    /// An operation that is not completely answered.
+    pub(crate) unanswered: Option<String>,
 }
 
-/// Whether really nothing is.
+/// Checks that nothing is in flight.
 pub(crate) fn check(found: &InFlight) -> Result<(), Finding> {
-    let InFlight { report, frames, handed, busy_workers, debt } = found;
+    let InFlight { report, frames, handed, busy_workers, unanswered } = found;
     let counts = report.outstanding == 0 && report.sent == report.received;
-    if counts && *frames == 0 && *handed == 0 && *busy_workers == 0 && debt.is_none() {
+    if counts && *frames == 0 && *handed == 0 && *busy_workers == 0 && unanswered.is_none() {
         return Ok(());
     }
-    Err(("quiet", format!("the cluster calls itself quiescent with {found:?}")))
+    Err(("quiet", format!("the channels report quiescence with {found:?}")))
 }

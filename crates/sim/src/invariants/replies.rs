@@ -1,11 +1,11 @@
-//! Every deferred key of every operation is answered exactly once, to the worker that asked for it.
+//! Replies: every deferred key of every operation is answered exactly once, to the worker that issued it.
 
 use super::Finding;
 use intendant_core::Key;
 use intendant_wire::OpId;
 
-/// What one channel owes to one operation of a worker of its node.
-struct Debt {
+/// The part of a worker's operation that one channel must answer.
+struct PendingPart {
     worker: usize,
     op: OpId,
     /// Parallel to `positions`.
@@ -18,9 +18,9 @@ struct Debt {
     handled: bool,
 }
 
-/// The debts of all channels of all nodes.
+/// The unanswered parts of all stations.
 pub(crate) struct Replies {
-    stations: Vec<Vec<Debt>>,
+    stations: Vec<Vec<PendingPart>>,
 }
 
 impl Replies {
@@ -28,7 +28,7 @@ impl Replies {
         Self { stations: (0..stations).map(|_| Vec::new()).collect() }
     }
 
-    /// A worker submitted a part of an operation to a channel.
+    /// A worker submits a part of an operation to a channel.
     pub(crate) fn submitted(
         &mut self,
         station: usize,
@@ -40,10 +40,18 @@ impl Replies {
         let answered = vec![false; positions.len()];
         let (positions, left) = (positions.to_vec(), positions.len());
         let keys = keys.to_vec();
-        self.stations[station].push(Debt { worker, op, keys, positions, answered, left, handled: false });
+        self.stations[station].push(PendingPart {
+            worker,
+            op,
+            keys,
+            positions,
+            answered,
+            left,
+            handled: false,
+        });
     }
 
-    /// Appends the keys at `positions` of an operation, as far as they are known.
+    /// Appends the keys at `positions` of an operation to `keys`, as far as the part is still pending.
     pub(crate) fn keys(
         &self,
         station: usize,
@@ -52,20 +60,20 @@ impl Replies {
         positions: &[u32],
         keys: &mut Vec<Key>,
     ) {
-        for debt in self.stations[station].iter().filter(|d| d.worker == worker && d.op == op) {
-            let at = positions.iter().filter_map(|position| debt.positions.binary_search(position).ok());
-            keys.extend(at.map(|at| debt.keys[at]));
+        for part in self.stations[station].iter().filter(|d| d.worker == worker && d.op == op) {
+            let at = positions.iter().filter_map(|position| part.positions.binary_search(position).ok());
+            keys.extend(at.map(|at| part.keys[at]));
         }
     }
 
-    /// The channel took the submission.
+    /// The channel takes the submission from its inbox.
     pub(crate) fn handled(&mut self, station: usize, worker: usize, op: OpId) {
-        for debt in self.stations[station].iter_mut().filter(|d| d.worker == worker && d.op == op) {
-            debt.handled = true;
+        for part in self.stations[station].iter_mut().filter(|d| d.worker == worker && d.op == op) {
+            part.handled = true;
         }
     }
 
-    /// The channel answers positions of an operation.
+    /// Checks an answer of a channel to positions of an operation.
     pub(crate) fn answered(
         &mut self,
         station: usize,
@@ -74,34 +82,34 @@ impl Replies {
         positions: &[u32],
     ) -> Result<(), Finding> {
         let finding = |what: String| Err(("replies", format!("{op:?} of worker {worker}: {what}")));
-        let debts = &mut self.stations[station];
-        let Some(at) = debts.iter().position(|d| d.worker == worker && d.op == op) else {
-            return finding("answered without being outstanding".to_owned());
+        let parts = &mut self.stations[station];
+        let Some(at) = parts.iter().position(|d| d.worker == worker && d.op == op) else {
+            return finding("answered, but not outstanding".to_owned());
         };
-        let debt = &mut debts[at];
+        let part = &mut parts[at];
         for position in positions {
-            match debt.positions.binary_search(position) {
-                Ok(at) if !debt.answered[at] => debt.answered[at] = true,
+            match part.positions.binary_search(position) {
+                Ok(at) if !part.answered[at] => part.answered[at] = true,
                 Ok(_) => return finding(format!("position {position} answered twice")),
-                Err(_) => return finding(format!("position {position} answered, which was served at once")),
+                Err(_) => return finding(format!("position {position} answered, which was not deferred")),
             }
         }
-        debt.left -= positions.len();
-        if debt.left == 0 {
-            debts.swap_remove(at);
+        part.left -= positions.len();
+        if part.left == 0 {
+            parts.swap_remove(at);
         }
         Ok(())
     }
 
-    /// Operations that the channel has taken and not answered completely.
+    /// Number of operations that the channel has taken and not completely answered.
     pub(crate) fn waiting(&self, station: usize) -> usize {
         self.stations[station].iter().filter(|d| d.handled).count()
     }
 
-    /// The first debt, in words.
+    /// A description of the first unanswered part.
     pub(crate) fn open(&self) -> Option<String> {
-        let debt = self.stations.iter().flatten().next()?;
-        let Debt { worker, op, left, .. } = debt;
+        let part = self.stations.iter().flatten().next()?;
+        let PendingPart { worker, op, left, .. } = part;
         Some(format!("{op:?} of worker {worker} waits for {left} keys"))
     }
 }

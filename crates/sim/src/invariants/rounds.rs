@@ -1,5 +1,5 @@
-//! Static replicas: after each round of an all-reduce, all nodes agree, to the bit. (That each update is in
-//! exactly one round is seen in the sums.)
+//! All-reduce: after each round, all nodes have bitwise equal static replicas. (The sums that workers see
+//! show that each update is in exactly one round.)
 
 use super::Finding;
 use intendant_core::{Element, WorkerId, copy_to_bytes};
@@ -7,15 +7,16 @@ use intendant_wire::OpId;
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What nodes agreed on.
+/// The rounds of all channels.
 pub(crate) struct Rounds {
     nodes: usize,
-    /// Rounds of a channel that some nodes have completed: the value that they agreed on, and how many these
-    /// are.
+    /// By channel and round, as long as some nodes have not completed it: hash of the agreed values, and
+    /// number of nodes that have completed the round.
     agreed: BTreeMap<(usize, u32), (u64, usize)>,
-    /// Per node and channel, rounds completed, and whether the next one has begun.
+    /// By station: number of completed rounds, and whether the next one has begun.
     stations: Vec<(u32, bool)>,
-    /// Workers that wait, by node and channel: how many rounds must be complete before they may go on.
+    /// Synchronisations that workers wait for, by station: the number of rounds after which they may
+    /// complete.
     waiting: BTreeMap<(usize, WorkerId, OpId), u32>,
     bytes: Vec<u8>,
 }
@@ -26,33 +27,34 @@ impl Rounds {
         Self { nodes, agreed: BTreeMap::new(), stations, waiting: BTreeMap::new(), bytes: Vec::new() }
     }
 
-    /// Rounds that a channel of a node has completed, and whether it has begun the next.
+    /// A channel's completed rounds, and whether it has begun the next.
     pub(crate) fn of(&self, station: usize) -> (u32, bool) {
         self.stations[station]
     }
 
-    /// A channel hears that a worker wants static replicas in step: with all that was added before, so not
-    /// before a round is over that has not begun.
+    /// A channel receives a worker's synchronisation. It may complete after a round that has not begun yet,
+    /// because that round includes everything pushed before.
     pub(crate) fn asked(&mut self, station: usize, worker: WorkerId, op: OpId) {
         let (rounds, running) = self.stations[station];
         self.waiting.insert((station, worker, op), rounds + 1 + u32::from(running));
     }
 
-    /// A channel has answered an operation of a worker. To be told after [`Rounds::handled`].
+    /// Checks an answered operation. Must be called after [`Rounds::handled`].
     pub(crate) fn answered(&mut self, station: usize, worker: WorkerId, op: OpId) -> Result<(), Finding> {
         let (rounds, _) = self.stations[station];
         match self.waiting.remove(&(station, worker, op)) {
             Some(least) if rounds < least => {
-                let what =
-                    format!("{op:?} of {worker:?} waits for round {least}, and is done after {rounds}");
+                let what = format!(
+                    "{op:?} of {worker:?} must wait for round {least}, and completes after round {rounds}"
+                );
                 Err(("rounds", format!("channel {station}: {what}")))
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    /// A channel of a node has handled an input; it has completed so many rounds, in which this was agreed,
-    /// and has begun the next or not. Returns whether another round is complete.
+    /// Checks a channel that has handled an input: it has completed `rounds` rounds with the values `agreed`,
+    /// and has begun the next if `running`. Returns whether it has completed another round.
     pub(crate) fn handled<E: Element>(
         &mut self,
         station: usize,
@@ -64,10 +66,13 @@ impl Rounds {
         if rounds == before {
             return Ok(false);
         }
-        // No node completes two rounds at once: to the second, all others contribute after they have
+        // No node completes two rounds at once: the other nodes contribute to the second only after they have
         // completed the first.
         if rounds != before + 1 {
-            return Err(("rounds", format!("channel {station} completes {rounds} rounds, after {before}")));
+            return Err((
+                "rounds",
+                format!("channel {station} has completed {rounds} rounds, directly after {before}"),
+            ));
         }
         self.bytes.clear();
         copy_to_bytes(agreed, &mut self.bytes);
@@ -75,7 +80,10 @@ impl Rounds {
         let (first, count) = self.agreed.entry((channel, rounds)).or_insert((hash, 0));
         *count += 1;
         if *first != hash {
-            return Err(("rounds", format!("channel {station} disagrees with others after round {rounds}")));
+            return Err((
+                "rounds",
+                format!("channel {station} has other values than other nodes after round {rounds}"),
+            ));
         }
         if *count == self.nodes {
             self.agreed.remove(&(channel, rounds));
@@ -83,7 +91,7 @@ impl Rounds {
         Ok(true)
     }
 
-    /// At rest, all nodes have completed the same rounds.
+    /// Checks at rest that all nodes have completed the same rounds.
     pub(crate) fn settled(&self) -> Result<(), Finding> {
         match self.agreed.keys().next() {
             None => Ok(()),

@@ -1,7 +1,7 @@
-//! What epochs cost, in virtual time.
+//! Measures epochs in virtual time: accesses, management, messages and load.
 //!
-//! An epoch lasts from the moment at which all workers may train to the moment at which the cluster is
-//! quiescent again; evaluation lies between epochs and is not charged to them.
+//! An epoch lasts from the moment at which all workers may train until the cluster is quiescent again.
+//! Evaluation happens between epochs and is not counted.
 
 use crate::cluster::{Cluster, ClusterLoad};
 use intendant_core::Element;
@@ -9,35 +9,35 @@ use intendant_engine::{AccessStats, ManagementStats};
 use intendant_sampling::SamplingStats;
 use intendant_task::{Progress, Reduction};
 
-/// Accesses before this part of a worker's batches has been trained are start-up.
+/// Accesses before this fraction of a worker's batches count as start-up.
 const START_UP: f64 = 0.05;
 
-/// What an epoch cost.
+/// Measurements of one epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EpochOutcome {
-    /// The combined sums of all workers.
+    /// The epoch's sums over all workers.
     pub reduction: Reduction,
-    /// Virtual time.
+    /// Virtual duration, ns.
     pub virtual_ns: u64,
     /// Accesses of all workers.
     pub accesses: AccessStats,
-    /// The part of them that came after the first 5 % of each worker's batches.
+    /// The accesses after the first 5 % of each worker's batches.
     pub late: AccessStats,
-    /// What managing keys took on all nodes.
+    /// Management counters of all nodes.
     pub management: ManagementStats,
-    /// What sampling did on all nodes.
+    /// Sampling counters of all nodes.
     pub sampling: SamplingStats,
     /// Messages sent by all nodes.
     pub messages: u64,
-    /// Bytes of these messages, charged.
+    /// Charged bytes of these messages ([`crate::Charge`]).
     pub bytes: u64,
-    /// What threads and NICs did.
+    /// Load of threads and NICs.
     pub load: ClusterLoad,
 }
 
-/// Counters at some moment.
+/// Cluster-wide counters at one point in time.
 #[derive(Clone, Default)]
-struct Mark {
+struct Counters {
     at_ns: u64,
     management: ManagementStats,
     sampling: SamplingStats,
@@ -46,7 +46,7 @@ struct Mark {
     load: ClusterLoad,
 }
 
-impl Mark {
+impl Counters {
     fn now<E: Element>(cluster: &Cluster<E>, sampling: SamplingStats) -> Self {
         let (messages, bytes) = cluster.traffic();
         let management = cluster.management();
@@ -54,7 +54,7 @@ impl Mark {
     }
 }
 
-/// A worker's accesses when the epoch began, when its start-up ended, and when the epoch ended.
+/// A worker's access counters at three points: start of the epoch, end of start-up, end of the epoch.
 #[derive(Clone, Copy, Default)]
 struct Accesses {
     start: AccessStats,
@@ -66,9 +66,9 @@ struct Accesses {
 
 /// Measures epochs.
 pub(super) struct Meter {
-    start: Mark,
-    end: Option<Mark>,
-    /// What sampling did until the end of the last epoch.
+    start: Counters,
+    end: Option<Counters>,
+    /// Sampling counters at the end of the previous epoch.
     sampled: SamplingStats,
     workers: Vec<Accesses>,
 }
@@ -76,24 +76,24 @@ pub(super) struct Meter {
 impl Meter {
     pub(super) fn new(workers: usize) -> Self {
         Self {
-            start: Mark::default(),
+            start: Counters::default(),
             end: None,
             sampled: SamplingStats::default(),
             workers: vec![Accesses::default(); workers],
         }
     }
 
-    /// All workers may train.
+    /// Starts an epoch: all workers may train.
     pub(super) fn begin<E: Element>(&mut self, cluster: &Cluster<E>) {
-        // What was prepared ahead of the epoch is of the epoch.
-        (self.start, self.end) = (Mark::now(cluster, self.sampled), None);
+        // Samples that were prepared before the epoch belong to it.
+        (self.start, self.end) = (Counters::now(cluster, self.sampled), None);
         for (worker, accesses) in self.workers.iter_mut().enumerate() {
             let now = cluster.accesses(worker);
             *accesses = Accesses { start: now, late: now, is_late: false, end: now };
         }
     }
 
-    /// A worker has trained a batch.
+    /// Called after a worker has trained a batch.
     pub(super) fn step<E: Element>(&mut self, cluster: &Cluster<E>, worker: usize, progress: &Progress) {
         let counts = &mut self.workers[worker];
         if !counts.is_late && progress.batches >= (progress.batches_total as f64 * START_UP).ceil() as u64 {
@@ -101,18 +101,18 @@ impl Meter {
         }
     }
 
-    /// The cluster is quiescent. The first time since the beginning, this is the end of the epoch.
+    /// Called when the cluster is quiescent. The first call after [`Meter::begin`] ends the epoch.
     pub(super) fn quiesced<E: Element>(&mut self, cluster: &Cluster<E>, sampling: SamplingStats) {
         if self.end.is_some() {
             return;
         }
-        self.end = Some(Mark::now(cluster, sampling));
+        self.end = Some(Counters::now(cluster, sampling));
         for (worker, accesses) in self.workers.iter_mut().enumerate() {
             accesses.end = cluster.accesses(worker);
         }
     }
 
-    /// What the epoch cost.
+    /// Measurements of the epoch that ended last.
     pub(super) fn outcome(&mut self, reduction: Reduction) -> EpochOutcome {
         let end = self.end.as_ref().unwrap_or(&self.start);
         self.sampled = end.sampling;

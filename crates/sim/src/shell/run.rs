@@ -1,4 +1,5 @@
-//! The interpreter: does what the programs of workers and loaders want, in virtual time.
+//! Interpreter of task programs: executes the operations of each worker's driver and loader on the simulated
+//! cluster, and wakes them when an operation is done.
 
 use super::meter::Meter;
 use super::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome};
@@ -17,21 +18,22 @@ use intendant_wire::{OpId, SnapshotPart};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes of a part of a snapshot.
+/// Upper bound of the bytes of a snapshot part.
 const SNAPSHOT_BYTES: u32 = 64 << 10;
 
-/// Events after which the observer is asked whether to go on: a few milliseconds of real time.
-const EVENTS_PER_LOOK: u64 = 1 << 14;
+/// Events between two polls of [`Observer::stop`]: a few milliseconds of real time.
+const EVENTS_PER_STOP_CHECK: u64 = 1 << 14;
 
+/// What a worker waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
-    /// It will wake.
+    /// Nothing: a wake-up event is scheduled.
     No,
     Batch,
     Pull(OpId),
     Localize(OpId),
     Synchronize(OpId),
-    /// For room for its next call.
+    /// Until its outstanding bytes admit the postponed call.
     Room,
     Flush,
     Barrier,
@@ -41,33 +43,33 @@ enum Waiting {
     Over,
 }
 
-/// A worker: its two programs and what is between them.
-struct Seat<T: Task> {
+/// A worker of the task: its two programs and the batches between them.
+struct TaskWorker<T: Task> {
     driver: Driver<T>,
     loader: Loader<T>,
     batches: VecDeque<Prepared<T::Batch>>,
-    /// How far the loader is ahead: what these batches are.
+    /// Sum over the queued batches: how far the loader is ahead.
     ahead: LookAhead,
-    /// Whether the loader has a batch for which there is no room.
+    /// Whether the loader holds a finished batch because the queue is full.
     loader_waits: bool,
     waiting: Waiting,
-    /// What the driver hears when the worker wakes.
+    /// The event to pass to the driver when the worker wakes.
     event: Option<Event<T::Batch>>,
-    /// What the driver wanted when it was not yet time for it, or no room.
+    /// An operation that was postponed because the worker was busy or its outstanding bytes did not admit it.
     postponed: Option<Op>,
     stream: Option<Stream>,
     clock: u32,
-    /// It comes from a meeting.
-    returns: bool,
+    /// The worker leaves a meeting, and advances its clock when it wakes.
+    leaves_meeting: bool,
 }
 
-/// A node, as its sampling manager sees it.
-struct Place<'a, E> {
+/// Which keys are local to a node, for its sampling manager.
+struct NodeLocality<'a, E> {
     cluster: &'a Cluster<E>,
     node: usize,
 }
 
-impl<E: Element> Locality for Place<'_, E> {
+impl<E: Element> Locality for NodeLocality<'_, E> {
     fn is_local(&self, key: Key) -> bool {
         self.cluster.is_local(self.node, key)
     }
@@ -79,7 +81,7 @@ impl<E: Element> Locality for Place<'_, E> {
 
 pub(super) struct TaskRun<'a, T: Task> {
     cluster: Cluster<T::Element>,
-    seats: Vec<Seat<T>>,
+    workers: Vec<TaskWorker<T>>,
     config: &'a TaskConfig,
     /// One per node.
     sampling: Vec<Manager>,
@@ -97,9 +99,9 @@ impl<'a, T: Task> TaskRun<'a, T> {
         observer: &'a mut dyn Observer,
     ) -> Self {
         let workers = cluster.workers() as u32;
-        let seat = |worker| {
+        let state = |worker| {
             let partition = Partition { worker, workers, nodes: config.nodes as u32, threads: 1 };
-            Seat {
+            TaskWorker {
                 driver: Driver::new(Arc::clone(task), partition, config.schedule),
                 loader: Loader::new(Arc::clone(task), partition, &config.schedule),
                 batches: VecDeque::new(),
@@ -110,7 +112,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 postponed: None,
                 stream: None,
                 clock: 0,
-                returns: false,
+                leaves_meeting: false,
             }
         };
         let keys_move = config.technique.policy().keys_move(config.nodes);
@@ -120,7 +122,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         Self {
             meter: Meter::new(cluster.workers()),
             cluster,
-            seats: (0..workers).map(seat).collect(),
+            workers: (0..workers).map(state).collect(),
             config,
             sampling,
             quiescence: Quiescence::default(),
@@ -131,7 +133,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
 
     pub(super) fn run(mut self) -> Result<TaskOutcome<T::Element>, TaskFailure> {
         self.meter.begin(&self.cluster);
-        for worker in 0..self.seats.len() {
+        for worker in 0..self.workers.len() {
             self.cluster.wake(worker, 0);
             self.load(worker, LoaderEvent::Start)?;
         }
@@ -148,25 +150,25 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 Happened::Reported(report) => {
                     if self.quiescence.reported(&mut self.cluster, report)? {
                         self.meter.quiesced(&self.cluster, self.sampled());
-                        self.all_go_on(Waiting::Quiesce, |_| Event::Done);
+                        self.resume_all(Waiting::Quiesce, |_| Event::Done);
                     }
                 }
                 Happened::Part { worker, part } => self.part(worker, &part)?,
             }
-            if self.cluster.events().is_multiple_of(EVENTS_PER_LOOK) && self.observer.stop() {
+            if self.cluster.events().is_multiple_of(EVENTS_PER_STOP_CHECK) && self.observer.stop() {
                 return Err(TaskFailure::Stopped);
             }
         }
-        if let Some(worker) = self.seats.iter().position(|seat| seat.waiting != Waiting::Over) {
-            let who = format!("worker {worker} waits: {:?}", self.seats[worker].waiting);
+        if let Some(worker) = self.workers.iter().position(|state| state.waiting != Waiting::Over) {
+            let who = format!("worker {worker} waits: {:?}", self.workers[worker].waiting);
             return Err(self.cluster.stuck(&who).into());
         }
         self.cluster.check_quiescent()?;
         let (messages, bytes) = self.cluster.traffic();
-        let combined = self.seats[0].driver.combined().to_vec();
+        let combined = self.workers[0].driver.combined().to_vec();
         let explanations = self.explanations();
         let mut accesses = AccessStats::default();
-        (0..self.seats.len()).for_each(|worker| accesses.merge(&self.cluster.accesses(worker)));
+        (0..self.workers.len()).for_each(|worker| accesses.merge(&self.cluster.accesses(worker)));
         Ok(TaskOutcome {
             epochs: self.epochs,
             test: combined.get(self.config.schedule.epochs as usize).cloned(),
@@ -176,7 +178,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
             management: self.cluster.management(),
             messages,
             bytes,
-            virtual_ns: self.cluster.lively_ns(),
+            virtual_ns: self.cluster.last_activity_ns(),
             events: self.cluster.events(),
             hash: self.cluster.hash(),
             explanations,
@@ -184,14 +186,14 @@ impl<'a, T: Task> TaskRun<'a, T> {
         })
     }
 
-    /// Why the watched keys are where they are, by node.
+    /// Per node, why the watched keys are where they are.
     fn explanations(&self) -> Vec<Vec<(Key, Explanation)>> {
         let watched = &self.config.copies.watched;
         let of = |node| watched.iter().map(|key| (*key, self.cluster.explain(node, *key))).collect();
         (0..self.config.nodes).map(of).collect()
     }
 
-    /// What sampling did on all nodes.
+    /// Sampling counters of all nodes.
     fn sampled(&self) -> SamplingStats {
         let mut sum = SamplingStats::default();
         self.sampling.iter().for_each(|manager| sum.merge(&manager.stats()));
@@ -202,22 +204,23 @@ impl<'a, T: Task> TaskRun<'a, T> {
         move |source| TaskFailure::Sample { worker, source }
     }
 
-    /// The loader goes on until it has a batch, which it delivers after the time that takes.
+    /// Runs the loader until it has prepared a batch. The batch is delivered after the preparation time.
     fn load(&mut self, worker: usize, mut event: LoaderEvent) -> Result<(), TaskFailure> {
         loop {
-            match self.seats[worker].loader.step(event) {
+            match self.workers[worker].loader.step(event) {
                 LoaderOp::PrepareSample(request) => {
-                    let place = Place { cluster: &self.cluster, node: worker / self.config.workers };
-                    let handle = self.sampling[place.node].prepare(
+                    let locality =
+                        NodeLocality { cluster: &self.cluster, node: worker / self.config.workers };
+                    let handle = self.sampling[locality.node].prepare(
                         request.distribution,
                         request.samples,
                         request.stream,
-                        &place,
+                        &locality,
                     );
                     event = LoaderEvent::Prepared(handle.map_err(Self::sample_error(worker))?);
                 }
                 LoaderOp::Intend => {
-                    let Announcement { keys, window } = self.seats[worker].loader.take_intent();
+                    let Announcement { keys, window } = self.workers[worker].loader.take_intent();
                     self.cluster.intend(worker, &keys, window, Caller::Loader)?;
                     event = LoaderEvent::Done;
                 }
@@ -230,63 +233,62 @@ impl<'a, T: Task> TaskRun<'a, T> {
         }
     }
 
-    /// The loader hands its batch over, or waits for room.
+    /// Passes the loader's batch to the worker, or blocks the loader while the queue is full.
     fn deliver(&mut self, worker: usize) -> Result<(), TaskFailure> {
-        let seat = &mut self.seats[worker];
-        if seat.waiting == Waiting::Batch {
-            let prepared = seat.loader.take();
+        let state = &mut self.workers[worker];
+        if state.waiting == Waiting::Batch {
+            let prepared = state.loader.take();
             self.go_on(worker, 0, Event::Batch(prepared));
-        } else if seat.batches.is_empty() || !seat.ahead.reaches(self.config.look_ahead) {
-            let prepared = seat.loader.take();
-            seat.ahead = seat.ahead.and(LookAhead::of(&prepared));
-            seat.batches.push_back(prepared);
+        } else if state.batches.is_empty() || !state.ahead.reaches(self.config.look_ahead) {
+            let prepared = state.loader.take();
+            state.ahead = state.ahead.and(LookAhead::of(&prepared));
+            state.batches.push_back(prepared);
         } else {
-            seat.loader_waits = true;
+            state.loader_waits = true;
             return Ok(());
         }
         self.load(worker, LoaderEvent::Done)
     }
 
     fn go_on(&mut self, worker: usize, after_ns: u64, event: Event<T::Batch>) {
-        let seat = &mut self.seats[worker];
-        (seat.waiting, seat.event) = (Waiting::No, Some(event));
+        let state = &mut self.workers[worker];
+        (state.waiting, state.event) = (Waiting::No, Some(event));
         self.cluster.wake(worker, after_ns);
     }
 
-    /// All workers have met, and learn of it.
-    fn all_go_on(&mut self, waiting: Waiting, event: impl Fn(usize) -> Event<T::Batch>) {
+    /// Wakes all workers after a meeting that all of them have reached.
+    fn resume_all(&mut self, waiting: Waiting, event: impl Fn(usize) -> Event<T::Batch>) {
         let told_ns = self.cluster.meeting_ns();
-        let latest = self.seats.iter().map(|seat| seat.clock).max().unwrap_or(0);
+        let latest = self.workers.iter().map(|state| state.clock).max().unwrap_or(0);
         let clocked = self.config.technique.policy().replicas.is_some_and(Replicas::is_clocked);
-        for worker in 0..self.seats.len() {
-            debug_assert_eq!(self.seats[worker].waiting, waiting, "all workers have met");
+        for worker in 0..self.workers.len() {
+            debug_assert_eq!(self.workers[worker].waiting, waiting, "all workers have met");
             if clocked {
-                (self.seats[worker].clock, self.seats[worker].returns) = (latest, true);
+                (self.workers[worker].clock, self.workers[worker].leaves_meeting) = (latest, true);
             }
             if waiting != Waiting::Quiesce {
-                // No worker reads a snapshot any more.
+                // No worker reads a snapshot any longer, so channels may act again.
                 self.cluster.resume(worker / self.config.workers);
             }
             self.go_on(worker, told_ns, event(worker));
         }
     }
 
-    /// A worker comes to a meeting. Returns whether all are there.
+    /// A worker reaches a meeting. Returns whether all workers have reached it.
     fn meet(&mut self, worker: usize, waiting: Waiting) -> bool {
-        // No other worker waits for its updates meanwhile.
+        // A resting worker does not hold back the global clock.
         self.cluster.rest(worker);
-        self.seats[worker].waiting = waiting;
-        self.seats.iter().all(|seat| seat.waiting == waiting)
+        self.workers[worker].waiting = waiting;
+        self.workers.iter().all(|state| state.waiting == waiting)
     }
 
-    /// A worker goes on with its program until it has to wait, or until it is not yet time for what it does
-    /// next.
+    /// Runs a worker's program until it waits or its next operation lies in the future.
     fn step(&mut self, worker: usize) -> Result<(), TaskFailure> {
-        let seat = &mut self.seats[worker];
-        if std::mem::take(&mut seat.returns) {
-            self.cluster.advance_clock(worker, Clock(seat.clock));
+        let state = &mut self.workers[worker];
+        if std::mem::take(&mut state.leaves_meeting) {
+            self.cluster.advance_clock(worker, Clock(state.clock));
         }
-        let mut op = match (seat.postponed.take(), seat.event.take()) {
+        let mut op = match (state.postponed.take(), state.event.take()) {
             (Some(op), _) => op,
             (None, Some(event)) => self.program(worker, event)?,
             (None, None) => unreachable!("a worker wakes with an event or a postponed operation"),
@@ -298,59 +300,61 @@ impl<'a, T: Task> TaskRun<'a, T> {
     }
 
     fn program(&mut self, worker: usize, event: Event<T::Batch>) -> Result<Op, TaskFailure> {
-        self.seats[worker].driver.step(event).map_err(|source| TaskFailure::Diverged { worker, source })
+        self.workers[worker].driver.step(event).map_err(|source| TaskFailure::Diverged { worker, source })
     }
 
-    /// Postpones `op` until the worker is done with what it did so far. Returns whether it was not.
+    /// Postpones `op` if the worker is still busy with earlier work. Returns whether it did.
     fn too_early(&mut self, worker: usize, op: &Op) -> bool {
         let early = self.cluster.free_ns(worker) > self.cluster.now_ns();
         if early {
-            self.seats[worker].postponed = Some(op.clone());
+            self.workers[worker].postponed = Some(op.clone());
             self.cluster.wake(worker, 0);
         }
         early
     }
 
-    /// Does what the program of a worker wants. `None` if the worker will wake, or is waiting.
+    /// Executes an operation. Returns the event for the program, or `None` if the worker waits or will wake
+    /// later.
     fn execute(&mut self, worker: usize, op: Op) -> Result<Option<Event<T::Batch>>, TaskFailure> {
-        // What concerns no other worker happens at once; its time passes before the next operation that does.
+        // Operations that no other worker observes happen at once; their time passes before the next
+        // operation that others observe.
         let own = matches!(op, Op::NextBatch | Op::Compute(_) | Op::AdvanceClock | Op::Flush);
         if !own && self.too_early(worker, &op) {
             return Ok(None);
         }
-        let seat = &mut self.seats[worker];
+        let state = &mut self.workers[worker];
         match op {
             Op::NextBatch => {
-                let Some(prepared) = seat.batches.pop_front() else {
-                    seat.waiting = Waiting::Batch;
+                let Some(prepared) = state.batches.pop_front() else {
+                    state.waiting = Waiting::Batch;
                     return Ok(None);
                 };
-                seat.ahead = seat.ahead.without(LookAhead::of(&prepared));
-                if std::mem::take(&mut seat.loader_waits) {
+                state.ahead = state.ahead.without(LookAhead::of(&prepared));
+                if std::mem::take(&mut state.loader_waits) {
                     self.deliver(worker)?;
                 }
                 Ok(Some(Event::Batch(prepared)))
             }
             Op::PullSample => {
-                let place = Place { cluster: &self.cluster, node: worker / self.config.workers };
-                let (manager, mut near) = (&self.sampling[place.node], Vec::new());
-                let drawn = seat
+                let locality = NodeLocality { cluster: &self.cluster, node: worker / self.config.workers };
+                let (manager, mut near) = (&self.sampling[locality.node], Vec::new());
+                let drawn = state
                     .driver
-                    .draw(|handle, samples, keys| manager.draw(handle, samples, &place, keys, &mut near));
+                    .draw(|handle, samples, keys| manager.draw(handle, samples, &locality, keys, &mut near));
                 drawn.map_err(Self::sample_error(worker))?;
                 near.sort_unstable();
                 near.dedup();
-                // If there is no room to ask for them, they are read from where they are.
+                // If outstanding bytes do not admit the localize call, the keys are read where they are.
                 if !near.is_empty() && self.cluster.admits(worker, &near) {
                     self.cluster.localize(worker, &near)?;
                 }
                 Ok(Some(Event::Done))
             }
             Op::Pull => {
-                let samples = seat.driver.sampled_keys();
-                let (keys, values) = seat.driver.pull_buffers();
+                let samples = state.driver.sampled_keys();
+                let (keys, values) = state.driver.pull_buffers();
                 if !self.cluster.admits(worker, keys) {
-                    (seat.waiting, seat.postponed) = (Waiting::Room, Some(Op::Pull));
+                    (state.waiting, state.postponed) = (Waiting::Room, Some(Op::Pull));
                     return Ok(None);
                 }
                 self.cluster.count_sampled(worker, samples);
@@ -361,7 +365,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 match self.cluster.pull_into(worker, keys, values, Wait::Blocking)? {
                     None => Ok(Some(Event::Done)),
                     Some(op) => {
-                        seat.waiting = Waiting::Pull(op);
+                        state.waiting = Waiting::Pull(op);
                         Ok(None)
                     }
                 }
@@ -370,33 +374,33 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 let Delays { charge, machine, .. } = self.config.delays;
                 let work_ps = charge.multiply_adds(cost.0).saturating_mul(machine.multiply_add_ps);
                 self.cluster.work(worker, work_ps / 1_000);
-                self.observer.batch(worker, &seat.driver.progress());
+                self.observer.batch(worker, &state.driver.progress());
                 Ok(Some(Event::Done))
             }
             Op::Push => {
-                let (keys, values) = seat.driver.push_buffers();
+                let (keys, values) = state.driver.push_buffers();
                 if !self.cluster.admits(worker, keys) {
-                    (seat.waiting, seat.postponed) = (Waiting::Room, Some(Op::Push));
+                    (state.waiting, state.postponed) = (Waiting::Room, Some(Op::Push));
                     return Ok(None);
                 }
-                // The worker does not wait for it until the next flush.
+                // The push stays outstanding until the next flush.
                 self.cluster.push(worker, keys, values)?;
-                self.meter.step(&self.cluster, worker, &seat.driver.progress());
+                self.meter.step(&self.cluster, worker, &state.driver.progress());
                 Ok(Some(Event::Done))
             }
             Op::AdvanceClock => {
-                seat.clock += 1;
-                self.cluster.advance_clock(worker, Clock(seat.clock));
+                state.clock += 1;
+                self.cluster.advance_clock(worker, Clock(state.clock));
                 Ok(Some(Event::Done))
             }
             Op::Synchronize => {
                 if !self.cluster.admits_synchronize(worker) {
-                    (seat.waiting, seat.postponed) = (Waiting::Room, Some(op));
+                    (state.waiting, state.postponed) = (Waiting::Room, Some(op));
                     return Ok(None);
                 }
                 match self.cluster.synchronize(worker)?.op {
                     Some(op) => {
-                        seat.waiting = Waiting::Synchronize(op);
+                        state.waiting = Waiting::Synchronize(op);
                         Ok(None)
                     }
                     None => Ok(Some(Event::Done)),
@@ -404,28 +408,28 @@ impl<'a, T: Task> TaskRun<'a, T> {
             }
             Op::Flush if self.cluster.is_flushed(worker) => Ok(Some(Event::Done)),
             Op::Flush => {
-                seat.waiting = Waiting::Flush;
+                state.waiting = Waiting::Flush;
                 Ok(None)
             }
             Op::Barrier => {
                 if self.meet(worker, Waiting::Barrier) {
-                    if self.seats[0].driver.is_starting() {
-                        // What moved so far was preparation.
+                    if self.workers[0].driver.is_starting() {
+                        // Relocations before training starts belong to preparation, not to the epoch.
                         self.meter.begin(&self.cluster);
                     }
-                    self.all_go_on(Waiting::Barrier, |_| Event::Done);
+                    self.resume_all(Waiting::Barrier, |_| Event::Done);
                 }
                 Ok(None)
             }
             Op::Localize { wait } => {
-                let keys = seat.driver.localize_keys();
+                let keys = state.driver.localize_keys();
                 if !self.cluster.admits(worker, keys) {
-                    (seat.waiting, seat.postponed) = (Waiting::Room, Some(op));
+                    (state.waiting, state.postponed) = (Waiting::Room, Some(op));
                     return Ok(None);
                 }
                 match self.cluster.localize(worker, keys)?.op {
                     Some(op) if wait => {
-                        seat.waiting = Waiting::Localize(op);
+                        state.waiting = Waiting::Localize(op);
                         Ok(None)
                     }
                     _ => Ok(Some(Event::Done)),
@@ -438,8 +442,8 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 Ok(None)
             }
             Op::Snapshot(range) => {
-                seat.waiting = Waiting::Snapshot;
-                seat.stream = Some(Stream::begin(&mut self.cluster, worker, range, SNAPSHOT_BYTES));
+                state.waiting = Waiting::Snapshot;
+                state.stream = Some(Stream::begin(&mut self.cluster, worker, range, SNAPSHOT_BYTES));
                 Ok(None)
             }
             Op::Reduce => {
@@ -450,37 +454,37 @@ impl<'a, T: Task> TaskRun<'a, T> {
             }
             Op::Done => {
                 self.cluster.retire(worker);
-                seat.waiting = Waiting::Over;
+                state.waiting = Waiting::Over;
                 Ok(None)
             }
         }
     }
 
-    /// All workers have come to combine their sums: an epoch has ended, or the test.
+    /// All workers have reached a reduction, which ends an epoch or the test: combines their sums.
     fn reduce(&mut self) {
         let mut sum = Reduction::default();
-        self.seats.iter().for_each(|seat| sum.merge(seat.driver.reduction()));
+        self.workers.iter().for_each(|state| sum.merge(state.driver.reduction()));
         if self.epochs.len() < self.config.schedule.epochs as usize {
             let epoch = self.meter.outcome(sum.clone());
             self.observer.epoch(self.epochs.len() + 1, &epoch);
             self.epochs.push(epoch);
         }
-        self.all_go_on(Waiting::Reduce, |_| Event::Reduced(sum.clone()));
+        self.resume_all(Waiting::Reduce, |_| Event::Reduced(sum.clone()));
         self.meter.begin(&self.cluster);
     }
 
-    /// An operation of a worker is done.
+    /// Continues a worker that waits for the operation `op`, which is done.
     fn answered(&mut self, worker: usize, op: OpId) -> Result<(), TaskFailure> {
-        let seat = &mut self.seats[worker];
-        match seat.waiting {
+        let state = &mut self.workers[worker];
+        match state.waiting {
             Waiting::Pull(waiting) if waiting == op => {
                 let pulled = self.cluster.take_pulled(worker, op).unwrap_or_default();
-                let (_, values) = seat.driver.pull_buffers();
+                let (_, values) = state.driver.pull_buffers();
                 values.copy_from_slice(&pulled);
                 self.go_on(worker, 0, Event::Done);
             }
             Waiting::Room => {
-                seat.waiting = Waiting::No;
+                state.waiting = Waiting::No;
                 self.cluster.wake(worker, 0);
             }
             Waiting::Localize(waiting) | Waiting::Synchronize(waiting) if waiting == op => {
@@ -502,15 +506,15 @@ impl<'a, T: Task> TaskRun<'a, T> {
         Ok(())
     }
 
-    /// A worker takes a part of the snapshot that it reads.
+    /// A worker receives a part of the snapshot that it reads.
     fn part(&mut self, worker: usize, part: &SnapshotPart) -> Result<(), TaskFailure> {
         let mut values = vec![T::Element::ZERO; self.cluster.elements(&part.keys)];
         copy_from_bytes(&mut values, &part.values);
-        let seat = &mut self.seats[worker];
-        seat.driver.snapshot_part(&part.keys, &values);
-        let stream = seat.stream.as_mut().expect("parts come while a stream is read");
+        let state = &mut self.workers[worker];
+        state.driver.snapshot_part(&part.keys, &values);
+        let stream = state.stream.as_mut().expect("parts come while a stream is read");
         if stream.part(&mut self.cluster, part)? {
-            seat.stream = None;
+            state.stream = None;
             self.go_on(worker, 0, Event::Done);
         }
         Ok(())

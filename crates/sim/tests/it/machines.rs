@@ -1,4 +1,5 @@
-//! Networks, machines and faults: what a simulated cluster takes is what queues and lengths say.
+//! Tests of the network, machine and fault models: durations in simulated clusters equal those that queueing
+//! theory and the configured lengths predict.
 
 use intendant_core::{Initialiser, Key, KeyOrder, Layout, NodeId};
 use intendant_engine::{ReplicationConfig, Storage};
@@ -9,10 +10,10 @@ use std::sync::Arc;
 
 const LEN: usize = 2_500;
 const VALUE_BYTES: u64 = 4 * LEN as u64;
-/// Each node is home of this many keys; node by node.
+/// Each node is home of this many consecutive keys.
 const KEYS_PER_NODE: u64 = 4;
 
-/// Latency of 1 µs, a nanosecond per byte, machines that need no time.
+/// Latency of 1 µs, one nanosecond per byte, machines on which work takes no time.
 fn plain() -> Delays {
     let latency = Spread::fixed(1_000);
     let network = Network { latency, byte_ps: 1_000, frame_bytes: 0 };
@@ -44,7 +45,7 @@ fn key(node: usize, nth: u64) -> Key {
     Key(node as u64 * KEYS_PER_NODE + nth)
 }
 
-/// Lets everything happen.
+/// Executes all events, and checks that the cluster is quiescent.
 fn finish(cluster: &mut Cluster<f32>) {
     while cluster.next().unwrap().is_some() {}
     cluster.check_quiescent().unwrap();
@@ -81,14 +82,14 @@ fn connections_share_the_nics_at_both_ends() {
     ways.network.byte_ps = 0;
     assert!(
         push_time(&[(1, 0), (2, 0)], PUSHES, ways) < 10_000,
-        "without a limit there is nothing to wait for"
+        "with unlimited bandwidth, frames do not wait"
     );
 }
 
 #[test]
 fn a_frame_takes_one_latency_and_one_transmission() {
     let time = push_time(&[(1, 0)], 1, plain());
-    // There and, hardly longer than the latency, back.
+    // The push, and its answer, which takes little more than the latency.
     let expected = 2 * 1_000 + VALUE_BYTES;
     assert!((expected..expected + 200).contains(&time), "{time} instead of {expected}");
 }
@@ -110,7 +111,7 @@ fn charged_bytes_are_those_of_values_only() {
 }
 
 #[test]
-fn a_channel_serves_one_input_at_a_time_and_costs_what_the_input_has() {
+fn a_channel_serves_one_input_at_a_time_for_the_cost_of_its_keys() {
     let machine =
         Machine { input_ns: 10_000, input_key_ns: 1_000, send_ns: 500, ..Machine::infinitely_fast() };
     let network = Network { latency: Spread::fixed(1_000), byte_ps: 0, frame_bytes: 0 };
@@ -121,18 +122,18 @@ fn a_channel_serves_one_input_at_a_time_and_costs_what_the_input_has() {
         assert!(called.op.is_some());
     }
     finish(&mut cluster);
-    // Node 1 takes four submissions (12 µs) and sends each on (0.5 µs); meanwhile node 0 takes the requests
-    // as they come (12 µs), and answers each (0.5 µs); the answers take node 1 12 µs each.
+    // Node 1's channel handles four submissions (12 µs) and sends each (0.5 µs). Meanwhile node 0's channel
+    // handles the requests (12 µs) and answers each (0.5 µs). Node 1 handles each answer in 12 µs.
     let load = cluster.load().channels;
     assert_eq!((load.served, load.busy_ns), (12, 4 * (12_000 + 500) + 4 * (12_000 + 500) + 4 * 12_000));
-    // The channel of node 1 is idle only if it takes answers before the last submission, whose own way there
-    // and back it then waits for.
+    // Node 1's channel can only be idle after its answers, while it waits for the round trip of its last
+    // submission.
     let busy_ns = 4 * 12_500 + 4 * 12_000;
     assert!((busy_ns..=busy_ns + 12_500 + 2 * 1_000).contains(&cluster.now_ns()), "{}", cluster.now_ns());
 }
 
-/// Calls come at random times (as in a Poisson process), a channel takes the same time for each: the mean
-/// wait of its inputs follows the formula of Pollaczek and Khinchine.
+/// Calls arrive in a Poisson process, and a channel serves each in constant time: the mean wait of its inputs
+/// follows the formula of Pollaczek and Khinchine.
 #[test]
 fn waiting_for_a_channel_follows_from_its_load() {
     const FAST_NS: u64 = 500;
@@ -143,7 +144,7 @@ fn waiting_for_a_channel_follows_from_its_load() {
         let machine = Machine { input_ns: FAST_NS, ..Machine::infinitely_fast() };
         let network = Network { latency: Spread::fixed(1_000), byte_ps: 0, frame_bytes: 0 };
         let delays = Delays::of(machine, network, Charge::ACTUAL);
-        // The caller's own channel is so fast that it hardly disturbs the times at which its requests arrive.
+        // The caller's own channel is so fast that it barely disturbs the arrival times of its requests.
         let slow = one(0, u64::MAX, Fault::SlowNode { node: NodeId(0), factor: SLOWDOWN });
         let mut cluster = cluster(2, 1, delays, slow, 3);
         let mut random = 7u64;
@@ -181,8 +182,8 @@ fn one(from_ns: u64, until_ns: u64, fault: Fault) -> Faults {
     Faults::new(vec![Episode { from_ns, until_ns, fault }]).unwrap()
 }
 
-/// Sets of a register, one after the other: the last one stays. Returns its value and when all were
-/// acknowledged.
+/// Issues sets of one key, one after the other; the last one must stay. Returns its value and the time at
+/// which all sets were acknowledged.
 fn sets(faults: Faults) -> (f32, u64) {
     let mut cluster = cluster(3, 1, plain(), faults, 9);
     for number in 1..=20 {
@@ -196,13 +197,13 @@ fn sets(faults: Faults) -> (f32, u64) {
 fn a_partition_holds_frames_until_it_heals_and_keeps_their_order() {
     let (value, undisturbed) = sets(Faults::none());
     assert_eq!(value, 20.0);
-    // It begins while frames are under way, and ends long after the last one was sent.
+    // The partition begins while frames are in flight, and ends long after the last one was sent.
     let healed_ns = 10 * undisturbed;
     let parted = one(undisturbed / 2, healed_ns, Fault::Partition { first: NodeId(1) });
     let (value, end) = sets(parted);
     assert_eq!(value, 20.0);
     assert!(end > healed_ns, "{end} is before {healed_ns}");
-    // Only the frames after its beginning have to come in then.
+    // Only the frames that the partition held arrive after it.
     assert!(end < healed_ns + undisturbed, "{end}");
     let elsewhere = one(0, healed_ns, Fault::Isolated { node: NodeId(2) });
     assert_eq!(sets(elsewhere), (20.0, undisturbed), "both nodes are on the same side");
@@ -226,18 +227,18 @@ fn slow_connections_nics_and_nodes_take_longer() {
         assert_eq!(cluster.take_pulled(1, called.op.unwrap()).unwrap().len(), LEN);
         cluster.now_ns()
     };
-    // One of three inputs is node 0's.
+    // Node 0 handles one of the three inputs.
     let slow = one(0, u64::MAX, Fault::SlowNode { node: NodeId(0), factor: 5 });
     assert_eq!(pulls(slow) - pulls(Faults::none()), 4 * 10_000);
 }
 
 #[test]
-fn nothing_is_lost_whatever_goes_wrong() {
+fn no_update_is_lost_under_random_faults() {
     let (_, undisturbed) = sets(Faults::none());
     let mut slower = 0;
     for seed in 0..50 {
         let faults = Faults::random(seed, 3, undisturbed);
-        assert_eq!(sets(faults.clone()), sets(faults.clone()), "a seed is a run");
+        assert_eq!(sets(faults.clone()), sets(faults.clone()), "equal seeds give equal runs");
         let (value, end) = sets(faults);
         assert_eq!(value, 20.0, "seed {seed}");
         slower += usize::from(end > undisturbed);

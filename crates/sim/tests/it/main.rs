@@ -1,4 +1,4 @@
-//! The tests of this crate from outside: one program, a module per subject.
+//! Integration tests of the simulator: one program, a module per subject.
 
 mod likes;
 mod machines;

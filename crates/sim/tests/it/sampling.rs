@@ -1,5 +1,5 @@
-//! Every sampling scheme with every technique, in virtual time: the same examples, as many samples, a model
-//! that learns, and what the scheme is to save.
+//! Tests of every sampling scheme with every technique in virtual time: training sees the same examples and
+//! the same number of samples, the model learns, and each scheme reduces what it is designed to reduce.
 
 use crate::likes::Likes;
 use intendant_engine::ReplicationConfig;
@@ -53,12 +53,12 @@ fn every_scheme_serves_every_technique() {
             let [first, .., last, _] = &outcome.combined[..] else { panic!("{name}: too few epochs") };
             let loss = |r: &intendant_task::Reduction| r.get("loss") / r.get("examples");
             assert!(loss(last) < 0.8 * loss(first), "{name}: loss {} to {}", loss(first), loss(last));
-            assert_eq!(train(&config).hash, outcome.hash, "{name}: a seed is a run");
+            assert_eq!(train(&config).hash, outcome.hash, "{name}: equal seeds give equal runs");
         }
     }
 }
 
-/// Keys that are drawn because they are here need no message.
+/// Local sampling draws keys that are local, so fewer accesses are remote.
 #[test]
 fn local_samples_are_local() {
     let remote = |scheme| {
@@ -69,9 +69,9 @@ fn local_samples_are_local() {
     assert!(local < 0.8 * independent, "{local} and {independent}");
 }
 
-/// Of what is not here, postponing makes something that is.
+/// Postponing relocates most samples that are remote at first, so that few are read remotely.
 #[test]
-fn samples_are_postponed_until_they_are_here() {
+fn samples_are_postponed_until_they_are_local() {
     let outcome = train(&config(Technique::Lapse, Scheme::ALL[2]));
     let postponed: u64 = outcome.epochs.iter().map(|epoch| epoch.sampling.postponed).sum();
     let strayed: u64 = outcome.epochs.iter().map(|epoch| epoch.sampling.strayed).sum();

@@ -1,12 +1,12 @@
-//! The source's examples of what becomes of a key [AdaPS Fig. 5 b–d and 6], as tables in `scenarios/`.
+//! The examples of key management in [AdaPS Fig. 5 b–d and 6], as tables in `scenarios/`.
 //!
-//! Columns are phases of [`PHASE`] clocks, which all workers go through together. A row of a node is what its
-//! worker intends, all of it signalled at the start: one intent per run of `x`. Below, by technique, who owns
-//! the key and who has a replica of it in the midst of each phase, and how often it moves. `not` says that it
-//! is otherwise.
+//! Columns are phases of [`PHASE`] clocks; all workers advance together. A `node` row has the intents of the
+//! node's worker, one per run of `x`, all of them signalled at the start. Below follow, by technique, the
+//! owner of the key and the holders of replicas in the middle of each phase, and the number of relocations.
+//! With `not`, the technique must behave differently.
 //!
-//! A node with intent reads and adds to the key without a message in each phase in which it should be able
-//! to; in the end nothing is missing.
+//! In each phase of its intent, a node pulls and pushes the key without a message. At the end, the value has
+//! all pushes.
 
 use intendant_core::{Clock, Key, KeyOrder, Layout, NodeId};
 use intendant_engine::{ReplicationConfig, Storage};
@@ -17,20 +17,22 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const NODES: usize = 4;
-/// Long enough for what is done in time to be done within the phase before.
+/// Clocks per phase: enough for an action in time to end within the phase before.
 const PHASE: u32 = 40;
-/// Clocks before the first phase: by then channels know that clocks advance one by one.
+/// Clocks before the first phase, in which channels learn that clocks advance one by one.
 const WARM_UP: u32 = 80;
 
-/// What a table says of a technique.
+/// The expected behaviour of a technique.
 struct Expected {
     technique: Technique,
+    /// Whether the technique must behave differently from the table.
     otherwise: bool,
     owners: Vec<String>,
     copies: Vec<String>,
     moves: Option<u64>,
 }
 
+/// A table.
 struct Scenario {
     home: usize,
     intents: Vec<(usize, Range<u32>)>,
@@ -46,7 +48,10 @@ fn parse(text: &str) -> Scenario {
         let cells: Vec<String> = row.split_whitespace().map(str::to_owned).collect();
         if !cells.is_empty() {
             let phases = cells.len() as u32;
-            assert!(scenario.phases == 0 || scenario.phases == phases, "{line}: another number of phases");
+            assert!(
+                scenario.phases == 0 || scenario.phases == phases,
+                "{line}: the rows have different numbers of phases"
+            );
             scenario.phases = phases;
         }
         let last = scenario.expected.last_mut();
@@ -79,7 +84,7 @@ fn parse(text: &str) -> Scenario {
                     moves: None,
                 });
             }
-            _ => panic!("what is '{line}'?"),
+            _ => panic!("unknown row '{line}'"),
         }
     }
     scenario
@@ -110,12 +115,12 @@ fn cluster(technique: Technique) -> Cluster<f32> {
     })
 }
 
-/// Lets everything happen.
+/// Executes all events.
 fn calm(cluster: &mut Cluster<f32>) {
     while cluster.next().unwrap().is_some() {}
 }
 
-/// What became of the key: by phase, its owner and who had a replica; and how often it moved.
+/// Runs a table with a technique. Returns the owner and the holders by phase, and the number of relocations.
 fn run(scenario: &Scenario, technique: Technique) -> (Vec<String>, Vec<String>, u64) {
     let (mut cluster, key) = (cluster(technique), Key(scenario.home as u64));
     let name = |nodes: &[NodeId]| match nodes {
@@ -176,31 +181,31 @@ fn check(text: &str) {
 }
 
 #[test]
-fn one_after_the_other() {
+fn two_nodes_one_after_the_other() {
     check(include_str!("scenarios/fig5b.txt"));
 }
 
 #[test]
-fn overlapping() {
+fn overlapping_intents() {
     check(include_str!("scenarios/fig5c.txt"));
 }
 
 #[test]
-fn again_and_again() {
+fn several_nodes_alternate() {
     check(include_str!("scenarios/fig5d.txt"));
 }
 
 #[test]
-fn the_owner_does_not_want_it_any_more() {
+fn the_intent_of_the_owner_ends_first() {
     check(include_str!("scenarios/fig6.txt"));
 }
 
 #[test]
-fn the_home_wants_it_as_well() {
+fn the_home_has_intent() {
     check(include_str!("scenarios/home.txt"));
 }
 
 #[test]
-fn intents_that_follow_each_other() {
+fn consecutive_intents_count_as_one() {
     check(include_str!("scenarios/extended.txt"));
 }

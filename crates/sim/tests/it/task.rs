@@ -1,5 +1,5 @@
-//! A real task in virtual time: it learns, on every number of nodes, with either element type, and is trained
-//! on the same examples as without any server.
+//! Tests of [`run_task`]: a task learns on any number of nodes, with either element type, and trains on the
+//! same examples as a single worker on a plain array.
 
 use crate::likes::Likes;
 use intendant_core::{Element, Key, Tick};
@@ -37,7 +37,7 @@ fn next<T: Task>(task: &T, loader: &mut Loader<T>, mut event: LoaderEvent) -> Pr
     }
 }
 
-/// One worker on a plain array: what the shells must amount to.
+/// Trains with one worker on a plain array: the reference for the simulated runs.
 fn plain<E: Element>() -> (Vec<E>, u64) {
     let task = Arc::new(Likes::<E>::new(5));
     let model = task.model().clone();
@@ -144,21 +144,21 @@ fn it_learns_on_any_number_of_nodes() {
 }
 
 #[test]
-fn a_seed_is_a_run_and_time_is_virtual() {
+fn equal_seeds_give_equal_runs_in_virtual_time() {
     let config = TaskConfig::new(3, 2, SCHEDULE);
     let (a, b) = (train::<f32>(&config), train::<f32>(&config));
     assert_eq!((a.hash, a.virtual_ns, &a.values), (b.hash, b.virtual_ns, &b.values));
     let other = train::<f32>(&TaskConfig { seed: 1, ..config.clone() });
     assert_ne!(a.hash, other.hash);
     assert_eq!(digest(&a), digest(&other));
-    // A network that is a hundred times slower makes the run longer, and nothing else is waited for as much.
+    // With a network a hundred times slower, the run takes at least ten times as long.
     let mut slow = config;
     slow.delays.network.latency = Spread::even(3_500_000, 4_500_000);
     assert!(train::<f32>(&slow).virtual_ns > 10 * a.virtual_ns);
 }
 
 #[test]
-fn little_room_and_late_loaders_only_cost_time() {
+fn tight_bounds_and_slow_loaders_only_cost_time() {
     let mut config = TaskConfig {
         outstanding_bytes_max: 1,
         look_ahead: LookAhead { batches: 1, keys: 0 },
@@ -170,16 +170,16 @@ fn little_room_and_late_loaders_only_cost_time() {
     assert_eq!(digest(&outcome), plain::<f32>().1);
 }
 
-/// With latency hiding: keys are localized two batches before they are used.
+/// Lapse with latency hiding: workers localize keys two batches before they use them.
 fn lapse(nodes: usize, workers: usize) -> TaskConfig {
     let schedule = Schedule { localize_ahead: 2, ..SCHEDULE };
     TaskConfig { technique: Technique::Lapse, ..TaskConfig::new(nodes, workers, schedule) }
 }
 
 #[test]
-fn keys_that_are_localized_ahead_are_there_more_often_when_they_are_used() {
-    // Steps take so long that keys arrive in time, unless another node wants them as well; in a model as
-    // small as this one, another node mostly does.
+fn keys_that_are_localized_ahead_are_local_more_often() {
+    // Steps are long enough for keys to arrive in time, unless another node localizes them too. In a model
+    // this small, another node often does.
     let [classic, lapse] = [TaskConfig::new(4, 1, SCHEDULE), lapse(4, 1)].map(|mut config| {
         config.delays.charge.compute_milli = 1_000_000;
         train::<f32>(&config)
@@ -216,7 +216,7 @@ fn epochs_add_up_to_the_run_without_its_evaluations() {
     assert_eq!(sum(|epoch| epoch.management.relocations), outcome.management.relocations);
 }
 
-/// Every technique with copies; static replicas of every third of the 100 keys, or of all.
+/// Every technique with replicas. Static replicas exist for every third of the 100 keys, or for all.
 fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
     let base = |technique| TaskConfig { technique, ..TaskConfig::new(nodes, workers, SCHEDULE) };
     let mut some = Assignment::none();
@@ -258,11 +258,11 @@ fn a_task_is_trained_with_copies() {
         assert_eq!(stats.replica_setups > 0, lazily, "{name}");
         let full = config.technique == Technique::FullReplication;
         assert_eq!(outcome.accesses.remote == 0, full, "{name}");
-        assert_eq!(train::<f32>(&config).hash, outcome.hash, "{name}: a seed is a run");
+        assert_eq!(train::<f32>(&config).hash, outcome.hash, "{name}: equal seeds give equal runs");
     }
 }
 
-/// Copies of one node are no copies.
+/// On a single node, techniques with replicas create none.
 #[test]
 fn one_worker_needs_no_copies() {
     let (values, _) = plain::<f32>();
@@ -273,9 +273,9 @@ fn one_worker_needs_no_copies() {
     }
 }
 
-/// What channels do for copies takes them time, and bytes occupy the network.
+/// Synchronising replicas occupies channels, and its bytes occupy the network.
 #[test]
-fn bringing_copies_in_step_has_a_price() {
+fn synchronising_replicas_takes_time_and_bytes() {
     let busy = |every| {
         let copies =
             ReplicationConfig { pace: StaticReplicaPace::Every(Tick(every)), ..ReplicationConfig::default() };
@@ -290,14 +290,14 @@ fn bringing_copies_in_step_has_a_price() {
 }
 
 #[test]
-fn a_task_is_trained_whatever_goes_wrong() {
+fn a_task_is_trained_under_random_faults() {
     for (seed, mut config) in (0..).zip([TaskConfig::new(4, 1, SCHEDULE), lapse(4, 1), lapse(3, 2)]) {
         let undisturbed = train::<f32>(&config);
         config.faults = Faults::random(seed, config.nodes, undisturbed.virtual_ns);
         let disturbed = train::<f32>(&config);
         assert_eq!(digest(&disturbed), digest(&undisturbed), "{:?}", config.faults);
         assert!(disturbed.virtual_ns > undisturbed.virtual_ns, "{:?}", config.faults);
-        assert_eq!(train::<f32>(&config).hash, disturbed.hash, "a seed is a run");
+        assert_eq!(train::<f32>(&config).hash, disturbed.hash, "equal seeds give equal runs");
     }
 }
 
@@ -305,7 +305,7 @@ fn a_task_is_trained_whatever_goes_wrong() {
 fn threads_share_cores_if_there_are_more_of_them() {
     let time = |cores| {
         let mut config = TaskConfig::new(1, 4, SCHEDULE);
-        // A network would take the same time for all.
+        // One node, because a network would add the same time to every run.
         config.delays.machine.cores = cores;
         config.delays.charge.compute_milli = 10_000_000;
         train::<f32>(&config).virtual_ns as f64

@@ -1,7 +1,9 @@
-//! A small real task: who likes what, by factorising with sampled negatives.
+//! A small task for the tests of [`intendant_sim::run_task`]: factorises a user × item matrix with sampled
+//! negatives.
 //!
-//! Users and items belong to groups; a user likes items of its group. An example is a pair; its negatives are
-//! sampled items. Held-out pairs count as ranked right if they score above an item of another group.
+//! Users and items belong to groups, and a user likes the items of its group. An example is a (user, item)
+//! pair; its negatives are sampled items. A held-out pair counts as ranked correctly if it scores above an
+//! item of another group.
 
 use intendant_core::random::{stream, unit};
 use intendant_core::{Element, Key};
@@ -32,7 +34,8 @@ pub(crate) struct Likes<E> {
 impl<E: Element> Likes<E> {
     pub(crate) fn new(seed: u64) -> Self {
         let item = |at: u64| Key(USERS + at % ITEMS);
-        // Every user's group has the same items; one in five is held out, another one for every user.
+        // All users of a group like the same items. One in five pairs is held out, at positions that differ
+        // per user.
         let likes = (0..USERS).flat_map(|user| {
             (0..ITEMS / GROUPS).map(move |nth| {
                 (Key(user), item(nth * GROUPS + user % GROUPS), (user / GROUPS + nth).is_multiple_of(5))
@@ -52,7 +55,7 @@ impl<E: Element> Likes<E> {
         };
         let ranges = vec![
             ModelRange { name: "user", keys: USERS, len: DIM },
-            // An element more than needed, so that the two ranges differ.
+            // One unused element, so that the two ranges have different lengths.
             ModelRange { name: "item", keys: ITEMS, len: DIM + 1 },
         ];
         let model = Model { ranges, init: Arc::new(init), sampler: sampler.build() };
@@ -150,7 +153,7 @@ impl<E: Element> Task for Likes<E> {
 }
 
 struct Ranked<E> {
-    /// User, item that it likes, item that it does not.
+    /// (user, liked item, item of another group).
     pairs: Vec<(Key, Key, Key)>,
     keys: Vec<Key>,
     users: Vec<E>,
