@@ -1,10 +1,10 @@
-//! Planted bugs: descriptions in `bugs/*.bug`.
+//! Planted bugs: parses the descriptions in `bugs/*.bug` and applies their edits to the sources.
 //!
 //! ```text
-//! Prose: what the bug is.
-//! caught-by: history values      checks that may find it; `nothing` for a control that must pass
+//! Description of the bug.
+//! caught-by: history values      checks that may find it; `nothing` for a control, which must pass
 //! run: --mode async              options of `cargo xtask sim`; one line per run, each of which must find it
-//! seeds: 500                     how many seeds that may take
+//! seeds: 500                     number of seeds within which a run must find it
 //! in: engine::Channel::handle    crate, type or trait, item (function, constant or type), in any file
 //! <<<<
 //! text that occurs exactly once in the item, however it is formatted
@@ -13,8 +13,8 @@
 //! >>>>
 //! ```
 //!
-//! The type may be left out if the text occurs in one item of that name only. So moving an item to another
-//! file, or to another type, changes no description.
+//! The type may be omitted if the text occurs in only one item of that name. Moving an item to another file
+//! or type therefore needs no change of a description.
 
 use crate::items::{self, Item};
 use std::collections::BTreeMap;
@@ -22,19 +22,19 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A change to an item.
+/// An edit of an item: replaces a text that occurs in it once.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
-    /// The folder below `crates` of the crate that has the item.
+    /// Folder below `crates` of the crate with the item.
     package: String,
-    /// The type or trait in whose block the item is.
+    /// The type or trait whose block contains the item.
     within: Option<String>,
     item: String,
     find: String,
     replace: String,
 }
 
-/// The items of a workspace as they are without any bug, found once per crate.
+/// The items of the unmodified workspace, found once per crate.
 pub(crate) struct Sources {
     root: PathBuf,
     packages: BTreeMap<String, Vec<Item>>,
@@ -54,7 +54,7 @@ impl Sources {
     }
 }
 
-/// A change to a file.
+/// A located edit: a byte range of a file and its new text.
 #[derive(Debug, PartialEq, Eq)]
 struct Change {
     file: PathBuf,
@@ -63,14 +63,14 @@ struct Change {
 }
 
 impl Bug {
-    /// The files that the bug changes, from the root of the workspace, with their changed text.
+    /// The changed files: path from the root of the workspace, and new text.
     pub(crate) fn apply(&self, sources: &mut Sources) -> Result<BTreeMap<PathBuf, String>, String> {
         let mut changes = Vec::new();
         for edit in &self.edits {
             changes.push(edit.locate(sources.items(&edit.package)?)?);
         }
         let root = &sources.root;
-        // From the last to the first, so that each finds its place.
+        // Later ranges first, so that earlier ranges stay valid.
         changes.sort_by_key(|change| std::cmp::Reverse(change.bytes.start));
         let mut texts = BTreeMap::new();
         for change in changes {
@@ -93,7 +93,7 @@ impl Edit {
         let (package, within, item) = match parts[..] {
             [package, item] => (package, None, item),
             [package, within, item] => (package, Some(within.to_owned()), item),
-            _ => return Err(format!("'{place}' is not crate::item or crate::Type::item")),
+            _ => return Err(format!("'{place}' is neither crate::item nor crate::Type::item")),
         };
         let (package, item) = (package.to_owned(), item.to_owned());
         Ok(Self { package, within, item, find: String::new(), replace: String::new() })
@@ -104,7 +104,7 @@ impl Edit {
         parts.into_iter().flatten().cloned().collect::<Vec<_>>().join("::")
     }
 
-    /// The only place among `items` that the edit can mean.
+    /// Finds the only place among `items` that the edit can mean.
     fn locate(&self, items: &[Item]) -> Result<Change, String> {
         let named: Vec<&Item> = items
             .iter()
@@ -140,7 +140,7 @@ fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
 }
 
-/// Where `wanted` is in `text`. How either is formatted makes no difference.
+/// The places of `wanted` in `text`, independent of formatting.
 fn occurrences(text: &str, wanted: &str) -> Vec<Range<usize>> {
     let (squeezed, places) = squeeze(text);
     let (wanted, _) = squeeze(wanted);
@@ -148,8 +148,8 @@ fn occurrences(text: &str, wanted: &str) -> Vec<Range<usize>> {
     found.map(|(at, _)| places[at]..places[at + wanted.len() - 1] + 1).collect()
 }
 
-/// The text without what a formatter may change: white space, and commas before closing brackets. With the
-/// place of each of its bytes in the text.
+/// The text without what rustfmt may change: white space, and commas before closing brackets; and the
+/// position of each remaining byte.
 fn squeeze(text: &str) -> (String, Vec<usize>) {
     let (mut squeezed, mut places) = (String::new(), Vec::new());
     for (at, character) in text.char_indices().filter(|(_, c)| !c.is_whitespace()) {
@@ -163,19 +163,19 @@ fn squeeze(text: &str) -> (String, Vec<usize>) {
     (squeezed, places)
 }
 
-/// A bug.
+/// A parsed description.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bug {
     pub(crate) name: String,
     pub(crate) about: String,
-    /// Checks that may find it. Empty for a control.
+    /// Checks that may find it; empty for a control.
     pub(crate) caught_by: Vec<String>,
     pub(crate) runs: Vec<Vec<String>>,
     pub(crate) seeds: u64,
     pub(crate) edits: Vec<Edit>,
 }
 
-/// All bugs of a directory, by name.
+/// All bugs of a directory, sorted by name.
 pub(crate) fn read_all(directory: &Path) -> Result<Vec<Bug>, String> {
     let failed = |error| format!("cannot read {}: {error}", directory.display());
     let mut bugs = Vec::new();
@@ -206,7 +206,7 @@ fn parse(name: &str, text: &str) -> Result<Bug, String> {
         } else if let Some(place) = line.strip_prefix("in:") {
             bug.edits.push(Edit::new(place.trim())?);
         } else if line == "<<<<" {
-            let edit = bug.edits.last_mut().ok_or("an edit without 'in:'")?;
+            let edit = bug.edits.last_mut().ok_or("an edit needs 'in:' before it")?;
             edit.find = block(&mut lines, "====")?;
             edit.replace = block(&mut lines, ">>>>")?;
         } else {
@@ -223,7 +223,7 @@ fn parse(name: &str, text: &str) -> Result<Bug, String> {
     Ok(bug)
 }
 
-/// The lines up to the one that is `end`, each with its line break.
+/// The lines up to the line `end`, each with its line break.
 fn block<'a>(lines: &mut impl Iterator<Item = &'a str>, end: &str) -> Result<String, String> {
     let mut text = String::new();
     for line in lines {
@@ -233,7 +233,7 @@ fn block<'a>(lines: &mut impl Iterator<Item = &'a str>, end: &str) -> Result<Str
         text.push_str(line);
         text.push('\n');
     }
-    Err(format!("no '{end}'"))
+    Err(format!("an edit ends without '{end}'"))
 }
 
 #[cfg(test)]
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_finds_its_item_in_whichever_file_it_is() {
+    fn an_edit_finds_its_item_in_any_file() {
         let root = crate::process::root().join("target/xtask-tests/bugs");
         let apply = |file: &str, edits: &[(&str, &str, &str)]| {
             let module = file.trim_end_matches(".rs").to_owned();
@@ -291,7 +291,7 @@ mod tests {
             assert_eq!(
                 apply(file, &[("c::A::f", "2;", "4;"), ("c::f", "3;", "5;")]),
                 Ok(vec![(path, expected)]),
-                "the type, where the text does not tell"
+                "the type selects the item if the text does not"
             );
         }
         for (place, find, what) in [
@@ -306,8 +306,7 @@ mod tests {
         }
     }
 
-    /// Sources change; a description that no longer fits them is noticed here, before the bug is planted
-    /// again.
+    /// Every description must fit the present sources.
     #[test]
     fn descriptions_fit_the_sources() {
         let root = crate::process::root();

@@ -1,8 +1,8 @@
-//! The clock: how long steps take is reported, and decides nothing.
+//! The only use of the clock: measuring durations for reports. No result depends on them.
 
 use std::time::{Duration, Instant};
 
-/// Runs `act` and tells how long it took.
+/// Runs `act` and measures its duration.
 pub(crate) fn timed<R>(act: impl FnOnce() -> R) -> (R, Duration) {
     let start = now();
     let result = act();

@@ -1,9 +1,9 @@
-//! `cargo xtask instructions`: counts the instructions that accesses take on their way through the engine,
-//! and compares them with `bench-configs/measured/instructions.toml`.
+//! `cargo xtask instructions`: counts the instructions per key of accesses in the engine, and compares them
+//! with `bench-configs/measured/instructions.toml`.
 //!
-//! Instructions are the same on a machine that is busy and on one that is not, so that this can be judged
-//! where seconds cannot. They are not time, though: who waits for memory executes nothing. Valgrind counts
-//! (callgrind, without caches); where it is not installed, nothing is checked, and that is said.
+//! Instruction counts do not depend on the load of the machine, so CI can compare them where it cannot
+//! compare seconds. They do not measure time: waiting for memory executes no instructions. Valgrind counts
+//! (callgrind, without cache simulation); without Valgrind, the command reports that and succeeds.
 
 use crate::process::{self, cargo};
 use serde::{Deserialize, Serialize};
@@ -11,16 +11,16 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// Count the instructions of accesses, and compare them with what they were.
+/// Count the instructions per access, and compare them with the recorded counts.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write down what is counted instead of comparing it
+    /// Record the counts instead of comparing them
     #[arg(long)]
     write: bool,
 }
 
 impl Args {
-    /// Only compares.
+    /// Compares only.
     pub(crate) fn compare() -> Self {
         Self { write: false }
     }
@@ -29,19 +29,19 @@ impl Args {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct List {
-    /// Counts further apart than this are judged: compilers and C libraries differ by less.
+    /// Tolerated difference: compilers and C libraries differ by less.
     within_percent: f64,
     paths: Vec<Counted>,
 }
 
-/// A path of the example `hot_paths` of the engine.
+/// A path of the engine's example `hot_paths`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Counted {
     what: String,
     path: String,
     nodes: usize,
-    /// Keys that a call accesses, or moves.
+    /// Keys per call.
     keys: u64,
     /// Instructions per key.
     instructions: f64,
@@ -49,13 +49,13 @@ struct Counted {
 
 const HEADER: &str = "# Instructions per key on the paths of the engine: `cargo xtask instructions` compares, `--write` writes.\n\n";
 
-/// Keys that the calls of the shorter and of the longer run access together, at least; what they differ by is
-/// what the calls take. So many that it does not matter what the allocator does once in a run.
+/// Minimum number of keys that the calls of the shorter and the longer run access. The difference of the runs
+/// is the cost of the calls; with this many keys, one-time allocations are negligible.
 const KEYS: [u64; 2] = [12_800, 25_600];
-/// Calls for one key do little else than what each call does.
+/// Upper bound of the calls: calls for one key cost much more per key.
 const CALLS_MAX: [u64; 2] = [4_000, 8_000];
 
-/// Counts, prints, and compares or writes.
+/// Counts and prints, then compares or records the counts.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let root = process::root();
     let file = root.join("bench-configs/measured/instructions.toml");
@@ -63,12 +63,12 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let text = std::fs::read_to_string(&file).map_err(|error| wrong(&error))?;
     let mut list: List = toml::from_str(&text).map_err(|error| wrong(&error))?;
     if !cfg!(target_arch = "x86_64") {
-        println!("instructions: not counted, since those written down are of another processor's");
+        println!("instructions: not counted; the recorded counts are for x86-64");
         return Ok(());
     }
     if let Err(error) = Command::new("valgrind").arg("--version").output() {
         if error.kind() == io::ErrorKind::NotFound && !args.write {
-            println!("instructions: not counted, since valgrind is not installed");
+            println!("instructions: not counted; valgrind is not installed");
             return Ok(());
         }
         return Err(format!("cannot start valgrind: {error}"));
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     process::run(cargo(&root).args(example))?;
     let program = process::target().join("release/examples/hot_paths");
     let mut off = Vec::new();
-    println!("{:<60} {:>10} {:>10}", "instructions per key", "now", "written");
+    println!("{:<60} {:>10} {:>10}", "instructions per key", "now", "recorded");
     for path in &mut list.paths {
         let now = path.count(&program)?;
         println!("{:<60} {now:>10.0} {:>10.0}", path.what, path.instructions);
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "instructions per key differ by more than {} %:\n  {}\nIf that is meant, write it down: cargo xtask instructions --write",
+        "instructions per key differ by more than {} %:\n  {}\nIf the change is intended, record it: cargo xtask instructions --write",
         list.within_percent,
         off.join("\n  ")
     ))
@@ -113,23 +113,23 @@ impl Counted {
         Ok(difference as f64 / ((more - fewer) * self.keys) as f64)
     }
 
-    /// Instructions of a run with so many calls.
+    /// Instructions of a run with `calls` calls.
     fn total(&self, program: &Path, calls: u64) -> Result<u64, String> {
         let mut command = Command::new("valgrind");
         command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
         command.args([&self.path, &self.nodes.to_string(), &calls.to_string()]);
         let output = process::output(&mut command)?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        match collected(&said).filter(|_| output.status.success()) {
+        let printed = String::from_utf8_lossy(&output.stderr);
+        match collected(&printed).filter(|_| output.status.success()) {
             Some(total) => Ok(total),
-            None => Err(format!("{command:?} failed: {}\n{said}", output.status)),
+            None => Err(format!("{command:?} failed: {}\n{printed}", output.status)),
         }
     }
 }
 
-/// What callgrind says that it has counted.
-fn collected(said: &str) -> Option<u64> {
-    let (_, rest) = said.split_once("Collected :")?;
+/// The count in callgrind's output.
+fn collected(printed: &str) -> Option<u64> {
+    let (_, rest) = printed.split_once("Collected :")?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
@@ -139,11 +139,14 @@ mod tests {
 
     #[test]
     fn counts_are_read_and_compared() {
-        let said = "==7== Callgrind, a call-graph generating cache profiler\n==7== \n==7== Events    : Ir\n==7== Collected : 105902978\n==7== \n";
-        assert_eq!(collected(said), Some(105_902_978));
+        let printed = "==7== Callgrind, a call-graph generating cache profiler\n==7== \n==7== Events    : Ir\n==7== Collected : 105902978\n==7== \n";
+        assert_eq!(collected(printed), Some(105_902_978));
         assert_eq!(collected("valgrind: no such file"), None);
         assert!(is_within(110.0, 100.0, 10.0) && is_within(90.0, 100.0, 10.0));
-        assert!(!is_within(111.0, 100.0, 10.0) && !is_within(89.0, 100.0, 10.0), "better is also different");
+        assert!(
+            !is_within(111.0, 100.0, 10.0) && !is_within(89.0, 100.0, 10.0),
+            "fewer instructions are a difference as well"
+        );
     }
 
     #[test]

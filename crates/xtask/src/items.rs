@@ -1,4 +1,4 @@
-//! Items of a crate's sources: functions, constants and types, with their text, in whichever file they are.
+//! Finds the items of a crate: functions, constants and types, with their text, in all its files.
 
 use crate::rust::{
     Crate, DEFINING, after_generics, after_item, end_of, is_ident, is_punct, path_at, shipped, tokens,
@@ -9,17 +9,17 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A function, constant or type, and where its text is.
+/// A function, constant or type, and the range of its text.
 #[derive(Clone)]
 pub(crate) struct Item {
     pub(crate) file: PathBuf,
-    /// The type or trait in whose block the item is.
+    /// The type or trait whose block contains the item.
     pub(crate) within: Option<String>,
     pub(crate) name: String,
     pub(crate) bytes: Range<usize>,
 }
 
-/// All items of the crate whose sources are in `folder`.
+/// All items of the crate with the source folder `folder`.
 pub(crate) fn find(folder: &Path) -> Result<Vec<Item>, String> {
     let root = ["lib.rs", "main.rs"].iter().map(|name| folder.join(name)).find(|path| path.is_file());
     let root = root.ok_or_else(|| format!("{} has neither lib.rs nor main.rs", folder.display()))?;
@@ -35,6 +35,7 @@ pub(crate) fn find(folder: &Path) -> Result<Vec<Item>, String> {
     Ok(found)
 }
 
+/// Appends the items of `trees`, at all depths.
 fn items_of(trees: &[TokenTree], file: &Path, within: Option<&str>, found: &mut Vec<Item>) {
     let mut start = 0;
     let mut at = 0;
@@ -98,7 +99,7 @@ fn items_of(trees: &[TokenTree], file: &Path, within: Option<&str>, found: &mut 
     }
 }
 
-/// The name of the type that an `impl` block is for; `trees` start at `impl`.
+/// The type of an `impl` block; `trees` start at `impl`.
 fn implemented(trees: &[TokenTree]) -> Option<String> {
     let header: Vec<TokenTree> = trees
         .iter()

@@ -1,8 +1,9 @@
-//! Project automation: everything that CI checks, simulation, planted bugs.
+//! Project automation: the checks of CI, simulation, planted bugs, figures and measurements.
 //!
-//! `cargo xtask verify` is what a change must pass; `cargo xtask sim` runs and replays seeds of the
-//! simulator; `cargo xtask plant` shows that the checks can fail; `cargo xtask figure` reproduces what the
-//! sources show; `cargo xtask measure` measures speed, `cargo xtask instructions` counts instructions.
+//! `cargo xtask verify` runs the checks that a change must pass; `cargo xtask sim` runs and replays seeds of
+//! the simulator; `cargo xtask plant` shows that the checks find known bugs; `cargo xtask figure` reproduces
+//! figures of the sources; `cargo xtask measure` measures speed, `cargo xtask instructions` counts
+//! instructions.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
@@ -33,22 +34,22 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check everything that CI checks, what fails fastest first
+    /// Run all checks of CI, those that fail fastest first
     Verify(verify::Args),
-    /// Check the text of the sources: width, words, mechanisms of the engine, circles between files
+    /// Check the sources for rules that rustfmt and clippy do not cover: width, words, mechanisms, cycles
     Tidy(tidy::Args),
-    /// Run random workloads in the simulator and check every one
+    /// Run random workloads in the simulator and check every run
     Sim(sim::Args),
-    /// Reproduce a figure or table of the sources in the simulator, and judge its claims
+    /// Reproduce a figure or table of the sources in the simulator, and check its claims
     Figure(figure::Args),
-    /// Measure speed, and print it beside what is asked for and beside rivals
+    /// Measure speed, and print it beside targets and rivals
     Measure(measure::Args),
-    /// Count the instructions of accesses, and compare them with what they were
+    /// Count the instructions per access, and compare them with the recorded counts
     Instructions(instructions::Args),
     /// Compare the code of the control plane's messages with their protocol
     #[cfg(feature = "generate")]
     Protocol(protocol::Args),
-    /// Plant known bugs in a scratch copy, one after the other, and see them caught
+    /// Plant known bugs in a scratch copy, and check that the simulator finds each
     Plant(plant::Args),
 }
 

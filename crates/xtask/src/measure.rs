@@ -1,9 +1,8 @@
-//! `cargo xtask measure`: measures what `bench-configs/measured/performance.toml` lists and prints it beside
-//! what is asked for and beside rivals.
+//! `cargo xtask measure`: measures the numbers listed in `bench-configs/measured/performance.toml`, and
+//! prints them beside targets and rivals.
 //!
-//! Everything is measured several times, in turn, so that a machine that is slow for a minute is slow for
-//! all; what counts is the median. Nothing fails because a number is missed: machines differ, and numbers are
-//! to be looked at.
+//! All rows are measured several times, in turn, so that a temporary slowdown of the machine affects all of
+//! them; the median counts. A missed target is no failure, because machines differ.
 
 use crate::process::{self, cargo};
 use serde::Deserialize;
@@ -13,19 +12,19 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Measure speed, and print it beside what is asked for.
+/// Measure speed, and print it beside targets and rivals.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How often everything is measured
+    /// Number of measurements of each row
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=99))]
     runs: u16,
-    /// Only rows whose names contain this
+    /// Only measure rows whose names contain this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// Put the table into docs/performance.md
+    /// Write the table to docs/performance.md
     #[arg(long)]
     write: bool,
-    /// Use the programs as they were last built
+    /// Do not build the programs
     #[arg(long)]
     no_build: bool,
 }
@@ -36,20 +35,19 @@ struct List {
     rows: Vec<Row>,
 }
 
-/// A number to measure.
+/// A row of the table: a number to measure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
     name: String,
-    /// `intendant-bench`, or an application.
+    /// `intendant-bench` or an application.
     program: String,
     args: Vec<String>,
-    /// Of the benchmark: the operation whose row it is, if there are several, and the field. Of an
-    /// application: a field of epochs, or `examples` for examples per CPU second; the first epoch does not
-    /// count.
+    /// For the benchmark: the operation, if the report has several, and the field. For an application: a
+    /// field of epochs, or `examples` for examples per CPU second; the first epoch is ignored.
     op: Option<String>,
     value: String,
-    /// The number is divided by this, or by the number of the row with this name.
+    /// The number is divided by `divide_by`, and by the number of the row named `over`.
     #[serde(default = "one")]
     divide_by: f64,
     over: Option<String>,
@@ -57,7 +55,7 @@ struct Row {
     at_least: Option<f64>,
     #[serde(default)]
     rivals: String,
-    /// Only for others to be divided by.
+    /// Not shown; only other rows are divided by it.
     #[serde(default)]
     hidden: bool,
 }
@@ -66,11 +64,11 @@ fn one() -> f64 {
     1.0
 }
 
-/// Where the table goes.
+/// The place of the table in the page.
 const BEGIN: &str = "<!-- begin: cargo xtask measure --write -->\n";
 const END: &str = "<!-- end -->";
 
-/// Measures, prints, and writes if asked to.
+/// Measures and prints the rows, and writes the table with `--write`.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let root = process::root();
     let path = root.join("bench-configs/measured/performance.toml");
@@ -87,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let mut numbers: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for run in 1..=args.runs {
         println!("run {run} of {}", args.runs);
-        // Rows that come from the same command share one execution.
+        // Rows with the same command share one execution.
         let mut outputs: BTreeMap<(&str, &[String]), serde_json::Value> = BTreeMap::new();
         for row in &rows {
             let command = (row.program.as_str(), &row.args[..]);
@@ -116,13 +114,13 @@ fn parse(text: &str) -> Result<Vec<Row>, String> {
     let List { rows } = toml::from_str(text).map_err(|error| error.to_string())?;
     for row in &rows {
         if let Some(over) = row.over.as_ref().filter(|over| rows.iter().all(|other| other.name != **over)) {
-            return Err(format!("{} is divided by '{over}', which is no row", row.name));
+            return Err(format!("{} is divided by '{over}', which does not exist", row.name));
         }
     }
     Ok(rows)
 }
 
-/// The rows with `only` in their names, and those that they are divided by.
+/// The rows with `only` in their names, and the rows that these are divided by.
 fn wanted<'a>(rows: &'a [Row], only: &str) -> Vec<&'a Row> {
     let named = |row: &Row| !row.hidden && row.name.contains(only);
     let needed = |row: &Row| rows.iter().any(|other| named(other) && other.over.as_ref() == Some(&row.name));
@@ -134,7 +132,7 @@ fn execute(root: &Path, row: &Row) -> Result<serde_json::Value, String> {
     let place = root.join("target/measured");
     std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     let report: PathBuf = place.join(format!("{}.json", row.program));
-    // What lies there from an earlier run must not pass for this one's.
+    // A report of an earlier run must not be read as this run's.
     let _ = std::fs::remove_file(&report);
     let mut command = Command::new(process::program(&row.program, true));
     command.args(&row.args);
@@ -153,7 +151,7 @@ impl Row {
         self.program == "intendant-bench"
     }
 
-    /// The number, from what the program reported.
+    /// Reads the number from the program's report.
     fn read(&self, report: &serde_json::Value) -> Result<f64, String> {
         let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
         let number = if self.is_bench() {
@@ -170,7 +168,7 @@ impl Row {
         Ok(number.ok_or_else(|| format!("the report has no {}", self.value))? / self.divide_by)
     }
 
-    /// Whether this is as asked, if anything is.
+    /// Whether the number reaches its target; `None` without a target.
     fn reached(&self, number: f64) -> Option<bool> {
         match (self.at_most, self.at_least) {
             (None, None) => None,
@@ -178,7 +176,7 @@ impl Row {
         }
     }
 
-    fn asked(&self) -> String {
+    fn target(&self) -> String {
         match (self.at_most, self.at_least) {
             (Some(most), _) => format!("≤ {most}"),
             (None, Some(least)) => format!("≥ {least}"),
@@ -194,7 +192,7 @@ fn median(numbers: &[f64]) -> Option<f64> {
     Some((low + high) / 2.0)
 }
 
-/// Three digits.
+/// The number with three significant digits.
 fn shown(number: f64) -> String {
     let digits = 2 - (number.abs().max(1e-9).log10().floor() as i32).clamp(-6, 2);
     format!("{number:.*}", digits as usize)
@@ -217,14 +215,14 @@ fn render(rows: &[&Row], numbers: &BTreeMap<&str, Vec<f64>>) -> String {
             Some(true) => "reached",
             Some(false) => "**missed**",
         };
-        let (name, asked, rivals) = (&row.name, row.asked(), &row.rivals);
+        let (name, target, rivals) = (&row.name, row.target(), &row.rivals);
         let measured = format!("{} ({} to {})", shown(median), shown(least), shown(most));
-        let _ = writeln!(table, "| {name} | {asked} | {measured} | {verdict} | {rivals} |");
+        let _ = writeln!(table, "| {name} | {target} | {measured} | {verdict} | {rivals} |");
     }
     table
 }
 
-/// The page with another table.
+/// The page with its table replaced; `None` if it has no place for one.
 fn replace(page: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;

@@ -1,11 +1,11 @@
-//! `cargo xtask plant`: a check that cannot fail is worthless.
+//! `cargo xtask plant`: shows that the checks of the simulator find known bugs.
 //!
-//! Each bug of `bugs/` is planted in a scratch copy of the workspace, whose simulator must find it: first the
-//! copy as it is must pass (control), then every bug must be caught, by one of the checks that its
-//! description names.
+//! Each bug of `bugs/` is planted in a scratch copy of the workspace, and the copy's simulator must find it
+//! with one of the checks that the description names. Before that, the unmodified copy must pass all runs
+//! (control).
 //!
-//! Bugs that no simulated run can show are not here: what an engine believes of a peer that breaks the
-//! protocol (`crates/engine/tests/it/hostile.rs`), and what happens between two threads within a step
+//! Other tests cover bugs that no simulated run can show: reactions to peers that violate the protocol
+//! (`crates/engine/tests/it/hostile.rs`), and races of two threads within a step
 //! (`crates/store/tests/loom.rs`).
 
 use crate::bug::{self, Bug, Sources};
@@ -14,36 +14,36 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which bugs to plant.
+/// Options of `cargo xtask plant`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Names of bugs, as in crates/xtask/bugs
+    /// Names of files in crates/xtask/bugs, without .bug; or all
     #[arg(default_value = "all")]
     names: Vec<String>,
-    /// Only check that the bugs fit the sources: plant none
+    /// Only check that all bugs fit the sources; plant none
     #[arg(long)]
     check: bool,
 }
 
 impl Args {
-    /// All bugs.
+    /// Plants all bugs.
     pub(crate) fn all() -> Self {
         Self { names: vec!["all".to_owned()], check: false }
     }
 
-    /// Whether all bugs fit the sources.
+    /// Only checks that all bugs fit the sources.
     pub(crate) fn check() -> Self {
         Self { check: true, ..Self::all() }
     }
 }
 
-/// The scratch copy.
+/// The scratch copy of the workspace, and its build folder.
 struct Scratch {
     tree: PathBuf,
     build: PathBuf,
 }
 
-/// Plants bugs; an error if one is not caught.
+/// Plants bugs. Returns an error if one is not caught as described.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let root = process::root();
     let mut bugs = bug::read_all(&root.join("crates/xtask/bugs"))?;
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     Err(format!("not as expected: {}", missed.join(", ")))
 }
 
-/// An error that names every bug that does not fit the sources.
+/// Returns an error that names every bug that does not fit the sources.
 fn check(root: &Path, bugs: &[Bug]) -> Result<(), String> {
     let mut sources = Sources::new(root);
     let unfit = |bug: &Bug| bug.apply(&mut sources).err().map(|what| format!("{}: {what}", bug.name));
@@ -90,7 +90,7 @@ fn check(root: &Path, bugs: &[Bug]) -> Result<(), String> {
     Err(format!("{} of {} bugs do not fit the sources:\n{}", unfit.len(), bugs.len(), unfit.join("\n")))
 }
 
-/// Copies what git knows or would add. Files that did not change keep their time stamps, so that builds are
+/// Copies all files that git tracks or would add. Unchanged files keep their time stamps, so that builds are
 /// incremental.
 fn copy(root: &Path) -> Result<Scratch, String> {
     let target = root.join("target").join("plant");
@@ -118,11 +118,11 @@ fn remove_others(tree: &Path, directory: &Path, wanted: &[&str]) -> Result<(), S
     let failed = |error| format!("cannot clean {}: {error}", directory.display());
     for entry in fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        // A link to a folder is removed like a file: what it leads to is looked at where it is.
+        // Links to folders are removed like files; the files behind them are copied on their own.
         if path.is_dir() && !path.is_symlink() {
             remove_others(tree, &path, wanted)?;
         } else if path.strip_prefix(tree).is_ok_and(|file| !wanted.iter().any(|w| Path::new(w) == file))
-            // The copy's own lock file is cargo's.
+            // Cargo maintains the lock file of the copy.
             && !path.ends_with("Cargo.lock")
         {
             fs::remove_file(&path).map_err(failed)?;
@@ -144,7 +144,8 @@ impl Scratch {
         write().map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
-    /// Makes the same link as in `root`; the models' packages share the sources of those that ship.
+    /// Creates the same symbolic link as in `root`; the packages of `models` share the engine's sources by
+    /// links.
     fn link(&self, file: &str, root: &Path) -> Result<(), String> {
         let path = self.tree.join(file);
         let target =
@@ -164,12 +165,12 @@ impl Scratch {
         command
             .args(["build", "--quiet", "--offline", "--package", "xtask"])
             .env("CARGO_TARGET_DIR", &self.build);
-        // A planted bug may leave something unused.
+        // A planted bug may cause warnings, such as unused variables.
         command.env("RUSTFLAGS", "--cap-lints=allow");
         process::text(&mut command).map(drop)
     }
 
-    /// Runs seeds. Returns what they printed, and the check that found something.
+    /// Runs seeds in the copy. Returns the output, and the check that failed, if any.
     fn simulate(&self, options: &[String], seeds: u64) -> Result<(String, Option<String>), String> {
         let program = self.build.join("debug").join(format!("xtask{}", std::env::consts::EXE_SUFFIX));
         let mut command = std::process::Command::new(program);
@@ -188,7 +189,7 @@ impl Scratch {
     }
 }
 
-/// Without a bug, every run that is to find one passes.
+/// Checks that without a bug, every run that is to find one passes.
 fn control(scratch: &Scratch, bugs: &[Bug]) -> Result<(), String> {
     let mut runs: BTreeMap<&[String], u64> = BTreeMap::new();
     for bug in bugs {
@@ -205,7 +206,7 @@ fn control(scratch: &Scratch, bugs: &[Bug]) -> Result<(), String> {
     Ok(())
 }
 
-/// Plants one bug, lets the runs find it, and takes it out again.
+/// Plants one bug, checks that every run finds it, and restores the sources.
 fn plant(scratch: &Scratch, bug: &Bug) -> Result<Vec<String>, String> {
     let changed = bug.apply(&mut Sources::new(&scratch.tree))?;
     let mut originals = Vec::new();
@@ -228,7 +229,7 @@ fn find(scratch: &Scratch, bug: &Bug, options: &[String]) -> Result<String, Stri
     let (text, check) = scratch.simulate(options, bug.seeds)?;
     let options = options.join(" ");
     match check {
-        None if bug.caught_by.is_empty() => Ok(format!("{options}: passes, as it must")),
+        None if bug.caught_by.is_empty() => Ok(format!("{options}: passes, as expected")),
         None => Err(format!("{options}: NOT caught in {} seeds", bug.seeds)),
         Some(check) if bug.caught_by.contains(&check) => {
             let seed = text.lines().find_map(|line| line.trim().strip_prefix("seed ")?.split(':').next());
@@ -237,7 +238,8 @@ fn find(scratch: &Scratch, bug: &Bug, options: &[String]) -> Result<String, Stri
             Ok(format!("{options}: caught by {check} at {after}"))
         }
         Some(check) => {
-            Err(format!("{options}: caught by '{check}', which is not what should find it:\n{text}"))
+            let expected = bug.caught_by.join(", ");
+            Err(format!("{options}: caught by '{check}', but expected one of '{expected}':\n{text}"))
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Other programs.
+//! Running other programs: cargo, git and the built binaries.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The cargo that started us.
+/// The cargo that started this program.
 pub(crate) fn cargo(directory: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(directory);
@@ -16,12 +16,12 @@ pub(crate) fn root() -> PathBuf {
     package.ancestors().nth(2).unwrap_or(package).to_owned()
 }
 
-/// Where cargo puts what it builds.
+/// The build folder of cargo.
 pub(crate) fn target() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// The program that a package of the workspace builds.
+/// The path of the program that a package of the workspace builds.
 pub(crate) fn program(package: &str, release: bool) -> PathBuf {
     // Training programs are installed under names that collide with no other program's.
     let name =
@@ -29,18 +29,18 @@ pub(crate) fn program(package: &str, release: bool) -> PathBuf {
     target().join(if release { "release" } else { "debug" }).join(name)
 }
 
-/// Runs `command` with the terminal as it is.
+/// Runs `command` with inherited input and output.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?} failed: {status}")) }
 }
 
-/// Runs `command` and keeps what it says.
+/// Runs `command` and captures its output.
 pub(crate) fn output(command: &mut Command) -> Result<Output, String> {
     command.output().map_err(|error| format!("cannot start {command:?}: {error}"))
 }
 
-/// What `command` prints, if it succeeds.
+/// Runs `command` and returns its standard output; an error if it fails.
 pub(crate) fn text(command: &mut Command) -> Result<String, String> {
     let output = output(command)?;
     if output.status.success() {

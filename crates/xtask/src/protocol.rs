@@ -1,16 +1,16 @@
-//! `cargo xtask-protocol`: the committed code of the control plane's messages is what its generator makes of
-//! `control.proto`.
+//! `cargo xtask-protocol`: generates the code of the control plane's messages from `control.proto`, and
+//! compares it with the committed code or replaces that.
 //!
-//! The generator and what it is built from are the feature `generate` of this package, so that a run of the
-//! tests compiles none of it.
+//! The generator and its dependencies are behind the feature `generate` of this package, so that tests do not
+//! compile them.
 
 use crate::process;
 use std::fs;
 
-/// What to do with the generated code.
+/// Options of `cargo xtask-protocol`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write the code, after a change to the protocol, instead of comparing it
+    /// Write the generated code instead of comparing it
     #[arg(long)]
     write: bool,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Args {
 /// Generates the code, and compares or writes it.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let folder = process::root().join("crates/control/proto");
-    // `protox` parses the protocol, so that no `protoc` has to be installed.
+    // `protox` parses the protocol, so `protoc` need not be installed.
     let files =
         protox::compile([folder.join("control.proto")], [&folder]).map_err(|error| error.to_string())?;
     let out = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{} is not what control.proto says; write it with `cargo xtask-protocol --write`",
+        "{} differs from the code generated from control.proto; update it with `cargo xtask-protocol --write`",
         committed.display()
     ))
 }

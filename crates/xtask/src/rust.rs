@@ -1,26 +1,27 @@
-//! Rust sources as token trees: as much of the syntax as is needed to find modules, the paths they name, and
+//! Parses Rust sources as token trees: just enough syntax to find modules, the paths that they name, and
 //! items.
 //!
-//! Start at [`Crate::read`]. Code under `#[cfg(test)]` is left out everywhere. Absent on purpose: types.
-//! Which method a call `x.f()` runs is not known here.
+//! Start at [`Crate::read`]. Code under `#[cfg(test)]` is ignored. Absent on purpose: types, so the target of
+//! a method call `x.f()` is unknown.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How many `use` declarations a name is followed through. Longer chains would be circles of re-exports.
+/// Upper bound of the `use` declarations that a name is followed through; a longer chain is a cycle of
+/// re-exports.
 const REEXPORTS_MAX: usize = 16;
 
 /// The modules of a library or program.
 pub(crate) struct Crate {
-    /// The root is the first.
+    /// The root is first.
     pub(crate) modules: Vec<Module>,
 }
 
 /// A module: a file, or an inline `mod x { … }` of one.
 pub(crate) struct Module {
-    /// Names from the root on; empty for the root itself.
+    /// Path from the root; empty for the root.
     pub(crate) path: Vec<String>,
     pub(crate) file: PathBuf,
     pub(crate) uses: Vec<Use>,
@@ -36,10 +37,10 @@ pub(crate) struct Module {
 /// One name that a `use` declaration imports.
 pub(crate) struct Use {
     pub(crate) path: Vec<String>,
-    /// What the name is here; `*` for a glob.
+    /// The imported name; `*` for a glob.
     pub(crate) name: String,
     pub(crate) line: usize,
-    /// Whether other modules may import it from here.
+    /// Whether it is a re-export.
     pub(crate) visible: bool,
 }
 
@@ -110,7 +111,7 @@ impl Crate {
         self.modules.iter().position(|module| module.path == path)
     }
 
-    /// The module that defines what `path` names in module `from`; `None` if that is another crate's.
+    /// The module that defines what `path` names in module `from`; `None` for items of other crates.
     pub(crate) fn resolve(&self, from: usize, path: &[String]) -> Option<usize> {
         self.follow(from, path, REEXPORTS_MAX)
     }
@@ -129,7 +130,7 @@ impl Crate {
         if rest.is_empty() { Some(at) } else { self.lookup(at, rest, uses_left) }
     }
 
-    /// What `path` names, looked up from the names of module `at`.
+    /// Looks `path` up among the names of module `at`.
     fn lookup(&self, at: usize, path: &[String], uses_left: usize) -> Option<usize> {
         let (first, rest) = path.split_first()?;
         if first == "super" || first == "self" {
@@ -148,7 +149,7 @@ impl Crate {
             prefix.iter().cloned().chain(rest.iter().cloned()).collect()
         };
         if let Some(import) = module.uses.iter().find(|import| import.name == *first) {
-            // A name such as `wire` of `use wire::x as wire` is that of a crate.
+            // A name such as `wire` of `use wire::x as wire` names a crate.
             let own = import.path.first() != Some(first) || import.path.len() > 1;
             return if own { self.follow(at, &with_rest(&import.path), uses_left) } else { None };
         }
@@ -163,7 +164,7 @@ impl Crate {
 }
 
 impl Module {
-    /// Notes what is named, at all depths.
+    /// Records the paths that are named, at all depths.
     fn scan(&mut self, trees: &[TokenTree]) {
         let mut at = 0;
         while at < trees.len() {
@@ -212,7 +213,7 @@ fn is_separator(trees: &[TokenTree], at: usize) -> bool {
         && trees.get(at + 1).is_some_and(|tree| is_punct(tree, ':'))
 }
 
-/// Where the first of the punctuation characters `ends` is, from `at` on.
+/// Index of the first of the punctuation characters `ends`, from `at` on.
 pub(crate) fn end_of(trees: &[TokenTree], at: usize, ends: &str) -> usize {
     let found = trees[at..]
         .iter()
@@ -220,7 +221,7 @@ pub(crate) fn end_of(trees: &[TokenTree], at: usize, ends: &str) -> usize {
     found.map_or(trees.len(), |offset| at + offset)
 }
 
-/// The path that starts at `at`, and where it ends. The name of a field or method starts none.
+/// The path that starts at `at`, and the index after it; `None` for names of fields and methods.
 pub(crate) fn path_at(trees: &[TokenTree], at: usize) -> Option<(Vec<String>, usize)> {
     let TokenTree::Ident(first) = &trees[at] else { return None };
     let mut path = vec![first.to_string()];
@@ -234,7 +235,7 @@ pub(crate) fn path_at(trees: &[TokenTree], at: usize) -> Option<(Vec<String>, us
     Some((if member { Vec::new() } else { path }, next)).filter(|(path, _)| !path.is_empty())
 }
 
-/// The names that a tree of a `use` declaration imports.
+/// Appends the names that a `use` tree imports.
 fn imports(trees: &[TokenTree], prefix: &[String], visible: bool, found: &mut Vec<Use>) {
     let mut path = prefix.to_vec();
     let mut at = if is_separator(trees, 0) { 2 } else { 0 };
@@ -283,7 +284,7 @@ fn inherent(trees: &[TokenTree]) -> Option<Named> {
     Some(Named { path, line: line(&header[0]) })
 }
 
-/// Where the tokens after `<…>` at `at` are; `at` itself if none is there.
+/// Index after the `<…>` at `at`; `at` itself if there is none.
 pub(crate) fn after_generics(trees: &[TokenTree], at: usize) -> usize {
     let mut depth = 0_usize;
     for (index, tree) in trees.iter().enumerate().skip(at) {
@@ -302,7 +303,7 @@ pub(crate) fn after_generics(trees: &[TokenTree], at: usize) -> usize {
     trees.len()
 }
 
-/// The trees without what only tests see, at all depths.
+/// The trees without code under `#[cfg(test)]`, at all depths.
 pub(crate) fn shipped(trees: Vec<TokenTree>) -> Vec<TokenTree> {
     let mut kept: Vec<TokenTree> = Vec::new();
     let mut at = 0;
@@ -332,7 +333,7 @@ fn is_test_only(tree: &TokenTree) -> bool {
         || (text.starts_with("[cfg(all(") && text.contains("test") && !text.contains("not(test"))
 }
 
-/// Where the item, field or statement that starts at `at` is over.
+/// Index after the item, field or statement that starts at `at`.
 pub(crate) fn after_item(trees: &[TokenTree], mut at: usize) -> usize {
     // Further attributes belong to it.
     while trees.get(at).is_some_and(|tree| is_punct(tree, '#')) {
@@ -373,7 +374,7 @@ fn is_constant(trees: &[TokenTree]) -> bool {
 /// A submodule, with its body if that is inline.
 type Child = (String, Option<Vec<TokenTree>>);
 
-/// The trees of a module without its submodules, and those.
+/// Splits the trees of a module into its own and its submodules.
 fn split_modules(trees: Vec<TokenTree>) -> (Vec<TokenTree>, Vec<Child>) {
     let (mut own, mut children) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -412,7 +413,7 @@ fn definitions(trees: &[TokenTree]) -> BTreeSet<String> {
     names.collect()
 }
 
-/// The modules of each file, and which file each module is in.
+/// The modules of each file.
 pub(crate) fn files(modules: &[Module]) -> BTreeMap<&Path, Vec<usize>> {
     let mut files: BTreeMap<&Path, Vec<usize>> = BTreeMap::new();
     for (number, module) in modules.iter().enumerate() {
@@ -428,7 +429,7 @@ pub(crate) mod tests {
     /// A folder with a crate of these files below `src`.
     pub(crate) fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
         let folder = crate::process::root().join("target").join("xtask-tests").join(name);
-        // Files of an earlier run may not be among these.
+        // Removes files of an earlier run.
         let _ = fs::remove_dir_all(&folder);
         for (file, text) in files {
             let path = folder.join("src").join(file);

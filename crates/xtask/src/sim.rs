@@ -1,4 +1,5 @@
-//! `cargo xtask sim`: seeds of random workloads, on all cores.
+//! `cargo xtask sim`: runs seeds of random workloads on all cores, sums up what they reached, and prints the
+//! command that replays the first failing seed.
 
 use clap::Parser;
 use intendant_checkers::workload::{self, Mode, Run};
@@ -10,95 +11,95 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Seeds that a thread takes at a time.
+/// Number of seeds that a thread takes at a time.
 const SEEDS_PER_GRAB: u64 = 16;
 
-/// What to run. What is not given is drawn from each seed.
+/// Options of the runs. Options that are not given are drawn from each seed.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Args {
-    /// Parameter management technique, or hub: replicas through the owner that come and go at random, of keys
-    /// that owners move at random
+    /// Parameter management technique, or hub: nodes acquire and drop replicas at random, of keys that owners
+    /// relocate at random
     #[arg(long, default_value = "classic", value_parser = parse_technique)]
-    technique: Managed,
-    /// Who moves keys, instead of whom the technique lets move them: owner
+    technique: TechniqueArg,
+    /// Let owners relocate keys at random, instead of the technique's initiator: owner
     #[arg(long, value_parser = parse_initiator)]
-    initiator: Option<ByOwners>,
+    initiator: Option<InitiatorArg>,
     /// Number of nodes; 3 to 5 if not given
     #[arg(long)]
     nodes: Option<usize>,
-    /// Seeds, end excluded: A..B
+    /// Range of seeds, end excluded: A..B
     #[arg(long, value_parser = parse_seeds)]
     seeds: Range<u64>,
-    /// Calls of all workers together, per seed
+    /// Calls per seed, of all workers together
     #[arg(long, default_value_t = 200)]
     ops: u64,
-    /// Whether nodes remember where keys were (where keys do not move: start with wrong ideas of it): on or
-    /// off
+    /// Whether nodes cache key locations (where keys do not move: start with mostly wrong ones): on or off
     #[arg(long, value_parser = parse_switch)]
     caches: Option<bool>,
-    /// Whether workers wait for each operation: sync or async
+    /// Whether workers wait for each operation (sync) or not (async)
     #[arg(long, value_parser = parse_mode)]
-    mode: Option<Asynchronous>,
+    mode: Option<ModeArg>,
     /// Order of a worker's operations on a key: fifo or chain
     #[arg(long)]
     order: Option<Order>,
     /// Store: dense or sparse
     #[arg(long, value_parser = parse_storage)]
     storage: Option<Storage>,
-    /// Staleness bound in clocks, where there is one
+    /// Staleness bound in clocks, for techniques with one
     #[arg(long)]
     staleness: Option<u32>,
-    /// When static replicas are brought in step: every so often, or when workers ask for it
+    /// When static replicas are synchronised: at a pace (every), or when workers ask for it (asked)
     #[arg(long, value_parser = parse_pace)]
-    pace: Option<Asked>,
-    /// Whether connections and machines are slow and parted at times: on or off
+    pace: Option<PaceArg>,
+    /// Whether to inject slow connections, slow nodes and partitions: on or off
     #[arg(long, value_parser = parse_switch)]
     faults: Option<bool>,
-    /// What the histories of the seeds are to be. With `inconsistent`, at least one must not be sequentially
-    /// consistent, and everything else must hold for all of them
+    /// Expected histories. With `inconsistent`, at least one seed must not be sequentially consistent, and
+    /// all other checks must pass for all seeds
     #[arg(long, value_enum, default_value_t = Expect::Consistent)]
     expect: Expect,
-    /// Print what happens, event by event
+    /// Print every event
     #[arg(long)]
     trace: bool,
 }
 
+/// The histories that a set of runs must have.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Expect {
     Consistent,
     Inconsistent,
 }
 
-/// Not a `bool`: the command line library would take that for a flag.
+/// The value of `--initiator`: whether owners relocate keys at random.
 #[derive(Clone, Copy)]
-struct ByOwners(bool);
+struct InitiatorArg(bool);
 
-/// Not a `bool`, for the same reason.
+/// The value of `--mode`: whether workers are asynchronous.
 #[derive(Clone, Copy)]
-struct Asynchronous(bool);
+struct ModeArg(bool);
 
-/// Not a `bool`, for the same reason.
+/// The value of `--pace`: whether static replicas are synchronised only when workers ask for it.
 #[derive(Clone, Copy)]
-struct Asked(bool);
+struct PaceArg(bool);
 
-/// What manages keys.
+/// The value of `--technique`.
 #[derive(Clone, Copy)]
-enum Managed {
+enum TechniqueArg {
     By(Technique),
     Hub,
 }
 
-fn parse_technique(text: &str) -> Result<Managed, String> {
+fn parse_technique(text: &str) -> Result<TechniqueArg, String> {
     match text {
-        "hub" => Ok(Managed::Hub),
-        _ => text.parse().map(Managed::By).map_err(|error| format!("{error}, or hub")),
+        "hub" => Ok(TechniqueArg::Hub),
+        _ => text.parse().map(TechniqueArg::By).map_err(|error| format!("{error}, or hub")),
     }
 }
 
-fn parse_pace(text: &str) -> Result<Asked, String> {
+fn parse_pace(text: &str) -> Result<PaceArg, String> {
     match text {
-        "every" => Ok(Asked(false)),
-        "asked" => Ok(Asked(true)),
+        "every" => Ok(PaceArg(false)),
+        "asked" => Ok(PaceArg(true)),
         _ => Err("expected every or asked".to_owned()),
     }
 }
@@ -116,17 +117,17 @@ fn parse_switch(text: &str) -> Result<bool, String> {
     }
 }
 
-fn parse_mode(text: &str) -> Result<Asynchronous, String> {
+fn parse_mode(text: &str) -> Result<ModeArg, String> {
     match text {
-        "sync" => Ok(Asynchronous(false)),
-        "async" => Ok(Asynchronous(true)),
+        "sync" => Ok(ModeArg(false)),
+        "async" => Ok(ModeArg(true)),
         _ => Err("expected sync or async".to_owned()),
     }
 }
 
-fn parse_initiator(text: &str) -> Result<ByOwners, String> {
+fn parse_initiator(text: &str) -> Result<InitiatorArg, String> {
     match text {
-        "owner" => Ok(ByOwners(true)),
+        "owner" => Ok(InitiatorArg(true)),
         _ => Err("expected owner".to_owned()),
     }
 }
@@ -139,27 +140,27 @@ fn parse_storage(text: &str) -> Result<Storage, String> {
     }
 }
 
-/// A command of its own, so that the other subcommands can build arguments from text.
+/// A parser of its own, so that other subcommands can build arguments from text.
 #[derive(clap::Parser)]
-struct Line {
+struct CommandLine {
     #[command(flatten)]
     args: Args,
 }
 
 impl Args {
-    /// The arguments that `options` and the first `seeds` seeds stand for.
+    /// The arguments for `options` and the seeds `0..seeds`.
     pub(crate) fn of(options: &[&str], seeds: u64) -> Result<Self, String> {
         let seeds = format!("0..{seeds}");
         let line = ["sim"].iter().chain(options).copied().chain(["--seeds", &seeds]);
-        Line::try_parse_from(line).map(|line| line.args).map_err(|error| error.to_string())
+        CommandLine::try_parse_from(line).map(|line| line.args).map_err(|error| error.to_string())
     }
 
     fn mode(&self) -> Mode {
         let mode = match self.technique {
-            Managed::By(technique) => {
+            TechniqueArg::By(technique) => {
                 Mode { by_owners: self.initiator.is_some_and(|by| by.0), ..Mode::new(technique) }
             }
-            Managed::Hub => Mode::hub(),
+            TechniqueArg::Hub => Mode::hub(),
         };
         Mode {
             nodes: self.nodes,
@@ -176,23 +177,23 @@ impl Args {
     }
 }
 
-/// What a set of runs amounts to.
+/// Totals over a set of runs.
 #[derive(Default)]
-struct Total {
+struct Totals {
     runs: u64,
     calls: u64,
     events: u64,
-    /// Sum of all hashes: the same set of seeds has the same sum, in whichever order they ran.
+    /// Sum of all hashes, which does not depend on the order of the runs.
     hash: u64,
     reach: Reach,
-    /// Histories that are not sequentially consistent, and the first seed of them with what was found.
+    /// Number of histories that are not sequentially consistent, and the first such seed with its finding.
     inconsistent: u64,
     example: Option<(u64, String)>,
-    /// The first failing seed, with what found it and what it found.
+    /// The first failing seed, with the name of the check and its finding.
     failure: Option<(u64, &'static str, String)>,
 }
 
-impl Total {
+impl Totals {
     fn add(&mut self, run: &Run) {
         self.runs += 1;
         self.calls += run.calls;
@@ -222,7 +223,7 @@ impl Total {
     }
 }
 
-/// Runs the seeds; an error if one of them fails, or they do not reach what they should.
+/// Runs the seeds. Returns an error if a seed fails, or an expected marker is not reached.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let mode = args.mode();
     let (total, took) = crate::clock::timed(|| run_all(&mode, args));
@@ -249,7 +250,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         let Some((seed, what)) = &total.example else {
             println!("  caught by: expectation");
             return Err(format!(
-                "all {} histories are sequentially consistent, which they should not be",
+                "all {} histories are sequentially consistent; expected at least one that is not",
                 total.runs
             ));
         };
@@ -257,7 +258,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             "  {} of {} histories are not sequentially consistent, as expected",
             total.inconsistent, total.runs
         );
-        println!("  the first is that of seed {seed}: {what}");
+        println!("  the first is seed {seed}: {what}");
     }
     let missed: Vec<_> = mode
         .expected()
@@ -269,20 +270,16 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         return Ok(());
     }
     println!("  caught by: reach");
-    Err(format!(
-        "{} seeds never reached: {}; such runs prove nothing about it",
-        total.runs,
-        missed.join(", ")
-    ))
+    Err(format!("{} seeds never reached: {}; these runs do not test it", total.runs, missed.join(", ")))
 }
 
-fn run_all(mode: &Mode, args: &Args) -> Total {
+fn run_all(mode: &Mode, args: &Args) -> Totals {
     let threads = if args.trace { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
     let (next, failed) = (AtomicU64::new(args.seeds.start), AtomicBool::new(false));
     let work = || {
-        let mut total = Total::default();
-        // Relaxed: the counters order nothing but themselves. After a failure seeds in progress are finished,
-        // later ones are left out; since seeds are taken in order, the first failure is found in any case.
+        let mut total = Totals::default();
+        // Relaxed: no other data depends on the counters. After a failure, threads finish their present seeds
+        // and take no later ones. Seeds are taken in order, so the first failing seed is always found.
         while !failed.load(Ordering::Relaxed) {
             let start = next.fetch_add(SEEDS_PER_GRAB, Ordering::Relaxed);
             if start >= args.seeds.end {
@@ -297,7 +294,7 @@ fn run_all(mode: &Mode, args: &Args) -> Total {
         }
         total
     };
-    let mut total = Total::default();
+    let mut total = Totals::default();
     std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         for handle in handles {
@@ -312,8 +309,8 @@ fn run_all(mode: &Mode, args: &Args) -> Total {
     total
 }
 
-/// Returns whether the seed failed. An assertion of an engine is a failure like any other.
-fn run_one(mode: &Mode, seed: u64, args: &Args, total: &mut Total) -> bool {
+/// Runs a seed and returns whether it failed. A panic of an engine counts as a failure.
+fn run_one(mode: &Mode, seed: u64, args: &Args, total: &mut Totals) -> bool {
     match catch_unwind(AssertUnwindSafe(|| workload::run(mode, seed, args.trace))) {
         Ok(run) => {
             run.trace.iter().for_each(|line| println!("{line}"));
@@ -343,9 +340,9 @@ fn run_one(mode: &Mode, seed: u64, args: &Args, total: &mut Total) -> bool {
 mod tests {
     use super::*;
 
-    /// What a failing seed prints replays it.
+    /// The printed command of a failing seed must parse to the same mode.
     #[test]
-    fn a_mode_is_what_its_text_says() {
+    fn the_text_of_a_mode_parses_to_the_mode() {
         let drawn = Mode::new(Technique::Lapse);
         let fixed = Mode {
             by_owners: true,

@@ -1,10 +1,10 @@
-//! `cargo xtask verify`: everything that CI checks, in the order that fails fastest.
+//! `cargo xtask verify`: runs all checks of CI, those that fail fastest first.
 
 use crate::process::{self, cargo};
 use crate::{clock, figure, instructions, plant, sim, tidy};
 use std::time::Duration;
 
-/// Crates that the simulator runs on: whatever needs threads, sockets or clocks must not creep in.
+/// Crates that the simulator uses: they must not depend on threads, sockets or clocks.
 const PURE: [&str; 10] = [
     "intendant-core",
     "intendant-wire",
@@ -17,10 +17,10 @@ const PURE: [&str; 10] = [
     "intendant-sim",
     "intendant-checkers",
 ];
-/// What may not be below them.
+/// Packages that they must not depend on, directly or indirectly.
 const BANNED: [&str; 5] = ["tokio", "tonic", "mio", "socket2", "intendant-transport"];
 
-/// How much to verify.
+/// Options of `cargo xtask verify`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// 10,000 seeds per mode instead of 500, 500 long runs instead of 10, and planted bugs
@@ -31,15 +31,15 @@ pub(crate) struct Args {
     tests: bool,
 }
 
-/// How many calls a run has, and so how many runs there are.
+/// Length of the runs of a set, and with it the number of seeds.
 #[derive(Clone, Copy)]
 enum Length {
     Usual,
     Long,
 }
 
-/// What is simulated: the options of `cargo xtask sim` besides the seeds. Those of lapse are the columns of
-/// [thesis Tab. 3.2], and what makes the last one consistent.
+/// The simulated sets: name, options of `cargo xtask sim` besides the seeds, length. The sets of lapse are
+/// the columns of [thesis Tab. 3.2], and one with chained operations, which make the last column consistent.
 const SIMULATIONS: [(&str, &str, Length); 29] = [
     ("classic sync fifo", "--mode sync --order fifo", Length::Usual),
     ("classic sync chain", "--mode sync --order chain", Length::Usual),
@@ -82,7 +82,7 @@ const SIMULATIONS: [(&str, &str, Length); 29] = [
 
 type Step = (&'static str, Box<dyn Fn() -> Result<(), String>>);
 
-/// Runs the steps up to the first that fails.
+/// Runs the steps, up to the first that fails.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let mut lines = Vec::new();
     let mut failure = None;
@@ -159,8 +159,8 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
     process::run(cargo(&process::root()).args(arguments).envs(environment.iter().copied()))
 }
 
-/// What each crate may depend on within the workspace, over however many others (`docs/architecture.md`):
-/// everything to its left, and nothing to its right.
+/// The crates of the workspace that each crate may depend on, directly or indirectly
+/// (`docs/architecture.md`): those to its left.
 const LAYERS: [(&str, &[&str]); 16] = [
     ("intendant-core", &[]),
     ("intendant-formats", &["core"]),
@@ -174,10 +174,10 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("intendant-transport", &["core"]),
     ("intendant-launch", &["core", "transport"]),
     ("intendant-control", &["core", "transport", "launch"]),
-    // Applications are tested from outside.
+    // Tests of applications run their binaries, so this crate depends on none of them.
     ("intendant-apptest", &[]),
     ("intendant-sim", &["core", "wire", "store", "intent", "sampling", "techniques", "engine", "task"]),
-    // Training programs run on simulated clusters, and know nothing of checkers.
+    // Training programs run on simulated clusters; they do not use the checkers.
     (
         "intendant-train",
         &[
@@ -203,11 +203,12 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ),
 ];
 
+/// Checks that each crate depends only on crates to its left.
 fn layers() -> Result<(), String> {
     for (package, allowed) in LAYERS {
         for name in depends_on(package)? {
             let Some(other) = name.strip_prefix("intendant").filter(|_| name != package) else { continue };
-            // The facade is called `intendant`.
+            // The facade is called `intendant`, without a suffix.
             let layer = other.strip_prefix('-').unwrap_or("intendant");
             if !allowed.contains(&layer) {
                 return Err(format!("{package} depends on {name}, which is to the right of it"));
@@ -217,7 +218,7 @@ fn layers() -> Result<(), String> {
     Ok(())
 }
 
-/// The packages that `package` depends on, itself included.
+/// The packages that `package` depends on, including itself.
 fn depends_on(package: &str) -> Result<Vec<String>, String> {
     let mut tree = cargo(&process::root());
     tree.args(["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
@@ -225,7 +226,7 @@ fn depends_on(package: &str) -> Result<Vec<String>, String> {
     Ok(listed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
-/// No crate that the simulator runs on may depend, over however many others, on what it must not know.
+/// Checks that no crate of the simulator depends on a banned package, directly or indirectly.
 fn dependencies() -> Result<(), String> {
     for package in PURE {
         let names = depends_on(package)?;

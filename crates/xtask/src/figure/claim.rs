@@ -1,51 +1,52 @@
-//! Claims: what must hold between the numbers of runs.
+//! Claims: checks the bounds of a figure's claims against the numbers of its runs.
 
 use super::config::{Claim, Scale};
 use super::metric::{Number, Ratio, Reports};
 use std::fmt;
 
-/// What became of a claim.
-pub(crate) struct Verdict {
+/// A claim with its outcome.
+pub(crate) struct JudgedClaim {
     text: String,
     paper: String,
     bound: String,
     fitted: bool,
     deviation: Option<String>,
-    /// The number and what it makes of the claim; `None` if that was not judged.
-    found: Option<(Ratio, Finding)>,
+    /// The number and the outcome; `None` if the claim was not checked.
+    found: Option<(Ratio, Outcome)>,
 }
 
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Finding {
+enum Outcome {
     Holds,
-    /// It does not hold, as stated.
+    /// It does not hold, but the number is in the range of its known deviation.
     Deviates,
-    /// It does not hold, or is stated to deviate and holds, or deviates by something else.
+    /// The number is outside of the bounds or, with a known deviation, outside of its range.
     Broken,
 }
 
-impl Verdict {
-    /// Whether the claim must hold, and does not.
+impl JudgedClaim {
+    /// Whether the claim must hold and does not.
     pub(crate) fn broken(&self) -> bool {
-        matches!(self.found, Some((_, Finding::Broken)))
+        matches!(self.found, Some((_, Outcome::Broken)))
     }
 
-    /// Whether it was judged.
+    /// Whether the claim was checked.
     pub(crate) fn judged(&self) -> bool {
         self.found.is_some()
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for JudgedClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { text, paper, bound, fitted, deviation, found } = self;
-        let Some((number, finding)) = found else { return write!(f, "  not judged  {text}") };
-        let word = match finding {
-            Finding::Holds => "holds   ",
-            Finding::Broken => "BROKEN  ",
-            Finding::Deviates => "DEVIATES",
+        let Some((number, outcome)) = found else { return write!(f, "  not judged  {text}") };
+        let word = match outcome {
+            Outcome::Holds => "holds   ",
+            Outcome::Broken => "BROKEN  ",
+            Outcome::Deviates => "DEVIATES",
         };
-        let fitted = if *fitted { "; fitted to this" } else { "" };
+        let fitted = if *fitted { "; fitted to it" } else { "" };
         write!(f, "  {word}  {text}: {number} ({bound}; source: {paper}{fitted})")?;
         match deviation {
             Some(reason) => write!(f, "\n            {reason}"),
@@ -54,7 +55,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Three significant digits, without an exponent.
+/// The number with three significant digits, without an exponent.
 pub(crate) fn short(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return number.to_string();
@@ -63,8 +64,9 @@ pub(crate) fn short(number: f64) -> String {
     format!("{number:.digits$}")
 }
 
-/// Judges a claim; an error if a report lacks a number. A claim about a run that was left out is not judged.
-pub(crate) fn judge(claim: &Claim, reports: &Reports, scale: Scale) -> Result<Verdict, String> {
+/// Checks a claim. Returns an error if a report lacks a number. A claim about a run that was left out, or at
+/// another scale, is not checked.
+pub(crate) fn judge(claim: &Claim, reports: &Reports, scale: Scale) -> Result<JudgedClaim, String> {
     let mut bound = match (claim.at_least, claim.at_most) {
         (Some(least), Some(most)) => format!("{least} to {most}"),
         (Some(least), None) => format!("at least {least}"),
@@ -72,7 +74,7 @@ pub(crate) fn judge(claim: &Claim, reports: &Reports, scale: Scale) -> Result<Ve
         (None, None) => "no bound".to_owned(),
     };
     if let Some([from, to]) = claim.deviates {
-        bound.push_str(&format!(", known to be {from} to {to}"));
+        bound.push_str(&format!(", known deviation: {from} to {to}"));
     }
     let term = |term: &String| {
         let (run, metric) = term.split_once(": ")?;
@@ -85,16 +87,16 @@ pub(crate) fn judge(claim: &Claim, reports: &Reports, scale: Scale) -> Result<Ve
         if let (Some(value), Some(over)) = (value, over) {
             let number = value.over(over);
             let (least, most) = (number.least(), number.most());
-            let finding = match claim.deviates {
-                None if claim.holds(least, most) => Finding::Holds,
-                Some([from, to]) if least >= from && most <= to => Finding::Deviates,
-                None | Some(_) => Finding::Broken,
+            let outcome = match claim.deviates {
+                None if claim.holds(least, most) => Outcome::Holds,
+                Some([from, to]) if least >= from && most <= to => Outcome::Deviates,
+                None | Some(_) => Outcome::Broken,
             };
-            found = Some((number, finding));
+            found = Some((number, outcome));
         }
     }
     let Claim { text, paper, fitted, deviation, .. } = claim.clone();
-    Ok(Verdict { text, paper, bound, fitted, deviation, found })
+    Ok(JudgedClaim { text, paper, bound, fitted, deviation, found })
 }
 
 #[cfg(test)]
@@ -137,7 +139,7 @@ mod tests {
         assert!(!judged(&claim(ratio, Some(3.1), None), Scale::Ci).broken(), "not judged at this scale");
         assert!(!judged(&claim(Some("c: seconds"), Some(9.0), None), Scale::Small).broken(), "left out");
         assert!(judge(&claim(Some("b: /test/rmse"), Some(9.0), None), &reports, Scale::Small).is_err());
-        // A deviation is known by its number as well: one that grew, or went away, is none.
+        // A known deviation has a range; a number outside of it breaks the claim.
         for (range, broken) in [([5.95, 6.1], false), ([6.1, 7.0], true), ([5.92, 5.98], true)] {
             let deviation = Some("another setting".to_owned());
             let known = Claim { deviation, deviates: Some(range), ..claim(None, None, Some(5.9)) };
@@ -148,7 +150,7 @@ mod tests {
                 "{verdict}"
             );
         }
-        // What is not a number holds nothing.
+        // NaN is within no bounds.
         assert!(judge(&claim(ratio, Some(0.0), None), &nan, Scale::Small).expect("numbers").broken());
     }
 

@@ -1,9 +1,9 @@
-//! The files in `bench-configs/`.
+//! The files in `bench-configs/`: parses figures and checks that their parts fit together.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// How much work a figure does.
+/// The amount of work of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scale {
@@ -11,7 +11,7 @@ pub(crate) enum Scale {
     Ci,
     /// Minutes.
     Small,
-    /// As long as it takes.
+    /// Up to hours.
     Full,
 }
 
@@ -29,9 +29,9 @@ impl Scale {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Figure {
-    /// What it shows.
+    /// What the figure shows.
     pub(crate) title: String,
-    /// Where it is from.
+    /// The source, by a key of `docs/references.md`.
     pub(crate) source: String,
     /// Package and binary of the program.
     pub(crate) app: String,
@@ -42,32 +42,32 @@ pub(crate) struct Figure {
     pub(crate) scales: BTreeMap<Scale, Vec<String>>,
     /// The runs.
     pub(crate) runs: Vec<Run>,
-    /// What the table shows of each.
+    /// The columns of the table.
     pub(crate) columns: Vec<Column>,
-    /// What must hold.
+    /// The claims about the numbers.
     #[serde(default)]
     pub(crate) claims: Vec<Claim>,
-    /// What must be known to read the table; printed with it.
+    /// Notes on how to read the table; printed with it.
     #[serde(default)]
     pub(crate) notes: Vec<String>,
-    /// What counts as quality, for the metrics that are about it.
+    /// The definition of quality, for the metrics that use it.
     pub(crate) quality: Option<Quality>,
 }
 
-/// Which quality a model has after an epoch, and which one is good enough.
+/// The quality of a model after an epoch, and the level that is good enough.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Quality {
     /// JSON pointer into an epoch of a report: `/quality/rmse`.
     pub(crate) pointer: String,
-    /// Whether a model gets better as the number falls: a loss, an error.
+    /// Whether lower numbers are better: a loss, an error.
     pub(crate) lower_is_better: bool,
-    /// What a model has that has learnt nothing, by scale: it may depend on the data. Quality is how far one
-    /// comes from there.
+    /// The number of an untrained model, by scale, because it may depend on the data. Quality is the distance
+    /// from it.
     pub(crate) from: BTreeMap<Scale, f64>,
-    /// The run whose best quality counts.
+    /// The run whose best quality is the reference.
     pub(crate) baseline: String,
-    /// The part of it that is good enough.
+    /// The fraction of the reference that is good enough.
     pub(crate) part: f64,
 }
 
@@ -77,17 +77,17 @@ pub(crate) struct Quality {
 pub(crate) struct Run {
     /// Name in the table and in claims.
     pub(crate) name: String,
-    /// Flags of its own.
+    /// Flags of this run.
     pub(crate) args: Vec<String>,
     /// Further flags, by scale.
     #[serde(default)]
     pub(crate) args_at: BTreeMap<Scale, Vec<String>>,
-    /// The scales at which it runs; all if none is named.
+    /// The scales at which it runs; all if empty.
     #[serde(default)]
     pub(crate) scales: Vec<Scale>,
-    /// Another program than the figure's.
+    /// The program, if it is not the figure's.
     pub(crate) app: Option<String>,
-    /// What the source reports, by heading of a column.
+    /// The source's numbers, by heading of a column.
     #[serde(default)]
     pub(crate) paper: BTreeMap<String, String>,
 }
@@ -105,12 +105,12 @@ impl Run {
 pub(crate) struct Column {
     /// Its heading, with the unit.
     pub(crate) heading: String,
-    /// Which number of a report; see [`super::metric`].
+    /// The metric: a number of a report; see [`super::metric`].
     pub(crate) metric: String,
     /// The number is divided by this.
     #[serde(default = "one")]
     pub(crate) divide_by: f64,
-    /// Divides the metric of this run by each run's instead: a speed-up.
+    /// Divides this run's metric by each run's metric: a speed-up.
     pub(crate) relative_to: Option<String>,
 }
 
@@ -118,39 +118,38 @@ const fn one() -> f64 {
     1.0
 }
 
-/// What must hold: a number of one run, or its ratio to a number of another.
+/// A claim: bounds of a run's metric, or of its ratio to another run's metric.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claim {
     /// In words.
     pub(crate) text: String,
-    /// A number: `run: metric`.
+    /// The metric: `run: metric`.
     pub(crate) value: String,
-    /// What it is divided by, if anything.
+    /// The divisor, if the claim is about a ratio.
     pub(crate) over: Option<String>,
     /// Lower bound.
     pub(crate) at_least: Option<f64>,
     /// Upper bound.
     pub(crate) at_most: Option<f64>,
-    /// What the source reports.
+    /// The source's number.
     pub(crate) paper: String,
-    /// Constants of the model or settings of the runs were chosen with this number of the source in view:
-    /// that it holds is no confirmation.
+    /// Whether constants of the model or settings of the runs were fitted to this number of the source, so
+    /// that the claim does not confirm it.
     #[serde(default)]
     pub(crate) fitted: bool,
-    /// Why ours differs from the source: the claim need not hold, but the number must be where `deviates`
-    /// says.
+    /// The reason for a known deviation from the source. The claim then need not hold, but the number must be
+    /// within `deviates`.
     pub(crate) deviation: Option<String>,
-    /// Where the number is instead: from, to. Outside, the deviation is not what it was said to be, which
-    /// breaks the claim.
+    /// The range of the number under the known deviation. A number outside breaks the claim.
     pub(crate) deviates: Option<[f64; 2]>,
-    /// The scales at which it is judged; all if none is named.
+    /// The scales at which it is judged; all if empty.
     #[serde(default)]
     pub(crate) scales: Vec<Scale>,
 }
 
 impl Claim {
-    /// Whether the bounds allow a number that is between `least` and `most`.
+    /// Whether all numbers between `least` and `most` are within the bounds.
     pub(crate) fn holds(&self, least: f64, most: f64) -> bool {
         self.at_least.is_none_or(|bound| least >= bound) && self.at_most.is_none_or(|bound| most <= bound)
     }
@@ -164,11 +163,11 @@ impl Claim {
             (None, None) => Ok(()),
             (Some(_), Some([from, to])) if from <= to => {
                 if self.holds(from, from) || self.holds(to, to) {
-                    return wrong("would hold where it is said to deviate");
+                    return wrong("would hold within its range 'deviates'");
                 }
                 Ok(())
             }
-            _ => wrong("needs both for a deviation, its reason and 'deviates = [from, to]', or none of them"),
+            _ => wrong("needs both 'deviation' and 'deviates = [from, to]', or neither"),
         }
     }
 }
@@ -181,23 +180,23 @@ impl Figure {
         let mut names: Vec<&str> = figure.runs.iter().map(|run| run.name.as_str()).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(format!("two runs are called '{}'", twice[0]));
+            return Err(format!("two runs have the name '{}'", twice[0]));
         }
         for run in &figure.runs {
             let lost = run.paper.keys().find(|heading| figure.columns.iter().all(|c| c.heading != **heading));
             if let Some(heading) = lost {
                 return Err(format!(
-                    "run '{}' has a number of the source for '{heading}', which is no column",
+                    "run '{}' has a number of the source for the column '{heading}', which does not exist",
                     run.name
                 ));
             }
         }
         if let Some(quality) = &figure.quality {
             if !known(&quality.baseline) {
-                return Err(format!("quality is relative to '{}', which is no run", quality.baseline));
+                return Err(format!("the baseline of quality is '{}', which is no run", quality.baseline));
             }
             if quality.from.is_empty() {
-                return Err("quality says at no scale what models begin with".to_owned());
+                return Err("quality needs the number of an untrained model ('from') for a scale".to_owned());
             }
             if !(quality.part > 0.0 && quality.part <= 1.0 && quality.pointer.starts_with('/')) {
                 return Err("quality needs a JSON pointer and a part between 0 and 1".to_owned());

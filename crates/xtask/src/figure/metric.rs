@@ -1,4 +1,4 @@
-//! Numbers of reports.
+//! Metrics: the numbers of reports that tables show and claims compare.
 
 use super::claim::short;
 use super::config::{Quality, Scale};
@@ -10,11 +10,11 @@ use std::fmt;
 #[derive(Clone, Debug)]
 pub(crate) struct Report(Value);
 
-/// A number, or what it is at least.
+/// A number, or a lower bound of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Number {
     pub(crate) value: f64,
-    /// The run ended before more was known.
+    /// Whether `value` is a lower bound, because the run ended too early.
     pub(crate) or_more: bool,
 }
 
@@ -23,14 +23,14 @@ impl Number {
         Self { value, or_more: false }
     }
 
-    /// How large and how small `self / other` may be.
+    /// The ratio `self / other`, with an open end if one of them is a lower bound.
     pub(crate) fn over(self, other: Self) -> Ratio {
         let value = self.value / other.value;
         Ratio { value, or_more: self.or_more, or_less: other.or_more }
     }
 }
 
-/// A ratio of which an end may be open.
+/// A ratio that may be a lower or an upper bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ratio {
     value: f64,
@@ -39,12 +39,12 @@ pub(crate) struct Ratio {
 }
 
 impl Ratio {
-    /// What it is at least.
+    /// Its lower bound.
     pub(crate) const fn least(self) -> f64 {
         if self.or_less { 0.0 } else { self.value }
     }
 
-    /// What it is at most.
+    /// Its upper bound.
     pub(crate) const fn most(self) -> f64 {
         if self.or_more && !self.value.is_nan() { f64::INFINITY } else { self.value }
     }
@@ -64,7 +64,7 @@ impl fmt::Display for Ratio {
 
 impl Report {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        serde_json::from_str(text).map(Self).map_err(|error| format!("this is no report: {error}"))
+        serde_json::from_str(text).map(Self).map_err(|error| format!("invalid report: {error}"))
     }
 
     /// The number at a JSON pointer.
@@ -86,7 +86,7 @@ impl Report {
         self.epochs().iter().map(|e| seconds(e).ok_or_else(|| "an epoch has no seconds".to_owned())).sum()
     }
 
-    /// After each epoch that has a quality: seconds since the beginning, and how far the model has come.
+    /// For each epoch with a quality: seconds since the beginning, and the quality.
     fn course(&self, quality: &Quality) -> Result<Vec<(f64, f64)>, String> {
         let mut seconds = 0.0;
         let mut course = Vec::new();
@@ -102,7 +102,7 @@ impl Report {
         Ok(course)
     }
 
-    /// A number that no other run has a part in.
+    /// A metric that depends on this report only.
     fn own(&self, name: &str) -> Result<f64, String> {
         match name {
             "seconds" => Ok(self.seconds()? / self.epochs().len() as f64),
@@ -129,13 +129,13 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// None, at a scale.
+    /// No reports, at a scale.
     #[cfg(test)]
     pub(crate) const fn new(scale: Scale) -> Self {
         Self { by_run: BTreeMap::new(), quality: None, scale }
     }
 
-    /// A number of a run by its name; `None` if the run was left out.
+    /// A metric of a run by its name; `None` if the run was left out.
     ///
     /// | name | number |
     /// | --- | --- |
@@ -145,12 +145,12 @@ impl Reports {
     /// | `remote_per_s` | remote accesses per second, reads and writes |
     /// | `relocations_per_s` | keys that moved per second |
     /// | `bytes_per_s` | bytes sent per second, by all nodes |
-    /// | `quality` | [`Quality`] after the last epoch that has one, as it is in the report |
-    /// | `progress` | distance of that from the untrained model, as a part of the baseline's best distance |
+    /// | `quality` | [`Quality`] after the last epoch that has one, as reported |
+    /// | `progress` | its distance from the untrained model, as a fraction of the baseline's best distance |
     /// | `time_to_quality` | seconds without evaluation until quality is good enough, interpolated |
     /// | `/…` | the number at this JSON pointer |
     ///
-    /// If quality is never good enough, `time_to_quality` is more than all seconds.
+    /// If quality is never good enough, `time_to_quality` is a lower bound: all seconds.
     pub(crate) fn number(&self, run: &str, name: &str) -> Option<Result<Number, String>> {
         let report = self.by_run.get(run)?;
         let number = match name {
@@ -166,24 +166,26 @@ impl Reports {
     }
 
     fn course(&self, report: &Report) -> Result<Vec<(f64, f64)>, String> {
-        let quality = self.quality.as_ref().ok_or("the figure does not say what quality is")?;
+        let quality = self.quality.as_ref().ok_or("the figure does not define quality")?;
         report.course(quality)
     }
 
-    /// What needs the baseline's report.
+    /// A metric that compares with the baseline's report.
     fn compared(&self, name: &str, report: &Report, baseline: &Report) -> Result<Number, String> {
         let Some(Quality { ref from, part, lower_is_better, .. }) = self.quality else {
-            return Err("the figure does not say what quality is".to_owned());
+            return Err("the figure does not define quality".to_owned());
         };
         let Some(&from) = from.get(&self.scale) else {
             let scale = self.scale.name();
-            return Err(format!("the figure does not say what quality models begin with at scale {scale}"));
+            return Err(format!(
+                "the figure does not define the quality of an untrained model at scale {scale}"
+            ));
         };
         let far = |(_, quality): &(f64, f64)| if lower_is_better { from - quality } else { quality - from };
         let best = self.course(baseline)?.iter().map(far).fold(f64::NEG_INFINITY, f64::max);
         if best <= 0.0 {
             return Err(format!(
-                "the baseline does not learn: at best it is {best} better than at the beginning"
+                "the baseline does not learn: its best quality is {best} better than that of an untrained model"
             ));
         }
         let course: Vec<(f64, f64)> = self.course(report)?.iter().map(|at| (at.0, far(at) / best)).collect();
@@ -213,7 +215,7 @@ mod tests {
         Reports { by_run: runs.iter().map(parse).collect(), quality, ..Reports::new(Scale::Small) }
     }
 
-    /// An error that falls from 2, and from 4 at another scale.
+    /// An error whose untrained value is 2, and 4 at another scale.
     fn falling(baseline: &str) -> Quality {
         let from = BTreeMap::from([(Scale::Small, 2.0), (Scale::Ci, 4.0)]);
         let (pointer, baseline) = ("/quality/rmse".to_owned(), baseline.to_owned());
@@ -244,7 +246,8 @@ mod tests {
         assert_eq!(reports.number("b", "seconds"), None);
     }
 
-    /// An error that falls from 2: the baseline gets to 1, of which nine tenths are enough: 1.1.
+    /// An error whose untrained value is 2. The baseline reaches 1, of which nine tenths are good enough:
+    /// 1.1.
     #[test]
     fn time_to_quality_is_interpolated_and_open_if_quality_is_not_reached() {
         let text = |steps: &[(f64, f64)]| {
@@ -281,12 +284,12 @@ mod tests {
         };
         let elsewhere = progress_at(Scale::Ci, true).expect("a number");
         assert!(close(elsewhere, 2.2 / 3.0), "{elsewhere:?}");
-        // A baseline that got worse is no measure, nor is one without a beginning.
+        // A baseline that got worse, or one without a value of the untrained model, is an error.
         let worse = progress_at(Scale::Small, false).expect_err("a rate that falls");
         assert!(worse.contains("the baseline does not learn"), "{worse}");
         let unknown = progress_at(Scale::Full, true).expect_err("no beginning");
         assert!(unknown.contains("at scale full"), "{unknown}");
-        // Without the baseline there is nothing to compare with.
+        // Without the baseline, there is no metric.
         let alone =
             Reports { by_run: BTreeMap::from([("fast".into(), reports.by_run["fast"].clone())]), ..reports };
         assert_eq!(alone.number("fast", "time_to_quality"), None);

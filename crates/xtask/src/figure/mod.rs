@@ -1,10 +1,10 @@
-//! `cargo xtask figure`: runs what a figure or table of the sources shows, prints ours beside theirs, and
-//! judges its claims.
+//! `cargo xtask figure`: runs the programs of a figure or table of the sources, prints our numbers beside the
+//! source's, and checks the figure's claims.
 //!
-//! A figure is a file in `bench-configs/`: which program runs with which flags ([`config`]), which numbers of
-//! its reports are shown ([`metric`]), and what must hold between them ([`claim`]). Simulated runs are
-//! deterministic, so a figure that holds once holds always; absolute times are the model's, not the
-//! machine's.
+//! A figure is a file in `bench-configs/`: the program and the flags of each run ([`config`]), the numbers of
+//! the reports that are shown ([`metric`]), and the claims about them ([`claim`]). Simulated runs are
+//! deterministic, so a claim that holds once always holds; absolute times are those of the model, not of this
+//! machine.
 
 mod claim;
 mod config;
@@ -26,35 +26,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) struct Args {
     /// Name of a file in bench-configs, without its ending, or all
     name: String,
-    /// How much work: ci (seconds), small (minutes) or full
+    /// Amount of work: ci (seconds), small (minutes) or full (up to hours)
     #[arg(long, default_value = "small")]
     scale: Scale,
-    /// Runs at the same time
+    /// Number of runs at the same time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
-    /// Only these runs; claims that need others are left out
+    /// Only these runs; claims that need other runs are skipped
     #[arg(long, value_name = "RUN")]
     only: Vec<String>,
-    /// Use the programs as they were last built
+    /// Do not build the programs
     #[arg(long)]
     no_build: bool,
-    /// Use the programs that tests use, which are there sooner and run slower
+    /// Use programs of the dev profile, which build faster and run slower
     #[arg(long)]
     dev: bool,
-    /// Print the commands and run nothing
+    /// Print the commands without running them
     #[arg(long)]
     dry_run: bool,
 }
 
 impl Args {
-    /// All figures at the scale of CI, with the programs of the tests.
+    /// All figures at scale ci, with programs of the dev profile.
     pub(crate) fn ci() -> Self {
         let name = "all".to_owned();
         Self { name, scale: Scale::Ci, jobs: 2, only: Vec::new(), no_build: false, dev: true, dry_run: false }
     }
 }
 
-/// Runs the figures; an error if a claim does not hold.
+/// Runs the figures. Returns an error if a claim does not hold.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let folder = process::root().join("bench-configs");
     let names = if args.name == "all" { names(&folder)? } else { vec![args.name.clone()] };
@@ -100,7 +100,7 @@ fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> 
     let runs: Vec<&config::Run> = figure.runs.iter().filter(wanted).collect();
     let place = process::root().join("target/figures").join(name).join(args.scale.name());
     std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
-    let commands: Vec<Planned<'_>> = runs.iter().map(|run| plan(figure, run, args, &place)).collect();
+    let commands: Vec<PlannedRun<'_>> = runs.iter().map(|run| plan(figure, run, args, &place)).collect();
     println!("== {name}: {} ({})", figure.title, figure.source);
     if args.dry_run {
         commands.iter().for_each(|planned| println!("{}", planned.line()));
@@ -112,21 +112,22 @@ fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> 
     let by_run = run_all(&commands, usize::from(args.jobs))?;
     let reports = Reports { by_run, quality: figure.quality.clone(), scale: args.scale };
     println!("{}", table::render(figure, &reports));
-    println!("  In brackets: the source's. Reports: {}", place.display());
+    println!("  Numbers of the source are in brackets. Reports: {}", place.display());
     figure.notes.iter().for_each(|note| println!("  {note}"));
     let mut judged = 0;
     let mut broken = Vec::new();
     for claim in &figure.claims {
-        let verdict = claim::judge(claim, &reports, args.scale)?;
-        println!("{verdict}");
-        judged += usize::from(verdict.judged());
-        if verdict.broken() {
+        let judged_claim = claim::judge(claim, &reports, args.scale)?;
+        println!("{judged_claim}");
+        judged += usize::from(judged_claim.judged());
+        if judged_claim.broken() {
             broken.push(claim.text.clone());
         }
     }
     if judged == 0 && !figure.claims.is_empty() && args.only.is_empty() {
         let nothing = format!("{name}: no claim is judged at scale {}", args.scale.name());
-        // What takes hours is there to be looked at; what anybody can run must be able to fail.
+        // Full scale takes hours and is inspected by hand. At the smaller scales, a figure must be able to
+        // fail.
         if args.scale != Scale::Full {
             return Err(nothing);
         }
@@ -135,21 +136,21 @@ fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> 
     Ok(broken)
 }
 
-/// A run that is about to start.
-struct Planned<'a> {
+/// A run with its complete command.
+struct PlannedRun<'a> {
     run: &'a config::Run,
     program: PathBuf,
     args: Vec<String>,
     report: PathBuf,
 }
 
-impl Planned<'_> {
+impl PlannedRun<'_> {
     fn line(&self) -> String {
         format!("{} {}", self.program.display(), self.args.join(" "))
     }
 }
 
-fn plan<'a>(figure: &'a Figure, run: &'a config::Run, args: &Args, place: &Path) -> Planned<'a> {
+fn plan<'a>(figure: &'a Figure, run: &'a config::Run, args: &Args, place: &Path) -> PlannedRun<'a> {
     let app = run.app.as_ref().unwrap_or(&figure.app);
     let report = place.join(format!("{}.json", run.name.replace([' ', '/'], "-")));
     let scaled = |all: &'a BTreeMap<config::Scale, Vec<String>>| {
@@ -158,7 +159,7 @@ fn plan<'a>(figure: &'a Figure, run: &'a config::Run, args: &Args, place: &Path)
     let mut flags: Vec<String> =
         [&figure.args[..], scaled(&figure.scales), &run.args, scaled(&run.args_at)].concat();
     flags.extend(["--no-progress".to_owned(), "--report".to_owned(), report.display().to_string()]);
-    Planned { run, program: process::program(app, !args.dev), args: flags, report }
+    PlannedRun { run, program: process::program(app, !args.dev), args: flags, report }
 }
 
 fn build(figure: &Figure, dev: bool) -> Result<(), String> {
@@ -171,12 +172,12 @@ fn build(figure: &Figure, dev: bool) -> Result<(), String> {
     process::run(cargo(&process::root()).args(["build", "--quiet", "--profile", profile]).args(packages))
 }
 
-/// Runs all commands, several at a time, and reads their reports.
-fn run_all(commands: &[Planned<'_>], jobs: usize) -> Result<BTreeMap<String, Report>, String> {
+/// Runs all commands, `jobs` at a time, and reads their reports.
+fn run_all(commands: &[PlannedRun<'_>], jobs: usize) -> Result<BTreeMap<String, Report>, String> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(BTreeMap::new());
     let work = || {
-        // Relaxed: the counter orders nothing but itself.
+        // Relaxed: no other data depends on the counter.
         while let Some(planned) = commands.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (result, took) = clock::timed(|| execute(planned));
             println!("  {:<24} {:>7.1} s", planned.run.name, took.as_secs_f64());
@@ -194,8 +195,8 @@ fn run_all(commands: &[Planned<'_>], jobs: usize) -> Result<BTreeMap<String, Rep
     results.into_iter().map(|(name, result)| Ok((name, result?))).collect()
 }
 
-fn execute(planned: &Planned<'_>) -> Result<Report, String> {
-    // What lies there from an earlier run must not pass for this one's.
+fn execute(planned: &PlannedRun<'_>) -> Result<Report, String> {
+    // A report of an earlier run must not be read as this run's.
     let _ = std::fs::remove_file(&planned.report);
     process::text(Command::new(&planned.program).args(&planned.args))?;
     let text = std::fs::read_to_string(&planned.report)

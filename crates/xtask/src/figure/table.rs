@@ -1,9 +1,9 @@
-//! The table: ours, and the source's beside it.
+//! The table of a figure: our numbers, and the source's in brackets.
 
 use super::config::Figure;
 use super::metric::{Number, Reports};
 
-/// A table in Markdown, which is readable on a terminal as well. Numbers of the source are in brackets.
+/// Renders the table in Markdown, which is readable on a terminal as well.
 pub(crate) fn render(figure: &Figure, reports: &Reports) -> String {
     let mut rows = vec![vec!["run".to_owned()]];
     rows[0].extend(figure.columns.iter().map(|column| column.heading.clone()));

@@ -1,16 +1,17 @@
-//! A mechanism of the engine can be read alone: it names no other mechanism's module.
+//! Mechanisms: the module of a mechanism of the engine names no other mechanism's module, so that each can be
+//! read alone.
 
 use super::{Check, Finding, relative};
 use crate::rust::{Crate, Module};
 use std::path::Path;
 
-/// The modules that are mechanisms. Only the channel's turn knows more than one.
+/// The modules of the mechanisms. Only the channel knows several of them.
 const MECHANISMS: [&str; 5] = ["access", "relocation", "replication", "static_replicas", "intent"];
-/// The module that ties them together, and the parts of it that mechanisms may use.
+/// The module that calls the mechanisms, and the parts of it that mechanisms may name.
 const CHANNEL: &str = "channel";
 const CHANNEL_PARTS: [&str; 2] = ["core", "effects"];
 
-/// Names of other mechanisms in the crate at `library`.
+/// Finds names of other mechanisms in the mechanisms of the crate at `library`.
 pub(super) fn find(root: &Path, library: &str) -> Result<Vec<Finding>, String> {
     let found = Crate::read(&root.join(library))?;
     let mut findings = Vec::new();
@@ -39,16 +40,16 @@ fn named(module: &Module) -> impl Iterator<Item = (&[String], usize)> {
     uses.chain(module.named.iter().map(|named| (&named.path[..], named.line)))
 }
 
-/// What is wrong with the mechanism `own` naming `target`.
+/// Why the mechanism `own` must not name `target`, if it must not.
 fn objection(own: &str, target: &[String]) -> Option<String> {
     let first = target.first()?;
     if MECHANISMS.contains(&first.as_str()) && first != own {
-        return Some(format!("which is of the mechanism `{first}`: hand it on as an effect"));
+        return Some(format!("which belongs to the mechanism `{first}`: use an effect instead"));
     }
     let part = target.get(1).map_or("", String::as_str);
     (first == CHANNEL && !CHANNEL_PARTS.contains(&part)).then(|| {
         format!(
-            "which is of the channel's turn: only its parts {} are for mechanisms",
+            "which belongs to the channel: mechanisms may only name its parts {}",
             CHANNEL_PARTS.join(" and ")
         )
     })

@@ -1,16 +1,15 @@
-//! `cargo xtask tidy`: what the text of the sources must keep to, and neither rustfmt nor clippy can check.
+//! `cargo xtask tidy`: checks rules of the sources that rustfmt and clippy do not cover.
 //!
 //! | check | rule |
 //! | --- | --- |
-//! | [`width`] | no line of a `.rs` file is wider than rustfmt's limit, comments included |
-//! | [`words`] | words that say nothing about the actor, and sources cited by number, do not come back |
+//! | [`width`] | no line of a `.rs` file is wider than rustfmt's limit, including comments |
+//! | [`words`] | no words that hide the actor of a sentence, and no sources cited by number |
 //! | [`mechanisms`] | a mechanism of the engine names no other mechanism's module |
-//! | [`circles`] | no circle between files of the engine, or of `intendant` |
+//! | [`cycles`] | the files of the engine, and those of `intendant`, have no cyclic dependencies |
 //!
-//! What is still to be mended is listed in [`ALLOWED`]; an entry that nothing needs any more is an error as
-//! well.
+//! [`ALLOWED`] lists files with known findings; an entry without a finding is an error.
 
-mod circles;
+mod cycles;
 mod mechanisms;
 mod width;
 mod words;
@@ -20,16 +19,16 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// Which findings to print.
+/// Options of `cargo xtask tidy`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Print what the list of exceptions allows, too
+    /// Also print findings that the list of exceptions allows
     #[arg(long)]
     all: bool,
 }
 
 impl Args {
-    /// What must not be.
+    /// Only prints findings that are errors.
     pub(crate) fn verify() -> Self {
         Self { all: false }
     }
@@ -41,10 +40,10 @@ enum Check {
     Width,
     Words,
     Mechanisms,
-    Circles,
+    Cycles,
 }
 
-/// A place that breaks a rule.
+/// A place that violates a rule.
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     check: Check,
@@ -60,8 +59,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Files, by the beginning of their path, that are still to be mended. Delete an entry with the last finding
-/// below it; a new entry needs a reason.
+/// Files with known findings, by the beginning of their path. Delete an entry with its last finding; a new
+/// entry needs a reason.
 const ALLOWED: &[(Check, &str)] = &[
     // kge
     (Check::Width, "apps/kge/"),
@@ -80,7 +79,7 @@ const ALLOWED: &[(Check, &str)] = &[
     // report.md
 ];
 
-/// Prints findings; an error if one is not allowed, or an entry of the list is not needed.
+/// Checks the sources. Returns an error if a finding is not allowed, or an entry of the list has no finding.
 #[expect(clippy::print_stdout, reason = "a command line tool prints")]
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let root = process::root();
@@ -103,7 +102,7 @@ fn judge(findings: &[Finding], allowed: &[(Check, &str)]) -> Result<(), String> 
     lines.extend(allowed.iter().filter(|entry| !findings.iter().any(|finding| covers(entry, finding))).map(
         |(check, prefix)| {
             format!(
-                "crates/xtask/src/tidy/mod.rs: delete ({check:?}, {prefix:?}) from ALLOWED: nothing needs it"
+                "crates/xtask/src/tidy/mod.rs: delete ({check:?}, {prefix:?}) from ALLOWED: it has no finding"
             )
         },
     ));
@@ -127,12 +126,12 @@ fn find(root: &Path) -> Result<Vec<Finding>, String> {
     }
     findings.extend(mechanisms::find(root, "crates/engine/src/lib.rs")?);
     for library in ["crates/engine/src/lib.rs", "crates/intendant/src/lib.rs"] {
-        findings.extend(circles::find(root, library)?);
+        findings.extend(cycles::find(root, library)?);
     }
     Ok(findings)
 }
 
-/// Files that git knows or would add.
+/// Files that git tracks or would add.
 fn listed(root: &Path) -> Result<Vec<String>, String> {
     let mut git = std::process::Command::new("git");
     git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);

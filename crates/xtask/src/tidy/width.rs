@@ -1,4 +1,4 @@
-//! Lines are no wider than rustfmt makes them; it does not touch comments.
+//! Width: lines are no wider than rustfmt's limit. This covers comments, which rustfmt does not wrap.
 
 use super::{Check, Finding};
 use crate::rust;
@@ -28,13 +28,13 @@ pub(super) fn find(file: &str, text: &str) -> Result<Vec<Finding>, String> {
             check: Check::Width,
             file: file.to_owned(),
             line,
-            what: format!("has {columns} columns; {WIDTH_MAX} are allowed, in comments as well"),
+            what: format!("has {columns} columns; at most {WIDTH_MAX} are allowed, also in comments"),
         })
     };
     Ok(wide.into_iter().filter_map(finding).collect())
 }
 
-/// Where lines are, without their breaks.
+/// The byte ranges of lines, without line breaks.
 fn lines(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut start = 0;
     text.split_inclusive('\n').map(move |line| {
@@ -44,7 +44,8 @@ fn lines(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     })
 }
 
-/// Where literals are. What a documentation comment says is a literal too, for the compiler, but not here.
+/// Appends the byte ranges of literals. Documentation comments, which the compiler treats as literals, are
+/// left out.
 fn literals(trees: Vec<TokenTree>, text: &str, found: &mut Vec<Range<usize>>) {
     for tree in trees {
         match tree {

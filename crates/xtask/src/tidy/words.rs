@@ -1,14 +1,15 @@
-//! Words that hide the actor, and sources cited by a number that only one desk knew.
+//! Words: no words that hide the actor of a sentence, and no sources cited by a number instead of a key of
+//! `docs/references.md`.
 
 use super::{Check, Finding};
 
-/// What is read: endings of files.
+/// Endings of the files that are read.
 pub(super) const KINDS: [&str; 5] = ["rs", "md", "toml", "proto", "bug"];
-/// Sentences name the actor instead.
+/// Sentences should name the actor instead.
 const VAGUE: [&str; 3] = ["whoever", "nobody", "somebody"];
 /// Sources have keys, listed in `docs/references.md`: `[thesis §3.2.2]`.
 const NUMBERS: [&str; 5] = ["000", "001", "002", "003", "004"];
-/// This file has to name what it looks for.
+/// This file contains the words that it looks for.
 const OWN_FILE: &str = "crates/xtask/src/tidy/words.rs";
 
 pub(super) fn find(file: &str, text: &str) -> Vec<Finding> {
@@ -22,7 +23,7 @@ pub(super) fn find(file: &str, text: &str) -> Vec<Finding> {
         };
         for (at, word) in words(line) {
             if VAGUE.contains(&word.to_lowercase().as_str()) {
-                report(format!("'{word}' names no actor: say who or what it is"));
+                report(format!("'{word}' hides the actor: name it"));
             } else if NUMBERS.contains(&word) && is_citation(line, at) {
                 report(format!("cites '{word}': use a key of docs/references.md, such as [thesis §3.2.2]"));
             }
@@ -31,17 +32,17 @@ pub(super) fn find(file: &str, text: &str) -> Vec<Finding> {
     found
 }
 
-/// Runs of letters, digits and underscores, and where they start.
+/// The words of a line (letters, digits and underscores), with their positions.
 fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     let inside = |c: char| c.is_alphanumeric() || c == '_';
     line.split(move |c: char| !inside(c)).filter(|word| !word.is_empty()).map(move |word| {
-        // Both are parts of the same text.
+        // Both point into the same string.
         (word.as_ptr() as usize - line.as_ptr() as usize, word)
     })
 }
 
-/// Whether the three digits at `at` stand alone or begin a name like that of a figure, instead of being part
-/// of a number or range (`10,000`, `.001`, `n[001-128]`).
+/// Whether the three digits at `at` are a citation: they stand alone, or begin the name of a figure. They are
+/// none as part of a number or range (`10,000`, `.001`, `n[001-128]`).
 fn is_citation(line: &str, at: usize) -> bool {
     let before = line[..at].chars().next_back();
     let alone = before.is_none_or(|c| c.is_whitespace() || "(`\"'*/[".contains(c));

@@ -1,35 +1,35 @@
-//! Files depend on each other in one direction, so that each can be understood after those that it names.
+//! Cycles: files depend on each other in one direction, so that each can be understood after those that it
+//! names.
 //!
-//! A file depends on another one if it names something that the other defines, by a `use` declaration or a
-//! path; also if the other one adds methods to its type (an inherent `impl` block outside of the type's
-//! module and those below it). A re-export is for others: it is no dependency unless the module itself uses
-//! the name.
+//! A file depends on another one if it names an item of it, by a `use` declaration or a path. It also depends
+//! on a file that adds methods to its type (an inherent `impl` block outside of the type's module and those
+//! below it). A re-export is a dependency only if the module itself uses the name.
 
 use super::{Check, Finding, relative};
 use crate::rust::{self, Crate};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
-/// The files that one names, each with the line that does and the name.
+/// By file: the files that it names, each with the line and the name.
 type Edges<'a> = BTreeMap<&'a Path, BTreeMap<&'a Path, (usize, String)>>;
 
-/// A shortest circle between files of the crate at `library`, if there is one.
+/// Finds a shortest cycle between files of the crate at `library`.
 pub(super) fn find(root: &Path, library: &str) -> Result<Option<Finding>, String> {
     let found = Crate::read(&root.join(library))?;
     let edges = edges(&found);
-    let circle = edges.keys().filter_map(|file| shortest(&edges, file)).min_by_key(Vec::len);
-    Ok(circle.map(|circle| {
-        let names: Vec<String> = circle
+    let cycle = edges.keys().filter_map(|file| shortest(&edges, file)).min_by_key(Vec::len);
+    Ok(cycle.map(|cycle| {
+        let names: Vec<String> = cycle
             .iter()
-            .zip(circle.iter().skip(1).chain(circle.first()))
+            .zip(cycle.iter().skip(1).chain(cycle.first()))
             .map(|(from, to)| {
                 let (line, name) = &edges[from][to];
                 format!("{}:{line} names `{name}` of {}", relative(root, from), relative(root, to))
             })
             .collect();
-        let (line, _) = edges[circle[0]][circle[1]];
-        let what = format!("is in a circle of files: {}", names.join(", "));
-        Finding { check: Check::Circles, file: relative(root, circle[0]), line, what }
+        let (line, _) = edges[cycle[0]][cycle[1]];
+        let what = format!("is in a cycle of files: {}", names.join(", "));
+        Finding { check: Check::Cycles, file: relative(root, cycle[0]), line, what }
     }))
 }
 
@@ -54,7 +54,7 @@ fn edges(found: &Crate) -> Edges<'_> {
             }
         }
         for named in &module.named {
-            // The scope of a visibility, as in `pub(super)`, uses nothing of the module.
+            // The scope of a visibility, as in `pub(super)`, is no dependency.
             if matches!(&named.path[..], [only] if matches!(only.as_str(), "super" | "crate" | "self")) {
                 continue;
             }
@@ -72,7 +72,7 @@ fn edges(found: &Crate) -> Edges<'_> {
     edges
 }
 
-/// The shortest way from `start` back to itself.
+/// The shortest path from `start` back to itself.
 fn shortest<'a>(edges: &Edges<'a>, start: &'a Path) -> Option<Vec<&'a Path>> {
     let mut came_from: BTreeMap<&Path, &'a Path> = BTreeMap::new();
     let mut queue = VecDeque::from([start]);
@@ -100,15 +100,15 @@ mod tests {
     use super::*;
     use crate::rust::tests::folder;
 
-    fn circle(name: &str, files: &[(&str, &str)]) -> Option<String> {
+    fn cycle(name: &str, files: &[(&str, &str)]) -> Option<String> {
         let sources = folder(name, files);
         find(sources.parent().unwrap(), "src/lib.rs").unwrap().map(|finding| finding.to_string())
     }
 
     #[test]
-    fn a_circle_is_found_and_told() {
-        let told = circle(
-            "circle",
+    fn a_cycle_is_found_and_described() {
+        let told = cycle(
+            "cycle",
             &[
                 ("lib.rs", "mod a;\nmod b;\nmod c;\npub use a::A;\n"),
                 ("a.rs", "use crate::b::{B};\npub struct A;\n"),
@@ -116,7 +116,7 @@ mod tests {
                 ("c.rs", "pub struct C;\nuse crate::A;\n"),
             ],
         );
-        let expected = "src/a.rs:1: is in a circle of files: src/a.rs:1 names `crate::b::B` of src/b.rs, \
+        let expected = "src/a.rs:1: is in a cycle of files: src/a.rs:1 names `crate::b::B` of src/b.rs, \
                         src/b.rs:2 names `super::c::C` of src/c.rs, src/c.rs:2 names `crate::A` of src/a.rs";
         assert_eq!(told.as_deref(), Some(expected));
     }
@@ -126,14 +126,14 @@ mod tests {
         let files = |below: &'static str| {
             [("lib.rs", "mod a;\nmod b;\n"), ("a.rs", below), ("b.rs", "use crate::a::A;\nimpl<T> A<T> {}\n")]
         };
-        let told = circle("split", &files("pub struct A<T>(T);\n")).unwrap();
+        let told = cycle("split", &files("pub struct A<T>(T);\n")).unwrap();
         assert!(told.contains("src/a.rs:2 names `impl A` of src/b.rs"), "{told}");
         let inside = [
             ("lib.rs", "mod a;\n"),
             ("a.rs", "mod below;\npub struct A;\n"),
             ("a/below.rs", "use super::A;\nimpl A {}\n"),
         ];
-        assert_eq!(circle("below", &inside), None, "one type, in a file of its own and one below");
+        assert_eq!(cycle("below", &inside), None, "one type, in a file of its own and one below");
     }
 
     #[test]
@@ -143,18 +143,18 @@ mod tests {
             ("a.rs", "mod b;\nuse b::B;\npub struct A(B);\n"),
             ("a/b.rs", "pub struct B;\nimpl B { pub(super) fn f() {} }\n"),
         ];
-        assert_eq!(circle("visibility", &files), None);
+        assert_eq!(cycle("visibility", &files), None);
     }
 
     #[test]
-    fn what_only_passes_names_on_is_no_circle() {
+    fn unused_re_exports_are_no_dependency() {
         let files = [
             ("lib.rs", "mod a;\npub use a::A;\n"),
             ("a.rs", "mod b;\npub use b::B;\npub struct A;\n#[cfg(test)]\nmod tests { use super::b::B; }\n"),
             ("a/b.rs", "use crate::a::A;\npub struct B(A);\n"),
         ];
-        assert_eq!(circle("facade", &files), None);
+        assert_eq!(cycle("facade", &files), None);
         let used = [files[0], ("a.rs", "mod b;\npub use b::B;\npub struct A(Option<B>);\n"), files[2]];
-        assert!(circle("used", &used).is_some());
+        assert!(cycle("used", &used).is_some());
     }
 }
