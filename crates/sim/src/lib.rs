@@ -7,7 +7,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`cluster`] | nodes, workers, channels, connections; calls of workers and the events that follow |
-//! | [`Delays`] | durations: a [`Network`], a [`Machine`], and the factor by which values are charged ([`Charge`]) |
+//! | [`Delays`] | durations: a [`Network`], a [`Machine`], and how values are charged ([`Charge`]) |
 //! | [`presets`] | networks and machines of the papers, and parsers for files that describe others |
 //! | [`Faults`] | slow connections, slow nodes, partitions |
 //! | `invariants/` | invariants that the cluster checks at every event |

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{} differs from the code generated from control.proto; update it with `cargo xtask-protocol --write`",
+        "{} differs from what control.proto generates; update it with `cargo xtask-protocol --write`",
         committed.display()
     ))
 }

@@ -5,7 +5,7 @@
 //! | none | 0; 1 with hints | the node that a stale hint names forwards to the home, which owns the key |
 //! | the home decides | 1; 2 with caches | as above; the home knows the present or the next owner |
 //! | owners decide | relocations since the sender's knowledge | each forward follows newer knowledge |
-//! | owners decide, request over the home | relocations since the home's knowledge, plus 1 | the home forwards once |
+//! | owners decide, via the home | relocations since the home's knowledge, plus 1 | the home forwards once |
 //!
 //! The last two bounds count more than the relocations during the flight: if the sender's or the home's
 //! knowledge is old, the request visits all owners since.
