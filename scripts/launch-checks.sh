@@ -1,8 +1,8 @@
-# Functions that scripts/mpi.sh and scripts/slurm.sh share; both source this file. They set `rank_variable` before, to the name of
-# the variable in which the launcher tells a process its rank. The launcher's programs may not be installed: see `need`.
+# Functions shared by scripts/mpi.sh and scripts/slurm.sh. Both set `rank_variable` to the name of the launcher's rank variable,
+# then source this file. `need` handles launchers that are not installed.
 
 here=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
-# Nothing here takes this long unless a launcher hangs.
+# Seconds. Longer runs mean that a launcher hangs.
 patience=120
 
 # Exits with success and names the missing programs, unless all are installed; REQUIRE=1 makes it a failure.
@@ -21,7 +21,7 @@ find_kge() {
   [ -x "$kge" ] || { echo "$(basename "$0"): no program '$kge'; cargo build --package kge"; exit 2; }
   kge=$(realpath "$kge")
   work=$(mktemp -d)
-  # The caller's environment must not decide which process runs where.
+  # The caller's launcher variables must not affect the checks.
   local name
   for name in $(compgen -e); do
     case $name in
@@ -41,7 +41,7 @@ flags=(--data builtin:codex-s --epochs 3 --valid-every 0 --dim 16 --no-progress)
 facts() { grep -E '"(nodes|data_digest|keys|values|examples|pull_keys|push_keys|sampled)":' "$1" | tr -d ' ,'; }
 mrr() { sed -nE 's/.*"mrr_filtered": *([0-9.]+).*/\1/p' "$1"; }
 
-# trains NODES COMMAND…: the command, followed by `kge` and its flags, does what `kge --nodes NODES` does.
+# trains NODES COMMAND…: the command, followed by the program and its flags, trains the same as the program with `--nodes NODES`.
 trains() {
   local nodes=$1
   shift
@@ -53,7 +53,7 @@ trains() {
   timeout $patience "$@" "$kge" "${flags[@]}" --report "$report" >"$work/out" 2>&1 || { cat "$work/out"; fail "$*"; }
   [ "$(grep -c '^task ' "$work/out")" = 1 ] || { cat "$work/out"; fail "$*: not one result but several"; }
   diff <(facts "$plain") <(facts "$report") || fail "$*: trains something else than kge --nodes $nodes"
-  # Updates interleave differently each time: three epochs came to 0.286 to 0.311 in a dozen runs.
+  # Updates interleave differently in each run: the MRR of three epochs was 0.286 to 0.311 in a dozen runs.
   awk -v a="$(mrr "$plain")" -v b="$(mrr "$report")" 'BEGIN { exit !(a > 0.2 && b > 0.8 * a && b < 1.25 * a) }' ||
     fail "$*: MRR $(mrr "$report"), but kge --nodes $nodes comes to $(mrr "$plain")"
   echo "ok: $*: $(facts "$report" | sed -n 's/"data_digest":/data /p'), MRR $(mrr "$report") (kge --nodes $nodes: $(mrr "$plain"))"
@@ -69,8 +69,8 @@ refuses() {
 }
 
 # loses SIGNAL VICTIM CODES COMMAND…: the signal hits one of four ranks. The others name it and end with an exit code among CODES
-# (words; `none` if the launcher may kill them first), and the command fails. Ranks write to files, because launchers lose the last
-# output of ranks.
+# (words; `none` if the launcher may kill them first), and the command fails. Ranks write to files, because launchers lose
+# their last output.
 loses() {
   local signal=$1 victim=$2 codes=$3 runs=$work/ranks rank code code_of launcher named=0
   shift 3
@@ -99,7 +99,7 @@ END
   [ $code != 0 ] && [ $code != 124 ] || { cat "$runs"/{out,err.*}; fail "$*: exit code $code"; }
   for rank in 0 1 2 3; do
     [ $rank = "$victim" ] && continue
-    # The launcher may be gone a moment before the last rank.
+    # The launcher may end slightly before the last rank.
     for _ in $(seq 20); do [ -s "$runs/code.$rank" ] && break || sleep 0.1; done
     code_of=$(cat "$runs/code.$rank" 2>/dev/null || true)
     case " $codes " in

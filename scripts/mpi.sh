@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs `kge` under Open MPI's mpirun on this machine: compares it with `kge --nodes N`, and loses a rank.
+# Runs intendant-kge under Open MPI's mpirun on this machine, compares it with `--nodes N`, and kills or freezes ranks.
 #
 # Usage: scripts/mpi.sh [KGE]     (KGE: the program; by default the last build below target)
-# Skips itself if there is no mpirun, unless REQUIRE=1. Needs nothing else, and installs nothing.
+# Without mpirun, it does nothing and succeeds, or fails with REQUIRE=1. It installs nothing.
 set -euo pipefail
 rank_variable=OMPI_COMM_WORLD_RANK
 . "$(dirname "$0")/launch-checks.sh"
@@ -18,14 +18,14 @@ trains 4 "${mpi[@]}" -n 4
 # A single process counts as started without a launcher, and starts its own nodes.
 trains 2 "${mpi[@]}" -n 1 env INTENDANT_NODES=2
 refuses 2 'OMPI_COMM_WORLD_SIZE says that this process is one of 2' "${mpi[@]}" -n 2 "$kge" --nodes 3
-# As on two machines, for which Open MPI does not say where rank 0 is.
+# As on two machines: Open MPI gives no address of rank 0.
 refuses 2 '-x MASTER_ADDR=HOST' "${mpi[@]}" -n 2 env OMPI_COMM_WORLD_LOCAL_SIZE=1 "$kge"
-# An address that other machines reach needs a token.
+# An address that other machines can reach requires a token.
 address=$(hostname -I 2>/dev/null | tr ' ' '\n' | grep -m 1 -E '^[0-9.]+$' || true)
 if [ -n "$address" ]; then
   refuses 2 'there is no token' "${mpi[@]}" -x "MASTER_ADDR=$address" -n 2 "$kge"
 fi
-# mpirun ends the other ranks as soon as one is gone, with SIGTERM and soon SIGKILL: some cannot report the reason.
+# When a rank is gone, mpirun ends the others by SIGTERM and soon SIGKILL, so some cannot report the reason.
 for loss in 'KILL 2' 'KILL 0' 'STOP 1'; do
   # shellcheck disable=SC2086
   loses $loss '4 143 none' "${mpi[@]}" -n 4

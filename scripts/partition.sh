@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Cuts two of three nodes off from each other while both still reach the coordinator. The run must end within ten seconds, with exit
-# code 4 on all nodes and the names of both nodes. Heartbeats do not detect this; the connections of the data plane do.
+# code 4 on all nodes, and name both nodes. Heartbeats cannot detect this; the connections of the data plane do.
 #
 # Usage: scripts/partition.sh [KGE]     (KGE: the program, target/release/intendant-kge unless given)
-# Needs Linux, root and iproute2. Everything happens in network namespaces of its own, which are removed at the end.
+# Needs Linux, root and iproute2. It works in its own network namespaces and removes them at the end.
 set -euo pipefail
 kge=$(realpath "${1:-$(dirname "$0")/../target/release/intendant-kge}")
 logs=$(mktemp -d)
@@ -43,7 +43,7 @@ done
 
 echo "training; from now on nodes 1 and 2 do not reach each other"
 start=$(date +%s%N)
-# No network card has this address, so frames to it are lost.
+# No interface has this address, so frames to it are lost.
 ip netns exec "$id-1" ip neigh replace 10.77.0.12 lladdr 02:00:00:00:00:99 dev data nud permanent
 ip netns exec "$id-2" ip neigh replace 10.77.0.11 lladdr 02:00:00:00:00:99 dev data nud permanent
 result=0

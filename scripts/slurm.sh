@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs `kge` under Slurm's srun on four Slurm nodes that are all this machine: compares it with `kge --nodes N`, runs it alone
-# within a job, and loses a task. The script sets the cluster up with all its state in a temporary folder, and takes it down.
+# Runs intendant-kge under Slurm's srun on four Slurm nodes on this machine, compares it with `--nodes N`, runs it alone within a
+# job, and kills or freezes tasks. The script starts the Slurm cluster with all state in a temporary folder, and stops it at the end.
 #
 # Usage: scripts/slurm.sh [KGE]     (KGE: the program; by default the last build below target)
-# Skips itself if Slurm or MUNGE are not there, unless REQUIRE=1. Needs no root, installs nothing, disturbs no other Slurm.
+# Without Slurm or MUNGE, it does nothing and succeeds, or fails with REQUIRE=1. It needs no root, installs nothing, and does not
+# affect other Slurm clusters.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 rank_variable=SLURM_PROCID
@@ -31,7 +32,7 @@ up() {
   dd if=/dev/urandom of="$work/munge/key" bs=128 count=1 status=none
   chmod 600 "$work/munge/key"
   export SLURM_CONF=$work/slurm.conf
-  # Programs that run unsupervised and share one machine: nothing is confined, bound or accounted.
+  # All nodes share one machine: no confinement, binding or accounting.
   cat >"$SLURM_CONF" <<END
 ClusterName=checks
 SlurmctldHost=$host(127.0.0.1)
@@ -75,17 +76,17 @@ END
 }
 up
 
-# The names n1 to n4 mean something to Slurm only, which is asked for their addresses.
+# Only Slurm can resolve the names n1 to n4.
 trains 4 srun -N 4
 trains 2 srun -N 2
 trains 4 srun -N 2 -n 4
 trains 4 srun -N 1 -n 4 --overcommit
 trains 2 srun -N 2 --resv-ports
-# A task that is alone starts nodes of its own, as anywhere else.
+# A single task starts its own nodes, as without a launcher.
 trains 2 srun -n 1 env INTENDANT_NODES=2
 refuses 2 'SLURM_STEP_NUM_TASKS says that this process is one of 4' srun -N 4 "$kge" --nodes 3
 
-# Within a job, the shell is no task; in a batch script it even has a task's number.
+# Within a job, the shell is no task, although a batch script has a task number in its environment.
 cat >"$work/batch" <<END
 #!/bin/sh
 export MASTER_PORT=$((29000 + $$ % 1000))
@@ -104,5 +105,5 @@ echo 'ok: in the shells of sbatch and salloc, kge runs alone'
 
 loses KILL 2 4 srun -N 4
 loses KILL 0 4 srun -N 4
-# A frozen task cannot end by itself: srun is to end it.
+# A frozen task cannot end by itself; srun must end it.
 loses STOP 1 '4 143' srun --kill-on-bad-exit=1 -N 4
