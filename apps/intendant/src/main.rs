@@ -1,8 +1,8 @@
-//! The `intendant` command: runs training programs, starts clusters, and looks at machines and at clusters that
-//! run.
+//! The `intendant` command: runs training programs, starts clusters, and looks at machines and at running
+//! clusters.
 //!
-//! `args` is the command line; `program` runs `intendant-NAME`; `doctor` checks the machine. Launching is in the library, because programs use
-//! it too (`--nodes N`).
+//! `args` is the command line; `program` runs `intendant-NAME`; `doctor` checks the machine. The library
+//! launches clusters, because programs do that as well (`--nodes N`).
 #![forbid(unsafe_code)]
 
 mod args;

@@ -1,5 +1,6 @@
 //! Element types of values, and their little-endian bytes in frames and files.
 
+use crate::name::{UnknownName, by_name};
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,14 +40,10 @@ impl fmt::Display for ElementType {
 }
 
 impl FromStr for ElementType {
-    type Err = String;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "f32" => Ok(Self::F32),
-            "f64" => Ok(Self::F64),
-            other => Err(format!("element type '{other}' is not known; use f32 or f64")),
-        }
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        by_name("an element type", name, [Self::F32, Self::F64])
     }
 }
 

@@ -24,25 +24,25 @@ const NEVER: u32 = u32::MAX;
 
 /// The states of a channel.
 const AWAKE: u8 = 0;
-/// It wants to be woken when a worker announces something, or when a clock reaches the one it waits for.
+/// It wants to be woken when a worker signals an intent, or when a clock reaches the one it waits for.
 const ASLEEP: u8 = 1;
 /// It wants to be woken when a worker goes on.
 const HELD: u8 = 2;
 
 /// What one worker and one channel share.
-struct Post {
-    signals: Mutex<Vec<Intent>>,
-    /// Whether there are signals: a hint, which spares the lock.
+struct Signals {
+    intents: Mutex<Vec<Intent>>,
+    /// Whether there are intents: a hint, which spares the lock.
     any: AtomicBool,
     /// The clock at which the channel wants to be woken.
     wake: AtomicU32,
 }
 
-/// The clocks of a node's workers, and what they have announced.
+/// The clocks of a node's workers, and the intents that they have signalled.
 pub struct Board {
     workers: Box<[AtomicU32]>,
     /// By channel, then by worker.
-    posts: Box<[Post]>,
+    signals: Box<[Signals]>,
     /// By channel: whether it sleeps, and what wakes it.
     states: Box<[AtomicU8]>,
 }
@@ -51,14 +51,14 @@ impl Board {
     /// All clocks are 0, and all channels are awake.
     #[must_use]
     pub fn new(workers: usize, channels: usize) -> Self {
-        let post = || Post {
-            signals: Mutex::new(Vec::new()),
+        let signals = || Signals {
+            intents: Mutex::new(Vec::new()),
             any: AtomicBool::new(false),
             wake: AtomicU32::new(NEVER),
         };
         Self {
             workers: (0..workers).map(|_| AtomicU32::new(0)).collect(),
-            posts: (0..workers * channels).map(|_| post()).collect(),
+            signals: (0..workers * channels).map(|_| signals()).collect(),
             states: (0..channels).map(|_| AtomicU8::new(AWAKE)).collect(),
         }
     }
@@ -69,8 +69,8 @@ impl Board {
         self.workers.len()
     }
 
-    fn post(&self, worker: usize, channel: usize) -> &Post {
-        &self.posts[channel * self.workers.len() + worker]
+    fn signals(&self, worker: usize, channel: usize) -> &Signals {
+        &self.signals[channel * self.workers.len() + worker]
     }
 
     /// The clock of a worker.
@@ -79,7 +79,7 @@ impl Board {
     /// If there is no such worker.
     #[must_use]
     pub fn clock(&self, worker: usize) -> u32 {
-        // Acquire: a thread that acts on a clock sees what was announced before. The lock of the signals
+        // Acquire: a thread that acts on a clock sees what was signalled before. The lock of the intents
         // would do as well.
         self.workers[worker].load(Ordering::Acquire)
     }
@@ -91,19 +91,19 @@ impl Board {
             && current.compare_exchange(state, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// A worker announces keys of one channel. True if the channel must be woken.
+    /// A worker signals an intent for keys of one channel. True if the channel must be woken.
     ///
     /// # Panics
     /// If there is no such worker or channel.
     #[must_use]
     pub fn signal(&self, worker: usize, channel: usize, intent: Intent) -> bool {
-        let post = self.post(worker, channel);
+        let signals = self.signals(worker, channel);
         {
-            let mut signals = post.signals.lock().unwrap_or_else(PoisonError::into_inner);
-            signals.push(intent);
+            let mut intents = signals.intents.lock().unwrap_or_else(PoisonError::into_inner);
+            intents.push(intent);
             // Relaxed: written under the lock only, so that the last value agrees with the list. The fence
             // orders it before the look at the sleeper.
-            post.any.store(true, Ordering::Relaxed);
+            signals.any.store(true, Ordering::Relaxed);
         }
         // Pairs with the fence in `sleep`.
         fence(Ordering::SeqCst);
@@ -123,7 +123,7 @@ impl Board {
         fence(Ordering::SeqCst);
         let mut woken = Vec::new();
         for channel in 0..self.states.len() {
-            let wake = self.post(worker, channel).wake.load(Ordering::Relaxed);
+            let wake = self.signals(worker, channel).wake.load(Ordering::Relaxed);
             let due = wake <= clock && wake != NEVER;
             if (due && self.wake(channel, ASLEEP)) || self.wake(channel, HELD) {
                 woken.push(ChannelId(channel as u16));
@@ -171,17 +171,17 @@ impl Board {
     /// # Panics
     /// If there is no such worker or channel.
     pub fn take(&self, worker: usize, channel: usize, take: &mut dyn FnMut(Intent)) {
-        let post = self.post(worker, channel);
+        let signals = self.signals(worker, channel);
         // Relaxed: what is overlooked is found in the next round, or by who looks before it sleeps.
-        if !post.any.load(Ordering::Relaxed) {
+        if !signals.any.load(Ordering::Relaxed) {
             return;
         }
-        let signals = {
-            let mut signals = post.signals.lock().unwrap_or_else(PoisonError::into_inner);
-            post.any.store(false, Ordering::Relaxed);
-            std::mem::take(&mut *signals)
+        let intents = {
+            let mut intents = signals.intents.lock().unwrap_or_else(PoisonError::into_inner);
+            signals.any.store(false, Ordering::Relaxed);
+            std::mem::take(&mut *intents)
         };
-        signals.into_iter().for_each(take);
+        intents.into_iter().for_each(take);
     }
 
     /// A channel goes to sleep, until a worker announces something on it or a worker's clock reaches
@@ -194,14 +194,14 @@ impl Board {
     pub fn sleep(&self, channel: usize, wake: impl Fn(usize) -> Option<u32>) -> bool {
         for worker in 0..self.workers.len() {
             // Relaxed: the fence orders it.
-            self.post(worker, channel).wake.store(wake(worker).unwrap_or(NEVER), Ordering::Relaxed);
+            self.signals(worker, channel).wake.store(wake(worker).unwrap_or(NEVER), Ordering::Relaxed);
         }
         self.states[channel].store(ASLEEP, Ordering::Relaxed);
         // Pairs with the fences in `signal` and `advance`.
         fence(Ordering::SeqCst);
         let missed = (0..self.workers.len()).any(|worker| {
-            let post = self.post(worker, channel);
-            post.any.load(Ordering::Relaxed)
+            let signals = self.signals(worker, channel);
+            signals.any.load(Ordering::Relaxed)
                 || wake(worker).is_some_and(|wake| self.workers[worker].load(Ordering::Relaxed) >= wake)
         });
         // A thread that wakes the channel meanwhile wakes it for nothing.

@@ -1,6 +1,7 @@
 //! Conformity levels, the schemes that serve them, and which scheme offers which level [thesis §4.3.1,
 //! §4.3.2, Tab. 4.1].
 
+use intendant_core::{UnknownName, by_name};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -48,13 +49,10 @@ impl fmt::Display for Conformity {
 }
 
 impl FromStr for Conformity {
-    type Err = String;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|level| level.to_string() == name);
-        found.ok_or_else(|| {
-            format!("'{name}' is not a conformity level: conform, bounded, long-term or non-conform")
-        })
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        by_name("a conformity level", name, Self::ALL)
     }
 }
 
@@ -171,12 +169,9 @@ impl fmt::Display for Scheme {
 
 /// From its name, with default pools.
 impl FromStr for Scheme {
-    type Err = String;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|scheme| scheme.to_string() == name);
-        found.ok_or_else(|| {
-            format!("'{name}' is not a sampling scheme: independent, reuse, postponing, local or repurposing")
-        })
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        by_name("a sampling scheme", name, Self::ALL)
     }
 }

@@ -9,7 +9,7 @@ pub mod lapse;
 pub mod nups;
 pub mod ssp;
 
-use intendant_core::Tick;
+use intendant_core::{Tick, UnknownName, by_name};
 use std::fmt;
 use std::str::FromStr;
 
@@ -33,14 +33,10 @@ impl fmt::Display for Order {
 }
 
 impl FromStr for Order {
-    type Err = String;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "fifo" => Ok(Self::Fifo),
-            "chain" => Ok(Self::Chain),
-            other => Err(format!("order '{other}' is not known; use fifo or chain")),
-        }
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        by_name("an order of operations", name, [Self::Fifo, Self::Chain])
     }
 }
 
@@ -349,13 +345,10 @@ impl fmt::Display for Technique {
 }
 
 impl FromStr for Technique {
-    type Err = String;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|t| t.policy().name == text).ok_or_else(|| {
-            let known: Vec<_> = Self::ALL.iter().map(|t| t.policy().name).collect();
-            format!("technique '{text}' is not known; use one of: {}", known.join(", "))
-        })
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        by_name("a technique", name, Self::ALL)
     }
 }
 
@@ -442,12 +435,12 @@ mod tests {
         for technique in Technique::ALL {
             assert_eq!(technique.to_string().parse(), Ok(technique));
         }
-        let error = "adaptiv".parse::<Technique>().unwrap_err();
+        let error = "adaptiv".parse::<Technique>().unwrap_err().to_string();
         assert!(error.contains("'adaptiv'") && error.contains("classic, full-replication, "), "{error}");
         for order in [Order::Fifo, Order::Chain] {
             assert_eq!(order.to_string().parse(), Ok(order));
         }
-        let error = "lifo".parse::<Order>().unwrap_err();
+        let error = "lifo".parse::<Order>().unwrap_err().to_string();
         assert!(error.contains("'lifo'") && error.contains("fifo or chain"), "{error}");
     }
 
