@@ -69,7 +69,7 @@ impl Facility {
         self.free_ns
     }
 
-    /// Whether the server has been idle before `now_ns`.
+    /// Whether the server became idle before `now_ns`.
     pub(crate) fn is_free(&self, now_ns: u64) -> bool {
         self.free_ns < now_ns
     }

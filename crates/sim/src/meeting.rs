@@ -9,7 +9,7 @@ use intendant_engine::{ChannelReport, SnapshotAsk};
 use intendant_wire::{Cursor, OpId, SnapshotPart};
 use std::ops::Range;
 
-/// Detects quiescence: collects waves of channel reports until two equal waves are quiet.
+/// Detects quiescence: collects waves of channel reports until two successive waves are quiet and equal.
 #[derive(Default)]
 pub struct Quiescence {
     waves: Waves,

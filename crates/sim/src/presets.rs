@@ -154,26 +154,26 @@ mod tests {
     #[test]
     fn errors_name_line_and_field() {
         let (_, good) = NETWORKS[0];
-        let told = |text: &str| Network::from_toml(text).expect_err("refused").to_string();
+        let error = |text: &str| Network::from_toml(text).expect_err("refused").to_string();
         let line = |field: &str| 1 + good.lines().position(|l| l.starts_with(field)).expect("a field");
         let at = line("latency_us");
-        let unknown = told(&good.replace("latency_us = ", "latency_ms = "));
+        let unknown = error(&good.replace("latency_us = ", "latency_ms = "));
         assert!(unknown.starts_with(&format!("line {at}: ")) && unknown.contains("latency_ms"), "{unknown}");
-        let missing = told(&good.replace("latency_us = 30\n", ""));
+        let missing = error(&good.replace("latency_us = 30\n", ""));
         assert!(missing.contains("latency_us"), "{missing}");
-        let text = told(&good.replace("latency_us = 30", "latency_us = \"30\""));
+        let text = error(&good.replace("latency_us = 30", "latency_us = \"30\""));
         assert!(text.starts_with(&format!("line {at}: ")), "{text}");
-        let negative = told(&good.replace("latency_us = 30", "latency_us = -30"));
+        let negative = error(&good.replace("latency_us = 30", "latency_us = -30"));
         assert!(negative.starts_with(&format!("line {at}: latency_us must be between")), "{negative}");
         for bad in ["0", "nan", "inf", "-1"] {
             let refused =
-                told(&good.replace("gigabits_per_second = 9.41", &format!("gigabits_per_second = {bad}")));
+                error(&good.replace("gigabits_per_second = 9.41", &format!("gigabits_per_second = {bad}")));
             assert!(refused.contains("gigabits_per_second must be between"), "{refused}");
         }
         let (_, good) = MACHINES[0];
-        let told = |text: &str| Machine::from_toml(text).expect_err("refused").to_string();
-        assert!(told(&good.replace("cores = ", "core = ")).contains("core"));
-        let huge = told(&good.replace("key_ns = 920\n", "key_ns = 9000000000\n"));
+        let error = |text: &str| Machine::from_toml(text).expect_err("refused").to_string();
+        assert!(error(&good.replace("cores = ", "core = ")).contains("core"));
+        let huge = error(&good.replace("key_ns = 920\n", "key_ns = 9000000000\n"));
         assert!(huge.contains("key_ns must not be greater"), "{huge}");
     }
 }

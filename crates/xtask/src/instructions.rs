@@ -52,7 +52,7 @@ const HEADER: &str = "# Instructions per key on the paths of the engine: `cargo 
 /// Minimum number of keys that the calls of the shorter and the longer run access. The difference of the runs
 /// is the cost of the calls; with this many keys, one-time allocations are negligible.
 const KEYS: [u64; 2] = [12_800, 25_600];
-/// Upper bound of the calls: calls for one key cost much more per key.
+/// Upper bound of the calls: a call for few keys costs more per key, so fewer keys suffice.
 const CALLS_MAX: [u64; 2] = [4_000, 8_000];
 
 /// Counts and prints, then compares or records the counts.

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Let owners relocate keys at random, instead of the technique's initiator: owner
     #[arg(long, value_parser = parse_initiator)]
     initiator: Option<InitiatorArg>,
-    /// Number of nodes; 3 to 5 if not given
+    /// Number of nodes; if not given, 3 to 5, or 2 to 9 with static replicas
     #[arg(long)]
     nodes: Option<usize>,
     /// Range of seeds, end excluded: A..B

@@ -231,23 +231,23 @@ fn drive<E: Element>(cluster: &mut Cluster<E>, scenario: &Scenario) -> Result<Su
 /// signalled intents and then fall asleep. Then all workers signal intents without end for the same keys,
 /// which must wake the channels. At last all workers retire, and no intent may remain active.
 fn check_wind_down<E: Element>(cluster: &mut Cluster<E>) -> Result<(), Failure> {
-    let calm = |cluster: &mut Cluster<E>| {
+    let run_to_rest = |cluster: &mut Cluster<E>| {
         while cluster.next()?.is_some() {}
         cluster.check_quiescent()?;
         cluster.idle(IDLE_NS)
     };
-    calm(cluster)?;
+    run_to_rest(cluster)?;
     (0..cluster.layout().nodes()).for_each(|node| cluster.resume(node));
-    calm(cluster)?;
+    run_to_rest(cluster)?;
     cluster.check_settled()?;
     let keys: Vec<Key> = (0..cluster.layout().keys().min(KEYS_AT_LAST)).map(Key).collect();
     for worker in 0..cluster.workers() {
         cluster.intend(worker, &keys, Clock(0)..Clock(u32::MAX), Caller::Loader)?;
     }
-    calm(cluster)?;
+    run_to_rest(cluster)?;
     cluster.check_settled()?;
     (0..cluster.workers()).for_each(|worker| cluster.retire(worker));
-    calm(cluster)?;
+    run_to_rest(cluster)?;
     Ok(cluster.check_settled()?)
 }
 

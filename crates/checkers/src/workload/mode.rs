@@ -17,7 +17,7 @@ pub struct Mode {
     pub by_owners: bool,
     /// Whether, in addition, nodes acquire and drop replicas at random.
     pub hub: bool,
-    /// Number of nodes; 3 to 5 if drawn.
+    /// Number of nodes. If drawn, 3 to 5, or 2 to 9 with static replicas.
     pub nodes: Option<usize>,
     /// Calls of all workers together.
     pub calls: u64,
@@ -213,7 +213,7 @@ impl Mode {
             Marker::ParkedRead => (50, clocked && self.staleness.is_none_or(|s| s < 5)),
             Marker::ResumeLifted => (100, clocked && several(3)),
             Marker::Agreed => (20, fixed),
-            // Between 2 and 9 nodes are drawn; half of these numbers are not powers of two.
+            // Between 2 and 9 nodes are drawn; most of these numbers are not powers of two.
             Marker::Folded => (200, fixed && self.nodes.is_none_or(|n| !n.is_power_of_two())),
             // Where workers must ask, no node starts a round on a message of another.
             Marker::RoundCalled => (200, fixed && self.asked != Some(true)),

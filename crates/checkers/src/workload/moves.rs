@@ -76,7 +76,7 @@ impl<E: Element> Programs<E> {
         outstanding.push(OutstandingOp { op, keys, records: Vec::new() });
         let crowded = outstanding.len() >= self.scenario.in_flight_max.max(MOVES_MAX);
         let waiting = if wait || crowded { Waiting::For(op) } else { Waiting::No };
-        self.settle(cluster, worker, waiting);
+        self.wait_or_wake(cluster, worker, waiting);
         Ok(())
     }
 }

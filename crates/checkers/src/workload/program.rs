@@ -316,7 +316,7 @@ impl<E: Element> Programs<E> {
                 _ => Waiting::No,
             }
         };
-        self.settle(cluster, worker, next);
+        self.wait_or_wake(cluster, worker, next);
         Ok(())
     }
 
@@ -333,14 +333,14 @@ impl<E: Element> Programs<E> {
                 self.programs[worker].waiting = Waiting::No;
                 cluster.wake(worker, 0);
             }
-            Waiting::For(waiting) if waiting == op => self.settle(cluster, worker, Waiting::No),
-            Waiting::ForAll => self.settle(cluster, worker, Waiting::ForAll),
+            Waiting::For(waiting) if waiting == op => self.wait_or_wake(cluster, worker, Waiting::No),
+            Waiting::ForAll => self.wait_or_wake(cluster, worker, Waiting::ForAll),
             Waiting::Synchronised(waiting) if waiting == op => {
                 cluster.reach().mark(Marker::Synchronized);
                 if self.scenario.is_asked() {
                     self.set_clock(worker, self.programs[worker].clock + 1);
                 }
-                self.settle(cluster, worker, Waiting::No);
+                self.wait_or_wake(cluster, worker, Waiting::No);
             }
             Waiting::For(_)
             | Waiting::Synchronised(_)
@@ -353,7 +353,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// Lets the worker wait, or schedules its wake-up if there is nothing to wait for.
-    pub(super) fn settle(&mut self, cluster: &mut Cluster<E>, worker: usize, waiting: Waiting) {
+    pub(super) fn wait_or_wake(&mut self, cluster: &mut Cluster<E>, worker: usize, waiting: Waiting) {
         let program = &mut self.programs[worker];
         let waits = match waiting {
             Waiting::For(op) | Waiting::Synchronised(op) => {

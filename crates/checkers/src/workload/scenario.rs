@@ -210,7 +210,8 @@ impl Scenario {
     }
 
     /// Whether workers of `node` may set `key`. If several nodes set their static replicas of a key, the
-    /// differences are added up; with clipping, they are also clipped.
+    /// all-reduce adds the differences up. So only one node may set such a key, and none if updates are
+    /// clipped.
     #[must_use]
     pub fn may_set(&self, node: NodeId, key: Key) -> bool {
         !self.is_fixed(key) || self.copies.clip.is_none() && key.0 % self.nodes as u64 == u64::from(node.0)

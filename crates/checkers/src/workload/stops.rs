@@ -22,7 +22,7 @@ impl<E: Element> Programs<E> {
     /// Wakes all workers after a stop that all of them have reached.
     pub(super) fn resume_all(&mut self, cluster: &mut Cluster<E>) {
         let latest = self.programs.iter().map(|program| program.clock).max().unwrap_or(0);
-        let told_ns = cluster.meeting_ns();
+        let meeting_ns = cluster.meeting_ns();
         if let Some(bound) = self.scenario.bounds.get(self.programs[0].stops) {
             self.bound = *bound;
             cluster.set_staleness_bound(self.bound);
@@ -34,7 +34,7 @@ impl<E: Element> Programs<E> {
             if self.scenario.intents.is_none() {
                 program.clock = latest;
             }
-            cluster.wake(worker, told_ns);
+            cluster.wake(worker, meeting_ns);
         }
     }
 

@@ -264,8 +264,9 @@ impl<E: Element> Cluster<E> {
         let first = self.station(self.node_of(worker), 0);
         let channels = &self.stations[first..first + self.layout.channels()];
         let busy_ns: u64 = channels.iter().map(|station| station.thread.load().busy_ns).sum();
-        let seen_ns = std::mem::replace(&mut self.worker_states[worker].seen_ns, busy_ns);
-        scaled(busy_ns - seen_ns, self.sharing.steal)
+        let charged_channel_ns =
+            std::mem::replace(&mut self.worker_states[worker].charged_channel_ns, busy_ns);
+        scaled(busy_ns - charged_channel_ns, self.sharing.steal)
     }
 
     pub(super) fn charge_call(&mut self, worker: usize, keys: usize, bytes: usize) {

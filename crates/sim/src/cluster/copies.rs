@@ -18,30 +18,30 @@ impl<E: Element> Cluster<E> {
     #[inline(never)]
     pub fn advance_clock(&mut self, worker: usize, clock: Clock) {
         let node = self.node_of(worker);
-        let told = self.nodes[node].advance_clock(&mut self.worker_states[worker].local, clock);
-        self.trace.line(self.queue.now_ns(), || format!("worker {worker} is at {clock:?}: {told:?}"));
+        let advanced = self.nodes[node].advance_clock(&mut self.worker_states[worker].local, clock);
+        self.trace.line(self.queue.now_ns(), || format!("worker {worker} is at {clock:?}: {advanced:?}"));
         if let Some(intents) = &mut self.invariants.intents {
             intents.advanced(worker, clock.0.min(RESTING - 1));
         }
-        if !told.wake.is_empty() {
+        if !advanced.wake.is_empty() {
             self.reach.mark(Marker::WokenByClock);
         }
-        self.send_clock(worker, told.clock);
-        self.wake_channels(node, &told.wake);
+        self.send_clock(worker, advanced.clock);
+        self.wake_channels(node, &advanced.wake);
     }
 
     /// A worker enters a meeting, or has finished.
     #[inline(never)]
     pub fn rest(&mut self, worker: usize) {
         let node = self.node_of(worker);
-        let told = self.nodes[node].rest(&self.worker_states[worker].local);
-        self.trace.line(self.queue.now_ns(), || format!("worker {worker} rests: {told:?}"));
-        self.send_clock(worker, told);
+        let clock = self.nodes[node].rest(&self.worker_states[worker].local);
+        self.trace.line(self.queue.now_ns(), || format!("worker {worker} rests: {clock:?}"));
+        self.send_clock(worker, clock);
     }
 
     /// Sends a change of the node's clock to its channels.
-    pub(super) fn send_clock(&mut self, worker: usize, told: Option<NodeClock>) {
-        let Some(clock) = told else { return };
+    pub(super) fn send_clock(&mut self, worker: usize, clock: Option<NodeClock>) {
+        let Some(clock) = clock else { return };
         self.charge_call(worker, 0, 0);
         for channel in 0..self.layout.channels() {
             self.send_to_channel(worker, channel, InboxItem::Clock(clock));

@@ -68,13 +68,13 @@ impl<E: Element> Cluster<E> {
     #[inline(never)]
     pub fn retire(&mut self, worker: usize) {
         let node = self.node_of(worker);
-        let told = self.nodes[node].retire(&self.worker_states[worker].local);
-        self.trace.line(self.queue.now_ns(), || format!("worker {worker} is finished: {told:?}"));
+        let advanced = self.nodes[node].retire(&self.worker_states[worker].local);
+        self.trace.line(self.queue.now_ns(), || format!("worker {worker} has finished: {advanced:?}"));
         if let Some(intents) = &mut self.invariants.intents {
             intents.advanced(worker, crate::invariants::intents::FINISHED);
         }
-        self.send_clock(worker, told.clock);
-        self.wake_channels(node, &told.wake);
+        self.send_clock(worker, advanced.clock);
+        self.wake_channels(node, &advanced.wake);
     }
 
     /// The workers of a node continue after the cluster has rested. Its channels act on the intents that were

@@ -192,7 +192,7 @@ struct WorkerState<E> {
     /// Busy time so far, without waiting.
     busy_ns: u64,
     /// Busy time of the node's channels that has already been charged to this worker as delay.
-    seen_ns: u64,
+    charged_channel_ns: u64,
 }
 
 /// A channel of a node with its waiting inputs. Stations are numbered by node, then channel.
@@ -226,6 +226,7 @@ struct Link {
     coming_in: Lane<Frame>,
 }
 
+/// A frame in flight on a connection.
 struct Frame {
     /// Number of the frame on its connection.
     number: u64,
@@ -294,19 +295,16 @@ impl<E: Element> Cluster<E> {
         let shared: Vec<Arc<Shared<E>>> = (0..nodes)
             .map(|node| {
                 let (layout, init) = (Arc::clone(&layout), Arc::clone(&init));
-                let (node, copies) = (NodeId(node as u16), copies.clone());
-                {
-                    let replication = copies;
-                    Arc::new(Shared::new(SharedConfig {
-                        node,
-                        layout,
-                        init,
-                        storage,
-                        policy,
-                        replication,
-                        workers,
-                    }))
-                }
+                let (node, replication) = (NodeId(node as u16), copies.clone());
+                Arc::new(Shared::new(SharedConfig {
+                    node,
+                    layout,
+                    init,
+                    storage,
+                    policy,
+                    replication,
+                    workers,
+                }))
             })
             .collect();
         if config.stale_hints && nodes > 1 {
@@ -331,7 +329,7 @@ impl<E: Element> Cluster<E> {
                 sink: None,
                 free_ns: 0,
                 busy_ns: 0,
-                seen_ns: 0,
+                charged_channel_ns: 0,
             }));
         }
         let links = nodes * nodes * channels;

@@ -119,8 +119,8 @@ impl<E: Element> Cluster<E> {
             match kind {
                 ReplicaRequestKind::Ask => {
                     let need = watch.numbers[at];
-                    let asked = merged.ask_received(key, holder, generation, need);
-                    if asked == Registered::Again && !answered(key) {
+                    let registered = merged.ask_received(key, holder, generation, need);
+                    if registered == Registered::Again && !answered(key) {
                         reach.mark(Marker::EarlyAsk);
                     }
                 }

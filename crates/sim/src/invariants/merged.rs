@@ -24,7 +24,7 @@ pub(crate) struct Registration {
 
 /// A key with holders.
 #[derive(Default)]
-struct Record {
+struct KeyRecord {
     holders: BTreeMap<NodeId, Registration>,
     /// The newest version that the owner has sent, and a hash of its value if that was sent too.
     newest: Option<(u32, Option<u64>)>,
@@ -32,7 +32,7 @@ struct Record {
 
 /// A holder's side: what it has requested and sent.
 #[derive(Debug, Default)]
-struct Copy {
+struct HolderRecord {
     generation: u32,
     /// The clocks that it requested.
     needs: BTreeSet<u32>,
@@ -84,8 +84,8 @@ pub(crate) enum Promoted {
 /// The account of all replicas.
 #[derive(Default)]
 pub(crate) struct Merged {
-    records: HashMap<Key, Record, Hash>,
-    copies: HashMap<(Key, NodeId), Copy, Hash>,
+    records: HashMap<Key, KeyRecord, Hash>,
+    holder_records: HashMap<(Key, NodeId), HolderRecord, Hash>,
     /// Holders whose delta the current input merged, and which the owner must answer.
     due: Vec<(Key, NodeId)>,
     /// Holders whose request is the current input.
@@ -105,7 +105,7 @@ impl Merged {
         generation: u32,
         need: u32,
     ) -> Result<bool, Finding> {
-        let copy = self.copies.entry((key, node)).or_default();
+        let copy = self.holder_records.entry((key, node)).or_default();
         if generation == copy.generation && !copy.over && need > 0 && copy.needs.insert(need) {
             return Ok(false);
         }
@@ -117,7 +117,7 @@ impl Merged {
         if copy.in_flight && !copy.over {
             return wrong(format!("{node:?} asks for {key:?} again while a delta is in flight: {copy:?}"));
         }
-        *copy = Copy { generation, needs: BTreeSet::from([need]), ..Copy::default() };
+        *copy = HolderRecord { generation, needs: BTreeSet::from([need]), ..HolderRecord::default() };
         Ok(true)
     }
 
@@ -129,7 +129,7 @@ impl Merged {
         generation: u32,
         number: u32,
     ) -> Result<(), Finding> {
-        let copy = self.copies.entry((key, node)).or_default();
+        let copy = self.holder_records.entry((key, node)).or_default();
         if generation != copy.generation || number != copy.sent + 1 || copy.in_flight || copy.over {
             return wrong(format!(
                 "{node:?} sends delta {number} of generation {generation} of {key:?}, after {copy:?}"
@@ -141,7 +141,7 @@ impl Merged {
 
     /// A holder drops its replica, or refuses one that it does not want.
     pub(crate) fn drop_sent(&mut self, key: Key, node: NodeId, generation: u32) -> Result<(), Finding> {
-        let copy = self.copies.entry((key, node)).or_default();
+        let copy = self.holder_records.entry((key, node)).or_default();
         if generation > copy.generation || (generation == copy.generation && copy.in_flight && !copy.over) {
             return wrong(format!("{node:?} drops generation {generation} of {key:?}, after {copy:?}"));
         }
@@ -150,12 +150,12 @@ impl Merged {
 
     /// The generation of the replica that a node holds or has requested.
     pub(crate) fn generation(&self, key: Key, node: NodeId) -> Option<u32> {
-        self.copies.get(&(key, node)).filter(|copy| !copy.over).map(|copy| copy.generation)
+        self.holder_records.get(&(key, node)).filter(|copy| !copy.over).map(|copy| copy.generation)
     }
 
     /// A holder receives an update, which acknowledges delta `seq`.
     pub(crate) fn update_received(&mut self, key: Key, node: NodeId, generation: u32, seq: u32) {
-        if let Some(copy) = self.copies.get_mut(&(key, node))
+        if let Some(copy) = self.holder_records.get_mut(&(key, node))
             && copy.generation == generation
             && copy.sent == seq
         {
@@ -301,7 +301,7 @@ impl Merged {
         if self.records.get(&key).is_some_and(|record| record.holders.is_empty()) {
             self.records.remove(&key);
         }
-        let Some(copy) = self.copies.get_mut(&(key, to)).filter(|copy| !copy.over) else {
+        let Some(copy) = self.holder_records.get_mut(&(key, to)).filter(|copy| !copy.over) else {
             return Promoted::NoReplica;
         };
         copy.over = true;
@@ -314,7 +314,7 @@ impl Merged {
 
     /// Checks a registration at rest: the owner has merged every delta that the holder sent.
     pub(crate) fn settled(&self, key: Key, node: NodeId, generation: u32, seq: u32) -> Result<(), Finding> {
-        let copy = self.copies.get(&(key, node));
+        let copy = self.holder_records.get(&(key, node));
         match copy {
             Some(copy) if (copy.generation, copy.sent, copy.over) == (generation, seq, false) => Ok(()),
             _ => wrong(format!(
@@ -332,7 +332,7 @@ mod tests {
     const A: NodeId = NodeId(1);
     const B: NodeId = NodeId(2);
 
-    fn told(
+    fn update(
         to: NodeId,
         kind: ReplicaUpdateKind,
         generation: u32,
@@ -350,7 +350,7 @@ mod tests {
         for node in [A, B] {
             assert_eq!(merged.ask_sent(K, node, 1, 0), Ok(true));
             assert_eq!(merged.ask_received(K, node, 1, 0), Registered::New);
-            assert_eq!(merged.update_sent(told(node, ReplicaUpdateKind::SetUp, 1, 0, 3, 33)), Ok(()));
+            assert_eq!(merged.update_sent(update(node, ReplicaUpdateKind::SetUp, 1, 0, 3, 33)), Ok(()));
         }
         merged
     }
@@ -365,7 +365,7 @@ mod tests {
         assert!(merged.handled().is_err(), "not answered");
         assert!(merged.delta_received(K, B, 1, 1));
         assert!(
-            merged.update_sent(told(B, ReplicaUpdateKind::Acknowledged, 1, 1, 3, 0)).is_err(),
+            merged.update_sent(update(B, ReplicaUpdateKind::Acknowledged, 1, 1, 3, 0)).is_err(),
             "the version stands"
         );
     }
@@ -373,19 +373,19 @@ mod tests {
     #[test]
     fn a_version_names_one_value() {
         let mut merged = two();
-        assert!(merged.update_sent(told(A, ReplicaUpdateKind::Refresh, 1, 0, 2, 22)).is_err(), "older");
-        assert_eq!(merged.update_sent(told(A, ReplicaUpdateKind::Refresh, 1, 0, 4, 44)), Ok(()));
+        assert!(merged.update_sent(update(A, ReplicaUpdateKind::Refresh, 1, 0, 2, 22)).is_err(), "older");
+        assert_eq!(merged.update_sent(update(A, ReplicaUpdateKind::Refresh, 1, 0, 4, 44)), Ok(()));
         assert!(
-            merged.update_sent(told(B, ReplicaUpdateKind::Refresh, 1, 0, 4, 45)).is_err(),
+            merged.update_sent(update(B, ReplicaUpdateKind::Refresh, 1, 0, 4, 45)).is_err(),
             "another value"
         );
         let mut merged = two();
         assert!(
-            merged.update_sent(told(A, ReplicaUpdateKind::Refresh, 1, 1, 4, 44)).is_err(),
+            merged.update_sent(update(A, ReplicaUpdateKind::Refresh, 1, 1, 4, 44)).is_err(),
             "nothing was merged"
         );
         assert!(
-            merged.update_sent(told(A, ReplicaUpdateKind::Refresh, 2, 0, 4, 44)).is_err(),
+            merged.update_sent(update(A, ReplicaUpdateKind::Refresh, 2, 0, 4, 44)).is_err(),
             "another generation"
         );
     }

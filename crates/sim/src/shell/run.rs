@@ -238,7 +238,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         let state = &mut self.workers[worker];
         if state.waiting == Waiting::Batch {
             let prepared = state.loader.take();
-            self.go_on(worker, 0, Event::Batch(prepared));
+            self.resume_worker(worker, 0, Event::Batch(prepared));
         } else if state.batches.is_empty() || !state.ahead.reaches(self.config.look_ahead) {
             let prepared = state.loader.take();
             state.ahead = state.ahead.and(LookAhead::of(&prepared));
@@ -250,7 +250,8 @@ impl<'a, T: Task> TaskRun<'a, T> {
         self.load(worker, LoaderEvent::Done)
     }
 
-    fn go_on(&mut self, worker: usize, after_ns: u64, event: Event<T::Batch>) {
+    /// Schedules the wake-up of a worker with `event`.
+    fn resume_worker(&mut self, worker: usize, after_ns: u64, event: Event<T::Batch>) {
         let state = &mut self.workers[worker];
         (state.waiting, state.event) = (Waiting::No, Some(event));
         self.cluster.wake(worker, after_ns);
@@ -258,7 +259,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
 
     /// Wakes all workers after a meeting that all of them have reached.
     fn resume_all(&mut self, waiting: Waiting, event: impl Fn(usize) -> Event<T::Batch>) {
-        let told_ns = self.cluster.meeting_ns();
+        let meeting_ns = self.cluster.meeting_ns();
         let latest = self.workers.iter().map(|state| state.clock).max().unwrap_or(0);
         let clocked = self.config.technique.policy().replicas.is_some_and(Replicas::is_clocked);
         for worker in 0..self.workers.len() {
@@ -270,7 +271,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 // No worker reads a snapshot any longer, so channels may act again.
                 self.cluster.resume(worker / self.config.workers);
             }
-            self.go_on(worker, told_ns, event(worker));
+            self.resume_worker(worker, meeting_ns, event(worker));
         }
     }
 
@@ -481,16 +482,16 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 let pulled = self.cluster.take_pulled(worker, op).unwrap_or_default();
                 let (_, values) = state.driver.pull_buffers();
                 values.copy_from_slice(&pulled);
-                self.go_on(worker, 0, Event::Done);
+                self.resume_worker(worker, 0, Event::Done);
             }
             Waiting::Room => {
                 state.waiting = Waiting::No;
                 self.cluster.wake(worker, 0);
             }
             Waiting::Localize(waiting) | Waiting::Synchronize(waiting) if waiting == op => {
-                self.go_on(worker, 0, Event::Done)
+                self.resume_worker(worker, 0, Event::Done)
             }
-            Waiting::Flush if self.cluster.is_flushed(worker) => self.go_on(worker, 0, Event::Done),
+            Waiting::Flush if self.cluster.is_flushed(worker) => self.resume_worker(worker, 0, Event::Done),
             Waiting::Pull(_)
             | Waiting::Localize(_)
             | Waiting::Synchronize(_)
@@ -515,7 +516,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         let stream = state.stream.as_mut().expect("parts come while a stream is read");
         if stream.part(&mut self.cluster, part)? {
             state.stream = None;
-            self.go_on(worker, 0, Event::Done);
+            self.resume_worker(worker, 0, Event::Done);
         }
         Ok(())
     }

@@ -116,7 +116,7 @@ fn cluster(technique: Technique) -> Cluster<f32> {
 }
 
 /// Executes all events.
-fn calm(cluster: &mut Cluster<f32>) {
+fn execute_all(cluster: &mut Cluster<f32>) {
     while cluster.next().unwrap().is_some() {}
 }
 
@@ -129,12 +129,12 @@ fn run(scenario: &Scenario, technique: Technique) -> (Vec<String>, Vec<String>, 
     };
     for (node, Range { start, end }) in &scenario.intents {
         cluster.intend(*node, &[key], Clock(*start)..Clock(*end), Caller::Loader).unwrap();
-        calm(&mut cluster);
+        execute_all(&mut cluster);
     }
     let (mut owners, mut copies, mut added) = (Vec::new(), Vec::new(), 0.0);
     for clock in 1..=clock_of(scenario.phases) {
         (0..NODES).for_each(|worker| cluster.advance_clock(worker, Clock(clock)));
-        calm(&mut cluster);
+        execute_all(&mut cluster);
         if clock < WARM_UP || clock % PHASE != PHASE / 2 {
             continue;
         }
@@ -152,11 +152,11 @@ fn run(scenario: &Scenario, technique: Technique) -> (Vec<String>, Vec<String>, 
         }
         owners.push(name(&[owner]));
         copies.push(name(&holders));
-        calm(&mut cluster);
+        execute_all(&mut cluster);
     }
     cluster.check_quiescent().unwrap();
     (0..NODES).for_each(|worker| cluster.retire(worker));
-    calm(&mut cluster);
+    execute_all(&mut cluster);
     cluster.check_quiescent().unwrap();
     cluster.check_settled().unwrap();
     cluster.idle(10_000_000_000).unwrap();

@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_cycle_is_found_and_described() {
-        let told = cycle(
+        let finding = cycle(
             "cycle",
             &[
                 ("lib.rs", "mod a;\nmod b;\nmod c;\npub use a::A;\n"),
@@ -118,7 +118,7 @@ mod tests {
         );
         let expected = "src/a.rs:1: is in a cycle of files: src/a.rs:1 names `crate::b::B` of src/b.rs, \
                         src/b.rs:2 names `super::c::C` of src/c.rs, src/c.rs:2 names `crate::A` of src/a.rs";
-        assert_eq!(told.as_deref(), Some(expected));
+        assert_eq!(finding.as_deref(), Some(expected));
     }
 
     #[test]
@@ -126,8 +126,8 @@ mod tests {
         let files = |below: &'static str| {
             [("lib.rs", "mod a;\nmod b;\n"), ("a.rs", below), ("b.rs", "use crate::a::A;\nimpl<T> A<T> {}\n")]
         };
-        let told = cycle("split", &files("pub struct A<T>(T);\n")).unwrap();
-        assert!(told.contains("src/a.rs:2 names `impl A` of src/b.rs"), "{told}");
+        let finding = cycle("split", &files("pub struct A<T>(T);\n")).unwrap();
+        assert!(finding.contains("src/a.rs:2 names `impl A` of src/b.rs"), "{finding}");
         let inside = [
             ("lib.rs", "mod a;\n"),
             ("a.rs", "mod below;\npub struct A;\n"),
