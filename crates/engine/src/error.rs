@@ -87,7 +87,7 @@ pub enum ProtocolError {
         /// Bytes that its keys have.
         expected: usize,
     },
-    /// Relocation counters where there should be none, or the other way round.
+    /// Too many or too few relocation counters.
     #[error("its {message} carries {found} counters instead of {expected}")]
     Counters {
         /// The message.
@@ -137,7 +137,7 @@ pub enum ProtocolError {
         /// How often.
         hops: u8,
     },
-    /// A forwarded message where keys do not move.
+    /// A forwarded message, although keys do not move.
     #[error("it forwards a {kind:?}, but keys stay where they are")]
     NeedlessForward {
         /// What the request wants.

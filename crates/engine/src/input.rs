@@ -1,4 +1,4 @@
-//! What a channel is told, and what it wants done.
+//! The inputs of a channel, and the actions that it returns.
 
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, Tick, WorkerId};
@@ -56,7 +56,7 @@ pub enum Work {
         /// The clock that what a pull reads must have reached.
         need: u32,
     },
-    /// Keys that the worker wants on this node.
+    /// Keys that the worker relocates to this node.
     Localize {
         /// The keys.
         keys: Vec<Key>,
@@ -126,7 +126,7 @@ pub struct SnapshotAsk {
     pub start: Key,
     /// End of the keys wanted, excluded.
     pub end: Key,
-    /// Where to continue; `None` at the start.
+    /// The position at which to continue; `None` at the start.
     pub cursor: Option<Cursor>,
     /// Bytes of values after which the part ends.
     pub bytes_max: u32,
@@ -159,13 +159,13 @@ pub enum Input {
     },
     /// The clock of this node's workers has changed.
     Clock(NodeClock),
-    /// [`Channel::due`](crate::Channel::due) has come.
+    /// The time [`Channel::due`](crate::Channel::due) has been reached.
     Tick,
     /// A worker has signalled an intent, or its clock has reached the value, that the channel sleeps for.
     Wake,
     /// No worker of this node has anything to do: synchronise all copies now.
     Settle,
-    /// A message came from another node.
+    /// A message arrived from another node.
     Message {
         /// The node that sent it.
         from: NodeId,

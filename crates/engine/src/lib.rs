@@ -5,18 +5,18 @@
 //! change).
 //!
 //! The life of an access: [`Shared::pull`] and its siblings serve the keys that are here, under one latch at
-//! a time, and turn the others into [`Submission`]s, one per channel. The shell passes them to
-//! [`Channel::handle`], which looks at the keys again and sends requests. The owner's channel answers. A
-//! channel whose key is still on its way queues the access. The answer becomes a [`Completion`], which the
-//! worker processes with [`Local::complete`].
+//! a time, and turn the others into [`Submission`]s, one per channel. The caller (a channel's thread in
+//! `intendant`, or `sim`) passes them to [`Channel::handle`], which checks the keys again and sends requests.
+//! The owner's channel answers. If a key is still on its way to a channel, that channel queues the access.
+//! The answer becomes a [`Completion`], which the worker processes with [`Local::complete`].
 //!
 //! Start at `channel` (the turn: how an input passes through the mechanisms). Each mechanism has a folder and
-//! owns its state: `access`, `relocation`, `replication`, `static_replicas`, `intent`. None of them names
-//! another one: what one wants of another is an effect that the channel hands on. `outgoing` groups the
-//! messages of a turn; `node` is the part that workers and channels share.
+//! owns its state: `access`, `relocation`, `replication`, `static_replicas`, `intent`. None refers to
+//! another: it raises an effect, which the channel hands on. `outgoing` groups the messages of a turn; `node`
+//! is the part that workers and channels share.
 //!
-//! Absent on purpose: this crate starts no threads, opens no sockets and reads no clock. The caller executes
-//! the [`Action`]s that it returns.
+//! This crate starts no threads, opens no sockets and reads no clock. The caller executes the [`Action`]s
+//! that it returns.
 #![forbid(unsafe_code)]
 
 mod access;

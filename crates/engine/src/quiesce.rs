@@ -1,10 +1,10 @@
 //! When is nothing in flight? (Mattern's four counters.)
 //!
-//! Every worker waits for its operations and comes to a meeting, to which each node brings the report of its
-//! channels. The cluster is quiescent when two such waves in a row report nothing outstanding, the same
-//! counts, and as many messages received as sent. Both waves are needed: a report of the first may be older
-//! than the last operation of a worker that came later; all reports of the second are younger than all
-//! operations, and that the counts have not changed says that nothing was under way between the two.
+//! Every worker waits for its operations and then enters a meeting, to which each node contributes the report
+//! of its channels. The cluster is quiescent when two such waves in a row report nothing outstanding, the
+//! same counts, and as many messages received as sent. Both waves are needed: a report of the first wave may
+//! be older than the last operation of a worker that arrived later. All reports of the second wave are
+//! younger than all operations, and equal counts show that nothing was in flight between the two.
 
 /// What one channel reports, or the sum over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,13 +7,13 @@
 use intendant_core::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// What one field of the statistics does.
+/// The operations of one field of the statistics.
 trait Count {
-    /// Adds `other`. Counts come from other processes, too: an impossible sum must not stop this one, so it
+    /// Adds `other`. Counts may be those of other processes: an impossible sum must not stop this one, so it
     /// saturates.
     fn merge(&mut self, other: &Self);
 
-    /// What came after `before`, an earlier state.
+    /// The difference to `before`, an earlier state.
     fn since(&self, before: &Self) -> Self;
 }
 
@@ -47,7 +47,7 @@ impl Count for Histogram {
     }
 }
 
-/// Defines a type of statistics, with what all of its fields do in the same way.
+/// Defines a type of statistics whose `merge` and `since` apply to every field.
 macro_rules! statistics {
     ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
@@ -61,7 +61,7 @@ macro_rules! statistics {
                 $(Count::merge(&mut self.$field, &other.$field);)*
             }
 
-            /// What came after `before`, an earlier state of these counts.
+            /// The difference to `before`, an earlier state of these counts.
             #[must_use]
             pub fn since(&self, before: &Self) -> Self {
                 Self { $($field: Count::since(&self.$field, &before.$field),)* }
@@ -118,7 +118,7 @@ statistics! {
         /// Keys of intents that this node acted on.
         intents: u64,
         /// Accesses of this node's workers that were sent away although the node had localized the key:
-        /// another node wanted it as well, and has it.
+        /// another node localized it as well, and has it.
         localization_conflicts: u64,
         /// Accesses that waited here for their key to arrive.
         queued: u64,

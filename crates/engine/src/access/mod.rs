@@ -162,7 +162,7 @@ impl Operations {
     }
 }
 
-/// Where `position` is among ascending ones: mostly at `next`, directly behind the previous one.
+/// The index of `position` among ascending ones: usually `next`, directly behind the previous one.
 fn find(positions: &[u32], next: usize, position: u32) -> Result<usize, usize> {
     if positions.get(next) == Some(&position) { Ok(next) } else { positions.binary_search(&position) }
 }
@@ -188,7 +188,7 @@ pub(crate) fn expect_answer<E: Element>(core: &Core<E>, out: &mut Output, reques
     out.outgoing.replies.expect(room);
 }
 
-/// Where the operand of `key` is, if the one before it ended at `offset`.
+/// The range of the operand of `key`, if the one before it ended at `offset`.
 pub(crate) fn operand<E: Element>(core: &Core<E>, kind: AccessKind, key: Key, offset: usize) -> Range<usize> {
     match kind {
         AccessKind::Pull => offset..offset,
@@ -202,7 +202,7 @@ pub(crate) fn operand<E: Element>(core: &Core<E>, kind: AccessKind, key: Key, of
 /// If its origin, keys or values are impossible.
 pub(crate) fn check_request<E: Element>(core: &Core<E>, request: &Request) -> Result<(), ProtocolError> {
     let Origin { node, .. } = request.origin;
-    // A forwarded request may come back to its origin: the key may be there by now.
+    // A forwarded request may return to its origin: the key may have arrived there.
     if node.index() >= core.shared.layout().nodes() || (node == core.node() && request.hops == 0) {
         return Err(ProtocolError::RequestOrigin { of: node, to: core.node() });
     }

@@ -1,5 +1,5 @@
-//! The way of an access through a channel: the role of the key decides which mechanism serves, queues or
-//! forwards it. See the table in [`intendant_techniques::access`].
+//! How a channel handles an access: the role of the key decides which mechanism serves, queues or forwards
+//! it. See the table in [`intendant_techniques::access`].
 
 use super::Channel;
 use super::effects::Access;
@@ -48,7 +48,8 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// An access of another node, or one of this node that was forwarded back here, where the key is now.
+    /// A request of another node, or one of this node's own that came back here because the key has arrived
+    /// meanwhile.
     pub(super) fn on_request(&mut self, request: &Request) -> Result<(), ProtocolError> {
         access::check_request(&self.core, request)?;
         access::expect_answer(&self.core, &mut self.out, request);
@@ -66,7 +67,7 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// Serves an access if the key is here, queues it if the key is coming, else sends it on.
+    /// Serves an access if the key is here, queues it if the key is on its way here, else sends it on.
     #[inline(always)]
     pub(super) fn access(
         &mut self,
@@ -77,7 +78,7 @@ impl<E: Element> Channel<E> {
         operand: Range<usize>,
     ) -> Result<(), ProtocolError> {
         let (mut entry, role) = shared.latch(key);
-        // Mostly another node accesses a key that is owned here and has no copies.
+        // Fast path: most often another node accesses a key that is owned here and has no copies.
         if role == Role::Owner && access.need == 0 {
             self.serve(&mut entry, &access, &values[operand]);
             return Ok(());

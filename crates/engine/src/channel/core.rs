@@ -46,26 +46,26 @@ impl<E: Element> Core<E> {
         Room { keys: keys.len(), bytes: self.values_bytes(keys) }
     }
 
-    /// The relocation counter that an answer about a key in `state` carries: none, unless nodes remember
-    /// locations.
+    /// The relocation counter that an answer carries for a key with this slot state: none, unless nodes
+    /// remember locations.
     pub(crate) fn told_counter(&self, state: &SlotState) -> Option<u32> {
         self.policy().caches.then_some(state.counter)
     }
 
-    /// The slot of `key`, without its latch.
+    /// A copy of the slot state of `key`; the latch is released.
     pub(crate) fn state(&self, key: Key) -> SlotState {
         self.shared.latch(key).0.state()
     }
 
-    /// Where this node's own message about `key` goes first.
+    /// The node to which this node first sends its own message about `key`.
     ///
     /// # Panics
-    /// If this node is the home of `key` and does not know its owner: then the node's own state is broken.
+    /// If this node is the home of `key` and does not know its owner: the node's own state is then broken.
     pub(crate) fn first_hop(&self, key: Key, state: &SlotState) -> NodeId {
         known(key, self.shared.directory().first_hop(key, state))
     }
 
-    /// Where this node forwards another node's message about `key`.
+    /// The node to which this node forwards another node's message about `key`.
     ///
     /// # Panics
     /// As [`Core::first_hop`].

@@ -1,11 +1,12 @@
-//! Effects: what is to be done after a handler has returned, by another mechanism or by the same one.
+//! Effects: work for after the handler, in another mechanism or in the same one.
 //!
 //! A handler borrows the [`Core`](super::core::Core), its own state and an [`Output`]. It calls no other
-//! mechanism. What follows from its work is an [`Effect`]: the channel hands effects on before the
-//! next key where order matters, and at the end of the input. It does so in the order in which they were
-//! raised, each with all that it causes before the next one (`Channel::hand_on`).
+//! mechanism. If its work has consequences elsewhere, it raises an [`Effect`]. The channel processes effects
+//! at the end of the input, and before the next key if order matters. It takes them in the order in which
+//! they were raised, depth first (`Channel::hand_on`).
 //!
-//! An effect happens after its handler, not in the middle of it. So what must follow an effect is an effect.
+//! Effects run after the handler that raised them. Work that must follow an effect must therefore be an
+//! effect itself.
 
 use crate::decisions::{Cause, Decisions};
 use crate::input::Action;
@@ -44,27 +45,28 @@ impl Access {
     }
 }
 
-/// What is to be done after the handler that raises it.
+/// Work for after the handler that raises it.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// An access that waited for a replica goes on. Replication raises it; the role of the key decides.
+    /// Continues an access that waited for a replica. Raised by replication; the role of the key decides
+    /// which mechanism handles it.
     Resume { key: Key, access: Access, operand: Bytes },
-    /// The copy of `key` may be fresher now, or gone: the reads that wait for that go on. Replication raises
-    /// it for itself.
+    /// Continues the reads that wait for a fresher copy of `key`: the copy may be fresher now, or has been
+    /// dropped. Raised and handled by replication.
     Unpark { key: Key },
-    /// The replica of `key` has been renewed, and the accesses that waited for it have gone on. Replication
-    /// raises it for itself.
+    /// The replica of `key` has been renewed, and the accesses that waited for it have continued. Raised and
+    /// handled by replication.
     ReplicaRenewed { key: Key },
-    /// The dropped replica of `key` is wanted again. Replication raises it for itself.
+    /// The dropped replica of `key` is wanted again. Raised and handled by replication.
     ReplicaWanted { key: Key },
-    /// The slot of `key` only remembers where the key is. From replication to relocation, which bounds such
-    /// slots.
+    /// The slot of `key` holds nothing but the location of the key. From replication to relocation, which
+    /// bounds the number of such slots.
     SlotRemembers { key: Key },
-    /// An owner has answered what was asked at `since`. From replication to intents, whose rounds are as long
-    /// as that takes.
+    /// An owner has answered a request made at `since`. From replication to intents: the length of a round
+    /// follows this time.
     OwnerAnswered { since: Tick },
-    /// This node wants a replica of a key whose home it is itself, and homes decide. From replication to the
-    /// part of intents that acts at homes.
+    /// This node wants a replica of a key whose home it is, and homes decide. From replication to the part of
+    /// intents that acts at homes.
     AskHome { key: Key, generation: u32, need: u32 },
     /// The owned `key` moves to `to`, by its home's decision. From the part of intents that acts at homes to
     /// relocation and replication.
@@ -74,9 +76,9 @@ pub(crate) enum Effect {
 /// What a channel's turn produces: messages, actions, effects, counts and noted decisions.
 #[derive(Default)]
 pub(crate) struct Output {
-    /// Messages of the turn, grouped by where they go.
+    /// Messages of the turn, grouped by destination.
     pub(crate) outgoing: Outgoing,
-    /// What the caller of the channel has to do. Grouped messages join it at the end of the turn.
+    /// What the caller of the channel has to do. Grouped messages are appended at the end of the turn.
     pub(crate) actions: Vec<Action>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) stats: ManagementStats,

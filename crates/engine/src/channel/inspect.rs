@@ -1,5 +1,5 @@
-//! What callers may ask a channel: when it wants a tick, what is outstanding, why a key is where it is, and
-//! the state that invariant checks compare.
+//! What callers may ask a channel: when its next tick is due, what is outstanding, why a key is where it is,
+//! and state for invariant checks.
 
 use super::Channel;
 use crate::decisions::Decision;
@@ -130,14 +130,14 @@ impl<E: Element> Channel<E> {
         self.intents.rounds()
     }
 
-    /// The clock before which intents of a worker began in the last round; intents that have started begin in
-    /// any case. For invariant checks.
+    /// The clock before which intents of a worker became active in the last round. Intents whose start the
+    /// worker has reached become active in any case. For invariant checks.
     pub fn horizon(&self, worker: usize) -> Option<u32> {
         self.intents.horizon(worker)
     }
 
-    /// Where homes decide: the nodes with active intent for a key whose home is here, as far as they have
-    /// reported, and the next owner that is ordered. For invariant checks.
+    /// If homes decide: the nodes that have reported active intent for a key whose home is here, and the next
+    /// owner that this node has ordered. For invariant checks.
     pub fn reported(&self, key: Key) -> (Vec<NodeId>, Option<NodeId>) {
         self.intents.home.reported(key)
     }

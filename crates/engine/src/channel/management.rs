@@ -1,5 +1,5 @@
-//! Parameter management in which several mechanisms take part: hand-overs that take registrations along, the
-//! rule that decides on intents, replica requests that move a key.
+//! Flows that involve several mechanisms: hand-overs that carry registrations, the owner's rule for keys with
+//! intents, replica requests that move a key.
 
 use super::Channel;
 use super::core::Core;
@@ -25,7 +25,7 @@ use std::mem;
 use std::sync::Arc;
 
 impl<E: Element> Channel<E> {
-    /// Relocates those of `keys` that this node owns to `to`.
+    /// Moves to node `to` those of `keys` that this node owns.
     pub(super) fn on_relocate_input(&mut self, keys: &[Key], to: NodeId) {
         let (core, out) = (&self.core, &mut self.out);
         let allowed = check_initiator(core, Initiator::Owner, "relocates by the caller's decision")
@@ -111,7 +111,7 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// The main copy of `key` has come here by its owner's decision, with its holders. Accesses in `waited`
+    /// The main copy of `key` has arrived by its owner's decision, with its holders. The accesses in `waited`
     /// waited for a replica of it.
     fn arrived_with_holders(
         &mut self,
@@ -140,7 +140,7 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// Keys whose home is here have come to a new owner.
+    /// Keys whose home is here have arrived at a new owner.
     pub(super) fn arrived_elsewhere(&mut self, moved: &Moved) -> Result<(), ProtocolError> {
         for (key, counter) in moved.keys.iter().copied().zip(moved.counters.iter().copied()) {
             self.intents.home.arrived(&self.core, &mut self.out, key, counter);
@@ -167,7 +167,7 @@ impl<E: Element> Channel<E> {
             move_owned(core, out, &mut self.replication.owner, &mut entry, *to);
             let state = entry.state();
             drop(entry);
-            // The home had not heard of this node's intent.
+            // The home's order and this node's report of its intent have crossed.
             if self.intents.active(key) > 0 {
                 self.replication.holder.want(core, out, key, &state, 0);
             }
@@ -176,7 +176,7 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// Holders want something of the owners of keys.
+    /// Holders ask for replicas, send deltas, or drop replicas.
     pub(super) fn on_replica_request(
         &mut self,
         from: NodeId,
@@ -202,7 +202,7 @@ impl<E: Element> Channel<E> {
             let state = entry.state();
             drop(entry);
             owner::check_forward(core, role, request)?;
-            // Where homes decide, the key itself may be on its way to the holder that asks.
+            // If homes decide, the key itself may be on its way to the holder that asks.
             let at_home = core.policy().homes_decide() && core.shared.directory().is_home(key);
             let asks = kind == ReplicaRequestKind::Ask;
             if !(at_home && asks && self.intents.home.comes_to(key, &state, holder)) {
@@ -211,7 +211,7 @@ impl<E: Element> Channel<E> {
             return Ok(());
         }
         if holder == core.node() {
-            // A ghost: the key has come to the holder meanwhile.
+            // A ghost: the key has arrived at the holder meanwhile.
             return Ok(());
         }
         let replication::Replication { owner, staleness, .. } = &mut self.replication;
@@ -261,8 +261,8 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// A node reports its intents for keys whose home is here. Beginnings go first: a node that has begun
-    /// another intent for a key still wants the key.
+    /// A node reports its intents for keys whose home is here. Begun intents are processed first: a node that
+    /// has begun another intent for a key still wants the key.
     pub(super) fn on_intent_report(
         &mut self,
         from: NodeId,
@@ -278,8 +278,8 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// A replica of `key`, whose home is here, is asked for, where homes decide: unless the key itself is on
-    /// its way here, the owner gets the request.
+    /// This node wants a replica of `key` and is its home, and homes decide. Sends the request to the owner,
+    /// unless the key itself is on its way here.
     pub(super) fn ask_home(&mut self, key: Key, generation: u32, need: u32) {
         let (core, out) = (&self.core, &mut self.out);
         let state = core.state(key);
@@ -288,14 +288,14 @@ impl<E: Element> Channel<E> {
         }
     }
 
-    /// A round of intents; then the channel may go to sleep.
+    /// Runs a round of intents; then the channel may go to sleep.
     pub(super) fn act(&mut self) -> Result<(), ProtocolError> {
         self.intent_round()?;
         self.intents.doze(&self.core);
         Ok(())
     }
 
-    /// A round of intents: acts on intents that are due, and forgets those that have ended.
+    /// Runs a round of intents: acts on intents that are due, and forgets those that have ended.
     pub(super) fn intent_round(&mut self) -> Result<(), ProtocolError> {
         if !self.intents.find_due(&self.core, &mut self.out) {
             return Ok(());
@@ -314,7 +314,7 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// This node has begun to have active intent for a key, or has none any more.
+    /// This node's count of active intents for a key has become nonzero or zero again.
     fn reconsider(&mut self, key: Key) -> Result<(), ProtocolError> {
         let active = self.intents.active(key) > 0;
         let what = if active { DecisionKind::Began } else { DecisionKind::Ended };
@@ -347,8 +347,8 @@ impl<E: Element> Channel<E> {
                     holder.want(core, out, key, &state, 0);
                 } else {
                     holder.unwant(core, out, key);
-                    // Updates leave in this round, not in the next one of deltas: until the owner hears of
-                    // the end, it believes that this node has intent.
+                    // Sends updates now and not in the next round of deltas: until the owner gets the drop
+                    // request, it counts this node among those with intent.
                     holder.carry_on(core, out, key);
                 }
             }

@@ -1,9 +1,9 @@
 //! One channel of a node: the turn that processes an input.
 //!
-//! [`Channel`] owns the mechanisms and composes them; besides, it has open snapshots and counts of messages.
-//! This file has the turn: which mechanism gets an input, how effects are handed on, in which order messages
-//! leave. [`accesses`] has the way of an access, [`management`] the flows in which several mechanisms take
-//! part, [`inspect`] what callers may ask.
+//! [`Channel`] owns the mechanisms and composes them. It also holds the open snapshots and the message
+//! counts. This file has the *turn*, the processing of one input: which mechanism gets the input, how effects
+//! are handed on, in which order messages leave. [`accesses`] has the path of an access, [`management`] the
+//! flows that involve several mechanisms, [`inspect`] the queries of callers.
 
 pub(crate) mod core;
 
@@ -57,7 +57,8 @@ pub struct Channel<E> {
 }
 
 impl<E: Element> Channel<E> {
-    /// A channel before the first access of a worker: the initial values are the bases of static replicas.
+    /// Creates a channel. Call it before any worker's first access, because initial values become the bases
+    /// of static replicas.
     #[must_use]
     #[inline(never)]
     pub fn new(id: ChannelId, shared: Arc<Shared<E>>) -> Self {
@@ -86,9 +87,9 @@ impl<E: Element> Channel<E> {
 
     /// Processes an input that happens at `now`, and appends what the caller has to do to `actions`.
     ///
-    /// Times should not go back, or rounds are late. The channel compares them with each other and with those
-    /// of workers' calls: they decide when rounds start (see [`Channel::due`]) and enter statistics; they do
-    /// not decide what an access does.
+    /// `now` should not decrease; otherwise rounds start late. The channel compares times with each other and
+    /// with those of workers' calls. They decide when rounds start (see [`Channel::due`]) and are used in
+    /// statistics; they do not decide what an access does.
     ///
     /// # Errors
     /// If a peer broke the protocol. The channel does not undo what it did for earlier keys of the message;
@@ -112,7 +113,7 @@ impl<E: Element> Channel<E> {
         result.map_err(|what| Violation { from, what })
     }
 
-    /// Gives the input to the mechanism that it is for, and hands its effects on.
+    /// Passes the input to its mechanism, and hands the effects on.
     fn dispatch(&mut self, input: Input) -> Result<(), ProtocolError> {
         match input {
             Input::Submit(submission) => self.on_submit(submission)?,
@@ -159,14 +160,13 @@ impl<E: Element> Channel<E> {
         }
     }
 
-    /// Hands effects on to the mechanisms that they are for: in order, each with all that it causes before
-    /// the next one.
+    /// Hands effects on to their mechanisms, in the order in which they were raised, depth first.
     fn hand_on(&mut self) -> Result<(), ProtocolError> {
         if self.out.effects.is_empty() {
             return Ok(());
         }
         let shared = Arc::clone(&self.core.shared);
-        // A stack: the first effect is on top, and what it causes goes on top of the others.
+        // A stack: the first effect is on top, and the effects that it raises are put above the others.
         self.out.effects.reverse();
         while let Some(effect) = self.out.effects.pop() {
             let others = self.out.effects.len();
@@ -213,7 +213,8 @@ impl<E: Element> Channel<E> {
         Ok(())
     }
 
-    /// Publishes clocks of this node's workers, with all that goes on then. Returns whether there was any.
+    /// Publishes clocks of this node's workers, and handles the effects of that. Returns whether there was
+    /// any.
     fn publish(&mut self) -> Result<bool, ProtocolError> {
         let mut published = false;
         while self.replication.publish(&self.core, &mut self.out) {

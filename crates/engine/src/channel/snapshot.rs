@@ -10,8 +10,8 @@ use intendant_core::{ChannelId, Element, Key, Layout, NodeId, WorkerId, copy_to_
 use intendant_wire::{Cursor, Message, OpId, Origin, SnapshotPart, SnapshotRequest};
 use std::ops::{ControlFlow, Range};
 
-/// Positions that one part looks at, at most: a range with few owned keys must not keep the channel from
-/// other work.
+/// Maximum number of positions examined for one part: a range with few owned keys must not keep the channel
+/// from other work.
 const POSITIONS_PER_PART_MAX: usize = 1 << 14;
 
 /// Parts of snapshots that this node's workers wait for.

@@ -1,8 +1,8 @@
 //! How many of a node's intents are active, by key.
 //!
-//! The counts are the channel's own and not in the slots: a channel counts every intent twice, when it begins
-//! and when it ends, and each latch would evict a shard's cache line from workers that are about to access
-//! the shard.
+//! The channel keeps the counts itself, not in the slots. It counts every intent twice, when the intent
+//! begins and when it ends, and each latch would evict a shard's cache line from workers that are about to
+//! access the shard.
 
 use crate::channel::core::Hash;
 use hashbrown::HashMap;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(crate) enum Active {
     /// One per key of the channel, by [`Layout::place`].
     Dense(Arc<Layout>, Vec<u32>),
-    /// Counts of keys with active intents, where the store is sparse, too.
+    /// Counts of keys with active intents, for a sparse store.
     Sparse(HashMap<Key, u32, Hash>),
 }
 

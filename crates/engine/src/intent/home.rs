@@ -1,4 +1,4 @@
-//! Homes that decide [thesis Fig. 5.8a]: an ablation, in which the home of a key applies the rule instead of
+//! Decisions at homes [thesis Fig. 5.8a]: an ablation, in which the home of a key applies the rule instead of
 //! the owner. See [`intendant_techniques::policy::ablations`].
 //!
 //! Nodes report to the home of a key when their intent for it becomes active and when it ends
@@ -6,16 +6,16 @@
 //! [`intendant_techniques::policy::adaptive`] to the reports, and orders the owner to hand the key over
 //! ([`intendant_wire::Relocate`]). Hand-overs, registrations, deltas and drops do not differ.
 //!
-//! **One order at a time.** An owner obeys every order, and only orders move keys. So from the time when the
-//! new owner reports the key until the next order, the home knows the owner; meanwhile it waits, and then
-//! applies the rule again.
+//! **One order at a time.** An owner obeys every order, and only orders move keys. Between an order and the
+//! new owner's report the home gives no other order; otherwise it knows the owner. When the report arrives,
+//! the home applies the rule again.
 //!
 //! **A node that gets the key needs no replica.** A report arrives before the request that follows it, on the
-//! same connection. If the home has handed over or ordered the key to the node meanwhile, it drops the
-//! request: the hand-over answers it.
+//! same connection. If the home has handed the key to the node meanwhile, or ordered its owner to do so, it
+//! drops the request: the hand-over answers it.
 //!
-//! **An owner may lose a key that it wants again** if its report and the order have crossed. Then it asks for
-//! a replica.
+//! **An owner may lose a key for which it has intent again** if its report and the order have crossed. It
+//! then asks for a replica.
 
 use crate::channel::core::{Core, Hash};
 use crate::channel::effects::{Effect, Output};
@@ -26,16 +26,16 @@ use intendant_core::{Element, Key, NodeId};
 use intendant_techniques::{Decider, SlotState};
 use intendant_wire::IntentReport;
 
-/// What a channel knows of keys whose home is here, where homes decide.
+/// If homes decide: intents and orders for the channel's keys whose home is here.
 #[derive(Default)]
 pub(crate) struct Home {
     records: HashMap<Key, Record, Hash>,
 }
 
-/// What is known of a key.
+/// Intents and the order for one key.
 #[derive(Default)]
 struct Record {
-    /// Nodes with active intent, with the number of intents reported as begun and not as ended: 1 where nodes
+    /// Nodes with active intent, with the number of intents reported as begun and not as ended: 1 if nodes
     /// aggregate intents.
     wanted: Vec<(NodeId, u32)>,
     /// The next owner that the home has ordered, and the counter with which the key arrives there.
@@ -43,7 +43,7 @@ struct Record {
 }
 
 impl Home {
-    /// Nodes with active intent for a key, as far as they have reported, and the next owner that is ordered.
+    /// Nodes that have reported active intent for a key, and the next owner that this home has ordered.
     pub(crate) fn reported(&self, key: Key) -> (Vec<NodeId>, Option<NodeId>) {
         self.records.get(&key).map_or_else(Default::default, |record| {
             let wanted = record.wanted.iter().map(|(node, _)| *node).collect();
@@ -136,7 +136,7 @@ impl Home {
         }
     }
 
-    /// A key whose home is here has come to a new owner.
+    /// A key whose home is here has arrived at a new owner.
     pub(crate) fn arrived<E: Element>(&mut self, core: &Core<E>, out: &mut Output, key: Key, counter: u32) {
         if let Some(record) = self.records.get_mut(&key)
             && record.ordered.is_some_and(|(_, ordered)| ordered == counter)

@@ -1,21 +1,22 @@
 //! Intents: the channel collects what this node's workers signal, decides when to act on it, and applies the
 //! rule of the technique to keys. See [`intendant_techniques::policy::adaptive`].
 //!
-//! Once per *round* a channel reads the workers' clocks, takes in the intents that they signalled, and finds
-//! out which of them are due ([`intendant_intent::Estimate`]). It counts the active intents of the node per
-//! key. When the count of a key leaves zero or comes back to zero, the node registers with the owner or drops
-//! its registration; for a key that it owns, it applies the rule. So owners hear nothing of intents that the
-//! workers of one node have one after the other, or at once.
+//! Once per *round* a channel reads the workers' clocks, takes the intents that they signalled, and finds out
+//! which of them are due ([`intendant_intent::Estimate`]). It counts the active intents of the node per key.
+//! When the count of a key becomes nonzero, the node registers with the owner; when it becomes zero again,
+//! the node drops its registration. For a key that it owns, it applies the rule. So overlapping intents of a
+//! node for a key cause one registration. So do consecutive intents, if the end of one and the start of the
+//! next are found in the same round.
 //!
-//! A round lasts as long as owners were measured to take to answer. So a key that the channel asks for in one
-//! round has arrived before the second round after it, as the estimate requires.
+//! The length of a round is the measured time that owners take to answer. So a key that the channel asks for
+//! in one round has usually arrived before the round after next, as the estimate requires.
 //!
-//! There are no rounds while no clock moves, or no worker signals intents: the channel sleeps, and notes on
-//! the [`intendant_intent::Board`] what wakes it.
+//! The channel sleeps, and has no rounds, if no intents are pending or if no clock has moved for
+//! `IDLE_ROUNDS_MAX` rounds. It notes on the [`intendant_intent::Board`] what wakes it.
 //!
-//! When the cluster comes to rest, a channel acts on the intents signalled so far, and is then held: if a key
-//! moved while a node reads a snapshot of all nodes one by one, the snapshot would contain it twice, or not
-//! at all. Later intents wait until a worker goes on.
+//! When the cluster rests, a channel acts on the intents signalled so far, and then on no more until a worker
+//! continues. Otherwise a key could move while a node reads the snapshots of all nodes one by one, and the
+//! snapshots would contain it twice or not at all.
 //!
 //! [`home`] is the ablation in which homes apply the rule instead of owners.
 
@@ -37,16 +38,17 @@ const IDLE_ROUNDS_MAX: u32 = 8;
 /// Longest round, in µs. A peer that was stopped for a while must not lengthen rounds for as long as it was
 /// stopped.
 const ROUND_MAX: f64 = 100_000.0;
-/// Weight of an answer that took longer than a round. Too short a round is worse than too long a one.
+/// Weight, in the moving average of the round length, of an answer that took longer than a round. Too short a
+/// round is worse than too long a one.
 const WEIGHT_SLOWER: f64 = 0.5;
-/// Weight of an answer that was faster.
+/// Weight of a faster answer.
 const WEIGHT_FASTER: f64 = 0.1;
-/// Keys for which one round asks for replicas, where everything is replicated.
+/// With `Choice::Everywhere`, keys for which one round asks for replicas.
 const STANDING_PER_ROUND: usize = 1 << 12;
 
 /// A channel's knowledge of its workers' intents.
 pub(crate) struct Intents {
-    /// What intents lead to; `None` if the technique ignores them, and then all else is empty.
+    /// What intents lead to; `None` if the technique ignores them: then all other fields are empty.
     policy: Option<intendant_techniques::Intents>,
     timing: Timing,
     /// By worker.
@@ -72,18 +74,18 @@ pub(crate) struct Intents {
     horizons: Vec<u32>,
     /// What the current round has found; empty between rounds.
     pub(crate) found: Found,
-    /// Where everything is replicated: the next key to ask for.
+    /// With `Choice::Everywhere`: the next key to ask for.
     standing: Option<u64>,
-    /// What this node knows as a home, where homes decide.
+    /// If homes decide: the intents that nodes have reported to this home.
     pub(crate) home: Home,
 }
 
 /// Keys whose intents have changed in a round.
 #[derive(Default)]
 pub(crate) struct Found {
-    /// Keys whose number of active intents has left zero or come back to zero.
+    /// Keys whose number of active intents has become nonzero or zero again.
     pub(crate) changed: Vec<Key>,
-    /// Where homes hear of every intent: the key of each, and whether it has become active.
+    /// With `Decider::HomeOfEach`: the key of each intent, and whether the intent has become active.
     pub(crate) each: Vec<(Key, bool)>,
 }
 
@@ -161,7 +163,7 @@ impl Intents {
         self.horizons.get(worker).copied()
     }
 
-    /// An owner has answered what it was asked at `since`.
+    /// An owner has answered a request made at `since`.
     pub(crate) fn owner_answered(&mut self, now: Tick, since: Tick) {
         let took = now.0.saturating_sub(since.0);
         self.answer = Some(self.answer.map_or(took, |longest| longest.max(took)));
@@ -212,7 +214,7 @@ impl Intents {
         if policy.is_some_and(|policy| policy.decider == Decider::HomeOfEach) {
             found.each.extend(keys.iter().map(|key| (*key, more)));
         }
-        // Where keys only move, each intent is a reason to fetch the key back.
+        // If keys only move, each intent is a reason to fetch the key back.
         let every = more && policy.is_some_and(|policy| policy.choice == Choice::Relocate);
         for key in keys {
             if active.count(*key, more) == u32::from(more) || every {
@@ -224,8 +226,8 @@ impl Intents {
         }
     }
 
-    /// Where everything is replicated, every node has intent for every key from the start: begins some of
-    /// these intents.
+    /// With `Choice::Everywhere`, every node has intent for every key from the start: begins some of these
+    /// intents.
     fn stand<E: Element>(&mut self, core: &Core<E>, out: &mut Output) {
         let Some(first) = self.standing else { return };
         let layout = core.shared.layout();
@@ -236,8 +238,8 @@ impl Intents {
         self.standing = next;
     }
 
-    /// The owner's rule: where a key owned here moves now that an intent has begun or ended; `None` if it
-    /// stays. `hub` is the key's record of replicas elsewhere.
+    /// The owner's rule: the node to which a key owned here moves now that an intent has begun or ended;
+    /// `None` if it stays. `hub` is the key's record of replicas elsewhere.
     pub(crate) fn choose(&self, key: Key, hub: Option<&Hub>, cause: Cause) -> Option<NodeId> {
         let policy = self.policy.filter(|policy| policy.decider == Decider::Owner)?;
         match policy.choice {
@@ -267,12 +269,13 @@ impl Intents {
         self.asleep = board.sleep(core.id.index(), wake);
     }
 
-    /// Whether the cluster's rest begins for this channel now: it looks once more, and is then held.
+    /// Whether the cluster's rest begins for this channel now. If so, the channel runs one more round and is
+    /// then held.
     pub(crate) fn may_be_held<E: Element>(&self, core: &Core<E>) -> bool {
         core.shared.board().is_some_and(|board| !board.is_held(core.id.index()))
     }
 
-    /// Holds the channel until a worker goes on, unless there are keys left to ask for.
+    /// Holds the channel until a worker continues, unless there are keys left to ask for.
     pub(crate) fn hold<E: Element>(&mut self, core: &Core<E>) {
         if let Some(board) = core.shared.board().filter(|_| self.standing.is_none()) {
             board.hold(core.id.index());
@@ -280,9 +283,9 @@ impl Intents {
         }
     }
 
-    /// The event has come that the channel slept for. Returns whether a round is due now.
+    /// The event for which the channel slept has happened. Returns whether a round is due now.
     pub(crate) fn wake<E: Element>(&mut self, core: &Core<E>) -> bool {
-        // The channel may be held, or sleep again, by the time it hears of the event.
+        // The channel may be held, or sleep again, when it gets this input.
         let Some(board) = core.shared.board().filter(|board| !board.is_asleep(core.id.index())) else {
             return false;
         };
@@ -290,15 +293,16 @@ impl Intents {
             return false;
         }
         for (worker, (estimate, schedule)) in self.estimates.iter_mut().zip(&self.schedules).enumerate() {
-            // What a clock did while the channel did not wait for it says nothing about a round. A clock that
-            // the channel waited for stood and has just moved: the estimate must know of workers that are
-            // slower than a few rounds.
+            // A clock for which the channel did not wait may have advanced any number of times during the
+            // sleep, which says nothing about a round: its estimate restarts. A clock for which the channel
+            // waited stood still until now. Its estimate continues, because it must reflect workers whose
+            // clocks take longer than a few rounds.
             if schedule.is_empty() {
                 estimate.resume(board.clock(worker));
             }
         }
         self.idle_rounds = 0;
-        // Not before the round's time, or a worker that signals and falls silent in turns would cause any
+        // Not before the round's time: otherwise a worker that alternately signals and pauses would cause any
         // number of rounds.
         core.now >= self.next
     }

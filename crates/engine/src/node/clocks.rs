@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 /// Notifications for channels that follow from a worker's clock.
 #[derive(Debug, Default)]
-#[must_use = "channels must be told"]
+#[must_use = "channels must be notified"]
 pub struct Advanced {
     /// Every channel must be given [`crate::Input::Clock`] with this, after what the worker submitted before.
     pub clock: Option<NodeClock>,
@@ -48,9 +48,9 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// The worker goes to a meeting of all workers, or is finished: other workers do not wait for it until
-    /// its next [`Shared::advance_clock`], which all workers of all nodes call with the latest clock of any
-    /// of them. As there, the caller must tell the channels.
+    /// The worker enters a meeting of all workers, or is finished: other workers do not wait for it until its
+    /// next [`Shared::advance_clock`], which all workers of all nodes call with the latest clock of any of
+    /// them. As there, the caller must notify the channels.
     #[must_use]
     pub fn rest(&self, local: &Local<E>) -> Option<NodeClock> {
         self.tell_clock(local.worker().index(), RESTING)
@@ -66,9 +66,9 @@ impl<E: Element> Shared<E> {
         }
     }
 
-    /// Ends the rest state for all workers: all of them have met since the cluster came to rest, and no node
-    /// reads a snapshot any more. Channels act on the intents that were signalled meanwhile. Advancing a
-    /// worker's clock does the same. Returns the channels that must be given [`crate::Input::Wake`].
+    /// Ends the rest state for all workers: all of them have met since the rest began, and no node reads a
+    /// snapshot any more. Channels act on the intents that were signalled meanwhile. Advancing a worker's
+    /// clock does the same. Returns the channels that must be given [`crate::Input::Wake`].
     #[must_use]
     #[inline(never)]
     pub fn resume(&self) -> Vec<ChannelId> {

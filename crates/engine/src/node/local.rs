@@ -37,7 +37,7 @@ struct Op<E> {
     values: Values<E>,
 }
 
-/// Where the values of an operation go.
+/// The destination of an operation's values.
 enum Values<E> {
     /// To the caller that waits for the operation; or it has none.
     Waiter,
@@ -80,7 +80,7 @@ impl<E: Element> Kept<E> {
     }
 }
 
-/// Finds the deferred keys of ascending positions. Mostly each follows the previous one directly.
+/// Finds the deferred keys of ascending positions. Usually each follows the previous one directly.
 #[derive(Default)]
 struct Finder {
     next: usize,
@@ -113,7 +113,7 @@ pub struct Local<E> {
     clock: u32,
     /// Buffers of values that have been taken, for reuse.
     spare: Vec<Vec<E>>,
-    /// Bytes of answers that are kept as they came.
+    /// Bytes of answers that are kept in their receive buffers.
     parts_bytes: usize,
     /// Buffers of operands that are handed to channels.
     pub(crate) operands: Buffers,
@@ -329,8 +329,9 @@ impl<E: Element> Local<E> {
         ops
     }
 
-    /// Processes a part of an operation's answer. The values of a pull go to `sink`, if it is given for this
-    /// operation; else the operation keeps them until [`Local::take`], large parts as they came.
+    /// Processes a part of an operation's answer. The values of a pull are written to `sink`, if it is given
+    /// for this operation; else the operation keeps them until [`Local::take`], large parts in their receive
+    /// buffers.
     ///
     /// # Panics
     /// If the completion does not come from a channel of this node for an outstanding operation: channels

@@ -83,7 +83,7 @@ pub struct ReplicationConfig {
     /// Shortest time between two rounds of deltas and updates of directed replicas; `None` is the technique's
     /// own pace.
     pub every: Option<Tick>,
-    /// Shortest time between two looks at clocks and intents: an upper limit on rounds per second.
+    /// Shortest time between two rounds of intents: an upper limit on rounds per second.
     pub round_min: Tick,
 }
 
@@ -92,7 +92,7 @@ const ROUND_MIN: Tick = Tick(1_000);
 
 impl Default for ReplicationConfig {
     /// No static replicas; 25 rounds per second, no clipping, staleness bound 1; the source's action timing,
-    /// at most a thousand looks at intents per second.
+    /// at most a thousand rounds of intents per second.
     fn default() -> Self {
         let staleness = intendant_techniques::policy::ssp::STALENESS;
         Self {
@@ -134,7 +134,7 @@ pub struct Shared<E> {
     static_keys: Vec<Vec<Key>>,
     /// With bounded staleness.
     bounds: Option<Bounds>,
-    /// Where intents are acted on.
+    /// If the technique acts on intents.
     board: Option<Board>,
 }
 
@@ -405,9 +405,9 @@ impl<E: Element> Shared<E> {
         }
         let mut entry = self.store.latch(key);
         let state = entry.state();
-        // The comparison comes first because it is cheaper than computing the home, and mostly there is
-        // nothing new. A home does not learn this way: it orders relocations itself, or gets `Moved`
-        // messages.
+        // The comparison is first because it is cheaper than computing the home, and because usually the
+        // location is known already. A home does not learn this way: it orders relocations itself, or gets
+        // `Moved` messages.
         if (state.hint() == Some(at) && state.counter == counter) || self.directory.is_home(key) {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Groups of keys that leave in one frame. Mostly there is one group at a time.
+//! Groups of keys that leave in one frame. Usually there is one group at a time.
 
 use std::collections::BTreeMap;
 

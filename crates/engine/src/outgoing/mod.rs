@@ -1,5 +1,4 @@
-//! Messages of one turn, grouped: one frame per destination and kind, split where a frame would grow too
-//! long.
+//! Messages of one turn, grouped: one frame per destination and kind, split when a frame would grow too long.
 //!
 //! Mechanisms add single keys; [`Outgoing::flush`] turns the groups into messages at the end of the turn, in
 //! an order on which receivers rely.
@@ -27,8 +26,8 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Sends everything but replies, which the channel answers itself. Messages that follow a key go after
-    /// the key's hand-over.
+    /// Sends the messages of relocation, then requests: a message that follows a key must leave after the
+    /// key's hand-over. The channel sends replies, and the messages of replication, itself.
     pub(crate) fn flush(&mut self, actions: &mut Vec<Action>) {
         self.relocation.flush(actions);
         self.requests.flush(actions);

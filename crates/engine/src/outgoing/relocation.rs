@@ -24,7 +24,7 @@ pub(crate) struct RelocationMessages {
     moved: Groups<NodeId, (Vec<Key>, Vec<u32>)>,
     /// Hand-overs whose frame is full.
     ready: Vec<Action>,
-    /// Other messages whose frame is full. They go after the hand-overs.
+    /// Other messages whose frame is full. They leave after the hand-overs.
     full: Vec<Action>,
     /// What the current input hands over at most.
     room: Room,
@@ -138,7 +138,7 @@ impl RelocationMessages {
         }
     }
 
-    /// Sends everything. Hand-overs go first: a forwarded request must not arrive before the key that it
+    /// Sends everything. Hand-overs leave first: a forwarded request must not arrive before the key that it
     /// follows.
     pub(crate) fn flush(&mut self, actions: &mut Vec<Action>) {
         actions.append(&mut self.ready);

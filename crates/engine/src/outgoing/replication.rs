@@ -143,7 +143,7 @@ impl ReplicationMessages {
         copy_to_bytes(value, &mut group.values);
     }
 
-    /// Sends updates: they go before the answers to accesses.
+    /// Sends updates. They must leave before the answers to accesses.
     pub(crate) fn flush_updates(&mut self, actions: &mut Vec<Action>) {
         actions.append(&mut self.ready_updates);
         while let Some(((to, kind), updates)) = self.updates.pop_first() {
@@ -151,7 +151,7 @@ impl ReplicationMessages {
         }
     }
 
-    /// Sends requests: they go after hand-overs, which they may follow.
+    /// Sends requests. They must leave after hand-overs, because they may follow a key.
     pub(crate) fn flush_requests(&mut self, actions: &mut Vec<Action>) {
         actions.append(&mut self.ready_requests);
         while let Some((route, deltas)) = self.requests.pop_first() {

@@ -61,7 +61,7 @@ impl Replies {
         answer.positions.push(position);
         answer.counters.extend(counter);
         serve(&mut answer.values);
-        // Queued accesses may have come in several frames; their answers may not fit into one.
+        // Queued accesses may have arrived in several frames; their answers may not fit into one.
         if answer.values.len() >= limits::FRAME_PAYLOAD_BYTES_TARGET {
             let answer = std::mem::replace(answer, Answer::with(room, &mut self.buffers));
             self.ready.push((origin, kind, answer));

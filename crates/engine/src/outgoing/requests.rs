@@ -28,7 +28,7 @@ struct Group {
 
 /// The operands of a group, in the order of its keys.
 enum Operands {
-    /// A part of the frame that they came in: all keys between the first and the last one have the same
+    /// A part of the frame that contained them: all keys between the first and the last one have the same
     /// route.
     Part { source: Bytes, range: Range<usize> },
     /// Copied together.

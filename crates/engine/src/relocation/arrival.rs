@@ -24,10 +24,10 @@ pub(crate) struct LocalizeRequest {
     pub(crate) at: Tick,
 }
 
-/// A key that is on its way here, perhaps more than once.
+/// An arriving key. It may have to arrive more than once.
 #[derive(Default)]
 pub(crate) struct Arrival {
-    /// The first request. Mostly nothing else waits.
+    /// The first request. Usually it is the only thing that waits.
     first: Option<LocalizeRequest>,
     rest: Option<Box<Rest>>,
 }
@@ -62,8 +62,7 @@ impl Arrival {
         self.queue(Waiting::Localize { origin, position });
     }
 
-    /// When the request was made that this arrival answers. The caller asks before it takes anything that
-    /// waits.
+    /// The time of the request that this arrival answers. Call it before [`Arrival::next`].
     pub(crate) fn asked_at(&mut self) -> Option<Tick> {
         match self.first {
             Some(LocalizeRequest { at, .. }) => Some(at),

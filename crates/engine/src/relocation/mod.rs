@@ -1,9 +1,9 @@
 //! Relocation: localize requests of workers, orders of homes, and the hand-over. See the tables in
 //! [`intendant_techniques::relocation`].
 //!
-//! [`Relocation`] owns the keys that are on their way here, with what waits for them, and the bounded list of
-//! slots that only remember where a key is. It knows nothing of replicas: a hand-over that takes
-//! registrations along gets them from the channel.
+//! [`Relocation`] owns the keys that are arriving, with what waits for them, and the bounded list of slots
+//! that hold only a location. It has no knowledge of replicas: the channel supplies the registrations that a
+//! hand-over carries.
 
 mod arrival;
 
@@ -22,21 +22,22 @@ use intendant_techniques::{Initiator, Role, SlotState};
 use intendant_wire::{Localize, Moved, Origin, Relocate};
 use std::collections::VecDeque;
 
-/// How many slots of a sparse store, per channel, may hold nothing but the place of a key that is elsewhere.
-/// The channel forgets the oldest ones; accesses to these keys go over their homes. About 4 MiB.
+/// How many slots of a sparse store, per channel, may hold nothing but the location of a key that is
+/// elsewhere. The channel forgets the oldest ones; accesses to these keys are routed via their homes. About 4
+/// MiB.
 const REMEMBERED_MAX: usize = 1 << 16;
 
-/// Keys of a channel that arrive, and slots that only remember.
+/// The keys of a channel that are arriving, and the slots that hold only a location.
 #[derive(Default)]
 pub(crate) struct Relocation {
-    /// Keys that are on their way here, with what waits for them.
+    /// Arriving keys, with what waits for them.
     arrivals: HashMap<Key, Arrival, Hash>,
-    /// Slots of a sparse store that only remember something, oldest first.
+    /// Slots of a sparse store that hold only a location, oldest first.
     remembered: VecDeque<Key>,
 }
 
 impl Relocation {
-    /// Number of keys that are on their way here.
+    /// Number of arriving keys.
     pub(crate) fn arriving(&self) -> usize {
         self.arrivals.len()
     }
@@ -45,7 +46,7 @@ impl Relocation {
         self.arrivals.get_mut(&key).expect("an arriving key has a queue")
     }
 
-    /// Queues an access to a key that is on its way here.
+    /// Queues an access to an arriving key.
     pub(crate) fn queue_access<E: Element>(
         &mut self,
         core: &Core<E>,
@@ -58,7 +59,7 @@ impl Relocation {
         out.stats.queued += 1;
     }
 
-    /// A worker wants keys here.
+    /// A worker relocates keys to this node.
     pub(crate) fn submit_localize<E: Element>(
         &mut self,
         core: &Core<E>,
@@ -106,7 +107,7 @@ impl Relocation {
         }
     }
 
-    /// A node wants keys whose home is here.
+    /// A node asks for keys whose home is here.
     ///
     /// # Errors
     /// If it may not ask for them.
@@ -190,8 +191,8 @@ impl Relocation {
         Ok(())
     }
 
-    /// The value of a key that this node asked for has come. Serves what waits for it, up to the first
-    /// departure. The latch is held all the while, so that no worker comes in between.
+    /// The value of a key that this node asked for has arrived. Serves what waits for it, up to the first
+    /// departure. The latch is held throughout, so that no access of a worker comes in between.
     ///
     /// # Errors
     /// If no worker of this node asked for the key.
@@ -229,7 +230,7 @@ impl Relocation {
                         drop(entry);
                         self.remember(core, key);
                     } else {
-                        // Workers have asked for the key again: it comes back.
+                        // Workers have asked for the key again: it will arrive once more.
                         self.arrivals.insert(key, arrival);
                     }
                     return Ok(());
@@ -249,10 +250,11 @@ impl Relocation {
         }
     }
 
-    /// Notes that the slot of `key` only remembers something from now on. Forgets the oldest such slot of a
+    /// Notes that the slot of `key` holds only a location from now on. Forgets the oldest such slot of a
     /// sparse store if there are too many.
     pub(crate) fn remember<E: Element>(&mut self, core: &Core<E>, key: Key) {
-        // Where owners move keys, an old owner's memory is needed until the home knows the new owner.
+        // If owners move keys, requests need the location that an old owner remembers until the home knows
+        // the new owner.
         if !core.shared.is_lazy()
             || core.policy().relocation == Some(Initiator::Owner)
             || core.shared.directory().is_home(key)
@@ -261,7 +263,7 @@ impl Relocation {
         }
         let store = core.shared.store();
         {
-            // A key is listed once, however often it comes and goes.
+            // A key is listed once, however often it arrives and leaves.
             let mut entry = store.latch(key);
             if entry.state().is_listed() {
                 return;
@@ -300,7 +302,7 @@ pub(crate) fn hand_over<E: Element>(
     relocation::depart(entry.state_mut(), to, counter);
 }
 
-/// Checks that a hand-over of the key may come now, with this counter.
+/// Checks that a hand-over of the key may arrive now, with this counter.
 ///
 /// # Errors
 /// If this node does not expect the key, or knows a newer owner.
@@ -317,7 +319,7 @@ pub(crate) fn check_arrival<E: Element>(
             matches!(role, Role::Arriving | Role::Leaving),
             relocation::is_plausible(&state, core.shared.directory().is_home(key), counter),
         ),
-        // The home may know less than the new owner: it is told after the hand-over.
+        // The home may know less than the new owner, which reports to it after the hand-over.
         Some(Initiator::Owner) => {
             (matches!(role, Role::Absent | Role::Replica), relocation::is_plausible(&state, false, counter))
         }
@@ -328,7 +330,7 @@ pub(crate) fn check_arrival<E: Element>(
     Err(ProtocolError::UnexpectedHandOver { key, counter, state })
 }
 
-/// A node reports to the home of a key that it owns the key now.
+/// A node reports to the home of keys that it owns them now.
 ///
 /// # Errors
 /// If keys do not move so, or this node is not the home.
@@ -342,7 +344,7 @@ pub(crate) fn on_moved<E: Element>(core: &Core<E>, from: NodeId, moved: &Moved) 
     Ok(())
 }
 
-/// Checks that keys move, and that `initiator` starts relocations.
+/// Checks that the technique relocates keys, and that `initiator` starts relocations.
 ///
 /// # Errors
 /// If the technique does otherwise.

@@ -7,19 +7,19 @@ use intendant_techniques::is_newer;
 use intendant_techniques::replication::Replica;
 use std::collections::{BTreeSet, VecDeque};
 
-/// A replica, or one to come.
+/// A replica, or a request for one.
 pub(crate) struct Held<E> {
     pub(crate) replica: Replica<E>,
     /// When it was last asked for.
     pub(crate) since: Tick,
     /// Whether it is to stay.
     pub(crate) wanted: bool,
-    /// It serves nothing until it is gone: a worker overwrites the main copy.
+    /// A worker set the key: the replica serves no access any more, and will be dropped.
     pub(crate) closed: bool,
-    /// Clocks that the owner was asked for and has not reached, as far as this node knows. Slower workers
-    /// must not wait for faster ones.
+    /// Clocks that the owner was asked for and has not reached, as far as this node knows. Kept one by one,
+    /// so that a slow worker's request does not wait for a faster one's.
     pub(crate) asked: BTreeSet<u32>,
-    /// Accesses that wait until the replica has come or gone.
+    /// Accesses that wait until the replica is set up or dropped.
     pub(crate) queue: VecDeque<(Access, Bytes)>,
 }
 
@@ -31,7 +31,7 @@ impl<E> Held<E> {
 }
 
 /// Hands out generations. A registration of a replica has the generation under which the holder asked for it;
-/// owners ignore messages of older ones.
+/// owners ignore messages with older ones.
 #[derive(Default)]
 pub(crate) struct Generations {
     last: u32,

@@ -2,7 +2,7 @@
 //! [`intendant_techniques::replication`].
 //!
 //! [`Holder`] asks owners for replicas, sends deltas, processes the owners' updates, and drops replicas.
-//! Accesses that wait for a replica to come or to go are queued with it.
+//! Accesses that wait for a replica to be set up or dropped are queued in its record.
 
 use super::held::{Generations, Held};
 use super::key_set::KeySet;
@@ -25,13 +25,14 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) struct Holder<E> {
     held: HashMap<Key, Held<E>, Hash>,
     generations: Generations,
-    /// Keys whose replicas have unsent updates. An entry is stale if the slot's dirty flag is clear.
+    /// Keys whose replicas have unsent updates. An entry is obsolete if the slot's dirty flag is clear.
     pub(crate) dirty: KeySet,
-    /// By key, accesses of this node's workers that were sent away and are not answered. As long as there are
-    /// any, the registration must stay: a later copy must contain these accesses.
+    /// By key, accesses of this node's workers that were sent away and are not answered. While there are any,
+    /// the registration must not be dropped: the owner must send their effect to this node before it answers
+    /// them.
     unanswered: HashMap<Key, usize, Hash>,
     /// Clocks and keys of replicas that are to be dropped when they are too old. An entry's clock may be
-    /// older than the replica's.
+    /// older than the replica's; it is checked again when it comes up.
     aging: BTreeSet<(u32, Key)>,
     /// The value of an update, while it is processed.
     value: Vec<E>,
@@ -207,7 +208,8 @@ impl<E: Element> Holder<E> {
         None
     }
 
-    /// The replica serves nothing from now on. When it is gone, waiting accesses go to the owner.
+    /// The replica serves no access from now on. After it has been dropped, waiting accesses are sent to the
+    /// owner.
     fn close(&mut self, core: &Core<E>, out: &mut Output, mut entry: Entry<'_, SlotState, E>) {
         let key = entry.key();
         entry.state_mut().set_closed(true);
@@ -218,7 +220,7 @@ impl<E: Element> Holder<E> {
         }
     }
 
-    /// An access waits for the replica of `key` to come or to go.
+    /// An access waits until the replica of `key` is set up or dropped.
     pub(crate) fn queue(&mut self, staleness: &mut Staleness, key: Key, access: Access, operand: Bytes) {
         staleness.waits(&access);
         let held = self.held.get_mut(&key).expect("an access waits only for a replica that has a record");
@@ -242,7 +244,7 @@ impl<E: Element> Holder<E> {
         }
     }
 
-    /// Sends the unsent updates of `key`, or tells the owner that the replica ends. Returns false if there
+    /// Sends the unsent updates of `key`, or asks the owner to drop the registration. Returns false if there
     /// are updates that must wait: for a value, or for the answer to the delta in flight.
     pub(crate) fn carry_on(&mut self, core: &Core<E>, out: &mut Output, key: Key) -> bool {
         let Some(held) = self.held.get_mut(&key) else { return true };
@@ -305,9 +307,9 @@ impl<E: Element> Holder<E> {
         }
     }
 
-    /// A replica that is to end may have nothing left to wait for. Its updates travel in the next round or at
-    /// the next clock: a replica that workers keep updating would be emptied once per round trip otherwise.
-    /// Only if an access waits for the end, they travel at once.
+    /// Drops a replica that is to end, if it waits for nothing any more. Its updates are sent in the next
+    /// round or at the next clock: otherwise a replica that workers keep updating would send a delta per
+    /// round trip. They are sent at once only if an access waits for the end.
     fn end_if_due(&mut self, core: &Core<E>, out: &mut Output, key: Key) {
         let Some(held) = self.held.get(&key).filter(|held| held.ends()) else { return };
         let closed = held.closed;
@@ -324,7 +326,7 @@ impl<E: Element> Holder<E> {
     /// The owner sends an update about one replica here.
     ///
     /// # Errors
-    /// If it sets up a replica where none can be.
+    /// If it sets up a replica of a key that cannot have one here.
     pub(crate) fn on_update(
         &mut self,
         core: &Core<E>,
@@ -411,13 +413,13 @@ impl<E: Element> Holder<E> {
         Ok(())
     }
 
-    /// The replica of `key` has been renewed, and the accesses that waited for it have gone on.
+    /// The replica of `key` has been renewed, and the accesses that waited for it have continued.
     pub(crate) fn renewed(&mut self, core: &Core<E>, out: &mut Output, staleness: &mut Staleness, key: Key) {
         self.settle(core, out, staleness, key);
         staleness.unpark(out, key);
     }
 
-    /// Whatever was in flight for a replica has arrived: what waited for it goes on.
+    /// The message in flight for a replica has been answered: continues what waited for that.
     fn settle(&mut self, core: &Core<E>, out: &mut Output, staleness: &mut Staleness, key: Key) {
         if staleness.is_blocked_by(key) {
             if self.carry_on(core, out, key) {
@@ -474,14 +476,14 @@ impl<E: Element> Holder<E> {
         }
     }
 
-    /// The replica of `key` is gone or has become the main copy. Returns its record.
+    /// The replica of `key` has been dropped or has become the main copy. Returns its record.
     fn forget(&mut self, staleness: &mut Staleness, key: Key) -> Option<Held<E>> {
         self.dirty.remove(key);
         staleness.unblock(key);
         self.held.remove(&key)
     }
 
-    /// The main copy of `entry`'s key has come here with value `bytes`; `merged` is the generation and the
+    /// The main copy of `entry`'s key has arrived with value `bytes`; `merged` is the generation and the
     /// number of this holder's last delta that it contains, if the owner knew this holder. Writes the value
     /// and returns the accesses that waited for a replica.
     pub(crate) fn promote(
@@ -526,8 +528,7 @@ fn route_to_owner<E: Element>(
     RequestRoute { to: core.first_hop(key, state), holder: core.node(), kind, hops: 0 }
 }
 
-/// Asks for a replica of `key` with all updates up to clock `need`: the owner, or the home where homes
-/// decide.
+/// Asks the owner (the home, if homes decide) for a replica of `key` with all updates up to clock `need`.
 fn ask<E: Element>(
     core: &Core<E>,
     out: &mut Output,
@@ -562,14 +563,13 @@ pub(crate) fn ask_owner<E: Element>(
     out.outgoing.replication.request(route, key, generation, need, core.value_bytes(key), |_| ());
 }
 
-/// Tells the owner that the registration of `key` under `generation` ends.
+/// Asks the owner to drop the registration of `key` under `generation`.
 fn request_drop<E: Element>(core: &Core<E>, out: &mut Output, key: Key, state: &SlotState, generation: u32) {
     let route = route_to_owner(core, key, state, ReplicaRequestKind::Drop);
     out.outgoing.replication.request(route, key, generation, 0, core.value_bytes(key), |_| ());
 }
 
-/// A registration under an old generation has come late. The owner must not believe that there is a replica
-/// here.
+/// Refuses a set-up under an old generation. Otherwise the owner would go on to treat this node as a holder.
 fn refuse<E: Element>(core: &Core<E>, out: &mut Output, key: Key, generation: u32) {
     let (entry, role) = core.shared.latch(key);
     let state = entry.state();

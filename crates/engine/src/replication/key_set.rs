@@ -4,7 +4,7 @@ use crate::channel::core::Hash;
 use hashbrown::HashSet;
 use intendant_core::Key;
 
-/// A set of keys that is filled one by one and emptied at once.
+/// A set of keys that is filled one by one and emptied as a whole.
 #[derive(Default)]
 pub(crate) struct KeySet {
     keys: HashSet<Key, Hash>,

@@ -27,7 +27,7 @@ use owner::Owner;
 use staleness::Staleness;
 use std::collections::{BTreeSet, VecDeque};
 
-/// The replicas of a channel's keys, here and elsewhere.
+/// The replicas of a channel's keys, here and elsewhere, with their clocks.
 pub(crate) struct Replication<E> {
     pub(crate) holder: Holder<E>,
     pub(crate) owner: Owner,
@@ -42,7 +42,7 @@ pub(crate) struct Replication<E> {
 pub(crate) struct Rounds {
     /// The next round.
     next: Tick,
-    /// The next round by the pace alone, without postponement.
+    /// When the next round would start without postponement.
     paced: Tick,
 }
 
@@ -74,7 +74,7 @@ impl<E: Element> Replication<E> {
         }
     }
 
-    /// What must be done before the channel is settled, as a count.
+    /// Number of items of work that remain before the channel is settled.
     pub(crate) fn outstanding(&self, core: &Core<E>) -> usize {
         self.holder.unsettled(core.policy().replicas)
             + self.holder.dirty.len()
@@ -87,8 +87,8 @@ impl<E: Element> Replication<E> {
         self.holder.holds_any() || self.owner.hub_count() > 0
     }
 
-    /// An own access to an absent key, under bounded staleness: a read makes a replica, and later accesses
-    /// wait for it. Returns whether the access waits.
+    /// This node's own access to an absent key, under bounded staleness: a read asks for a replica, and later
+    /// accesses wait for it. Returns whether the access waits.
     pub(crate) fn wait_for_replica(
         &mut self,
         core: &Core<E>,
@@ -111,7 +111,7 @@ impl<E: Element> Replication<E> {
         waits
     }
 
-    /// The main copy of `entry`'s key has come here by its owner's decision, with the holders in `rows`.
+    /// The main copy of `entry`'s key has arrived by its owner's decision, with the holders in `rows`.
     /// Returns the accesses that waited for a replica.
     pub(crate) fn arrive<'a>(
         &mut self,
@@ -134,7 +134,7 @@ impl<E: Element> Replication<E> {
         queue
     }
 
-    /// Starts a round if its time has come.
+    /// Starts a round if it is due.
     pub(crate) fn tick(&mut self, core: &Core<E>, out: &mut Output) {
         if let Some(Replicas::Directed { every }) = core.policy().replicas
             && core.now >= self.rounds.next
@@ -226,7 +226,7 @@ impl<E: Element> Replication<E> {
     fn send_clock(&mut self, core: &Core<E>, out: &mut Output, next: NodeClock, before: NodeClock) {
         let here = core.node();
         out.stats.sync_rounds += 1;
-        // One message per meeting, even if the channel heard of several at once: the other nodes count them.
+        // One message per meeting, even if workers reported several at once: the other nodes count them.
         for _ in 0..next.meetings.wrapping_sub(before.meetings) {
             broadcast(core, out, ClockScope::Resumed, 0, |_| true);
             self.staleness.global.resume(here);
@@ -240,7 +240,7 @@ impl<E: Element> Replication<E> {
         }
     }
 
-    /// Another node reports how far workers are.
+    /// Another node reports a clock.
     ///
     /// # Errors
     /// If the technique has no clocks.
@@ -269,7 +269,7 @@ impl<E: Element> Replication<E> {
         Ok(())
     }
 
-    /// The slowest node has advanced: what waited for the global clock goes on.
+    /// The slowest node has advanced: continues what waited for the global clock.
     fn on_global_clock(&mut self, core: &Core<E>, out: &mut Output) {
         let global = self.staleness.clock();
         core.shared.set_global(core.id, global);

@@ -19,13 +19,13 @@ use std::collections::BTreeSet;
 #[derive(Default)]
 pub(crate) struct Owner {
     hubs: HashMap<Key, Hub, Hash>,
-    /// Keys of which holders may lack something: they get it in the next round.
+    /// Keys with changes that some holders may not have yet. The next round sends them.
     unsent: KeySet,
-    /// Holders whose accesses have been served: they get the update before the answer.
+    /// Holders to which an update must go before the answer to their access.
     owed: BTreeSet<(Key, NodeId)>,
     /// By node, the number of replicas that it holds.
     holders: Vec<usize>,
-    /// The holders of a key that lack something, while they get it.
+    /// Scratch list of the holders that are being updated.
     behind: Vec<NodeId>,
 }
 
@@ -68,7 +68,7 @@ impl Owner {
         self.hubs.len()
     }
 
-    /// Number of keys of which holders may lack something.
+    /// Number of keys with changes that some holders may not have yet.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent.len()
     }
@@ -86,7 +86,7 @@ impl Owner {
         }
     }
 
-    /// Holders of `key` lack something. Under lazy replication they ask for it themselves.
+    /// Some holders of `key` lack changes. Under lazy replication they ask for them.
     fn update_later<E: Element>(&mut self, core: &Core<E>, key: Key) {
         if core.policy().replicas != Some(Replicas::Lazy) {
             self.unsent.insert(key);
@@ -306,7 +306,7 @@ impl Owner {
         }
     }
 
-    /// Sends updates to the holders whose accesses were served, if they lack something.
+    /// Sends updates to the holders whose accesses were served, if they lack changes.
     pub(super) fn update_owed<E: Element>(&mut self, core: &Core<E>, out: &mut Output, clock: u32) {
         while let Some((key, to)) = self.owed.pop_first() {
             let (mut entry, role) = core.shared.latch(key);
@@ -320,7 +320,7 @@ impl Owner {
         }
     }
 
-    /// Sends all holders what they lack.
+    /// Sends updates to all holders that lack changes.
     pub(super) fn update_all<E: Element>(&mut self, core: &Core<E>, out: &mut Output, clock: u32) {
         let keys = self.unsent.take();
         for (at, key) in keys.iter().copied().enumerate() {

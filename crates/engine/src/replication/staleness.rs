@@ -16,7 +16,7 @@ pub(crate) struct Staleness {
     published: NodeClock,
     /// The clock to publish as soon as the updates of these keys have been sent.
     next: Option<(NodeClock, BTreeSet<Key>)>,
-    /// Number of updates that wait on this node, by the clock at which workers made them.
+    /// Number of updates of this node's workers that wait in this channel, by the worker's clock.
     waiting: BTreeMap<u32, usize>,
     pub(super) global: GlobalClock,
     early: EarlyRequests,
@@ -24,8 +24,8 @@ pub(crate) struct Staleness {
     parked: BTreeMap<Key, VecDeque<Access>>,
 }
 
-/// Requests of holders for clocks that have not come: a holder gets the key when the global clock reaches
-/// them.
+/// Requests of holders for clocks that the global clock has not reached. When it does, the holder gets the
+/// value.
 #[derive(Default)]
 struct EarlyRequests {
     by_clock: BTreeSet<(u32, Key, NodeId)>,
@@ -36,7 +36,7 @@ struct EarlyRequests {
 impl EarlyRequests {
     fn insert(&mut self, need: u32, key: Key, holder: NodeId) -> Result<(), ProtocolError> {
         let clocks = self.by_holder.entry((key, holder)).or_default();
-        // Each clock is that of a worker that waits for nothing else on this key. The clocks themselves
+        // Each entry belongs to one worker, which waits for at most one clock per key. The clocks themselves
         // cannot be checked: a worker may be ahead of its node's clock without bound.
         if clocks.len() == limits::WORKERS_MAX && !clocks.contains(&need) {
             return Err(ProtocolError::TooManyClocks(key));
@@ -112,7 +112,7 @@ impl Staleness {
         }
     }
 
-    /// An access ends to wait.
+    /// An access ends its wait.
     pub(crate) fn waited(&mut self, access: &Access) {
         if access.writes()
             && let Some(count) = self.waiting.get_mut(&access.clock)
@@ -129,14 +129,14 @@ impl Staleness {
         self.parked.entry(key).or_default().push_back(access);
     }
 
-    /// The copy of `key` may be fresher now, or gone.
+    /// The copy of `key` may be fresher now, or has been dropped.
     pub(super) fn unpark(&mut self, out: &mut Output, key: Key) {
         if self.parked.contains_key(&key) {
             out.effects.push(Effect::Unpark { key });
         }
     }
 
-    /// The reads that wait for a fresher copy of `key` go on.
+    /// Continues the reads that wait for a fresher copy of `key`.
     pub(crate) fn resume_parked(&mut self, out: &mut Output, key: Key) {
         for access in self.parked.remove(&key).into_iter().flatten() {
             out.effects.push(Effect::Resume { key, access, operand: Bytes::new() });
@@ -154,7 +154,7 @@ impl Staleness {
         self.global.global()
     }
 
-    /// `holder` asked for `key` as of clock `need`, which has not come.
+    /// `holder` asked for `key` as of clock `need`, which the global clock has not reached.
     pub(super) fn owe(&mut self, need: u32, key: Key, holder: NodeId) -> Result<(), ProtocolError> {
         self.early.insert(need, key, holder)
     }
@@ -171,12 +171,12 @@ impl Staleness {
 
     /// The clock to publish next: the one that the workers reported last, or, if older updates wait on this
     /// node, the clock of the first of them. Such an update may wait for a read, which may wait until other
-    /// nodes hear this clock.
+    /// nodes get this clock.
     pub(super) fn may_publish(&self) -> Option<NodeClock> {
         let (heard, published) = (self.heard, self.published);
         match self.waiting.first_key_value() {
-            // An update from after a meeting of which this channel has not heard is later than everything
-            // before the meeting. It does not hold up nodes that rest.
+            // An update made after a meeting that has not been reported to this channel is later than
+            // everything before the meeting. It does not delay resting nodes.
             Some((first, _))
                 if *first < heard.clock && (heard.clock != RESTING || *first <= heard.latest) =>
             {

@@ -20,7 +20,7 @@ pub(crate) struct StaticReplicas<E> {
     keys: Vec<Key>,
     /// First element of each key in `base`, and the end.
     starts: Vec<usize>,
-    /// What all nodes agree on.
+    /// The values that all nodes agree on.
     base: Vec<E>,
     /// Indices of keys with updates that no round has collected, in any order. Each index is here once: its
     /// slot is marked.
@@ -43,7 +43,7 @@ pub(crate) struct StaticReplicas<E> {
 /// When a round starts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// If its time has come, or another node has started it.
+    /// If it is due, or another node has started it.
     Paced,
     /// If there is anything to synchronise.
     Now,
@@ -171,7 +171,8 @@ impl<E: Element> StaticReplicas<E> {
         Ok(())
     }
 
-    /// Sends `steps` and what follows from messages that are here. At the end of the round, applies the sum.
+    /// Sends `steps` and the steps that follow from messages received so far. At the end of the round,
+    /// applies the sum.
     fn advance(&mut self, core: &Core<E>, out: &mut Output, mut steps: Vec<Step<E>>) {
         let done = self.reduce.advance(&mut steps);
         steps.into_iter().for_each(|step| self.send_step(out, step));
