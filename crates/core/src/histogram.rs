@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 const STEPS: u64 = 8;
 /// Durations up to here have buckets of their own.
 const EXACT: u64 = 2 * STEPS;
-/// Powers of two above `EXACT` that are told apart; everything longer shares the last bucket. In microseconds
-/// that is two weeks.
+/// Powers of two above `EXACT` that have buckets of their own; all longer durations share the last bucket. In
+/// microseconds that is two weeks.
 const POWERS: usize = 37;
 const BUCKETS: usize = EXACT as usize + POWERS * STEPS as usize;
 

@@ -51,7 +51,7 @@ id!(
     Clock(u32), "t"
 );
 id!(
-    /// Time as it is told to a component without I/O, in microseconds since an arbitrary start.
+    /// Time as passed to a component without I/O, in microseconds since an arbitrary start.
     Tick(u64), "us"
 );
 

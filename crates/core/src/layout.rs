@@ -1,11 +1,11 @@
-//! Which keys exist, how long their values are, and where shard, channel and home of a key are.
+//! Which keys exist, how long their values are, and the shard, channel and home of a key.
 //!
-//! Three partitions of the keys must not be the same bits in disguise: if the home followed from the shard, a
-//! node would use only a fraction of its latches. A key's *shard* is its lowest bits (neighbouring keys,
-//! which are often hot together, get different latches, and the position within the shard is the rest of the
-//! key), its *channel* is the shard modulo the number of channels (so a channel's thread latches only shards
-//! of its own), and its *home* comes from the key's rank in the key space: by range, by hash, or by range
-//! after a seeded permutation ([`KeyOrder`]).
+//! The home of a key must not follow from its shard: otherwise a node would use only a fraction of its
+//! latches. A key's *shard* is its lowest bits (neighbouring keys, which are often hot together, get
+//! different latches, and the position within the shard is the rest of the key), its *channel* is the shard
+//! modulo the number of channels (so a channel's thread latches only shards of its own), and its *home*
+//! follows from the key's rank in the key space: by range, by hash, or by range after a seeded permutation
+//! ([`KeyOrder`]).
 
 use crate::{ChannelId, ElementType, Key, NodeId, limits, random};
 use std::ops::Range;
@@ -103,13 +103,12 @@ pub struct Layout {
     order: KeyOrder,
     seed: u64,
     permutations: Vec<random::Permutation>,
-    /// The homes of all keys, if they are worth remembering: of few keys, where finding one out takes
-    /// longest.
+    /// The homes of all keys, if there are few keys and computing a home takes long.
     homes: Option<Arc<[u8]>>,
 }
 
-/// Keys whose homes are remembered, at most: they should stay in a cache. To find one out takes about as long
-/// as all else that is done about a key that moves.
+/// Keys whose homes are remembered, at most: the table should fit into a cache. Computing a home takes about
+/// as long as all other work for a key that moves.
 const HOMES_MAX: u64 = 1 << 20;
 
 /// Collects the parts of a [`Layout`].

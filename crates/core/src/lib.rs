@@ -1,14 +1,15 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The words every other crate speaks: ids, clocks, element types and the layout of a model.
+//! The types that all other crates use: ids, clocks, element types and the layout of a model.
 //!
-//! Start at [`Layout`]: it says which keys exist, how long their values are, and where each key's shard,
-//! channel and home are. [`Key`], [`NodeId`], [`WorkerId`], [`ChannelId`], [`Clock`] and [`Tick`] are
-//! newtypes, so that a key never passes for a rank. [`Element`] is the type of a value's elements (`f32` or
-//! `f64`, one per cluster).
+//! Start at [`Layout`]: it defines which keys exist, how long their values are, and each key's shard, channel
+//! and home. [`Key`], [`NodeId`], [`WorkerId`], [`ChannelId`], [`Clock`] and [`Tick`] are newtypes, so that a
+//! key never passes for a rank. [`Element`] is the type of a value's elements (`f32` or `f64`, one per
+//! cluster).
 //!
-//! Absent on purpose: storage, messages, clocks that tick, randomness from the operating system. [`random`]
-//! holds the seeded functions that must give the same answer on every node and platform.
+//! This crate has neither storage nor messages, and uses neither the clock nor the randomness of the
+//! operating system. [`random`] holds the seeded functions that must give the same answer on every node and
+//! platform.
 #![forbid(unsafe_code)]
 
 mod element;

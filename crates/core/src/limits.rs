@@ -29,9 +29,9 @@ pub const FRAME_PAYLOAD_BYTES_TARGET: usize = 1 << 20;
 /// Keys of one frame; with this many, positions and counts fit into 32 bits by far.
 pub const FRAME_KEYS_MAX: usize = 1 << 20;
 
-/// Bytes that an outstanding key costs besides its value: bookkeeping at the worker, its channel and the
-/// owner, and the key's share of frames. Counted with the values, or calls with tiny values would not be
-/// bounded.
+/// Bytes that an outstanding key costs in addition to its value: bookkeeping at the worker, its channel and
+/// the owner, and the key's share of frames. Counted with the values, because otherwise calls with tiny
+/// values would not be bounded.
 pub const OUTSTANDING_KEY_BYTES: usize = 64;
 
 /// Key ranges of a layout; models have a handful.

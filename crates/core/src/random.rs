@@ -52,7 +52,7 @@ impl Permutation {
         Self { len, half_bits: bits.div_ceil(2), keys }
     }
 
-    /// Where `index` is sent.
+    /// The image of `index`.
     ///
     /// # Panics
     /// If `index` is not below the length.

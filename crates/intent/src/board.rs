@@ -1,15 +1,14 @@
-//! Where workers announce, and channels read.
+//! The board on which workers signal intents and advance clocks, and which channels read.
 //!
-//! To announce costs an append under a lock that no thread holds for long. To advance a clock costs a store,
-//! and a load per channel.
+//! To signal an intent costs an append under a lock that no thread holds for long. To advance a clock costs a
+//! store, and a load per channel.
 //!
-//! A channel that goes to sleep says at which clock of a worker it wants to be woken ([`Board::sleep`]), and
-//! looks once more afterwards; a worker stores its clock, or announces, and looks then whether a channel
-//! wants to be woken. With sequentially consistent fences between the two steps on both sides, at least one
-//! sees the other.
+//! A channel that goes to sleep first stores at which clock of a worker it must be woken ([`Board::sleep`]),
+//! and then checks clocks and signals once more. A worker first stores its clock or appends its signal, and
+//! then checks whether a channel must be woken. With sequentially consistent fences between the two steps on
+//! both sides, at least one sees the other.
 //!
-//! While the cluster rests, channels are *held* ([`Board::hold`]): what is announced waits until a worker
-//! goes on.
+//! While the cluster rests, channels are *held* ([`Board::hold`]): signals wait until a worker continues.
 
 use crate::schedule::Intent;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, Mutex, Ordering, fence};
@@ -19,14 +18,14 @@ use std::sync::PoisonError;
 /// The clock of a worker that is finished: all its intents are over.
 pub const FINISHED: u32 = u32::MAX;
 
-/// No channel wants to be woken.
+/// The channel need not be woken by this worker's clock.
 const NEVER: u32 = u32::MAX;
 
 /// The states of a channel.
 const AWAKE: u8 = 0;
-/// It wants to be woken when a worker signals an intent, or when a clock reaches the one it waits for.
+/// It must be woken when a worker signals an intent, or when a clock reaches the one for which it waits.
 const ASLEEP: u8 = 1;
-/// It wants to be woken when a worker goes on.
+/// It must be woken when a worker continues.
 const HELD: u8 = 2;
 
 /// What one worker and one channel share.
@@ -34,7 +33,7 @@ struct Signals {
     intents: Mutex<Vec<Intent>>,
     /// Whether there are intents: a hint, which spares the lock.
     any: AtomicBool,
-    /// The clock at which the channel wants to be woken.
+    /// The clock at which the channel must be woken.
     wake: AtomicU32,
 }
 
@@ -102,7 +101,7 @@ impl Board {
             let mut intents = signals.intents.lock().unwrap_or_else(PoisonError::into_inner);
             intents.push(intent);
             // Relaxed: written under the lock only, so that the last value agrees with the list. The fence
-            // orders it before the look at the sleeper.
+            // orders it before the check of the sleeper.
             signals.any.store(true, Ordering::Relaxed);
         }
         // Pairs with the fence in `sleep`.
@@ -110,7 +109,7 @@ impl Board {
         self.wake(channel, ASLEEP)
     }
 
-    /// A worker advances its clock. Clocks do not go back. The channels that must be woken.
+    /// A worker advances its clock. Clocks do not decrease. Returns the channels that must be woken.
     ///
     /// # Panics
     /// If there is no such worker.
@@ -132,15 +131,15 @@ impl Board {
         woken
     }
 
-    /// The cluster does not rest any more. The channels that must be woken.
+    /// The cluster does not rest any more. Returns the channels that must be woken.
     #[must_use]
     pub fn resume(&self) -> Vec<ChannelId> {
         let held = (0..self.states.len()).filter(|channel| self.wake(*channel, HELD));
         held.map(|channel| ChannelId(channel as u16)).collect()
     }
 
-    /// The cluster comes to rest: the channel sleeps until a thread calls [`Board::resume`] or advances a
-    /// clock, whatever is announced.
+    /// The cluster rests: the channel sleeps until a thread calls [`Board::resume`] or advances a clock.
+    /// Signals do not wake it.
     ///
     /// # Panics
     /// If there is no such channel.
@@ -166,13 +165,13 @@ impl Board {
         self.states[channel].load(Ordering::Relaxed) != AWAKE
     }
 
-    /// Takes what a worker has announced, in order.
+    /// Takes the intents that a worker has signalled, in order.
     ///
     /// # Panics
     /// If there is no such worker or channel.
     pub fn take(&self, worker: usize, channel: usize, take: &mut dyn FnMut(Intent)) {
         let signals = self.signals(worker, channel);
-        // Relaxed: what is overlooked is found in the next round, or by who looks before it sleeps.
+        // Relaxed: a missed signal is found in the next round, or by the check before the channel sleeps.
         if !signals.any.load(Ordering::Relaxed) {
             return;
         }
@@ -184,9 +183,9 @@ impl Board {
         intents.into_iter().for_each(take);
     }
 
-    /// A channel goes to sleep, until a worker announces something on it or a worker's clock reaches
-    /// `wake(worker)`; `None` if the clock does not matter. False if it must not: something has happened
-    /// meanwhile.
+    /// A channel goes to sleep, until a worker signals an intent for its keys or a worker's clock reaches
+    /// `wake(worker)`; `None` if the clock does not matter. Returns false if the channel must not sleep,
+    /// because one of these has happened meanwhile.
     ///
     /// # Panics
     /// If there is no such channel.

@@ -1,4 +1,4 @@
-//! What one worker has announced on one channel.
+//! The intents that one worker has signalled on one channel.
 
 use intendant_core::Key;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ impl Schedule {
     }
 
     /// The worker's clock is `clock`: intents that start at or before it, or before `until`, begin, and
-    /// `begin` is told their keys. Those that are over before they have begun are forgotten.
+    /// `begin` gets their keys. Those that are over before they have begun are forgotten.
     pub fn begin(&mut self, clock: u32, until: u32, mut begin: impl FnMut(&[Key])) {
         while let Some(entry) = self.ahead.first_entry()
             && (*entry.key() <= clock || *entry.key() < until)
@@ -45,8 +45,7 @@ impl Schedule {
         }
     }
 
-    /// The worker's clock is `clock`: intents that have begun and are over end, and `over` is told their
-    /// keys.
+    /// The worker's clock is `clock`: intents that have begun and are over end, and `over` gets their keys.
     pub fn end(&mut self, clock: u32, mut over: impl FnMut(&[Key])) {
         while let Some(entry) = self.begun.first_entry()
             && *entry.key() <= clock
@@ -55,7 +54,7 @@ impl Schedule {
         }
     }
 
-    /// Whether nothing is announced.
+    /// Whether there are no intents.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ahead.is_empty() && self.begun.is_empty()
@@ -106,7 +105,7 @@ mod tests {
         assert_eq!(counts.of(1), 3, "what has started begins, however near the horizon");
         counts.round(&mut schedule, 5, 6);
         assert_eq!(counts.of(1), 1, "the end is excluded");
-        // It is extended while it is under way.
+        // It is extended while it is active.
         schedule.add(intent(1, 6, 20));
         counts.round(&mut schedule, 9, 10);
         assert_eq!(counts.of(1), 1);

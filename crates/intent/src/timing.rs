@@ -1,8 +1,8 @@
 //! Action timing: when to act on an intent [thesis §5.3.2; AdaPS Alg. 1].
 //!
-//! A channel looks at the workers' clocks once per *round*. What it decides in one round takes effect within
-//! the next, so an intent must be acted on now if the worker may reach its start before the round after next
-//! has begun: within two rounds. The number of clocks that a worker advances in that time is not known. It is
+//! A channel reads the workers' clocks once per *round*. What it decides in one round takes effect within the
+//! next, so an intent must be acted on now if the worker may reach its start before the round after next has
+//! begun: within two rounds. The number of clocks that a worker advances in that time is not known. It is
 //! assumed to be Poisson distributed, its mean is estimated, and a high quantile is on the safe side.
 //!
 //! The estimate is smoothed over rounds in which the worker advanced its clock. In others it rests: workers
@@ -10,8 +10,8 @@
 //! is used instead: a worker that was slowed down because the system acted too late must not keep the system
 //! slow.
 //!
-//! Rounds are as long as answers take ([`Estimate`] does not care), and the number of clocks in a round is
-//! measured per round, whatever it took: a channel that was late sees more clocks.
+//! Rounds are as long as answers take ([`Estimate`] does not care), and the number of clocks is measured per
+//! round, independently of the round's length: a channel that was late sees more clocks.
 
 use crate::quantile::PoissonQuantile;
 

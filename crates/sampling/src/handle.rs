@@ -14,7 +14,7 @@ pub struct Handle {
     pub(crate) later: Vec<Key>,
 }
 
-/// Where a handle's samples come from.
+/// The source of a handle's samples.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// They are chosen.
@@ -36,7 +36,7 @@ impl Handle {
         }
     }
 
-    /// The distribution that the samples come from.
+    /// The distribution of the samples.
     pub fn distribution(&self) -> DistributionId {
         self.distribution
     }

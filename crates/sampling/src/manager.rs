@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Independent draws until local sampling looks elsewhere.
+/// Independent draws before local sampling tries neighbours.
 const LOCAL_DRAWS: u32 = 16;
 
-/// Neighbours that local sampling looks at after that.
+/// Neighbours that local sampling tries after that.
 const LOCAL_NEIGHBOURS: u64 = 64;
 
 /// What sampling did on a node.
@@ -29,12 +29,12 @@ pub struct SamplingStats {
     pub late_pools: u64,
     /// Samples that were moved to the end of their handle.
     pub postponed: u64,
-    /// Samples that were not here when they were drawn, of the schemes that look: postponing and local.
+    /// Samples that were not here when they were drawn, for the schemes that check: postponing and local.
     pub strayed: u64,
 }
 
 impl SamplingStats {
-    /// What came on top of `before`.
+    /// The difference to `before`, an earlier state.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -64,7 +64,7 @@ pub struct Manager {
     sampler: Sampler,
     /// Per distribution, what its scheme remembers.
     memories: Vec<Memory>,
-    /// Whether it wants to know what is pulled directly.
+    /// Whether a scheme uses the keys that are pulled directly.
     observes: bool,
     drawn: AtomicU64,
     postponed: AtomicU64,
@@ -126,7 +126,7 @@ impl Manager {
 
     /// Prepares `samples` samples (`prepare_sample` of [thesis §4.3.3]); returns at once. `stream` names the
     /// randomness, e.g. [`intendant_core::random::stream`] of seed, epoch and example; with
-    /// [`Scheme::Independent`] equal streams give equal samples, whatever else happens.
+    /// [`Scheme::Independent`] equal streams give equal samples in every run.
     ///
     /// # Errors
     /// If the distribution is not registered here.
@@ -207,8 +207,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Samples that are not here go to the end of the handle, each once at most: at some point every sample
-    /// is used, as frequent as it should be.
+    /// Moves samples that are not here to the end of the handle, each once at most. So every sample is used
+    /// at some point, with the right frequency.
     fn draw_postponing(
         &self,
         chosen: &mut VecDeque<Key>,
@@ -262,7 +262,7 @@ impl Manager {
         key
     }
 
-    /// Whether [`Manager::observe`] should be told of direct accesses.
+    /// Whether to call [`Manager::observe`] for direct accesses.
     #[inline]
     pub fn observes(&self) -> bool {
         self.observes

@@ -1,10 +1,10 @@
 //! Sample reuse: pools of independently drawn keys that all workers of a node share [thesis §4.3.4].
 //!
 //! A pool is *made* (its keys are drawn, and are to be moved to this node), *waits* in a queue, and is
-//! *used*: its keys come in a random order, then in another one, U times in all. A pool should be made early
-//! enough for its keys to be here when it is used. How long that takes is watched: a pool has arrived when
-//! nearly all of its keys were seen here. The source leaves pools to a background thread; here they are made
-//! when samples are prepared, which happens ahead of their use anyway, on whatever thread prepares them.
+//! *used*: its keys are drawn in a random order, then in another one, U times in all. A pool should be made
+//! early enough for its keys to be here when it is used. How long that takes is watched: a pool has arrived
+//! when nearly all of its keys were seen here. The source leaves pools to a background thread; here they are
+//! made when samples are prepared, which happens ahead of their use anyway, on the thread that prepares them.
 
 use crate::{Distribution, Locality, Pooling};
 use intendant_core::{Key, Tick, random};

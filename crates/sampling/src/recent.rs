@@ -11,7 +11,7 @@ const REMEMBERED: usize = 1_024;
 pub(crate) struct Recent {
     range: Range<u64>,
     keys: Vec<Key>,
-    /// Where the oldest is, once all places are taken.
+    /// The index of the oldest, once all places are taken.
     oldest: usize,
 }
 

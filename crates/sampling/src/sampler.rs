@@ -1,4 +1,4 @@
-//! The registered distributions: what the application wants of samples, before anything is drawn.
+//! The registered distributions: what the application requires of samples, before anything is drawn.
 
 use crate::{Conformity, Distribution, Pooling, Scheme};
 use std::num::NonZeroU32;
@@ -14,7 +14,7 @@ impl DistributionId {
     }
 }
 
-/// What goes wrong when sampling.
+/// Why sampling failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SampleError {
@@ -153,9 +153,9 @@ impl Sampler {
         Self { registered: self.registered.iter().map(change).collect() }
     }
 
-    /// What the system picks once it knows whether keys come to a node that wants them. If they do not,
-    /// nothing is gained by postponing, and local sampling would draw from a part of the keys only, always
-    /// the same: then it is reuse. Schemes that were named stay.
+    /// The schemes that the system picks once it knows whether keys can be moved to this node. If they
+    /// cannot, postponing has no benefit, and local sampling would always draw from the same part of the
+    /// keys: both become reuse. Schemes that the application named are not changed.
     #[must_use]
     pub fn settled(&self, keys_move: bool) -> Self {
         self.change(|entry| match entry.scheme {
@@ -173,7 +173,7 @@ impl Sampler {
         })
     }
 
-    /// The same with other pools, where there are some.
+    /// The same with other pools, for the schemes that have pools.
     #[must_use]
     pub fn pooling(&self, pooling: Pooling) -> Self {
         self.change(|entry| Registered { scheme: entry.scheme.with_pooling(pooling), ..entry.clone() })

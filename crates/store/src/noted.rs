@@ -1,7 +1,7 @@
-//! The keys of a shard that were noted to be looked at, in that order.
+//! The keys of a shard that were noted for later processing, in that order.
 //!
-//! The list lives behind the shard's latch; beside it is a hint that costs no latch, so that a thread that
-//! looks through many shards latches only those with noted keys.
+//! The shard's latch protects the list. A hint next to it can be read without the latch, so that a thread
+//! that polls many shards latches only those with noted keys.
 
 use crate::sync::{AtomicBool, Ordering, TrackedUnsafeCell};
 use intendant_core::Key;

@@ -159,7 +159,7 @@ impl<E: bytemuck::Pod> Slab<E> {
             // SAFETY: the first table has so many chunks, and is never replaced.
             let chunk = unsafe { &*table.add(chunk as usize) };
             let offset = (index & self.chunk_mask) as usize * self.len;
-            // Relaxed: whatever is read is only a hint.
+            // Relaxed: the value read is only a hint.
             let at = chunk.load(Ordering::Relaxed).wrapping_add(offset);
             prefetch_run(at.cast(), self.len * size_of::<E>());
         }

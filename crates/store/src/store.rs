@@ -13,7 +13,7 @@ use std::mem::offset_of;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// A key's place in a shard: the state that the user of the store keeps, and where the value is.
+/// A key's place in a shard: the state that the user of the store keeps, and the place of the value.
 #[derive(Debug, Default)]
 pub struct Slot<S> {
     state: UnsafeCell<S>,
@@ -43,8 +43,7 @@ impl BuildHasher for Hash {
 }
 
 /// Two lines: the spatial prefetcher of common processors fetches pairs. The first has what every access
-/// uses, the second what few do, so that who only looks whether keys were noted does not take the first one
-/// away.
+/// uses, the second what few do, so that polling for noted keys does not evict the first one.
 #[repr(C, align(128))]
 struct Shard<S> {
     latch: Latch,
@@ -79,7 +78,7 @@ struct Part {
 /// about a dozen lines.
 const SCAN_AHEAD: usize = 8;
 
-/// Where in a shard that ends what every access uses, and where that begins what few use.
+/// The end of the part of a shard that every access uses, and the start of the part that few use.
 #[allow(dead_code, reason = "asserted in `lib.rs`, which model checking leaves out")]
 pub(crate) const SHARD_PARTS: (usize, usize) = (
     offset_of!(Shard<u32>, map) + size_of::<HashMap<u64, Box<Slot<u32>>, Hash>>(),
@@ -92,8 +91,8 @@ pub(crate) const SHARD_PARTS: (usize, usize) = (
 /// *dense* store has a slot for every key of the layout; a *sparse* one only for keys that were given a state
 /// or a value.
 ///
-/// Where a dense store has a key's slot is computed from the key, and where a value is, from its place:
-/// neither waits for what is in the shard, which is its latch.
+/// A dense store computes the address of a slot from the key, and the address of a value from its place. So
+/// neither computation waits for a load from the shard, which holds the latch.
 pub struct Store<S, E> {
     layout: Arc<Layout>,
     shards: Box<[Shard<S>]>,
@@ -136,8 +135,8 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         Self::new(layout, Slots::Dense(slots), slabs)
     }
 
-    /// A store that takes memory only for keys that it is told about, and room for as many values as
-    /// [`Store::dense`].
+    /// A store that takes memory only for keys that get a state or a value, and has room for as many values
+    /// as [`Store::dense`].
     #[must_use]
     pub fn sparse(layout: Arc<Layout>) -> Self {
         let slabs = layout.lens().iter().map(|len| Slab::new(*len, None)).collect();
@@ -209,14 +208,14 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         &self.parts[self.layout.shard(key) * self.slabs.len() + self.layout.class(key)]
     }
 
-    /// First hint that a value is about to be made for `key`: fetches what says where that will be.
+    /// First hint that a value is about to be made for `key`: fetches the part that determines its place.
     #[inline]
     pub fn prefetch_part(&self, key: Key) {
         prefetch(self.part(key));
     }
 
-    /// Second hint, a few keys later: fetches the place where the value will be, if no other key of its shard
-    /// takes it before.
+    /// Second hint, a few keys later: fetches the value's place, unless another key of the shard takes that
+    /// place first.
     #[inline]
     pub fn prefetch_place(&self, key: Key) {
         // Relaxed: only a hint.
@@ -294,9 +293,8 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
     }
 
     /// Moves the noted keys of `shard` to the end of `keys`, in the order in which they were noted. Latches
-    /// the shard; memory is taken, if at all, after that. If `keys` is empty, its memory is the shard's from
-    /// now on, and the other way round: a caller that looks through shards with one vector leaves memory for
-    /// keys noted later.
+    /// the shard; memory is taken, if at all, after that. If `keys` is empty, it exchanges memory with the
+    /// shard's list: a caller that polls shards with one vector leaves memory for keys noted later.
     pub fn take_noted(&self, shard: usize, keys: &mut Vec<Key>) {
         let shard = &self.shards[shard];
         let mut taken = if keys.is_empty() { std::mem::take(keys) } else { Vec::new() };
@@ -380,8 +378,8 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
     }
 
     /// Appends the key to the noted keys of its shard, see [`Store::take_noted`]. It is appended as often as
-    /// this is called: a caller that wants it there once keeps a flag in the state. It stays noted whatever
-    /// becomes of the key.
+    /// this is called: a caller that wants it there once keeps a flag in the state. It stays noted even if
+    /// the entry is removed.
     #[inline]
     pub fn note(&mut self) {
         // SAFETY: the entry holds the latch.
@@ -418,8 +416,8 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         result
     }
 
-    /// The value, of which all elements are to be overwritten: what they are is left over from whatever was
-    /// there before. Room is made for it if none is held.
+    /// The value, of which all elements are to be overwritten: they have the contents of an earlier value.
+    /// Room is made for it if none is held.
     #[inline]
     pub fn overwrite(&mut self) -> &mut [E] {
         self.room();

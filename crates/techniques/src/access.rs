@@ -6,7 +6,7 @@
 //! | worker | role `Replica`, the same; no set | serves, marks the key if it changes it |
 //! | worker | anything else; a copy beyond the staleness bound | defers the key to its channel |
 //! | channel | deferred key, role `Owner`, `Hub` or `Static` | serves, completes |
-//! | channel | deferred key, role `Replica` | serves; a set goes to the owner when the replica is gone |
+//! | channel | deferred key, role `Replica` | serves; a set waits until the replica is dropped |
 //! | channel | deferred pull, copy exceeds the staleness bound | parks it until the copy is fresher |
 //! | channel | deferred key, role `Arriving` | queues it until the key arrives ([`crate::relocation`]) |
 //! | channel | deferred key, role `Absent` or `Leaving` | sends a request to the first hop |

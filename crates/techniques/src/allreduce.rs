@@ -12,9 +12,9 @@
 //! | 0 | i < r | no fold yet | start | *call*: nothing → p + i |
 //! | 0 | extra p + i | not started | *call* | is called: the caller of this module starts the round |
 //! | 0 | extra p + i | started | *call* | nothing: the messages have crossed |
-//! | 0 | i < r | started | *fold* of p + i | adds it to its own; goes on with step 1 |
+//! | 0 | i < r | started | *fold* of p + i | adds it to its own; continues with step 1 |
 //! | 1…k | i < p | the steps before | | *sum* of what it has → i xor 2^(step−1) |
-//! | 1…k | i < p | sent its sum | *sum* of i xor 2^(step−1) | adds it; goes on with the next step |
+//! | 1…k | i < p | sent its sum | *sum* of i xor 2^(step−1) | adds it; continues with the next step |
 //! | 1…k | i < p | not as far | *sum* of i xor 2^(step−1) | keeps it; is called if it has not started |
 //! | k + 1 | i < r | step k | | *unfold*: the result → p + i; the round is complete |
 //! | k + 1 | extra p + i | started | *unfold* of i | the round is complete |
@@ -22,28 +22,28 @@
 //! A round takes p·k + 2r messages, and a call for each extra node that starts after its partner. One node
 //! that starts makes all others start, if those start that are called: a node of the doubling learns of the
 //! round by the sum that it receives, and an extra node, which receives none, is called. So a cluster without
-//! updates is silent, and a round that one node wants completes.
+//! updates sends nothing, and a round that one node starts completes.
 //!
 //! **All nodes get the same bits.** Before step s, nodes whose ranks differ in their lowest s − 1 bits only
 //! (a group) have the same bits. In step s two groups exchange their sums: each of their nodes adds the same
 //! two operands, that of the lower ranks first, so all of them have the same bits again. In other words, N
-//! determines one tree of additions, whichever node computes it. (The order of operands matters for the
-//! payload of a NaN at most.) A key that one operand lacks is copied from the other. Extra nodes receive the
-//! result as it is.
+//! determines one tree of additions, the same on all nodes. (The order of operands matters for the payload of
+//! a NaN at most.) A key that one operand lacks is copied from the other. Extra nodes receive the result as
+//! it is.
 //!
 //! **How far a node may be ahead.** No node completes a round to which another node has not contributed, so
-//! no node is two rounds ahead of another. A node that has completed round t may start t + 1, and even come
-//! to its last step, while a partner is still in t: all nodes have the partner's contribution, but messages
-//! to the partner are under way. Messages between two nodes do not overtake each other, so only two kinds of
+//! no node is two rounds ahead of another. A node that has completed round t may start t + 1, and even reach
+//! its last step, while a partner is still in t: all nodes have the partner's contribution, but messages to
+//! the partner are in flight. Messages between two nodes do not overtake each other, so only two kinds of
 //! messages arrive a round early: the sum of a step of which, in round t, this node has sent its half and
 //! received the other; and a call, if the unfold has arrived and [`AllReduce::advance`] has not used it yet.
 //! Folds and unfolds answer each other across rounds and are never early. [`AllReduce::receive`] keeps
 //! exactly these messages and refuses all others, so it keeps the sums of k steps of two rounds at most.
 //!
 //! Messages from one node to another must arrive in the order in which they were sent: all frames of an
-//! all-reduce go through one channel.
+//! all-reduce use one channel.
 //!
-//! Absent on purpose: when to start a round, the copies, how messages become frames.
+//! The caller decides when to start a round, keeps the copies, and turns messages into frames.
 
 mod deltas;
 mod error;
@@ -147,7 +147,7 @@ impl<E: Element> AllReduce<E> {
         new
     }
 
-    /// The running round, or the one that starts next. The first is 0; after `u32::MAX` comes 0 again.
+    /// The running round, or the one that starts next. The first is 0; after `u32::MAX` it is 0 again.
     pub const fn round(&self) -> u32 {
         self.round
     }
@@ -251,7 +251,7 @@ impl<E: Element> AllReduce<E> {
         Some(sum)
     }
 
-    /// The sum after the message `theirs` of `step`. The old sum is shared with messages under way; `theirs`
+    /// The sum after the message `theirs` of `step`. The old sum is shared with messages in flight; `theirs`
     /// is not shared.
     fn add(&self, step: u8, sum: Arc<Deltas<E>>, mut theirs: Deltas<E>) -> Arc<Deltas<E>> {
         if theirs.is_empty() {
@@ -301,7 +301,7 @@ impl<E: Element> AllReduce<E> {
         }
     }
 
-    /// Sends the sum that a node of the doubling sends when it comes to `step`.
+    /// Sends the sum that a node of the doubling sends when it reaches `step`.
     fn send_sum(&self, step: u8, sum: &Arc<Deltas<E>>, out: &mut Vec<Step<E>>) {
         if self.peer(step).is_some() {
             self.send(step, Arc::clone(sum), out);

@@ -4,9 +4,9 @@
 //! The application makes the choice key by key ([`Assignment::set_technique`]), from a file
 //! ([`Assignment::parse`]), or from the access frequencies of the data set ([`Assignment::above`],
 //! [`Assignment::top`]). Every node must make the same choice: all functions here depend on their arguments
-//! only, and [`Assignment::digest`] tells choices apart.
+//! only, and [`Assignment::digest`] distinguishes choices.
 //!
-//! Absent on purpose: where frequencies come from, files, and any change during training.
+//! This module neither computes frequencies nor reads files, and no choice changes during training.
 
 use intendant_core::{Key, Layout, random};
 use std::collections::BTreeMap;

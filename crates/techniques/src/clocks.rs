@@ -5,7 +5,7 @@
 //!
 //! | who | event | does |
 //! | --- | --- | --- |
-//! | worker | | advances its clock, goes to a meeting (*rests*), returns from one |
+//! | worker | | advances its clock, enters a meeting (*rests*), returns from one |
 //! | node | its slowest working worker reaches n | sends earlier updates, then *clock* n → all nodes |
 //! | owner | *clock* of all nodes | *global clock* g := their minimum: has every update up to g − 1 |
 //!
@@ -13,11 +13,12 @@
 //! clocks up to g + s.
 //!
 //! **Rest.** A worker that waits in a meeting, or has finished, makes no updates, so no worker waits for it.
-//! All workers of all nodes take part in a meeting, and all leave it with the latest of their clocks. When an
-//! owner hears that one node has *resumed* from a meeting, it treats the nodes that rest in that meeting as
-//! working again, at the clock at which they last worked, until they report a newer one. Otherwise fast nodes
-//! could run ahead of nodes whose message is still under way. Nodes count the meetings that they return from,
-//! so that a late message about one meeting does not end the rest of nodes that wait in the next one.
+//! All workers of all nodes take part in a meeting, and all leave it with the latest of their clocks. When
+//! one node reports to an owner that it has *resumed* from a meeting, the owner treats the nodes that rest in
+//! that meeting as working again, at the clock at which they last worked, until they report a newer one.
+//! Otherwise fast nodes could run ahead of nodes whose message is still in flight. Nodes count the meetings
+//! that they return from, so that a late message about one meeting does not end the rest of nodes that wait
+//! in the next one.
 
 use intendant_core::NodeId;
 
@@ -124,8 +125,8 @@ impl GlobalClock {
             self.latest = self.latest.max(clock);
         }
         let meetings = self.nodes.iter().map(|standing| standing.meetings).max().unwrap_or(0);
-        // A node that rests in a meeting from which another has returned works again; its report is under
-        // way.
+        // A node that rests in a meeting from which another has returned works again; its report is in
+        // flight.
         let working = self.nodes.iter().filter(|standing| !standing.rests || standing.meetings < meetings);
         let global = working.map(|standing| standing.worked).min().unwrap_or(self.latest);
         let advanced = global > self.global;

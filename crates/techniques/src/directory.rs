@@ -1,9 +1,9 @@
-//! Where a key is, as far as this node knows.
+//! The location of a key, as far as this node knows it.
 //!
 //! The home of a key is static ([`Layout::home`]). If requesters start relocations, the home orders them and
 //! so knows the owner before any other node. If owners start relocations, the home learns of them afterwards.
-//! A hint in a slot is the owner that this node last heard of. A stale hint costs a forward and is otherwise
-//! harmless.
+//! A hint in a slot is the owner of which this node learned last. A stale hint costs a forward and is
+//! otherwise harmless.
 
 use crate::{Initiator, Policy, Role, SlotState};
 use intendant_core::{Key, Layout, NodeId};
@@ -19,7 +19,7 @@ const HOPS_MAX: u8 = 2;
 /// has no known bound, but a request with this many forwards goes in circles.
 const HOPS_MAX_BY_OWNERS: u8 = 250;
 
-/// Where a request goes that this node cannot serve.
+/// The destination of a request that this node cannot serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {
     /// To this node.
@@ -74,8 +74,8 @@ impl Directory {
         state.hint().filter(|hint| *hint != self.node)
     }
 
-    /// Where this node sends its own request for `key`: to the cached location if there is one, else to the
-    /// home.
+    /// The node to which this node sends its own request for `key`: the cached location if there is one, else
+    /// the home.
     #[inline]
     pub fn first_hop(&self, key: Key, state: &SlotState) -> NextHop {
         match self.hint(state) {
@@ -84,9 +84,9 @@ impl Directory {
         }
     }
 
-    /// Where this node forwards a request for `key`: the home forwards to the owner, another node to the
-    /// home. If owners start relocations, the sender's knowledge was older than this node's, so this node
-    /// forwards by its own.
+    /// The node to which this node forwards a request for `key`: the home forwards to the owner, another node
+    /// to the home. If owners start relocations, this node knows a newer location than the sender did, and
+    /// forwards to that.
     #[inline]
     pub fn next_hop(&self, key: Key, state: &SlotState) -> NextHop {
         let home = self.home(key);

@@ -1,21 +1,21 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`Role`]: what this node is to a key right now. The role lives in the key's slot ([`SlotState`])
-//! and decides whether this node serves an access. The mechanisms:
+//! Start at [`Role`]: what this node is to a key. The role is part of the key's slot ([`SlotState`]) and
+//! decides whether this node serves an access. The mechanisms:
 //!
-//! - [`access`]: pull, push and set, at the owner or where a copy is;
-//! - [`Directory`]: where a node sends an access that it does not serve;
+//! - [`access`]: pull, push and set, at the owner or at a node with a copy;
+//! - [`Directory`]: the node to which a node sends an access that it does not serve;
 //! - [`relocation`]: how main copies move;
 //! - [`replication`]: how the owner keeps replicas in step;
 //! - [`allreduce`]: how static replicas, which every node has, are kept in step; [`assignment`]: which keys
 //!   have them; [`Clip`]: how their updates are scaled down;
 //! - [`clocks`]: what bounded staleness waits for.
 //!
-//! A [`Policy`] chooses among mechanisms; [`policy`] has one module per technique, to be read beside its
-//! paper.
+//! A [`Policy`] chooses among mechanisms; [`policy`] has one module per technique (the ablations of
+//! `adaptive` share one), to be read together with its paper.
 //!
-//! Absent on purpose: latches, queues, sockets, time. The caller latches the slot, asks this crate, and sends
-//! messages after it has released the latch.
+//! This crate has no latches, queues, sockets or clocks. The caller latches the slot, calls this crate, and
+//! sends messages after it has released the latch.
 #![forbid(unsafe_code)]
 
 pub mod access;

@@ -17,11 +17,11 @@
 //! home routes accesses to R as soon as it has received the localize. A node that receives the key serves its
 //! queue up to the first departure.
 //!
-//! Two nodes that want a key at once (a localization conflict) get it in the order in which their messages
-//! reach the home. No message overtakes another on a connection, and without location caches every access
-//! takes the way of the localize messages, by way of the home. So an access that the home routes to an owner
-//! before a relocation arrives there before the order to hand over, and one that it routes later queues at
-//! the next owner: operations of a worker stay in order [thesis theorems 1 and 2].
+//! Two nodes that localize a key at once (a localization conflict) get it in the order in which their
+//! messages reach the home. No message overtakes another on a connection, and without location caches every
+//! access takes the route of the localize messages, through the home. So an access that the home routes to an
+//! owner before a relocation arrives there before the order to hand over, and one that it routes later queues
+//! at the next owner: operations of a worker stay in order [thesis theorems 1 and 2].
 //!
 //! **The owner starts it** [thesis §5.3.4], when it knows which node should have the key. This takes one
 //! message, and one to the home afterwards.
@@ -32,10 +32,10 @@
 //! | new owner | `Absent` | *hand-over* | becomes `Owner`; *moved* → home |
 //! | home | | *moved* | notes the owner, unless it knows a newer one |
 //!
-//! The *new* owner tells the home. So a node learns of an owner only after the key has arrived there, no
-//! request arrives too early, and none has to be queued. An old owner remembers where the key went and
-//! forwards requests there; each forward follows newer knowledge than the one before it, so a request never
-//! goes in circles.
+//! The *new* owner reports to the home. So a node learns of an owner only after the key has arrived there, no
+//! request arrives too early, and none has to be queued. An old owner remembers to which node it handed the
+//! key, and forwards requests there. Each forward uses a newer location than the one before it, so no request
+//! is forwarded in circles.
 
 use crate::role::is_newer;
 use crate::{Role, SlotState};

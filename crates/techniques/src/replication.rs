@@ -1,5 +1,5 @@
-//! Replicas through the owner: copies that come and go, which the node with the main copy keeps in step
-//! [thesis §2.2.3, §5.3.3].
+//! Replicas through the owner: copies that are set up and dropped during the run, and that the node with the
+//! main copy keeps in step [thesis §2.2.3, §5.3.3].
 //!
 //! A *holder* has registered with the owner and has a copy. It reads the copy and adds to it as if it were
 //! its own, and sends its updates as a *delta* to the owner, which merges the delta and sends the new value
@@ -7,7 +7,7 @@
 //!
 //! | node | has | event | does |
 //! | --- | --- | --- | --- |
-//! | node | nothing | it wants a copy | *ask* with a new generation → owner |
+//! | node | nothing | a copy is wanted | *ask* with a new generation → owner |
 //! | owner | | *ask*, new generation | registers the holder; *set-up* → holder |
 //! | owner | | *ask*, same generation | *refresh* → holder |
 //! | holder | updates, no delta in flight | a round begins | *delta* with the next number → owner |
@@ -17,9 +17,9 @@
 //! | owner | holders that are behind | a round begins | *refresh* → those |
 //! | holder | | *set-up*, *refresh*, newer version | copy := value + own updates that the value lacks |
 //! | holder | delta in flight | *acknowledged* | base := base + delta, by the owner's arithmetic |
-//! | holder | no updates, no delta in flight | the copy is unwanted | *drop* → owner; goes on serving |
+//! | holder | no updates, no delta in flight | the copy is unwanted | *drop* → owner; continues to serve |
 //! | owner | same generation | *drop* | forgets the holder; *dropped* → holder |
-//! | holder | no updates | *dropped*, its generation | gives up the copy |
+//! | holder | no updates | *dropped*, its generation | drops the copy |
 //! | holder | updates since the drop | *dropped*, its generation | revives: *ask* with a new generation |
 //! | holder | has sent *drop* | the copy is wanted again | revives: *ask* with a new generation |
 //!
@@ -32,9 +32,9 @@
 //!
 //! **Promotion.** The owner may hand a key over to one of its holders. The new main copy is the value of the
 //! hand-over, plus the updates that the holder has not sent, plus the delta in flight if the registrations
-//! say that it was not merged. That delta itself is still under way, by old owners to the key: a *ghost*. Its
-//! generation is over, so no owner merges it. A late *ask* may register a node that holds no replica; that
-//! node answers the update that it does not expect with a *drop*.
+//! say that it was not merged. That delta itself is still in flight, via old owners, to the key: a *ghost*.
+//! Its generation is over, so no owner merges it. A late *ask* may register a node that holds no replica;
+//! that node answers the update that it does not expect with a *drop*.
 //!
 //! **Sessions.** A worker on a node without a copy accesses the owner, and its node may get a copy
 //! afterwards, which must contain the worker's writes and reads. So an owner that serves an access of a

@@ -49,7 +49,7 @@ pub struct SlotState {
     /// What this node is to the key.
     pub role: Role,
     flags: u8,
-    /// The owner that this node last heard of. At the key's home: the owner after all relocations that the
+    /// The owner of which this node learned last. At the key's home: the owner after all relocations that the
     /// home has ordered.
     hint: NodeId,
     /// The relocation counter that the role or the hint belongs to; older knowledge never overwrites newer.

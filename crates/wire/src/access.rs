@@ -22,7 +22,7 @@ pub struct OpId(pub u32);
 /// The operation of a worker that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// The node of the worker: answers go straight there.
+    /// The node of the worker: answers are sent directly to it.
     pub node: NodeId,
     /// The worker.
     pub worker: WorkerId,
@@ -53,7 +53,7 @@ impl AccessKind {
     }
 }
 
-/// Access to values, on its way to their owners.
+/// Access to values, on the route to their owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The operation that waits for the answer.

@@ -1,4 +1,4 @@
-//! The classes of messages, by which frames are told apart and statistics are kept.
+//! The classes of messages: the first byte of a frame, and the keys of statistics.
 
 use crate::WireError;
 use std::fmt;

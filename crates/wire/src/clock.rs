@@ -21,8 +21,8 @@ pub enum ClockScope {
     /// The slowest node, as far as the sender knows; all replica updates from before that clock were sent
     /// before this message.
     Global = 1,
-    /// All workers: they came from a meeting. What the sender's workers added before it was sent before this
-    /// message; the clock with which they came follows.
+    /// All workers: they have returned from a meeting. Updates that the sender's workers made before the
+    /// meeting were sent before this message; the clock with which they returned follows.
     Resumed = 2,
 }
 
@@ -37,12 +37,12 @@ impl ClockScope {
     }
 }
 
-/// How far workers have come.
+/// The clock of the slowest of some workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Which workers.
     pub scope: ClockScope,
-    /// Clock of the slowest of them; `u32::MAX` if none is working. 0 for workers that come from a meeting.
+    /// Clock of the slowest of them; `u32::MAX` if none is working. 0 for workers that return from a meeting.
     pub clock: u32,
 }
 

@@ -16,7 +16,7 @@ pub enum WireError {
         /// Length that its own counts ask for.
         needed: usize,
     },
-    /// The frame goes on after the message.
+    /// The frame continues after the message.
     #[error("frame has {extra} bytes after the end of its message")]
     TrailingBytes {
         /// How many.

@@ -2,9 +2,9 @@
 //! little-endian.
 //!
 //! Every frame starts with the same 16 bytes: class, tag, flags, a reserved byte, node (u16), worker (u16),
-//! argument (u32), count (u32). Each class says beside its layout what it puts into these fields; the fields
-//! that it does not use are zero. Then follow, depending on the class, fixed fields, runs of keys (u64) or
-//! numbers (u32), and the elements up to the end of the frame.
+//! argument (u32), count (u32). Each class documents, next to its layout, what it puts into these fields; the
+//! fields that it does not use are zero. Then follow, depending on the class, fixed fields, runs of keys
+//! (u64) or numbers (u32), and the elements up to the end of the frame.
 
 use crate::{HeaderField, MessageClass, OpId, Origin, WireError};
 use bytes::{Buf, BufMut, Bytes};

@@ -1,4 +1,4 @@
-//! Intents, as homes that decide about keys hear of them.
+//! Reports of intents to homes that decide about keys.
 //!
 //! | field | of an intent report |
 //! | --- | --- |
@@ -12,7 +12,7 @@ use crate::frame::{Body, Header, KEY_BYTES, Payload, put_keys};
 use crate::{HeaderField, MessageClass, WireError};
 use intendant_core::{Key, limits};
 
-/// A node tells the home of keys about intents of its workers, where homes decide about keys.
+/// A node reports intents of its workers to the home of the keys, if homes decide about keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentReport {
     /// Keys for which intents have become active.

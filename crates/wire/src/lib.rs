@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 //!
-//! A [`Message`] goes from one channel engine to another. [`Message::encode`] makes a frame of it.
+//! One channel engine sends a [`Message`] to another. [`Message::encode`] makes a frame of it.
 //! [`Message::decode`] reads a frame from a peer that is not trusted: it checks every length against the
 //! frame before it takes memory, and every enumeration against its known values, and the frame must end where
 //! the message ends. Each family of messages has a module with its types, their layout, and how they are
@@ -11,8 +11,8 @@
 //! (`class.rs`), a variant with its two lines in `message.rs`, a golden frame, and its rows in
 //! `docs/protocol.md`. Messages that older nodes do not know are a new [`PROTOCOL`].
 //!
-//! Absent on purpose: length prefixes (the transport's), value lengths (the layout's: the engine checks
-//! them).
+//! Frames have no length prefixes (the transport adds them) and no value lengths (the layout has them; the
+//! engine checks against it).
 #![forbid(unsafe_code)]
 
 mod access;

@@ -45,7 +45,7 @@ impl Payload for Localize {
     }
 }
 
-/// The home tells the owner of keys to hand them over.
+/// The home orders the owner of keys to hand them over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relocate {
     /// The next owner.
@@ -92,7 +92,7 @@ pub struct HandOver {
 }
 
 impl HandOver {
-    /// Bytes that a key takes in a frame, besides its elements and rows of holders.
+    /// Bytes that a key takes in a frame, in addition to its elements and rows of holders.
     pub const KEY_BYTES: usize = KEY_BYTES + NUMBER_BYTES;
 }
 
@@ -180,7 +180,7 @@ impl Payload for HandOver {
     }
 }
 
-/// The sender tells the home of keys that it owns them now.
+/// The sender reports to the home of keys that it owns them now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// The keys.

@@ -19,15 +19,15 @@ use crate::{HeaderField, MessageClass, WireError};
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, strict_assert};
 
-/// What the holder of a replica wants from the owner.
+/// What the holder of a replica asks of the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ReplicaRequestKind {
     /// A copy, or a fresher one.
     Ask = 0,
-    /// That the updates of its copy are merged.
+    /// To merge the updates of its copy.
     Delta = 1,
-    /// To give up its copy.
+    /// To drop its copy.
     Drop = 2,
 }
 
@@ -57,7 +57,7 @@ impl ReplicaRequestKind {
         }
     }
 
-    /// Bytes that a key takes in a frame, besides its elements.
+    /// Bytes that a key takes in a frame, in addition to its elements.
     #[must_use]
     pub fn key_bytes(self) -> usize {
         KEY_BYTES + NUMBER_BYTES * (1 + usize::from(self.numbered()))
@@ -67,9 +67,9 @@ impl ReplicaRequestKind {
 /// From a holder of replicas to the owners of the keys; forwarded like a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaRequest {
-    /// What the holder wants.
+    /// What the holder asks for.
     pub kind: ReplicaRequestKind,
-    /// The node that holds the replicas: updates go straight there.
+    /// The node that holds the replicas: the owner sends updates directly to it.
     pub holder: NodeId,
     /// How often it has been forwarded.
     pub hops: u8,
@@ -129,7 +129,7 @@ impl Payload for ReplicaRequest {
     }
 }
 
-/// What the owner tells the holder of a replica.
+/// What the owner sends to the holder of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ReplicaUpdateKind {
@@ -139,7 +139,7 @@ pub enum ReplicaUpdateKind {
     Refresh = 1,
     /// The owner has merged the delta, and the main copy has not changed otherwise: no value.
     Acknowledged = 2,
-    /// The registration is gone.
+    /// The registration has been dropped.
     Dropped = 3,
 }
 
@@ -170,7 +170,8 @@ impl ReplicaUpdateKind {
         }
     }
 
-    /// Bytes that a key takes in a frame, besides its elements; `counted` if relocation counters follow.
+    /// Bytes that a key takes in a frame, in addition to its elements; `counted` if relocation counters are
+    /// sent.
     #[must_use]
     pub fn key_bytes(self, counted: bool) -> usize {
         KEY_BYTES + NUMBER_BYTES * (1 + 2 * usize::from(self.numbered()) + usize::from(counted))
@@ -180,7 +181,7 @@ impl ReplicaUpdateKind {
 /// From the owner of keys to a holder of replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaUpdate {
-    /// What the owner tells.
+    /// What the owner sends.
     pub kind: ReplicaUpdateKind,
     /// With bounded staleness, the worker clock up to which the owner has every update; else 0.
     pub clock: u32,

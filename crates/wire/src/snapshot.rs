@@ -17,7 +17,7 @@ use crate::{HeaderField, MessageClass, OpId, Origin, WireError};
 use bytes::{BufMut, Bytes};
 use intendant_core::{Key, WorkerId};
 
-/// Where a snapshot stream continues.
+/// The position at which a snapshot stream continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// Shard.
@@ -48,7 +48,7 @@ pub struct SnapshotRequest {
     pub start: Key,
     /// End of the keys wanted, excluded.
     pub end: Key,
-    /// Where to continue.
+    /// The position at which to continue.
     pub cursor: Cursor,
     /// Values in bytes after which the part ends.
     pub bytes_max: u32,
@@ -100,7 +100,7 @@ pub struct SnapshotPart {
     pub worker: WorkerId,
     /// Its operation.
     pub op: OpId,
-    /// Where the next part starts, or `None` if this is the last one.
+    /// The start of the next part, or `None` if this is the last one.
     pub next: Option<Cursor>,
     /// The keys of this part.
     pub keys: Vec<Key>,

@@ -14,7 +14,7 @@ pub enum AllReduceError {
         /// The receiver.
         node: NodeId,
     },
-    /// The receiver cannot receive this message in its state, whatever is under way.
+    /// The receiver cannot receive this message in its state, with any messages in flight.
     #[error(
         "it sent step {step} of all-reduce {round}, while node {node} {state} {at}",
         state = if *.running { "is in" } else { "has not started" }

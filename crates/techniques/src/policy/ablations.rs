@@ -35,19 +35,19 @@ pub const REPLICATE_EVERYWHERE: Policy = Policy {
     ..adaptive::POLICY
 };
 
-/// Decisions at the static home [thesis Fig. 5.8 a]: nodes, the owner included, tell the home when active
-/// intent begins and ends. Requests for replicas pass the home, and the home orders the owner to hand the key
-/// over.
+/// Decisions at the static home [thesis Fig. 5.8 a]: nodes, the owner included, report to the home when
+/// active intent begins and ends. Requests for replicas pass the home, and the home orders the owner to hand
+/// the key over.
 pub const HOME_DECIDES: Policy = Policy {
     name: "home-decides",
     intents: Some(Intents { choice: Choice::Adaptive, action: Act::InTime, decider: Decider::Home }),
     ..adaptive::POLICY
 };
 
-/// [`HOME_DECIDES`] without aggregation, the naive approach of [thesis §5.3.4]: nodes tell homes of every
-/// intent of every worker, not only of the first that is active and the last. A node tells each intent twice,
-/// when it becomes active and when it is over. The source sends it once, with its clocks, and the clocks of
-/// all workers now and then.
+/// [`HOME_DECIDES`] without aggregation, the naive approach of [thesis §5.3.4]: nodes report to homes every
+/// intent of every worker, not only the first that becomes active and the last that ends. A node reports each
+/// intent twice, when it becomes active and when it ends. The source sends it once, with its clocks, and the
+/// clocks of all workers now and then.
 pub const NAIVE_INTENTS: Policy = Policy {
     name: "naive-intents",
     intents: Some(Intents { choice: Choice::Adaptive, action: Act::InTime, decider: Decider::HomeOfEach }),

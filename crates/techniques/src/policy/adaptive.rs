@@ -1,21 +1,20 @@
 //! AdaPS [thesis ch. 5; AdaPS]: workers say what they will use, and the owner of each key decides about it.
 //!
-//! A node tells the owner of a key when it begins to have active intent, and when that is over; it does not
-//! tell which of its workers have intent, or for how long. It does so by registering for a replica, and by
-//! giving the registration up ([`crate::replication`]). So the owner knows, at any time, which nodes have
-//! active intent, itself included. It applies one rule whenever that changes:
+//! A node notifies the owner of a key when its active intent begins, and when it ends; the owner does not
+//! learn which of the node's workers have intent, or for how long. The node does so by registering for a
+//! replica, and by dropping the registration ([`crate::replication`]). So the owner knows, at any time, which
+//! nodes have active intent, itself included. It applies one rule whenever that changes:
 //!
 //! - if exactly one node has active intent, and is not the owner, the key moves there ([`crate::relocation`],
 //!   started by the owner), and the responsibility with it;
 //! - otherwise all nodes that have active intent hold replicas, which the owner keeps in step.
 //!
-//! After the last intent the key stays where it is. While two or more nodes have active intent the key stays
-//! as well, even if its owner has none [thesis Fig. 5.6]: so a hand-over takes at most one registration
-//! along.
+//! After the last intent the key is not moved. While two or more nodes have active intent it is not moved
+//! either, even if its owner has none [thesis Fig. 5.6]: so a hand-over carries at most one registration.
 //!
 //! A node treats an intent as active shortly before its start, as late as is safe: `intendant-intent` says
-//! when. Nodes remember where keys were. Operations are chained, because they may take different ways.
-//! Accesses without intent work as with any other technique: the owner serves them, wherever it is.
+//! when. Nodes cache the locations of keys. Operations are chained, because they may take different routes.
+//! Accesses without intent work as with any other technique: the current owner serves them.
 
 use super::{Act, Choice, Decider, Initiator, Intents, Order, Policy, Replicas};
 use intendant_core::Tick;

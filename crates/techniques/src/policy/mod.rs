@@ -16,8 +16,8 @@ use std::str::FromStr;
 /// In which order a worker's own operations on one key reach the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Nodes route every operation at once. Operations arrive in order as long as the way to the key does not
-    /// change: the routing of the papers.
+    /// Nodes route every operation at once. Operations arrive in order as long as the route to the key does
+    /// not change. This is the routing of the papers.
     Fifo,
     /// An operation waits for the worker's outstanding one on the same key.
     Chain,
@@ -47,9 +47,9 @@ pub struct Policy {
     pub name: &'static str,
     /// Order of a worker's operations on a key, unless the user asks for another.
     pub order: Order,
-    /// The node that starts relocations; `None` if keys stay where they are.
+    /// The node that starts relocations; `None` if keys do not move.
     pub relocation: Option<Initiator>,
-    /// Whether nodes remember where the keys were that they accessed.
+    /// Whether nodes cache the locations of the keys that they accessed.
     pub caches: bool,
     /// When nodes get replicas through the owner; `None` if never.
     pub replicas: Option<Replicas>,
@@ -81,9 +81,9 @@ pub enum PolicyError {
          or their copies exceed the staleness bound; use one of them"
     )]
     Both(&'static str),
-    /// Replicas that come and go, and operations that are not chained.
+    /// Replicas through the owner, and operations that are not chained.
     #[error(
-        "technique {0} has replicas that come and go, and does not chain operations: an operation on the replica could \
+        "technique {0} has replicas through the owner, and does not chain operations: an operation on the replica could \
          overtake an earlier one that is on its way to the owner; use order chain"
     )]
     Unchained(&'static str),
@@ -102,8 +102,8 @@ pub enum PolicyError {
 
 impl Policy {
     /// This policy with the user's choice of order and caches. With caches, operations are chained unless the
-    /// user chooses otherwise, because they would not be in order [thesis theorem 3]. With replicas that come
-    /// and go they are always chained.
+    /// user chooses otherwise, because they would not be in order [thesis theorem 3]. With replicas through
+    /// the owner they are always chained.
     #[must_use]
     pub fn with(self, order: Option<Order>, caches: Option<bool>) -> Self {
         let caches = caches.unwrap_or(self.caches);
@@ -205,14 +205,14 @@ pub enum Choice {
     Everywhere,
 }
 
-/// The node that decides about a key, and what other nodes tell it [thesis §5.3.3, §5.3.4].
+/// The node that decides about a key, and what other nodes report to it [thesis §5.3.3, §5.3.4].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decider {
-    /// The owner, wherever it is. Nodes tell it when they begin to have active intent, and when that is over.
+    /// The current owner. Nodes report when their active intent begins, and when it ends.
     Owner,
-    /// The key's home. Nodes, the owner included, tell it the same, and ask for replicas by way of it.
+    /// The key's home. Nodes, the owner included, report the same to it, and ask for replicas through it.
     Home,
-    /// The key's home. Nodes tell it of every intent when it becomes active, and when it is over.
+    /// The key's home. Nodes report every intent to it when the intent becomes active, and when it ends.
     HomeOfEach,
 }
 
@@ -260,7 +260,7 @@ impl StaticReplicaPace {
 /// The node that starts a relocation; see [`crate::relocation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Initiator {
-    /// The node that wants the key, by a request to the key's home.
+    /// The node that localizes the key, by a request to the key's home.
     Requester,
     /// The owner of the key, when it knows which node should have it.
     Owner,

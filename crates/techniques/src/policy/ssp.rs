@@ -7,10 +7,10 @@
 //! refreshes one that is too stale for a faster worker. Updates travel to the owner when the node's slowest
 //! worker advances its clock ([`crate::clocks`], [`crate::replication`]).
 //!
-//! In the thesis a replica lives for s clocks *since its set-up*, whatever other workers do [thesis §2.2.3].
-//! This reading is stricter: the staleness counts from the updates that the owner had, by all workers'
-//! clocks, when it sent the value [Lapser §2.3]; and the bound holds for keys that the reading node owns as
-//! well.
+//! In the thesis a replica lives for s clocks *since its set-up*, independently of other workers [thesis
+//! §2.2.3]. This reading is stricter: the staleness counts from the updates that the owner had, by all
+//! workers' clocks, when it sent the value [Lapser §2.3]; and the bound holds for keys that the reading node
+//! owns as well.
 
 use super::{Order, Policy, Replicas};
 
