@@ -13,8 +13,8 @@
 //! average. Then it is split into parts that are no larger than the average. So no node ever has more than
 //! [`OVERLOAD_MAX`] times the average.
 //!
-//! The clusters depend on the triples and on the number of nodes only. Absent on purpose: workers; the
-//! triples of a node are dealt out to its workers like those of a run without clusters.
+//! The clusters depend on the triples and on the number of nodes only. They do not assign triples to workers:
+//! the triples of a node are dealt out to its workers like those of a run without clusters.
 
 use crate::data::Triple;
 use std::cmp::Reverse;

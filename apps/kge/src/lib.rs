@@ -1,13 +1,13 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The map: [`data`] reads or generates graphs. `model` is the arithmetic of ComplEx and RESCAL, `matrix`
-//! calls the matrix library. `batch` holds what one training step needs; `softmax` and `logistic` are its
+//! Modules: [`data`] reads or generates graphs. `model` is the arithmetic of ComplEx and RESCAL, `matrix`
+//! calls the matrix library. `batch` holds what one training step needs; `softmax` and `logistic` are the two
 //! losses. [`Clusters`] assigns triples to nodes, `share` orders them and deals them out to workers.
 //! `frequency` counts how often keys are accessed. [`Kge`] is the task made of these; [`Ranking`] evaluates
-//! it. The binary adds flags, the plan that they resolve to, and the export of a trained model.
+//! it. The binary adds flags, the resolved settings, and the export of a trained model.
 //!
-//! Absent on purpose: threads other than those of the evaluation, sockets, clocks, and the places of
-//! parameters.
+//! This crate starts no threads except those of the evaluation. It has no sockets, no clock, and no knowledge
+//! of where parameters are.
 #![deny(unsafe_code)]
 
 mod batch;

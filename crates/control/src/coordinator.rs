@@ -1,16 +1,16 @@
 //! The coordinator as a state machine: seats, open gathers, silent nodes, and how the
 //! cluster ends.
 //!
-//! One mutation, then the caller carries out what it finds in `out`, in order. A cluster ends once, because
-//! all nodes have left or by a failure, and all nodes are told the same. Node 0's own seat is told *last*,
-//! when the other streams have ended or a short time has passed: its process hosts the coordinator, and must
-//! not be gone before the others know why.
+//! The caller calls one method, and then executes the actions in `out`, in order. A cluster ends once,
+//! because all nodes have left or by a failure, and all nodes get the same reason. Node 0's own seat gets it
+//! *last*, when the other streams have ended or a short time has passed: its process hosts the coordinator,
+//! and must not end before the others know the reason.
 //!
-//! While the cluster is forming, a node that differs from node 0 ends it: that node will not come back with
+//! While the cluster is forming, a node that differs from node 0 ends it: that node will not return with
 //! other settings, and the others would wait for it in vain. Once the cluster is complete, refused nodes do
 //! not disturb it.
 //!
-//! Absent on purpose: streams, tokens (checked before anything gets here), the clock.
+//! It has no streams and no clock. The server checks tokens before it calls this module.
 
 use crate::failure::{Failure, FailureKind, shorten};
 use crate::gathers::Gathers;
@@ -31,7 +31,7 @@ pub(super) const REPORT_US: u64 = 1_500_000;
 pub(super) const FAREWELL_US: u64 = 500_000;
 
 /// How long a missing node may follow a process that claims its rank with another token. A stranger or a
-/// process left over from another run should not end a cluster whose nodes all come.
+/// process left over from another run should not end a cluster whose nodes all join.
 pub(super) const TOKEN_GRACE_US: u64 = 3_000_000;
 
 /// Node 0's own introduction, with which joining nodes are compared.
@@ -548,7 +548,7 @@ impl Coordinator {
         self.tell_own(now, out);
     }
 
-    /// Tells node 0's own seat of the end, once its time has come.
+    /// Reports the end to node 0's own seat, once it is due.
     fn tell_own(&mut self, now: Tick, out: &mut Vec<Action>) {
         let others = self.listeners().into_iter().any(|node| node != NodeId(0));
         if let Phase::Over { end, own_due, own_told } = &mut self.phase

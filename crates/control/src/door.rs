@@ -1,11 +1,11 @@
-//! Accepting connections for the coordinator, and parting with those that do not show the token.
+//! Accepts connections for the coordinator, and closes those that do not show the token.
 //!
 //! A connection costs a descriptor, and every process that reaches the port can open one. A connection has a
 //! few seconds to send a request that passes the token's check ([`Pass::stamp`]). The number of connections
 //! that have not yet is bounded: a new one replaces the oldest, because a node shows its token at once. If
-//! descriptors run out all the same, newcomers are delayed.
+//! descriptors run out nevertheless, new connections are delayed.
 //!
-//! Absent on purpose: the token itself, which the server checks.
+//! The server, not this module, checks the token.
 
 use intendant_core::Tick;
 use intendant_transport::Throttle;
@@ -26,7 +26,7 @@ use tonic::transport::server::Connected;
 /// How long a connection may take to show the token.
 const PROBATION: Duration = Duration::from_secs(3);
 
-/// Pause after the system refused to accept: descriptors do not come back any faster by asking.
+/// Pause after the system refused to accept: asking again sooner frees no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts on `listener`, on the runtime that calls, for as long as the stream is read. At most
@@ -115,8 +115,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Fails once the connection has to go. Looked at before everything that waits, so that the server
-    /// notices.
+    /// Fails once the connection must be closed. Called before every read and write that may wait, so that
+    /// the server notices.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let Some(probation) = &mut self.probation else { return Ok(()) };
         if self.pass.stamped() {

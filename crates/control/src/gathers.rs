@@ -1,11 +1,11 @@
 //! The gathers that are open: the contributions of each node, by name.
 //!
 //! A round of a name needs no number. A node contributes once, gets the contributions of all nodes, and only
-//! then may contribute again; messages to and from a node keep their order. So whatever arrives for a name
+//! then may contribute again; messages to and from a node keep their order. So every message for a name
 //! belongs to its open round, and a contribution to a round that has this node's already is a fault of that
 //! node.
 //!
-//! Absent on purpose: streams and clocks. The coordinator sends the messages that [`Gathers::contribute`]
+//! This module has no streams and no clock. The coordinator sends the messages that [`Gathers::contribute`]
 //! returns.
 
 use crate::proto::{Contribution, Gathered, gathered::Piece};
@@ -134,7 +134,7 @@ impl Gathers {
     }
 
     /// Sentences about rounds that have been open for long, for the log: a round may wait for a slow node, or
-    /// for ever because the program's nodes take different branches, and only a human can tell.
+    /// for ever because the program's nodes take different branches, and only the user can distinguish these.
     pub(super) fn mentions(&mut self, now: Tick) -> Vec<String> {
         let mut sentences = Vec::new();
         for (name, round) in &mut self.open {

@@ -1,4 +1,4 @@
-//! What a node tells the coordinator when it joins, and the answer.
+//! What a node sends to the coordinator when it joins, and the answer.
 
 use intendant_core::ElementType;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub struct Introduction {
     /// Further settings by name, causes before what follows from them: of two nodes, the first difference is
     /// reported.
     pub settings: Vec<(String, String)>,
-    /// Where the other nodes reach this node's data plane.
+    /// The address of this node's data plane for the other nodes.
     pub data_address: SocketAddr,
 }
 

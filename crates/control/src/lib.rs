@@ -1,16 +1,17 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Control::join`]. Node 0's process hosts the *coordinator*; every node keeps one stream to it (a
-//! gRPC stream over TCP). The parts: `coordinator` and `gathers` decide, as state machines that are told the
-//! time; `watch` judges silence, `signs` tells that data arrives; `server` and `member` are the two shells
-//! around them; `listen` opens the coordinator's socket, `door` accepts on it; `failure` holds every way in
-//! which a cluster fails; [`health`] asks a coordinator from outside.
+//! gRPC stream over TCP). The parts: `coordinator` and `gathers` are state machines that take the time as an
+//! argument. `watch` detects silent peers, `signs` reports that data arrives. `server` at the coordinator and
+//! `member` at each node connect them to streams and a clock. `listen` opens the coordinator's socket, `door`
+//! accepts on it. `failure` lists the reasons for which a cluster fails. [`health`] queries a coordinator
+//! from outside.
 //!
-//! Promises in numbers: a node whose process ends is named at once; one that is stopped or
-//! unreachable after 5 s of silence; all other nodes know within one second more. A node that was itself
-//! stopped or starved blames no other node.
+//! Guarantees: a node whose process ends is named at once; a node that is stopped or unreachable is named
+//! after 5 s of silence. All other nodes know within one more second. A node that was itself stopped or
+//! starved does not report others as lost.
 //!
-//! Absent on purpose: parameters. Nothing here is on the path of a pull or a push.
+//! Nothing in this crate is on the path of a pull or a push.
 #![deny(unsafe_code)]
 
 mod clock;
@@ -44,8 +45,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A node's seat in a cluster. All calls may come from any thread; none of them hangs: when the cluster
-/// fails, every call that waits returns the [`Failure`].
+/// A node's membership of a cluster. All threads may call all methods. No call hangs: when the cluster fails,
+/// every waiting call returns the [`Failure`].
 ///
 /// Dropping it without [`Control::leave`] ends the cluster for all other nodes.
 pub struct Control {
@@ -79,7 +80,7 @@ impl Control {
             .name("intendant-control".into())
             .spawn(run)
             .map_err(JoinError::Start)?;
-        // Dropping it on an error waits for the thread: node 0 must not be gone before the others know why.
+        // Dropping it on an error waits for the thread: node 0 must not end before the others know why.
         let control = Self { shared, thread: Some(thread) };
         let roster =
             joined.recv().unwrap_or_else(|_| Err(JoinError::Start(io::Error::other("its thread ended"))))?;

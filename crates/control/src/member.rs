@@ -63,7 +63,7 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// To the coordinator; gone once the cluster is over for this node.
+    /// To the coordinator; `None` once the cluster is over for this node.
     line: Option<mpsc::UnboundedSender<FromMember>>,
     end: Option<End>,
     leaving: bool,
@@ -85,7 +85,7 @@ enum Slot {
 impl State {
     fn send(&self, kind: from_member::Kind) {
         if let Some(line) = &self.line {
-            // If the task is gone, it has left the reason in `end`.
+            // If the task has ended, it has left the reason in `end`.
             let _ = line.send(FromMember { kind: Some(kind) });
         }
     }
@@ -376,7 +376,7 @@ async fn dial(rendezvous: &Rendezvous, own: Option<SocketAddr>) -> Result<Channe
 
 /// The answer to a request for a seat.
 enum SeatReply {
-    /// A stream, on which the coordinator tells whether this node is admitted.
+    /// A stream, on which the coordinator sends whether this node is admitted.
     Stream(Streaming<ToMember>),
     /// The answer is that this node is not admitted.
     TurnedAway(JoinError),
@@ -417,8 +417,8 @@ async fn ask(
         Ok(response) => return SeatReply::Stream(response.into_inner()),
         Err(status) => status,
     };
-    // An answer, of whatever kind, arrives as a status without a source; a violation of HTTP/2 has a code of
-    // its own.
+    // An answer of any kind arrives as a status without a source; a violation of HTTP/2 has a code of its
+    // own.
     let broken = std::error::Error::source(&status).is_some()
         && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled);
     let coordinator = coordinator.to_owned();
@@ -499,7 +499,7 @@ struct Member<'a> {
     arrived: Arrived,
     started: Tick,
     waiting: Waiting,
-    /// This node has not heard the coordinator for too long.
+    /// The coordinator has sent nothing to this node for too long.
     gave_up: bool,
 }
 

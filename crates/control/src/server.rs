@@ -138,7 +138,7 @@ impl Hub {
             match action {
                 Action::Send { to, message } => {
                     if let Some(line) = &lines[to.index()] {
-                        // A line whose stream is gone is noticed by the task that reads it.
+                        // The task that reads the stream notices if it has ended.
                         let _ = line.send(Ok(ToMember { kind: Some(message) }));
                     }
                 }
@@ -169,7 +169,7 @@ impl Hub {
         let rank = match joined {
             Ok(rank) => rank,
             Err(refused) => {
-                // If this ended the cluster, the others have to be told.
+                // If this ended the cluster, sends the reason to the others.
                 self.with(|_, _, _| ());
                 self.warn(format_args!("refused a node: {:?} {}", refused.why(), refused.detail));
                 let _ = line.send(Ok(ToMember { kind: Some(to_member::Kind::Refused(*refused)) }));
@@ -229,7 +229,7 @@ impl Hub {
                 Ok(None) => return Hangup::Gone,
                 Err(status) => {
                     tracing::debug!("coordinator: the stream of node {rank} broke: {status}");
-                    // Too long, or not decodable; everything else is a connection that is gone.
+                    // Too long, or not decodable; all other codes are a lost connection.
                     let garbage = matches!(status.code(), Code::OutOfRange | Code::Internal);
                     return if garbage { Hangup::Garbage } else { Hangup::Gone };
                 }

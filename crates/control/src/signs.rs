@@ -1,6 +1,6 @@
 //! Data as a sign of life: whether bytes of a node have arrived on the data plane lately.
 //!
-//! Heartbeats and data share the links. Where a link is full, heartbeats are late, and data keeps arriving.
+//! Heartbeats and data share the links. On a full link, heartbeats are late, and data keeps arriving.
 
 use intendant_core::NodeId;
 use intendant_transport::tcp::Arrivals;

@@ -2,18 +2,18 @@
 //! node, a node for the coordinator.
 //!
 //! A kernel acknowledges for a process that is stopped, so only bytes that the process itself sent count:
-//! messages of the control plane, and data. A process that was stopped or starved must not blame the others:
-//! a gap in its own turns excuses them, once, until they are heard again. (Without that limit, a machine that
-//! is always starved would wait for ever.)
+//! messages of the control plane, and data. A process that was stopped or starved must not report the others
+//! as lost: a gap in its own turns excuses them, once, until they send again. (Without that limit, a machine
+//! that is always starved would wait for ever.)
 //!
-//! Absent on purpose: the clock. Every function is told the time.
+//! Every function takes the time as an argument.
 
 use intendant_core::Tick;
 
 /// Time between two beats.
 pub(super) const BEAT_US: u64 = 1_000_000;
 
-/// Time between two looks at the clock. Silence is noticed at most this much late.
+/// Time between two checks of the clock. Silence is noticed at most this much late.
 pub(super) const TURN_US: u64 = 250_000;
 
 /// Silence after which a peer counts as lost: four beats may be late or lost in a busy machine's queues.
@@ -23,7 +23,7 @@ pub(super) const SILENCE_US_MAX: u64 = 5_000_000;
 /// machine does to a thread that sleeps most of the time, and half of what peers are allowed.
 pub(super) const GAP_US_MAX: u64 = 2_500_000;
 
-/// When a peer was heard last.
+/// The time of a peer's last message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
     heard: Tick,
@@ -59,7 +59,7 @@ impl Watch {
     }
 }
 
-/// Our own turns: tells when to beat and whether we were away.
+/// This process's own turns: when to send a heartbeat, and whether the process was stopped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BeatTimer {
     last: Tick,

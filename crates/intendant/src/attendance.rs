@@ -1,6 +1,6 @@
-//! Which workers and nodes take part in synchronisations of static replicas. These are no meetings of
-//! [`crate::meeting`], because the control plane is not involved. So this file detects a wait that cannot
-//! end: among the workers of a node ([`Attendance`]), and among nodes ([`Calls`]).
+//! Which workers and nodes take part in synchronisations of static replicas. They do not involve the control
+//! plane, so they are not meetings of [`crate::meeting`]. Therefore this file detects waits that cannot end:
+//! among the workers of a node ([`Attendance`]), and among nodes ([`Calls`]).
 
 use intendant_techniques::{Policy, StaticReplicaPace};
 use intendant_transport::lock;
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 /// A worker, as the others of its node know it.
 #[derive(Clone, Copy, Default)]
 struct Seat {
-    /// Synchronisations that it came to.
+    /// Number of synchronisations that it has entered.
     came: u64,
     /// Whether it waits in the last one.
     waits: bool,
@@ -18,7 +18,7 @@ struct Seat {
     gone: bool,
 }
 
-/// Synchronisations of the workers of a node: each begins when all have come.
+/// Synchronisations of the workers of a node: each begins when all have entered it.
 pub(crate) struct Attendance(Mutex<Vec<Seat>>);
 
 impl Attendance {
@@ -26,10 +26,10 @@ impl Attendance {
         Self(Mutex::new(vec![Seat::default(); workers]))
     }
 
-    /// A worker comes to its next synchronisation.
+    /// A worker enters its next synchronisation.
     ///
     /// # Errors
-    /// Another worker that was dropped before it came to that one.
+    /// Another worker that was dropped before it entered that one.
     pub(crate) fn come(&self, worker: usize) -> Result<(), usize> {
         let mut seats = lock(&self.0);
         let came = seats[worker].came + 1;
@@ -45,7 +45,7 @@ impl Attendance {
         lock(&self.0)[worker].waits = false;
     }
 
-    /// A worker is dropped. Returns whether another one waits in a synchronisation to which it did not come.
+    /// A worker is dropped. Returns whether another one waits in a synchronisation that it has not entered.
     pub(crate) fn depart(&self, worker: usize) -> bool {
         let mut seats = lock(&self.0);
         seats[worker].gone = true;
@@ -54,12 +54,12 @@ impl Attendance {
     }
 }
 
-/// Calls of other nodes to bring static replicas in step, on a channel, where that waits for all workers of
-/// all nodes ([`StaticReplicaPace::Asked`]).
+/// Calls of other nodes to synchronise static replicas, on one channel, if that waits for all workers of all
+/// nodes ([`StaticReplicaPace::Asked`]).
 #[derive(Debug)]
 pub(crate) struct Calls {
     watched: bool,
-    /// The last round that another node was heard of in.
+    /// The last round of which another node has sent a message.
     latest: Option<u32>,
     /// Whether a worker of this node was dropped.
     departed: bool,
@@ -74,7 +74,7 @@ impl Calls {
         }
     }
 
-    /// A message has come.
+    /// A message has arrived.
     pub(crate) fn hear(&mut self, message: &Message) {
         if let Message::Reduce(reduce) = message
             && self.watched
@@ -108,7 +108,7 @@ mod tests {
         let workers = Attendance::new(2);
         assert_eq!(workers.come(0), Ok(()));
         assert_eq!(workers.come(1), Ok(()));
-        // Both have come, so it will end, though the first has not noticed yet.
+        // Both have entered, so it will end, though the first has not noticed yet.
         workers.go(1);
         assert!(!workers.depart(1));
         workers.go(0);

@@ -1,11 +1,11 @@
 //! Whether a node fits into this machine, before it takes memory and starts threads.
 //!
 //! An allocation that fails aborts the process, and the kernel kills processes of a control group that is
-//! full: both tell the user nothing about the model. So a node computes the least that it needs and compares
-//! it with the limits first.
+//! full: neither message mentions the model. So a node computes the least that it needs and compares it with
+//! the limits first.
 //!
 //! The estimate is a lower bound: values, slots and stacks of threads. Buffers, the application's data and
-//! values that move here or are copied here come on top. A node that passes can still fail; one that is
+//! values that move here or are copied here are not included. A node that passes can still fail; one that is
 //! refused could not have worked.
 
 use intendant_core::{Element, Layout};
@@ -63,8 +63,7 @@ pub enum CapacityError {
     },
 }
 
-/// The resources that the operating system leaves; `None` where there is no limit or it is
-/// unknown.
+/// The resources that the operating system leaves; `None` if there is no limit or it is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Limits {
     /// Address space of this process, in bytes.
@@ -172,7 +171,7 @@ impl Limits {
         limits
     }
 
-    /// The limits that files below `root` tell, which is `/` outside of tests.
+    /// The limits according to the files below `root`, which is `/` outside of tests.
     fn below(root: &Path) -> Self {
         let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
         let mut limits = Self::default();

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Inputs of one kind that are handled before the other kind gets its turn and all that they caused is
-/// written. Enough to share the cost of a system call, few enough to keep answers moving.
+/// Inputs of one kind that are handled before the other kind gets its turn and their output is written.
+/// Enough to share the cost of a system call, few enough to keep answers moving.
 const INPUTS_PER_TURN_MAX: usize = 64;
 
 /// How long to wait for the goodbyes of peers that have agreed to leave.
@@ -41,7 +41,7 @@ pub(crate) struct ChannelLoop<E> {
     /// The part of the fabric's counts that is in `traffic` already.
     pub(crate) counted: Sent,
     pub(crate) calls: Calls,
-    /// When the channel looks at the time.
+    /// The times of the channel's looks.
     pub(crate) looks: LookTimer,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct ChannelLoop<E> {
 enum Turn {
     /// Something was done.
     Busy,
-    /// The channel looked at the time, and did nothing else.
+    /// The channel passed a tick to its engine, and did nothing else.
     Looked,
     /// Nothing was there to do.
     Idle,
@@ -57,11 +57,11 @@ enum Turn {
     Over,
 }
 
-/// Runs until told to leave, or until the cluster fails.
+/// Runs until a command to leave, or until the cluster fails.
 pub(crate) fn run<E: Element>(channel_loop: ChannelLoop<E>, fabric: FabricBuilder) {
     let (membership, health) = (Arc::clone(&channel_loop.membership), Arc::clone(&channel_loop.health));
     let name = format!("channel {}", channel_loop.channel.id());
-    // Outlives a panic: peers hear the reason before they see the links break.
+    // Outlives a panic: peers get the reason before they see the links break.
     let mut links = None;
     let body = std::panic::AssertUnwindSafe(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
@@ -88,13 +88,13 @@ impl<E: Element> ChannelLoop<E> {
         let mut looked = false;
         loop {
             let turn = self.turn(fabric, &mut actions, &mut closing);
-            // Most looks at the clock are no-ops. The next turn then sleeps, which looks at the sockets as
-            // well. Not twice in a row: a channel that is always late would look at nothing but the clock.
+            // Most looks are no-ops. The next turn then sleeps, which polls the sockets as well. Not twice in
+            // a row: otherwise a channel that is always late would never poll its sockets.
             let looked_before = std::mem::replace(&mut looked, matches!(turn, Turn::Looked));
             match turn {
                 Turn::Over => return,
                 Turn::Looked if !looked_before => {}
-                // Lets the runtime look at the sockets; readiness is noticed nowhere else.
+                // Lets the runtime poll the sockets; readiness is noticed nowhere else.
                 Turn::Busy | Turn::Looked => tokio::task::yield_now().await,
                 Turn::Idle => {
                     let wake = closing.or_else(|| Some(self.clock.moment(self.tick_due()?)));
@@ -211,7 +211,7 @@ impl<E: Element> ChannelLoop<E> {
         }
     }
 
-    /// When the channel looks at the time next.
+    /// The time of the channel's next look.
     fn tick_due(&self) -> Option<Tick> {
         Some(self.looks.next(self.channel.due()?))
     }

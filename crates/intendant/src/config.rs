@@ -11,8 +11,7 @@ use intendant_techniques::{
 /// The configuration of a node: the same on all nodes of a cluster, except for the number of workers.
 #[derive(Clone)]
 pub struct NodeConfig<E> {
-    /// The keys and where they are at home. Its number of nodes is set by [`crate::Node`] to that of the
-    /// cluster.
+    /// The keys and their homes. Its number of nodes is set by [`crate::Node`] to that of the cluster.
     pub layout: Layout,
     /// Initial values.
     pub init: Initialiser<E>,
@@ -21,17 +20,18 @@ pub struct NodeConfig<E> {
     /// Seed of the samples that the system draws: of all that [`crate::Worker::prepare_sample`] prepares, and
     /// of pools.
     pub seed: u64,
-    /// The technique that decides where parameters are.
+    /// The technique that manages parameters.
     pub technique: Technique,
     /// Workers (training threads) of this node.
     pub workers: usize,
     /// Dense or sparse.
     pub storage: Storage,
-    /// Order of a worker's operations on a key; `None` for the technique's own. Where copies come and go
-    /// ([`Technique::Ssp`], [`Technique::Essp`]), it is [`Order::Chain`] in any case.
+    /// Order of a worker's operations on a key; `None` for the technique's own. With a technique that sets up
+    /// and drops replicas during the run (`ssp`, `essp`, `adaptive` and its ablations), it is always
+    /// [`Order::Chain`].
     pub order: Option<Order>,
-    /// Whether nodes remember where keys were that they accessed, which saves a message if they are still
-    /// there and costs one if not; `None` for the technique's own. With caches, the default order is
+    /// Whether nodes cache the locations of keys that they accessed, which saves a message if the key is
+    /// still there and costs one if not; `None` for the technique's own. With caches, the default order is
     /// [`Order::Chain`].
     pub caches: Option<bool>,
     /// How copies are kept, of techniques that have some: which keys have static replicas
@@ -106,8 +106,8 @@ impl<E> NodeConfig<E> {
             ("order", format!("{:?}", policy.order).to_lowercase()),
             ("caches", policy.caches.to_string()),
         ];
-        // When a node acts on intents, and how often it sends updates of replicas that come by intent, is its
-        // own affair.
+        // Nodes may differ in when they act on intents, and in how often they send updates of replicas that
+        // follow intents.
         let ReplicationConfig {
             assignment,
             pace,

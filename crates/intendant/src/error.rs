@@ -11,12 +11,12 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Why a call failed. `Debug` writes the same as `Display`, so that `fn main() -> Result<(), Error>` tells it
-/// readably; [`crate::exit`] also ends with the right exit code.
+/// Why a call failed. `Debug` writes the same as `Display`, so that `fn main() -> Result<(), Error>` prints
+/// it readably; [`crate::exit`] also ends with the right exit code.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The call itself is wrong; nothing was done, and the cluster goes on.
+    /// The call itself is wrong; nothing was done, and the cluster continues.
     #[error(transparent)]
     Access(#[from] AccessError),
     /// The cluster has ended. Every call on every node fails from now on.
@@ -34,7 +34,7 @@ pub enum Error {
     /// The environment does not describe a cluster.
     #[error(transparent)]
     Rendezvous(#[from] RendezvousError),
-    /// The cluster did not let this node in, or did not come together.
+    /// The cluster refused this node, or was not complete in time.
     #[error(transparent)]
     Join(#[from] JoinError),
     /// The nodes met but could not connect.
@@ -140,11 +140,11 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Ends a program: tells an error on standard error and turns it into the exit code that launchers understand
-/// ([`Error::exit_code`]). For `fn main() -> ExitCode { intendant::exit(run()) }`.
+/// Ends a program: prints an error on standard error and turns it into the exit code that launchers
+/// understand ([`Error::exit_code`]). For `fn main() -> ExitCode { intendant::exit(run()) }`.
 pub fn exit(result: Result<(), Error>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
-    // In one piece: the nodes of a run share standard error. If it is gone, the exit code still tells the
+    // In one piece: the nodes of a run share standard error. If it is closed, the exit code still shows the
     // error.
     let _ = std::io::stderr().write_all(format!("error: {error}\n").as_bytes());
     ExitCode::from(error.exit_code())

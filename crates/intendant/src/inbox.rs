@@ -1,9 +1,8 @@
 //! Commands to a channel's thread from other threads of its node.
 //!
-//! A queue and a bell. The bell rings only if the channel sleeps: the channel says that it is about to sleep,
-//! looks at the queue once more, then sleeps; a sender queues first and looks at the sleeper's flag then.
-//! With sequentially consistent fences between the two steps on both sides, at least one of them sees the
-//! other.
+//! A queue and a bell. The bell rings only if the channel sleeps. The channel sets a flag before it sleeps,
+//! and then checks the queue once more; a sender first queues, and then checks the flag. With sequentially
+//! consistent fences between the two steps on both sides, at least one of them sees the other.
 
 use crate::sync::{AtomicBool, Notify, Ordering, Receiver, Sender, TryRecvError, fence, unbounded};
 use crossbeam_channel::Sender as Reply;
@@ -16,12 +15,12 @@ use std::sync::Arc;
 pub(crate) enum Command {
     /// For the engine.
     Input(Input),
-    /// All workers of this node wait for the cluster to come to rest: brings copies in step, then wants the
-    /// engine's report.
+    /// All workers of this node wait for the cluster to rest: synchronises copies, then asks for the engine's
+    /// report.
     Report(Reply<ChannelReport>),
-    /// Wants the engine's counts.
+    /// Asks for the engine's counts.
     Management(Reply<ManagementStats>),
-    /// Wants to know why a key is where it is.
+    /// Asks why a key is where it is.
     Explain(Key, Reply<Explanation>),
     /// A worker of this node will make no call any more.
     Departed,
@@ -79,15 +78,14 @@ impl Inbox {
         match self.queue.try_recv() {
             Ok(command) => Some(command),
             Err(TryRecvError::Empty) => None,
-            // All senders are gone: the node was dropped.
+            // All senders were dropped, and the node with them.
             Err(TryRecvError::Disconnected) => Some(Command::Stop),
         }
     }
 
     /// Waits until there may be a command.
     pub(crate) async fn sleep(&self) {
-        // An exchange continues whatever a sender's exchange has left, so there is no doubt which of the two
-        // came last.
+        // Exchanges on both sides have one order, so it is certain which of the two was the last.
         self.bell.asleep.swap(true, Ordering::Relaxed);
         // Pairs with the fence in `InboxSender::send`.
         fence(Ordering::SeqCst);

@@ -5,12 +5,12 @@
 //! which training threads pull, push and set parameters. [`control`] is how nodes meet and fail together.
 //!
 //! Inside: every channel has a thread with its own single-threaded runtime (`channel`), which owns the
-//! channel's engine and its links, and wakes when the engine wants it. Workers serve what is local by
-//! themselves and hand the rest to a channel's `inbox`; answers come back through a queue per worker. All
-//! state is in values: several clusters can live in one process.
+//! channel's engine and its links, and wakes when the engine's next tick is due. Workers serve local keys
+//! themselves and pass the others to a channel's `inbox`; answers return through a queue per worker
+//! (`mailbox`). There is no global state: several clusters can run in one process.
 //!
-//! Absent on purpose: what is done to values, when to move them (`intendant-engine`, `intendant-techniques`),
-//! and training (`intendant-task`, `intendant-train`).
+//! Not in this crate: operations on values and decisions about keys (`intendant-engine`,
+//! `intendant-techniques`), and training (`intendant-task`, `intendant-train`).
 #![deny(unsafe_code)]
 
 mod attendance;

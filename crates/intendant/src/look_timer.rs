@@ -1,17 +1,17 @@
-//! When a channel looks at the clock next: rarely enough that the work without an outside cause, and its
-//! consequences on other nodes, leave the cores to the workers.
+//! The time of a channel's next *look*, an [`intendant_engine::Input::Tick`]. Looks act on intents and start
+//! rounds of replicas that are due. They must be rare enough that their work, on this node and on others,
+//! leaves the cores to the workers.
 //!
-//! A *look* ([`intendant_engine::Input::Tick`]) acts on intents and starts rounds of replicas that are due.
-//! Most of the work that a look causes follows later, when other nodes answer, and when their looks reach
-//! this node. So the timer counts all the time that the channel's thread was busy since the last look: the
-//! busier the thread, the longer it rests. Intents are then acted on earlier, because action timing
+//! Most of the work that a look causes follows later, when other nodes answer, and when messages of their
+//! looks reach this node. So the timer counts all the time that the channel's thread was busy since the last
+//! look: the busier the thread, the longer it rests. Intents are then acted on earlier, because action timing
 //! ([`intendant_intent`]) sees more clocks per round, and the updates of a replica are gathered for longer
 //! before they are sent. If cores are free, nothing is delayed, unless the channel was idle.
 //!
 //! A channel that has sent nothing and got no request for a while is idle. Rounds of replicas then rest as
 //! long as those of a busy channel, and so do looks that only start rounds, because waking up costs most. A
-//! message or a request of a worker ends that at once. An update to a replica that comes with neither is sent
-//! by the next round.
+//! message or a request of a worker ends that at once. An update that a worker makes to a replica on the fast
+//! path does not; the next round sends it.
 
 use intendant_core::Tick;
 
@@ -19,7 +19,7 @@ use intendant_core::Tick;
 const REST: u64 = 3;
 
 /// The longest rest of looks because of busy time that other nodes cause, in µs. Several rests must fit into
-/// what loaders look ahead, which is tens of milliseconds.
+/// the time by which loaders are ahead, which is tens of milliseconds.
 const LOOK_REST_MAX: u64 = 20_000;
 
 /// The same for rounds of copies: five per second are still enough for most models [thesis Fig. 4.11].
@@ -39,7 +39,7 @@ pub(crate) struct LookTimer {
     rested: Tick,
     /// Messages sent by the end of the last round of copies.
     sent: u64,
-    /// A message or request came since then.
+    /// A message or request has arrived since then.
     stirred: bool,
     /// The round before which something happened last.
     active: Tick,
@@ -53,9 +53,9 @@ impl LookTimer {
         self.since_round = self.since_round.saturating_add(took);
     }
 
-    /// A look ended at `now`, having taken so long (not yet told as work). Tells when the next round of
-    /// copies may start, if this look started one; then `round` says how many messages the channel has sent
-    /// so far.
+    /// A look that took `took` µs (not yet counted by [`LookTimer::worked`]) has ended at `now`. If it
+    /// started a round of copies, `round` is the number of messages that the channel has sent so far; returns
+    /// the earliest time of the next round.
     pub(crate) fn looked(&mut self, now: Tick, took: u64, round: Option<u64>) -> Option<Tick> {
         self.worked(took);
         let rest = |busy: u64| busy.saturating_mul(REST);
@@ -80,7 +80,7 @@ impl LookTimer {
         std::mem::take(&mut self.idle)
     }
 
-    /// When to look, if something is due then.
+    /// The time of the next look, if the engine's tick is due at `due`.
     pub(crate) fn next(&self, due: Tick) -> Tick {
         due.max(self.rested)
     }

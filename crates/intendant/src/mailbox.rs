@@ -1,10 +1,10 @@
 //! A queue of messages to a worker from other threads, in order.
 //!
 //! A queue behind a mutex, and a worker that sleeps until there is something in it. Senders wake it only if
-//! it sleeps. It does not look again before it sleeps, nor offer its core: where the channel that it waits
-//! for runs on the same one, the two would take turns for every part of every call. A worker that yields once
-//! before it sleeps makes remote accesses take one and a half times as long (`intendant-bench remote`), and
-//! one that waits for a single key wins nothing.
+//! it sleeps. It neither checks the queue again before it sleeps, nor yields its core: if it shares the core
+//! with the channel that it waits for, the two would take turns for every part of every call. A worker that
+//! yields once before it sleeps makes remote accesses take one and a half times as long (`intendant-bench
+//! remote`), and one that waits for a single key wins nothing.
 
 use intendant_transport::lock;
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ pub(crate) struct MailSender<T>(Arc<Mailbox<T>>);
 #[derive(Debug)]
 pub(crate) struct MailReceiver<T>(Arc<Mailbox<T>>);
 
-/// All senders are gone.
+/// All senders were dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SendersGone;
 
@@ -46,7 +46,7 @@ pub(crate) fn mailbox<T>() -> (MailSender<T>, MailReceiver<T>) {
 }
 
 impl<T> MailSender<T> {
-    /// Hands over a message. It is dropped if the receiver is gone.
+    /// Hands over a message. The message is dropped if the receiver was dropped.
     pub(crate) fn send(&self, what: T) {
         let mut state = lock(&self.0.state);
         if !state.read {
@@ -156,7 +156,7 @@ mod tests {
         let (sender, mut receiver) = mailbox();
         let sleeper = thread::spawn(move || (receiver.next(), receiver.next()));
         let falls_asleep = || {
-            // Seconds, if no other thread wants the core.
+            // Seconds, if no other thread needs the core.
             for _ in 0..10_000_000 {
                 if lock(&sender.0.state).asleep {
                     return;

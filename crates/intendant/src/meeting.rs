@@ -1,7 +1,7 @@
 //! Named meetings with payloads: of the workers of one node, and of the nodes of one process.
 //!
-//! A meeting is over when all participants have come; each then gets the payloads of all, in order. The same
-//! name can be used again at once: a newcomer to a meeting that is over waits until all have left it.
+//! A meeting is over when all participants have entered it; each then gets the payloads of all, in order. The
+//! same name can be used again at once: a newcomer to a meeting that is over waits until all have left it.
 
 use crate::health::Health;
 use intendant_control::Failure;
@@ -25,7 +25,7 @@ struct Meeting {
     label: String,
     payloads: Vec<Option<Vec<u8>>>,
     arrived: usize,
-    /// Set when all have come and, for a meeting with a closing act, that is over.
+    /// Set when all have entered and, for a meeting with a closing act, that is over.
     result: Option<Payloads>,
     left: usize,
 }
@@ -33,14 +33,14 @@ struct Meeting {
 #[derive(Default)]
 struct State {
     meetings: BTreeMap<String, Meeting>,
-    /// Participants that will not come to any meeting again.
+    /// Participants that will not enter any meeting again.
     departed: BTreeSet<usize>,
 }
 
 /// Meetings among a fixed number of participants, each a thread.
 pub(crate) struct Meetings {
     participants: usize,
-    /// The failure of a meeting of this name to which this participant will not come.
+    /// The failure of a meeting of this name that this participant will not enter.
     missed: fn(usize, &str) -> Failure,
     health: Arc<Health>,
     state: Arc<(Mutex<State>, Condvar)>,
@@ -62,8 +62,8 @@ impl Meetings {
         self.participants
     }
 
-    /// Participant `index` will not come to any meeting again. Returns the name of a meeting that waits for
-    /// it, if one does.
+    /// Participant `index` will not enter any meeting again. Returns the name of a meeting that waits for it,
+    /// if one does.
     pub(crate) fn depart(&self, index: usize) -> Option<String> {
         let mut state = lock(&self.state.0);
         state.departed.insert(index);
@@ -74,8 +74,8 @@ impl Meetings {
     }
 
     /// Comes to the meeting called `name` (`label` in messages) as participant `index` and waits for all
-    /// others. The last one to come runs `close` on all payloads, without any lock, and all get what
-    /// it returns.
+    /// others. The last one to enter runs `close` on all payloads, without any lock, and all get what it
+    /// returns.
     ///
     /// # Errors
     /// If the cluster fails, also while waiting.
@@ -198,7 +198,7 @@ mod tests {
         let meetings = Meetings::new(2, missed, Arc::clone(&health));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| meetings.meet("open", "open", 0, vec![], Ok));
-            // Departing before or after the other has come: either way one of the two gets the failure.
+            // Departing before or after the other has entered: either way one of the two gets the failure.
             if let Some(name) = meetings.depart(1) {
                 assert_eq!(name, "open");
                 health.fail(Failure::aborted(NodeId(0), "a participant left"));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(crate) struct Group {
     health: Arc<Health>,
     meetings: Meetings,
-    /// Separate, because a node that leaves does not come to other meetings any more.
+    /// Separate, because a node that leaves does not enter other meetings any more.
     leaving: Meetings,
 }
 

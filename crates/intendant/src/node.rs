@@ -90,7 +90,7 @@ fn coordinator_address(rendezvous: &Rendezvous) -> io::Result<SocketAddr> {
     addresses.next().ok_or_else(|| io::Error::other("it has no address"))
 }
 
-/// Threads of a node beside those of workers and channels: control plane and accepting connections.
+/// Threads of a node in addition to those of workers and channels: control plane and accepting connections.
 const OWN_THREADS: usize = 2;
 
 /// Checks before anything is allocated that `here` nodes of this process fit, and `machine` nodes on this
@@ -154,7 +154,7 @@ impl<E: Element> Node<E> {
     /// Returns when all nodes are ready.
     ///
     /// # Errors
-    /// If the cluster refuses this node or does not come together in time; see [`Error::Join`].
+    /// If the cluster refuses this node or is not complete in time; see [`Error::Join`].
     #[inline(never)]
     pub fn join(config: NodeConfig<E>, rendezvous: Rendezvous) -> Result<Self, Error> {
         let layout = distribute(&config, rendezvous.nodes())?;
@@ -206,7 +206,7 @@ impl<E: Element> Node<E> {
         };
         let (fail, failed) = tokio::sync::oneshot::channel();
         control.on_failure(move |failure| {
-            // The receiver is gone once the mesh is complete.
+            // The receiver is dropped once the mesh is complete.
             let _ = fail.send(failure.clone());
         });
         let meshed = runtime.block_on(async {
@@ -214,7 +214,7 @@ impl<E: Element> Node<E> {
                 meshed = listener.mesh(&identity, &roster.nodes, MESH_DEADLINE) => {
                     meshed.map_err(Error::from)
                 }
-                // A node that is gone would be dialled in vain until the deadline.
+                // A node that has ended would be dialled in vain until the deadline.
                 Ok(failure) = failed => Err(failure.into()),
             }
         });
@@ -260,7 +260,7 @@ impl<E: Element> Node<E> {
         let traffic = Arc::new(Traffic::default());
         let (senders, deliveries): (Vec<_>, Vec<_>) = (0..workers).map(|_| mailbox()).unzip();
         let (inboxes, receivers): (Vec<_>, Vec<_>) = fabrics.iter().map(|_| inbox()).unzip();
-        // Before the first thread starts: whatever goes wrong from here on ends those that have.
+        // Before the first thread starts: any failure from here on ends the threads that have started.
         let (woken, stopped) = (senders.clone(), inboxes.clone());
         health.on_failure(move |failure| {
             for worker in &woken {
@@ -400,7 +400,7 @@ impl<E: Element> Node<E> {
         self.aborter().abort(reason);
     }
 
-    /// Leaves in order: waits until all nodes have come here (several nodes of one process: see
+    /// Leaves in order: waits until all nodes have called this (several nodes of one process: see
     /// [`Node::shutdown_all`]). Workers cannot be used any more.
     ///
     /// # Errors
@@ -421,7 +421,7 @@ impl<E: Element> Node<E> {
             inbox.send(Command::Close);
         }
         self.join_threads();
-        // Workers that are still there get an error instead of waiting for channels that are gone.
+        // Workers that still exist get an error instead of waiting for channels that have ended.
         self.inner.health.fail(Failure { kind: FailureKind::Left, node: None, reason: DOWN.to_owned() });
         Ok(())
     }

@@ -49,8 +49,8 @@ impl<E: Element> NodeParts<E> {
         Ok(answers)
     }
 
-    /// Tells channels how far the workers of this node are. If they are gone, so is the cluster, and every
-    /// other call says so.
+    /// Reports the clock of this node's workers to the channels. If they have ended, the cluster has failed,
+    /// and every other call returns that.
     pub(crate) fn advanced(&self, advanced: Advanced) {
         if let Some(clock) = advanced.clock {
             for inbox in &self.inboxes {

@@ -31,12 +31,12 @@ impl<E: Element> Preparer<E> {
         self.0.sampling.prepare(distribution, samples, stream, &*self.0)
     }
 
-    /// Announces that `worker` of this node will access `keys` while its clock is in `window`, as
+    /// Signals that `worker` of this node will access `keys` while its clock is in `window`, as
     /// [`crate::Worker::intent`] does.
     ///
     /// # Errors
     /// [`Error::Access`] if a key does not exist, [`Error::Config`] if the worker does not; then nothing was
-    /// announced.
+    /// signalled.
     #[inline(never)]
     pub fn intent(&self, worker: WorkerId, keys: &[Key], window: Range<Clock>) -> Result<(), Error> {
         let inner = &self.0;

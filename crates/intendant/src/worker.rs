@@ -27,7 +27,7 @@ const LOCALIZE_PARTS: usize = 4;
 
 /// An asynchronous operation. Waiting for it consumes it.
 ///
-/// A ticket may be dropped instead: the operation goes on, and what a pull reads is thrown away.
+/// A ticket may be dropped instead: the operation continues, and the values of a pull are discarded.
 #[must_use = "an error of the operation surfaces when it is waited for"]
 #[derive(Debug)]
 pub struct Ticket {
@@ -49,7 +49,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let (Some(op), Some(dropped)) = (self.op, &self.dropped) {
-            // A worker that is gone keeps nothing.
+            // A worker that was dropped keeps nothing.
             let _ = dropped.send(op);
         }
     }
@@ -72,7 +72,7 @@ pub struct Worker<E: Element> {
     handles: u64,
     /// Keys of the next pull that are samples.
     samples: usize,
-    /// The cluster has come to rest, and this worker has not gone on to write.
+    /// The cluster rests, and this worker has not written since.
     rested: bool,
     /// Pulls whose tickets were dropped.
     dropped: (Sender<OpId>, Receiver<OpId>),
@@ -212,7 +212,7 @@ impl<E: Element> Worker<E> {
     #[inline(never)]
     pub fn localize(&mut self, keys: &[Key]) -> Result<(), Error> {
         let layout = Arc::clone(self.inner.shared.layout());
-        // All of them, before the first part goes.
+        // All of them, before the first part is sent.
         if let Some(position) = keys.iter().position(|key| !layout.contains(*key)) {
             let last = Key(layout.keys() - 1);
             return Err(AccessError::KeyOutOfRange { key: keys[position], position, last }.into());
@@ -234,7 +234,7 @@ impl<E: Element> Worker<E> {
     }
 
     /// Starts to move `keys` to this node, all at once. Waits first if too many bytes are in flight. The
-    /// ticket may be dropped: the keys come all the same.
+    /// ticket may be dropped: the keys are moved nevertheless.
     ///
     /// # Errors
     /// As [`Worker::pull`].

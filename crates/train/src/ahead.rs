@@ -28,7 +28,7 @@ pub(crate) struct Inbox<B> {
     taken: LookAhead,
 }
 
-/// The loader, or the worker, is gone.
+/// The loader, or the worker, has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 

@@ -209,12 +209,12 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
     pub(crate) charge_compute: Option<f64>,
 
-    /// At the end, explain why these parameters are where they are: owner, replicas, intents and the latest
+    /// At the end, explain the locations of these parameters: owner, replicas, intents and the latest
     /// decisions, as each node sees them; names, key numbers and ranges of keys, as in virus,3,10..20
     #[arg(long, value_name = "KEYS", value_parser = parse::keys, help_heading = OUTPUT)]
     pub(crate) explain: Option<crate::explain::Keys>,
 
-    /// Write the report (docs/report.md) to this file, and the effective configuration beside it
+    /// Write the report (docs/report.md) to this file, and the effective configuration next to it
     #[arg(long, value_name = "FILE.json", help_heading = OUTPUT)]
     pub(crate) report: Option<PathBuf>,
 

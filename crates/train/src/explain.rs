@@ -1,4 +1,4 @@
-//! `--explain KEYS`: at the end of a run, why these keys are where they are, as each node sees it.
+//! `--explain KEYS`: at the end of a run, the location of these keys and its reasons, as each node sees them.
 
 use crate::error::TrainError;
 use crate::parameters::Parameters;

@@ -1,4 +1,4 @@
-//! The folder of an exported model: written beside its place, then renamed, so that it holds one model as a
+//! The folder of an exported model: written next to its place, then renamed, so that it holds one model as a
 //! whole or none.
 //!
 //! Each run writes into a folder of its own, so that runs that export to one place at the same time do not
@@ -15,13 +15,13 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The file that says which run a model comes from.
+/// The file that names the run that made a model.
 const MANIFEST: &str = "export.json";
 
 /// The version of that file's schema.
 const SCHEMA: &str = "intendant.export/1";
 
-/// Unfinished exports beside one folder.
+/// Unfinished exports next to one folder.
 const STAGING_MAX: u32 = 1000;
 
 /// Renames that are tried when other runs export to the same place at the same moment.
@@ -36,7 +36,7 @@ pub trait Exporter<E>: Send {
     /// Any error ends the export; nothing of it is kept.
     fn begin(&mut self, folder: &Path, ranges: &[KeyRange]) -> Result<(), AppError>;
 
-    /// Some keys and their values, concatenated. Keys come in no particular order, each exactly once.
+    /// Some keys and their values, concatenated. Keys are in no particular order, each exactly once.
     ///
     /// # Errors
     /// Any error ends the export; nothing of it is kept.
@@ -49,7 +49,7 @@ pub trait Exporter<E>: Send {
     fn end(&mut self) -> Result<(), AppError>;
 }
 
-/// Which run a model comes from.
+/// The run that made a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     schema: String,
@@ -82,14 +82,14 @@ impl Manifest {
 /// The folder of an export that is being written. Dropped before it is published, it leaves nothing.
 #[derive(Debug)]
 pub(crate) struct Staging {
-    /// Where the model goes.
+    /// The place of the model.
     place: PathBuf,
-    /// Where it is written.
+    /// The folder in which it is written.
     folder: PathBuf,
 }
 
 impl Staging {
-    /// Creates the folder in which the model of `path` is written, beside `path`.
+    /// Creates the folder in which the model of `path` is written, next to `path`.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let place = place(path)?;
         check_contents(&place)?;
@@ -106,16 +106,16 @@ impl Staging {
             }
         }
         Err(io::Error::other(format!(
-            "there are {STAGING_MAX} unfinished exports beside it; remove .{name}.*.partial"
+            "there are {STAGING_MAX} unfinished exports next to it; remove .{name}.*.partial"
         )))
     }
 
-    /// Where the files of the model are written.
+    /// The folder in which the files of the model are written.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Replaces whatever model is at the place by this one, in one step.
+    /// Replaces the model at the place, if there is one, by this one, in one step.
     pub(crate) fn publish(self, mut manifest: Manifest) -> io::Result<()> {
         for name in names(&self.folder)? {
             let file = File::open(self.folder.join(&name))?;
@@ -232,7 +232,7 @@ pub(crate) fn check(path: &Path, report: Option<&Path>, inputs: &[Input]) -> Res
     };
     if report.is_some_and(inside) {
         return Err(refused(
-            "an export replaces the folder as a whole, and --report writes into it; put the report beside it"
+            "an export replaces the folder as a whole, and --report writes into it; put the report next to it"
                 .to_owned(),
         ));
     }

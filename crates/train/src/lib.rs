@@ -1,18 +1,18 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Start at [`App`]: the `main` of an [`Application`], with the flags that all applications share. Its layers
-//! of settings (`settings`) become a [`Plan`]. [`run()`] trains a [`Task`](intendant_task::Task) as the plan
-//! says and returns an [`Outcome`] with the [`Report`].
+//! Start at [`App`]: the `main` of an [`Application`], with the flags that all applications share. `settings`
+//! merges flags, environment and file into a [`Plan`]. [`run()`] trains a [`Task`](intendant_task::Task) as
+//! the plan says and returns an [`Outcome`] with the [`Report`].
 //!
 //! Inside, `worker` interprets the programs of `intendant-task` with blocking calls, on a training thread and
 //! a loader thread per worker. `parameters` is its interface to the parameters: a `cluster` or, for technique
 //! `single`, one array that the threads share. `replication` decides which keys are replicated, `sampling`
-//! how samples are drawn. `simulation` trains in a simulated cluster instead. Workers exchange a `tally` of
-//! each epoch, which `meter` measures. `results` and `export` write what a run leaves, and `output` keeps
-//! files from being damaged by that.
+//! how samples are drawn. `simulation` trains in a simulated cluster instead. `meter` measures each epoch;
+//! workers exchange the results as a `tally`. `results` and `export` write the outputs of a run; `output`
+//! replaces files as a whole and refuses to overwrite inputs.
 //!
-//! Absent on purpose: models and data formats (applications have them), and decisions about where parameters
-//! are.
+//! Not in this crate: models and data formats (applications have them), and decisions about the management of
+//! parameters.
 #![forbid(unsafe_code)]
 
 mod agreement;

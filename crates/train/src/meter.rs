@@ -77,7 +77,7 @@ pub(crate) struct Meter<'a> {
     start: Instant,
     seconds: f64,
     at_start: AccessStats,
-    /// Where start-up ended.
+    /// The end of start-up.
     at_late: AccessStats,
     is_late: bool,
     at_end: AccessStats,
@@ -244,7 +244,7 @@ mod tests {
         }
         meter.flushed(accesses(1000, 100));
         meter.quiesced();
-        // Pulls of an evaluation come after this.
+        // Pulls of an evaluation follow.
         let told = Tally::decode(&meter.tell(Reduction::default())).expect("well-formed");
         assert_eq!(told.accesses, accesses(0, 100));
         assert_eq!(told.late, accesses(0, 95));

@@ -47,7 +47,7 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether a file begins like a report, or like the configuration beside one.
+/// Whether a file begins like a report, or like the configuration next to one.
 fn is_report(path: &Path) -> bool {
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
@@ -56,7 +56,7 @@ fn is_report(path: &Path) -> bool {
         && (start.contains("\"intendant.report/") || start.starts_with(crate::settings::CONFIG_HEADER))
 }
 
-/// Where the bytes of an output go.
+/// The destination of the bytes of an output.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
     /// A regular file, or none yet; links are resolved.
@@ -83,7 +83,7 @@ fn is_open(file: &Metadata) -> bool {
     open.into_iter().flatten().any(|open| (file.dev(), file.ino()) == (open.st_dev, open.st_ino))
 }
 
-/// Where a chain of links leads that ends at no file.
+/// The end of a chain of links that ends at no file.
 pub(crate) fn follow(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -103,12 +103,12 @@ pub(crate) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Whether something can lie beside an output.
+/// Whether an output can have other files next to it.
 pub(crate) fn has_place_beside(path: &Path) -> bool {
     !matches!(Target::of(path), Ok(Target::Stream))
 }
 
-/// Tells before the training whether an output can be written: `what` goes to `path`, as `flag` asks for.
+/// Checks before the training whether an output can be written: `flag` writes `what` to `path`.
 pub(crate) fn check(flag: &str, what: &str, path: &Path, inputs: &[Input]) -> Result<(), TrainError> {
     let refused = |reason: String| TrainError::usage(format!("{flag} {}: {reason}", path.display()));
     if let Some(input) = inputs.iter().find(|input| input.is_changed_by(path)) {

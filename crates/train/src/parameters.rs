@@ -52,7 +52,7 @@ pub(crate) trait Parameters<E: Element>: Send {
     /// Accesses so far.
     fn accesses(&self) -> AccessStats;
 
-    /// Why a key is where it is, as this node sees it; `None` without nodes.
+    /// The location of a key and its reasons, as this node sees them; `None` without nodes.
     fn explain(&self, key: Key) -> Result<Option<Explanation>, TrainError>;
 }
 

@@ -76,7 +76,7 @@ pub struct Plan {
     pub(crate) sampling: SamplingPlan,
     /// The simulated cluster that trains, if none of processes does.
     pub simulation: Option<Simulation>,
-    /// Where the report goes.
+    /// The file of the report.
     pub report: Option<PathBuf>,
     /// Folder for the trained model.
     pub export: Option<PathBuf>,
@@ -88,16 +88,16 @@ pub struct Plan {
     pub config: Config,
     /// How this process finds its cluster, if a launcher started it as one of several.
     pub(crate) rendezvous: Option<Rendezvous>,
-    /// Tells a run that a signal came.
+    /// Notifies a run of a signal.
     pub(crate) interrupt: Interrupt,
     /// The program and its version.
     pub(crate) program: String,
     pub(crate) version: String,
-    /// Whether the table of results goes to standard output.
+    /// Whether the table of results is printed to standard output.
     pub(crate) prints: bool,
 }
 
-/// What is known of a run besides the values of the common flags.
+/// What is known of a run in addition to the values of the common flags.
 #[derive(Debug)]
 pub(crate) struct Given {
     /// The program and its version.
@@ -255,7 +255,7 @@ impl Plan {
     }
 }
 
-/// With replicas that come and go, operations on a key are always chained.
+/// With replicas through the owner, operations on a key are always chained.
 fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainError> {
     match args.technique {
         Technique::Server(technique)

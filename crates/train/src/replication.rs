@@ -229,8 +229,8 @@ pub struct Replicated {
     pub keys: u64,
     /// Bytes of their values, on each node.
     pub bytes: u64,
-    /// Expected share of all accesses that go to these keys; absent if the task does not know how often keys
-    /// are accessed.
+    /// Expected share of these keys in all accesses; absent if the task does not know how often keys are
+    /// accessed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_share: Option<f64>,
 }
@@ -334,7 +334,7 @@ fn most_used(frequencies: &[Frequency], count: u64) -> Assignment {
     Assignment::top(shared, usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-/// The part of all accesses that go to `keys`; both ascending.
+/// The share of `keys` in all accesses; both ascending.
 fn share(frequencies: &[Frequency], keys: &[Key]) -> f64 {
     let all: f64 = frequencies.iter().map(|f| f.accesses).sum();
     let replicated = frequencies.iter().filter(|f| keys.binary_search(&f.key).is_ok());

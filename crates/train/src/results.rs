@@ -61,7 +61,8 @@ pub(crate) fn deliver(report: &Report, plan: &Plan) -> Failures {
     failures
 }
 
-/// Where the effective configuration of a report is written: beside it, unless it is a device or a pipe.
+/// The file of the effective configuration of a report: next to the report, unless that is a device or a
+/// pipe.
 pub(crate) fn config_path(report: &Path) -> Option<PathBuf> {
     output::has_place_beside(report).then(|| report.with_extension("config.toml"))
 }
@@ -72,10 +73,10 @@ mod tests {
 
     #[test]
     fn the_configuration_lies_beside_the_report() {
-        let beside = |report| config_path(Path::new(report));
-        assert_eq!(beside("out/r.json").as_deref(), Some(Path::new("out/r.config.toml")));
-        assert_eq!(beside("r").as_deref(), Some(Path::new("r.config.toml")));
-        assert_eq!(beside("/dev/null"), None, "a device has nothing beside it");
+        let config = |report| config_path(Path::new(report));
+        assert_eq!(config("out/r.json").as_deref(), Some(Path::new("out/r.config.toml")));
+        assert_eq!(config("r").as_deref(), Some(Path::new("r.config.toml")));
+        assert_eq!(config("/dev/null"), None, "a device has no file next to it");
     }
 
     #[test]

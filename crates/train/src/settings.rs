@@ -4,7 +4,7 @@
 //! its flag. So the command line wins over it, and the flag's own parser checks it as if it were typed.
 //! `clap` then parses the command line as usual; the flags of applications need no code for the other layers.
 //!
-//! Absent on purpose: the meaning of any flag.
+//! This module knows the meaning of no flag.
 
 use crate::error::{PathDisplay, TrainError};
 use crate::output::Input;

@@ -10,9 +10,9 @@ use std::time::Duration;
 /// bound is for a thread that computes for longer.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long a run may go on after SIGTERM if it is about to end anyway. `mpirun` sends SIGTERM to all ranks
-/// as soon as one has ended, and kills them a second later: the error should name the lost node, not the
-/// signal.
+/// How long a run may continue after SIGTERM if it is about to end anyway. `mpirun` sends SIGTERM to all
+/// ranks as soon as one has ended, and kills them a second later: the error should name the lost node, not
+/// the signal.
 const TERM_GRACE: Duration = Duration::from_millis(300);
 
 /// Passes a signal to a run. Inactive unless [`listen`] was called.

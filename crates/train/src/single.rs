@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Keys of one part of a snapshot.
 const SNAPSHOT_KEYS: u64 = 1024;
 
-/// What the workers of the process share besides the values.
+/// What the workers of the process share in addition to the values.
 pub(crate) struct SingleNode {
     meeting: Arc<Meeting>,
     sampling: Arc<Manager>,

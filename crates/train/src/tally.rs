@@ -16,7 +16,7 @@ pub(crate) struct Tally {
     pub(crate) reduction: Reduction,
     /// Accesses of training; evaluation is not counted.
     pub(crate) accesses: AccessStats,
-    /// The part of `accesses` that came after the first 5 % of the worker's batches.
+    /// The part of `accesses` after the first 5 % of the worker's batches.
     pub(crate) late: AccessStats,
     /// CPU time of a process; only in the tally of its first worker.
     pub(crate) cpu_ns: u64,

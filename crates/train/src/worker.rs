@@ -37,7 +37,7 @@ pub(crate) fn load<T: Task>(
     }
 }
 
-/// What a training thread needs besides the program and the parameters.
+/// What a training thread needs in addition to the program and the parameters.
 pub(crate) struct Station<'a, T: Task> {
     /// Index within the node.
     pub(crate) worker: usize,

@@ -1,4 +1,4 @@
-//! What goes wrong before a fabric exists.
+//! Errors before a fabric exists.
 
 use crate::HandshakeError;
 use intendant_core::NodeId;

@@ -1,4 +1,4 @@
-//! What a fabric tells its channel.
+//! The events that a fabric reports to its channel.
 
 use bytes::Bytes;
 use intendant_core::NodeId;
@@ -40,7 +40,7 @@ pub enum LinkError {
     /// The operating system reported an error, e.g. that the peer reset the connection.
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
-    /// The peer's end is gone: its process has ended, or gave up.
+    /// The peer's end was dropped: its process has ended, or has left the mesh.
     #[error("the connection ended without a goodbye")]
     Vanished,
     /// The peer's end went away in the middle of a frame.

@@ -1,4 +1,4 @@
-//! One channel's way to its peers, whatever it is made of.
+//! The links of one channel to its peers, over any transport.
 
 use crate::{FabricEvent, Sent, local, tcp};
 use bytes::Bytes;
@@ -12,8 +12,8 @@ use std::task::{Context, Poll, Waker};
 ///
 /// All flavours promise the same. Frames of one node to another arrive complete and in order. Sending never
 /// waits. Polling reads from all peers in turn *and* writes what is pending, so that a channel that keeps
-/// polling keeps reading even if no peer takes its frames. A peer that is gone is told as an event, never as
-/// an error of a call.
+/// polling keeps reading even if no peer takes its frames. A lost peer is reported as an event, never as an
+/// error of a call.
 #[derive(Debug)]
 pub enum Fabric {
     /// Among the nodes of one process.
@@ -22,7 +22,7 @@ pub enum Fabric {
     Tcp(tcp::Fabric),
 }
 
-/// A fabric on its way to the thread that will use it.
+/// A fabric before it is moved to the thread that will use it.
 #[derive(Debug)]
 pub enum FabricBuilder {
     /// Among the nodes of one process.

@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Fabric`]: frames in, [`FabricEvent`]s out, for one channel of one node. [`local::mesh`]
-//! connects nodes of one process; [`tcp`] connects processes, after a handshake that tells precisely why a
-//! node is refused. [`Token`] is the secret that the handshake asks for.
+//! connects nodes of one process; [`tcp`] connects processes, after a handshake that reports the exact reason
+//! if a node is refused. [`Token`] is the secret that the handshake asks for.
 //!
-//! Absent on purpose: messages (a frame is opaque bytes), threads (a fabric lives on the thread that polls
-//! it), heartbeats and reconnection (a link that breaks is a lost peer; what follows from it is decided
-//! above).
+//! A frame is opaque bytes to this crate. It starts no threads for fabrics: a fabric runs on the thread that
+//! polls it. It sends no heartbeats and does not reconnect: a link that breaks is a lost peer, and
+//! `intendant` decides what follows.
 #![forbid(unsafe_code)]
 
 mod error;

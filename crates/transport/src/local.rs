@@ -20,7 +20,7 @@ enum Note {
     Gone,
 }
 
-/// What a node knows of the way to one peer.
+/// A node's state of its link to one peer.
 #[derive(Debug)]
 struct Link {
     to: UnboundedSender<(NodeId, Note)>,
@@ -30,11 +30,11 @@ struct Link {
     incoming: Arc<AtomicUsize>,
     /// The peer's last note was taken.
     ended: bool,
-    /// A frame could not be delivered because the peer is gone.
+    /// A frame could not be delivered because the peer has ended.
     undelivered: bool,
 }
 
-/// A fabric on its way to the thread that will use it.
+/// A fabric before it is moved to the thread that will use it.
 #[derive(Debug)]
 pub struct Builder(Fabric);
 
@@ -140,7 +140,7 @@ impl Fabric {
 
     fn tell_all(&self, note: impl Fn() -> Note) {
         for link in self.links.iter().flatten() {
-            // A peer that is gone needs no goodbye.
+            // A peer that has ended needs no goodbye.
             let _ = link.to.send((self.rank, note()));
         }
     }
@@ -156,7 +156,7 @@ impl Fabric {
             }
             return Poll::Pending;
         }
-        // The inbox ends when every peer's fabric is gone, and each of them leaves a note before.
+        // The inbox ends after every peer's fabric was dropped, and each of them leaves a note before.
         let Some((peer, note)) = ready!(self.inbox.poll_recv(cx)) else { return Poll::Pending };
         let Some(link) = &mut self.links[peer.index()] else { return Poll::Pending };
         Poll::Ready(match note {
@@ -172,7 +172,7 @@ impl Fabric {
                 FabricEvent::Closed { peer }
             }
             Note::Gone => {
-                // Nothing is told about this peer twice.
+                // No further event about this peer.
                 (link.ended, link.undelivered) = (true, true);
                 FabricEvent::Lost { peer, error: LinkError::Vanished }
             }

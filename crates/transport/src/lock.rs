@@ -1,4 +1,4 @@
-//! Locking where a panic of another thread leaves no broken data behind.
+//! A lock for data that a panic of another thread cannot leave inconsistent.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -13,7 +13,7 @@ const REFILL_US: u64 = 10_000_000;
 
 /// Decides for each event of one kind whether it is worth a line in the log.
 ///
-/// The first five events pass, then one per 10 s. The caller tells the time, as microseconds since any fixed
+/// The first five events pass, then one per 10 s. The caller passes the time, in microseconds since any fixed
 /// moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Throttle {

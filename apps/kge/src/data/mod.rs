@@ -10,7 +10,7 @@
 //! is part of the model like any other, with its initial embedding, unless [`Dataset::skip_unseen`] removes
 //! the triple.
 //!
-//! Absent on purpose: keys and values. The task maps numbers to keys.
+//! This module has no keys and values. The task maps numbers to keys.
 
 mod known;
 mod read;

@@ -5,8 +5,8 @@
 //! ([`Scorer::compose`]); training and ranking are therefore products of a query matrix with an entity matrix
 //! for all models. Models differ in how a query is computed, and in the length of a relation's embedding.
 //!
-//! A value is an embedding followed by an AdaGrad accumulator of the same length. Absent on purpose: keys,
-//! batches, losses.
+//! A value is an embedding followed by an AdaGrad accumulator of the same length. This module has no keys,
+//! batches or losses.
 
 mod complex;
 mod rescal;

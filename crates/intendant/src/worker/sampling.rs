@@ -1,5 +1,5 @@
-//! Samples that the system draws: handles are prepared and drawn by the node's sampling manager, the keys
-//! that it wants here are localized on the way.
+//! Samples that the system draws: the node's sampling manager prepares handles and draws from them; the
+//! worker localizes the keys that it names.
 
 use super::Worker;
 use crate::error::Error;
@@ -64,7 +64,7 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Tells the sampling manager of a pull, if it wants to know.
+    /// Reports a pull to the sampling manager, if a scheme uses that.
     pub(super) fn observe(&mut self, keys: &[Key]) {
         let samples = std::mem::take(&mut self.samples);
         if self.inner.sampling.observes() {

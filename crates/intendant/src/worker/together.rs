@@ -15,20 +15,20 @@ use intendant_engine::quiesce::{ChannelReport, Waves};
 use intendant_techniques::StaticReplicaPace;
 use intendant_techniques::clocks::RESTING;
 
-/// Where all workers meet.
+/// The name under which all workers meet.
 const WORKERS: &str = "intendant:workers";
-/// What the workers of a node may bring to a meeting together: the control plane's own limit, less than a
-/// frame.
+/// What the workers of a node may contribute to a meeting together: the control plane's own limit, less than
+/// a frame.
 const NODE_PAYLOAD_BYTES_MAX: usize = 8 << 20;
 /// Length of a meeting's name.
 const NAME_BYTES_MAX: usize = 150;
 
 impl<E: Element> Worker<E> {
     /// Advances this worker's clock by one. With [`crate::Technique::Ssp`] and [`crate::Technique::Essp`],
-    /// what the workers of this node added before is sent off when the slowest of them does so, and reads of
-    /// all workers of all nodes begin to wait for a worker whose clock is more than the staleness bound
-    /// behind theirs. Where intents are acted on, they begin and end by this clock ([`Worker::intent`]). With
-    /// other techniques it just counts.
+    /// the node sends the earlier updates of its workers when the slowest of them advances its clock, and
+    /// reads of all workers of all nodes begin to wait for a worker whose clock is more than the staleness
+    /// bound behind theirs. If the technique acts on intents, they begin and end by this clock
+    /// ([`Worker::intent`]). With other techniques the clock has no effect.
     #[inline(never)]
     pub fn advance_clock(&mut self) {
         self.set_clock(self.clock.0.saturating_add(1));
@@ -52,7 +52,7 @@ impl<E: Element> Worker<E> {
         self.inner.advanced(advanced);
     }
 
-    /// This worker goes on with the latest clock of any worker, as all others do.
+    /// This worker continues with the latest clock of any worker, as all others do.
     fn resume(&mut self, latest: u32) {
         if self.inner.shared.staleness_bound().is_some() {
             self.set_clock(self.clock.0.max(latest));
@@ -68,15 +68,15 @@ impl<E: Element> Worker<E> {
         self.inner.shared.set_staleness_bound(bound);
     }
 
-    /// Brings static replicas in step ([`crate::Technique::Nups`], [`crate::Technique::FullReplication`]).
-    /// All workers of all nodes must call it equally often.
+    /// Synchronises static replicas ([`crate::Technique::Nups`], [`crate::Technique::FullReplication`]). All
+    /// workers of all nodes must call it equally often.
     ///
     /// With [`crate::StaticReplicaPace::Asked`], it returns when all have called and every copy has all
-    /// updates that any worker made before; until a worker goes on to write, all copies are equal. In the
+    /// updates that any worker made before; until a worker writes again, all copies are equal. In the
     /// background ([`crate::StaticReplicaPace::Every`]), it returns when a round is over that began after all
-    /// workers of this node had called: what they added is in all copies, or about to be. Without static
+    /// workers of this node had called: their updates are in all copies, or will be soon. Without static
     /// replicas it returns at once, with one exception: in a cluster of one node, whose pace is
-    /// [`crate::StaticReplicaPace::Asked`], the workers wait for each other all the same.
+    /// [`crate::StaticReplicaPace::Asked`], the workers wait for each other nevertheless.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended, also because a worker was dropped that others wait for.
@@ -109,7 +109,7 @@ impl<E: Element> Worker<E> {
         Ok(())
     }
 
-    /// Waits until all workers of all nodes have come to the barrier called `name`.
+    /// Waits until all workers of all nodes have reached the barrier called `name`.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.
@@ -118,8 +118,8 @@ impl<E: Element> Worker<E> {
         self.gather(name, Vec::new()).map(drop)
     }
 
-    /// Waits until all workers of all nodes have come, and returns what each brought, ordered by node and
-    /// worker.
+    /// Waits until all workers of all nodes have called this with the same `name`, and returns their
+    /// payloads, ordered by node and worker.
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended; [`Error::Meeting`] if name or payload are too long, with
@@ -139,13 +139,14 @@ impl<E: Element> Worker<E> {
         self.rest();
         let met = self.meet(name, payload, Purpose::Gather)?;
         self.resume(met.latest);
-        // Workers that read a snapshot have come as well.
+        // Workers that read a snapshot have entered as well.
         self.inner.wake(&self.inner.shared.resume());
         Ok(met.payloads)
     }
 
-    /// All workers meet in the same place, whatever they call it. So workers that mean different meetings get
-    /// an error instead of waiting for each other. No worker waits for the clocks of those that have come.
+    /// All workers meet under one name; the name that the caller gives is part of the payload. So workers
+    /// that call differently named meetings get an error instead of waiting for each other. No worker waits
+    /// for the clocks of those that have entered.
     fn meet(&mut self, name: &str, payload: Vec<u8>, purpose: Purpose) -> Result<Met, Error> {
         self.inner.health.check()?;
         let (inner, rank, worker) = (&*self.inner, self.rank(), self.id);
@@ -210,9 +211,9 @@ impl<E: Element> Worker<E> {
     }
 
     /// Waits for all operations of this worker, for all other workers to do the same, and until nothing is in
-    /// flight in the cluster and all copies of a key are equal. Until a worker goes on to write, advances its
-    /// clock, or all meet again, all see the same values, and no intent is acted on, so that no key moves
-    /// while a worker reads a [`Worker::snapshot`].
+    /// flight in the cluster and all copies of a key are equal. Until a worker writes, advances its clock, or
+    /// all meet again, all see the same values, and no intent is acted on, so that no key moves while a
+    /// worker reads a [`Worker::snapshot`].
     ///
     /// # Errors
     /// [`Error::Failed`] if the cluster has ended.

@@ -1,8 +1,8 @@
 //! The gate: accepts connections from other nodes, and refuses all others.
 //!
 //! Every connection is examined in a task of its own, so that one that is slow or silent does not delay
-//! others. The gate stays open for the life of the mesh: a process that comes late learns why it is refused,
-//! and links in use are not affected.
+//! others. The gate stays open for the life of the mesh: a late process learns why it is refused, and links
+//! in use are not affected.
 
 use super::hello::{
     HELLO_BYTES, Hello, Identity, MAGIC, PREAMBLE_BYTES, check_hello, check_preamble, encode_verdict,
@@ -35,7 +35,7 @@ const CROWD: usize = UNKNOWN_MAX / 2;
 /// Time for a hello in a crowd.
 const CROWDED_DEADLINE: Duration = Duration::from_millis(250);
 
-/// After an error of accept itself, mostly for want of file descriptors.
+/// Pause after an error of accept itself, usually a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes that a refused dialler may still send before the connection is cut. Closing with bytes unread resets
@@ -45,7 +45,7 @@ const LEFTOVER_BYTES_MAX: u64 = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Free,
-    /// A handshake is under way.
+    /// A handshake is in progress.
     Reserved,
     Taken,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Gate {
     opened: Instant,
 }
 
-/// A reserved place; it is freed unless the link comes to be.
+/// A reserved place; it is freed unless the link is established.
 struct Reservation<'a> {
     gate: &'a Gate,
     rank: NodeId,
@@ -151,7 +151,7 @@ impl Gate {
         match timeout_at(deadline, welcome(&mut stream)).await.unwrap_or(Err(HandshakeError::Timeout)) {
             Ok(()) => {
                 reservation.keep();
-                // The receiver is gone only when the mesh has failed or is dropped, and then this task is
+                // The receiver is dropped only when the mesh has failed or is dropped, and then this task is
                 // dropped as well.
                 let _ = self.arrivals.send((rank, channel, stream));
             }
@@ -226,7 +226,7 @@ async fn welcome(stream: &mut TcpStream) -> Result<(), HandshakeError> {
     if confirmation == MAGIC { Ok(()) } else { Err(HandshakeError::NotIntendant) }
 }
 
-/// Fills `bytes`, and tells an end of the stream from other errors.
+/// Fills `bytes`, and distinguishes an end of the stream from other errors.
 pub(crate) async fn read_all(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<(), HandshakeError> {
     match stream.read_exact(bytes).await {
         Ok(_) => Ok(()),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use tokio::net::TcpStream;
 
-/// The connections of one channel on their way to the thread that will use them.
+/// The connections of one channel before they are moved to the thread that will use them.
 #[derive(Debug)]
 pub struct Builder {
     rank: NodeId,
@@ -55,7 +55,7 @@ impl Builder {
         };
         for (index, stream) in self.links.into_iter().enumerate() {
             fabric.links.push(stream.map(TcpStream::from_std).transpose()?.map(Link::new));
-            // The first look at a link registers its waker.
+            // The first poll of a link registers its waker.
             fabric.queue(index);
         }
         Ok(fabric)
@@ -74,7 +74,7 @@ enum Ending {
 const WRITTEN_AT_ONCE_BYTES: usize = 16 << 10;
 
 /// A single frame of less waits for another one to the same peer: two of 64 KiB in one call make pushes of
-/// 128 values of 512 bytes an eighth faster. Only one link waits like this: with many peers there is mostly
+/// 128 values of 512 bytes an eighth faster. Only one link waits like this: with many peers there is usually
 /// one frame for each in a turn.
 const FRAME_WRITTEN_AT_ONCE_BYTES: usize = 128 << 10;
 
@@ -87,7 +87,7 @@ pub struct Fabric {
     links: Vec<Option<Link>>,
     wakers: Vec<Waker>,
     ready: Arc<Ready>,
-    /// Links to look at, in order; each at most once.
+    /// Links to poll, in order; each at most once.
     turn: VecDeque<usize>,
     /// Links with frames that may not have been written; each at most once.
     dirty: Vec<usize>,
@@ -162,7 +162,7 @@ impl Fabric {
         for index in dirty.drain(..) {
             if let Some(link) = &mut self.links[index] {
                 link.dirty = false;
-                // What is left, or went wrong, is for `poll`: only that can wait for the socket, and tell.
+                // `poll` handles the rest and errors: only `poll` can wait for the socket and return events.
                 if link.write(None) != Wrote::All || link.write_failed() {
                     self.queue(index);
                 }

@@ -7,8 +7,8 @@
 //! dialler   confirm  magic [8]                                                                    (8 bytes)
 //! ```
 //! Numbers are little-endian. The hello's first twelve bytes and the verdict never change, so that any two
-//! versions can tell each other that they differ. The acceptor looks at nothing behind the token before the
-//! token is right. A link exists once the confirmation is there: a dialler that gave up early leaves nothing
+//! versions can detect that they differ. The acceptor reads nothing behind the token before it has verified
+//! the token. A link exists once the confirmation is there: a dialler that gave up early leaves nothing
 //! behind.
 
 use crate::{TOKEN_BYTES, Token};
@@ -79,7 +79,7 @@ pub enum HandshakeError {
         /// There.
         theirs: u64,
     },
-    /// The nodes would disagree about keys or where they are.
+    /// The nodes would disagree about keys or their homes.
     #[error(
         "the layouts differ: ours is {ours:016x}, theirs is {theirs:016x}; start every node with the same \
          model, data and options"
@@ -315,8 +315,7 @@ pub(crate) fn check_hello(identity: &Identity, hello: &Hello) -> Result<(), Hand
     Err(refusal)
 }
 
-/// The verdict that tells the dialler `refusal`, or that it is welcome. `None` if the dialler is not to be
-/// answered.
+/// The verdict that sends the dialler `refusal`, or admits it. `None` if the dialler is not to be answered.
 pub(crate) fn encode_verdict(refusal: Option<&HandshakeError>) -> Option<[u8; VERDICT_BYTES]> {
     use HandshakeError as E;
     let (code, value) = match refusal {
@@ -346,7 +345,7 @@ pub(crate) fn encode_verdict(refusal: Option<&HandshakeError>) -> Option<[u8; VE
     Some(verdict)
 }
 
-/// The error that the verdict on `hello` tells the dialler with this identity.
+/// The error that the verdict on `hello` means for the dialler with this identity.
 pub(crate) fn decode_verdict(
     identity: &Identity,
     hello: &Hello,

@@ -1,4 +1,4 @@
-//! Bytes on their way into one link, cut into frames without copying them.
+//! Incoming bytes of one link, cut into frames without copying them.
 //!
 //! The buffer grows only as bytes really arrive: a length that a peer announces is never trusted. A frame is
 //! a slice of the buffer that it arrived in and keeps that buffer alive, so a caller that keeps a small frame

@@ -19,9 +19,9 @@ use tokio::net::TcpStream;
 const WRITES_PER_TURN_MAX: usize = 16;
 
 /// Data that a peer's machine has not acknowledged for so long, or a peer's machine that does not answer at
-/// all, is a lost peer. Without this the operating system would go on for a quarter of an hour, or for ever
-/// if nothing is under way. Longer than the control plane's own silence of 5 s, which names who is to blame;
-/// both together stay below ten.
+/// all, is a lost peer. Without this the operating system would retry for a quarter of an hour, or would
+/// never notice if nothing is in flight. Longer than the control plane's own silence of 5 s, which names the
+/// lost node; both together stay below ten.
 const UNANSWERED: Duration = Duration::from_secs(7);
 /// How long a connection may be silent before the peer's machine is asked whether it is there, and how often
 /// then.
@@ -54,11 +54,11 @@ enum Writing {
     Leaving,
     /// Shut in order.
     Ended,
-    /// A write failed. What was queued is gone; `frames` tells whether there were frames among it.
+    /// A write failed. Queued data is dropped; `frames` says whether it contained frames.
     Failed { error: io::Error, frames: bool },
 }
 
-/// How far a round of writing came.
+/// The result of a round of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrote {
     /// There is nothing left to write, or the half is over.
@@ -69,7 +69,7 @@ pub(crate) enum Wrote {
     Some,
 }
 
-/// What came out of one read.
+/// The result of one read.
 #[derive(Debug)]
 pub(crate) enum Read {
     /// Bytes arrived; take what is complete with [`Link::next_item`].
@@ -87,7 +87,7 @@ pub(crate) struct Link {
     /// Until the peer's goodbye.
     reading: bool,
     writing: Writing,
-    /// In the fabric's list of links to look at.
+    /// In the fabric's list of links to poll.
     pub(crate) queued: bool,
     /// In the fabric's list of links with frames that may not have been written.
     pub(crate) dirty: bool,
@@ -106,7 +106,7 @@ impl Link {
         }
     }
 
-    /// Queues a frame, unless the writing half is over: then the fabric's events have told or will tell.
+    /// Queues a frame, unless the writing half is over: the fabric's events report that.
     pub(crate) fn push(&mut self, head: Bytes, rest: Bytes) {
         if matches!(self.writing, Writing::Open) {
             self.outgoing.push(head, rest);
@@ -172,8 +172,8 @@ impl Link {
         match (&self.writing, cx) {
             (Writing::Leaving, Some(cx)) => match Pin::new(&mut self.stream).poll_shutdown(cx) {
                 Poll::Pending => return Wrote::Blocked,
-                // An error here means that the peer is gone already; its goodbye or the end of its stream
-                // tells how.
+                // An error here means that the peer has ended already; its goodbye or the end of its stream
+                // shows how.
                 Poll::Ready(_) => self.writing = Writing::Ended,
             },
             (Writing::Leaving, None) => return Wrote::Blocked,

@@ -1,17 +1,18 @@
 //! The fabric over TCP.
 //!
 //! [`Listener::bind`] makes a socket that peers can dial, before the cluster is known. [`Listener::mesh`]
-//! turns it into one connection per peer and channel ([`Mesh`]); each side shows who it is first
+//! turns it into one connection per peer and channel ([`Mesh`]); each side identifies itself first
 //! ([`Identity`], [`HandshakeError`]). A [`Builder`] carries the connections of one channel to its thread,
-//! where it becomes a [`Fabric`].
+//! and becomes a [`Fabric`] there.
 //!
 //! Frames are length-prefixed; a length beyond [`intendant_core::limits::FRAME_BYTES_MAX`] loses the link
-//! before memory is taken. Small frames are written together, large ones from where they are. `TCP_NODELAY`
-//! is set: batching is the caller's decision ([`crate::Fabric::try_flush`]), not the kernel's.
+//! before memory is taken. Small frames are copied together and written with one call; large ones are written
+//! without a copy. `TCP_NODELAY` is set: batching is the caller's decision ([`crate::Fabric::try_flush`]),
+//! not the kernel's.
 //!
-//! Absent on purpose: encryption and liveness. The token keeps strangers and accidents out, but it and the
-//! frames travel in the clear: where the network is not trusted, run over an encrypted one. Whether a silent
-//! peer is alive is the control plane's to find out.
+//! There is no encryption. The token excludes strangers and accidents, but it and the frames are sent in the
+//! clear: if the network is not trusted, run over an encrypted one. The control plane, not this module, finds
+//! out whether a silent peer is alive.
 
 mod accept;
 mod arrivals;

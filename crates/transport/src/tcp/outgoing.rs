@@ -1,4 +1,4 @@
-//! Frames on their way out of one link: small parts copied together, large ones left where they are.
+//! Outgoing frames of one link: small parts are copied together, large ones are not copied.
 //!
 //! On the wire a frame is its length (`u32`, little-endian) and its content. [`GOODBYE`] in place of a length
 //! is the last word of a side that leaves in order; no frame can be that long.

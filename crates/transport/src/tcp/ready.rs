@@ -1,7 +1,7 @@
 //! Which links of a fabric have something to do.
 //!
-//! A fabric of a large cluster must not look at every link for every frame. Each link has a waker of its own
-//! that notes the link in a set and wakes the fabric; the fabric looks at noted links only.
+//! A fabric of a large cluster must not poll every link for every frame. Each link has a waker of its own
+//! that notes the link in a set and wakes the fabric; the fabric polls noted links only.
 
 use crate::lock;
 use std::sync::atomic::{AtomicU64, Ordering};

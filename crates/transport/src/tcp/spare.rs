@@ -1,5 +1,5 @@
 //! Memory that frames have arrived in, used again once no frame of it is kept. Large buffers would otherwise
-//! go back to the operating system and come from there page by page, which costs as much as reading into
+//! be returned to the operating system and mapped again page by page, which costs as much as reading into
 //! them.
 
 use bytes::BytesMut;
