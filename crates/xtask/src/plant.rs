@@ -164,7 +164,10 @@ impl Scratch {
         let mut command = cargo(&self.tree);
         command
             .args(["build", "--quiet", "--offline", "--package", "xtask"])
-            .env("CARGO_TARGET_DIR", &self.build);
+            .env("CARGO_TARGET_DIR", &self.build)
+            // Every bug compiles the engine and what is above it anew, and is caught within few seeds.
+            .env("CARGO_INCREMENTAL", "1")
+            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
         // A planted bug may cause warnings, such as unused variables.
         command.env("RUSTFLAGS", "--cap-lints=allow");
         process::text(&mut command).map(drop)
