@@ -12,7 +12,7 @@ use intendant_techniques::{
 };
 use intendant_wire::{
     self as wire, AccessKind, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message,
-    Moved, OpId, Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
+    MessageClass, Moved, OpId, Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
     ReplicaUpdateKind, Request, Response, SnapshotPart, SnapshotRequest,
 };
 use std::sync::Arc;
@@ -123,8 +123,8 @@ impl Dice {
         let counters: Vec<u32> = (0..count).map(|_| self.number(4) as u32).collect();
         let cursor = Cursor { shard: self.number(4) as u32, position: self.number(3) };
         let values = self.bytes();
-        match self.below(14) {
-            0 => Message::Request(Request {
+        match MessageClass::ALL[self.below(MessageClass::ALL.len() as u64) as usize] {
+            MessageClass::Request => Message::Request(Request {
                 origin,
                 kind,
                 hops: self.number(4) as u8,
@@ -132,7 +132,7 @@ impl Dice {
                 positions,
                 values,
             }),
-            1 => {
+            MessageClass::Response => {
                 let counters = if self.below(2) == 0 { counters } else { Vec::new() };
                 Message::Response(Response {
                     worker: origin.worker,
@@ -143,41 +143,38 @@ impl Dice {
                     values,
                 })
             }
-            2 => {
+            MessageClass::SnapshotRequest => {
                 let (start, end) = (Key(self.number(12)), Key(self.number(12)));
                 let bytes_max = self.number(4096) as u32;
                 Message::SnapshotRequest(SnapshotRequest { origin, start, end, cursor, bytes_max })
             }
-            3 => Message::Localize(Localize { keys }),
-            4 => Message::Relocate(Relocate { to: origin.node, keys, counters }),
-            5 => {
+            MessageClass::SnapshotPart => Message::SnapshotPart(SnapshotPart {
+                worker: origin.worker,
+                op: origin.op,
+                next: (self.below(2) == 0).then_some(cursor),
+                keys,
+                values,
+            }),
+            MessageClass::Localize => Message::Localize(Localize { keys }),
+            MessageClass::Relocate => Message::Relocate(Relocate { to: origin.node, keys, counters }),
+            MessageClass::HandOver => {
                 let (holders, values) = (self.holders(keys.len()), self.values(keys.len()));
                 Message::HandOver(HandOver { keys, counters, holders, values })
             }
-            6 => Message::Moved(Moved { keys, counters }),
-            13 => {
-                let mut begun = keys;
-                let over = begun.split_off(self.below(begun.len() as u64 + 1) as usize);
-                Message::IntentReport(IntentReport { begun, over })
-            }
-            7..9 => self.replica_request(keys),
-            9..11 => self.replica_update(keys),
-            11 => {
+            MessageClass::Moved => Message::Moved(Moved { keys, counters }),
+            MessageClass::ReplicaRequest => self.replica_request(keys),
+            MessageClass::ReplicaUpdate => self.replica_update(keys),
+            MessageClass::Clock => {
                 let scope =
                     [ClockScope::Node, ClockScope::Global, ClockScope::Resumed][self.below(3) as usize];
                 let clock = if scope == ClockScope::Resumed { 0 } else { self.number(9) as u32 };
                 Message::Clock(wire::Clock { scope, clock })
             }
-            12 => self.reduce(),
-            _ => {
-                let next = (self.below(2) == 0).then_some(cursor);
-                Message::SnapshotPart(SnapshotPart {
-                    worker: origin.worker,
-                    op: origin.op,
-                    next,
-                    keys,
-                    values,
-                })
+            MessageClass::Reduce => self.reduce(),
+            MessageClass::IntentReport => {
+                let mut begun = keys;
+                let over = begun.split_off(self.below(begun.len() as u64 + 1) as usize);
+                Message::IntentReport(IntentReport { begun, over })
             }
         }
     }

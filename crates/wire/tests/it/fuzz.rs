@@ -61,66 +61,8 @@ fn check(frame: Bytes) -> bool {
     }
 }
 
-/// Messages about copies, of every kind.
-fn random_copies(rng: &mut Pcg64Mcg, keys: Vec<Key>, values: Bytes) -> Message {
-    let count = keys.len();
-    let mut numbers =
-        |wanted: bool| -> Vec<u32> { (0..if wanted { count } else { 0 }).map(|_| rng.random()).collect() };
-    let [generations, first, second, counters] = [true; 4].map(&mut numbers);
-    match rng.random_range(0..9) {
-        0 => {
-            let scope = [ClockScope::Node, ClockScope::Global, ClockScope::Resumed][rng.random_range(0..3)];
-            let clock = if scope == ClockScope::Resumed { 0 } else { rng.random() };
-            Message::Clock(Clock { scope, clock })
-        }
-        1 | 2 => {
-            let indices: BTreeSet<u32> = first.into_iter().collect();
-            Message::Reduce(Reduce {
-                round: rng.random(),
-                step: rng.random(),
-                last: rng.random(),
-                indices: indices.into_iter().collect(),
-                values,
-            })
-        }
-        3..=5 => {
-            let kind = [ReplicaRequestKind::Ask, ReplicaRequestKind::Delta, ReplicaRequestKind::Drop]
-                [rng.random_range(0..3)];
-            Message::ReplicaRequest(ReplicaRequest {
-                kind,
-                holder: NodeId(rng.random()),
-                hops: rng.random(),
-                keys,
-                generations,
-                numbers: if kind == ReplicaRequestKind::Drop { vec![] } else { first },
-                values: if kind == ReplicaRequestKind::Delta { values } else { Bytes::new() },
-            })
-        }
-        _ => {
-            let kinds = [
-                ReplicaUpdateKind::SetUp,
-                ReplicaUpdateKind::Refresh,
-                ReplicaUpdateKind::Acknowledged,
-                ReplicaUpdateKind::Dropped,
-            ];
-            let kind = kinds[rng.random_range(0..4)];
-            let numbered = kind != ReplicaUpdateKind::Dropped;
-            Message::ReplicaUpdate(ReplicaUpdate {
-                kind,
-                clock: rng.random(),
-                keys,
-                generations,
-                seqs: if numbered { first } else { vec![] },
-                versions: if numbered { second } else { vec![] },
-                counters: if rng.random() { counters } else { vec![] },
-                values: if matches!(kind, ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh) {
-                    values
-                } else {
-                    Bytes::new()
-                },
-            })
-        }
-    }
+fn one_of<T: Copy, const N: usize>(rng: &mut Pcg64Mcg, choices: [T; N]) -> T {
+    choices[rng.random_range(0..N)]
 }
 
 /// Up to three holders of each key.
@@ -137,56 +79,99 @@ fn random_holders(rng: &mut Pcg64Mcg, keys: usize) -> Vec<HolderRow> {
     holders
 }
 
+/// A message of any class.
 fn random(rng: &mut Pcg64Mcg) -> Message {
     let origin =
         Origin { node: NodeId(rng.random()), worker: WorkerId(rng.random()), op: OpId(rng.random()) };
-    let kind = [AccessKind::Pull, AccessKind::Push, AccessKind::Set][rng.random_range(0..3)];
+    let kind = one_of(rng, [AccessKind::Pull, AccessKind::Push, AccessKind::Set]);
     let count = rng.random_range(0..6);
     let keys: Vec<Key> = (0..count).map(|_| Key(rng.random())).collect();
-    let positions = (0..count).map(|_| rng.random()).collect();
     let values: Vec<u8> = (0..rng.random_range(0..40)).map(|_| rng.random()).collect();
     let (values, cursor) = (Bytes::from(values), Cursor { shard: rng.random(), position: rng.random() });
-    let counters: Vec<u32> = (0..count).map(|_| rng.random()).collect();
-    match rng.random_range(0..15) {
-        0 => Message::Request(Request { origin, kind, hops: rng.random(), keys, positions, values }),
-        1 => {
-            let counters = if rng.random() { counters } else { Vec::new() };
-            Message::Response(Response {
-                worker: origin.worker,
-                op: origin.op,
-                kind,
-                positions,
-                counters,
-                values,
-            })
+    let mut numbers = || -> Vec<u32> { (0..count).map(|_| rng.random()).collect() };
+    let (positions, counters, generations) = (numbers(), numbers(), numbers());
+    let (first, second) = (numbers(), numbers());
+    match one_of(rng, MessageClass::ALL) {
+        MessageClass::Request => {
+            Message::Request(Request { origin, kind, hops: rng.random(), keys, positions, values })
         }
-        2 => Message::SnapshotRequest(SnapshotRequest {
+        MessageClass::Response => Message::Response(Response {
+            worker: origin.worker,
+            op: origin.op,
+            kind,
+            positions,
+            counters: if rng.random() { counters } else { vec![] },
+            values,
+        }),
+        MessageClass::SnapshotRequest => Message::SnapshotRequest(SnapshotRequest {
             origin,
             start: Key(rng.random()),
             end: Key(rng.random()),
             cursor,
             bytes_max: rng.random(),
         }),
-        3 => Message::Localize(Localize { keys }),
-        4 => Message::Relocate(Relocate { to: origin.node, keys, counters }),
-        5 | 6 => {
-            let holders = random_holders(rng, keys.len());
-            Message::HandOver(HandOver { keys, counters, holders, values })
-        }
-        7 => Message::Moved(Moved { keys, counters }),
-        9..14 => random_copies(rng, keys, values),
-        14.. => {
-            let mut begun = keys;
-            let over = begun.split_off(rng.random_range(0..=begun.len()));
-            Message::IntentReport(IntentReport { begun, over })
-        }
-        _ => Message::SnapshotPart(SnapshotPart {
+        MessageClass::SnapshotPart => Message::SnapshotPart(SnapshotPart {
             worker: origin.worker,
             op: origin.op,
             next: rng.random::<bool>().then_some(cursor),
             keys,
             values,
         }),
+        MessageClass::Localize => Message::Localize(Localize { keys }),
+        MessageClass::Relocate => Message::Relocate(Relocate { to: origin.node, keys, counters }),
+        MessageClass::HandOver => {
+            let holders = random_holders(rng, keys.len());
+            Message::HandOver(HandOver { keys, counters, holders, values })
+        }
+        MessageClass::Moved => Message::Moved(Moved { keys, counters }),
+        MessageClass::ReplicaRequest => {
+            use ReplicaRequestKind::{Ask, Delta, Drop};
+            let kind = one_of(rng, [Ask, Delta, Drop]);
+            Message::ReplicaRequest(ReplicaRequest {
+                kind,
+                holder: origin.node,
+                hops: rng.random(),
+                keys,
+                generations,
+                numbers: if kind == Drop { vec![] } else { first },
+                values: if kind == Delta { values } else { Bytes::new() },
+            })
+        }
+        MessageClass::ReplicaUpdate => {
+            use ReplicaUpdateKind::{Acknowledged, Dropped, Refresh, SetUp};
+            let kind = one_of(rng, [SetUp, Refresh, Acknowledged, Dropped]);
+            let numbered = kind != Dropped;
+            Message::ReplicaUpdate(ReplicaUpdate {
+                kind,
+                clock: rng.random(),
+                keys,
+                generations,
+                seqs: if numbered { first } else { vec![] },
+                versions: if numbered { second } else { vec![] },
+                counters: if rng.random() { counters } else { vec![] },
+                values: if matches!(kind, SetUp | Refresh) { values } else { Bytes::new() },
+            })
+        }
+        MessageClass::Clock => {
+            let scope = one_of(rng, [ClockScope::Node, ClockScope::Global, ClockScope::Resumed]);
+            let clock = if scope == ClockScope::Resumed { 0 } else { rng.random() };
+            Message::Clock(Clock { scope, clock })
+        }
+        MessageClass::Reduce => {
+            let indices: BTreeSet<u32> = first.into_iter().collect();
+            Message::Reduce(Reduce {
+                round: rng.random(),
+                step: rng.random(),
+                last: rng.random(),
+                indices: indices.into_iter().collect(),
+                values,
+            })
+        }
+        MessageClass::IntentReport => {
+            let mut begun = keys;
+            let over = begun.split_off(rng.random_range(0..=begun.len()));
+            Message::IntentReport(IntentReport { begun, over })
+        }
     }
 }
 
@@ -216,8 +201,9 @@ fn half_a_million_random_frames() {
     let mut rng = Pcg64Mcg::seed_from_u64(2);
     for _ in 0..500_000 {
         let mut frame: Vec<u8> = (0..rng.random_range(0..80)).map(|_| rng.random()).collect();
-        if let Some(kind) = frame.first_mut() {
-            *kind %= 14;
+        if let Some(class) = frame.first_mut() {
+            // The known classes, and 0.
+            *class %= MessageClass::ALL.len() as u8 + 1;
         }
         check(Bytes::from(frame));
     }
@@ -241,10 +227,10 @@ fn announced_counts_do_not_take_memory() {
     frame[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(Message::decode(Bytes::from(frame)), Err(WireError::TooManyKeys { keys: u32::MAX as usize }));
     // Every kind, with as many keys or rows as are allowed and a body that has room for a part of them.
-    for (class, tag) in (1..=13).flat_map(|class| (0..4).map(move |tag| (class, tag))) {
+    for (class, tag) in MessageClass::ALL.into_iter().flat_map(|class| (0..4).map(move |tag| (class, tag))) {
         for (argument, count) in [(0, 1u32 << 20), (1 << 20, 0), (1 << 20, 1 << 20)] {
             let mut frame = vec![0; 16 + (8 << 20)];
-            (frame[0], frame[1]) = (class, tag);
+            (frame[0], frame[1]) = (class as u8, tag);
             frame[8..12].copy_from_slice(&u32::to_le_bytes(argument));
             frame[12..16].copy_from_slice(&count.to_le_bytes());
             for bytes in [16, 1016, frame.len()] {
@@ -257,7 +243,7 @@ fn announced_counts_do_not_take_memory() {
     assert!(matches!(Message::decode(long), Err(WireError::TooLong { .. })));
 }
 
-/// Changes one place of a frame and tells what its decoder says.
+/// Changes one place of a frame and decodes it.
 fn broken(message: &Message, at: usize, bytes: &[u8]) -> Result<Message, WireError> {
     let mut frame = message.encode().to_vec();
     frame[at..at + bytes.len()].copy_from_slice(bytes);

@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_wire::{
-    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message, Moved, OpId,
-    Origin, PROTOCOL, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind,
-    Request, Response, SnapshotPart, SnapshotRequest,
+    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message,
+    MessageClass, Moved, OpId, Origin, PROTOCOL, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind,
+    ReplicaUpdate, ReplicaUpdateKind, Request, Response, SnapshotPart, SnapshotRequest,
 };
+use std::collections::BTreeSet;
 
 fn hex(bytes: &[u8]) -> String {
     bytes
@@ -238,6 +239,12 @@ fn frames_of_version_4() {
         assert_eq!(hex(&[head, values].concat()), golden, "in two parts: {message:?}");
         assert_eq!(Message::decode(message.encode()).as_ref(), Ok(&message));
     }
+}
+
+#[test]
+fn every_class_has_a_frame() {
+    let classes: BTreeSet<MessageClass> = cases().iter().map(|(message, _)| message.class()).collect();
+    assert!(classes.into_iter().eq(MessageClass::ALL), "a class has no frame here");
 }
 
 #[test]
