@@ -41,10 +41,10 @@ enum Length {
 /// The simulated sets: name, options of `cargo xtask sim` besides the seeds, length. The sets of lapse are
 /// the columns of [thesis Tab. 3.2], and one with chained operations, which make the last column consistent.
 const SIMULATIONS: [(&str, &str, Length); 29] = [
-    ("classic sync fifo", "--mode sync --order fifo", Length::Usual),
-    ("classic sync chain", "--mode sync --order chain", Length::Usual),
-    ("classic async fifo", "--mode async --order fifo", Length::Usual),
-    ("classic async chain", "--mode async --order chain", Length::Usual),
+    ("classic sync fifo", "--technique classic --mode sync --order fifo", Length::Usual),
+    ("classic sync chain", "--technique classic --mode sync --order chain", Length::Usual),
+    ("classic async fifo", "--technique classic --mode async --order fifo", Length::Usual),
+    ("classic async chain", "--technique classic --mode async --order chain", Length::Usual),
     ("lapse sync", "--technique lapse --mode sync --caches off --order fifo", Length::Usual),
     ("lapse sync caches", "--technique lapse --mode sync --caches on --order fifo", Length::Usual),
     ("lapse async", "--technique lapse --mode async --caches off --order fifo", Length::Usual),
@@ -161,7 +161,7 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// The crates of the workspace that each crate may depend on, directly or indirectly
 /// (`docs/architecture.md`): those to its left.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("intendant-core", &[]),
     ("intendant-formats", &["core"]),
     ("intendant-wire", &["core"]),
@@ -174,6 +174,21 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("intendant-transport", &["core"]),
     ("intendant-launch", &["core", "transport"]),
     ("intendant-control", &["core", "transport", "launch"]),
+    (
+        "intendant",
+        &[
+            "core",
+            "wire",
+            "store",
+            "intent",
+            "sampling",
+            "techniques",
+            "engine",
+            "transport",
+            "launch",
+            "control",
+        ],
+    ),
     // Tests of applications run their binaries, so this crate depends on none of them.
     ("intendant-apptest", &[]),
     ("intendant-sim", &["core", "wire", "store", "intent", "sampling", "techniques", "engine", "task"]),
@@ -237,4 +252,31 @@ fn dependencies() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use intendant_techniques::Technique;
+
+    #[test]
+    fn every_technique_is_simulated_tried_with_applications_and_documented() {
+        let read = |path: &str| std::fs::read_to_string(process::root().join(path)).expect(path);
+        let cases = read("crates/apptest/src/case.rs");
+        let pages = ["README.md", "docs/report.md"].map(|path| (path, read(path)));
+        for technique in Technique::ALL {
+            let name = technique.policy().name;
+            let has = |options: &str| {
+                options.split("--").any(|option| option.trim_end() == format!("technique {name}"))
+            };
+            assert!(SIMULATIONS.iter().any(|(_, options, _)| has(options)), "no simulations of {name}");
+            assert!(
+                cases.contains(&format!("technique: \"{name}\"")),
+                "crates/apptest has no case of {name}"
+            );
+            for (path, page) in &pages {
+                assert!(page.contains(&format!("`{name}`")), "{path} lacks {name}");
+            }
+        }
+    }
 }

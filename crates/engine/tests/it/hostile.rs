@@ -373,21 +373,11 @@ fn a_node_with_replicas_survives_hostile_messages() {
         replicas: Some(Replicas::Directed { every: Tick(5) }),
         ..Technique::Ssp.policy()
     };
-    let policies = [
-        directed,
-        directed.with(None, Some(true)),
-        Technique::Ssp.policy(),
-        Technique::Essp.policy(),
-        Technique::Nups.policy(),
-        Technique::FullReplication.policy(),
-        Technique::Adaptive.policy(),
-        Technique::ReplicateOnIntent.policy(),
-        Technique::RelocateOnIntent.policy(),
-        Technique::ReplicateEverywhere.policy(),
-        Technique::HomeDecides.policy(),
-        Technique::NaiveIntents.policy(),
-    ];
-    let (mut refused, mut served) = ([0; 12], [0; 12]);
+    let copies = |policy: &Policy| policy.replicas.is_some() || policy.static_replicas.is_some();
+    let techniques = Technique::ALL.map(Technique::policy).into_iter().filter(copies);
+    let policies: Vec<Policy> =
+        [directed, directed.with(None, Some(true))].into_iter().chain(techniques).collect();
+    let (mut refused, mut served) = (vec![0; policies.len()], vec![0; policies.len()]);
     for seed in 0..6_000u64 {
         let mut dice = Dice(seed);
         let at = seed as usize % policies.len();
