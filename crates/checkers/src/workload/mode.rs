@@ -4,7 +4,7 @@
 use intendant_core::Tick;
 use intendant_engine::Storage;
 use intendant_sim::reach::Marker;
-use intendant_techniques::{Choice, Initiator, Order, Policy, Replicas, Technique};
+use intendant_techniques::{Choice, Initiator, Order, Policy, Replicas, StaticReplicas, Technique};
 use std::fmt;
 
 /// What all runs of a set have in common. Options that are `None` are drawn from each run's seed, such that
@@ -124,11 +124,13 @@ impl Mode {
         // no caches are drawn.
         let unchained = self.asynchronous == Some(true) && self.order == Some(Order::Fifo);
         let caches = caches && !(moves && unchained && self.caches.is_none());
-        let (lazy, eager) = (self.technique == Technique::Ssp, self.technique == Technique::Essp);
+        let policy = self.technique.policy();
+        let (lazy, eager) =
+            (policy.replicas == Some(Replicas::Lazy), policy.replicas == Some(Replicas::Eager));
         let clocked = (lazy || eager) && !self.hub && several(2);
         let choice = self.choice().filter(|_| several(2));
         let (by_intent, everywhere) = (choice.is_some(), choice == Some(Choice::Everywhere));
-        let homes = self.technique.policy().homes_decide();
+        let homes = policy.homes_decide();
         // Whether replicas are acquired and dropped, other than by clocks.
         let comes = (self.hub || by_intent && choice != Some(Choice::Relocate)) && several(2);
         let goes = comes && !everywhere;
@@ -136,7 +138,7 @@ impl Mode {
         let hub = goes && owners;
         let fixed = self.has_fixed() && several(2);
         // With full replication, every access is local.
-        let remote = several(2) && self.technique != Technique::FullReplication;
+        let remote = several(2) && policy.static_replicas != Some(StaticReplicas::All);
         let overlap = maybe(self.asynchronous) && remote;
         let chains = match self.order {
             Some(Order::Fifo) => self.hub || by_intent || clocked,
