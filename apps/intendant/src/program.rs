@@ -45,8 +45,8 @@ fn file(name: &OsString) -> Option<PathBuf> {
     })
 }
 
-/// The program in this program's folder, where `cargo install` and `cargo build` put both. The folder need not
-/// be on PATH.
+/// The program in this program's folder: `cargo install` and `cargo build` put both there. The folder need
+/// not be on PATH.
 fn beside(program: &PathBuf) -> Option<PathBuf> {
     let here = std::env::current_exe().ok()?;
     Some(here.parent()?.join(program)).filter(|path| path.is_file())

@@ -1,8 +1,8 @@
 //! Counts of accesses, of parameter management and of messages: one type for each, with
 //! [`merge`](AccessStats::merge) and [`since`](AccessStats::since).
 //!
-//! A new counter is a field here, and the place that counts. Reports, simulated runs and the control plane
-//! use these types.
+//! A new counter is a field here, and the place that counts; `docs/extending.md` lists what reports need.
+//! Reports, simulated runs and the control plane use these types.
 
 use intendant_core::Histogram;
 use serde::{Deserialize, Serialize};

@@ -7,9 +7,8 @@
 //! encoded and decoded. `docs/protocol.md` has the layout of all frames; `tests/it/golden.rs` pins it byte by
 //! byte.
 //!
-//! A new message takes a type with its layout and `Payload` in the module of its family, a class
-//! (`class.rs`), a variant with its two lines in `message.rs`, a golden frame, and its rows in
-//! `docs/protocol.md`. Messages that older nodes do not know are a new [`PROTOCOL`].
+//! `docs/extending.md` lists what a new message needs. Messages that older nodes do not know are a new
+//! [`PROTOCOL`].
 //!
 //! Frames have no length prefixes (the transport adds them) and no value lengths (the layout has them; the
 //! engine checks against it).
