@@ -6,8 +6,7 @@
 //! is the algorithm of [thesis §4.4.1, §5.4.6]: nodes have rows of their own, and one worker of a node visits
 //! a column and trains all of the node's entries in it.
 //!
-//! Both are functions of the data, the seed and the number of workers and nodes. Absent on purpose: keys and
-//! values.
+//! Both are functions of the data, the seed and the number of workers and nodes. They use no keys and values.
 
 use crate::data::Dataset;
 use intendant_core::random::{Permutation, stream};

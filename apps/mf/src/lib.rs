@@ -5,7 +5,7 @@
 //! how often keys are accessed. [`Mf`] is the task made of these; [`Errors`] evaluates it. The binary adds
 //! flags, the plan that they resolve to, and the export of a trained model.
 //!
-//! Absent on purpose: threads, sockets, clocks, and the places of parameters.
+//! This crate has no threads, sockets or clocks, and no knowledge of where parameters are.
 #![forbid(unsafe_code)]
 
 mod batch;

@@ -6,8 +6,8 @@
 //! task made of these; `evaluate` measures quality with [`Tests`]. The binary adds flags, the plan that they
 //! resolve to, the files with questions, and the export of word vectors.
 //!
-//! Absent on purpose: threads other than those of the first pass over the text, sockets, clocks, and the
-//! places of parameters.
+//! This crate starts no threads except those of the first pass over the text. It has no sockets, no clock,
+//! and no knowledge of where parameters are.
 #![forbid(unsafe_code)]
 
 mod batch;

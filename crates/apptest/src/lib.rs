@@ -3,8 +3,7 @@
 //! The map: `process` starts programs and waits for them; [`schema`] holds the members of reports, once;
 //! [`case`] says what each technique is there for; [`Matrix`] runs the cases and compares what was learnt.
 //!
-//! Absent on purpose: anything that one application has alone, and time: nothing here asserts how long
-//! something takes.
+//! This crate has nothing that only one application needs, and asserts no times.
 #![forbid(unsafe_code)]
 
 pub mod case;

@@ -14,7 +14,8 @@
 //! The simulated cluster ([`intendant_sim::cluster`]) checks invariants of nodes and messages itself, because
 //! they need access to the engines' state.
 //!
-//! Absent on purpose: threads, clocks, randomness that the seed does not determine, printing.
+//! This crate has no threads, reads no clock, prints nothing, and uses no randomness that the seed does not
+//! determine.
 #![forbid(unsafe_code)]
 
 pub mod history;

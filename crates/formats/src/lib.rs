@@ -4,7 +4,7 @@
 //! [`NameIndex`] number names; [`words`] makes words of them. [`Matrices`] and [`write_text`] write the files
 //! of a model.
 //!
-//! Absent on purpose: data formats in the sense of columns and their meaning. The applications define those.
+//! The applications, not this crate, define columns and their meaning.
 #![forbid(unsafe_code)]
 
 mod matrix;

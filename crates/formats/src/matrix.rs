@@ -1,7 +1,7 @@
 //! The files of a model: NumPy matrices whose rows come in any order, and text.
 //!
-//! Absent on purpose: names that change when a file is complete. The caller writes into a folder of its own,
-//! and publishes that when the whole model is there.
+//! Files are not renamed when they are complete. The caller writes into a folder of its own, and renames that
+//! folder when the whole model is there.
 
 use intendant_core::{Element, ElementType, Key, KeyRange, copy_to_bytes};
 use std::fs::File;

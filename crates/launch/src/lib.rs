@@ -3,7 +3,7 @@
 //! Start at [`Rendezvous`]. `placement` is the decision what an environment means, as a function of its
 //! variables; `locate` asks Slurm for addresses; [`Launch`] starts processes and supervises them.
 //!
-//! Absent on purpose: the cluster itself (`intendant::control`), and anything about parameters.
+//! Not in this crate: the cluster itself (`intendant::control`) and parameters.
 #![deny(unsafe_code)]
 
 mod locate;

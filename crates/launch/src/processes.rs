@@ -7,7 +7,7 @@
 //! The launcher binds the coordinator's port itself and hands the socket to node 0, so that no other process
 //! can take the port in between and two clusters never collide. A fresh token per launch keeps strangers out.
 //!
-//! Absent on purpose: other machines, restarts, and knowledge of what the processes do.
+//! This module starts processes on this machine only, restarts none, and does not know what they do.
 
 mod child;
 mod ends;

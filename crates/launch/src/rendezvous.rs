@@ -18,7 +18,7 @@
 //! | `INTENDANT_LISTEN_FD` | node 0 under our launcher: the coordinator's listening socket, already bound |
 //! | `INTENDANT_LAUNCHED` | 1 under our launcher |
 //!
-//! Absent on purpose: sockets (the control plane opens them), and the meaning of other launchers' variables
+//! Not in this module: sockets (the control plane opens them) and the meaning of other launchers' variables
 //! (`placement`).
 
 use crate::locate::locate;

@@ -14,8 +14,9 @@
 //! | [`reach`] | counts of the situations that a run has reached |
 //! | [`meeting`] | quiescence and snapshots, for programs that drive a cluster |
 //!
-//! Absent on purpose: threads, clocks, randomness that the seed does not determine, printing, and the
-//! protocol. Engines, codec and techniques are the crates that ship.
+//! This crate has no threads, reads no clock, prints nothing, and uses no randomness that the seed does not
+//! determine. It does not implement the protocol: engines, codec and techniques are the crates used in
+//! production.
 #![forbid(unsafe_code)]
 
 pub mod cluster;

@@ -4,7 +4,7 @@
 //! are more threads than cores. A run may compute with short values and be *charged* for long ones
 //! ([`Charge`]): its virtual time and traffic are those of the charged length.
 //!
-//! Absent on purpose: caches, memory bandwidth that threads share, and the operating system's scheduler.
+//! The model has no caches, no memory bandwidth that threads share, and no scheduler of the operating system.
 
 use serde::Deserialize;
 

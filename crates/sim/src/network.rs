@@ -6,7 +6,8 @@
 //! one transmission. Switches have unlimited buffers: two senders to one receiver compete for the receiver's
 //! NIC, two receivers of one sender for the sender's NIC.
 //!
-//! Absent on purpose: loss, which connections hide (a partition appears as delay), and traffic within a node.
+//! The model has no loss, which connections hide (a partition appears as delay), and no traffic within a
+//! node.
 
 use crate::delays::Spread;
 use crate::facility::Facility;

@@ -6,7 +6,7 @@
 //! want done ([`Op`], [`LoaderOp`]). Who interprets them decides what a pull costs: threads and sockets, or
 //! virtual time.
 //!
-//! Absent on purpose: threads, channels, clocks, and any word about management techniques.
+//! This crate has no threads, channels or clocks, and does not depend on techniques of parameter management.
 #![forbid(unsafe_code)]
 
 mod driver;

@@ -1,8 +1,8 @@
 //! Parses Rust sources as token trees: just enough syntax to find modules, the paths that they name, and
 //! items.
 //!
-//! Start at [`Crate::read`]. Code under `#[cfg(test)]` is ignored. Absent on purpose: types, so the target of
-//! a method call `x.f()` is unknown.
+//! Start at [`Crate::read`]. Code under `#[cfg(test)]` is ignored. Types are not resolved, so the target of a
+//! method call `x.f()` is unknown.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@
 //! matrices of any size. Rows and columns are numbered from 0, equally on every process that reads the same
 //! files. A cell that is given more than once is as many entries: two ratings of a film are two examples.
 //!
-//! Absent on purpose: keys and values, and the division of entries among workers.
+//! This module has no keys and values, and does not divide entries among workers.
 
 mod generate;
 mod ids;

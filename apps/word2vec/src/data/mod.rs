@@ -5,7 +5,7 @@
 //! position, in whatever order. Some blocks are held out for the evaluation. [`Corpus::builtin`] has a small
 //! text, and generates others.
 //!
-//! Absent on purpose: keys and values, random draws, and the order of training.
+//! This module has no keys and values, draws nothing at random, and does not define the order of training.
 
 mod scan;
 mod source;

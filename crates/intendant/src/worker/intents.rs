@@ -1,4 +1,4 @@
-//! Intents: keys that a worker is about to access, announced by the worker or by the thread that prepares its
+//! Intents: keys that a worker is about to access, signalled by the worker or by the thread that prepares its
 //! batches.
 
 use super::Worker;
@@ -11,13 +11,13 @@ use intendant_engine::{AccessError, Explanation};
 use std::ops::Range;
 
 impl<E: Element> Worker<E> {
-    /// Announces that this worker will access `keys` while its clock is in `window` [thesis §5.2]. The call
+    /// Signals that this worker will access `keys` while its clock is in `window` [thesis §5.2]. The call
     /// costs little more than copying the keys, and affects only how fast the keys will be accessed. Earlier
     /// is better, and much too early does no harm. Windows may overlap; those of one key add up. Techniques
     /// that do not act on intents, and clusters of one node, ignore it.
     ///
     /// # Errors
-    /// [`Error::Access`] if a key does not exist; then nothing was announced.
+    /// [`Error::Access`] if a key does not exist; then nothing was signalled.
     #[inline(never)]
     pub fn intent(&self, keys: &[Key], window: Range<Clock>) -> Result<(), Error> {
         let wake = self.inner.shared.intend(self.id, keys, window)?;

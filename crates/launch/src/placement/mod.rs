@@ -16,8 +16,8 @@
 //! Where a launcher names the run but no port, the port is derived from that name. All processes of a run
 //! derive the same port, and two runs on a machine rarely do.
 //!
-//! Absent on purpose: tokens, sockets, names and addresses ([`crate::rendezvous`]); launchers that tell no
-//! ranks (ssh).
+//! Not in this module: tokens, sockets, names and addresses ([`crate::rendezvous`]), and launchers that set
+//! no ranks (ssh).
 
 mod hostlist;
 mod kubernetes;

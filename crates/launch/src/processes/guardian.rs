@@ -5,8 +5,7 @@
 //! guardian is a fork of the launcher that holds one end of a pipe and a list of process groups. The kernel
 //! closes the other end however the launcher dies; then the guardian kills the groups and ends.
 //!
-//! Absent on purpose: anything but system calls in the guardian, which may have been forked from a process
-//! with threads.
+//! The guardian makes system calls only, because it may have been forked from a process with threads.
 
 use intendant_core::limits;
 use rustix::process::{Pid, WaitOptions};

@@ -22,14 +22,16 @@ impl<E: Element> Cluster<E> {
             let checked = self.invariants.hops.sent(request, ledger, |key| node.slot(key).counter);
             checked.map_err(|finding| self.violation(finding))?;
         }
-        if let Message::ReplicaRequest(sync) = message {
+        if let Message::ReplicaRequest(request) = message {
             let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
             // A request that goes over the home is bounded by what the home knows.
-            let checked = if self.policy.homes_decide() && sync.kind == ReplicaRequestKind::Ask {
+            let checked = if self.policy.homes_decide() && request.kind == ReplicaRequestKind::Ask {
                 let home = |key| &self.nodes[self.layout.home(key).index()];
-                self.invariants.hops.replica_request_sent(sync, ledger, 1, |key| home(key).slot(key).counter)
+                self.invariants
+                    .hops
+                    .replica_request_sent(request, ledger, 1, |key| home(key).slot(key).counter)
             } else {
-                self.invariants.hops.replica_request_sent(sync, ledger, 0, |key| node.slot(key).counter)
+                self.invariants.hops.replica_request_sent(request, ledger, 0, |key| node.slot(key).counter)
             };
             checked.map_err(|finding| self.violation(finding))?;
         }

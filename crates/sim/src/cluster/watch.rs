@@ -165,27 +165,27 @@ impl<E: Element> Cluster<E> {
                     watch.counters.extend_from_slice(&moved.counters);
                     WatchedInput::Moved
                 }
-                Message::ReplicaRequest(sync) => {
-                    watch.keys.extend_from_slice(&sync.keys);
-                    watch.generations.extend_from_slice(&sync.generations);
-                    watch.numbers.extend_from_slice(&sync.numbers);
-                    WatchedInput::ReplicaRequest { kind: sync.kind, holder: sync.holder }
+                Message::ReplicaRequest(request) => {
+                    watch.keys.extend_from_slice(&request.keys);
+                    watch.generations.extend_from_slice(&request.generations);
+                    watch.numbers.extend_from_slice(&request.numbers);
+                    WatchedInput::ReplicaRequest { kind: request.kind, holder: request.holder }
                 }
-                Message::ReplicaUpdate(news) => {
-                    watch.keys.extend_from_slice(&news.keys);
-                    watch.generations.extend_from_slice(&news.generations);
-                    watch.numbers.extend_from_slice(&news.seqs);
-                    watch.counters.extend_from_slice(&news.counters);
-                    WatchedInput::ReplicaUpdate(news.kind)
+                Message::ReplicaUpdate(update) => {
+                    watch.keys.extend_from_slice(&update.keys);
+                    watch.generations.extend_from_slice(&update.generations);
+                    watch.numbers.extend_from_slice(&update.seqs);
+                    watch.counters.extend_from_slice(&update.counters);
+                    WatchedInput::ReplicaUpdate(update.kind)
                 }
                 Message::Clock(clock) => {
                     WatchedInput::Clock { from: *from, scope: clock.scope, clock: clock.clock }
                 }
                 Message::Reduce(reduce) => WatchedInput::Reduce { round: reduce.round },
-                Message::IntentReport(signal) => {
-                    watch.keys.extend_from_slice(&signal.begun);
-                    watch.keys.extend_from_slice(&signal.over);
-                    WatchedInput::IntentReport { from: *from, begun: signal.begun.len() }
+                Message::IntentReport(report) => {
+                    watch.keys.extend_from_slice(&report.begun);
+                    watch.keys.extend_from_slice(&report.over);
+                    WatchedInput::IntentReport { from: *from, begun: report.begun.len() }
                 }
                 Message::SnapshotRequest(_) | Message::SnapshotPart(_) => WatchedInput::Other,
             },

@@ -205,7 +205,7 @@ impl<E: Element> Cluster<E> {
         for action in actions {
             let Action::Send { to, message } = action else { continue };
             match message {
-                Message::ReplicaRequest(sync) => self.record_sent_replica_request(here, sync)?,
+                Message::ReplicaRequest(request) => self.record_sent_replica_request(here, request)?,
                 Message::Relocate(relocate) => {
                     for key in &relocate.keys {
                         self.check_relocation_order(station, *key, relocate.to)?;
@@ -264,8 +264,8 @@ impl<E: Element> Cluster<E> {
     }
 
     /// Records a holder's message when the holder itself sends it, not when other nodes forward it.
-    fn record_sent_replica_request(&mut self, here: NodeId, sync: &ReplicaRequest) -> Result<(), Finding> {
-        let ReplicaRequest { kind, hops, keys, generations, numbers, .. } = sync;
+    fn record_sent_replica_request(&mut self, here: NodeId, request: &ReplicaRequest) -> Result<(), Finding> {
+        let ReplicaRequest { kind, hops, keys, generations, numbers, .. } = request;
         if *hops > 0 {
             return Ok(());
         }

@@ -84,12 +84,12 @@ impl Hops {
     /// keys do not move, messages are never forwarded.
     pub(crate) fn replica_request_sent(
         &mut self,
-        sync: &ReplicaRequest,
+        request: &ReplicaRequest,
         ledger: &Ledger,
         detour: u32,
         known: impl Fn(Key) -> u32,
     ) -> Result<(), Finding> {
-        let ReplicaRequest { kind, holder, hops, keys, generations, numbers, .. } = sync;
+        let ReplicaRequest { kind, holder, hops, keys, generations, numbers, .. } = request;
         for (at, key) in keys.iter().enumerate() {
             let bound = match self {
                 Self::Fixed(_) => 0,
