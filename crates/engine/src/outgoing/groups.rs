@@ -1,16 +1,21 @@
 //! Groups of keys that leave in one frame. Usually there is one group at a time.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 
 /// Groups by a key that their members have in common. The group that was used last is found without a search.
+///
+/// A turn forms few groups, and takes them in order of their keys: in a sorted vector, nothing is allocated per
+/// group, and the first group is at the end.
 pub(crate) struct Groups<K, V> {
-    last: Option<(K, V)>,
-    others: BTreeMap<K, V>,
+    /// In descending order of keys.
+    groups: Vec<(K, V)>,
+    /// Index of the group that was used last, or no index.
+    last: usize,
 }
 
 impl<K, V> Default for Groups<K, V> {
     fn default() -> Self {
-        Self { last: None, others: BTreeMap::new() }
+        Self { groups: Vec::new(), last: 0 }
     }
 }
 
@@ -18,26 +23,24 @@ impl<K: Copy + Ord, V> Groups<K, V> {
     /// The group `key`, which `new` makes if there is none.
     #[inline]
     pub(crate) fn entry(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
-        if self.last.as_ref().is_none_or(|(last, _)| *last != key) {
+        if self.groups.get(self.last).is_none_or(|(last, _)| *last != key) {
             self.change(key, new);
         }
-        &mut self.last.as_mut().expect("the group was just put there").1
+        &mut self.groups[self.last].1
     }
 
     fn change(&mut self, key: K, new: impl FnOnce() -> V) {
-        let group = self.others.remove(&key).unwrap_or_else(new);
-        if let Some((last, group)) = self.last.replace((key, group)) {
-            self.others.insert(last, group);
-        }
+        let found = self.groups.binary_search_by_key(&Reverse(key), |(key, _)| Reverse(*key));
+        self.last = found.unwrap_or_else(|at| {
+            self.groups.insert(at, (key, new()));
+            at
+        });
     }
 
     /// Takes the first group, in order of keys.
+    #[inline]
     pub(crate) fn pop_first(&mut self) -> Option<(K, V)> {
-        match (&self.last, self.others.first_key_value()) {
-            (Some((last, _)), Some((first, _))) if first < last => self.others.pop_first(),
-            (Some(_), _) => self.last.take(),
-            (None, _) => self.others.pop_first(),
-        }
+        self.groups.pop()
     }
 }
 
@@ -45,6 +48,7 @@ impl<K: Copy + Ord, V> Groups<K, V> {
 mod tests {
     use super::*;
     use intendant_core::random::stream;
+    use std::collections::BTreeMap;
 
     #[test]
     fn the_same_as_an_ordered_map() {
