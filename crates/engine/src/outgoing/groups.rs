@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 
-/// Groups by a key that their members have in common. The group that was used last is found without a search.
+/// Groups by a key that their members have in common. The group that was used last is found without a
+/// search.
 ///
-/// A turn forms few groups, and takes them in order of their keys: in a sorted vector, nothing is allocated per
-/// group, and the first group is at the end.
+/// A turn forms few groups, and takes them in order of their keys. In a sorted vector, nothing is allocated
+/// per group, and the first group is at the end.
 pub(crate) struct Groups<K, V> {
     /// In descending order of keys.
     groups: Vec<(K, V)>,
