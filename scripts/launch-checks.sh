@@ -47,16 +47,16 @@ trains() {
   shift
   local plain=$work/plain.$nodes.json report=$work/report.json
   if [ ! -f "$plain" ]; then
-    timeout $patience "$kge" "${flags[@]}" --nodes "$nodes" --report "$plain" >/dev/null || fail "kge --nodes $nodes"
+    timeout $patience "$kge" "${flags[@]}" --nodes "$nodes" --report "$plain" >/dev/null || fail "intendant-kge --nodes $nodes"
   fi
   rm -f "$report"
   timeout $patience "$@" "$kge" "${flags[@]}" --report "$report" >"$work/out" 2>&1 || { cat "$work/out"; fail "$*"; }
   [ "$(grep -c '^task ' "$work/out")" = 1 ] || { cat "$work/out"; fail "$*: not one result but several"; }
-  diff <(facts "$plain") <(facts "$report") || fail "$*: trains something else than kge --nodes $nodes"
+  diff <(facts "$plain") <(facts "$report") || fail "$*: trains something else than intendant-kge --nodes $nodes"
   # Updates interleave differently in each run: the MRR of three epochs was 0.286 to 0.311 in a dozen runs.
   awk -v a="$(mrr "$plain")" -v b="$(mrr "$report")" 'BEGIN { exit !(a > 0.2 && b > 0.8 * a && b < 1.25 * a) }' ||
-    fail "$*: MRR $(mrr "$report"), but kge --nodes $nodes comes to $(mrr "$plain")"
-  echo "ok: $*: $(facts "$report" | sed -n 's/"data_digest":/data /p'), MRR $(mrr "$report") (kge --nodes $nodes: $(mrr "$plain"))"
+    fail "$*: MRR $(mrr "$report"), but intendant-kge --nodes $nodes comes to $(mrr "$plain")"
+  echo "ok: $*: $(facts "$report" | sed -n 's/"data_digest":/data /p'), MRR $(mrr "$report") (intendant-kge --nodes $nodes: $(mrr "$plain"))"
 }
 
 # refuses CODE TEXT COMMAND…: the command ends with this exit code and prints this text.

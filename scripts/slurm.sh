@@ -102,7 +102,7 @@ done
 timeout $patience salloc --quiet -N 2 -n 4 "$kge" --epochs 0 --no-progress --report "$work/shell.json" >"$work/out" 2>&1 ||
   { cat "$work/out"; fail salloc; }
 grep -q '"nodes": 1,' "$work/shell.json" || fail 'salloc: not alone'
-echo 'ok: in the shells of sbatch and salloc, kge runs alone'
+echo 'ok: in the shells of sbatch and salloc, intendant-kge runs alone'
 
 loses KILL 2 4 srun -N 4
 loses KILL 0 4 srun -N 4

@@ -20,11 +20,17 @@ use tracing_subscriber::util::SubscriberInitExt;
 fn main() -> ExitCode {
     // Wrong usage ends in here, with exit code 2.
     let args = Args::parse();
-    log_to_stderr();
     match args.command {
-        Command::Launch(args) => launch(args),
-        Command::Doctor(args) => doctor::run(args.coordinator.as_deref()),
+        // That program has a log of its own.
         Command::Program(words) => program::run(words),
+        Command::Launch(args) => {
+            log_to_stderr();
+            launch(args)
+        }
+        Command::Doctor(args) => {
+            log_to_stderr();
+            doctor::run(args.coordinator.as_deref())
+        }
     }
 }
 

@@ -1,12 +1,19 @@
 //! `intendant NAME …` becomes the program `intendant-NAME …`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Exit code of wrong usage.
 const USAGE: u8 = 2;
+
+/// Commands to propose for a name that is similar.
+const COMMANDS: [&str; 5] = ["launch", "doctor", "kge", "mf", "word2vec"];
+
+/// How similar a name must be, from 0 to 1.
+const SIMILARITY_MIN: f64 = 0.75;
 
 /// Replaces this process by the program that the first of `words` names, with the others as its arguments.
 /// Returns only if it cannot.
@@ -14,40 +21,49 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
     let mut words = words.into_iter();
     // The command line parser gives at least the name.
     let name = words.next().unwrap_or_default();
-    let Some(program) = file(&name) else {
-        eprintln!(
-            "intendant: '{}' is none of its commands and no name of a program; see 'intendant --help'",
-            name.display()
-        );
-        return ExitCode::from(USAGE);
-    };
-    let error = Command::new(beside(&program).unwrap_or_else(|| program.clone())).args(words).exec();
-    let (name, program) = (name.display(), program.display());
-    if error.kind() == std::io::ErrorKind::NotFound {
-        eprintln!(
-            "intendant: '{name}' is none of its commands, and there is no program '{program}' in its folder or on \
-             PATH; see 'intendant --help'"
-        );
-    } else {
-        eprintln!("intendant: cannot run '{program}': {error}");
+    let shown = shown(&name);
+    if name.as_encoded_bytes().contains(&b'/') || name.is_empty() {
+        return wrong(&format!("'{shown}' is none of its commands, and no name of a program"), "");
     }
+    let mut program = OsString::from("intendant-");
+    program.push(&name);
+    let beside = beside(&program);
+    let found = beside.is_some();
+    let path = beside.unwrap_or_else(|| PathBuf::from(&program));
+    let error = Command::new(&path).args(words).exec();
+    if !found && error.kind() == std::io::ErrorKind::NotFound {
+        let what = format!(
+            "'{shown}' is none of its commands, and there is no program 'intendant-{shown}' in its folder or on PATH"
+        );
+        return wrong(&what, &proposal(&name));
+    }
+    wrong(&format!("cannot run '{}': {error}", path.display()), "")
+}
+
+fn wrong(what: &str, proposal: &str) -> ExitCode {
+    eprintln!("intendant: {what};{proposal} see 'intendant --help'");
     ExitCode::from(USAGE)
 }
 
-/// The program's name, unless `name` would lead out of the folders that are searched.
-fn file(name: &OsString) -> Option<PathBuf> {
-    let bytes = name.as_encoded_bytes();
-    let plain = !bytes.is_empty() && !bytes.contains(&b'/');
-    plain.then(|| {
-        let mut program = OsString::from("intendant-");
-        program.push(name);
-        program.into()
-    })
+/// `name` without characters that terminals act on.
+fn shown(name: &OsStr) -> String {
+    name.to_string_lossy().escape_debug().to_string()
 }
 
-/// The program in this program's folder: `cargo install` and `cargo build` put both there. The folder need
+fn proposal(name: &OsStr) -> String {
+    let name = name.to_string_lossy();
+    let similar = COMMANDS.map(|command| (strsim::jaro_winkler(&name, command), command));
+    let best = similar.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|best| best.0 >= SIMILARITY_MIN).map_or(String::new(), |best| format!(" is it '{}'?", best.1))
+}
+
+/// The program in this program's folder, where `cargo install` and `cargo build` put both. The folder need
 /// not be on PATH.
-fn beside(program: &PathBuf) -> Option<PathBuf> {
+fn beside(program: &OsStr) -> Option<PathBuf> {
     let here = std::env::current_exe().ok()?;
-    Some(here.parent()?.join(program)).filter(|path| path.is_file())
+    Some(here.parent()?.join(program)).filter(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }

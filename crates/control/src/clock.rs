@@ -1,4 +1,7 @@
-//! The only place that reads the clock for decisions and counts of code without I/O.
+//! The clock for decisions and counts of code without I/O.
+//!
+//! Channels read it at every input, so its functions are inlined: they are then compiled, and optimised, with
+//! the channel. This crate itself is compiled without optimisation.
 
 use intendant_core::Tick;
 use std::time::{Duration, Instant};
@@ -7,6 +10,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub struct MonotonicClock(Instant);
 
+#[inline]
 #[expect(clippy::disallowed_methods, reason = "heartbeats and relocation times need real, monotonic time")]
 fn instant() -> Instant {
     Instant::now()
@@ -15,18 +19,21 @@ fn instant() -> Instant {
 impl MonotonicClock {
     /// A clock that shows 0 now.
     #[must_use]
+    #[inline]
     pub fn start() -> Self {
         Self(instant())
     }
 
     /// What it shows.
     #[must_use]
+    #[inline]
     pub fn now(&self) -> Tick {
         Tick(instant().duration_since(self.0).as_micros() as u64)
     }
 
     /// The moment at which this clock shows `at`, for timers; at most a day ahead.
     #[must_use]
+    #[inline]
     pub fn moment(&self, at: Tick) -> tokio::time::Instant {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         let ahead = Duration::from_micros(at.0.saturating_sub(self.now().0));

@@ -38,6 +38,20 @@ pub enum FailureKind {
     Left,
 }
 
+impl FailureKind {
+    /// The exit code that programs end with: 4 if a peer was lost, 2 if the user has to change something,
+    /// else
+    /// 1.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::PeerLost => 4,
+            Self::Mismatch => 2,
+            Self::Aborted | Self::Disagreement | Self::Misuse | Self::Left => 1,
+        }
+    }
+}
+
 impl Failure {
     /// Node `node` is lost: it `reason`.
     pub fn lost(node: NodeId, reason: impl Into<String>) -> Self {

@@ -11,7 +11,7 @@
 //! after 5 s of silence. All other nodes know within one more second. A node that was itself stopped or
 //! starved does not report others as lost.
 //!
-//! Nothing in this crate is on the path of a pull or a push.
+//! Nothing in this crate but its clock ([`MonotonicClock`], inlined) is on the path of a pull or a push.
 #![deny(unsafe_code)]
 
 mod clock;

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     match (args.next().and_then(|nodes| nodes.parse().ok()), args.next()) {
         (Some(nodes), Some(file)) => run(nodes, &file),
         _ => {
-            eprintln!("usage: regression NODES FILE");
+            eprintln!("usage: linear_model NODES FILE");
             ExitCode::from(2)
         }
     }

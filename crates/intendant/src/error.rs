@@ -98,15 +98,7 @@ impl Error {
     /// else 1.
     pub fn exit_code(&self) -> u8 {
         if let Some(failure) = self.failure() {
-            return match failure.kind {
-                FailureKind::PeerLost => 4,
-                FailureKind::Mismatch => 2,
-                FailureKind::Aborted
-                | FailureKind::Disagreement
-                | FailureKind::Misuse
-                | FailureKind::Left
-                | _ => 1,
-            };
+            return failure.kind.exit_code();
         }
         match self {
             // A node is missing.

@@ -122,6 +122,32 @@ impl fmt::Display for MessageClass {
 mod tests {
     use super::*;
 
+    /// Does not compile without an arm for every class.
+    fn next(class: MessageClass) -> Option<MessageClass> {
+        match class {
+            MessageClass::Request => Some(MessageClass::Response),
+            MessageClass::Response => Some(MessageClass::SnapshotRequest),
+            MessageClass::SnapshotRequest => Some(MessageClass::SnapshotPart),
+            MessageClass::SnapshotPart => Some(MessageClass::Localize),
+            MessageClass::Localize => Some(MessageClass::Relocate),
+            MessageClass::Relocate => Some(MessageClass::HandOver),
+            MessageClass::HandOver => Some(MessageClass::Moved),
+            MessageClass::Moved => Some(MessageClass::ReplicaRequest),
+            MessageClass::ReplicaRequest => Some(MessageClass::ReplicaUpdate),
+            MessageClass::ReplicaUpdate => Some(MessageClass::Clock),
+            MessageClass::Clock => Some(MessageClass::Reduce),
+            MessageClass::Reduce => Some(MessageClass::IntentReport),
+            MessageClass::IntentReport => None,
+        }
+    }
+
+    #[test]
+    fn all_classes_are_all() {
+        let chain: Vec<_> =
+            std::iter::successors(Some(MessageClass::Request), |class| next(*class)).collect();
+        assert_eq!(chain, MessageClass::ALL);
+    }
+
     #[test]
     fn a_class_is_found_by_its_number() {
         for class in MessageClass::ALL {

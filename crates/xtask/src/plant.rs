@@ -165,7 +165,8 @@ impl Scratch {
         command
             .args(["build", "--quiet", "--offline", "--package", "xtask"])
             .env("CARGO_TARGET_DIR", &self.build)
-            // Every bug compiles the engine and what is above it anew, and is caught within few seeds.
+            // Every bug compiles the engine and what is above it anew, which takes longer than most of its
+            // seeds.
             .env("CARGO_INCREMENTAL", "1")
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
         // A planted bug may cause warnings, such as unused variables.

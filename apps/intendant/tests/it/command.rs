@@ -234,47 +234,53 @@ fn unreachable_survives_the_launcher_however_it_ends() {
     }
 }
 
-/// A copy of `intendant` in a folder with a program `intendant-NAME` that says what it was given.
+/// A folder with `intendant`, and a program `intendant-NAME` that prints its arguments.
 fn folder_with(name: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    fs::hard_link(env!("CARGO_BIN_EXE_intendant"), folder.path().join("intendant"))
-        .or_else(|_| fs::copy(env!("CARGO_BIN_EXE_intendant"), folder.path().join("intendant")).map(drop))
-        .unwrap();
-    let program = folder.path().join(format!("intendant-{name}"));
-    fs::write(&program, "#!/bin/sh\necho $0 \"$@\"\nexit 7\n").unwrap();
-    fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // On the file system of the programs, so that a link suffices: a file that is written here could not be
+    // executed while a process that another test starts still has it open.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::hard_link(env!("CARGO_BIN_EXE_intendant"), folder.path().join("intendant")).unwrap();
+    std::os::unix::fs::symlink("/bin/echo", folder.path().join(format!("intendant-{name}"))).unwrap();
     folder
 }
 
 #[test]
 fn training_programs_are_commands() {
     let folder = folder_with("train");
-    let program = folder.path().join("intendant-train");
-    let expected = format!("{} --nodes 2 a b --help\n", program.display());
+    let args = ["train", "--nodes", "2", "a b", "--help"];
+    let expected = (Some(0), "--nodes 2 a b --help\n".to_owned());
 
-    let beside = Command::new(folder.path().join("intendant"))
-        .args(["train", "--nodes", "2", "a b", "--help"])
-        .env_remove("PATH")
-        .output()
-        .unwrap();
-    assert_eq!((beside.status.code(), text(&beside.stdout)), (Some(7), expected.clone()), "{beside:?}");
+    let beside =
+        Command::new(folder.path().join("intendant")).args(args).env_remove("PATH").output().unwrap();
+    assert_eq!((beside.status.code(), text(&beside.stdout)), expected, "{beside:?}");
 
-    let path = std::env::join_paths(
-        [folder.path().to_owned()]
-            .into_iter()
-            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
-    );
-    let on_path = intendant()
-        .args(["train", "--nodes", "2", "a b", "--help"])
-        .env("PATH", path.unwrap())
-        .output()
-        .unwrap();
-    assert_eq!((on_path.status.code(), text(&on_path.stdout)), (Some(7), expected), "{on_path:?}");
+    let others = std::env::var_os("PATH").unwrap();
+    let path =
+        std::env::join_paths(std::iter::once(folder.path().to_owned()).chain(std::env::split_paths(&others)));
+    let on_path = intendant().args(args).env("PATH", path.unwrap()).output().unwrap();
+    assert_eq!((on_path.status.code(), text(&on_path.stdout)), expected, "{on_path:?}");
+}
+
+/// A program that is there and cannot be run is not said to be missing.
+#[test]
+fn a_program_that_cannot_run_is_named() {
+    let folder = folder_with("train");
+    let script = folder.path().join("intendant-broken");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let output = Command::new(folder.path().join("intendant")).arg("broken").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains(&format!("cannot run '{}'", script.display())), "{output:?}");
 }
 
 #[test]
 fn commands_that_do_not_exist_are_named() {
-    for (name, said) in [("cure", "no program 'intendant-cure'"), ("../cure", "no name of a program")] {
+    for (name, said) in [
+        ("cure", "no program 'intendant-cure' in its folder or on PATH; see"),
+        ("../cure", "no name of a program"),
+        ("docter", "is it 'doctor'?"),
+        ("word2vek", "is it 'word2vec'?"),
+    ] {
         let output = intendant().arg(name).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         let stderr = text(&output.stderr);

@@ -1,4 +1,5 @@
-//! Every technique on one, two and four node processes; see [`Matrix`].
+//! Every technique on one, two and four node processes; see [`Matrix`]. Four of those that act on intents run
+//! nightly only: the other applications run them at each push.
 //!
 //! What four nodes learned, as a share of what one process learns, in ten runs of each case on an overloaded
 //! machine with two cores (`measure`):
@@ -75,7 +76,7 @@ fn techniques_that_act_on_intents() {
 }
 
 #[test]
-#[ignore = "takes a minute, and the other applications run all of them at each push"]
+#[ignore = "takes a minute and runs nightly; the other applications run all of them at each push"]
 fn all_techniques_that_act_on_intents() {
     for case in case::BY_INTENT {
         LONG.check(&case, STALENESS);

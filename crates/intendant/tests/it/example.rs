@@ -2,7 +2,7 @@
 
 #[path = "../../examples/linear_model.rs"]
 #[expect(dead_code, reason = "its `main` reads the command line, which is that of the tests here")]
-mod regression;
+mod linear_model;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -11,9 +11,9 @@ const FILE: &str = "EXAMPLE_TEST_FILE";
 
 #[test]
 #[ignore = "the program that the test below starts"]
-fn role_regression() {
+fn role_linear_model() {
     let file = std::env::var(FILE).expect("started by a test");
-    assert!(regression::run(2, &file) == ExitCode::SUCCESS);
+    assert!(linear_model::run(2, &file) == ExitCode::SUCCESS);
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn the_example_learns_with_two_processes_and_exports_every_weight() {
     let folder = tempfile::tempdir().unwrap();
     let file: PathBuf = folder.path().join("weights.tsv");
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "--nocapture", "example::role_regression"]).env(FILE, &file);
+    command.args(["--ignored", "--exact", "--nocapture", "example::role_linear_model"]).env(FILE, &file);
     for name in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "INTENDANT_LAUNCHED"] {
         command.env_remove(name);
     }

@@ -330,6 +330,33 @@ fn who_asks_for_it_gets_copies_with_all_that_was_done() {
     }
 }
 
+/// No worker asks for a round, and none ends a phase.
+#[test]
+fn updates_reach_other_nodes_in_the_background() {
+    let setting = Setting { nodes: 2, workers: 1, ..Setting::new(Technique::FullReplication) };
+    let nodes = run(setting, move |me, worker| {
+        let pusher = Pusher::new(setting, me);
+        let keys = [Key(0), Key(1)];
+        let (mine, other) = (keys[me], keys[1 - me]);
+        let wait = |worker: &mut Worker<f32>| {
+            while pusher.read(worker, &[other])?[0][0] == 0.0 {
+                pause(1);
+            }
+            Ok::<_, Error>(())
+        };
+        // The second node answers the first one's update, which so has passed twice.
+        if me == 1 {
+            wait(worker)?;
+        }
+        worker.push(&[mine], &vec![1.0; pusher.elements(&[mine])])?;
+        if me == 0 {
+            wait(worker)?;
+        }
+        Ok(())
+    });
+    shut_down(nodes);
+}
+
 #[test]
 fn in_the_background_synchronize_waits_for_a_round() {
     let setting = Setting {
