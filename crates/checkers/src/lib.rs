@@ -8,14 +8,13 @@
 //! | --- | --- |
 //! | [`history`] | operations are sequentially consistent per key, and every push is applied once |
 //! | [`lanes`] | a value is a sum of pushes: each worker counts its pushes in a lane of its own |
-//! | [`registers`] | values that workers overwrite are intact, and overwritten ones do not return |
+//! | [`registers`] | a pull returns one whole value that was set, never one known to be overwritten |
 //! | `staleness` | a pull sees every push that its staleness bound, a synchronisation or a rest guarantees |
 //!
 //! The simulated cluster ([`intendant_sim::cluster`]) checks invariants of nodes and messages itself, because
 //! they need access to the engines' state.
 //!
-//! This crate has no threads, reads no clock, prints nothing, and uses no randomness that the seed does not
-//! determine.
+//! This crate has no threads, reads no clock and prints nothing. All randomness comes from the seed.
 #![forbid(unsafe_code)]
 
 pub mod history;

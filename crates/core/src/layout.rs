@@ -4,8 +4,8 @@
 //! latches. A key's *shard* is its lowest bits (neighbouring keys, which are often hot together, get
 //! different latches, and the position within the shard is the rest of the key), its *channel* is the shard
 //! modulo the number of channels (so a channel's thread latches only shards of its own), and its *home*
-//! follows from the key's rank in the key space: by range, by hash, or by range after a seeded permutation
-//! ([`KeyOrder`]).
+//! follows from the key's position in its key range, directly or after a seeded permutation, or from a hash
+//! of the key ([`KeyOrder`]).
 
 use crate::{ChannelId, ElementType, Key, NodeId, limits, random};
 use std::ops::Range;

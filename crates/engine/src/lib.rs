@@ -5,10 +5,11 @@
 //! change).
 //!
 //! The life of an access: [`Shared::pull`] and its siblings serve the keys that are here, under one latch at
-//! a time, and turn the others into [`Submission`]s, one per channel. The caller (a channel's thread in
-//! `intendant`, or `sim`) passes them to [`Channel::handle`], which checks the keys again and sends requests.
-//! The owner's channel answers. If a key is still on its way to a channel, that channel queues the access.
-//! The answer becomes a [`Completion`], which the worker processes with [`Local::complete`].
+//! a time, and turn the others into [`Submission`]s, one per channel. In `intendant`, the worker sends them
+//! to the channel's thread, which passes them to [`Channel::handle`]; in `sim`, the cluster does so. The
+//! channel checks the keys again and sends requests. The owner's channel answers. If a worker has
+//! localized the key and it is still on its way, the channel queues the access. The answer becomes a
+//! [`Completion`], which the worker processes with [`Local::complete`].
 //!
 //! Start at `channel` (the turn: how an input passes through the mechanisms). Each mechanism has a folder and
 //! owns its state: `access`, `relocation`, `replication`, `static_replicas`, `intent`. None refers to

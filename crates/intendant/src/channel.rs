@@ -32,8 +32,8 @@ pub(crate) struct ChannelLoop<E> {
     pub(crate) inbox: Inbox,
     /// By worker.
     pub(crate) workers: Vec<MailSender<Delivery>>,
-    /// By worker, the completions of the current turn; empty between turns. A worker is woken once for all
-    /// of it: waking a thread costs as much as dozens of keys.
+    /// By worker, the completions of the current pass; empty between passes. A worker is woken once for all
+    /// of them: waking a thread costs as much as dozens of keys.
     pub(crate) done: Vec<Vec<Completion>>,
     pub(crate) membership: Arc<Membership>,
     pub(crate) health: Arc<Health>,
@@ -45,7 +45,7 @@ pub(crate) struct ChannelLoop<E> {
     pub(crate) looks: LookTimer,
 }
 
-/// How a turn ended.
+/// How a pass ended.
 enum Turn {
     /// Something was done.
     Busy,
@@ -88,7 +88,7 @@ impl<E: Element> ChannelLoop<E> {
         let mut looked = false;
         loop {
             let turn = self.turn(fabric, &mut actions, &mut closing);
-            // Most looks are no-ops. The next turn then sleeps, which polls the sockets as well. Not twice in
+            // Most looks are no-ops. The next pass then sleeps, which polls the sockets as well. Not twice in
             // a row: otherwise a channel that is always late would never poll its sockets.
             let looked_before = std::mem::replace(&mut looked, matches!(turn, Turn::Looked));
             match turn {
@@ -128,6 +128,8 @@ impl<E: Element> ChannelLoop<E> {
         }
     }
 
+    /// One pass of the thread. It gives the engine a tick if one is due, then commands and frames, and writes
+    /// what they produce. Each of these inputs is a turn of the engine.
     fn turn(
         &mut self,
         fabric: &mut Fabric,
@@ -194,7 +196,7 @@ impl<E: Element> ChannelLoop<E> {
         turn
     }
 
-    /// Hands on the results of a turn. Frames first: other nodes wait for them too.
+    /// Hands on the results of a pass. Frames first: other nodes wait for them too.
     fn hand_on(&mut self, fabric: &mut Fabric) {
         fabric.try_flush();
         for (worker, done) in self.workers.iter().zip(&mut self.done) {

@@ -2,7 +2,8 @@
 //!
 //! Start at [`Node`]: a node of the cluster, [alone](Node::start_alone), [several in one
 //! process](Node::start_local), or [one per process](Node::join). Its [`Worker`]s are the handles through
-//! which training threads pull, push and set parameters. [`control`] is how nodes meet and fail together.
+//! which training threads pull, push and set parameters. [`control`] has rendezvous, barriers and failure
+//! detection.
 //!
 //! Inside: every channel has a thread with its own single-threaded runtime (`channel`), which owns the
 //! channel's engine and its links, and wakes when the engine's next tick is due. Workers serve local keys

@@ -7,16 +7,15 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`cluster`] | nodes, workers, channels, connections; calls of workers and the events that follow |
-//! | [`Delays`] | durations: a [`Network`], a [`Machine`], and how values are charged ([`Charge`]) |
+//! | [`Delays`] | durations: a [`Network`], a [`Machine`], and factors for the cost of values ([`Charge`]) |
 //! | [`presets`] | networks and machines of the papers, and parsers for files that describe others |
 //! | [`Faults`] | slow connections, slow nodes, partitions |
-//! | `invariants/` | invariants that the cluster checks at every event |
+//! | `invariants/` | invariants of messages, calls and nodes ([`cluster::Checks`]: at events or at rest) |
 //! | [`reach`] | counts of the situations that a run has reached |
 //! | [`meeting`] | quiescence and snapshots, for programs that drive a cluster |
 //!
-//! This crate has no threads, reads no clock, prints nothing, and uses no randomness that the seed does not
-//! determine. It does not implement the protocol: engines, codec and techniques are the crates used in
-//! production.
+//! This crate has no threads, reads no clock and prints nothing. All randomness comes from the seed. Engines,
+//! codec and techniques are the crates used in production; this crate does not implement the protocol.
 #![forbid(unsafe_code)]
 
 pub mod cluster;

@@ -4,9 +4,9 @@
 //! connects nodes of one process; [`tcp`] connects processes, after a handshake that reports the exact reason
 //! if a node is refused. [`Token`] is the secret that the handshake asks for.
 //!
-//! A frame is opaque bytes to this crate. It starts no threads for fabrics: a fabric runs on the thread that
-//! polls it. It sends no heartbeats and does not reconnect: a link that breaks is a lost peer, and
-//! `intendant` decides what follows.
+//! A frame is opaque bytes to this crate. It starts no threads: a fabric runs on the thread that polls it,
+//! the handshake on the caller's runtime. It sends no heartbeats and does not reconnect: a link that breaks
+//! is a lost peer, and `intendant` decides what follows.
 #![forbid(unsafe_code)]
 
 mod error;

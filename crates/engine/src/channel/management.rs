@@ -1,5 +1,6 @@
-//! Flows that involve several mechanisms: hand-overs that carry registrations, the owner's rule for keys with
-//! intents, replica requests that move a key.
+//! Flows that involve several mechanisms: hand-overs, with and without registrations; moves and replicas that
+//! the caller asks for; replica requests and updates; rounds of intents and the owner's rule; reports and
+//! orders if homes decide.
 
 use super::Channel;
 use super::core::Core;

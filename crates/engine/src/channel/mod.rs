@@ -2,8 +2,14 @@
 //!
 //! [`Channel`] owns the mechanisms and composes them. It also holds the open snapshots and the message
 //! counts. This file has the *turn*, the processing of one input: which mechanism gets the input, how effects
-//! are handed on, in which order messages leave. [`accesses`] has the path of an access, [`management`] the
-//! flows that involve several mechanisms, [`inspect`] the queries of callers.
+//! are handed on, in which order messages leave. The other files:
+//!
+//! - `core`: what all mechanisms read.
+//! - [`effects`]: what a turn produces.
+//! - [`accesses`]: the path of an access.
+//! - [`management`]: the flows that involve several mechanisms.
+//! - [`snapshot`]: snapshots.
+//! - [`inspect`]: the queries of callers.
 
 pub(crate) mod core;
 
@@ -35,11 +41,11 @@ use std::sync::Arc;
 
 /// One channel of a node. It processes inputs one after the other, without I/O.
 ///
-/// Methods are of four kinds. [`Channel::handle`] processes an input and appends actions.
-/// [`Channel::due`] says when the caller must pass [`Input::Tick`]; [`Channel::postpone_round`] and
-/// [`Channel::hasten_round`] move that time. [`Channel::report`] and [`Channel::management`] report what is
-/// outstanding and what has been counted. All others only inspect: they serve explanations and invariant
-/// checks.
+/// Besides [`Channel::new`], methods are of four kinds. [`Channel::handle`] processes an input and appends
+/// actions. [`Channel::due`] says when the caller must pass [`Input::Tick`]; [`Channel::postpone_round`] and
+/// [`Channel::hasten_round`] move that time, and [`Channel::next_round`] shows the caller whether a tick has
+/// started a round. [`Channel::report`] and [`Channel::management`] report what is outstanding and what has
+/// been counted. All others only inspect: they serve explanations and invariant checks.
 ///
 /// The caller executes all actions of one call, in order, before it passes the next input.
 pub struct Channel<E> {
@@ -88,8 +94,8 @@ impl<E: Element> Channel<E> {
     /// Processes an input that happens at `now`, and appends what the caller has to do to `actions`.
     ///
     /// `now` should not decrease; otherwise rounds start late. The channel compares times with each other and
-    /// with those of workers' calls. They decide when rounds start (see [`Channel::due`]) and are used in
-    /// statistics; they do not decide what an access does.
+    /// with those of workers' calls. Times decide when rounds start (see [`Channel::due`]) and appear in
+    /// statistics; they never decide what an access does.
     ///
     /// # Errors
     /// If a peer broke the protocol. The channel does not undo what it did for earlier keys of the message;

@@ -4,14 +4,15 @@
 //! Once per *round* a channel reads the workers' clocks, takes the intents that they signalled, and finds out
 //! which of them are due ([`intendant_intent::Estimate`]). It counts the active intents of the node per key.
 //! When the count of a key becomes nonzero, the node registers with the owner; when it becomes zero again,
-//! the node drops its registration. For a key that it owns, it applies the rule. So overlapping intents of a
-//! node for a key cause one registration. So do consecutive intents, if the end of one and the start of the
-//! next are found in the same round.
+//! the node drops its registration. For a key that it owns, it applies the rule. Overlapping intents of a
+//! node for a key therefore cause one registration. Consecutive intents do too, if the end of one and the
+//! start of the next are found in the same round.
 //!
-//! The length of a round is the measured time that owners take to answer. So a key that the channel asks for
-//! in one round has usually arrived before the round after next, as the estimate requires.
+//! The length of a round is a moving average of the longest time that owners took to answer, at least
+//! `round_min`; a single time counts as at most 100 ms. So a key that the channel asks for in one round has
+//! usually arrived before the round after next, as the estimate requires.
 //!
-//! The channel sleeps, and has no rounds, if no intents are pending or if no clock has moved for
+//! The channel sleeps, and has no rounds, if no intent is waiting or active, or if no clock has moved for
 //! `IDLE_ROUNDS_MAX` rounds. It notes on the [`intendant_intent::Board`] what wakes it.
 //!
 //! When the cluster rests, a channel acts on the intents signalled so far, and then on no more until a worker
@@ -43,7 +44,7 @@ const ROUND_MAX: f64 = 100_000.0;
 const WEIGHT_SLOWER: f64 = 0.5;
 /// Weight of a faster answer.
 const WEIGHT_FASTER: f64 = 0.1;
-/// With `Choice::Everywhere`, keys for which one round asks for replicas.
+/// With `Choice::Everywhere`, number of keys for which one round asks for replicas.
 const STANDING_PER_ROUND: usize = 1 << 12;
 
 /// A channel's knowledge of its workers' intents.

@@ -1,9 +1,9 @@
 //! Relocation: localize requests of workers, orders of homes, and the hand-over. See the tables in
 //! [`intendant_techniques::relocation`].
 //!
-//! [`Relocation`] owns the keys that are arriving, with what waits for them, and the bounded list of slots
-//! that hold only a location. It has no knowledge of replicas: the channel supplies the registrations that a
-//! hand-over carries.
+//! [`Relocation`] owns the keys that are arriving, with what waits for them, and, unless owners move keys,
+//! the bounded list of slots that hold only a location. It has no knowledge of replicas: the channel supplies
+//! the registrations that a hand-over carries.
 
 mod arrival;
 
@@ -23,8 +23,10 @@ use intendant_wire::{Localize, Moved, Origin, Relocate};
 use std::collections::VecDeque;
 
 /// How many slots of a sparse store, per channel, may hold nothing but the location of a key that is
-/// elsewhere. The channel forgets the oldest ones; accesses to these keys are routed via their homes. About 4
-/// MiB.
+/// elsewhere. The channel forgets the oldest ones; accesses to these keys are routed via their homes. Each
+/// takes about 64 bytes (a slot in an allocation of its own, an entry in the map of its shard, one in the
+/// list), so all together take about 4 MiB. If owners move keys, such slots are not bounded: see
+/// [`Relocation::remember`].
 const REMEMBERED_MAX: usize = 1 << 16;
 
 /// The keys of a channel that are arriving, and the slots that hold only a location.
@@ -32,7 +34,7 @@ const REMEMBERED_MAX: usize = 1 << 16;
 pub(crate) struct Relocation {
     /// Arriving keys, with what waits for them.
     arrivals: HashMap<Key, Arrival, Hash>,
-    /// Slots of a sparse store that hold only a location, oldest first.
+    /// Slots of a sparse store that hold only a location, oldest first; empty if owners move keys.
     remembered: VecDeque<Key>,
 }
 
@@ -251,7 +253,7 @@ impl Relocation {
     }
 
     /// Notes that the slot of `key` holds only a location from now on. Forgets the oldest such slot of a
-    /// sparse store if there are too many.
+    /// sparse store if there are too many. Does nothing if owners move keys.
     pub(crate) fn remember<E: Element>(&mut self, core: &Core<E>, key: Key) {
         // If owners move keys, requests need the location that an old owner remembers until the home knows
         // the new owner.

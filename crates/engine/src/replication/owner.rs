@@ -19,11 +19,12 @@ use std::collections::BTreeSet;
 #[derive(Default)]
 pub(crate) struct Owner {
     hubs: HashMap<Key, Hub, Hash>,
-    /// Keys with changes that some holders may not have yet. The next round sends them.
+    /// Keys with changes that some holders may not have yet. The next round (`essp`: the next global clock)
+    /// sends their values.
     unsent: KeySet,
     /// Holders to which an update must go before the answer to their access.
     owed: BTreeSet<(Key, NodeId)>,
-    /// By node, the number of replicas that it holds.
+    /// By node, the number of this channel's owned keys that the node replicates.
     holders: Vec<usize>,
     /// Scratch list of the holders that are being updated.
     behind: Vec<NodeId>,
