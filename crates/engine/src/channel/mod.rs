@@ -5,11 +5,11 @@
 //! are handed on, in which order messages leave. The other files:
 //!
 //! - `core`: what all mechanisms read.
-//! - [`effects`]: what a turn produces.
-//! - [`accesses`]: the path of an access.
-//! - [`management`]: the flows that involve several mechanisms.
-//! - [`snapshot`]: snapshots.
-//! - [`inspect`]: the queries of callers.
+//! - [`effects`][]: what a turn produces.
+//! - [`accesses`][]: the path of an access.
+//! - [`management`][]: the flows that involve several mechanisms.
+//! - [`snapshot`][]: snapshots.
+//! - [`inspect`][]: the queries of callers.
 
 pub(crate) mod core;
 
