@@ -93,7 +93,10 @@ pub(crate) struct Flags {
     /// Make each score of a triple a step of its own, which pulls and pushes a subject, a relation and an
     /// object, as the programs of the parameter server papers do (only with the logistic loss and batches of
     /// one triple). --localize-ahead and clocks then count 1 + 2 N steps for each triple
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set,
+    )]
     pub(crate) separate: bool,
 
     /// What to do with held-out triples whose entities or relation do not occur in training

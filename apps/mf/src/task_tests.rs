@@ -242,12 +242,15 @@ proptest! {
             let (mut opened, mut used) = (Vec::new(), Vec::new());
             for (partition, prepared) in prepared(&task, nodes, per_node, 0) {
                 let residents: Vec<Key> = (0..per_node)
-                    .flat_map(|i| task.residents(Partition { worker: partition.node() * per_node + i, ..partition }))
+                    .map(|i| Partition { worker: partition.node() * per_node + i, ..partition })
+                    .flat_map(|partition| task.residents(partition))
                     .collect();
                 let (rows, columns) = prepared.keys.split_at(prepared.batch.rows);
                 prop_assert!(rows.iter().all(|key| residents.contains(key)), "rows are at their node");
                 prop_assert!(columns.iter().all(|key| (6..10).contains(&key.0)));
-                prop_assert!(prepared.batch.examples.iter().all(|e| (e.row as usize) < rows.len() && (e.column as usize) < columns.len()));
+                let examples = &prepared.batch.examples;
+                prop_assert!(examples.iter().all(|e| (e.row as usize) < rows.len()));
+                prop_assert!(examples.iter().all(|e| (e.column as usize) < columns.len()));
                 match algorithm {
                     Algorithm::Blocks => prop_assert_eq!(&prepared.near, &[]),
                     Algorithm::Columns => {

@@ -52,7 +52,10 @@ pub(crate) struct Flags {
 
     /// Maximum number of words of a piece of text. Windows do not reach beyond a piece; a line is a piece, a
     /// longer line is several
-    #[arg(long, value_name = "WORDS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(
+        long, value_name = "WORDS", default_value_t = 1000,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000),
+    )]
     pub(crate) sentence_words: u64,
 
     /// Maximum number of words of a batch, skipped words included. A batch is one pull and one push
@@ -63,7 +66,10 @@ pub(crate) struct Flags {
     /// vectors and the pair's samples, as the programs of the parameter server papers do (only with
     /// --batch-words 1). --localize-ahead and clocks then count 2 W steps for each word; steps without a pair
     /// do nothing
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set,
+    )]
     pub(crate) separate: bool,
 
     /// Test on the analogies of this file: lines of four words, in sections that begin with ': NAME'

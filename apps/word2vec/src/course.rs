@@ -82,7 +82,9 @@ mod tests {
     proptest! {
         #[test]
         fn every_word_is_trained_once_by_one_worker(
-            words in proptest::collection::vec(1u64..500, 1..40), batch_words in 1u64..200, workers in 1u32..9,
+            words in proptest::collection::vec(1u64..500, 1..40),
+            batch_words in 1u64..200,
+            workers in 1u32..9,
         ) {
             // The even ones are to be trained.
             let blocks: Vec<u32> = (0..words.len() as u32).step_by(2).collect();
@@ -102,7 +104,8 @@ mod tests {
                     }
                 }
             }
-            prop_assert_eq!(seen.len() as u64, blocks.iter().map(|block| words[*block as usize]).sum::<u64>());
+            let expected = blocks.iter().map(|block| words[*block as usize]).sum::<u64>();
+            prop_assert_eq!(seen.len() as u64, expected);
             prop_assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);
         }
     }

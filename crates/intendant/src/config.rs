@@ -38,7 +38,7 @@ pub struct NodeConfig<E> {
     /// ([`Technique::Nups`]), when those are brought in step ([`Technique::Nups`],
     /// [`Technique::FullReplication`]), and how stale a read may be ([`Technique::Ssp`],
     /// [`Technique::Essp`]). The others ignore it. See the table at the [crate](crate#techniques).
-    pub copies: ReplicationConfig,
+    pub replication: ReplicationConfig,
     /// Bytes that a worker may have in flight before its next operation waits: values, and
     /// [`limits::OUTSTANDING_KEY_BYTES`] for each key.
     pub outstanding_bytes: usize,
@@ -60,18 +60,18 @@ impl<E> NodeConfig<E> {
     /// Chooses how [`Technique::Nups`] manages a key: by static replicas, or by relocation, which is the
     /// default for all keys. Other techniques ignore it.
     pub fn set_technique(&mut self, key: Key, technique: KeyTechnique) {
-        self.copies.assignment.set_technique(key, technique);
+        self.replication.assignment.set_technique(key, technique);
     }
 
-    /// Checks the part of [`NodeConfig::copies`] that the technique uses.
-    pub(crate) fn check_copies(&self, layout: &Layout) -> Result<(), Error> {
+    /// Checks the part of [`NodeConfig::replication`] that the technique uses.
+    pub(crate) fn check_replication(&self, layout: &Layout) -> Result<(), Error> {
         let policy = self.policy();
         let wrong = |what: String| Error::Config(format!("technique {}: {what}", self.technique));
         if policy.intents.is_some() {
-            self.copies.timing.check().map_err(|error| wrong(error.to_string()))?;
+            self.replication.timing.check().map_err(|error| wrong(error.to_string()))?;
             let sane = Tick(1)..=Tick(1 << 40);
-            if !sane.contains(&self.copies.round_min)
-                || self.copies.every.is_some_and(|every| !sane.contains(&every))
+            if !sane.contains(&self.replication.round_min)
+                || self.replication.every.is_some_and(|every| !sane.contains(&every))
             {
                 return Err(wrong(
                     "rounds that follow each other at once, or never; let 1 to 2^40 microseconds pass".into(),
@@ -80,16 +80,16 @@ impl<E> NodeConfig<E> {
         }
         let Some(fixed) = policy.static_replicas else { return Ok(()) };
         match fixed {
-            StaticReplicas::Assigned => self.copies.assignment.check(layout),
+            StaticReplicas::Assigned => self.replication.assignment.check(layout),
             StaticReplicas::All => Assignment::all().check(layout),
         }
         .map_err(|error| wrong(error.to_string()))?;
-        if self.copies.pace == StaticReplicaPace::Every(Tick(0)) {
+        if self.replication.pace == StaticReplicaPace::Every(Tick(0)) {
             return Err(wrong(
                 "replicas to be brought in step without a pause; let a microsecond pass".into(),
             ));
         }
-        match self.copies.clip {
+        match self.replication.clip {
             Some(factor) if !(factor.is_finite() && factor > 0.0) => Err(wrong(format!(
                 "updates to be clipped at {factor} times the average; use a number above 0"
             ))),
@@ -117,7 +117,7 @@ impl<E> NodeConfig<E> {
             every: _,
             round_min: _,
             watched: _,
-        } = &self.copies;
+        } = &self.replication;
         if let Some(fixed) = policy.static_replicas {
             if fixed == StaticReplicas::Assigned {
                 own.push(("digest of the replicated keys", format!("{:016x}", assignment.digest())));
@@ -168,7 +168,7 @@ impl<E: Element> NodeConfig<E> {
             storage: Storage::default(),
             order: None,
             caches: None,
-            copies: ReplicationConfig::default(),
+            replication: ReplicationConfig::default(),
             outstanding_bytes: limits::OUTSTANDING_BYTES_DEFAULT,
             settings: Vec::new(),
             threads_per_worker: 1,
@@ -200,10 +200,11 @@ mod tests {
     #[test]
     fn nodes_must_agree_on_what_their_technique_uses() {
         let assign = |config: &mut NodeConfig<f32>| config.set_technique(Key(3), KeyTechnique::Replicate);
-        let pace = |config: &mut NodeConfig<f32>| config.copies.pace = StaticReplicaPace::Asked;
-        let faster = |config: &mut NodeConfig<f32>| config.copies.pace = StaticReplicaPace::Every(Tick(7));
-        let clip = |config: &mut NodeConfig<f32>| config.copies.clip = Some(2.0);
-        let staleness = |config: &mut NodeConfig<f32>| config.copies.staleness = 2;
+        let pace = |config: &mut NodeConfig<f32>| config.replication.pace = StaticReplicaPace::Asked;
+        let faster =
+            |config: &mut NodeConfig<f32>| config.replication.pace = StaticReplicaPace::Every(Tick(7));
+        let clip = |config: &mut NodeConfig<f32>| config.replication.clip = Some(2.0);
+        let staleness = |config: &mut NodeConfig<f32>| config.replication.staleness = 2;
         for technique in Technique::ALL {
             let (nups, full) = (technique == Technique::Nups, technique == Technique::FullReplication);
             let clocked = matches!(technique, Technique::Ssp | Technique::Essp);
@@ -230,14 +231,15 @@ mod tests {
         let refused = |technique, change: &dyn Fn(&mut NodeConfig<f32>)| {
             let mut config = config(technique);
             change(&mut config);
-            config.check_copies(&config.layout).err().map(|error| error.to_string())
+            config.check_replication(&config.layout).err().map(|error| error.to_string())
         };
         let beyond = |config: &mut NodeConfig<f32>| config.set_technique(Key(10), KeyTechnique::Replicate);
         let text = refused(Technique::Nups, &beyond).expect("there is no such key");
         assert!(text.contains("nups") && text.contains("key 10"), "{text}");
         assert_eq!(refused(Technique::Lapse, &beyond), None);
-        let restless = |config: &mut NodeConfig<f32>| config.copies.pace = StaticReplicaPace::Every(Tick(0));
-        let clip = |factor| move |config: &mut NodeConfig<f32>| config.copies.clip = Some(factor);
+        let restless =
+            |config: &mut NodeConfig<f32>| config.replication.pace = StaticReplicaPace::Every(Tick(0));
+        let clip = |factor| move |config: &mut NodeConfig<f32>| config.replication.clip = Some(factor);
         for technique in [Technique::Nups, Technique::FullReplication] {
             assert!(refused(technique, &restless).is_some());
             for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {

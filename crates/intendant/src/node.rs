@@ -102,7 +102,7 @@ fn check_capacity<E: Element>(
     machine: usize,
 ) -> Result<(), Error> {
     let threads = config.workers * config.threads_per_worker + layout.channels() + OWN_THREADS;
-    let assignment = &config.copies.assignment;
+    let assignment = &config.replication.assignment;
     let demand = Demand::new::<E>(layout, config.storage, &config.policy(), assignment, threads as u64);
     Ok(demand.check(here as u64, machine as u64)?)
 }
@@ -113,7 +113,7 @@ fn distribute<E>(config: &NodeConfig<E>, nodes: usize) -> Result<Arc<Layout>, Er
         return Err(Error::Config(format!("a node with {workers} workers; allowed are 1 to {max}")));
     }
     let layout = &config.layout;
-    config.check_copies(layout)?;
+    config.check_replication(layout)?;
     let (channels, shards) = (layout.channels(), layout.shards());
     Ok(Arc::new(layout.redistribute(nodes, channels, shards, layout.order(), layout.seed())?))
 }
@@ -244,14 +244,14 @@ impl<E: Element> Node<E> {
         mesh: Option<MeshGuard>,
     ) -> Result<Self, Error> {
         let policy = config.policy();
-        let NodeConfig { init, sampler, seed, workers, storage, copies, outstanding_bytes, .. } = config;
+        let NodeConfig { init, sampler, seed, workers, storage, replication, outstanding_bytes, .. } = config;
         let shared = SharedConfig {
             node: rank,
             layout: Arc::clone(&layout),
             init,
             storage,
             policy,
-            replication: copies,
+            replication,
             workers,
         };
         let clock = MonotonicClock::start();

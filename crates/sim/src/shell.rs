@@ -47,7 +47,7 @@ pub struct TaskConfig {
     /// Whether nodes cache key locations; `None` uses the technique's default.
     pub caches: Option<bool>,
     /// Configuration of replicas; ignored by techniques without replicas.
-    pub copies: ReplicationConfig,
+    pub replication: ReplicationConfig,
     /// The distributions to sample from; `None` uses those that the task registered, unchanged.
     pub sampler: Option<Sampler>,
     /// Upper bound of the value bytes that a worker may have outstanding.
@@ -89,7 +89,7 @@ impl TaskConfig {
             technique: Technique::Classic,
             order: None,
             caches: None,
-            copies: ReplicationConfig::default(),
+            replication: ReplicationConfig::default(),
             sampler: None,
             outstanding_bytes_max: intendant_core::limits::OUTSTANDING_BYTES_DEFAULT,
             look_ahead: LookAhead { batches: 4, keys: 0 },
@@ -204,7 +204,7 @@ pub fn run_task<T: Task>(
         init: Arc::clone(&model.init),
         storage: config.storage,
         policy: config.technique.policy().with(config.order, config.caches),
-        copies: config.copies.clone(),
+        replication: config.replication.clone(),
         workers: config.workers,
         outstanding_bytes_max: config.outstanding_bytes_max,
         stale_hints: false,

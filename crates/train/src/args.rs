@@ -97,10 +97,14 @@ pub(crate) struct CommonArgs {
     pub(crate) float: ElementType,
 
     /// Node processes. Without a launcher, the program starts them on this machine, connected over loopback
-    #[arg(long, value_name = "N", default_value = "1", value_parser = count(limits::NODES_MAX), help_heading = CLUSTER)]
+    #[arg(
+        long, value_name = "N", default_value = "1",
+        value_parser = count(limits::NODES_MAX), help_heading = CLUSTER,
+    )]
     pub(crate) nodes: usize,
 
-    /// First port of the data plane, for firewalls; the k-th node of a machine uses PORT + k. Any free port by default
+    /// First port of the data plane, for firewalls; the k-th node of a machine uses PORT + k. Any free port
+    /// by default
     #[arg(long, value_name = "PORT", value_parser = count(65_535), help_heading = CLUSTER)]
     pub(crate) data_port: Option<usize>,
 
@@ -167,7 +171,10 @@ pub(crate) struct CommonArgs {
     /// Latency hiding: move the keys of a batch to its node so many batches before it is trained; 0 means
     /// never. It has no effect with techniques that do not move keys on request [default: 1 with lapse and
     /// nups on several nodes, else 0]
-    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(0..=4096), help_heading = CLUSTER)]
+    #[arg(
+        long, value_name = "B",
+        value_parser = clap::value_parser!(u32).range(0..=4096), help_heading = CLUSTER,
+    )]
     pub(crate) localize_ahead: Option<u32>,
 
     /// Wait for the push of each batch before the next batch

@@ -24,7 +24,7 @@ pub(crate) fn start<E: Element>(
     layout: Layout,
     model: &Model<E>,
     plan: &Plan,
-    copies: ReplicationConfig,
+    replication: ReplicationConfig,
     sampler: &Sampler,
     settings: Vec<(String, String)>,
 ) -> Result<ClusterNode<E>, TrainError> {
@@ -47,7 +47,7 @@ pub(crate) fn start<E: Element>(
         OrderKind::Chain => Order::Chain,
     });
     config.caches = plan.caches;
-    config.copies = copies;
+    config.replication = replication;
     let node = match &plan.rendezvous {
         Some(rendezvous) => Node::join(config, rendezvous.clone())?,
         None => Node::start_alone(config)?,

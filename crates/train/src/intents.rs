@@ -95,8 +95,8 @@ impl IntentPlan {
     }
 
     /// Adds the settings of intents.
-    pub(crate) fn copies(&self, copies: ReplicationConfig) -> ReplicationConfig {
-        ReplicationConfig { timing: self.timing, round_min: self.round_min, ..copies }
+    pub(crate) fn replication(&self, base: ReplicationConfig) -> ReplicationConfig {
+        ReplicationConfig { timing: self.timing, round_min: self.round_min, ..base }
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
         assert!(!alone.expect("defaults make sense").are_signalled, "a single node holds all keys");
         let plan = new(&IntentArgs::default(), adaptive).expect("defaults make sense");
         assert!(plan.are_signalled);
-        assert_eq!(plan.copies(ReplicationConfig::default()), ReplicationConfig::default());
+        assert_eq!(plan.replication(ReplicationConfig::default()), ReplicationConfig::default());
         let lapse = Technique::Server(intendant::Technique::Lapse);
         assert!(!new(&IntentArgs::default(), lapse).expect("no flags").are_signalled);
         let refused = |args: IntentArgs, technique| new(&args, technique).expect_err("refused").to_string();
@@ -122,6 +122,6 @@ mod tests {
         let rounds = |r| IntentArgs { rounds_per_second: Some(r), ..IntentArgs::default() };
         assert!(refused(rounds(0.0), adaptive).contains("--rounds-per-second is 0"));
         let plan = new(&rounds(100.0), adaptive).expect("makes sense");
-        assert_eq!(plan.copies(ReplicationConfig::default()).round_min, Tick(10_000));
+        assert_eq!(plan.replication(ReplicationConfig::default()).round_min, Tick(10_000));
     }
 }

@@ -46,7 +46,10 @@ pub(crate) struct ReplicationArgs {
     /// Synchronise whenever all workers have trained B batches, instead of in the background
     /// (full-replication). With 1 and one worker per node, training is synchronous SGD (several workers of a
     /// node share its replica and see each other's updates sooner)
-    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..), help_heading = REPLICATION)]
+    #[arg(
+        long, value_name = "B",
+        value_parser = clap::value_parser!(u32).range(1..), help_heading = REPLICATION,
+    )]
     pub(crate) sync_batches: Option<u32>,
 
     /// Scale updates of replicated parameters down to FACTOR times the average norm if they are longer (nups,
@@ -238,7 +241,7 @@ pub struct Replicated {
 /// How the keys of a task are replicated.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
-    pub(crate) copies: ReplicationConfig,
+    pub(crate) replication: ReplicationConfig,
     /// Of techniques with static replicas.
     pub(crate) replicated: Option<Replicated>,
     /// Channels that synchronise replicas.
@@ -251,13 +254,13 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
     let policy = policy(plan.technique);
     let Some(fixed) = policy.and_then(|p| p.static_replicas) else {
         let has_copies = policy.and_then(|p| p.replicas).is_some() && plan.nodes > 1;
-        let copies = plan.intents.copies(ReplicationConfig {
+        let replication = plan.intents.replication(ReplicationConfig {
             staleness,
             every: plan.replication.every,
             ..ReplicationConfig::default()
         });
         let channels = if has_copies { layout.channels() } else { 0 };
-        return Ok(Resolved { copies, replicated: None, channels });
+        return Ok(Resolved { replication, replicated: None, channels });
     };
     let partition = Partition {
         worker: 0,
@@ -289,9 +292,9 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
     };
     let mut used = vec![false; layout.channels()];
     keys.iter().for_each(|key| used[layout.channel(*key).index()] = true);
-    let copies = ReplicationConfig { assignment, pace, clip, staleness, ..ReplicationConfig::default() };
+    let replication = ReplicationConfig { assignment, pace, clip, staleness, ..ReplicationConfig::default() };
     let channels = used.into_iter().filter(|used| *used).count();
-    Ok(Resolved { copies, replicated: Some(replicated), channels })
+    Ok(Resolved { replication, replicated: Some(replicated), channels })
 }
 
 /// Chooses keys by how often examples use them: by their frequency in the data. Samples are not counted, as

@@ -71,7 +71,7 @@ pub fn run<T: Task>(
     let ranges = layout.ranges().to_vec();
     let mut resolved = replication::resolve(task.as_ref(), plan, &layout)?;
     let explained = explain::resolve(&plan.explain, task.as_ref(), &layout)?;
-    resolved.copies.watched.clone_from(&explained.keys);
+    resolved.replication.watched.clone_from(&explained.keys);
     replication::tell(&resolved, plan);
     let mut config = plan.config.clone();
     let sampler =
@@ -98,7 +98,8 @@ pub fn run<T: Task>(
         }
         Technique::Server(_) => {
             let settings = Terms::new(task.as_ref(), plan).settings(plan);
-            let mut node = cluster::start(layout, model, plan, resolved.copies.clone(), &sampler, settings)?;
+            let mut node =
+                cluster::start(layout, model, plan, resolved.replication.clone(), &sampler, settings)?;
             let (rank, workers) = (node.rank(), node.workers());
             let trained = node_run(rank).train(&node, workers, exporter)?;
             // A run that loses a node while it ends has failed. A failed run has neither report nor model.

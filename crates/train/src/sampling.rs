@@ -33,11 +33,17 @@ pub(crate) struct SamplingArgs {
     pub(crate) sampling_scheme: Option<Scheme>,
 
     /// Keys of a pool (reuse, postponing) [default: 250]
-    #[arg(long, value_name = "G", value_parser = clap::value_parser!(u32).range(1..=POOL_KEYS_MAX), help_heading = SAMPLING)]
+    #[arg(
+        long, value_name = "G",
+        value_parser = clap::value_parser!(u32).range(1..=POOL_KEYS_MAX), help_heading = SAMPLING,
+    )]
     pub(crate) pool_keys: Option<u32>,
 
     /// How often each key of a pool is used (reuse, postponing) [default: 16]
-    #[arg(long, value_name = "U", value_parser = clap::value_parser!(u32).range(1..), help_heading = SAMPLING)]
+    #[arg(
+        long, value_name = "U",
+        value_parser = clap::value_parser!(u32).range(1..), help_heading = SAMPLING,
+    )]
     pub(crate) pool_uses: Option<u32>,
 }
 

@@ -116,7 +116,7 @@ impl Simulation {
         Ok(Some(Self { net, machine, charge, charge_compute, delays }))
     }
 
-    fn config(&self, plan: &Plan, copies: ReplicationConfig, sampler: &Sampler) -> TaskConfig {
+    fn config(&self, plan: &Plan, replication: ReplicationConfig, sampler: &Sampler) -> TaskConfig {
         let technique = match plan.technique {
             // On one node, a server is the memory that its workers share.
             Technique::Single => intendant::Technique::Classic,
@@ -135,7 +135,7 @@ impl Simulation {
                 OrderKind::Chain => Order::Chain,
             }),
             caches: plan.caches,
-            copies,
+            replication,
             sampler: Some(sampler.clone()),
             look_ahead: plan.look_ahead,
             delays: self.delays,
@@ -174,8 +174,8 @@ impl Simulation {
             watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
             let mut watcher = Watcher { progress: &progress, first_losses: &mut first_losses, stop };
             let trained = guarded("the simulation", || {
-                run_task(task, &self.config(plan, resolved.copies.clone(), sampler), &mut watcher).map_err(
-                    |failure| match failure {
+                run_task(task, &self.config(plan, resolved.replication.clone(), sampler), &mut watcher)
+                    .map_err(|failure| match failure {
                         TaskFailure::Diverged { source, .. } => TrainError::Diverged(source),
                         TaskFailure::Sample { worker, source } => {
                             TrainError::Sample { worker: worker % plan.workers, source }
@@ -183,8 +183,7 @@ impl Simulation {
                         TaskFailure::Layout(error) => TrainError::usage(error),
                         TaskFailure::Stopped => TrainError::Interrupted(signal.load(Ordering::Relaxed)),
                         TaskFailure::Violation(_) => TrainError::Simulation(failure),
-                    },
-                )
+                    })
             });
             drop(end);
             trained

@@ -184,7 +184,9 @@ mod tests {
             let source = memory(&text);
             let scan = scan(&source, division(span, words), 3).unwrap();
             let mut expected = Counts::default();
-            text.split_whitespace().for_each(|word| expected.add(word.as_bytes(), hash(word.as_bytes()), 1).unwrap());
+            for word in text.split_whitespace().map(str::as_bytes) {
+                expected.add(word, hash(word), 1).unwrap();
+            }
             let digest = |counts| super::super::words::Vocabulary::new(counts, 1).digest(0);
             prop_assert_eq!(digest(&scan.counts), digest(&expected));
             let mut read = Vec::new();

@@ -258,7 +258,10 @@ mod tests {
                 words.chunks(piece_words_max as usize).map(<[u32]>::to_vec).collect::<Vec<_>>()
             });
             let mut start = 0;
-            let found = all.ends.iter().map(|end| all.words[std::mem::replace(&mut start, *end)..*end].to_vec());
+            let found = all.ends.iter().map(|end| {
+                let begin = std::mem::replace(&mut start, *end);
+                all.words[begin..*end].to_vec()
+            });
             prop_assert!(found.eq(pieces));
         }
     }

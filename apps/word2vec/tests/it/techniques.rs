@@ -22,8 +22,8 @@
 //! | replicate-everywhere, on the long text | .992 | .996 | [`STALENESS`] |
 //!
 //! In one of about a hundred runs on a busy machine, naive-intents learned .928: a node that the machine does
-//! not let run is late with its rounds. Simulated, all techniques that act on intents learn .99 or more ([`NOISE`]), and all
-//! controls diverge: what they lose is twenty times what there is to learn.
+//! not let run is late with its rounds. Simulated, all techniques that act on intents learn .99 or more
+//! ([`NOISE`]), and all controls diverge: what they lose is twenty times what there is to learn.
 //!
 //! With sampling schemes, on two nodes (`measure_schemes`):
 //!

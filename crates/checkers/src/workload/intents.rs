@@ -43,12 +43,12 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario, every: Tick) -> Scenario
     }
     let mut dice = Dice::new(random::stream(scenario.seed, &[4]));
     let dice = &mut dice;
-    scenario.copies.timing = TimingConfig {
+    scenario.replication.timing = TimingConfig {
         smoothing: dice.pick(&[0.1, 0.1, 0.01, 0.5, 1.0]),
         quantile: dice.pick(&[0.9999, 0.9999, 0.9, 0.5]),
         initial: dice.pick(&[10.0, 10.0, 0.01, 1.0, 1_000.0]),
     };
-    scenario.copies.round_min = Tick((every.0 * dice.pick(&[1, 1, 2, 16]) / dice.pick(&[1, 4])).max(1));
+    scenario.replication.round_min = Tick((every.0 * dice.pick(&[1, 1, 2, 16]) / dice.pick(&[1, 4])).max(1));
     let slowest_ns = scenario.delays.worker.max_ns.max(scenario.delays.network.latency.max_ns);
     scenario.intents = Some(IntentSettings {
         in_16: dice.pick(&[1, 3, 6]),
@@ -76,7 +76,7 @@ fn draw_short_intents(mode: &Mode, scenario: &mut Scenario, dice: &mut Dice) {
     settings.announced_keys_in_16 = 4;
     settings.reannounced_in_16 = 12;
     scenario.clock_once_in.fill(1);
-    scenario.copies.round_min = Tick((scenario.copies.round_min.0 / 32).max(1));
+    scenario.replication.round_min = Tick((scenario.replication.round_min.0 / 32).max(1));
     scenario.delays.worker.max_ns *= 4;
     scenario.delays.network.latency =
         Spread { min_ns: 1, max_ns: dice.pick(&[3_000, 30_000]), tail_once_in: dice.pick(&[0, 4, 16]) };

@@ -6,17 +6,17 @@
 //! a snapshot, and the checkers judge what the workers saw.
 
 mod call;
-mod copies;
 mod intents;
 mod mode;
 mod moves;
 mod program;
+mod replicas;
 mod scenario;
 mod stops;
 
-pub use copies::Stop;
 pub use intents::IntentSettings;
 pub use mode::Mode;
+pub use replicas::Stop;
 pub use scenario::Scenario;
 
 use crate::history::{Inconsistency, Summary};
@@ -122,7 +122,7 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
         }),
         storage: scenario.storage,
         policy: scenario.policy,
-        copies: scenario.copies.clone(),
+        replication: scenario.replication.clone(),
         workers: scenario.workers,
         outstanding_bytes_max: scenario.outstanding_bytes_max,
         stale_hints: scenario.stale_hints,

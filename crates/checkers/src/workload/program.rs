@@ -119,7 +119,7 @@ impl<E: Element> Programs<E> {
             registers: Registers::default(),
             staleness: Staleness::new(workers, scenario.is_clocked()),
             pushes: BTreeMap::new(),
-            bound: scenario.copies.staleness,
+            bound: scenario.replication.staleness,
             two_step: None,
             announced: (0..workers).map(|_| Announced { loader_left, ..Announced::default() }).collect(),
             small_keys: scenario.lanes[..2].iter().map(|(keys, _)| keys).sum(),

@@ -2,8 +2,8 @@
 //! from the seed.
 
 use super::Mode;
-use super::copies::{self, Stop};
 use super::intents::IntentSettings;
+use super::replicas::{self, Stop};
 use crate::lanes;
 use intendant_core::{Key, KeyOrder, Layout, NodeId, Tick, random};
 use intendant_engine::{ReplicationConfig, Storage};
@@ -23,7 +23,7 @@ pub struct Scenario {
     /// The technique's policy, with order and caches.
     pub policy: Policy,
     /// Configuration of replicas.
-    pub copies: ReplicationConfig,
+    pub replication: ReplicationConfig,
     /// Stops of all workers, with equal parts of their calls between them.
     pub stops: Vec<Stop>,
     /// The staleness bound after each stop. It changes only at rests.
@@ -155,7 +155,7 @@ impl Scenario {
         let drawn = Self {
             seed,
             policy: mode.policy(order, caches, Tick(1)),
-            copies: ReplicationConfig::default(),
+            replication: ReplicationConfig::default(),
             stops: Vec::new(),
             bounds: Vec::new(),
             clock_once_in: Vec::new(),
@@ -181,7 +181,7 @@ impl Scenario {
             delays,
             faults,
         };
-        if mode.has_copies() { copies::draw(mode, drawn) } else { drawn }
+        if mode.has_copies() { replicas::draw(mode, drawn) } else { drawn }
     }
 
     /// Whether `key` has static replicas.
@@ -192,7 +192,7 @@ impl Scenario {
                 None => false,
                 Some(StaticReplicas::All) => true,
                 Some(StaticReplicas::Assigned) => {
-                    self.copies.assignment.technique(key) == KeyTechnique::Replicate
+                    self.replication.assignment.technique(key) == KeyTechnique::Replicate
                 }
             }
     }
@@ -206,7 +206,7 @@ impl Scenario {
     /// Whether updates of `key` may be clipped.
     #[must_use]
     pub fn is_clipped(&self, key: Key) -> bool {
-        self.copies.clip.is_some() && self.is_fixed(key)
+        self.replication.clip.is_some() && self.is_fixed(key)
     }
 
     /// Whether workers of `node` may set `key`. If several nodes set their static replicas of a key, the
@@ -214,7 +214,8 @@ impl Scenario {
     /// clipped.
     #[must_use]
     pub fn may_set(&self, node: NodeId, key: Key) -> bool {
-        !self.is_fixed(key) || self.copies.clip.is_none() && key.0 % self.nodes as u64 == u64::from(node.0)
+        !self.is_fixed(key)
+            || self.replication.clip.is_none() && key.0 % self.nodes as u64 == u64::from(node.0)
     }
 
     /// Whether staleness is bounded by clocks.
@@ -226,7 +227,7 @@ impl Scenario {
     /// Whether static replicas are synchronised only when workers ask for it.
     #[must_use]
     pub fn is_asked(&self) -> bool {
-        self.policy.static_replicas.is_some() && self.copies.pace == StaticReplicaPace::Asked
+        self.policy.static_replicas.is_some() && self.replication.pace == StaticReplicaPace::Asked
     }
 
     /// Number of workers of all nodes, and of lanes.

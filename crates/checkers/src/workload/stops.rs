@@ -1,9 +1,9 @@
 //! Stops of workers between their calls (meetings, rests, synchronisations), and their clocks.
 
 use super::Failure;
-use super::copies::Stop;
 use super::intents::IntentSettings;
 use super::program::{OutstandingOp, Programs, Waiting};
+use super::replicas::Stop;
 use intendant_core::{Clock, Element};
 use intendant_sim::cluster::Cluster;
 use intendant_sim::reach::Marker;

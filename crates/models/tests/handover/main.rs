@@ -9,17 +9,17 @@
 //! A failure prints its schedule; `shuttle::replay` repeats it. `INTENDANT_SCHEDULES` sets how many are tried
 //! per case.
 
-mod copies;
+mod replicas;
 mod worker;
 mod world;
 
-use copies::CopyWorker;
 use intendant_checkers::history::History;
 use intendant_checkers::lanes;
 use intendant_checkers::registers::Registers;
 use intendant_core::{Key, Tick};
 use intendant_engine::{ManagementStats, Storage};
 use intendant_techniques::{Initiator, Order, Policy, Replicas, Technique};
+use replicas::ReplicaWorker;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 use std::sync::{Arc, Mutex};
@@ -148,19 +148,19 @@ fn moved_by_owners() {
 }
 
 /// One schedule over copies.
-fn run_copies(setup: Setup, reached: &Mutex<(copies::Reach, ManagementStats)>) {
+fn run_replicas(setup: Setup, reached: &Mutex<(replicas::Reach, ManagementStats)>) {
     let (world, channels, deliveries) = World::start(setup);
     let workers = deliveries.into_iter().enumerate().map(|(me, deliveries)| {
-        let worker = CopyWorker::new(me, Arc::clone(&world), deliveries);
+        let worker = ReplicaWorker::new(me, Arc::clone(&world), deliveries);
         thread::spawn(move || worker.run())
     });
     let workers: Vec<_> = workers.collect();
     let logs: Vec<_> = workers.into_iter().map(|w| w.join().expect("the worker ends")).collect();
     let stats = world.finish(channels);
-    copies::check(&setup, &world, &logs);
+    replicas::check(&setup, &world, &logs);
     let (sum, management) = &mut *reached.lock().expect("no thread panics");
     management.merge(&stats);
-    for copies::Log { reach, .. } in logs {
+    for replicas::Log { reach, .. } in logs {
         sum.on_hub += reach.on_hub;
         sum.on_replica += reach.on_replica;
         sum.on_static += reach.on_static;
@@ -168,10 +168,10 @@ fn run_copies(setup: Setup, reached: &Mutex<(copies::Reach, ManagementStats)>) {
     }
 }
 
-fn explore_copies(setup: Setup) -> (copies::Reach, ManagementStats) {
-    let reached = Arc::new(Mutex::new((copies::Reach::default(), ManagementStats::default())));
+fn explore_replicas(setup: Setup) -> (replicas::Reach, ManagementStats) {
+    let reached = Arc::new(Mutex::new((replicas::Reach::default(), ManagementStats::default())));
     let sink = Arc::clone(&reached);
-    try_all(move || run_copies(setup, &sink));
+    try_all(move || run_replicas(setup, &sink));
     let reached = reached.lock().expect("no thread panics").clone();
     let copied = setup.policy.name != Technique::RelocateOnIntent.policy().name;
     // With intents, updates leave when these end, which may be before the first round.
@@ -184,7 +184,7 @@ fn explore_copies(setup: Setup) -> (copies::Reach, ManagementStats) {
 fn replicas_as_directed() {
     let replicas = Some(Replicas::Directed { every: Tick(20) });
     let policy = Policy { relocation: Some(Initiator::Owner), replicas, ..lapse(Order::Chain, true) };
-    let (reach, management) = explore_copies(Setup { policy, calls: 8, ..SMALL });
+    let (reach, management) = explore_replicas(Setup { policy, calls: 8, ..SMALL });
     assert!(reach.on_hub > 0 && reach.on_replica > 0 && reach.deferred > 0, "{reach:?}");
     let ManagementStats { relocations, replica_setups, replica_drops, .. } = management;
     assert!(relocations > 0 && replica_setups > 0 && replica_drops > 0, "{management:?}");
@@ -194,7 +194,7 @@ fn replicas_as_directed() {
 fn replicas_and_moves_by_intent() {
     for technique in [Technique::Adaptive, Technique::RelocateOnIntent] {
         let policy = technique.policy();
-        let (reach, management) = explore_copies(Setup { policy, calls: 8, ..SMALL });
+        let (reach, management) = explore_replicas(Setup { policy, calls: 8, ..SMALL });
         assert!(reach.deferred > 0 && management.relocations > 0 && management.intents > 0, "{management:?}");
         let replicas = [reach.on_hub, reach.on_replica, management.replica_setups, management.replica_drops];
         assert!(replicas.iter().all(|count| (*count > 0) == (technique == Technique::Adaptive)), "{reach:?}");
@@ -204,7 +204,7 @@ fn replicas_and_moves_by_intent() {
 #[test]
 fn replicas_on_first_read() {
     for technique in [Technique::Ssp, Technique::Essp] {
-        let (reach, management) = explore_copies(Setup { policy: technique.policy(), calls: 8, ..SMALL });
+        let (reach, management) = explore_replicas(Setup { policy: technique.policy(), calls: 8, ..SMALL });
         assert!(reach.on_hub > 0 && reach.on_replica > 0 && reach.deferred > 0, "{reach:?}");
         assert!(management.replica_setups > 0 && management.stale_reads > 0, "{management:?}");
     }
@@ -214,7 +214,7 @@ fn replicas_on_first_read() {
 fn static_replicas() {
     for nodes in [2, 3] {
         let policy = Technique::FullReplication.policy();
-        let (reach, _) = explore_copies(Setup { policy, nodes, workers_per_node: 4 - nodes, ..SMALL });
+        let (reach, _) = explore_replicas(Setup { policy, nodes, workers_per_node: 4 - nodes, ..SMALL });
         assert!(reach.on_static > 0 && reach.deferred == 0, "{reach:?}");
     }
 }

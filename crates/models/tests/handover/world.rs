@@ -58,7 +58,7 @@ struct Mail {
     over: bool,
 }
 
-struct Post {
+struct Inbox {
     mail: Mutex<Mail>,
     came: Condvar,
 }
@@ -69,7 +69,7 @@ pub(crate) struct World {
     pub(crate) layout: Arc<Layout>,
     pub(crate) nodes: Vec<Arc<Shared<f32>>>,
     /// By node and channel.
-    posts: Vec<Post>,
+    inboxes: Vec<Inbox>,
     /// By worker, over all nodes.
     deliveries: Vec<Sender<Completion>>,
     // Not shuttle's: no thread decides anything by them while others run.
@@ -95,21 +95,13 @@ impl World {
             let (layout, init) = (Arc::clone(&layout), Arc::new(init));
             let Setup { storage, policy, .. } = setup;
             let (node, workers) = (NodeId(node as u16), setup.workers_per_node);
-            let copies = ReplicationConfig {
+            let replication = ReplicationConfig {
                 pace: StaticReplicaPace::Every(Tick(20)),
                 ..ReplicationConfig::default()
             };
-            Arc::new(Shared::new(SharedConfig {
-                node,
-                layout,
-                init,
-                storage,
-                policy,
-                replication: copies,
-                workers,
-            }))
+            Arc::new(Shared::new(SharedConfig { node, layout, init, storage, policy, replication, workers }))
         };
-        let post = |_| Post {
+        let inbox = |_| Inbox {
             mail: Mutex::new(Mail {
                 ways: (0..setup.nodes + setup.workers_per_node).map(|_| VecDeque::new()).collect(),
                 over: false,
@@ -119,7 +111,7 @@ impl World {
         let (deliveries, received) = (0..setup.workers()).map(|_| channel()).unzip();
         let world = Arc::new(Self {
             nodes: (0..setup.nodes).map(node).collect(),
-            posts: (0..setup.nodes * setup.channels).map(post).collect(),
+            inboxes: (0..setup.nodes * setup.channels).map(inbox).collect(),
             deliveries,
             time: AtomicU64::new(0),
             under_way: AtomicU64::new(0),
@@ -144,9 +136,9 @@ impl World {
 
     fn put(&self, node: usize, channel: ChannelId, way: usize, input: Input) {
         self.under_way.fetch_add(1, Ordering::Relaxed);
-        let post = &self.posts[node * self.setup.channels + channel.index()];
-        post.mail.lock().expect("no thread panics").ways[way].push_back(input);
-        post.came.notify_one();
+        let inbox = &self.inboxes[node * self.setup.channels + channel.index()];
+        inbox.mail.lock().expect("no thread panics").ways[way].push_back(input);
+        inbox.came.notify_one();
     }
 
     /// Hands a worker's input to a channel of its node.
@@ -155,8 +147,8 @@ impl World {
     }
 
     fn next(&self, node: usize, channel: ChannelId) -> Option<Input> {
-        let post = &self.posts[node * self.setup.channels + channel.index()];
-        let mut mail = post.mail.lock().expect("no thread panics");
+        let inbox = &self.inboxes[node * self.setup.channels + channel.index()];
+        let mut mail = inbox.mail.lock().expect("no thread panics");
         loop {
             let ready: Vec<usize> = (0..mail.ways.len()).filter(|way| !mail.ways[*way].is_empty()).collect();
             if !ready.is_empty() {
@@ -166,7 +158,7 @@ impl World {
             if mail.over {
                 return None;
             }
-            mail = post.came.wait(mail).expect("no thread panics");
+            mail = inbox.came.wait(mail).expect("no thread panics");
         }
     }
 
@@ -208,9 +200,9 @@ impl World {
                 self.come_to_rest();
             }
         }
-        for post in &self.posts {
-            post.mail.lock().expect("no thread panics").over = true;
-            post.came.notify_one();
+        for inbox in &self.inboxes {
+            inbox.mail.lock().expect("no thread panics").over = true;
+            inbox.came.notify_one();
         }
         let mut stats = ManagementStats::default();
         for channel in channels.0 {

@@ -9,7 +9,7 @@ use intendant_techniques::{Decider, Role};
 use intendant_wire::{HolderRow, ReplicaRequestKind};
 use std::ops::Range;
 
-use super::copies::NO_WORKER;
+use super::replicas::NO_WORKER;
 
 /// Upper bound of the ticks per channel that [`Cluster::idle`] executes. Channels with replicas tick
 /// periodically to find keys that workers changed.

@@ -16,16 +16,16 @@
 //! its previous call is over.
 
 mod calls;
-mod copies;
 mod events;
 mod explain;
 mod instances;
 mod intents;
 mod messages;
+mod replicas;
 mod rest;
 mod transit;
 mod watch;
-mod watch_copies;
+mod watch_replicas;
 
 pub use calls::{CallOutcome, Wait};
 pub use intents::Caller;
@@ -69,7 +69,7 @@ pub struct ClusterConfig<E> {
     /// The policy of the technique.
     pub policy: Policy,
     /// Configuration of replicas; ignored by techniques without replicas.
-    pub copies: ReplicationConfig,
+    pub replication: ReplicationConfig,
     /// Workers per node.
     pub workers: usize,
     /// Upper bound of the value bytes that a worker may have outstanding.
@@ -289,13 +289,13 @@ impl<E: Element> Cluster<E> {
     #[must_use]
     #[inline(never)]
     pub fn new(config: ClusterConfig<E>) -> Self {
-        let ClusterConfig { layout, init, storage, policy, copies, workers, .. } = config;
+        let ClusterConfig { layout, init, storage, policy, replication, workers, .. } = config;
         let mut dice = Dice::new(random::stream(config.seed, &[1]));
         let (nodes, channels) = (layout.nodes(), layout.channels());
         let shared: Vec<Arc<Shared<E>>> = (0..nodes)
             .map(|node| {
                 let (layout, init) = (Arc::clone(&layout), Arc::clone(&init));
-                let (node, replication) = (NodeId(node as u16), copies.clone());
+                let (node, replication) = (NodeId(node as u16), replication.clone());
                 Arc::new(Shared::new(SharedConfig {
                     node,
                     layout,
@@ -333,7 +333,7 @@ impl<E: Element> Cluster<E> {
             }));
         }
         let links = nodes * nodes * channels;
-        let fixed = fixed_keys(&layout, &policy, &copies);
+        let fixed = fixed_keys(&layout, &policy, &replication);
         let has_copies = policy.replicas.is_some() || policy.static_replicas.is_some();
         let slack = has_copies.then_some(3 * layout.keys() + 2 * workers as u64 + 3);
         let choice = policy.intents.filter(|_| config.checks == Checks::EveryStep && nodes > 1);
@@ -547,10 +547,10 @@ fn plant_hints<E: Element>(layout: &Layout, nodes: &[Arc<Shared<E>>], dice: &mut
 }
 
 /// Per key, whether it has static replicas; empty if none has.
-fn fixed_keys(layout: &Layout, policy: &Policy, copies: &ReplicationConfig) -> Vec<bool> {
+fn fixed_keys(layout: &Layout, policy: &Policy, replication: &ReplicationConfig) -> Vec<bool> {
     let fixed = |key| match policy.static_replicas {
         Some(StaticReplicas::All) => true,
-        Some(StaticReplicas::Assigned) => copies.assignment.technique(key) == KeyTechnique::Replicate,
+        Some(StaticReplicas::Assigned) => replication.assignment.technique(key) == KeyTechnique::Replicate,
         None => false,
     };
     let several = layout.nodes() > 1 && policy.static_replicas.is_some();

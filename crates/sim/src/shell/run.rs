@@ -188,7 +188,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
 
     /// Per node, why the watched keys are where they are.
     fn explanations(&self) -> Vec<Vec<(Key, Explanation)>> {
-        let watched = &self.config.copies.watched;
+        let watched = &self.config.replication.watched;
         let of = |node| watched.iter().map(|key| (*key, self.cluster.explain(node, *key))).collect();
         (0..self.config.nodes).map(of).collect()
     }

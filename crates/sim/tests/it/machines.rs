@@ -28,7 +28,7 @@ fn cluster(nodes: usize, workers: usize, delays: Delays, faults: Faults, seed: u
         init,
         storage: Storage::Dense,
         policy: Technique::Classic.policy(),
-        copies: ReplicationConfig::default(),
+        replication: ReplicationConfig::default(),
         workers,
         outstanding_bytes_max: usize::MAX,
         stale_hints: false,

@@ -23,7 +23,7 @@ fn config(technique: Technique, scheme: Scheme) -> TaskConfig {
     TaskConfig {
         technique,
         sampler: Some(sampler),
-        copies: ReplicationConfig::default(),
+        replication: ReplicationConfig::default(),
         ..TaskConfig::new(3, 2, schedule)
     }
 }

@@ -102,7 +102,7 @@ fn cluster(technique: Technique) -> Cluster<f32> {
         init: Arc::new(|_, value| value.fill(0.0)),
         storage: Storage::Dense,
         policy: technique.policy(),
-        copies: ReplicationConfig::default(),
+        replication: ReplicationConfig::default(),
         workers: 1,
         outstanding_bytes_max: usize::MAX,
         stale_hints: false,

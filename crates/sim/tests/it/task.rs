@@ -228,12 +228,12 @@ fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
         base(Technique::Ssp),
         base(Technique::Essp),
         TaskConfig {
-            copies: ReplicationConfig { assignment: some, ..paced.clone() },
+            replication: ReplicationConfig { assignment: some, ..paced.clone() },
             ..base(Technique::Nups)
         },
-        TaskConfig { copies: paced.clone(), ..base(Technique::FullReplication) },
+        TaskConfig { replication: paced.clone(), ..base(Technique::FullReplication) },
         TaskConfig {
-            copies: ReplicationConfig { pace: StaticReplicaPace::Asked, ..paced },
+            replication: ReplicationConfig { pace: StaticReplicaPace::Asked, ..paced },
             technique: Technique::FullReplication,
             ..TaskConfig::new(nodes, workers, asked)
         },
@@ -244,7 +244,7 @@ fn with_copies(nodes: usize, workers: usize) -> Vec<TaskConfig> {
 fn a_task_is_trained_with_copies() {
     let (_, expected) = plain::<f32>();
     for config in with_copies(3, 2) {
-        let name = format!("{} {:?}", config.technique, config.copies.pace);
+        let name = format!("{} {:?}", config.technique, config.replication.pace);
         let outcome = train::<f32>(&config);
         assert_eq!(digest(&outcome), expected, "{name}: the same examples");
         let [first, .., last, test] = &outcome.combined[..] else { panic!("{name}: too few epochs") };
@@ -277,10 +277,10 @@ fn one_worker_needs_no_copies() {
 #[test]
 fn synchronising_replicas_takes_time_and_bytes() {
     let busy = |every| {
-        let copies =
+        let replication =
             ReplicationConfig { pace: StaticReplicaPace::Every(Tick(every)), ..ReplicationConfig::default() };
         let technique = Technique::FullReplication;
-        let outcome = train::<f32>(&TaskConfig { technique, copies, ..TaskConfig::new(4, 1, SCHEDULE) });
+        let outcome = train::<f32>(&TaskConfig { technique, replication, ..TaskConfig::new(4, 1, SCHEDULE) });
         let load = outcome.epochs.iter().map(|epoch| epoch.load.channels.busy_ns).sum::<u64>();
         (load, outcome.bytes, outcome.management.sync_rounds)
     };

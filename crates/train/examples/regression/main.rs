@@ -19,7 +19,10 @@ struct Flags {
     features: u64,
 
     /// Training examples; a tenth as many each are generated for validation and test
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(10..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 20_000,
+        value_parser = clap::value_parser!(u64).range(10..),
+    )]
     examples: u64,
 
     /// Examples per batch

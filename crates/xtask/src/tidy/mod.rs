@@ -62,21 +62,8 @@ impl fmt::Display for Finding {
 /// Files with known findings, by the beginning of their path. Delete an entry with its last finding; a new
 /// entry needs a reason.
 const ALLOWED: &[(Check, &str)] = &[
-    // kge
-    (Check::Width, "apps/kge/"),
-    // mf
-    (Check::Width, "apps/mf/"),
-    // word2vec
-    (Check::Width, "apps/word2vec/"),
-    // apptest
-    // formats
     // Generated code.
     (Check::Width, "crates/control/proto/control.rs"),
-    // train
-    (Check::Width, "crates/train/"),
-    // architecture.md
-    // performance.md
-    // report.md
 ];
 
 /// Checks the sources. Returns an error if a finding is not allowed, or an entry of the list has no finding.

@@ -64,7 +64,7 @@ impl Setting {
         let all = self.all();
         let mut config = NodeConfig::new(self.layout(), Arc::new(move |key, value| initial(all, key, value)));
         (config.technique, config.workers, config.storage) = (self.technique, self.workers, self.storage);
-        (config.copies.pace, config.copies.staleness) = (self.pace, self.staleness);
+        (config.replication.pace, config.replication.staleness) = (self.pace, self.staleness);
         for key in (0..KEYS).step_by(self.replicated as usize).map(Key) {
             config.set_technique(key, KeyTechnique::Replicate);
         }

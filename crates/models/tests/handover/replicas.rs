@@ -40,7 +40,7 @@ pub(crate) struct Log {
     pushes: Vec<Vec<u32>>,
 }
 
-pub(crate) struct CopyWorker {
+pub(crate) struct ReplicaWorker {
     node: usize,
     me: usize,
     world: Arc<World>,
@@ -50,7 +50,7 @@ pub(crate) struct CopyWorker {
     log: Log,
 }
 
-impl CopyWorker {
+impl ReplicaWorker {
     pub(crate) fn new(me: usize, world: Arc<World>, deliveries: Receiver<Completion>) -> Self {
         let per_node = world.setup.workers_per_node;
         let local = Local::new(WorkerId((me % per_node) as u16), &world.layout);

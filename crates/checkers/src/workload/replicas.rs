@@ -46,7 +46,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     let staleness = dice.pick(&bounds);
     let asked = dice.once_in(3);
     let clip = mode.has_fixed() && dice.once_in(6);
-    scenario.copies = ReplicationConfig {
+    scenario.replication = ReplicationConfig {
         assignment: assign(&scenario, dice),
         pace: if mode.asked.unwrap_or(asked) {
             StaticReplicaPace::Asked
@@ -68,7 +68,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     };
     let most = if scenario.is_asked() { 12 } else { 4 };
     scenario.stops = (0..dice.below(most)).map(|_| dice.pick(kinds)).collect();
-    let mut bound = scenario.copies.staleness;
+    let mut bound = scenario.replication.staleness;
     for stop in &scenario.stops {
         if *stop == Stop::Rest && mode.staleness.is_none() && dice.once_in(2) {
             bound = dice.pick(&bounds);
@@ -85,7 +85,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
 /// is 0, so that holders drop replicas while they wait for a clock.
 fn advance_with_every_call(mode: &Mode, scenario: &mut Scenario) {
     scenario.clock_once_in.fill(1);
-    scenario.copies.staleness = 0;
+    scenario.replication.staleness = 0;
     scenario.hot_keys = 1;
     scenario.call_keys_max = 3;
     scenario.delays.worker.max_ns = 1_000;
