@@ -5,15 +5,30 @@ use std::ffi::OsString;
 
 /// Trains models on the Intendant parameter server, starts clusters, and looks at machines and clusters.
 #[derive(Debug, Parser)]
-#[command(name = "intendant", version, arg_required_else_help = true, after_help = AFTER_HELP)]
+#[command(name = "intendant", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
+impl Args {
+    /// Parses a command line whose first word is the program's name. `help NAME` is `NAME --help`, also for
+    /// programs, of which the parser knows nothing. Ends the process if the command line is wrong or asks for
+    /// help.
+    pub(crate) fn of(mut words: Vec<OsString>) -> Self {
+        if words.get(1).is_some_and(|word| word == "help") {
+            words.remove(1);
+            words.truncate(2);
+            words.push("--help".into());
+        }
+        Self::parse_from(words)
+    }
+}
+
 const AFTER_HELP: &str = "Training programs are commands, too, where they are installed: 'intendant kge --nodes 2' runs \
                           'intendant-kge --nodes 2', from the folder of this program or else from PATH. So do \
-                          mf and word2vec.\n\n\
+                          mf and word2vec. 'intendant help kge' is 'intendant kge --help'.\n\n\
                           Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 diverged, 4 a peer was lost, \
                           128 + n ended by signal n.\n\
                           Logs go to standard error; RUST_LOG=debug shows more of them.";

@@ -10,7 +10,6 @@ mod doctor;
 mod program;
 
 use args::{Args, Command, LaunchArgs};
-use clap::Parser;
 use intendant::launch::Launch;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -19,7 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     // Wrong usage ends in here, with exit code 2.
-    let args = Args::parse();
+    let args = Args::of(std::env::args_os().collect());
     match args.command {
         // That program has a log of its own.
         Command::Program(words) => program::run(words),

@@ -261,6 +261,22 @@ fn training_programs_are_commands() {
     assert_eq!((on_path.status.code(), text(&on_path.stdout)), expected, "{on_path:?}");
 }
 
+#[test]
+fn help_of_a_command_is_that_commands_help() {
+    let folder = folder_with("train");
+    let said = |args: &[&str]| {
+        let output = Command::new(folder.path().join("intendant")).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {output:?}");
+        text(&output.stdout)
+    };
+    // The link's target is a program that prints its own help.
+    assert!(said(&["help", "train"]).contains("--version"));
+    assert_eq!(said(&["help", "train"]), said(&["train", "--help"]));
+    assert_eq!(said(&["help", "launch"]), said(&["launch", "--help"]));
+    assert_eq!(said(&["help"]), said(&["--help"]));
+    assert_ne!(said(&["help"]), said(&["help", "launch"]));
+}
+
 /// A program that is there and cannot be run is not said to be missing.
 #[test]
 fn a_program_that_cannot_run_is_named() {

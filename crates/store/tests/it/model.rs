@@ -90,6 +90,7 @@ fn run(store: &Store<u32, f64>, steps: &[Step]) -> Result<(), TestCaseError> {
             }
             Step::Check(k) => {
                 let entry = store.latch(Key(*k));
+                prop_assert_eq!(entry.key(), Key(*k));
                 let expected = model.get(k).cloned().unwrap_or_default();
                 prop_assert_eq!(entry.state(), expected.0);
                 prop_assert_eq!(entry.value(), expected.1.as_deref());
