@@ -28,10 +28,26 @@ fn sleepers_are_woken_once_by_what_they_wait_for() {
 }
 
 #[test]
+fn every_worker_has_intents_of_its_own_on_every_channel() {
+    let (workers, channels) = (3, 4);
+    let board = Board::new(workers, channels);
+    assert_eq!(board.workers(), workers);
+    let all = || (0..workers).flat_map(|worker| (0..channels).map(move |channel| (worker, channel)));
+    for (worker, channel) in all() {
+        assert!(!board.signal(worker, channel, intent((10 * worker + channel) as u64)));
+    }
+    for (worker, channel) in all() {
+        let mut taken = Vec::new();
+        board.take(worker, channel, &mut |intent| taken.push(intent));
+        assert_eq!(taken, [intent((10 * worker + channel) as u64)]);
+    }
+}
+
+#[test]
 fn what_is_announced_while_the_cluster_rests_wakes_nobody() {
     let board = Board::new(2, 2);
     board.hold(1);
-    assert!(board.is_held(1) && board.is_asleep(1) && !board.is_asleep(0));
+    assert!(!board.is_held(0) && board.is_held(1) && board.is_asleep(1) && !board.is_asleep(0));
     assert!(!board.signal(0, 1, intent(1)));
     assert_eq!(board.resume(), [ChannelId(1)]);
     assert_eq!(board.resume(), []);

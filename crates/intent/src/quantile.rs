@@ -25,12 +25,6 @@ impl PoissonQuantile {
             .then(|| Self { probability, normal: Normal::standard().inverse_cdf(probability) })
     }
 
-    /// The probability.
-    #[must_use]
-    pub fn probability(&self) -> f64 {
-        self.probability
-    }
-
     /// The least k such that a Poisson variable with mean `rate` is k or less with this probability at least.
     /// Rates that are negative or NaN count as 0.
     #[must_use]
@@ -39,9 +33,7 @@ impl PoissonQuantile {
     }
 
     fn summed(&self, rate: f64) -> u32 {
-        if rate.is_nan() || rate <= 0.0 {
-            return 0;
-        }
+        // At least 1 for rates that are negative or 0; NaN for NaN. Neither is below the probability.
         let mut mass = (-rate).exp();
         let mut below = mass;
         let mut k = 0;

@@ -97,10 +97,12 @@ mod tests {
         schedule.add(intent(1, 2, 5));
         schedule.add(intent(1, 2, 5));
         schedule.add(intent(1, 4, 9));
+        assert_eq!((schedule.len(), schedule.is_empty()), ((3, 0), false));
         counts.round(&mut schedule, 0, 2);
         assert_eq!(counts.of(1), 0, "it starts at 2, which is not before 2");
         counts.round(&mut schedule, 0, 3);
         assert_eq!(counts.of(1), 2);
+        assert_eq!(schedule.len(), (1, 2));
         counts.round(&mut schedule, 4, 4);
         assert_eq!(counts.of(1), 3, "what has started begins, however near the horizon");
         counts.round(&mut schedule, 5, 6);
@@ -109,6 +111,7 @@ mod tests {
         schedule.add(intent(1, 6, 20));
         counts.round(&mut schedule, 9, 10);
         assert_eq!(counts.of(1), 1);
+        assert_eq!((schedule.len(), schedule.is_empty()), ((0, 1), false));
         counts.round(&mut schedule, 20, 30);
         assert_eq!(counts.of(1), 0);
         assert!(schedule.is_empty());
@@ -124,5 +127,8 @@ mod tests {
         counts.round(&mut schedule, 4, 8);
         assert_eq!([1, 2, 3, 4].map(|key| counts.of(key)), [1, 0, 0, 0]);
         assert_eq!(schedule.len(), (0, 1));
+        // Not even for an instant, between the beginnings and the ends of a round.
+        schedule.add(intent(5, 3, 4));
+        schedule.begin(4, 8, |keys| panic!("{keys:?}"));
     }
 }

@@ -175,6 +175,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         let base = TimingConfig::default();
+        assert_eq!(base.check(), Ok(()));
         for smoothing in [0.0, -1.0, 1.1, f64::NAN] {
             let config = TimingConfig { smoothing, ..base };
             assert!(matches!(Timing::new(config), Err(TimingError::Smoothing(_))));
@@ -185,7 +186,7 @@ mod tests {
         }
         for initial in [0.0, -1.0, f64::INFINITY, f64::NAN] {
             let config = TimingConfig { initial, ..base };
-            assert!(matches!(Timing::new(config), Err(TimingError::Initial(_))));
+            assert!(matches!(config.check(), Err(TimingError::Initial(_))));
         }
     }
 }

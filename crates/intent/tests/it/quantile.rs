@@ -35,6 +35,20 @@ proptest! {
     }
 }
 
+/// Each term of the expansion makes more quantiles exact.
+#[test]
+fn large_rates_are_mostly_exact() {
+    let (mut all, mut wrong) = (0, 0);
+    for probability in [1e-6, 1e-4, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.9999, 0.999_999] {
+        let quantile = PoissonQuantile::new(probability).unwrap();
+        for rate in (0..200).map(|step| 51.0 * 1.03f64.powi(step)) {
+            all += 1;
+            wrong += usize::from(quantile.of(rate) != exact(rate, probability));
+        }
+    }
+    assert!(wrong * 100 < all, "{wrong} of {all}");
+}
+
 #[test]
 fn the_default_quantile_is_right_at_round_rates() {
     let quantile = PoissonQuantile::new(0.9999).unwrap();
