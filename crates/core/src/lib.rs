@@ -20,12 +20,14 @@ mod layout;
 pub mod limits;
 mod name;
 pub mod random;
+mod statistics;
 
 pub use element::{Element, ElementType, add_bytes, copy_from_bytes, copy_to_bytes};
 pub use histogram::Histogram;
 pub use ids::{ChannelId, Clock, Key, NodeId, Tick, WorkerId};
 pub use layout::{KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError};
 pub use name::{UnknownName, by_name};
+pub use statistics::Count;
 
 /// Fills the value of a key on its first ownership. It must depend on the key (and seeds captured in it)
 /// only, so that the model is the same for every technique and number of nodes. The slice is zeroed before

@@ -4,71 +4,8 @@
 //! A new counter is a field here, and the place that counts; `docs/extending.md` lists what reports need.
 //! Reports, simulated runs and the control plane use these types.
 
-use intendant_core::Histogram;
+use intendant_core::{Histogram, statistics};
 use serde::{Deserialize, Serialize};
-
-/// The operations of one field of the statistics.
-trait Count {
-    /// Adds `other`. Counts may be those of other processes: an impossible sum must not stop this one, so it
-    /// saturates.
-    fn merge(&mut self, other: &Self);
-
-    /// The difference to `before`, an earlier state.
-    fn since(&self, before: &Self) -> Self;
-}
-
-impl Count for u64 {
-    fn merge(&mut self, other: &Self) {
-        *self = self.saturating_add(*other);
-    }
-
-    fn since(&self, before: &Self) -> Self {
-        self.saturating_sub(*before)
-    }
-}
-
-impl<const N: usize> Count for [u64; N] {
-    fn merge(&mut self, other: &Self) {
-        self.iter_mut().zip(other).for_each(|(count, more)| count.merge(more));
-    }
-
-    fn since(&self, before: &Self) -> Self {
-        std::array::from_fn(|at| self[at].since(&before[at]))
-    }
-}
-
-impl Count for Histogram {
-    fn merge(&mut self, other: &Self) {
-        Histogram::merge(self, other);
-    }
-
-    fn since(&self, before: &Self) -> Self {
-        Histogram::since(self, before)
-    }
-}
-
-/// Defines a type of statistics whose `merge` and `since` apply to every field.
-macro_rules! statistics {
-    ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* }) => {
-        $(#[$meta])*
-        pub struct $name {
-            $($(#[$field_meta])* pub $field: $type,)*
-        }
-
-        impl $name {
-            /// Adds the counts of `other`. Sums saturate.
-            pub fn merge(&mut self, other: &Self) {
-                $(Count::merge(&mut self.$field, &other.$field);)*
-            }
-
-            /// The difference to `before`, an earlier state of these counts.
-            #[must_use]
-            pub fn since(&self, before: &Self) -> Self {
-                Self { $($field: Count::since(&self.$field, &before.$field),)* }
-            }
-        }
-    };
-}
 
 statistics! {
     /// Accesses of a worker, in keys. `local + remote = pull_keys + push_keys`.
@@ -138,32 +75,5 @@ impl ManagementStats {
     pub(crate) fn served(&mut self, hops: u8) {
         let last = self.forwards.len() - 1;
         self.forwards[usize::from(hops).min(last)] += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_came_since_and_what_was_before_are_the_whole() {
-        let mut before = ManagementStats { relocations: 3, forwards: [1, 2, 3, 4], ..Default::default() };
-        before.blocking.record(7);
-        let mut after = before.clone();
-        after.relocations += 2;
-        after.forwards[3] += 5;
-        after.blocking.record(9);
-        let mut since = after.since(&before);
-        assert_eq!((since.relocations, since.forwards, since.blocking.count()), (2, [0, 0, 0, 5], 1));
-        since.merge(&before);
-        assert_eq!(since, after);
-    }
-
-    #[test]
-    fn impossible_counts_saturate() {
-        let mut count = AccessStats { local: u64::MAX, ..AccessStats::default() };
-        count.merge(&AccessStats { local: 1, ..AccessStats::default() });
-        assert_eq!(count.local, u64::MAX);
-        assert_eq!(AccessStats::default().since(&count).local, 0);
     }
 }

@@ -4,7 +4,7 @@ use crate::handle::Source;
 use crate::pools::{PoolCounts, Pools};
 use crate::recent::Recent;
 use crate::{Distribution, DistributionId, Handle, Locality, SampleError, Sampler, Scheme};
-use intendant_core::{Key, random};
+use intendant_core::{Key, random, statistics};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
@@ -18,41 +18,20 @@ const LOCAL_DRAWS: u32 = 16;
 /// Neighbours that local sampling tries after that.
 const LOCAL_NEIGHBOURS: u64 = 64;
 
-/// What sampling did on a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SamplingStats {
-    /// Samples drawn.
-    pub drawn: u64,
-    /// Pools made.
-    pub pools: u64,
-    /// Of these, pools that were made only when a sample of them was wanted.
-    pub late_pools: u64,
-    /// Samples that were moved to the end of their handle.
-    pub postponed: u64,
-    /// Samples that were not here when they were drawn, for the schemes that check: postponing and local.
-    pub strayed: u64,
-}
-
-impl SamplingStats {
-    /// The difference to `before`, an earlier state.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        Self {
-            drawn: self.drawn - before.drawn,
-            pools: self.pools - before.pools,
-            late_pools: self.late_pools - before.late_pools,
-            postponed: self.postponed - before.postponed,
-            strayed: self.strayed - before.strayed,
-        }
-    }
-
-    /// Adds those of another node.
-    pub fn merge(&mut self, other: &Self) {
-        self.drawn += other.drawn;
-        self.pools += other.pools;
-        self.late_pools += other.late_pools;
-        self.postponed += other.postponed;
-        self.strayed += other.strayed;
+statistics! {
+    /// What sampling did on a node.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    SamplingStats {
+        /// Samples drawn.
+        drawn: u64,
+        /// Pools made.
+        pools: u64,
+        /// Of these, pools that were made only when a sample of them was wanted.
+        late_pools: u64,
+        /// Samples that were moved to the end of their handle.
+        postponed: u64,
+        /// Samples that were not here when they were drawn, for the schemes that check: postponing and local.
+        strayed: u64,
     }
 }
 

@@ -8,35 +8,20 @@ pub(crate) struct Facility {
     load: Load,
 }
 
-/// Load of a facility, or the sum over several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Jobs served.
-    pub served: u64,
-    /// Time spent serving, nanoseconds.
-    pub busy_ns: u64,
-    /// Time that jobs waited until their service began, summed over all jobs, nanoseconds.
-    pub waited_ns: u64,
+intendant_core::statistics! {
+    /// Load of a facility, or the sum over several.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    Load {
+        /// Jobs served.
+        served: u64,
+        /// Time spent serving, nanoseconds.
+        busy_ns: u64,
+        /// Time that jobs waited until their service began, summed over all jobs, nanoseconds.
+        waited_ns: u64,
+    }
 }
 
 impl Load {
-    /// Adds `other`.
-    pub fn merge(&mut self, other: &Self) {
-        self.served += other.served;
-        self.busy_ns += other.busy_ns;
-        self.waited_ns += other.waited_ns;
-    }
-
-    /// The difference to the earlier load `before`.
-    #[must_use]
-    pub const fn since(&self, before: &Self) -> Self {
-        Self {
-            served: self.served - before.served,
-            busy_ns: self.busy_ns - before.busy_ns,
-            waited_ns: self.waited_ns - before.waited_ns,
-        }
-    }
-
     /// Busy fraction of `virtual_ns`; a sum of several facilities can exceed 1.
     #[must_use]
     pub fn utilisation(&self, virtual_ns: u64) -> f64 {

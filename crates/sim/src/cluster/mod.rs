@@ -507,29 +507,18 @@ impl<E: Element> Cluster<E> {
     }
 }
 
-/// Load of workers, channels and NICs, summed over all nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClusterLoad {
-    /// Busy time of workers with calls and arithmetic. They have no queue.
-    pub workers: Load,
-    /// The channels' threads, which serve inputs.
-    pub channels: Load,
-    /// The sending halves of NICs, which serve frames.
-    pub sending: Load,
-    /// The receiving halves of NICs.
-    pub receiving: Load,
-}
-
-impl ClusterLoad {
-    /// The difference to the earlier load `before`.
-    #[must_use]
-    pub const fn since(&self, before: &Self) -> Self {
-        Self {
-            workers: self.workers.since(&before.workers),
-            channels: self.channels.since(&before.channels),
-            sending: self.sending.since(&before.sending),
-            receiving: self.receiving.since(&before.receiving),
-        }
+intendant_core::statistics! {
+    /// Load of workers, channels and NICs, summed over all nodes.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    ClusterLoad {
+        /// Busy time of workers with calls and arithmetic. They have no queue.
+        workers: Load,
+        /// The channels' threads, which serve inputs.
+        channels: Load,
+        /// The sending halves of NICs, which serve frames.
+        sending: Load,
+        /// The receiving halves of NICs.
+        receiving: Load,
     }
 }
 
