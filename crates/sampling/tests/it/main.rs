@@ -2,4 +2,5 @@
 
 mod common;
 mod conformity;
+mod sampler;
 mod schemes;

@@ -161,14 +161,29 @@ impl Locality for Station {
     }
 }
 
-/// The share of samples that are here when they are drawn, after a warm-up, and the pools that were late.
-fn trained(delay_us: u64, stay_us: u64) -> (f64, u64) {
+/// What a run had after a warm-up.
+struct Trained {
+    /// The share of samples that are here when they are drawn.
+    here: f64,
+    /// Pools that were late.
+    late: u64,
+    /// Samples in pools that were made and not used up, at the end.
+    unused: u64,
+}
+
+/// Samples of a pool.
+const POOL: u64 = 50 * 8;
+
+/// Batches of 10 samples, one per 100 µs, while every key comes after `delay_us` and stays for `stay_us`.
+/// One in `stray` of them never comes.
+fn trained(delay_us: u64, stay_us: u64, stray: Option<u64>) -> Trained {
     let (manager, id) = manager(uniform(1 << 40), Scheme::Reuse(pooling(50, 8)), 3, 0);
     let station = Station::new(delay_us);
     let (mut here, mut all, mut late) = (0, 0, 0);
     for batch in 0..4_000 {
         let handle = manager.prepare(id, 10, 0, &station).unwrap();
-        station.localize(handle.near());
+        let comes = |key: &Key| stray.is_none_or(|stray| !key.0.is_multiple_of(stray));
+        station.localize(handle.near().filter(comes));
         let mut handle = handle;
         let mut drawn = Vec::new();
         manager.draw(&mut handle, 10, &station, &mut drawn, &mut Vec::new()).unwrap();
@@ -182,8 +197,9 @@ fn trained(delay_us: u64, stay_us: u64) -> (f64, u64) {
         station.pass(100, stay_us);
     }
     let stats = manager.stats();
-    assert!(stats.pools * 400 >= stats.drawn && stats.pools * 400 <= stats.drawn + 17 * 400);
-    (f64::from(here as u32) / f64::from(all as u32), stats.late_pools - late)
+    let unused = stats.pools * POOL - stats.drawn;
+    assert!(unused <= 17 * POOL, "{unused}");
+    Trained { here: f64::from(here as u32) / f64::from(all as u32), late: stats.late_pools - late, unused }
 }
 
 /// A pool lasts for 40 batches, of 100 µs each.
@@ -191,13 +207,19 @@ fn trained(delay_us: u64, stay_us: u64) -> (f64, u64) {
 fn pools_are_made_as_early_as_their_keys_need() {
     // Longer than a pool lasts, shorter, and not at all.
     for delay_us in [0, 300, 3_000, 10_000, 30_000] {
-        let (here, late) = trained(delay_us, u64::MAX / 2);
+        let Trained { here, late, unused } = trained(delay_us, u64::MAX / 2, None);
         assert!(here == 1.0 && late == 0, "{delay_us} µs: {here} here, {late} late");
+        // Twice what is used while a pool arrives, in whole pools; and no earlier.
+        let needed = 2 * delay_us / 10;
+        assert!(unused <= needed + 2 * POOL, "{delay_us} µs: {unused} unused");
     }
+    // One in 50 never comes, so that most pools arrive without one or two of their keys.
+    let Trained { late, unused, .. } = trained(300, u64::MAX / 2, Some(50));
+    assert!(late == 0 && unused <= 3 * POOL, "{late} late, {unused} unused");
     // Beyond what may wait: samples are drawn all the same.
-    let (here, late) = trained(1_000_000, u64::MAX / 2);
+    let Trained { here, late, .. } = trained(1_000_000, u64::MAX / 2, None);
     assert!(here < 1.0 && late == 0, "{here} here, {late} late");
     // Keys go again before they have been used for the last time, and are fetched again.
-    let (here, _) = trained(1_000, 3_000);
+    let Trained { here, .. } = trained(1_000, 3_000, None);
     assert!((0.3..1.0).contains(&here), "{here}");
 }
