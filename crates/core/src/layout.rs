@@ -7,8 +7,10 @@
 //! follows from the key's position in its key range, directly or after a seeded permutation, or from a hash
 //! of the key ([`KeyOrder`]).
 
-use crate::{ChannelId, ElementType, Key, NodeId, limits, random};
+use crate::{ChannelId, ElementType, Key, NodeId, UnknownName, by_name, limits, random};
+use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// Neighbouring keys whose values have the same length.
@@ -34,6 +36,24 @@ pub enum KeyOrder {
     /// keys like this [thesis §3.2.1, footnote 9].
     #[default]
     Random,
+}
+
+impl fmt::Display for KeyOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Range => "range",
+            Self::Hash => "hash",
+            Self::Random => "random",
+        })
+    }
+}
+
+impl FromStr for KeyOrder {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        by_name("an order of keys", name, [Self::Range, Self::Hash, Self::Random])
+    }
 }
 
 /// Why a layout is refused.
@@ -461,6 +481,15 @@ mod tests {
 
     fn orders() -> impl Strategy<Value = KeyOrder> {
         prop_oneof![Just(KeyOrder::Range), Just(KeyOrder::Hash), Just(KeyOrder::Random)]
+    }
+
+    #[test]
+    fn orders_are_known_by_name() {
+        for order in [KeyOrder::Range, KeyOrder::Hash, KeyOrder::Random] {
+            assert_eq!(order.to_string().parse(), Ok(order));
+        }
+        let error = "Hash".parse::<KeyOrder>().unwrap_err().to_string();
+        assert_eq!(error, "'Hash' is not an order of keys; use range, hash or random");
     }
 
     fn layouts() -> impl Strategy<Value = Layout> {

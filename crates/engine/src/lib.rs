@@ -34,6 +34,7 @@ mod relocation;
 mod replication;
 mod static_replicas;
 mod stats;
+mod storage;
 
 pub use channel::{Channel, Explanation};
 pub use decisions::{Cause, Decision, DecisionKind};
@@ -41,6 +42,7 @@ pub use error::{AccessError, ProtocolError, Violation};
 pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission, Work};
 pub use node::clocks::Advanced;
 pub use node::local::{Local, Started};
-pub use node::{ReplicationConfig, Shared, SharedConfig, Storage};
+pub use node::{ReplicationConfig, Shared, SharedConfig};
 pub use quiesce::ChannelReport;
 pub use stats::{AccessStats, ManagementStats, NetworkStats};
+pub use storage::Storage;

@@ -9,6 +9,7 @@ use crate::replication::ReplicationArgs;
 use crate::sampling::SamplingArgs;
 use clap::ArgAction;
 use clap::builder::RangedU64ValueParser;
+use intendant::{Order, Storage};
 use intendant_core::{ElementType, KeyOrder, limits};
 use std::path::PathBuf;
 
@@ -48,24 +49,6 @@ impl Technique {
             Self::Server(technique) => technique.policy().name,
         }
     }
-}
-
-/// How a node stores the values it owns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StorageKind {
-    /// An array with a slot for every key.
-    Dense,
-    /// A hash table of the keys that are here.
-    Sparse,
-}
-
-/// Order of a worker's operations on one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderKind {
-    /// Operations take effect in the order of the technique's routing.
-    Fifo,
-    /// An operation starts when the one before it has ended.
-    Chain,
 }
 
 // The flags that all applications share. (Not a documentation comment: it would become the description of the
@@ -137,22 +120,16 @@ pub(crate) struct CommonArgs {
     pub(crate) channels: usize,
 
     /// How keys are assigned to their home nodes: range, hash or random
-    #[arg(
-        long, value_name = "ORDER", default_value = "random", value_parser = parse::key_order,
-        help_heading = CLUSTER
-    )]
+    #[arg(long, value_name = "ORDER", default_value = "random", help_heading = CLUSTER)]
     pub(crate) key_order: KeyOrder,
 
     /// How a node stores its values: dense (an array over all keys) or sparse (a hash table)
-    #[arg(
-        long, value_name = "KIND", default_value = "dense", value_parser = parse::storage,
-        help_heading = CLUSTER
-    )]
-    pub(crate) storage: StorageKind,
+    #[arg(long, value_name = "KIND", default_value = "dense", help_heading = CLUSTER)]
+    pub(crate) storage: Storage,
 
     /// Order of a worker's operations on one key: fifo or chain [default: the technique's own]
-    #[arg(long, value_name = "ORDER", value_parser = parse::order, help_heading = CLUSTER)]
-    pub(crate) order: Option<OrderKind>,
+    #[arg(long, value_name = "ORDER", help_heading = CLUSTER)]
+    pub(crate) order: Option<Order>,
 
     /// Whether nodes cache the locations of parameters that they accessed [default: the technique's own]
     #[arg(long, value_name = "true|false", help_heading = CLUSTER)]

@@ -1,13 +1,10 @@
 //! Workers of a cluster: the facade crate behind the interface of [`crate::parameters`].
 
-use crate::args::{OrderKind, StorageKind};
 use crate::error::TrainError;
 use crate::parameters::{NodeHandle, Parameters, Part};
 use crate::plan::Plan;
 use intendant::{AccessStats, NetworkStats};
-use intendant::{
-    Explanation, ManagementStats, Node, NodeConfig, Order, Preparer, ReplicationConfig, Storage, Worker,
-};
+use intendant::{Explanation, ManagementStats, Node, NodeConfig, Preparer, ReplicationConfig, Worker};
 use intendant_core::{Element, Key, Layout, WorkerId};
 use intendant_sampling::{Handle, SampleError, Sampler, SamplingStats};
 use intendant_task::{Announcement, Model, SampleRequest};
@@ -38,14 +35,8 @@ pub(crate) fn start<E: Element>(
     config.settings = settings;
     // A training thread and a loader thread.
     config.threads_per_worker = 2;
-    config.storage = match plan.storage {
-        StorageKind::Dense => Storage::Dense,
-        StorageKind::Sparse => Storage::Sparse,
-    };
-    config.order = plan.order.map(|order| match order {
-        OrderKind::Fifo => Order::Fifo,
-        OrderKind::Chain => Order::Chain,
-    });
+    config.storage = plan.storage;
+    config.order = plan.order;
     config.caches = plan.caches;
     config.replication = replication;
     let node = match &plan.rendezvous {

@@ -46,7 +46,7 @@ mod tally;
 mod worker;
 
 pub use app::{App, Application};
-pub use args::{DataSource, OrderKind, StorageKind, Technique, TestSource};
+pub use args::{DataSource, Technique, TestSource};
 pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};
 pub use export::Exporter;
 pub use plan::Plan;

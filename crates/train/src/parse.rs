@@ -1,8 +1,7 @@
 //! Values of the common flags from their text. The errors name what is allowed.
 
-use crate::args::{DataSource, OrderKind, StorageKind, Technique, TestSource};
+use crate::args::{DataSource, Technique, TestSource};
 use crate::explain::{self, Keys};
-use intendant_core::KeyOrder;
 
 /// The names of all techniques.
 fn techniques() -> String {
@@ -39,31 +38,6 @@ pub(crate) fn test(text: &str) -> Result<TestSource, String> {
         Ok(_) => Err("a fraction must be greater than 0 and less than 1".to_owned()),
         Err(_) if text.is_empty() => Err("the path is empty".to_owned()),
         Err(_) => Ok(TestSource::File(text.into())),
-    }
-}
-
-pub(crate) fn key_order(text: &str) -> Result<KeyOrder, String> {
-    match text {
-        "range" => Ok(KeyOrder::Range),
-        "hash" => Ok(KeyOrder::Hash),
-        "random" => Ok(KeyOrder::Random),
-        _ => Err("use range, hash or random".to_owned()),
-    }
-}
-
-pub(crate) fn storage(text: &str) -> Result<StorageKind, String> {
-    match text {
-        "dense" => Ok(StorageKind::Dense),
-        "sparse" => Ok(StorageKind::Sparse),
-        _ => Err("use dense or sparse".to_owned()),
-    }
-}
-
-pub(crate) fn order(text: &str) -> Result<OrderKind, String> {
-    match text {
-        "fifo" => Ok(OrderKind::Fifo),
-        "chain" => Ok(OrderKind::Chain),
-        _ => Err("use fifo or chain".to_owned()),
     }
 }
 

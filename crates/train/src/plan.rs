@@ -1,6 +1,6 @@
 //! The plan of a run: the common flags, checked and complete.
 
-use crate::args::{CommonArgs, DataSource, OrderKind, StorageKind, Technique, TestSource};
+use crate::args::{CommonArgs, DataSource, Technique, TestSource};
 use crate::error::TrainError;
 use crate::explain::Keys;
 use crate::export;
@@ -12,7 +12,7 @@ use crate::sampling::SamplingPlan;
 use crate::settings::Config;
 use crate::signals::Interrupt;
 use crate::simulation::Simulation;
-use intendant::{Initiator, Rendezvous};
+use intendant::{Initiator, Order, Rendezvous, Storage};
 use intendant_core::{ElementType, KeyOrder};
 use intendant_sampling::Sampler;
 use intendant_task::{LookAhead, Schedule};
@@ -55,9 +55,9 @@ pub struct Plan {
     /// How keys are assigned to home nodes.
     pub key_order: KeyOrder,
     /// How a node stores its values.
-    pub storage: StorageKind,
+    pub storage: Storage,
     /// Order of a worker's operations on one key; `None` is the technique's own.
-    pub order: Option<OrderKind>,
+    pub order: Option<Order>,
     /// Whether nodes remember locations; `None` is the technique's own.
     pub caches: Option<bool>,
     /// How far ahead each worker's loader is.
@@ -259,7 +259,7 @@ impl Plan {
 fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainError> {
     match args.technique {
         Technique::Server(technique)
-            if args.order == Some(OrderKind::Fifo) && technique.policy().replicas.is_some() =>
+            if args.order == Some(Order::Fifo) && technique.policy().replicas.is_some() =>
         {
             Err(TrainError::usage(format!(
                 "technique {technique} chains operations on a key; leave --order out"

@@ -5,7 +5,7 @@
 //! CPU seconds are the time that its workers and channels were busy. Technique `single` is one simulated node
 //! whose workers share its memory.
 
-use crate::args::{CommonArgs, OrderKind, StorageKind, Technique};
+use crate::args::{CommonArgs, Technique};
 use crate::error::{PathDisplay, TrainError};
 use crate::explain::{self, Explained};
 use crate::export::{Exporter, Staging};
@@ -18,7 +18,7 @@ use crate::run::{self, Outcome};
 use crate::tally::Tally;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
-use intendant::{NetworkStats, Order, ReplicationConfig, Storage};
+use intendant::{NetworkStats, ReplicationConfig};
 use intendant_core::{Element, Key, Layout};
 use intendant_sampling::Sampler;
 use intendant_sim::cluster::Checks;
@@ -125,15 +125,9 @@ impl Simulation {
         TaskConfig {
             channels: plan.channels,
             key_order: plan.key_order,
-            storage: match plan.storage {
-                StorageKind::Dense => Storage::Dense,
-                StorageKind::Sparse => Storage::Sparse,
-            },
+            storage: plan.storage,
             technique,
-            order: plan.order.map(|order| match order {
-                OrderKind::Fifo => Order::Fifo,
-                OrderKind::Chain => Order::Chain,
-            }),
+            order: plan.order,
             caches: plan.caches,
             replication,
             sampler: Some(sampler.clone()),

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long)]
     order: Option<Order>,
     /// Store: dense or sparse
-    #[arg(long, value_parser = parse_storage)]
+    #[arg(long)]
     storage: Option<Storage>,
     /// Staleness bound in clocks, for techniques with one
     #[arg(long)]
@@ -129,14 +129,6 @@ fn parse_initiator(text: &str) -> Result<InitiatorArg, String> {
     match text {
         "owner" => Ok(InitiatorArg(true)),
         _ => Err("expected owner".to_owned()),
-    }
-}
-
-fn parse_storage(text: &str) -> Result<Storage, String> {
-    match text {
-        "dense" => Ok(Storage::Dense),
-        "sparse" => Ok(Storage::Sparse),
-        _ => Err("expected dense or sparse".to_owned()),
     }
 }
 

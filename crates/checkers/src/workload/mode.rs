@@ -264,7 +264,7 @@ impl fmt::Display for Mode {
             write!(f, " --order {order}")?;
         }
         if let Some(storage) = storage {
-            write!(f, " --storage {}", if storage == Storage::Dense { "dense" } else { "sparse" })?;
+            write!(f, " --storage {storage}")?;
         }
         let on = |switch| if switch { "on" } else { "off" };
         if let Some(caches) = caches {

@@ -8,6 +8,7 @@ pub(crate) mod clocks;
 pub(crate) mod fast_path;
 pub(crate) mod local;
 
+use crate::Storage;
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes};
 use intendant_intent::{Board, TimingConfig};
 use intendant_store::{Entry, Store};
@@ -33,16 +34,6 @@ fn ahead(keys: &[Key], at: usize, fetch: impl Fn(Key)) {
     if let Some(key) = keys.get(at + AHEAD) {
         fetch(*key);
     }
-}
-
-/// Which kind of store a node uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Storage {
-    /// A slot for every key of the layout (16 bytes each), values for what the node holds.
-    #[default]
-    Dense,
-    /// Slots and values for what the node has touched: for key spaces far larger than what is used.
-    Sparse,
 }
 
 /// Configuration of a node's engine.
