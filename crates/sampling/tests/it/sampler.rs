@@ -73,6 +73,7 @@ fn schemes_that_need_keys_to_move_become_reuse_where_they_do_not() {
 #[test]
 fn pools_change_where_there_are_some() {
     let changed = all_schemes().pooling(pooling(7, 3));
+    assert_eq!(changed.len(), all_schemes().len());
     for (before, after) in all_schemes().schemes().zip(changed.schemes()) {
         let pools = before.1.pooling().map(|_| pooling(7, 3));
         assert_eq!(before.0, after.0);

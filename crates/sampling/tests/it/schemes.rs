@@ -172,12 +172,12 @@ struct Trained {
 }
 
 /// Samples of a pool.
-const POOL: u64 = 50 * 8;
+const POOL: u64 = 48 * 8;
 
 /// Batches of 10 samples, one per 100 µs, while every key comes after `delay_us` and stays for `stay_us`.
 /// One in `stray` of them never comes.
 fn trained(delay_us: u64, stay_us: u64, stray: Option<u64>) -> Trained {
-    let (manager, id) = manager(uniform(1 << 40), Scheme::Reuse(pooling(50, 8)), 3, 0);
+    let (manager, id) = manager(uniform(1 << 40), Scheme::Reuse(pooling(48, 8)), 3, 0);
     let station = Station::new(delay_us);
     let (mut here, mut all, mut late) = (0, 0, 0);
     for batch in 0..4_000 {
@@ -202,7 +202,7 @@ fn trained(delay_us: u64, stay_us: u64, stray: Option<u64>) -> Trained {
     Trained { here: f64::from(here as u32) / f64::from(all as u32), late: stats.late_pools - late, unused }
 }
 
-/// A pool lasts for 40 batches, of 100 µs each.
+/// A pool lasts for 38 batches, of 100 µs each.
 #[test]
 fn pools_are_made_as_early_as_their_keys_need() {
     // Longer than a pool lasts, shorter, and not at all.
