@@ -106,3 +106,24 @@ fn advice(error: &io::Error) -> String {
         error.to_string()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_fits_the_error() {
+        let cases = [
+            (io::ErrorKind::AddrInUse, "in use"),
+            (io::ErrorKind::AddrNotAvailable, "does not belong to this machine"),
+            (io::ErrorKind::PermissionDenied, "below 1024"),
+            (io::ErrorKind::OutOfMemory, "out of memory"),
+        ];
+        for (kind, expected) in cases {
+            let said = advice(&kind.into());
+            for (_, text) in cases {
+                assert_eq!(said.contains(text), text == expected, "{kind:?}: {said}");
+            }
+        }
+    }
+}

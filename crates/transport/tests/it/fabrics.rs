@@ -34,7 +34,14 @@ async fn exchange(mut fabric: Fabric, seed: u64) {
     let mut expected = Sent::default();
     for peer in (0..nodes).filter(|peer| *peer != own) {
         for (index, len) in lengths(stream(own, peer)).into_iter().enumerate() {
-            fabric.send(NodeId(peer as u16), content(stream(own, peer), index as u64, len));
+            let mut frame = content(stream(own, peer), index as u64, len);
+            if index % 3 == 0 {
+                let cut = random::stream(seed, &[index as u64, 2]) as usize % (len + 1);
+                let rest = frame.split_off(cut);
+                fabric.send_parts(NodeId(peer as u16), frame, rest);
+            } else {
+                fabric.send(NodeId(peer as u16), frame);
+            }
             expected.messages += 1;
             expected.bytes += len as u64;
         }
