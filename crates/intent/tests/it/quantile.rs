@@ -49,6 +49,14 @@ fn large_rates_are_mostly_exact() {
     assert!(wrong * 100 < all, "{wrong} of {all}");
 }
 
+/// Rounding may keep the sum below a probability next to 1 for ever.
+#[test]
+fn sums_end_that_do_not_reach_the_probability() {
+    let quantile = PoissonQuantile::new(1.0 - f64::EPSILON / 2.0).unwrap();
+    let longest = (1..=500).map(|tenth| quantile.of(f64::from(tenth) / 10.0)).max().unwrap();
+    assert!((200..2_000).contains(&longest), "{longest}: one of them goes on until nothing is left to add");
+}
+
 #[test]
 fn the_default_quantile_is_right_at_round_rates() {
     let quantile = PoissonQuantile::new(0.9999).unwrap();
