@@ -1,35 +1,7 @@
 //! The flags of this application, as the user typed them. The common ones are `intendant-train`'s.
 
 use clap::ValueEnum;
-
-/// `--model`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ModelName {
-    /// Complex vectors for entities and relations
-    Complex,
-    /// Vectors for entities, a matrix of D · D numbers for each relation
-    Rescal,
-}
-
-/// `--cluster`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ClusterName {
-    /// Batches are dealt out to all workers
-    None,
-    /// Each node trains the triples of relations of its own, whose parameters it holds (the Lapse paper's
-    /// setting)
-    Relations,
-}
-
-/// `--loss`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LossName {
-    /// Cross-entropy over candidates that a batch shares
-    Softmax,
-    /// Logistic loss, negatives of its own for each triple (the parameter server papers' setting; they use
-    /// --batch 1)
-    Logistic,
-}
+use kge::{Cluster, Loss, ModelKind};
 
 /// `--unseen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,8 +16,8 @@ pub(crate) enum UnseenPolicy {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Flags {
     /// Model
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = ModelName::Complex)]
-    pub(crate) model: ModelName,
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = ModelKind::Complex)]
+    pub(crate) model: ModelKind,
 
     /// Real numbers per entity: with complex, the real and imaginary parts of D/2 complex numbers, also for
     /// relations [default: 256; rescal: 128]
@@ -53,8 +25,8 @@ pub(crate) struct Flags {
     pub(crate) dim: Option<usize>,
 
     /// Loss that is minimised
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = LossName::Softmax)]
-    pub(crate) loss: LossName,
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Loss::Softmax)]
+    pub(crate) loss: Loss,
 
     /// Triples per batch [default: 256; rescal: 512; logistic: 1]
     #[arg(long, value_name = "B")]
@@ -87,8 +59,8 @@ pub(crate) struct Flags {
     pub(crate) init_scale: f64,
 
     /// Which node trains which triples
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t = ClusterName::None)]
-    pub(crate) cluster: ClusterName,
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Cluster::None)]
+    pub(crate) cluster: Cluster,
 
     /// Make each score of a triple a step of its own, which pulls and pushes a subject, a relation and an
     /// object, as the programs of the parameter server papers do (only with the logistic loss and batches of

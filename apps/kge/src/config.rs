@@ -1,23 +1,26 @@
 //! The hyperparameters and their limits.
 
 use crate::model::{ModelKind, Penalties, Scorer};
+use clap::ValueEnum;
 use intendant_train::SettingError;
 
 /// What is minimised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Loss {
-    /// Cross-entropy over candidates that a batch shares: its entities and `negatives` samples.
+    /// Cross-entropy over candidates that a batch shares: its entities and the sampled negatives.
     Softmax,
-    /// Logistic loss of every triple and of `negatives` corrupted ones of its own per side.
+    /// Logistic loss, with negatives of its own for each triple and side (the parameter server papers'
+    /// setting; they use --batch 1).
     Logistic,
 }
 
 /// Which worker trains which triples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Cluster {
     /// All workers share all triples: batches are dealt out one by one.
     None,
-    /// Every node has relations of its own; see [`crate::Clusters`].
+    /// Each node trains the triples of relations of its own, whose parameters it holds (the Lapse paper's
+    /// setting).
     Relations,
 }
 

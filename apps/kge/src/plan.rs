@@ -1,10 +1,10 @@
 //! The application's part of the plan: its flags, checked and complete.
 
-use crate::args::{ClusterName, Flags, LossName, ModelName, UnseenPolicy};
+use crate::args::{Flags, UnseenPolicy};
 use intendant_core::Element;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use kge::data::{Dataset, Unseen};
-use kge::{Cluster, Config, Kge, Loss, ModelKind, Penalties};
+use kge::{Config, Kge, Loss, ModelKind, Penalties};
 
 /// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,8 +18,8 @@ pub(crate) struct Resolved {
 /// Fills in the defaults, which depend on model and loss; records them, so that the effective configuration
 /// is complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
-    let softmax = flags.loss == LossName::Softmax;
-    let complex = flags.model == ModelName::Complex;
+    let softmax = flags.loss == Loss::Softmax;
+    let complex = flags.model == ModelKind::Complex;
     // For softmax the best on the validation triples of CoDEx-S.
     let (dim, batch, negatives, n3, l2) = match (complex, softmax) {
         (true, true) => (256, 256, 256, 0.007, 0.0),
@@ -28,19 +28,16 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         (false, false) => (128, 1, 50, 0.0, 0.001),
     };
     let config = Config {
-        model: if complex { ModelKind::Complex } else { ModelKind::Rescal },
+        model: flags.model,
         dim: flags.dim.unwrap_or(dim),
         batch: flags.batch.unwrap_or(batch),
-        loss: if softmax { Loss::Softmax } else { Loss::Logistic },
+        loss: flags.loss,
         negatives: flags.negatives.unwrap_or(negatives),
         reciprocal: flags.reciprocal.unwrap_or(softmax),
         penalties: Penalties { n3: flags.n3.unwrap_or(n3), l2: flags.l2.unwrap_or(l2) },
         learning_rate: flags.lr,
         init_scale: flags.init_scale,
-        cluster: match flags.cluster {
-            ClusterName::None => Cluster::None,
-            ClusterName::Relations => Cluster::Relations,
-        },
+        cluster: flags.cluster,
         separate: flags.separate,
         seed: plan.seed,
     };

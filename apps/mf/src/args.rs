@@ -1,33 +1,6 @@
 //! The flags of this application, as the user typed them. The common ones are `intendant-train`'s.
 
-use clap::ValueEnum;
-
-/// `--algorithm`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AlgorithmName {
-    /// Nodes keep their rows; workers visit column by column. --localize-ahead hides latency
-    Columns,
-    /// Parameter blocking (DSGD): workers keep their rows and take turns with blocks of columns
-    Blocks,
-}
-
-/// `--optimizer`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OptimizerName {
-    /// AdaGrad, with its accumulators in the values
-    Adagrad,
-    /// Plain stochastic gradient descent
-    Sgd,
-}
-
-/// `--l2-scope`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ScopeName {
-    /// Each row and column bears its penalty once per epoch (ridge regression)
-    Key,
-    /// Each row and column bears its penalty at each of its entries
-    Use,
-}
+use mf::{Algorithm, Optimizer, Scope};
 
 // Model, algorithm and optimiser. (Not a documentation comment: it would become the description of the
 // program.)
@@ -42,12 +15,12 @@ pub(crate) struct Flags {
     pub(crate) bias: bool,
 
     /// How an epoch is divided
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = AlgorithmName::Columns)]
-    pub(crate) algorithm: AlgorithmName,
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Algorithm::Columns)]
+    pub(crate) algorithm: Algorithm,
 
     /// Rule that turns gradients into steps
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = OptimizerName::Adagrad)]
-    pub(crate) optimizer: OptimizerName,
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Optimizer::AdaGrad)]
+    pub(crate) optimizer: Optimizer,
 
     /// Learning rate [default: 0.05; sgd: 0.01]
     #[arg(long, value_name = "RATE")]
@@ -67,8 +40,8 @@ pub(crate) struct Flags {
     pub(crate) l2_bias: f64,
 
     /// How often a row or column bears its penalties
-    #[arg(long, value_name = "SCOPE", value_enum, default_value_t = ScopeName::Key)]
-    pub(crate) l2_scope: ScopeName,
+    #[arg(long, value_name = "SCOPE", value_enum, default_value_t = Scope::Key)]
+    pub(crate) l2_scope: Scope,
 
     /// Maximum number of entries per batch, which are trained on one copy of their values. With 1, each entry
     /// is a pull and a push of two keys (the parameter server papers' setting)

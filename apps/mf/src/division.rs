@@ -9,6 +9,7 @@
 //! Both are functions of the data, the seed and the number of workers and nodes. They use no keys and values.
 
 use crate::data::Dataset;
+use clap::ValueEnum;
 use intendant_core::random::{Permutation, stream};
 use intendant_task::{BatchAt, Partition, Subepoch};
 use std::cmp::Reverse;
@@ -17,12 +18,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How an epoch is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Algorithm {
-    /// Parameter blocking: workers keep their rows and take turns with blocks of columns.
-    Blocks,
-    /// Nodes keep their rows, and visit column by column.
+    /// Nodes keep their rows; workers visit column by column. --localize-ahead hides latency.
     Columns,
+    /// Parameter blocking (DSGD): workers keep their rows and take turns with blocks of columns.
+    Blocks,
 }
 
 /// The entries of a batch.

@@ -13,6 +13,7 @@
 //! A value holds the factors, the bias if there are any, and the optimiser's accumulators of both if it has
 //! some.
 
+use clap::ValueEnum;
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
 use intendant_task::kernel::{dot, elementwise};
@@ -21,18 +22,20 @@ use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
 
 /// The rule that turns a gradient into a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Optimizer {
-    /// The gradient times the learning rate.
-    Sgd,
-    /// The same, divided by the root of the sum of the squares of all gradients so far; element by element.
+    /// AdaGrad, with its accumulators in the values: the gradient times the learning rate, divided by the root
+    /// of the sum of the squares of all gradients so far, element by element.
+    #[value(name = "adagrad")]
     AdaGrad,
+    /// Plain stochastic gradient descent: the gradient times the learning rate.
+    Sgd,
 }
 
 /// How often a row or column bears its L2 penalty in an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scope {
-    /// Once, however many entries it has.
+    /// Once per epoch, however many entries the row or column has (ridge regression).
     Key,
     /// At each of its entries.
     Use,

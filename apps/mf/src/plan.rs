@@ -1,9 +1,9 @@
 //! The application's part of the plan: its flags, checked and complete.
 
-use crate::args::{AlgorithmName, Flags, OptimizerName, ScopeName};
+use crate::args::Flags;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use mf::data::{Dataset, Generator};
-use mf::{Algorithm, Config, Optimizer, Scope};
+use mf::{Config, Optimizer};
 
 /// The application's flags, resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,24 +20,18 @@ const BUILTIN: &str = "zipf";
 /// Fills in the defaults that depend on other flags; records them, so that the effective configuration is
 /// complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
-    let sgd = flags.optimizer == OptimizerName::Sgd;
+    let sgd = flags.optimizer == Optimizer::Sgd;
     let config = Config {
         rank: flags.rank,
         bias: flags.bias,
-        algorithm: match flags.algorithm {
-            AlgorithmName::Columns => Algorithm::Columns,
-            AlgorithmName::Blocks => Algorithm::Blocks,
-        },
-        optimizer: if sgd { Optimizer::Sgd } else { Optimizer::AdaGrad },
+        algorithm: flags.algorithm,
+        optimizer: flags.optimizer,
         batch: flags.batch,
         learning_rate: flags.lr.unwrap_or(if sgd { 0.01 } else { 0.05 }),
         bold_driver: flags.bold_driver,
         l2: flags.l2,
         l2_bias: flags.l2_bias,
-        l2_scope: match flags.l2_scope {
-            ScopeName::Key => Scope::Key,
-            ScopeName::Use => Scope::Use,
-        },
+        l2_scope: flags.l2_scope,
         init_scale: flags.init_scale,
         seed: plan.seed,
     };

@@ -1,16 +1,7 @@
 //! The flags of this application, as the user typed them. The common ones are `intendant-train`'s.
 
-use clap::ValueEnum;
 use std::path::PathBuf;
-
-/// `--optimizer`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OptimizerName {
-    /// Plain stochastic gradient descent; the learning rate falls linearly, to a ten-thousandth at the end
-    Sgd,
-    /// AdaGrad, with its accumulators in the values
-    Adagrad,
-}
+use word2vec::Optimizer;
 
 // Model, text and tests. (Not a documentation comment: it would become the description of the program.)
 #[derive(clap::Args, Clone, Debug)]
@@ -43,8 +34,8 @@ pub(crate) struct Flags {
     pub(crate) power: f64,
 
     /// Rule that turns gradients into steps
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = OptimizerName::Sgd)]
-    pub(crate) optimizer: OptimizerName,
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Optimizer::Sgd)]
+    pub(crate) optimizer: Optimizer,
 
     /// Learning rate; with sgd the initial one [default: 0.025; adagrad: 0.05]
     #[arg(long, value_name = "RATE")]

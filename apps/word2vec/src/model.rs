@@ -14,6 +14,7 @@
 //! The loops are those of [`intendant_task::kernel`]: fast because callers compile them for the processor at
 //! hand, see [`crate::train`].
 
+use clap::ValueEnum;
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
 use intendant_task::kernel::elementwise;
@@ -21,12 +22,13 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 /// The rule that turns a gradient into a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Optimizer {
-    /// The gradient times the learning rate, which falls linearly.
+    /// Plain stochastic gradient descent; the learning rate falls linearly, to a ten-thousandth at the end.
     Sgd,
-    /// The gradient times the learning rate, divided by the root of the sum of the squares of all gradients
-    /// so far; element by element.
+    /// AdaGrad, with its accumulators in the values: the gradient times the learning rate, divided by the root
+    /// of the sum of the squares of all gradients so far, element by element.
+    #[value(name = "adagrad")]
     AdaGrad,
 }
 

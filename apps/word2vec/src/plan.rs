@@ -1,6 +1,6 @@
 //! The application's part of the plan: its flags, checked and complete.
 
-use crate::args::{Flags, OptimizerName};
+use crate::args::Flags;
 use intendant_core::Element;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use std::path::PathBuf;
@@ -24,9 +24,9 @@ const BUILTIN: &str = "wiki";
 /// Fills in the defaults that depend on other flags; records them, so that the effective configuration is
 /// complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
-    let (optimizer, rate) = match flags.optimizer {
-        OptimizerName::Sgd => (Optimizer::Sgd, 0.025),
-        OptimizerName::Adagrad => (Optimizer::AdaGrad, 0.05),
+    let rate = match flags.optimizer {
+        Optimizer::Sgd => 0.025,
+        Optimizer::AdaGrad => 0.05,
     };
     let config = Config {
         dim: flags.dim,
@@ -34,7 +34,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         negatives: flags.negatives,
         sample: flags.sample,
         power: flags.power,
-        optimizer,
+        optimizer: flags.optimizer,
         learning_rate: flags.lr.unwrap_or(rate),
         batch_words: flags.batch_words,
         separate: flags.separate,

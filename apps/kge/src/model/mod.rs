@@ -11,6 +11,7 @@
 mod complex;
 mod rescal;
 
+use clap::ValueEnum;
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
 use intendant_task::kernel::elementwise;
@@ -20,11 +21,11 @@ use rand_pcg::Pcg64Mcg;
 use std::ops::Range;
 
 /// Which model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModelKind {
-    /// Complex vectors of half as many numbers as an embedding has; the score is Re⟨s, r, ō⟩.
+    /// Complex vectors of D/2 numbers for entities and relations; the score is Re⟨s, r, ō⟩.
     Complex,
-    /// Vectors for entities, a matrix for each relation; the score is sᵀ R o.
+    /// Vectors for entities, a matrix of D · D numbers for each relation; the score is sᵀ R o.
     Rescal,
 }
 
