@@ -13,7 +13,7 @@ use crate::model::{ADAGRAD_COST, Penalties, initialise};
 use crate::share::{Share, within_node};
 use crate::{logistic, softmax};
 use intendant_core::random::stream;
-use intendant_core::{Element, Key};
+use intendant_core::{Element, Key, lock};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
     BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
@@ -23,7 +23,7 @@ use intendant_train::SettingError;
 use pulp::{Simd, WithSimd};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Knowledge graph embeddings.
 pub struct Kge<E> {
@@ -89,7 +89,7 @@ impl<E: Element> Kge<E> {
         match self.config.cluster {
             Cluster::None => None,
             Cluster::Relations => {
-                let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut clusters = lock(&self.clusters);
                 let of_nodes = clusters.entry(nodes).or_insert_with(|| {
                     Arc::new(Clusters::by_relation(&self.data.train, self.data.relations.len(), nodes))
                 });

@@ -10,12 +10,13 @@
 
 use crate::data::Dataset;
 use clap::ValueEnum;
+use intendant_core::lock;
 use intendant_core::random::{Permutation, stream};
 use intendant_task::{BatchAt, Partition, Subepoch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// How an epoch is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -321,7 +322,7 @@ impl Columns {
     /// The order of a worker's columns.
     fn visit(&self, worker: u32, epoch: u32, batch: usize) -> Arc<Visit> {
         // Nothing panics while it holds the lock.
-        let mut visit = self.visits[worker as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut visit = lock(&self.visits[worker as usize]);
         if let Some(visit) = visit.as_ref().filter(|visit| (visit.epoch, visit.batch) == (epoch, batch)) {
             return Arc::clone(visit);
         }

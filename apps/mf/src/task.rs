@@ -11,7 +11,7 @@ use crate::evaluate::Errors;
 use crate::frequency::frequencies;
 use crate::model::{Decay, Optimizer, Scope, Shape, Trainer, initialise};
 use intendant_core::random::stream;
-use intendant_core::{Element, Key, limits};
+use intendant_core::{Element, Key, limits, lock};
 use intendant_sampling::Sampler;
 use intendant_task::kernel::subtract;
 use intendant_task::{
@@ -20,7 +20,7 @@ use intendant_task::{
 };
 use intendant_train::SettingError;
 use pulp::{Arch, Simd, WithSimd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Hyperparameters; [`Mf::new`] checks them.
 #[derive(Clone, Debug, PartialEq)]
@@ -177,7 +177,7 @@ impl<E: Element> Mf<E> {
     fn division(&self, partition: Partition) -> Arc<Division> {
         let (workers, nodes) = (partition.workers, partition.nodes);
         // The list is consistent even if the code below panics.
-        let mut divisions = self.divisions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut divisions = lock(&self.divisions);
         if let Some((.., division)) = divisions.iter().find(|(w, n, _)| (*w, *n) == (workers, nodes)) {
             return Arc::clone(division);
         }

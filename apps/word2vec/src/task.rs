@@ -12,7 +12,7 @@ use crate::frequency::frequencies;
 use crate::model::{Stepper, initialise};
 use crate::train::Scratch;
 use intendant_core::random::stream;
-use intendant_core::{Element, Key};
+use intendant_core::{Element, Key, lock};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
     BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
@@ -21,7 +21,7 @@ use intendant_task::{
 use intendant_train::SettingError;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Skip-gram with negative sampling.
 pub struct Word2vec<E> {
@@ -61,11 +61,6 @@ const HELD_OUT: u64 = 0x7465_7374_2074_6578;
 
 /// Courses that are kept: workers of one process are at most one epoch apart, and so are their loaders.
 const COURSES_MAX: usize = 3;
-
-/// A lock whose holder panicked still guards a consistent map: entries are replaced in one step.
-fn lock<X>(mutex: &Mutex<X>) -> std::sync::MutexGuard<'_, X> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl<E: Element> Word2vec<E> {
     /// The task of learning the word vectors of `corpus`, and of testing them.

@@ -3,8 +3,9 @@
 
 use crate::args::Op;
 use intendant::{Element, Key};
+use intendant_core::lock;
 use std::hint::black_box;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// A flat array of rows.
 pub(crate) struct Plain<E> {
@@ -59,7 +60,7 @@ impl<E: Element> Latched<E> {
     pub(crate) fn call(&self, op: Op, keys: &[Key], values: &mut [E]) {
         let len = values.len() / keys.len();
         for (key, value) in keys.iter().zip(values.chunks_exact_mut(len)) {
-            let mut row = self.rows[key.index()].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut row = lock(&self.rows[key.index()]);
             match op {
                 Op::Pull => value.copy_from_slice(&row),
                 Op::Push => row.iter_mut().zip(value).for_each(|(row, value)| *row += *value),

@@ -1,8 +1,8 @@
 //! The coordinator's listening socket: inherited from the launcher, given by the caller, or bound here.
 
 use crate::failure::JoinError;
+use intendant_core::lock;
 use intendant_launch::{Endpoint, Listener, Rendezvous};
-use intendant_transport::lock;
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::net::sockopt::socket_acceptconn;
 use std::io;

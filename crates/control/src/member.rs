@@ -8,7 +8,7 @@ use crate::proto::coordinator_client::CoordinatorClient;
 use crate::proto::{
     Abort, Beat, FromMember, GaveUp, Join, Leave, Lost, Setting, ToMember, failed, from_member, to_member,
 };
-use intendant_transport::lock;
+use intendant_core::lock;
 
 use crate::clock::MonotonicClock;
 use crate::introduction::{Introduction, Roster};

@@ -10,7 +10,7 @@ use crate::proto::{FromMember, HealthReply, HealthRequest, ToMember, from_member
 use crate::signs::Signs;
 use crate::watch::TURN_US;
 use intendant_core::NodeId;
-use intendant_transport::lock;
+use intendant_core::lock;
 use intendant_transport::{Throttle, Token};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;

@@ -18,6 +18,7 @@ mod ids;
 mod instances;
 mod layout;
 pub mod limits;
+mod lock;
 mod name;
 pub mod random;
 mod statistics;
@@ -26,6 +27,7 @@ pub use element::{Element, ElementType, add_bytes, copy_from_bytes, copy_to_byte
 pub use histogram::Histogram;
 pub use ids::{ChannelId, Clock, Key, NodeId, Tick, WorkerId};
 pub use layout::{KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError};
+pub use lock::lock;
 pub use name::{UnknownName, by_name};
 pub use statistics::Count;
 

@@ -2,8 +2,8 @@
 //! plane, so they are not meetings of [`crate::meeting`]. Therefore this file detects waits that cannot end:
 //! among the workers of a node ([`Attendance`]), and among nodes ([`Calls`]).
 
+use intendant_core::lock;
 use intendant_techniques::{Policy, StaticReplicaPace};
-use intendant_transport::lock;
 use intendant_wire::Message;
 use std::sync::Mutex;
 

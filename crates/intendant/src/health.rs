@@ -1,7 +1,7 @@
 //! Whether the cluster still runs, as all threads of a node see it.
 
 use intendant_control::Failure;
-use intendant_transport::lock;
+use intendant_core::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 

@@ -6,7 +6,7 @@
 //! yields once before it sleeps makes remote accesses take one and a half times as long (`intendant-bench
 //! remote`), and one that waits for a single key wins nothing.
 
-use intendant_transport::lock;
+use intendant_core::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 

@@ -5,7 +5,7 @@
 
 use crate::health::Health;
 use intendant_control::Failure;
-use intendant_transport::lock;
+use intendant_core::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;

@@ -4,13 +4,13 @@ use crate::handle::Source;
 use crate::pools::{PoolCounts, Pools};
 use crate::recent::Recent;
 use crate::{Distribution, DistributionId, Handle, Locality, SampleError, Sampler, Scheme};
-use intendant_core::{Key, random, statistics};
+use intendant_core::{Key, lock, random, statistics};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Independent draws before local sampling tries neighbours.
 const LOCAL_DRAWS: u32 = 16;
@@ -54,11 +54,6 @@ enum Memory {
     Nothing,
     Pools(Mutex<Pools>),
     Recent(Mutex<Recent>),
-}
-
-/// What these locks guard is consistent between any two steps.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Manager {

@@ -25,12 +25,12 @@ use crate::sampling;
 use crate::single;
 use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::bounded;
-use intendant_core::{Element, KeyRange, Layout};
+use intendant_core::{Element, KeyRange, Layout, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{Driver, Loader, Partition, Schedule, Task};
 use std::num::NonZero;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// The outcome of a run.
@@ -333,11 +333,6 @@ impl FirstFailure<'_> {
 
 fn named(name: String) -> thread::Builder {
     thread::Builder::new().name(name)
-}
-
-/// A mutex whose holder panicked still holds a whole value: each is assigned in one step.
-fn lock<X>(mutex: &Mutex<X>) -> std::sync::MutexGuard<'_, X> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

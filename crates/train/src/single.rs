@@ -8,13 +8,13 @@ use crate::error::TrainError;
 use crate::parameters::{NodeHandle, Parameters, Part};
 use intendant::ManagementStats;
 use intendant::{AccessStats, NetworkStats};
-use intendant_core::{Element, Initialiser, Key, Layout};
+use intendant_core::{Element, Initialiser, Key, Layout, lock};
 use intendant_sampling::{Everything, Handle, Manager, SampleError, Sampler, SamplingStats};
 use intendant_store::Flat;
 use intendant_task::{Announcement, SampleRequest};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Keys of one part of a snapshot.
 const SNAPSHOT_KEYS: u64 = 1024;
@@ -230,13 +230,8 @@ impl Meeting {
         Self { state: Mutex::new(state), changed: Condvar::new(), stopped: AtomicBool::new(false) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, MeetingState> {
-        // No code panics while it holds the lock, so that a poisoned one guards a valid state.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn abort(&self, reason: &str) {
-        self.lock().aborted.get_or_insert_with(|| reason.to_owned());
+        lock(&self.state).aborted.get_or_insert_with(|| reason.to_owned());
         self.stopped.store(true, Ordering::Relaxed);
         self.changed.notify_all();
     }
@@ -246,14 +241,14 @@ impl Meeting {
         if !self.stopped.load(Ordering::Relaxed) {
             return Ok(());
         }
-        match &self.lock().aborted {
+        match &lock(&self.state).aborted {
             Some(reason) => Err(TrainError::Stopped(reason.clone())),
             None => Ok(()),
         }
     }
 
     fn gather(&self, worker: usize, payload: Vec<u8>) -> Result<Arc<[Vec<u8>]>, TrainError> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.brought[worker] = payload;
         state.arrived += 1;
         let meeting = state.ended;

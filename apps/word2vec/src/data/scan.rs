@@ -8,6 +8,7 @@ use super::DataError;
 use super::source::Source;
 use super::text::{Block, Cutter, Token, WORD_BYTES_MAX, is_space, tokens};
 use super::words::{Counts, hash};
+use intendant_core::lock;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -84,7 +85,7 @@ pub(super) fn scan(source: &Source, division: Division, threads: usize) -> Resul
                 }
             }
         }
-        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&all);
         let (merged, blocks, first) = &mut *all;
         if first.is_ok() {
             *first = result.and_then(|()| {

@@ -7,8 +7,8 @@
 use super::hello::{
     HELLO_BYTES, Hello, Identity, MAGIC, PREAMBLE_BYTES, check_hello, check_preamble, encode_verdict,
 };
-use crate::lock;
 use crate::{HandshakeError, Throttle};
+use intendant_core::lock;
 use intendant_core::{ChannelId, NodeId, Tick};
 use std::io;
 use std::net::SocketAddr;

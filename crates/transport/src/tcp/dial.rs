@@ -3,7 +3,7 @@
 use super::accept::{HANDSHAKE_DEADLINE, read_all};
 use super::hello::{Hello, Identity, MAGIC, VERDICT_BYTES, decode_verdict};
 use crate::HandshakeError;
-use crate::lock;
+use intendant_core::lock;
 use intendant_core::{ChannelId, NodeId};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -3,7 +3,7 @@
 //! A fabric of a large cluster must not poll every link for every frame. Each link has a waker of its own
 //! that notes the link in a set and wakes the fabric; the fabric polls noted links only.
 
-use crate::lock;
+use intendant_core::lock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
