@@ -24,8 +24,8 @@ use rand_pcg::Pcg64Mcg;
 /// The rule that turns a gradient into a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Optimizer {
-    /// AdaGrad, with its accumulators in the values: the gradient times the learning rate, divided by the root
-    /// of the sum of the squares of all gradients so far, element by element.
+    /// AdaGrad, with its accumulators in the values: the gradient times the learning rate, divided by the
+    /// root of the sum of the squares of all gradients so far, element by element.
     #[value(name = "adagrad")]
     AdaGrad,
     /// Plain stochastic gradient descent: the gradient times the learning rate.

@@ -26,8 +26,8 @@ use rand_pcg::Pcg64Mcg;
 pub enum Optimizer {
     /// Plain stochastic gradient descent; the learning rate falls linearly, to a ten-thousandth at the end.
     Sgd,
-    /// AdaGrad, with its accumulators in the values: the gradient times the learning rate, divided by the root
-    /// of the sum of the squares of all gradients so far, element by element.
+    /// AdaGrad, with its accumulators in the values: the gradient times the learning rate, divided by the
+    /// root of the sum of the squares of all gradients so far, element by element.
     #[value(name = "adagrad")]
     AdaGrad,
 }
