@@ -234,3 +234,30 @@ pub(crate) async fn read_all(stream: &mut TcpStream, bytes: &mut [u8]) -> Result
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let address = listener.local_addr().expect("bound");
+        let (dialled, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (dialled.expect("the listener is there"), accepted.expect("a dialler").0)
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_closes_is_no_broken_connection() {
+        let (mut dialled, mut accepted) = pair().await;
+        dialled.write_all(b"half").await.expect("it fits into the socket's buffer");
+        drop(dialled);
+        let error = read_all(&mut accepted, &mut [0; 8]).await.expect_err("4 bytes are missing");
+        assert!(matches!(error, HandshakeError::Closed), "{error}");
+
+        let (dialled, mut accepted) = pair().await;
+        dialled.set_zero_linger().expect("a connected socket");
+        drop(dialled);
+        let error = read_all(&mut accepted, &mut [0; 8]).await.expect_err("the connection is reset");
+        assert!(!matches!(error, HandshakeError::Closed), "{error}");
+    }
+}
