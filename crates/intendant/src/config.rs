@@ -78,8 +78,8 @@ impl<E> NodeConfig<E> {
                 ));
             }
         }
-        let Some(fixed) = policy.static_replicas else { return Ok(()) };
-        match fixed {
+        let Some(static_replicas) = policy.static_replicas else { return Ok(()) };
+        match static_replicas {
             StaticReplicas::Assigned => self.replication.assignment.check(layout),
             StaticReplicas::All => Assignment::all().check(layout),
         }
@@ -118,8 +118,8 @@ impl<E> NodeConfig<E> {
             round_min: _,
             watched: _,
         } = &self.replication;
-        if let Some(fixed) = policy.static_replicas {
-            if fixed == StaticReplicas::Assigned {
+        if let Some(static_replicas) = policy.static_replicas {
+            if static_replicas == StaticReplicas::Assigned {
                 own.push(("digest of the replicated keys", format!("{:016x}", assignment.digest())));
             }
             own.push((

@@ -130,22 +130,22 @@ impl ReplicationPlan {
     ) -> Result<Self, TrainError> {
         let policy = policy(technique);
         let clocked = policy.and_then(|p| p.replicas).is_some_and(Replicas::is_clocked);
-        let fixed = policy.and_then(|p| p.static_replicas);
-        let assigned = fixed == Some(StaticReplicas::Assigned);
+        let static_replicas = policy.and_then(|p| p.static_replicas);
+        let assigned = static_replicas == Some(StaticReplicas::Assigned);
         let intents = policy.is_some_and(|p| p.intents.is_some());
         let (stale, replicating) = ("ssp and essp", "nups and full-replication");
         let pacing = "techniques that synchronise replicas in the background";
         let flags = [
             ("--staleness", args.staleness.is_some(), clocked, stale),
             ("--clock-every", args.clock_every.is_some(), clocked, stale),
-            ("--sync-every-ms", args.sync_every_ms.is_some(), fixed.is_some() || intents, pacing),
+            ("--sync-every-ms", args.sync_every_ms.is_some(), static_replicas.is_some() || intents, pacing),
             (
                 "--sync-batches",
                 args.sync_batches.is_some(),
-                fixed == Some(StaticReplicas::All),
+                static_replicas == Some(StaticReplicas::All),
                 "full-replication",
             ),
-            ("--clip-updates", args.clip_updates.is_some(), fixed.is_some(), replicating),
+            ("--clip-updates", args.clip_updates.is_some(), static_replicas.is_some(), replicating),
             ("--replicate-above", args.replicate_above.is_some(), assigned, "nups"),
             ("--replicate-scale", args.replicate_scale.is_some(), assigned, "nups"),
             ("--replicate-top", args.replicate_top.is_some(), assigned, "nups"),
@@ -194,7 +194,7 @@ impl ReplicationPlan {
             config.set("staleness", i64::from(staleness));
             config.set("clock-every", i64::from(args.clock_every.unwrap_or(1)));
         }
-        if (fixed.is_some() || intents) && pace != StaticReplicaPace::Asked {
+        if (static_replicas.is_some() || intents) && pace != StaticReplicaPace::Asked {
             config.set("sync-every-ms", sync_every_ms);
         }
         if let (true, Choice::Above { factor, scale }) = (assigned, &choice) {
@@ -252,7 +252,7 @@ pub(crate) struct Resolved {
 pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result<Resolved, TrainError> {
     let ReplicationPlan { staleness, pace, clip, ref choice, .. } = plan.replication;
     let policy = policy(plan.technique);
-    let Some(fixed) = policy.and_then(|p| p.static_replicas) else {
+    let Some(static_replicas) = policy.and_then(|p| p.static_replicas) else {
         let has_copies = policy.and_then(|p| p.replicas).is_some() && plan.nodes > 1;
         let replication = plan.intents.replication(ReplicationConfig {
             staleness,
@@ -268,7 +268,7 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
         nodes: plan.nodes as u32,
         threads: 1,
     };
-    let (assignment, frequencies) = match fixed {
+    let (assignment, frequencies) = match static_replicas {
         StaticReplicas::All => (Assignment::all(), None),
         StaticReplicas::Assigned => {
             let frequencies = task.frequencies(partition);
@@ -285,7 +285,7 @@ pub(crate) fn resolve<T: Task>(task: &T, plan: &Plan, layout: &Layout) -> Result
     let replicated = Replicated {
         keys: keys.len() as u64,
         bytes: elements * size_of::<T::Element>() as u64,
-        access_share: match fixed {
+        access_share: match static_replicas {
             StaticReplicas::All => Some(if plan.nodes > 1 { 1.0 } else { 0.0 }),
             StaticReplicas::Assigned => frequencies.map(|frequencies| share(&frequencies, &keys)),
         },

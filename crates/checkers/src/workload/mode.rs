@@ -86,13 +86,13 @@ impl Mode {
     }
 
     /// Whether keys may have static replicas.
-    pub(super) const fn has_fixed(&self) -> bool {
+    pub(super) const fn has_static_replicas(&self) -> bool {
         self.technique.policy().static_replicas.is_some()
     }
 
     /// Whether keys may have several copies.
     pub(super) const fn has_copies(&self) -> bool {
-        self.hub || self.has_fixed() || self.technique.policy().replicas.is_some()
+        self.hub || self.has_static_replicas() || self.technique.policy().replicas.is_some()
     }
 
     /// The policy of a run.
@@ -136,13 +136,13 @@ impl Mode {
         let goes = comes && !everywhere;
         // Whether keys with replicas move.
         let hub = goes && owners;
-        let fixed = self.has_fixed() && several(2);
+        let static_replicas = self.has_static_replicas() && several(2);
         // With full replication, every access is local.
         let remote = several(2) && policy.static_replicas != Some(StaticReplicas::All);
         let overlap = maybe(self.asynchronous) && remote;
         let chains = match self.order {
             Some(Order::Fifo) => self.hub || by_intent || clocked,
-            None => !(fixed && self.asynchronous == Some(false)),
+            None => !(static_replicas && self.asynchronous == Some(false)),
             Some(Order::Chain) => true,
         };
         // Keys that are replicated as well move more rarely.
@@ -157,7 +157,7 @@ impl Mode {
             Marker::SeveralLengths | Marker::SetServed => (50, true),
             Marker::SeveralOwners => (50, remote && several(3)),
             Marker::ForwardedOnce => {
-                (50, (moves || caches && !clocked && !fixed && !by_intent) && several(3))
+                (50, (moves || caches && !clocked && !static_replicas && !by_intent) && several(3))
             }
             Marker::Chained => (100, chains && remote),
             Marker::AsyncOverlap | Marker::KeyOverlap => (50, overlap),
@@ -173,7 +173,7 @@ impl Mode {
             // A request is forwarded twice if a cached location is wrong, or the home does not know the owner
             // yet.
             Marker::ForwardedAgain => {
-                (rarely * 100, (requesters && caches && !fixed || owners) && several(3))
+                (rarely * 100, (requesters && caches && !static_replicas || owners) && several(3))
             }
             Marker::Relocated | Marker::SeveralMoved => (50, moves),
             Marker::Conflicted | Marker::ConflictSeen | Marker::Queued | Marker::WantedTwice => {
@@ -183,7 +183,9 @@ impl Mode {
             Marker::QueuedForOther | Marker::DepartureQueued => (rarely * 50, requesters && several(3)),
             Marker::WantedBack => (rarely * 100, requesters && several(3)),
             // Without caches, all requests of a node take the way of its localize messages: over the home.
-            Marker::CameHome => (rarely * 200, (requesters && caches && !fixed || owners) && several(3)),
+            Marker::CameHome => {
+                (rarely * 200, (requesters && caches && !static_replicas || owners) && several(3))
+            }
             Marker::CacheHit | Marker::CacheStale => (rarely * 100, moves && caches && several(3)),
             // One location comes from the owner directly, the other from the next owner: one connection may
             // be faster.
@@ -214,15 +216,15 @@ impl Mode {
             Marker::EagerNews => (20, clocked && eager),
             Marker::ParkedRead => (50, clocked && self.staleness.is_none_or(|s| s < 5)),
             Marker::ResumeLifted => (100, clocked && several(3)),
-            Marker::Agreed => (20, fixed),
+            Marker::Agreed => (20, static_replicas),
             // Between 2 and 9 nodes are drawn; most of these numbers are not powers of two.
-            Marker::Folded => (200, fixed && self.nodes.is_none_or(|n| !n.is_power_of_two())),
+            Marker::Folded => (200, static_replicas && self.nodes.is_none_or(|n| !n.is_power_of_two())),
             // Where workers must ask, no node starts a round on a message of another.
-            Marker::RoundCalled => (200, fixed && self.asked != Some(true)),
-            Marker::EarlyReduce => (500, fixed && self.nodes.is_none_or(|n| n >= 4)),
-            Marker::SplitReduce => (5_000, fixed),
-            Marker::Synchronized => (50, fixed),
-            Marker::Clipped => (200, fixed),
+            Marker::RoundCalled => (200, static_replicas && self.asked != Some(true)),
+            Marker::EarlyReduce => (500, static_replicas && self.nodes.is_none_or(|n| n >= 4)),
+            Marker::SplitReduce => (5_000, static_replicas),
+            Marker::Synchronized => (50, static_replicas),
+            Marker::Clipped => (200, static_replicas),
             Marker::Met | Marker::RestedBetween => (50, self.has_copies()),
             Marker::IntentBegan | Marker::IntentEarly | Marker::IntentLate | Marker::IntentExtended => {
                 (50, by_intent)

@@ -213,7 +213,7 @@ impl<E: Element> Programs<E> {
             KeyRecord::Scaled
         } else {
             let clock = self.programs[worker].clock;
-            let need = if self.scenario.is_asked() && self.scenario.is_fixed(key) {
+            let need = if self.scenario.is_asked() && self.scenario.has_static_replicas(key) {
                 clock
             } else if self.scenario.is_clocked() {
                 clock.saturating_sub(self.bound)

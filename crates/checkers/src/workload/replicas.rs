@@ -25,7 +25,7 @@ const HUGE_ONCE_IN: u64 = 400;
 pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     let mut dice = Dice::new(random::stream(scenario.seed, &[3]));
     let dice = &mut dice;
-    if mode.has_fixed() && mode.nodes.is_none() {
+    if mode.has_static_replicas() && mode.nodes.is_none() {
         set_nodes(&mut scenario, dice.between(2, 9) as usize);
     }
     // One element for dust.
@@ -45,7 +45,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     let bounds = [0, 1, 1, 2, 5];
     let staleness = dice.pick(&bounds);
     let asked = dice.once_in(3);
-    let clip = mode.has_fixed() && dice.once_in(6);
+    let clip = mode.has_static_replicas() && dice.once_in(6);
     scenario.replication = ReplicationConfig {
         assignment: assign(&scenario, dice),
         pace: if mode.asked.unwrap_or(asked) {
@@ -61,7 +61,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     scenario.clock_once_in = (0..scenario.all_workers())
         .map(|_| if clocked { dice.pick(&[0, 1, 2, 2, 4, 8]) } else { 0 })
         .collect();
-    let kinds: &[Stop] = match (mode.has_fixed(), scenario.is_asked()) {
+    let kinds: &[Stop] = match (mode.has_static_replicas(), scenario.is_asked()) {
         (false, _) => &[Stop::Meeting, Stop::Rest],
         (true, false) => &[Stop::Meeting, Stop::Rest, Stop::Synchronisation],
         (true, true) => &[Stop::Meeting, Stop::Rest, Stop::Synchronisation, Stop::Synchronisation],

@@ -137,7 +137,8 @@ impl Scenario {
         let in_flight = dice.pick(&[2, 3, 8]);
         let asynchronous = mode.asynchronous.unwrap_or(asynchronous);
         let (order, caches) = if mode.has_copies() {
-            let order = if asynchronous && caches && mode.has_fixed() { Order::Chain } else { order };
+            let order =
+                if asynchronous && caches && mode.has_static_replicas() { Order::Chain } else { order };
             // Where keys never move, techniques with replicas do not use hints, so none are planted.
             let caches = mode.caches.unwrap_or(caches && mode.relocation().is_some());
             (mode.order.unwrap_or(order), caches)
@@ -186,7 +187,7 @@ impl Scenario {
 
     /// Whether `key` has static replicas.
     #[must_use]
-    pub fn is_fixed(&self, key: Key) -> bool {
+    pub fn has_static_replicas(&self, key: Key) -> bool {
         self.nodes > 1
             && match self.policy.static_replicas {
                 None => false,
@@ -200,13 +201,13 @@ impl Scenario {
     /// Whether operations on `key` are sequentially consistent over all nodes.
     #[must_use]
     pub fn is_sequential(&self, key: Key) -> bool {
-        self.policy.replicas.is_none() && !self.is_fixed(key)
+        self.policy.replicas.is_none() && !self.has_static_replicas(key)
     }
 
     /// Whether updates of `key` may be clipped.
     #[must_use]
     pub fn is_clipped(&self, key: Key) -> bool {
-        self.replication.clip.is_some() && self.is_fixed(key)
+        self.replication.clip.is_some() && self.has_static_replicas(key)
     }
 
     /// Whether workers of `node` may set `key`. If several nodes set their static replicas of a key, the
@@ -214,7 +215,7 @@ impl Scenario {
     /// clipped.
     #[must_use]
     pub fn may_set(&self, node: NodeId, key: Key) -> bool {
-        !self.is_fixed(key)
+        !self.has_static_replicas(key)
             || self.replication.clip.is_none() && key.0 % self.nodes as u64 == u64::from(node.0)
     }
 

@@ -138,9 +138,9 @@ fn techniques_with_copies_use_their_own_mechanisms() {
     for mode in COPIES {
         let reach = all_consistent(&mode, 0..300);
         let reached = |marker| reach.count(marker) > 0;
-        let fixed = mode == NUPS || mode == FULL;
-        assert_eq!(reached(Marker::ReplicaSetUp), !fixed, "{mode}");
-        assert_eq!(reached(Marker::Agreed), fixed, "{mode}");
+        let static_replicas = mode == NUPS || mode == FULL;
+        assert_eq!(reached(Marker::ReplicaSetUp), !static_replicas, "{mode}");
+        assert_eq!(reached(Marker::Agreed), static_replicas, "{mode}");
         assert_eq!(reached(Marker::Relocated), mode == NUPS || mode == HUB, "{mode}");
         assert_eq!(reached(Marker::ParkedRead), mode == SSP || mode == ESSP, "{mode}");
         assert_eq!(reached(Marker::RemoteServed), mode != FULL, "{mode}");

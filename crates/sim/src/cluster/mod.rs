@@ -333,7 +333,7 @@ impl<E: Element> Cluster<E> {
             }));
         }
         let links = nodes * nodes * channels;
-        let fixed = fixed_keys(&layout, &policy, &replication);
+        let static_replicas = keys_with_static_replicas(&layout, &policy, &replication);
         let has_copies = policy.replicas.is_some() || policy.static_replicas.is_some();
         let slack = has_copies.then_some(3 * layout.keys() + 2 * workers as u64 + 3);
         let choice = policy.intents.filter(|_| config.checks == Checks::EveryStep && nodes > 1);
@@ -355,7 +355,7 @@ impl<E: Element> Cluster<E> {
             reach: Reach::default(),
             invariants: Invariants {
                 ledger: Ledger::new(&layout),
-                owners: Owners::new(&layout, storage, policy.replicas.is_some(), fixed),
+                owners: Owners::new(&layout, storage, policy.replicas.is_some(), static_replicas),
                 knowledge: Knowledge::new(&layout, storage, policy.relocation),
                 queued: Queued::default(),
                 replies: Replies::new(stations.len()),
@@ -536,12 +536,12 @@ fn plant_hints<E: Element>(layout: &Layout, nodes: &[Arc<Shared<E>>], dice: &mut
 }
 
 /// Per key, whether it has static replicas; empty if none has.
-fn fixed_keys(layout: &Layout, policy: &Policy, replication: &ReplicationConfig) -> Vec<bool> {
-    let fixed = |key| match policy.static_replicas {
+fn keys_with_static_replicas(layout: &Layout, policy: &Policy, replication: &ReplicationConfig) -> Vec<bool> {
+    let has_static = |key| match policy.static_replicas {
         Some(StaticReplicas::All) => true,
         Some(StaticReplicas::Assigned) => replication.assignment.technique(key) == KeyTechnique::Replicate,
         None => false,
     };
     let several = layout.nodes() > 1 && policy.static_replicas.is_some();
-    if several { (0..layout.keys()).map(|key| fixed(Key(key))).collect() } else { Vec::new() }
+    if several { (0..layout.keys()).map(|key| has_static(Key(key))).collect() } else { Vec::new() }
 }

@@ -1,7 +1,7 @@
 //! Checks of a cluster that claims to be quiescent: nothing is in flight, and all copies of a key agree.
 
 use super::{Checks, Cluster, InboxItem, Station, WorkerState};
-use crate::invariants::{Copies, Finding, InFlight, Invariants, Violation, check_quiet};
+use crate::invariants::{Finding, InFlight, Invariants, ReplicasAtRest, Violation, check_quiet};
 use crate::lane::Lane;
 use crate::reach::Marker;
 use intendant_core::{Element, Key};
@@ -74,8 +74,9 @@ impl<E: Element> Cluster<E> {
             );
             self.check_replicas_match_intents(key)?;
             let owner = self.invariants.ledger.place(key).node;
-            let fixed = self.invariants.owners.is_fixed(key);
-            Copies { key, nodes: &self.nodes, owner, fixed, replicas, hubs: &hubs, merged }.check()?;
+            let has_static = self.invariants.owners.has_static_replicas(key);
+            ReplicasAtRest { key, nodes: &self.nodes, owner, has_static, replicas, hubs: &hubs, merged }
+                .check()?;
         }
         self.compared = (self.compared + COMPARED_AT_REST_MAX) % keys;
         Ok(())

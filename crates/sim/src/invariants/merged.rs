@@ -2,7 +2,7 @@
 //!
 //! The account follows from messages alone: what holders requested and sent, and what owners registered,
 //! merged and sent. An owner that hands a key over passes all registrations on. The values themselves are
-//! checked when the cluster rests ([`super::copies`]) and by what workers read.
+//! checked when the cluster rests ([`super::replicas`]) and by what workers read.
 
 use super::{Finding, echo};
 use hashbrown::HashMap;

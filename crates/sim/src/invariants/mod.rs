@@ -16,7 +16,7 @@
 //! | `merged` | the owner of a key merges every delta of a replica once, and a version names one value |
 //! | `echo` | an owner does not send a holder a value that the holder already has |
 //! | `rounds` | after each round of an all-reduce, all nodes have bitwise equal values |
-//! | `copies` | at rest, all copies of a key are bitwise equal, and its owner knows all holders |
+//! | `replicas` | at rest, all copies of a key are bitwise equal, and its owner knows all holders |
 //! | `choice` | owners and homes apply the technique's rule to the active intents that they know |
 //! | `intents` | nodes count their workers' active intents, request these keys, and release them afterwards |
 //! | `cover` | a snapshot contains every key of its range exactly once |
@@ -25,7 +25,6 @@
 
 mod bounded;
 pub(crate) mod choice;
-mod copies;
 mod cover;
 mod echo;
 mod fifo;
@@ -38,11 +37,11 @@ mod owners;
 mod progress;
 mod queued;
 mod quiet;
+mod replicas;
 mod replies;
 mod rounds;
 
 pub(crate) use bounded::Bounded;
-pub(crate) use copies::Copies;
 pub(crate) use cover::Cover;
 pub(crate) use fifo::Fifo;
 pub(crate) use hops::Hops;
@@ -54,6 +53,7 @@ pub(crate) use owners::Owners;
 pub(crate) use progress::Progress;
 pub(crate) use queued::Queued;
 pub(crate) use quiet::{InFlight, check as check_quiet};
+pub(crate) use replicas::ReplicasAtRest;
 pub(crate) use replies::Replies;
 pub(crate) use rounds::Rounds;
 

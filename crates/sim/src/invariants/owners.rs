@@ -18,19 +18,30 @@ pub(crate) struct Owners {
     /// Whether nodes may hold replicas.
     replicas: bool,
     /// Per key, whether it has static replicas; empty if none has.
-    fixed: Vec<bool>,
+    static_replicas: Vec<bool>,
     /// Key and node of the next check.
     next: (u64, usize),
 }
 
 impl Owners {
-    pub(crate) fn new(layout: &Arc<Layout>, storage: Storage, replicas: bool, fixed: Vec<bool>) -> Self {
-        Self { layout: Arc::clone(layout), lazy: storage == Storage::Sparse, replicas, fixed, next: (0, 0) }
+    pub(crate) fn new(
+        layout: &Arc<Layout>,
+        storage: Storage,
+        replicas: bool,
+        static_replicas: Vec<bool>,
+    ) -> Self {
+        Self {
+            layout: Arc::clone(layout),
+            lazy: storage == Storage::Sparse,
+            replicas,
+            static_replicas,
+            next: (0, 0),
+        }
     }
 
     /// Whether `key` has static replicas.
-    pub(crate) fn is_fixed(&self, key: Key) -> bool {
-        self.fixed.get(key.index()).copied().unwrap_or(false)
+    pub(crate) fn has_static_replicas(&self, key: Key) -> bool {
+        self.static_replicas.get(key.index()).copied().unwrap_or(false)
     }
 
     /// Whether stores create a value at its first access.
@@ -80,8 +91,8 @@ impl Owners {
         let place = ledger.place(key);
         let here = place.node == node.node() && !place.in_flight;
         let wrong = match node.inspect(key) {
-            (Role::Static, true) if self.is_fixed(key) => return Ok(()),
-            _ if self.is_fixed(key) => "has no static replica",
+            (Role::Static, true) if self.has_static_replicas(key) => return Ok(()),
+            _ if self.has_static_replicas(key) => "has no static replica",
             (Role::Static, _) => "has a static replica of a key without static replicas",
             (Role::Replica, true) if !here && self.replicas => return Ok(()),
             (Role::Replica, _) => "has a replica that it should not have",

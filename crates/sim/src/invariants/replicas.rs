@@ -1,5 +1,5 @@
-//! Copies at rest: all copies of a key are bitwise equal, the owner knows all holders, and no node has unsent
-//! updates.
+//! Replicas at rest: all copies of a key are bitwise equal, the owner knows all holders, and no node has
+//! unsent updates.
 
 use super::{Finding, Merged};
 use intendant_core::{Element, Key, NodeId, copy_to_bytes};
@@ -8,14 +8,14 @@ use intendant_techniques::replication::Hub;
 use intendant_techniques::{Replicas, Role};
 use std::sync::Arc;
 
-/// A key with copies, and the state of all nodes about it.
-pub(crate) struct Copies<'a, E> {
+/// A key with replicas, and the state of all nodes about it.
+pub(crate) struct ReplicasAtRest<'a, E> {
     pub(crate) key: Key,
     pub(crate) nodes: &'a [Arc<Shared<E>>],
     /// The owner; for static replicas, the home.
     pub(crate) owner: NodeId,
     /// Whether the key has static replicas.
-    pub(crate) fixed: bool,
+    pub(crate) has_static: bool,
     pub(crate) replicas: Option<Replicas>,
     /// Each node's list of registered holders.
     pub(crate) hubs: &'a [Option<&'a Hub>],
@@ -24,24 +24,25 @@ pub(crate) struct Copies<'a, E> {
 }
 
 fn wrong<T>(key: Key, what: String) -> Result<T, Finding> {
-    Err(("copies", format!("the cluster rests; {key:?}: {what}")))
+    Err(("replicas", format!("the cluster rests; {key:?}: {what}")))
 }
 
-impl<E: Element> Copies<'_, E> {
+impl<E: Element> ReplicasAtRest<'_, E> {
     /// Checks the key.
     pub(crate) fn check(&self) -> Result<(), Finding> {
         let key = self.key;
         let mut main = None;
         for node in self.nodes {
             let state = node.slot(key);
-            let copied = if self.fixed { state.role == Role::Static } else { state.role == Role::Replica };
-            if self.fixed && !copied {
+            let has_replica =
+                if self.has_static { state.role == Role::Static } else { state.role == Role::Replica };
+            if self.has_static && !has_replica {
                 return wrong(key, format!("{:?} has no static replica: {state:?}", node.node()));
             }
             if (state.is_dirty() && state.role != Role::Owner) || state.is_closed() {
                 return wrong(key, format!("{:?} has unfinished work: {state:?}", node.node()));
             }
-            if !copied {
+            if !has_replica {
                 continue;
             }
             if self.replicas == Some(Replicas::Lazy) {
