@@ -1,5 +1,5 @@
-# Functions shared by scripts/mpi.sh and scripts/slurm.sh. Both set `rank_variable` to the name of the launcher's rank variable,
-# then source this file. `need` handles launchers that are not installed.
+# Functions shared by scripts/mpi.sh and scripts/slurm.sh. Both set `rank_variable` to the name of the
+# launcher's rank variable, then source this file. `need` handles launchers that are not installed.
 
 here=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 # Seconds. Longer runs mean that a launcher hangs.
@@ -41,7 +41,8 @@ flags=(--data builtin:codex-s --epochs 3 --valid-every 0 --dim 16 --no-progress)
 facts() { grep -E '"(nodes|data_digest|keys|values|examples|pull_keys|push_keys|sampled)":' "$1" | tr -d ' ,'; }
 mrr() { sed -nE 's/.*"mrr_filtered": *([0-9.]+).*/\1/p' "$1"; }
 
-# trains NODES COMMAND…: the command, followed by the program and its flags, trains the same as the program with `--nodes NODES`.
+# trains NODES COMMAND…: the command, followed by the program and its flags, trains the same as the program
+# with `--nodes NODES`.
 trains() {
   local nodes=$1
   shift
@@ -68,9 +69,9 @@ refuses() {
   echo "ok: $* is refused: $(grep -m 1 -- "$text" "$work/out")"
 }
 
-# loses SIGNAL VICTIM CODES COMMAND…: the signal hits one of four ranks. The others name it and end with an exit code among CODES
-# (words; `none` if the launcher may kill them first), and the command fails. Ranks write to files, because launchers lose
-# their last output.
+# loses SIGNAL VICTIM CODES COMMAND…: the signal hits one of four ranks. The others name it and end with an
+# exit code among CODES (words; `none` if the launcher may kill them first), and the command fails. Ranks
+# write to files, because launchers lose their last output.
 loses() {
   local signal=$1 victim=$2 codes=$3 runs=$work/ranks rank code code_of launcher named=0
   shift 3

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs intendant-kge under Open MPI's mpirun on this machine, compares it with `--nodes N`, and kills or freezes ranks.
+# Runs intendant-kge under Open MPI's mpirun on this machine, compares it with `--nodes N`, and kills or
+# freezes ranks.
 #
 # Usage: scripts/mpi.sh [KGE]     (KGE: the program; by default the last build below target)
 # Without mpirun, it does nothing and succeeds, or fails with REQUIRE=1. It installs nothing.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Cuts two of three nodes off from each other while both still reach the coordinator. The run must end within ten seconds, with exit
-# code 4 on all nodes, and name both nodes. Heartbeats cannot detect this; the connections of the data plane do.
+# Cuts two of three nodes off from each other while both still reach the coordinator. The run must end within
+# ten seconds, with exit code 4 on all nodes, and name both nodes. Heartbeats cannot detect this; the
+# connections of the data plane do.
 #
 # Usage: scripts/partition.sh [KGE]     (KGE: the program, target/release/intendant-kge unless given)
 # Needs Linux, root and iproute2. It works in its own network namespaces and removes them at the end.

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs intendant-kge under Slurm's srun on four Slurm nodes on this machine, compares it with `--nodes N`, runs it alone within
-# a job, and kills or freezes tasks. The script starts the Slurm cluster with all state in a temporary folder, and stops it at the
-# end.
+# Runs intendant-kge under Slurm's srun on four Slurm nodes on this machine, compares it with `--nodes N`,
+# runs it alone within a job, and kills or freezes tasks. The script starts the Slurm cluster with all state
+# in a temporary folder, and stops it at the end.
 #
 # Usage: scripts/slurm.sh [KGE]     (KGE: the program; by default the last build below target)
-# Without Slurm or MUNGE, it does nothing and succeeds, or fails with REQUIRE=1. It needs no root, installs nothing, and does not
-# affect other Slurm clusters.
+# Without Slurm or MUNGE, it does nothing and succeeds, or fails with REQUIRE=1. It needs no root, installs
+# nothing, and does not affect other Slurm clusters.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 rank_variable=SLURM_PROCID

@@ -69,7 +69,7 @@ pub struct Join {
     /// host address and port of the data plane, as others reach it
     #[prost(string, tag = "8")]
     pub data_address: ::prost::alloc::string::String,
-    /// causes before what follows from them: the first difference is the one to report
+    /// causes before what follows from them: the first difference is reported
     #[prost(message, repeated, tag = "9")]
     pub settings: ::prost::alloc::vec::Vec<Setting>,
 }
@@ -114,7 +114,8 @@ pub struct GaveUp {
     #[prost(uint64, tag = "1")]
     pub silent_ms: u64,
 }
-/// What differs, first the cluster's value, then the joining node's. While the cluster is forming, a refusal ends it on all nodes.
+/// What differs, first the cluster's value, then the joining node's. While the cluster is forming, a refusal
+/// ends it on all nodes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Refused {
     #[prost(enumeration = "refused::Why", tag = "1")]
