@@ -66,12 +66,12 @@ pub enum CapacityError {
 /// The resources that the operating system leaves; `None` if there is no limit or it is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Limits {
-    /// Address space of this process, in bytes.
-    address_space: Option<u64>,
+    /// Bytes that this process can still map: the tightest limit and its name.
+    address_space: Option<(u64, &'static str)>,
     /// Memory that processes can still take, in bytes: the tightest limit and its name.
     memory: Option<(u64, String)>,
-    /// Threads that the control group can still start.
-    threads: Option<u64>,
+    /// Threads that processes can still start: the tightest limit and its name.
+    threads: Option<(u64, &'static str)>,
 }
 
 impl Demand {
@@ -124,8 +124,8 @@ impl Demand {
 
     fn compare(&self, here: u64, machine: u64, stack: u64, limits: &Limits) -> Result<(), CapacityError> {
         let (model, threads) = (|nodes| self.model_bytes.saturating_mul(nodes), self.threads * here);
-        if let Some(available) = limits.address_space {
-            let (limit, needed) = ("the limit of the address space (ulimit -v)", model(here));
+        if let Some((available, limit)) = limits.address_space {
+            let needed = model(here);
             if needed > available {
                 return Err(CapacityError::Memory {
                     needed,
@@ -147,14 +147,23 @@ impl Demand {
             return Err(CapacityError::Memory { needed, nodes: machine, limit, available });
         }
         match limits.threads {
-            Some(available) if self.threads * machine > available => Err(CapacityError::Threads {
+            Some((available, limit)) if self.threads * machine > available => Err(CapacityError::Threads {
                 threads: self.threads * machine,
-                limit: "the control group (pids.max)".to_owned(),
+                limit: limit.to_owned(),
                 available: available.to_string(),
             }),
             Some(_) | None => Ok(()),
         }
     }
+}
+
+/// Checks that `bytes` of memory that this process will write, and `threads` threads, fit into the limits of
+/// this machine. For programs that keep values outside of a [`crate::Node`], which checks itself.
+///
+/// # Errors
+/// If they do not fit.
+pub fn check_capacity(bytes: u64, threads: u64) -> Result<(), CapacityError> {
+    Demand { model_bytes: bytes, threads }.check(1, 1)
 }
 
 fn stack_bytes() -> u64 {
@@ -165,9 +174,26 @@ impl Limits {
     fn of_this_process() -> Self {
         let mut limits = Self::below(Path::new("/"));
         let used = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-        let pages: u64 = used.split_whitespace().next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
-        let used = pages * rustix::param::page_size() as u64;
-        limits.address_space = getrlimit(Resource::As).current.map(|most| most.saturating_sub(used));
+        let used = |field: usize| {
+            let pages: u64 = used.split_whitespace().nth(field).and_then(|pages| pages.parse().ok())?;
+            Some(pages * rustix::param::page_size() as u64)
+        };
+        // Fields of proc_pid_statm(5): all mappings; those that count as data.
+        for (resource, field, name) in [
+            (Resource::As, 0, "the limit of the address space (ulimit -v)"),
+            (Resource::Data, 5, "the limit of data (ulimit -d)"),
+        ] {
+            if let Some(most) = getrlimit(resource).current {
+                let left = most.saturating_sub(used(field).unwrap_or(0));
+                tighten(&mut limits.address_space, left, name);
+            }
+        }
+        // The kernel does not enforce this limit for root. Threads that already run are not counted.
+        if !rustix::process::geteuid().is_root()
+            && let Some(most) = getrlimit(Resource::Nproc).current
+        {
+            tighten(&mut limits.threads, most, "the limit of processes (ulimit -u)");
+        }
         limits
     }
 
@@ -195,7 +221,9 @@ impl Limits {
                 for group in path.ancestors() {
                     let group = Group { folder: mount.join(group), unified };
                     if controller == "pids" {
-                        limits.threads = min(limits.threads, group.threads());
+                        if let Some(left) = group.threads() {
+                            tighten(&mut limits.threads, left, "the control group (pids.max)");
+                        }
                     } else if let Some(left) = group.memory()
                         && limits.memory.as_ref().is_none_or(|(least, _)| left < *least)
                     {
@@ -209,8 +237,11 @@ impl Limits {
     }
 }
 
-fn min(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    one.into_iter().chain(other).min()
+/// Replaces a limit by one that leaves less.
+fn tighten(limit: &mut Option<(u64, &'static str)>, left: u64, name: &'static str) {
+    if limit.is_none_or(|(least, _)| left < least) {
+        *limit = Some((left, name));
+    }
 }
 
 /// Bytes of a line of /proc/meminfo, which counts in KiB.
@@ -287,20 +318,20 @@ mod tests {
         let check =
             |limits: Limits| demand.compare(1, 2, 2 << 20, &limits).map_err(|error| error.to_string());
         assert_eq!(check(Limits::default()), Ok(()));
-        let address = |mib: u64| Limits { address_space: Some(mib << 20), ..Limits::default() };
+        let address = |mib: u64| Limits { address_space: Some((mib << 20, "A")), ..Limits::default() };
         assert_eq!(check(address(120)), Ok(()));
         let text = check(address(119)).expect_err("no room for stacks");
-        assert!(text.contains("10 threads") && text.contains("ulimit -v"), "{text}");
+        assert!(text.contains("10 threads") && text.contains("A leaves"), "{text}");
         let text = check(address(99)).expect_err("no room for values");
         assert!(text.contains("at least 100.0 MiB") && text.contains("leaves 99.0 MiB"), "{text}");
         let memory = |mib: u64| Limits { memory: Some((mib << 20, "M".to_owned())), ..Limits::default() };
         assert_eq!(check(memory(200)), Ok(()), "both nodes of this machine");
         let text = check(memory(199)).expect_err("no room");
         assert!(text.contains("200.0 MiB in 2 node(s)") && text.contains("M leaves 199.0 MiB"), "{text}");
-        let threads = |threads| Limits { threads: Some(threads), ..Limits::default() };
+        let threads = |threads| Limits { threads: Some((threads, "T")), ..Limits::default() };
         assert_eq!(check(threads(20)), Ok(()));
         assert!(
-            check(threads(19)).is_err_and(|text| text.contains("20 threads") && text.contains("pids.max"))
+            check(threads(19)).is_err_and(|text| text.contains("20 threads") && text.contains("T leaves 19"))
         );
     }
 
@@ -338,7 +369,10 @@ mod tests {
             ("sys/fs/cgroup/outer/memory.stat", "anon 300\ninactive_file 100\n"),
         ]);
         let name = "the memory limit of control group /sys/fs/cgroup/outer".to_owned();
-        assert_eq!((unified.memory, unified.threads), (Some((700, name)), Some(42)));
+        assert_eq!(
+            (unified.memory, unified.threads),
+            (Some((700, name)), Some((42, "the control group (pids.max)")))
+        );
         let first = limits(&[
             ("proc/self/cgroup", "4:memory:/a\n3:cpu,pids:/a\n"),
             ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000"),

@@ -43,7 +43,7 @@ pub mod launch {
 #[doc = include_str!("../../../README.md")]
 struct ReadmeOfTheProject;
 
-pub use capacity::CapacityError;
+pub use capacity::{CapacityError, check_capacity};
 pub use config::NodeConfig;
 pub use error::{Error, exit};
 pub use intendant_control::{self as control, Failure, FailureKind, JoinError};

@@ -10,6 +10,9 @@ use intendant_sampling::{Handle, SampleError, Sampler, SamplingStats};
 use intendant_task::{Announcement, Model, SampleRequest};
 use std::ops::Range;
 
+/// A worker has a training thread and a loader thread.
+pub(crate) const THREADS_PER_WORKER: usize = 2;
+
 /// This process's node of the cluster.
 pub(crate) struct ClusterNode<E: Element> {
     node: Node<E>,
@@ -33,8 +36,7 @@ pub(crate) fn start<E: Element>(
     }
     config.workers = plan.workers;
     config.settings = settings;
-    // A training thread and a loader thread.
-    config.threads_per_worker = 2;
+    config.threads_per_worker = THREADS_PER_WORKER;
     config.storage = plan.storage;
     config.order = plan.order;
     config.caches = plan.caches;

@@ -78,6 +78,13 @@ pub fn run<T: Task>(
         plan.sampling.resolve(&model.sampler, task.name(), plan.technique, plan.nodes, &mut config)?;
     let plan = &Plan { config, ..plan.clone() };
     sampling::tell(&sampler, plan);
+    if plan.simulation.is_some() || plan.technique == Technique::Single {
+        // Nodes check themselves. The least that these take is the values.
+        let bytes = layout.elements().saturating_mul(size_of::<T::Element>() as u64);
+        let workers = if plan.simulation.is_some() { 1 } else { plan.workers };
+        let threads = workers * cluster::THREADS_PER_WORKER;
+        intendant::check_capacity(bytes, threads as u64).map_err(intendant::Error::from)?;
+    }
     if let Some(simulation) = &plan.simulation {
         return simulation.run(task, plan, &resolved, &explained, &sampler, exporter);
     }

@@ -381,3 +381,17 @@ fn unseen_entities_are_ranked_or_skipped() {
         assert!(said.contains("1 test triples") && said.contains(message), "{said}");
     }
 }
+
+/// A vector of 262,144 numbers and as many accumulators for each of 2,085 parameters: at least 4 GiB.
+#[test]
+fn a_model_that_does_not_fit_is_refused_before_it_takes_memory() {
+    for technique in [&["--technique", "single"][..], &["--nodes", "2", "--simulate"], &[]] {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "ulimit -v 3000000 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_intendant-kge")]);
+        command.args(["--dim", "262144", "--batch", "16", "--negatives", "16"]).args(technique);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{technique:?}: {said}");
+        assert!(said.contains("the model does not fit: it needs at least 4.1 GiB"), "{technique:?}: {said}");
+    }
+}
