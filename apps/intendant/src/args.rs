@@ -14,15 +14,17 @@ pub(crate) struct Args {
 
 impl Args {
     /// Parses a command line whose first word is the program's name. `help NAME` is `NAME --help`, also for
-    /// programs, of which the parser knows nothing. Ends the process if the command line is wrong or asks for
-    /// help.
-    pub(crate) fn of(mut words: Vec<OsString>) -> Self {
+    /// programs, of which the parser knows nothing.
+    ///
+    /// # Errors
+    /// If the command line is wrong or asks for help.
+    pub(crate) fn of(mut words: Vec<OsString>) -> Result<Self, clap::Error> {
         if words.get(1).is_some_and(|word| word == "help") {
             words.remove(1);
             words.truncate(2);
             words.push("--help".into());
         }
-        Self::parse_from(words)
+        Self::try_parse_from(words)
     }
 }
 

@@ -17,8 +17,10 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
-    // Wrong usage ends in here, with exit code 2.
-    let args = Args::of(std::env::args_os().collect());
+    let args = match Args::of(std::env::args_os().collect()) {
+        Ok(args) => args,
+        Err(error) => return tell(&error),
+    };
     match args.command {
         // That program has a log of its own.
         Command::Program(words) => program::run(words),
@@ -30,6 +32,19 @@ fn main() -> ExitCode {
             log_to_stderr();
             doctor::run(args.coordinator.as_deref())
         }
+    }
+}
+
+/// Prints help, or what is wrong with the command line. Help that cannot be written is a failure, unless its
+/// reader has seen enough.
+fn tell(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        _ if error.use_stderr() => ExitCode::from(program::USAGE),
+        Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("intendant: cannot write to standard output: {source}");
+            ExitCode::FAILURE
+        }
+        Ok(()) | Err(_) => ExitCode::SUCCESS,
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Exit code of wrong usage.
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 
 /// Commands to propose for a name that is similar.
 const COMMANDS: [&str; 5] = ["launch", "doctor", "kge", "mf", "word2vec"];

@@ -161,11 +161,13 @@ fn the_doctor_looks_at_everything() {
 }
 
 #[test]
-fn a_table_that_cannot_be_written_is_an_error() {
-    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = intendant().arg("doctor").stdout(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(text(&output.stderr).contains("cannot write to standard output"), "{output:?}");
+fn output_that_cannot_be_written_is_an_error() {
+    for args in [&["doctor"][..], &["--help"], &["help", "launch"], &["--version"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = intendant().args(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text(&output.stderr).contains("cannot write to standard output"), "{output:?}");
+    }
 }
 
 #[test]
