@@ -224,7 +224,9 @@ impl Coordinator {
             Why::Protocol => {
                 format!("it speaks protocol {joining}, and node 0 {cluster}; start all nodes from one build")
             }
-            Why::WorldSize => format!("it was started for {joining} nodes, and node 0 for {cluster}"),
+            Why::WorldSize => format!(
+                "it was started for {joining} nodes, and node 0 for {cluster}; start all with the same WORLD_SIZE"
+            ),
             Why::Rank => format!("the {cluster} nodes have ranks from 0"),
             Why::Setting => {
                 let value = |setting: &Option<Setting>| setting.clone().unwrap_or_default().value;

@@ -11,7 +11,7 @@ use crate::output::Input;
 use clap::builder::{BoolishValueParser, ValueRange};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::any::TypeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -34,35 +34,43 @@ const PREFIX: &str = "INTENDANT_";
 
 /// The effective configuration of a run: every setting with the value that it has after all layers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Config(toml::Table);
+pub struct Config {
+    values: toml::Table,
+    /// Names of what the application set: mostly defaults that follow from other settings.
+    derived: BTreeSet<String>,
+}
 
 impl Config {
     /// Records the application's value of a setting, e.g. of one whose default depends on others.
     pub fn set(&mut self, name: &str, value: impl Into<toml::Value>) {
-        self.0.insert(name.to_owned(), value.into());
+        self.values.insert(name.to_owned(), value.into());
+        self.derived.insert(name.to_owned());
     }
 
     /// The value of a setting.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&toml::Value> {
-        self.0.get(name)
+        self.values.get(name)
     }
 
-    /// All settings, by name.
+    /// All settings: causes before what the application derived from them.
     pub(crate) fn settings(&self) -> impl Iterator<Item = (&str, &toml::Value)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
+        let derived = |name: &String| self.derived.contains(name);
+        let causes = self.values.iter().filter(move |(name, _)| !derived(name));
+        let consequences = self.values.iter().filter(move |(name, _)| derived(name));
+        causes.chain(consequences).map(|(name, value)| (name.as_str(), value))
     }
 
     /// The text of a file that `--config` accepts.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        format!("{CONFIG_HEADER}\n{}", self.0)
+        format!("{CONFIG_HEADER}\n{}", self.values)
     }
 
     /// The same as a JSON object.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
-        serde_json::to_value(&self.0).unwrap_or(serde_json::Value::Null)
+        serde_json::to_value(&self.values).unwrap_or(serde_json::Value::Null)
     }
 }
 
@@ -360,7 +368,7 @@ fn effective(command: &Command, matches: &ArgMatches) -> Config {
         };
         table.insert(name.to_owned(), value);
     }
-    Config(table)
+    Config { values: table, derived: BTreeSet::new() }
 }
 
 /// The files that settings name for reading.

@@ -79,6 +79,8 @@ fn nodes_with_different_hyperparameters_refuse_each_other() {
     disagree(&with(&[]), &with(&["--lr", "0.2"]), ": --lr is 0.");
     disagree(&with(&["--n3", "0"]), &with(&[]), ": --n3 is 0.");
     disagree(&with(&[]), &with(&["--unseen", "skip"]), ": --unseen is ");
+    // Defaults of other settings follow from it.
+    disagree(&with(&[]), &with(&["--loss", "logistic"]), ": --loss is ");
 }
 
 #[test]

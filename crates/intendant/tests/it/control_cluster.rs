@@ -260,7 +260,7 @@ fn a_node_that_differs_ends_a_forming_cluster_on_all_sides() {
     let mut places = meeting(2, None);
     let Endpoint { host, port } = places[0].coordinator().clone();
     places[1] = Rendezvous::new(NodeId(1), 3, host, port);
-    both_are_refused(&places, introduction(1), "nodes");
+    both_are_refused(&places, introduction(1), "WORLD_SIZE");
 }
 
 #[test]

@@ -389,6 +389,12 @@ fn nodes_that_were_started_differently_end_and_say_how() {
         (["--epochs 2", "--epochs 3"], "--epochs is 2 on node 0 and 3 on node 1"),
         (["--rate 0.1", "--rate 0.2"], "--rate is 0.1 on node 0 and 0.2 on node 1"),
         (["", "--export model"], "--export is absent on node 0 and given on node 1"),
+        (["", "--seed 2"], "--seed is 1 on node 0 and 2 on node 1"),
+        (["", "--technique lapse"], "--technique is adaptive on node 0 and lapse on node 1"),
+        (["", "--channels 2"], "--channels is 1 on node 0 and 2 on node 1"),
+        (["", "--key-order hash"], "--key-order is random on node 0 and hash on node 1"),
+        (["--float f64", "--float f32"], "--float is f64 on node 0 and f32 on node 1"),
+        (["", "--features 999"], "--features is 1000 on node 0 and 999 on node 1"),
     ] {
         let children: Vec<Child> = ranks(&flags).into_iter().map(start).collect();
         let ends: Vec<_> = children.into_iter().map(finish).map(|output| end(&output)).collect();
