@@ -50,7 +50,7 @@ pub struct Report {
     /// What parameter management did.
     pub management: Management,
     /// What the epochs sent.
-    pub network: Network,
+    pub network: NetworkStats,
     /// How samples were drawn; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
@@ -112,24 +112,17 @@ pub struct Epoch {
     /// What parameter management did in this epoch.
     pub management: Management,
     /// What this epoch sent.
-    pub network: Network,
+    pub network: NetworkStats,
     /// Quality on the validation data after this epoch; empty if there was no validation.
     pub quality: BTreeMap<String, f64>,
 }
 
-/// Accesses, in keys, summed over all workers. `local + remote = pull_keys + push_keys`.
+/// Accesses, summed over all workers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Access {
-    /// Keys pulled.
-    pub pull_keys: u64,
-    /// Keys pushed.
-    pub push_keys: u64,
-    /// Accesses that waited for no message.
-    pub local: u64,
-    /// The others.
-    pub remote: u64,
-    /// Keys pulled that were samples.
-    pub sampled: u64,
+    /// In keys.
+    #[serde(flatten)]
+    pub counts: AccessStats,
     /// `remote / (local + remote)`, 0 without accesses.
     pub remote_share: f64,
     /// The same without the accesses of the first 5 % of each worker's batches of each epoch.
@@ -222,15 +215,6 @@ pub struct Milliseconds {
     pub p99: f64,
 }
 
-/// What all nodes sent during the epochs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Network {
-    /// Messages.
-    pub messages: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
 /// Whether the frequency that was reached is less than half of the goal. A few rounds are too few to judge.
 fn is_far_below(reached: f64, wanted: f64, seconds: f64) -> bool {
     const ROUNDS_MIN: f64 = 20.0;
@@ -274,15 +258,7 @@ pub(crate) fn in_reading_order(means: &BTreeMap<String, f64>) -> Vec<(&str, f64)
 }
 
 fn access(all: AccessStats, late: AccessStats) -> Access {
-    Access {
-        pull_keys: all.pull_keys,
-        push_keys: all.push_keys,
-        local: all.local,
-        remote: all.remote,
-        sampled: all.sampled,
-        remote_share: share(all),
-        remote_share_after_5_percent: share(late),
-    }
+    Access { counts: all, remote_share: share(all), remote_share_after_5_percent: share(late) }
 }
 
 impl ModelSize {
@@ -325,7 +301,7 @@ impl Report {
                 loss: tally.reduction.get("loss") / examples.max(1.0),
                 access: access(tally.accesses, tally.late),
                 management: Management::new(&tally.management, channels, sum.seconds),
-                network: Network { messages: tally.traffic.messages, bytes: tally.traffic.bytes },
+                network: tally.traffic,
                 quality: means(&tally.reduction),
             });
         }
@@ -344,7 +320,7 @@ impl Report {
             test: totals.test.as_ref().map(|sum| means(&sum.tally.reduction)).unwrap_or_default(),
             access: access(all, late),
             management: Management::new(&management, channels, seconds),
-            network: Network { messages: traffic.messages, bytes: traffic.bytes },
+            network: traffic,
             sampling: Sampling::new(sampler, &sampled),
             simulation: None,
         }

@@ -48,7 +48,7 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
             "accesses",
             format!(
                 "{}, {:.1} % remote",
-                crate::logging::counted(report.access.local + report.access.remote, "key"),
+                crate::logging::counted(report.access.counts.local + report.access.counts.remote, "key"),
                 100.0 * report.access.remote_share
             ),
         ));

@@ -339,7 +339,7 @@ fn processes_of_a_launcher_train_together() {
     assert_eq!(text(&outputs[1].stdout) + &text(&outputs[2].stderr), "", "only rank 0 speaks");
     let together = report(&path);
     let access = together.access;
-    assert_eq!(access.local + access.remote, access.pull_keys + access.push_keys);
+    assert_eq!(access.counts.local + access.counts.remote, access.counts.pull_keys + access.counts.push_keys);
     assert!((0.5..0.8).contains(&access.remote_share), "two thirds of the keys are elsewhere: {access:?}");
     assert!(together.network.messages > 0 && together.network.bytes > access.remote);
     assert_eq!(together.nodes, 3);
