@@ -2,7 +2,7 @@
 //!
 //! | check | rule |
 //! | --- | --- |
-//! | [`width`] | no line of a `.rs` file is wider than rustfmt's limit, including comments |
+//! | [`width`] | lines of Rust, and comment lines of other files, are no wider than rustfmt's limit |
 //! | [`words`] | no words that hide the actor of a sentence, and no sources cited by number |
 //! | [`mechanisms`] | a mechanism of the engine names no other mechanism's module |
 //! | [`cycles`] | the files of `control`, of the engine, and of `intendant` have no cyclic dependencies |
@@ -100,15 +100,19 @@ fn judge(findings: &[Finding], allowed: &[(Check, &str)]) -> Result<(), String> 
 fn find(root: &Path) -> Result<Vec<Finding>, String> {
     let mut findings = Vec::new();
     for file in listed(root)? {
-        let Some((_, kind)) = file.rsplit_once('.') else { continue };
-        if !words::KINDS.contains(&kind) {
+        let ending = Path::new(&file).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let (in_words, in_width) = (words::KINDS.contains(&ending), width::reads(ending));
+        if !in_words && !in_width {
             continue;
         }
-        let text =
-            fs::read_to_string(root.join(&file)).map_err(|error| format!("cannot read {file}: {error}"))?;
-        findings.extend(words::find(&file, &text));
-        if kind == "rs" {
-            findings.extend(width::find(&file, &text)?);
+        let bytes = fs::read(root.join(&file)).map_err(|error| format!("cannot read {file}: {error}"))?;
+        // A file without an ending may be binary.
+        let text = String::from_utf8_lossy(&bytes);
+        if in_words {
+            findings.extend(words::find(&file, &text));
+        }
+        if in_width {
+            findings.extend(width::find(&file, ending, &text)?);
         }
     }
     findings.extend(mechanisms::find(root, "crates/engine/src/lib.rs")?);
