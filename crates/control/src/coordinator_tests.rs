@@ -137,7 +137,7 @@ fn the_roster_goes_out_when_the_last_node_is_there() {
 }
 
 #[test]
-fn everything_that_differs_is_refused_with_both_values_and_touches_nobody() {
+fn each_difference_is_refused_with_both_values_and_no_member_is_affected() {
     use refused::Why;
     let mut cluster = Cluster::running(2);
     let base = || join(1, 2);
@@ -209,7 +209,7 @@ fn a_silent_node_is_named_after_five_seconds_and_cannot_hold_up_the_news() {
 }
 
 #[test]
-fn a_coordinator_that_was_stopped_blames_nobody() {
+fn a_coordinator_that_was_stopped_blames_no_node() {
     let mut cluster = Cluster::running(3);
     cluster.pass(3 * SECOND, &[0, 1, 2]);
     cluster.now = cluster.now.after(30 * SECOND);
@@ -236,7 +236,7 @@ fn gathers_complete_in_order_of_ranks() {
 }
 
 #[test]
-fn a_node_that_left_is_not_missed_unless_somebody_waits_for_it() {
+fn a_node_that_left_is_a_failure_only_if_another_node_waits_for_it() {
     let part = || {
         from_member::Kind::Contribution(Contribution { name: "x".into(), payload: vec![].into(), last: true })
     };

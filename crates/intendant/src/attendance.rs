@@ -104,7 +104,7 @@ mod tests {
     use intendant_wire::Reduce;
 
     #[test]
-    fn who_waits_for_a_worker_that_is_gone_is_told_and_nobody_else() {
+    fn only_workers_that_wait_for_a_departed_worker_get_an_error() {
         let workers = Attendance::new(2);
         assert_eq!(workers.come(0), Ok(()));
         assert_eq!(workers.come(1), Ok(()));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_receives_is_dropped() {
+    fn items_without_a_receiver_are_dropped() {
         let (sender, receiver) = mailbox();
         let thing = Arc::new(());
         sender.send(Arc::clone(&thing));

@@ -456,7 +456,7 @@ impl<E: Element> Worker<E> {
                 None => Ok(()),
                 Some(_) => unreachable!("snapshot parts are waited for one by one"),
             },
-            Err(SendersGone) => self.nobody_left(),
+            Err(SendersGone) => self.senders_gone(),
         }
     }
 
@@ -470,7 +470,7 @@ impl<E: Element> Worker<E> {
                         return Ok(part);
                     }
                 }
-                Err(SendersGone) => self.nobody_left()?,
+                Err(SendersGone) => self.senders_gone()?,
             }
         }
     }
@@ -494,7 +494,7 @@ impl<E: Element> Worker<E> {
         }
     }
 
-    fn nobody_left(&self) -> Result<(), Error> {
+    fn senders_gone(&self) -> Result<(), Error> {
         self.inner.health.check()?;
         Err(Failure::misuse(DOWN).into())
     }

@@ -44,7 +44,7 @@ fn every_worker_has_intents_of_its_own_on_every_channel() {
 }
 
 #[test]
-fn what_is_announced_while_the_cluster_rests_wakes_nobody() {
+fn an_intent_announced_while_the_cluster_rests_wakes_no_channel() {
     let board = Board::new(2, 2);
     board.hold(1);
     assert!(!board.is_held(0) && board.is_held(1) && board.is_asleep(1) && !board.is_asleep(0));
@@ -58,7 +58,7 @@ fn what_is_announced_while_the_cluster_rests_wakes_nobody() {
 }
 
 #[test]
-fn a_finished_worker_wakes_whoever_waits_for_its_clock() {
+fn a_finished_worker_wakes_the_channel_that_waits_for_its_clock() {
     let board = Board::new(1, 1);
     assert!(board.sleep(0, |_| Some(7)));
     assert_eq!(board.advance(0, FINISHED), [ChannelId(0)]);

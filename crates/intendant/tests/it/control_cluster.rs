@@ -429,7 +429,7 @@ fn while_all_wait(nodes: Vec<Control>, who: usize, act: impl FnOnce(Control)) ->
 }
 
 #[test]
-fn an_abort_reaches_every_waiting_node_whoever_calls_it() {
+fn an_abort_by_any_node_reaches_every_waiting_node() {
     for who in [0, 2] {
         let nodes = cluster(4);
         let failure = Failure {

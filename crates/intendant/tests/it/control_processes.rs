@@ -227,7 +227,7 @@ impl Cluster {
         alive
     }
 
-    fn wait_until_nobody_is_left(&self) {
+    fn wait_until_all_processes_are_gone(&self) {
         wait_for("all processes to be gone", || self.alive().is_empty().then_some(()));
     }
 }
@@ -258,7 +258,7 @@ fn others_end_saying(victim: u16, signal: Signal, is_expected: impl Fn(&str) -> 
         };
         assert!(text.lines().any(returned), "{text}");
     }
-    cluster.wait_until_nobody_is_left();
+    cluster.wait_until_all_processes_are_gone();
 }
 
 /// Whether `end` says that `who` was silent for too long; how much too long depends on how busy the machine
@@ -299,7 +299,7 @@ fn a_coordinator_killed_before_it_joins_is_named_by_all_others() {
         "node: the cluster ended before it was complete: the coordinator (node 0) closed its connection";
     assert_eq!(text.matches(said).count(), 3, "{text}");
     assert_eq!(text.matches("returned exit code 4 (a peer was lost)").count(), 3, "{text}");
-    cluster.wait_until_nobody_is_left();
+    cluster.wait_until_all_processes_are_gone();
 }
 
 /// Connections to a port of this machine that stand and on which the other end has sent bytes that are not
@@ -323,7 +323,7 @@ fn a_stopped_coordinator_is_named_by_all_others() {
 }
 
 #[test]
-fn a_pause_of_three_seconds_harms_nobody() {
+fn a_pause_of_three_seconds_ends_no_node() {
     let mut cluster = Cluster::start(3, false);
     for rank in [1, 0] {
         cluster.signal(rank, Signal::STOP);
@@ -339,7 +339,7 @@ fn a_pause_of_three_seconds_harms_nobody() {
 /// As when a laptop is closed: all nodes were silent for longer than allowed, and each knows that it was
 /// away itself.
 #[test]
-fn a_pause_of_the_whole_machine_harms_nobody() {
+fn a_pause_of_the_whole_machine_ends_no_node() {
     let mut cluster = Cluster::start(3, false);
     for signal in [Signal::STOP, Signal::CONT] {
         (0..3).for_each(|rank| cluster.signal(rank, signal));
@@ -369,19 +369,19 @@ fn interrupting_the_launcher_ends_all() {
         cluster.signal_launcher(signal);
         let (status, text) = cluster.end();
         assert_eq!(status.code(), Some(code), "{text}");
-        cluster.wait_until_nobody_is_left();
+        cluster.wait_until_all_processes_are_gone();
     }
 }
 
 #[test]
-fn killing_the_launcher_leaves_nobody_behind() {
+fn killing_the_launcher_leaves_no_process_behind() {
     for wrapped in [false, true] {
         let cluster = Cluster::start(3, wrapped);
         cluster.signal(1, Signal::STOP);
         let expected = if wrapped { 3 * 3 } else { 3 };
         assert!(cluster.alive().len() > expected, "a launcher, its guardian, and the nodes");
         cluster.signal_launcher(Signal::KILL);
-        cluster.wait_until_nobody_is_left();
+        cluster.wait_until_all_processes_are_gone();
     }
 }
 
@@ -401,7 +401,7 @@ fn killing_the_guardian_and_the_launcher_leaves_no_node_behind() {
     assert_eq!(guardians.len(), 1);
     kill_process(Pid::from_raw(guardians[0]).unwrap(), Signal::KILL).unwrap();
     cluster.signal_launcher(Signal::KILL);
-    cluster.wait_until_nobody_is_left();
+    cluster.wait_until_all_processes_are_gone();
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn what_a_node_leaves_in_its_group_ends_with_it() {
     cluster.note("stop");
     let (status, text) = cluster.end();
     assert_eq!(status.code(), Some(0), "{text}");
-    cluster.wait_until_nobody_is_left();
+    cluster.wait_until_all_processes_are_gone();
 }
 
 /// Starts one process by hand, in the manner of torchrun; its exit code and what it said.

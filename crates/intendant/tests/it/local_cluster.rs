@@ -369,7 +369,7 @@ fn workers_that_outlive_their_node_get_errors() {
 }
 
 #[test]
-fn nobody_waits_for_a_worker_that_ended_early() {
+fn no_worker_waits_for_a_worker_that_ended_early() {
     let mut config = config::<f32>(1);
     config.workers = 2;
     let mut nodes = Node::start_local(config, 2).unwrap();

@@ -218,7 +218,7 @@ fn techniques_that_do_not_move_keys_ignore_the_wish() {
 }
 
 #[test]
-fn whoever_asks_again_and_again_learns_that_its_own_push_is_done() {
+fn a_worker_that_polls_sees_that_its_own_push_is_done() {
     let mut config = config(Technique::Lapse);
     config.workers = 2;
     let mut nodes = Node::start_local(config, 2).unwrap();

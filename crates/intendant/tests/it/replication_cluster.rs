@@ -205,7 +205,7 @@ fn workers_may_be_as_far_apart_as_the_bound_says() {
 /// Nodes that have nothing to do between two meetings rest in the second before others have left the first.
 /// Workers there must not wait for them.
 #[test]
-fn nobody_waits_for_a_node_without_work() {
+fn no_worker_waits_for_a_node_without_work() {
     for technique in [Technique::Ssp, Technique::Essp] {
         let setting = Setting { staleness: 0, workers: 1, ..Setting::new(technique) };
         let nodes = run(setting, move |me, worker| {
@@ -230,7 +230,7 @@ fn nobody_waits_for_a_node_without_work() {
 }
 
 #[test]
-fn a_bound_that_is_raised_lets_workers_run_ahead_and_workers_that_are_done_hold_up_nobody() {
+fn a_raised_bound_lets_workers_run_ahead_and_finished_workers_delay_no_other() {
     for technique in [Technique::Ssp, Technique::Essp] {
         let setting = Setting { staleness: 0, ..Setting::new(technique) };
         ends(move || {
@@ -256,7 +256,7 @@ fn a_bound_that_is_raised_lets_workers_run_ahead_and_workers_that_are_done_hold_
 }
 
 #[test]
-fn a_node_that_leaves_with_workers_that_never_began_holds_up_nobody() {
+fn a_node_that_leaves_with_workers_that_never_began_delays_no_other() {
     for technique in [Technique::Ssp, Technique::Essp] {
         let setting = Setting { staleness: 0, nodes: 2, workers: 1, ..Setting::new(technique) };
         ends(move || {
@@ -378,7 +378,7 @@ fn in_the_background_synchronize_waits_for_a_round() {
 }
 
 #[test]
-fn who_synchronizes_without_static_replicas_waits_for_nobody() {
+fn synchronizing_without_static_replicas_waits_for_no_worker() {
     for technique in Technique::ALL {
         // One node has none, whatever the technique.
         let setting = Setting { nodes: 1, ..Setting::new(technique) };
@@ -508,7 +508,7 @@ fn nothing_replicated_costs_nothing() {
 }
 
 #[test]
-fn what_a_worker_sets_stays_until_somebody_adds() {
+fn a_set_value_stays_until_a_worker_adds_to_it() {
     for technique in COPYING {
         let setting = Setting { workers: 1, ..Setting::new(technique) };
         let nodes = run(setting, move |me, worker| {

@@ -317,7 +317,7 @@ impl Cluster {
 const EVERYTHING: u64 = (1 << EXAMPLES) - 1;
 
 #[test]
-fn every_example_is_trained_once_per_epoch_whoever_trains() {
+fn every_example_is_trained_once_per_epoch_with_any_number_of_workers() {
     for workers in [1, 2, 3, 7, 50] {
         let task = Sums::new(None);
         let mut cluster = Cluster::new(&task, workers, Schedule { valid_every: 2, ..Schedule::epochs(3) });

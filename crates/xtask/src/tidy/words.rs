@@ -22,8 +22,10 @@ pub(super) fn find(file: &str, text: &str) -> Vec<Finding> {
             found.push(Finding { check: Check::Words, file: file.to_owned(), line: number + 1, what });
         };
         for (at, word) in words(line) {
-            if VAGUE.contains(&word.to_lowercase().as_str()) {
-                report(format!("'{word}' hides the actor: name it"));
+            // Names are words as well: `fn nobody_waits`.
+            let vague = word.split('_').find(|part| VAGUE.iter().any(|word| word.eq_ignore_ascii_case(part)));
+            if let Some(vague) = vague {
+                report(format!("'{vague}' hides the actor: name it"));
             } else if NUMBERS.contains(&word) && is_citation(line, at) {
                 report(format!("cites '{word}': use a key of docs/references.md, such as [thesis §3.2.2]"));
             }
@@ -67,6 +69,10 @@ mod tests {
             "/// Whoever asks",
             "nobody's",
             "(somebody)",
+            "fn nobody_waits()",
+            "self.wakes_Somebody_else",
+            "fn lost_whoever() {}",
+            "__nobody",
             "as in 000 §4.2",
             "(000, theorem 3)",
             "`000-fig-3.8`",
