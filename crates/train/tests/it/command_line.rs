@@ -341,7 +341,7 @@ fn processes_of_a_launcher_train_together() {
     let access = together.access;
     assert_eq!(access.counts.local + access.counts.remote, access.counts.pull_keys + access.counts.push_keys);
     assert!((0.5..0.8).contains(&access.remote_share), "two thirds of the keys are elsewhere: {access:?}");
-    assert!(together.network.messages > 0 && together.network.bytes > access.remote);
+    assert!(together.network.messages > 0 && together.network.bytes > access.counts.remote);
     assert_eq!(together.nodes, 3);
     assert!(together.test["squared_error"] < 1e-3, "{:?}", together.test);
 
@@ -349,7 +349,10 @@ fn processes_of_a_launcher_train_together() {
     let alone = report(&path);
     assert_eq!(alone.data_digest, together.data_digest);
     assert_eq!(alone.model, together.model);
-    assert_eq!((alone.access.pull_keys, alone.access.sampled), (access.pull_keys, access.sampled));
+    assert_eq!(
+        (alone.access.counts.pull_keys, alone.access.counts.sampled),
+        (access.counts.pull_keys, access.counts.sampled)
+    );
 }
 
 #[test]
@@ -378,8 +381,12 @@ fn nodes_start_by_themselves_on_this_machine() {
         let many = run(flags);
         assert_eq!(many.data_digest, one.data_digest, "{flags}");
         let access = many.access;
-        assert_eq!(access.local + access.remote, access.pull_keys + access.push_keys, "{flags}");
-        assert!(access.remote > 0 && many.test["squared_error"] < 0.01, "{flags}: {many:?}");
+        assert_eq!(
+            access.counts.local + access.counts.remote,
+            access.counts.pull_keys + access.counts.push_keys,
+            "{flags}"
+        );
+        assert!(access.counts.remote > 0 && many.test["squared_error"] < 0.01, "{flags}: {many:?}");
     }
 }
 

@@ -89,9 +89,15 @@ fn check_accesses(report: &Report) {
     // The constant, four features per example, and the samples; pulled and pushed.
     let keys = 2 * batches * (1 + 4 * SETTINGS.batch + 8);
     let access = report.access;
-    assert_eq!((access.pull_keys, access.push_keys, access.sampled), (keys, keys, 2 * batches * 8));
-    assert_eq!((access.local, access.remote), (2 * keys, 0));
-    assert_eq!(report.epochs[0].access.local + report.epochs[1].access.local, access.local);
+    assert_eq!(
+        (access.counts.pull_keys, access.counts.push_keys, access.counts.sampled),
+        (keys, keys, 2 * batches * 8)
+    );
+    assert_eq!((access.counts.local, access.counts.remote), (2 * keys, 0));
+    assert_eq!(
+        report.epochs[0].access.counts.local + report.epochs[1].access.counts.local,
+        access.counts.local
+    );
 }
 
 #[test]
@@ -164,11 +170,11 @@ fn a_simulated_cluster_trains_the_same_examples_and_learns() {
         let bound = if flags.contains("--sync-every-ms") { 1e-2 } else { 1e-3 };
         assert!(report.test["squared_error"] < bound, "{flags}: {:?}", report.test);
         assert_eq!(
-            report.access.local + report.access.remote,
-            report.access.pull_keys + report.access.push_keys
+            report.access.counts.local + report.access.counts.remote,
+            report.access.counts.pull_keys + report.access.counts.push_keys
         );
         let everywhere = flags.contains("full-replication");
-        assert_eq!(report.access.remote > 0, report.nodes > 1 && !everywhere, "{flags}");
+        assert_eq!(report.access.counts.remote > 0, report.nodes > 1 && !everywhere, "{flags}");
     }
 }
 
@@ -226,7 +232,7 @@ fn a_seed_is_a_simulated_run_and_evaluation_takes_none_of_its_time() {
 fn charged_lengths_make_a_simulated_run_longer_and_nothing_else() {
     let flags = "--technique classic --nodes 3 --epochs 1 --valid-every 0";
     let (short, long) = (simulated(flags), simulated(&format!("{flags} --charge 5000 --charge-compute 1")));
-    assert_eq!(short.access.pull_keys, long.access.pull_keys);
+    assert_eq!(short.access.counts.pull_keys, long.access.counts.pull_keys);
     assert!(long.network.bytes > 100 * short.network.bytes, "{:?} {:?}", short.network, long.network);
     assert!(long.epochs[0].seconds > 2.0 * short.epochs[0].seconds);
     let slow = simulated(&format!("{flags} --charge-compute 5000"));
