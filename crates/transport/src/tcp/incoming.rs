@@ -190,6 +190,7 @@ mod tests {
         let (mut left, mut reads) = (FRAME_BYTES_MAX, 0);
         while left > 0 {
             let room = incoming.room(&mut spare);
+            assert!(room.capacity() <= FRAME_BYTES_MAX + BUFFER_BYTES, "{}: too much", room.capacity());
             let read = left.min(room.capacity() - room.len());
             room.resize(room.len() + read, 7);
             (left, reads) = (left - read, reads + 1);

@@ -236,3 +236,27 @@ impl Link {
         !self.reading && matches!(self.writing, Writing::Ended | Writing::Failed { .. })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames would wait for acknowledgements, and a cut would be noticed after minutes.
+    #[tokio::test]
+    async fn small_frames_leave_at_once_and_a_cut_is_noticed() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+        assert!(!stream.nodelay().expect("a socket"));
+        tune(&stream).expect("a socket");
+        assert!(stream.nodelay().expect("a socket"));
+        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
+        #[cfg(target_os = "linux")]
+        {
+            let (after, every) =
+                (sockopt::tcp_keepidle(&stream).unwrap(), sockopt::tcp_keepintvl(&stream).unwrap());
+            let probes = sockopt::tcp_keepcnt(&stream).unwrap();
+            assert_eq!(after + every * probes, UNANSWERED);
+            assert_eq!(sockopt::tcp_user_timeout(&stream), Ok(UNANSWERED.as_millis() as u32));
+        }
+    }
+}
