@@ -28,9 +28,10 @@ impl Args {
     }
 }
 
-const AFTER_HELP: &str = "Training programs are commands, too, where they are installed: 'intendant kge --nodes 2' runs \
-                          'intendant-kge --nodes 2', from the folder of this program or else from PATH. So do \
-                          mf and word2vec. 'intendant help kge' is 'intendant kge --help'.\n\n\
+const AFTER_HELP: &str = "The training programs kge, mf and word2vec are commands, too, where they are installed: \
+                          'intendant kge --nodes 2' runs 'intendant-kge --nodes 2'. The program is taken from the \
+                          folder of this one, or else from PATH. 'intendant help kge' is \
+                          'intendant kge --help'.\n\n\
                           Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 diverged, 4 a peer was lost, \
                           128 + n ended by signal n.\n\
                           Logs go to standard error; RUST_LOG=debug shows more of them.";

@@ -46,7 +46,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) n3: Option<f64>,
 
-    /// Weight of the L2 penalty, the sum of squares, on the same [default: 0; logistic: 0.001]
+    /// Weight of the L2 penalty, the sum of squares, on the three embeddings of every prediction
+    /// [default: 0; logistic: 0.001]
     #[arg(long, value_name = "WEIGHT")]
     pub(crate) l2: Option<f64>,
 

@@ -399,7 +399,7 @@ fn separate_scores_are_the_scores_of_the_batch() {
         };
         let all: Vec<Step> = prepared.into_iter().map(step).collect();
         let mut whole = Step::new(task(&grouped), BatchAt::alone(0, triple));
-        // The samples of the steps in the place of its own.
+        // The batch gets the samples of the steps instead of its own.
         whole.sample_keys = all.iter().flat_map(|step| step.sample_keys.clone()).collect();
         assert_eq!(whole.sample_keys.len(), 2 * NEGATIVES);
         let model = initial(&whole.task);

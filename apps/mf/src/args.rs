@@ -39,7 +39,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "WEIGHT", default_value_t = 2.0)]
     pub(crate) l2_bias: f64,
 
-    /// How often a row or column bears its penalties
+    /// How often the L2 penalties of a row or column are applied in an epoch
     #[arg(long, value_name = "SCOPE", value_enum, default_value_t = Scope::Key)]
     pub(crate) l2_scope: Scope,
 

@@ -7,8 +7,9 @@
 //! ½ Σ over entries (value − prediction)²  +  ½ Σ over rows and columns (l2 · |factors|² + l2_bias · bias²)
 //! ```
 //!
-//! minimised entry by entry. A row or column with n entries bears the n-th part of its penalty at each of
-//! them ([`Scope::Key`]; the ridge convention), or all of it ([`Scope::Use`]; as if it were multiplied by n).
+//! minimised entry by entry. The penalty of a row or column with n entries is divided by n and applied at
+//! each of them ([`Scope::Key`]; the ridge convention), or applied at each in full ([`Scope::Use`]; as if it
+//! were multiplied by n).
 //!
 //! A value holds the factors, the bias if there are any, and the optimiser's accumulators of both if it has
 //! some.
@@ -32,7 +33,7 @@ pub enum Optimizer {
     Sgd,
 }
 
-/// How often a row or column bears its L2 penalty in an epoch.
+/// How often the L2 penalties of a row or column are applied in an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scope {
     /// Once per epoch, however many entries the row or column has (ridge regression).

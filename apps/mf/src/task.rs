@@ -44,7 +44,7 @@ pub struct Config {
     pub l2: f64,
     /// Weight of the L2 penalty of biases.
     pub l2_bias: f64,
-    /// How often rows and columns bear their penalties.
+    /// How often the L2 penalties of a row or column are applied in an epoch.
     pub l2_scope: Scope,
     /// Standard deviation of the initial factors.
     pub init_scale: f64,

@@ -19,8 +19,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) negatives: usize,
 
-    /// Skip words at random whose share of the text exceeds PART, the more frequent ones more often; 0 keeps
-    /// all
+    /// Skip occurrences of words whose share of the text exceeds PART at random, with a probability that
+    /// grows with the share; 0 skips none
     #[arg(long, value_name = "PART", default_value_t = 1e-4)]
     pub(crate) sample: f64,
 

@@ -13,8 +13,8 @@ pub struct Config {
     pub window: usize,
     /// Negative samples for each pair of a word and a word of its context.
     pub negatives: usize,
-    /// Words whose share of the text exceeds this are skipped at random, the more frequent ones more often; 0
-    /// keeps all.
+    /// Occurrences of words whose share of the text exceeds this are skipped at random, with a probability
+    /// that grows with the share; 0 skips none.
     pub sample: f64,
     /// Negative samples are drawn in proportion to this power of the words' counts.
     pub power: f64,

@@ -1,10 +1,10 @@
-//! What ends a measurement early.
+//! Errors that end a measurement early.
 
 use intendant::launch::LaunchError;
 use intendant::{DistributionError, LayoutError, RendezvousError};
 use std::io;
 
-/// What went wrong; [`BenchError::exit_code`] says whose turn it is.
+/// Why a measurement ended early; [`BenchError::exit_code`] is the exit code of the program.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
     /// What was asked for cannot be measured.

@@ -1,4 +1,4 @@
-//! Idleness: what two nodes cost that have nothing to do, after they had.
+//! Idle nodes: the CPU time that two nodes use after their work is done.
 
 use crate::announce::Announcer;
 use crate::error::BenchError;

@@ -1,5 +1,5 @@
-//! The coordinator in virtual time: every test says what it is told and compares everything that it wants
-//! sent.
+//! Tests of the coordinator in virtual time: each test passes events to the coordinator and compares all
+//! actions that it returns.
 
 use super::*;
 use crate::failure::{FailureKind, REASON_BYTES_MAX};
@@ -368,8 +368,8 @@ fn who_comes_after_a_failure_learns_of_it() {
     assert_eq!((refused.why(), refused.failure), (refused::Why::Over, Some(failure.to_wire())));
 }
 
-/// What a cluster of three, of which node 0 has joined, does when node 1 comes with a difference: who is
-/// told, in which words.
+/// Node 0 of three has joined, and node 1 tries to join with a difference. Returns node 1's refusal and the
+/// failures that the coordinator sends to the members.
 fn forming_with(difference: impl FnOnce(&mut Join)) -> (Refused, Vec<(u16, Failure)>) {
     let mut cluster = Cluster::joining(3);
     let mut out = Vec::new();

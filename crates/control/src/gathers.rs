@@ -112,8 +112,8 @@ impl Gathers {
         Ok(self.open.remove(&name).map(|round| pack(&name, round.payloads)))
     }
 
-    /// A round that cannot complete without `node`, which has not contributed: its name and one who waits in
-    /// it.
+    /// A round that `node` has not contributed to and another node waits in: its name and the lowest such
+    /// node.
     pub(super) fn waiting_for(&self, node: NodeId) -> Option<(&str, NodeId)> {
         self.open.iter().filter(|(_, round)| !round.payloads[node.index()].complete).find_map(
             |(name, round)| {

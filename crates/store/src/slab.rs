@@ -21,7 +21,7 @@ const CHUNK_ALIGN: usize = 64;
 /// Tables: each doubles the number of chunks, of which there are fewer than 2³².
 const TABLES: usize = 33;
 
-/// A place for a pointer to a chunk; null as long as it is not there.
+/// The pointer to a chunk; null until the chunk is allocated.
 type Chunk<E> = AtomicPtr<E>;
 
 /// What a shard knows of the chunks that it took from a slab.

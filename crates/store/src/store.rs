@@ -113,8 +113,8 @@ unsafe impl<S: Send, E: Send> Sync for Store<S, E> {}
 unsafe impl<S: Send, E: Send> Send for Store<S, E> {}
 
 impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
-    /// A store with a slot for every key. It has room for fewer than 2³² values of one length: who makes more
-    /// of them panics.
+    /// A store with a slot for every key. It has room for fewer than 2³² values of one length; creating one
+    /// more panics.
     #[must_use]
     pub fn dense(layout: Arc<Layout>) -> Self {
         let shards = layout.shards();
@@ -284,9 +284,9 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         None
     }
 
-    /// Whether keys of `shard` have been noted since they were last taken. Needs no latch, so that it may
-    /// just not be true any more, or a key noted a moment ago is not seen yet: who needs certainty calls
-    /// [`Store::take_noted`].
+    /// Whether keys of `shard` have been noted since they were last taken. It takes no latch, so the answer
+    /// may be outdated: another thread may have taken the keys since, and a key noted a moment ago may not be
+    /// visible yet. [`Store::take_noted`] is exact.
     #[inline]
     pub fn has_noted(&self, shard: usize) -> bool {
         self.shards[shard].rare.noted.any()

@@ -1,6 +1,6 @@
 //! Access to values: pull, push and set, at the worker and at the channel alike.
 //!
-//! | who | has | does |
+//! | actor | condition | action |
 //! | --- | --- | --- |
 //! | worker | role `Owner`, `Hub`, `Static`; none of its operations on the key outstanding | serves |
 //! | worker | role `Replica`, the same; no set | serves, marks the key if it changes it |

@@ -3,7 +3,7 @@
 //! A worker advances its clock as it likes. With staleness bound s, a read at clock c contains every update
 //! that any worker made up to its own clock c − s − 1.
 //!
-//! | who | event | does |
+//! | actor | event | action |
 //! | --- | --- | --- |
 //! | worker | | advances its clock, enters a meeting (*rests*), returns from one |
 //! | node | its slowest working worker reaches n | sends earlier updates, then *clock* n → all nodes |

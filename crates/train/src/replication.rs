@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 const REPLICATION: &str = "Replication";
 
-/// An hour: a user who asks for more means never.
+/// An hour: a longer period means no synchronisation in the background.
 const SYNC_EVERY_MS_MAX: f64 = 3_600_000.0;
 
 // The flags, as the user typed them. (Not a documentation comment: it would become the description of the
@@ -52,8 +52,8 @@ pub(crate) struct ReplicationArgs {
     )]
     pub(crate) sync_batches: Option<u32>,
 
-    /// Scale updates of replicated parameters down to FACTOR times the average norm if they are longer (nups,
-    /// full-replication)
+    /// Scale down each update of a replicated parameter whose norm exceeds FACTOR times the average norm, to
+    /// that norm (nups, full-replication)
     #[arg(long, value_name = "FACTOR", help_heading = REPLICATION)]
     pub(crate) clip_updates: Option<f64>,
 

@@ -158,7 +158,7 @@ impl Numbering {
     }
 }
 
-/// The number that `text` is, if it is the only way to write it.
+/// Parses a number below `u32::MAX` in its canonical form, without a sign or leading zeros.
 fn canonical(text: &str) -> Option<u32> {
     let number: u32 = text.parse().ok()?;
     let only = (text == "0" || !text.starts_with(['0', '+'])) && number < u32::MAX;
