@@ -371,3 +371,25 @@ async fn an_oversize_frame_is_a_mistake_on_every_fabric() {
     let (mut fabrics, _meshes) = fabrics(Flavour::Local, 2).await;
     fabrics[0].send(NodeId(1), Bytes::from(vec![0; FRAME_BYTES_MAX + 1]));
 }
+
+/// Heartbeats that wait behind data do not make their sender count as lost.
+#[tokio::test]
+async fn data_that_arrives_counts_as_a_sign_of_life() {
+    let (mut fabrics, meshes) = fabrics(Flavour::Tcp, 3).await;
+    let arrivals = meshes[1].arrivals();
+    let counts = || [0, 2].map(|peer| arrivals.count(NodeId(peer)));
+    assert_eq!(counts(), [0, 0]);
+    let [a, b, _c] = &mut fabrics[..] else { panic!("three nodes") };
+    let mut before = 0;
+    for index in 0..3 {
+        a.send(NodeId(1), content(3, index, 10));
+        let arrived = tokio::select! {
+            arrived = next_frame(b) => arrived,
+            event = a.next() => panic!("no node sent to a: {event:?}"),
+        };
+        assert_eq!(arrived, (NodeId(0), content(3, index, 10)));
+        let [from_a, from_c] = counts();
+        assert!(from_a > before && from_c == 0, "{from_a} after {before}; {from_c}");
+        before = from_a;
+    }
+}
