@@ -54,14 +54,7 @@ pub(crate) fn run(coordinator: Option<&str>) -> ExitCode {
     }
     let mut stdout = std::io::stdout();
     let written = stdout.write_all(table.as_bytes()).and_then(|()| stdout.flush());
-    match written {
-        // A reader that has closed its end of the pipe has read what it wanted.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("intendant: cannot write to standard output: {error}");
-            ExitCode::FAILURE
-        }
-        Ok(()) | Err(_) => ExitCode::from(u8::from(failed)),
-    }
+    crate::printed(written, ExitCode::from(u8::from(failed)))
 }
 
 fn versions() -> Finding {

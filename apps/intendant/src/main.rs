@@ -19,7 +19,12 @@ use tracing_subscriber::util::SubscriberInitExt;
 fn main() -> ExitCode {
     let args = match Args::of(std::env::args_os().collect()) {
         Ok(args) => args,
-        Err(error) => return tell(&error),
+        // Wrong usage goes to standard error.
+        Err(error) if error.use_stderr() => {
+            let _ = error.print();
+            return ExitCode::from(program::USAGE);
+        }
+        Err(help) => return printed(help.print(), ExitCode::SUCCESS),
     };
     match args.command {
         // That program has a log of its own.
@@ -35,16 +40,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints help, or what is wrong with the command line. Help that cannot be written is a failure, unless its
-/// reader has seen enough.
-fn tell(error: &clap::Error) -> ExitCode {
-    match error.print() {
-        _ if error.use_stderr() => ExitCode::from(program::USAGE),
-        Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("intendant: cannot write to standard output: {source}");
+/// The exit code after writing to standard output: `code`, or that of a failure if the output is lost.
+fn printed(written: std::io::Result<()>, code: ExitCode) -> ExitCode {
+    match written {
+        // A reader that has closed its end of the pipe has read what it wanted.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("intendant: cannot write to standard output: {error}");
             ExitCode::FAILURE
         }
-        Ok(()) | Err(_) => ExitCode::SUCCESS,
+        Ok(()) | Err(_) => code,
     }
 }
 

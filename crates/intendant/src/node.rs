@@ -95,7 +95,7 @@ const OWN_THREADS: usize = 2;
 
 /// Checks before anything is allocated that `here` nodes of this process fit, and `machine` nodes on this
 /// machine.
-fn check_capacity<E: Element>(
+fn check_fits<E: Element>(
     config: &NodeConfig<E>,
     layout: &Layout,
     here: usize,
@@ -136,7 +136,7 @@ impl<E: Element> Node<E> {
     #[inline(never)]
     pub fn start_local(config: NodeConfig<E>, nodes: usize) -> Result<Vec<Self>, Error> {
         let layout = distribute(&config, nodes)?;
-        check_capacity(&config, &layout, nodes, nodes)?;
+        check_fits(&config, &layout, nodes, nodes)?;
         let group = Group::new(nodes);
         let fabrics = local::mesh(nodes, layout.channels());
         let ranks = (0..nodes).map(|rank| NodeId(rank as u16));
@@ -159,7 +159,7 @@ impl<E: Element> Node<E> {
     pub fn join(config: NodeConfig<E>, rendezvous: Rendezvous) -> Result<Self, Error> {
         let layout = distribute(&config, rendezvous.nodes())?;
         // No node of this machine has allocated its part yet: none starts before all have joined.
-        check_capacity(&config, &layout, 1, rendezvous.local().1)?;
+        check_fits(&config, &layout, 1, rendezvous.local().1)?;
         let rank = rendezvous.rank();
         let token = rendezvous.cluster_token().cloned().unwrap_or_else(Token::open);
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -47,7 +47,8 @@ fn every_worker_has_intents_of_its_own_on_every_channel() {
 fn an_intent_announced_while_the_cluster_rests_wakes_no_channel() {
     let board = Board::new(2, 2);
     board.hold(1);
-    assert!(!board.is_held(0) && board.is_held(1) && board.is_asleep(1) && !board.is_asleep(0));
+    assert_eq!([0, 1].map(|channel| board.is_held(channel)), [false, true]);
+    assert_eq!([0, 1].map(|channel| board.is_asleep(channel)), [false, true]);
     assert!(!board.signal(0, 1, intent(1)));
     assert_eq!(board.resume(), [ChannelId(1)]);
     assert_eq!(board.resume(), []);

@@ -30,11 +30,16 @@ fn role_many_workers() {
 }
 
 #[test]
-fn workers_whose_stacks_exceed_the_address_space_are_refused() {
+fn workers_whose_stacks_exceed_a_limit_are_refused() {
     let this = std::env::current_exe().unwrap();
-    let script = "ulimit -v 4000000 && exec \"$0\" --ignored --exact --nocapture capacity::role_many_workers";
-    let output = Command::new("sh").args(["-c", script]).arg(this).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("threads do not fit: the limit of the address space (ulimit -v) leaves"), "{said}");
+    for limit in ["the limit of the address space (ulimit -v)", "the limit of data (ulimit -d)"] {
+        let flag = if limit.contains("-v") { "-v" } else { "-d" };
+        let script = format!(
+            "ulimit {flag} 4000000 && exec \"$0\" --ignored --exact --nocapture capacity::role_many_workers"
+        );
+        let output = Command::new("sh").args(["-c", &script]).arg(&this).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains(&format!("threads do not fit: {limit} leaves")), "{said}");
+    }
 }
