@@ -7,6 +7,11 @@
 //! number counts as higher. Reported are the mean reciprocal rank, the mean rank, and the shares of answers
 //! at rank 1, up to 3, up to 10.
 //!
+//! The held-out loss is the logistic loss of a prediction: of the true answer, and of [`CORRUPTED`] other
+//! entities. These are drawn uniformly, by a hash of the triple; drawn entities that are true answers do not
+//! count. So all runs on the same data judge the same entities, whatever negatives they trained with, and
+//! losses of different techniques and sampling schemes can be compared.
+//!
 //! The score that decides is the inner product in double precision, in a fixed order of summation, so that
 //! ranks depend neither on blocks nor on threads nor on the processor. Most scores need less precision: a
 //! matrix product in the element type decides on which side of the answer's score an entity is, unless the
@@ -18,7 +23,7 @@
 use crate::data::{Answers, Known, Triple};
 use crate::matrix::{Rows, RowsMut, multiply_transposed};
 use crate::model::Scorer;
-use intendant_core::{Element, ElementType, Key};
+use intendant_core::{Element, ElementType, Key, random};
 use intendant_task::{Evaluation, Reduction};
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,6 +31,12 @@ use std::sync::Arc;
 /// Queries of one matrix product. The other side is a part of the stream, whose size its sender bounds; the
 /// scores of so many queries and a thousand entities fit into the cache.
 const QUERIES_PER_BLOCK: usize = 64;
+
+/// Entities per prediction that the held-out loss judges besides the answer.
+const CORRUPTED: usize = 10;
+
+/// Names the randomness of these entities.
+const CORRUPTION: u64 = 0x6865_6c64;
 
 /// One worker's share of a link prediction.
 pub struct Ranking<E> {
@@ -55,6 +66,9 @@ struct Ranked {
     norm: f64,
     higher: u64,
     equal: u64,
+    /// Entities that the held-out loss judges, and their part of it.
+    corrupted: [u32; CORRUPTED],
+    losses: [f64; CORRUPTED],
 }
 
 impl<E: Element> Ranking<E> {
@@ -72,6 +86,13 @@ impl<E: Element> Ranking<E> {
         for triple in triples {
             let (subject, object) = (u64::from(triple.subject), u64::from(triple.object));
             let relation = relations.0 + u64::from(triple.relation);
+            let corrupted = |side: u64| {
+                let number = |at: usize| {
+                    let parts = [subject, triple.relation.into(), object, side, at as u64];
+                    (random::stream(CORRUPTION, &parts) % entities) as u32
+                };
+                std::array::from_fn(number)
+            };
             let ask = |answers, anchor, relation, answer, inverse| Ranked {
                 answers,
                 anchor,
@@ -82,6 +103,8 @@ impl<E: Element> Ranking<E> {
                 norm: 0.0,
                 higher: 0,
                 equal: 0,
+                corrupted: corrupted(answer),
+                losses: [0.0; CORRUPTED],
             };
             let answers = known.objects(triple.subject, triple.relation);
             ranked.push(ask(answers, subject, relation, object, false));
@@ -157,6 +180,8 @@ impl<E: Element> Evaluation<E> for Ranking<E> {
             {
                 sums.add(name, f64::from(u8::from(rank <= last)));
             }
+            let corrupted: f64 = ranked.losses.iter().sum();
+            sums.add("quality.heldout_loss", softplus(-ranked.score) + corrupted);
             sums.add("quality.count", 1.0);
         }
         sums
@@ -199,6 +224,7 @@ impl<E: Element> Part<'_, E> {
             let rows = ranked.iter_mut().zip(queries.chunks_exact(dim));
             for ((ranked, query), scores) in rows.zip(scores.chunks_exact(entities)) {
                 self.leave_out(ranked, &mut left_out);
+                self.judge(ranked, query, &left_out);
                 self.count(ranked, query, scores, &left_out);
             }
         }
@@ -218,6 +244,17 @@ impl<E: Element> Part<'_, E> {
         }));
         left_out.sort_unstable();
         left_out.dedup();
+    }
+
+    /// Computes the losses of the corrupted entities that are in this part.
+    fn judge(&self, ranked: &mut Ranked, query: &[E], left_out: &[usize]) {
+        for (entity, loss) in ranked.corrupted.iter().zip(&mut ranked.losses) {
+            let Ok(place) = self.positions.binary_search_by_key(entity, |p| p.0) else { continue };
+            let at = self.positions[place].1;
+            if left_out.binary_search(&at).is_err() {
+                *loss = softplus(score(query, &self.values[at * 2 * self.dim..][..self.dim]));
+            }
+        }
     }
 
     /// Counts the entities that score at least as high as the answer.
@@ -290,6 +327,11 @@ fn score<E: Element>(query: &[E], embedding: &[E]) -> f64 {
         }
     }
     sums.iter().fold(rest, |sum, s| sum + s)
+}
+
+/// The logistic loss of an entity with this score that is no answer; of an answer with the negative score.
+fn softplus(score: f64) -> f64 {
+    score.max(0.0) + (-score.abs()).exp().ln_1p()
 }
 
 /// Length of a vector.

@@ -94,6 +94,17 @@ fn naive<E: Element>(data: &Dataset, model: &[Vec<E>], reciprocal: bool, scorer:
                     };
                 }
             }
+            let side = if subject_side { triple.subject } else { triple.object };
+            let mut loss = (1.0 + (-answer).exp()).ln();
+            for at in 0..CORRUPTED as u64 {
+                let of = [triple.subject, triple.relation, triple.object, side].map(u64::from);
+                let drawn = stream(CORRUPTION, &[&of[..], &[at]].concat()) % u64::from(entities);
+                let other = replaced(drawn as u32);
+                if !known.contains(&other) {
+                    loss += (1.0 + score_of(other).exp()).ln();
+                }
+            }
+            sums.add("quality.heldout_loss", loss);
             sums.add("quality.mrr_filtered", 1.0 / rank);
             sums.add("quality.mean_rank_filtered", rank);
             for (name, last) in [("hits_at_1", 1.0), ("hits_at_3", 3.0), ("hits_at_10", 10.0)] {

@@ -13,7 +13,7 @@ use crate::model::{ADAGRAD_COST, Penalties, initialise};
 use crate::share::{Share, within_node};
 use crate::{logistic, softmax};
 use intendant_core::random::stream;
-use intendant_core::{Element, Key, lock};
+use intendant_core::{Combine, Element, Key, lock};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
     BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
@@ -153,6 +153,10 @@ impl<E: Element> Task for Kge<E> {
 
     fn model(&self) -> &Model<E> {
         &self.model
+    }
+
+    fn combine(&self) -> Combine {
+        Combine::AdaGrad
     }
 
     fn digest(&self) -> u64 {

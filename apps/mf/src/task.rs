@@ -11,7 +11,7 @@ use crate::evaluate::Errors;
 use crate::frequency::frequencies;
 use crate::model::{Decay, Optimizer, Scope, Shape, Trainer, initialise};
 use intendant_core::random::stream;
-use intendant_core::{Element, Key, limits, lock};
+use intendant_core::{Combine, Element, Key, limits, lock};
 use intendant_sampling::Sampler;
 use intendant_task::kernel::subtract;
 use intendant_task::{
@@ -203,6 +203,13 @@ impl<E: Element> Task for Mf<E> {
 
     fn model(&self) -> &Model<E> {
         &self.model
+    }
+
+    fn combine(&self) -> Combine {
+        match self.config.optimizer {
+            Optimizer::Sgd => Combine::Sum,
+            Optimizer::AdaGrad => Combine::AdaGrad,
+        }
     }
 
     fn digest(&self) -> u64 {

@@ -9,10 +9,10 @@ use crate::data::{Corpus, Words};
 use crate::draw::{Drawn, Keep};
 use crate::evaluate::{HeldOut, Quality, Tests};
 use crate::frequency::frequencies;
-use crate::model::{Stepper, initialise};
+use crate::model::{Optimizer, Stepper, initialise};
 use crate::train::Scratch;
 use intendant_core::random::stream;
-use intendant_core::{Element, Key, lock};
+use intendant_core::{Combine, Element, Key, lock};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
     BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
@@ -209,6 +209,13 @@ impl<E: Element> Task for Word2vec<E> {
 
     fn model(&self) -> &Model<E> {
         &self.model
+    }
+
+    fn combine(&self) -> Combine {
+        match self.config.optimizer {
+            Optimizer::Sgd => Combine::Sum,
+            Optimizer::AdaGrad => Combine::AdaGrad,
+        }
     }
 
     fn digest(&self) -> u64 {

@@ -23,7 +23,7 @@ const RUN: [&str; 11] = [
 /// Members of an epoch but `quality` and the [`COUNTS`].
 const EPOCH: [&str; 5] = ["epoch", "seconds", "cpu_seconds", "examples", "loss"];
 /// Members of runs and of epochs.
-const COUNTS: [&str; 26] = [
+const COUNTS: [&str; 32] = [
     "access.pull_keys",
     "access.push_keys",
     "access.local",
@@ -38,6 +38,12 @@ const COUNTS: [&str; 26] = [
     "management.sync_rounds",
     "management.syncs_per_second",
     "management.synced_keys",
+    "management.unsent_updates.mean",
+    "management.unsent_updates.p50",
+    "management.unsent_updates.p99",
+    "management.drift.mean",
+    "management.drift.p50",
+    "management.drift.p99",
     "management.intents",
     "management.stale_reads",
     "management.relocation_ms.mean",

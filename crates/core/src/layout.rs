@@ -7,7 +7,7 @@
 //! follows from the key's position in its key range, directly or after a seeded permutation, or from a hash
 //! of the key ([`KeyOrder`]).
 
-use crate::{ChannelId, ElementType, Key, NodeId, UnknownName, by_name, limits, random};
+use crate::{ChannelId, Combine, ElementType, Key, NodeId, UnknownName, by_name, limits, random};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -82,6 +82,19 @@ pub enum LayoutError {
         /// Name of the range.
         name: String,
     },
+    /// An odd number of elements, of values that have as many parameters as accumulators.
+    #[error(
+        "values of key range '{name}' have {len} elements; with updates combined by {combine} there are as many accumulators as \
+         parameters: give them an even number"
+    )]
+    OddLength {
+        /// Name of the range.
+        name: String,
+        /// Elements asked for.
+        len: usize,
+        /// The rule that divides the value.
+        combine: Combine,
+    },
     /// No range at all.
     #[error("a layout needs at least one key range")]
     NoRanges,
@@ -122,6 +135,7 @@ pub struct Layout {
     channels: usize,
     order: KeyOrder,
     seed: u64,
+    combine: Combine,
     permutations: Vec<random::Permutation>,
     /// The homes of all keys, if there are few keys and computing a home takes long.
     homes: Option<Arc<[u8]>>,
@@ -140,6 +154,7 @@ pub struct LayoutBuilder {
     channels: usize,
     order: KeyOrder,
     seed: u64,
+    combine: Combine,
 }
 
 impl LayoutBuilder {
@@ -185,6 +200,13 @@ impl LayoutBuilder {
         self
     }
 
+    /// How the updates of several copies of a value are combined; [`Combine::Sum`] unless set.
+    #[must_use]
+    pub fn combine(mut self, combine: Combine) -> Self {
+        self.combine = combine;
+        self
+    }
+
     /// Checks everything and builds the layout.
     ///
     /// # Errors
@@ -214,6 +236,9 @@ impl LayoutBuilder {
             }
             if !(1..=len_max).contains(&len) {
                 return Err(LayoutError::ValueLength { name, len, len_max });
+            }
+            if self.combine == Combine::AdaGrad && !len.is_multiple_of(2) {
+                return Err(LayoutError::OddLength { name, len, combine: self.combine });
             }
             let Some(end) = start.checked_add(keys).filter(|end| *end < 1 << 62) else {
                 return Err(LayoutError::TooManyKeys { name });
@@ -247,6 +272,7 @@ impl LayoutBuilder {
             channels: self.channels,
             order: self.order,
             seed: self.seed,
+            combine: self.combine,
             permutations,
             homes: None,
         };
@@ -269,6 +295,7 @@ impl Layout {
             channels: 1,
             order: KeyOrder::default(),
             seed: 0,
+            combine: Combine::Sum,
         }
     }
 
@@ -285,7 +312,7 @@ impl Layout {
         seed: u64,
     ) -> Result<Self, LayoutError> {
         let ranges = self.ranges.iter().map(|r| (r.name.clone(), r.keys.end - r.keys.start, r.len)).collect();
-        LayoutBuilder { ranges, nodes, shards, channels, order, seed }.build()
+        LayoutBuilder { ranges, nodes, shards, channels, order, seed, combine: self.combine }.build()
     }
 
     /// The key ranges, ascending and without gaps.
@@ -332,6 +359,12 @@ impl Layout {
     /// Seed of [`KeyOrder::Random`].
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// How the updates of several copies of a value are combined.
+    #[inline]
+    pub fn combine(&self) -> Combine {
+        self.combine
     }
 
     /// The distinct value lengths, ascending.
@@ -466,7 +499,12 @@ impl Layout {
             KeyOrder::Hash => 1,
             KeyOrder::Random => 2,
         };
-        for number in [self.nodes as u64, self.shards() as u64, self.channels as u64, order, self.seed] {
+        let combine = match self.combine {
+            Combine::Sum => 0,
+            Combine::AdaGrad => 1,
+        };
+        let (nodes, shards, channels) = (self.nodes as u64, self.shards() as u64, self.channels as u64);
+        for number in [nodes, shards, channels, order, self.seed, combine] {
             hasher.update(&number.to_le_bytes());
         }
         hasher.digest()
@@ -596,6 +634,16 @@ mod tests {
     }
 
     #[test]
+    fn accumulators_are_as_many_as_parameters() {
+        let layout = |len| Layout::builder().range("a", 10, len).combine(Combine::AdaGrad);
+        assert_eq!(layout(6).build().unwrap().combine(), Combine::AdaGrad);
+        let error = layout(5).build().unwrap_err().to_string();
+        assert!(error.contains("'a' have 5 elements") && error.contains("even number"), "{error}");
+        let four = layout(6).build().unwrap().redistribute(4, 1, 64, KeyOrder::Hash, 3).unwrap();
+        assert_eq!(four.combine(), Combine::AdaGrad);
+    }
+
+    #[test]
     fn digests_differ_by_every_part() {
         let base = || Layout::builder().range("a", 10, 2).nodes(2);
         let digest = |b: LayoutBuilder| b.build().unwrap().digest();
@@ -605,6 +653,7 @@ mod tests {
             base().shards(16),
             base().order(KeyOrder::Hash),
             base().seed(1),
+            base().combine(Combine::AdaGrad),
             base().range("b", 1, 1),
             Layout::builder().range("a", 10, 3).nodes(2),
             Layout::builder().range("b", 10, 2).nodes(2),

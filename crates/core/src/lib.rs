@@ -12,6 +12,7 @@
 //! platform.
 #![forbid(unsafe_code)]
 
+mod combine;
 mod element;
 mod histogram;
 mod ids;
@@ -23,6 +24,7 @@ mod name;
 pub mod random;
 mod statistics;
 
+pub use combine::Combine;
 pub use element::{Element, ElementType, add_bytes, copy_from_bytes, copy_to_bytes};
 pub use histogram::Histogram;
 pub use ids::{ChannelId, Clock, Key, NodeId, Tick, WorkerId};

@@ -50,6 +50,10 @@ statistics! {
         sync_rounds: u64,
         /// Keys whose updates this node sent or received in such rounds.
         synced_keys: u64,
+        /// Updates of workers in each delta, of replicas that intents or the caller direct.
+        unsent: Histogram,
+        /// By how much each of these deltas changed the copy, in thousandths of its norm.
+        drift: Histogram,
         /// Reads that waited for the staleness bound.
         stale_reads: u64,
         /// Keys of intents that this node acted on.
@@ -71,6 +75,12 @@ statistics! {
 }
 
 impl ManagementStats {
+    /// Counts a delta of so many updates, which change the copy by `change` of its norm.
+    pub(crate) fn drifted(&mut self, updates: u32, change: f64) {
+        self.unsent.record(updates.into());
+        self.drift.record((change * 1000.0) as u64);
+    }
+
     /// Counts an access of another node that was served after `hops` forwards.
     pub(crate) fn served(&mut self, hops: u8) {
         let last = self.forwards.len() - 1;

@@ -82,6 +82,14 @@ impl<E: Element> Locality for NodeParts<E> {
         self.shared.layout().contains(key) && self.shared.is_local(key)
     }
 
+    fn owns(&self, key: Key) -> bool {
+        self.shared.layout().contains(key) && self.shared.owns(key)
+    }
+
+    fn nodes(&self) -> u32 {
+        self.shared.layout().nodes() as u32
+    }
+
     fn now(&self) -> Tick {
         self.clock.now()
     }

@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Independent draws before local sampling tries neighbours.
+/// Independent draws, per node, before local sampling tries neighbours. If the nodes own equal shares of the
+/// distribution, all of them miss with probability (1 − 1/N)^(16 N), which is less than e⁻¹⁶.
 const LOCAL_DRAWS: u32 = 16;
 
 /// Neighbours that local sampling tries after that.
@@ -213,13 +214,18 @@ impl Manager {
         }
     }
 
-    /// A key that is here: the first of some independent draws, which leaves π's proportions among the keys
-    /// that are here; if few are, a neighbour of the last draw; if none of these is here either, the last
-    /// draw itself.
+    /// A key that this node owns: the first of some independent draws, which leaves π's proportions among the
+    /// keys that are owned here; if few are, a neighbour of the last draw; if none of these is here either,
+    /// the last draw itself.
+    ///
+    /// Replicas do not count. A hot key has replicas on all nodes: each would draw it in place of the keys
+    /// that it lacks, and the cluster would draw it up to N times as often as π says. With main copies only,
+    /// each key can be drawn at one node, and the frequencies over the cluster are those of π if the nodes
+    /// own equal shares of it.
     fn draw_local(&self, distribution: &Distribution, rng: &mut Pcg64Mcg, place: &impl Locality) -> Key {
         let mut key = distribution.draw(rng);
-        for _ in 1..LOCAL_DRAWS {
-            if place.is_local(key) {
+        for _ in 1..LOCAL_DRAWS * place.nodes() {
+            if place.owns(key) {
                 return key;
             }
             key = distribution.draw(rng);
@@ -228,7 +234,7 @@ impl Manager {
         let size = range.end - range.start;
         for step in 0..LOCAL_NEIGHBOURS.min(size) {
             let neighbour = Key(range.start + (key.0 - range.start + step) % size);
-            if place.is_local(neighbour) {
+            if place.owns(neighbour) {
                 return neighbour;
             }
         }

@@ -193,7 +193,7 @@ pub fn run_task<T: Task>(
     observer: &mut dyn Observer,
 ) -> Result<TaskOutcome<T::Element>, TaskFailure> {
     let model = task.model();
-    let mut builder = Layout::builder();
+    let mut builder = Layout::builder().combine(task.combine());
     for range in &model.ranges {
         builder = builder.range(range.name, range.keys, range.len);
     }

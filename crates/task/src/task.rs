@@ -1,7 +1,7 @@
 //! What an application supplies.
 
 use crate::{Evaluation, Reduction, Split};
-use intendant_core::{Element, Initialiser, Key};
+use intendant_core::{Combine, Element, Initialiser, Key};
 use intendant_sampling::{DistributionId, Handle, Sampler};
 use std::num::NonZeroU32;
 
@@ -239,6 +239,11 @@ pub trait Task: Send + Sync + 'static {
 
     /// The parameters.
     fn model(&self) -> &Model<Self::Element>;
+
+    /// How the updates of several copies of a value are combined; see [`Combine`].
+    fn combine(&self) -> Combine {
+        Combine::Sum
+    }
 
     /// A hash of the data, and of whatever else of the task must be equal on all nodes but is not one of its
     /// settings.

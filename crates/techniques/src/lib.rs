@@ -23,6 +23,7 @@ pub mod allreduce;
 pub mod assignment;
 mod clip;
 pub mod clocks;
+pub mod combine;
 mod directory;
 pub mod policy;
 pub mod relocation;

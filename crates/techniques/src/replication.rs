@@ -40,8 +40,9 @@
 //! afterwards, which must contain the worker's writes and reads. So an owner that serves an access of a
 //! registered holder first sends the changes that the holder lacks, and then the answer.
 
+use crate::combine;
 use crate::role::is_newer;
-use intendant_core::{Element, NodeId};
+use intendant_core::{Combine, Element, NodeId};
 
 /// The stage of a holder's registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,7 @@ pub enum Stage {
 /// A holder's record of its copy. The copy itself is in the store: base + delta in flight + updates since.
 #[derive(Debug)]
 pub struct Replica<E> {
+    combine: Combine,
     generation: u32,
     stage: Stage,
     /// Version of `base`.
@@ -86,11 +88,11 @@ pub enum Dropped {
 
 impl<E: Element> Replica<E> {
     /// A copy that the node asks for with `generation`, which it has not used for the key as far as any node
-    /// remembers.
+    /// remembers. Updates are combined by `combine`, as at the owner.
     #[must_use]
-    pub fn ask(generation: u32) -> Self {
+    pub fn ask(generation: u32, combine: Combine) -> Self {
         let (base, sent) = (Box::default(), Box::default());
-        Self { generation, stage: Stage::Asking, version: 0, seq: 0, base, sent, sending: false }
+        Self { combine, generation, stage: Stage::Asking, version: 0, seq: 0, base, sent, sending: false }
     }
 
     /// The generation of the registration.
@@ -118,6 +120,11 @@ impl<E: Element> Replica<E> {
         self.sending
     }
 
+    /// By how much the updates in `value` that are not in flight change it: see [`combine::change`].
+    pub fn change(&self, value: &[E]) -> f64 {
+        combine::change(self.combine, value, &self.base)
+    }
+
     /// Makes the updates in `value` that are not in flight the delta in flight. Returns its number and
     /// elements; `None` if there are no updates, or the holder may not send a delta now.
     pub fn collect(&mut self, value: &mut [E]) -> Option<(u32, &[E])> {
@@ -127,12 +134,11 @@ impl<E: Element> Replica<E> {
         if self.sent.is_empty() {
             self.sent = vec![E::ZERO; self.base.len()].into();
         }
-        for ((value, base), sent) in value.iter_mut().zip(&self.base).zip(&mut self.sent) {
-            *sent = *value - *base;
-            // The owner will compute the same value, and later updates are differences from it: all three
-            // agree to the bit.
-            *value = *base + *sent;
-        }
+        combine::difference(self.combine, value, &self.base, &mut self.sent);
+        // The owner will compute the same value, and later updates are differences from it: all three agree
+        // to the bit.
+        value.copy_from_slice(&self.base);
+        combine::add(self.combine, value, &self.sent);
         if self.sent.iter().all(|s| *s == E::ZERO) {
             value.copy_from_slice(&self.base);
             return None;
@@ -165,6 +171,9 @@ impl<E: Element> Replica<E> {
 
     /// `value` := `main` + the delta in flight, if `main` lacks it, + the updates since.
     fn rebase(&self, merged: u32, main: &[E], value: &mut [E], updated: bool) {
+        if self.combine != Combine::Sum {
+            return self.rebase_by_rule(self.seq != merged, main, value, updated);
+        }
         let all = value.iter_mut().zip(main).zip(&self.base);
         let sending = all.zip(&self.sent);
         // Each case has a loop without branches.
@@ -179,6 +188,26 @@ impl<E: Element> Replica<E> {
         }
     }
 
+    /// As [`Replica::rebase`], for any rule. `lacks` says whether `main` lacks the delta in flight.
+    fn rebase_by_rule(&self, lacks: bool, main: &[E], value: &mut [E], updated: bool) {
+        let mut since = Vec::new();
+        if updated {
+            let mut known = self.base.to_vec();
+            if self.sending {
+                combine::add(self.combine, &mut known, &self.sent);
+            }
+            since.resize(value.len(), E::ZERO);
+            combine::difference(self.combine, value, &known, &mut since);
+        }
+        value.copy_from_slice(main);
+        if self.sending && lacks {
+            combine::add(self.combine, value, &self.sent);
+        }
+        if updated {
+            combine::add(self.combine, value, &since);
+        }
+    }
+
     /// Takes an acknowledgement: the owner has merged delta number `merged` into the version that this copy
     /// is based on, which gave `version`. Returns false, and changes nothing, if that is not the delta in
     /// flight and the next version.
@@ -189,9 +218,7 @@ impl<E: Element> Replica<E> {
         if !std::mem::take(&mut self.sending) {
             return false;
         }
-        for (base, sent) in self.base.iter_mut().zip(&self.sent) {
-            *base += *sent;
-        }
+        combine::add(self.combine, &mut self.base, &self.sent);
         self.version = version;
         true
     }

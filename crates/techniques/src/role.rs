@@ -54,8 +54,9 @@ pub struct SlotState {
     hint: NodeId,
     /// The relocation counter that the role or the hint belongs to; older knowledge never overwrites newer.
     pub counter: u32,
-    /// Of a replica under bounded staleness, the clock up to which it has every update. Of a static replica,
-    /// its index among those of its channel.
+    /// Of a replica under bounded staleness, the clock up to which it has every update. Of any other replica
+    /// through the owner, its allowance: how many updates workers may make before a delta should be sent,
+    /// in two's complement. Of a static replica, its index among those of its channel.
     pub side: u32,
 }
 
@@ -116,6 +117,18 @@ impl SlotState {
     /// Notes whether accesses to the replica must wait.
     pub fn set_closed(&mut self, closed: bool) {
         self.flags = if closed { self.flags | CLOSED } else { self.flags & !CLOSED };
+    }
+
+    /// Counts an update of a replica that has an allowance. Returns whether the allowance is used up by it.
+    #[inline]
+    pub fn count_down(&mut self) -> bool {
+        self.side = self.side.wrapping_sub(1);
+        self.side == 0
+    }
+
+    /// Whether the replica's allowance is used up: a delta should be sent.
+    pub fn is_urgent(&self) -> bool {
+        self.side.cast_signed() <= 0
     }
 
     /// The hint, if there is one.

@@ -150,15 +150,21 @@ pub struct Management {
     /// Keys whose updates were sent or received in such rounds.
     #[serde(default)]
     pub synced_keys: u64,
+    /// Updates of workers per delta, of replicas that intents direct.
+    #[serde(default)]
+    pub unsent_updates: Distribution,
+    /// By how much of its norm each of these deltas changed its replica.
+    #[serde(default)]
+    pub drift: Distribution,
     /// Reads that waited for the staleness bound.
     #[serde(default)]
     pub stale_reads: u64,
     /// Keys of intents that were acted on.
     pub intents: u64,
     /// From the request for a key to its arrival.
-    pub relocation_ms: Milliseconds,
+    pub relocation_ms: Distribution,
     /// How long accesses waited for keys that were arriving.
-    pub blocking_ms: Milliseconds,
+    pub blocking_ms: Distribution,
     /// Such accesses.
     pub queued: u64,
     /// Accesses served for other nodes, by how often they were forwarded: never, once, twice, more often.
@@ -183,30 +189,32 @@ impl Management {
                 0.0
             },
             synced_keys: stats.synced_keys,
+            unsent_updates: Distribution::of(&stats.unsent, 1.0),
+            drift: Distribution::of(&stats.drift, 1000.0),
             stale_reads: stats.stale_reads,
             intents: stats.intents,
-            relocation_ms: (&stats.relocation).into(),
-            blocking_ms: (&stats.blocking).into(),
+            relocation_ms: Distribution::of(&stats.relocation, 1000.0),
+            blocking_ms: Distribution::of(&stats.blocking, 1000.0),
             queued: stats.queued,
             forwards: stats.forwards,
         }
     }
 }
 
-impl From<&Histogram> for Milliseconds {
-    fn from(histogram: &Histogram) -> Self {
-        let of = |us: f64| us / 1000.0;
+impl Distribution {
+    /// What `histogram` recorded, in units of `unit` of its own.
+    fn of(histogram: &Histogram, unit: f64) -> Self {
         Self {
-            mean: of(histogram.mean_us()),
-            p50: of(histogram.quantile_us(0.5)),
-            p99: of(histogram.quantile_us(0.99)),
+            mean: histogram.mean_us() / unit,
+            p50: histogram.quantile_us(0.5) / unit,
+            p99: histogram.quantile_us(0.99) / unit,
         }
     }
 }
 
-/// A distribution of durations.
+/// A distribution of durations or other quantities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Milliseconds {
+pub struct Distribution {
     /// Mean.
     pub mean: f64,
     /// Median.
@@ -220,6 +228,10 @@ fn is_far_below(reached: f64, wanted: f64, seconds: f64) -> bool {
     const ROUNDS_MIN: f64 = 20.0;
     wanted * seconds >= ROUNDS_MIN && reached < wanted / 2.0
 }
+
+/// The median change of a replica between two synchronisations, times the number of nodes, that is worth a
+/// warning: several times what the engine aims at.
+const DRIFT_WARN: f64 = 1.0;
 
 /// The relative difference of losses below which a model may still have learnt: losses are means over
 /// different examples.
@@ -339,6 +351,14 @@ impl Report {
             );
         }
         self.warn_of_stale_replicas(task, plan);
+        let drift = self.management.drift.p50 * plan.nodes as f64;
+        if drift > DRIFT_WARN {
+            tracing::warn!(
+                "replicas drifted: in half of all synchronisations, the updates that the nodes had held back changed the value by \
+                 more than {:.0} % of its norm together; train on fewer nodes, or give channels free cores",
+                100.0 * drift
+            );
+        }
     }
 
     fn warn_of_stale_replicas<T: Task>(&self, task: &T, plan: &Plan) {

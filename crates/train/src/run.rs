@@ -64,6 +64,7 @@ pub fn run<T: Task>(
     let model = task.model();
     let mut layout =
         Layout::builder().nodes(plan.nodes).channels(plan.channels).order(plan.key_order).seed(plan.seed);
+    layout = layout.combine(task.combine());
     for range in &model.ranges {
         layout = layout.range(range.name, range.keys, range.len);
     }

@@ -78,6 +78,8 @@ mod tests {
             replica_drops: 12,
             sync_rounds: 13,
             synced_keys: 14,
+            unsent: Histogram::default(),
+            drift: Histogram::default(),
             stale_reads: 15,
             intents: 18,
             localization_conflicts: 16,

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::{Child, Output};
 
 const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
-const QUALITY: [&str; 5] = ["mrr_filtered", "mean_rank_filtered", "hits_at_1", "hits_at_3", "hits_at_10"];
+const QUALITY: [&str; 6] =
+    ["mrr_filtered", "mean_rank_filtered", "hits_at_1", "hits_at_3", "hits_at_10", "heldout_loss"];
 
 /// Runs one process per list of flags as the nodes of one cluster, to the end.
 fn nodes(flags: &[Vec<&str>]) -> Vec<Output> {

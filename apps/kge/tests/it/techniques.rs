@@ -37,7 +37,7 @@ const SETTING: Setting = Setting {
     app: App::new(env!("CARGO_BIN_EXE_intendant-kge")),
     task: &["--dim", "16"],
     epochs: "2",
-    quality: &["mrr_filtered", "mean_rank_filtered", "hits_at_1", "hits_at_3", "hits_at_10"],
+    quality: &["mrr_filtered", "mean_rank_filtered", "hits_at_1", "hits_at_3", "hits_at_10", "heldout_loss"],
     measure: |test| test["mrr_filtered"].as_f64().unwrap(),
     same: &["/access/pull_keys", "/access/push_keys", "/access/sampled"],
     noise: NOISE,

@@ -103,7 +103,7 @@ impl<E: Element> Channel<E> {
             let owner = &mut self.replication.owner;
             owner.after_access(&self.core, &mut entry, access.writes(), access.origin.node);
         } else if access.writes() {
-            Shared::mark(&mut entry);
+            self.core.shared.mark(&mut entry);
         }
     }
 

@@ -206,7 +206,7 @@ impl<E: Element> Shared<E> {
         if here && !local.has_outstanding(self.layout.shard(key), key) {
             call.serve(&mut entry, offset..end);
             if !owned && S::KIND != AccessKind::Pull {
-                Self::mark(&mut entry);
+                self.mark(&mut entry);
             }
         } else {
             drop(entry);

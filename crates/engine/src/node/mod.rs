@@ -2,11 +2,12 @@
 //!
 //! This file has [`Shared`] itself. [`fast_path`] has the calls that a worker's thread serves without its
 //! channels, [`clocks`] what workers report of their clocks, staleness bounds and intents, [`local`] the
-//! outstanding operations of one worker.
+//! outstanding operations of one worker, [`urgent`] the replicas whose updates should be sent soon.
 
 pub(crate) mod clocks;
 pub(crate) mod fast_path;
 pub(crate) mod local;
+pub(crate) mod urgent;
 
 use crate::Storage;
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes};
@@ -19,6 +20,7 @@ use intendant_techniques::{
 use intendant_wire::AccessKind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use urgent::Urgent;
 
 /// How many keys ahead channels prefetch slots. Channels do more per key than workers.
 const AHEAD: usize = 8;
@@ -127,6 +129,8 @@ pub struct Shared<E> {
     bounds: Option<Bounds>,
     /// If the technique acts on intents.
     board: Option<Board>,
+    /// If the technique directs replicas, and there are other nodes.
+    urgent: Option<Urgent>,
 }
 
 impl<E: Element> Shared<E> {
@@ -173,6 +177,8 @@ impl<E: Element> Shared<E> {
         // A single node owns every key: intents change nothing.
         let board = policy.intents.filter(|_| layout.nodes() > 1);
         let board = board.map(|_| Board::new(workers, layout.channels()));
+        let directed = matches!(policy.replicas, Some(Replicas::Directed { .. })) && layout.nodes() > 1;
+        let urgent = directed.then(|| Urgent::new(layout.channels(), layout.nodes()));
         let shared = Self {
             node,
             layout,
@@ -186,6 +192,7 @@ impl<E: Element> Shared<E> {
             static_keys,
             bounds,
             board,
+            urgent,
         };
         for keys in &shared.static_keys {
             for (index, key) in keys.iter().enumerate() {
@@ -277,12 +284,23 @@ impl<E: Element> Shared<E> {
 
     /// Marks a key with copies as changed, for its channel.
     #[inline]
-    pub(crate) fn mark(entry: &mut Entry<'_, SlotState, E>) {
+    pub(crate) fn mark(&self, entry: &mut Entry<'_, SlotState, E>) {
         let state = entry.state();
-        if state.role != Role::Owner && !state.is_dirty() {
+        if state.role == Role::Owner {
+            return;
+        }
+        if !state.is_dirty() {
             entry.state_mut().set_dirty(true);
             entry.note();
         }
+        if let Some(urgent) = &self.urgent {
+            urgent.count(self, entry);
+        }
+    }
+
+    /// The replicas whose unsent updates should be sent soon, if the technique directs replicas.
+    pub(crate) fn urgent(&self) -> Option<&Urgent> {
+        self.urgent.as_ref()
     }
 
     /// Whether values are made when they are first touched.
@@ -451,6 +469,18 @@ impl<E: Element> Shared<E> {
     pub fn inspect(&self, key: Key) -> (Role, bool) {
         let entry = self.store.latch(key);
         (entry.state().role, entry.value().is_some())
+    }
+
+    /// Whether this node has the main copy of `key`: of a key with static replicas, whether it is the home.
+    /// The answer may be outdated at once.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    pub fn owns(&self, key: Key) -> bool {
+        let state = self.store.latch(key).state();
+        // An untouched key is at its home.
+        self.is_main(key, state.role)
+            || (self.lazy && state == SlotState::default() && self.directory.is_home(key))
     }
 
     /// Whether this node has a copy of `key`, so that an access to it needs no message. The answer may be

@@ -12,6 +12,8 @@ pub(crate) struct Held<E> {
     pub(crate) replica: Replica<E>,
     /// When it was last asked for.
     pub(crate) since: Tick,
+    /// The allowance with which it began to count updates after the last delta, if replicas have one.
+    pub(crate) allowance: u32,
     /// Whether it is to stay.
     pub(crate) wanted: bool,
     /// A worker set the key: the replica serves no access any more, and will be dropped.

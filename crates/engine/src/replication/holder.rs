@@ -114,8 +114,9 @@ impl<E: Element> Holder<E> {
         let Some(held) = self.held.get_mut(&key) else {
             let generation = self.generations.fresh();
             let held = Held {
-                replica: Replica::ask(generation),
+                replica: Replica::ask(generation, core.shared.layout().combine()),
                 since: core.now,
+                allowance: 0,
                 wanted: true,
                 closed: false,
                 asked: BTreeSet::from([need]),
@@ -261,8 +262,19 @@ impl<E: Element> Holder<E> {
             self.dirty.remove(key);
             let state = entry.state();
             let value = entry.value_mut().expect("a replica has a value");
-            if let Some((seq, delta)) = held.replica.collect(value) {
+            let drift = core.shared.urgent().map(|urgent| {
+                let updates = held.allowance.wrapping_sub(state.side);
+                let change = held.replica.change(value);
+                held.allowance = urgent.allowance(updates, change);
+                (updates, change)
+            });
+            let delta = held.replica.collect(value);
+            if drift.is_some() {
+                entry.state_mut().side = held.allowance;
+            }
+            if let Some((seq, delta)) = delta {
                 drop(entry);
+                drift.into_iter().for_each(|(updates, change)| out.stats.drifted(updates, change));
                 out.stats.synced_keys += 1;
                 let route = route_to_owner(core, key, &state, ReplicaRequestKind::Delta);
                 let bytes = size_of_val(delta);
@@ -380,6 +392,10 @@ impl<E: Element> Holder<E> {
             let state = entry.state_mut();
             state.role = Role::Replica;
             state.side = 0;
+            if let Some(urgent) = core.shared.urgent() {
+                held.allowance = urgent.first_allowance();
+                state.side = held.allowance;
+            }
             state.set_closed(held.closed);
             out.stats.replica_setups += 1;
         }
@@ -425,9 +441,15 @@ impl<E: Element> Holder<E> {
             if self.carry_on(core, out, key) {
                 staleness.unblock(key);
             }
-        } else if core.shared.latch(key).0.state().is_dirty() {
-            // In the next round, unless an access waits for the end.
-            self.dirty.insert(key);
+        } else {
+            let state = core.shared.latch(key).0.state();
+            match core.shared.urgent() {
+                _ if !state.is_dirty() => {}
+                // It became urgent while the delta was in flight.
+                Some(urgent) if state.is_urgent() => urgent.list(core.id, key),
+                // In the next round, unless an access waits for the end.
+                Some(_) | None => self.dirty.insert(key),
+            }
         }
         self.end_if_due(core, out, key);
     }

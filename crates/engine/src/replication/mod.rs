@@ -130,12 +130,14 @@ impl<E: Element> Replication<E> {
         let (hub, merged) = Hub::arrived(core.node(), version, holders);
         let queue = self.holder.promote(core, out, &mut self.staleness, entry, merged, value);
         entry.state_mut().set_closed(false);
+        entry.state_mut().side = 0;
         self.owner.arrive(core, entry, hub);
         queue
     }
 
-    /// Starts a round if it is due.
+    /// Sends the updates of urgent replicas, and starts a round if it is due.
     pub(crate) fn tick(&mut self, core: &Core<E>, out: &mut Output) {
+        self.send_urgent(core, out);
         if let Some(Replicas::Directed { every }) = core.policy().replicas
             && core.now >= self.rounds.next
         {
@@ -143,6 +145,19 @@ impl<E: Element> Replication<E> {
             self.rounds.next = self.rounds.paced;
             self.round(core, out);
         }
+    }
+
+    /// Sends the deltas of the replicas that have become urgent.
+    fn send_urgent(&mut self, core: &Core<E>, out: &mut Output) {
+        let Some(urgent) = core.shared.urgent() else { return };
+        urgent.take(core.id, &mut self.noted);
+        for (at, key) in self.noted.iter().copied().enumerate() {
+            core.shared.prefetch(&self.noted, at);
+            if !self.holder.carry_on(core, out, key) {
+                self.holder.dirty.insert(key);
+            }
+        }
+        self.noted.clear();
     }
 
     /// Synchronises all replicas now.

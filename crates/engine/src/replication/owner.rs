@@ -8,8 +8,9 @@ use crate::channel::effects::Output;
 use crate::error::ProtocolError;
 use crate::outgoing::replication::{RequestRoute, UpdateRow};
 use hashbrown::HashMap;
-use intendant_core::{Element, Key, NodeId, add_bytes, limits};
+use intendant_core::{Element, Key, NodeId, limits};
 use intendant_store::Entry;
+use intendant_techniques::combine;
 use intendant_techniques::replication::{AskOutcome, Hub, Merge};
 use intendant_techniques::{Replicas, Role, SlotState};
 use intendant_wire::{ReplicaRequest, ReplicaRequestKind, ReplicaUpdateKind};
@@ -196,7 +197,8 @@ impl Owner {
             Merge::Acknowledge => ReplicaUpdateKind::Acknowledged,
             Merge::Refresh => ReplicaUpdateKind::Refresh,
         };
-        add_bytes(entry.value_mut().expect("an owner holds the value"), delta);
+        let value = entry.value_mut().expect("an owner holds the value");
+        combine::add_message(core.shared.layout().combine(), value, delta);
         out.stats.synced_keys += 1;
         self.update(core, out, clock, entry, holder, kind);
         if self.hubs.get(&key).is_some_and(|hub| hub.behind().next().is_some()) {

@@ -11,6 +11,7 @@ use crate::input::Action;
 use crate::outgoing::buffers::Buffers;
 use intendant_core::{Element, Key, NodeId, Tick, WorkerId, copy_from_bytes, copy_to_bytes, limits};
 use intendant_techniques::allreduce::{AllReduce, Deltas, Step};
+use intendant_techniques::combine;
 use intendant_techniques::{Clip, Role, StaticReplicaPace};
 use intendant_wire::{Message, OpId, Origin, Reduce};
 use std::sync::Arc;
@@ -38,6 +39,9 @@ pub(crate) struct StaticReplicas<E> {
     buffers: Buffers,
     /// Keys that workers have marked as changed; empty between uses.
     noted: Vec<Key>,
+    /// A copy without the updates that no round has collected, and these; scratch space.
+    known: Vec<E>,
+    since: Vec<E>,
 }
 
 /// When a round starts.
@@ -75,6 +79,8 @@ impl<E: Element> StaticReplicas<E> {
             waiting: Vec::new(),
             buffers: Buffers::default(),
             noted: Vec::new(),
+            known: Vec::new(),
+            since: Vec::new(),
         }
     }
 
@@ -204,7 +210,7 @@ impl<E: Element> StaticReplicas<E> {
 
     /// This node's contribution to the round: the updates in its copies.
     fn contribution(&mut self, core: &Core<E>) -> Deltas<E> {
-        let mut own = Deltas::default();
+        let (mut own, rule) = (Deltas::default(), core.shared.layout().combine());
         self.dirty.sort_unstable();
         let len = |index: &u32| self.starts[*index as usize + 1] - self.starts[*index as usize];
         own.values.reserve_exact(self.dirty.iter().map(len).sum());
@@ -215,7 +221,8 @@ impl<E: Element> StaticReplicas<E> {
             let base = &self.base[self.starts[at]..self.starts[at + 1]];
             let value = entry.value_mut().expect("a static replica has a value");
             let from = own.values.len();
-            own.values.extend(value.iter().zip(base).map(|(value, base)| *value - *base));
+            own.values.resize(from + base.len(), E::ZERO);
+            combine::difference(rule, value, base, &mut own.values[from..]);
             let delta = &mut own.values[from..];
             if delta.iter().all(|d| *d == E::ZERO) {
                 value.copy_from_slice(base);
@@ -226,9 +233,8 @@ impl<E: Element> StaticReplicas<E> {
                 self.clip.apply(delta, factor);
             }
             // Later updates are measured against this value.
-            for ((value, base), delta) in value.iter_mut().zip(base).zip(&own.values[from..]) {
-                *value = *base + *delta;
-            }
+            value.copy_from_slice(base);
+            combine::add(rule, value, &own.values[from..]);
             own.indices.push(index);
         }
         own
@@ -237,6 +243,7 @@ impl<E: Element> StaticReplicas<E> {
     /// Applies the sum of a round to bases and copies.
     fn apply(&mut self, core: &Core<E>, total: &Deltas<E>) {
         let sent = std::mem::take(&mut self.sent);
+        let rule = core.shared.layout().combine();
         let (mut offset, mut own, mut own_offset) = (0, 0, 0);
         for index in &total.indices {
             let at = *index as usize;
@@ -251,10 +258,21 @@ impl<E: Element> StaticReplicas<E> {
             let (mut entry, _) = core.shared.latch(self.keys[at]);
             let updated = entry.state().is_dirty();
             let value = entry.value_mut().expect("a static replica has a value");
-            for (at, (value, base)) in value.iter_mut().zip(&mut self.base[start..end]).enumerate() {
-                let known = mine.map_or(*base, |mine| *base + mine[at]);
-                *base += sum[at];
-                *value = if updated { *base + (*value - known) } else { *base };
+            let base = &mut self.base[start..end];
+            if updated {
+                // What the node has added since its contribution.
+                self.known.clear();
+                self.known.extend_from_slice(base);
+                if let Some(mine) = mine {
+                    combine::add(rule, &mut self.known, mine);
+                }
+                self.since.resize(base.len(), E::ZERO);
+                combine::difference(rule, value, &self.known, &mut self.since);
+            }
+            combine::add(rule, base, sum);
+            value.copy_from_slice(base);
+            if updated {
+                combine::add(rule, value, &self.since);
             }
         }
     }

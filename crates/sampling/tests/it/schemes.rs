@@ -156,6 +156,14 @@ impl Locality for Station {
         self.here.borrow().get(&key).is_some_and(|until| *until > self.now.get())
     }
 
+    fn owns(&self, key: Key) -> bool {
+        self.is_local(key)
+    }
+
+    fn nodes(&self) -> u32 {
+        1
+    }
+
     fn now(&self) -> Tick {
         Tick(self.now.get())
     }

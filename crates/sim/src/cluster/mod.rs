@@ -398,10 +398,21 @@ impl<E: Element> Cluster<E> {
         self.worker_states.len()
     }
 
+    /// Number of nodes.
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Whether a node holds a copy of `key`, so that an access needs no message.
     #[inline(never)]
     pub fn is_local(&self, node: usize, key: Key) -> bool {
         self.nodes[node].is_local(key)
+    }
+
+    /// Whether a node has the main copy of `key`.
+    #[inline(never)]
+    pub fn owns(&self, node: usize, key: Key) -> bool {
+        self.nodes[node].owns(key)
     }
 
     /// The virtual time.

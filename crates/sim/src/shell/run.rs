@@ -74,6 +74,14 @@ impl<E: Element> Locality for NodeLocality<'_, E> {
         self.cluster.is_local(self.node, key)
     }
 
+    fn owns(&self, key: Key) -> bool {
+        self.cluster.owns(self.node, key)
+    }
+
+    fn nodes(&self) -> u32 {
+        self.cluster.node_count() as u32
+    }
+
     fn now(&self) -> Tick {
         Tick(self.cluster.now_ns() / 1_000)
     }

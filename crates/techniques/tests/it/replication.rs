@@ -1,6 +1,6 @@
 //! Replicas through the owner without engines: what a holder and an owner do about each message.
 
-use intendant_core::NodeId;
+use intendant_core::{Combine, NodeId};
 use intendant_techniques::replication::{AskOutcome, Dropped, Hub, Merge, Replica, Stage};
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ const B: NodeId = NodeId(2);
 
 /// A holder at this version of a main copy of one element; its copy.
 fn held(version: u32, main: f32) -> (Replica<f32>, [f32; 1]) {
-    let (mut replica, mut value) = (Replica::ask(1), [9.0]);
+    let (mut replica, mut value) = (Replica::ask(1, Combine::Sum), [9.0]);
     assert!(replica.refresh(version, 0, &[main], &mut value, false));
     assert_eq!((replica.stage(), replica.version(), value), (Stage::Held, version, [main]));
     (replica, value)
@@ -147,7 +147,7 @@ fn a_holder_that_becomes_owner_adds_what_the_main_copy_lacks() {
         }
     }
     let mut copy = [0.0];
-    Replica::ask(1).promote(None, &[5.0_f32], &mut copy, false);
+    Replica::ask(1, Combine::Sum).promote(None, &[5.0_f32], &mut copy, false);
     assert_eq!(copy, [5.0]);
 }
 

@@ -12,6 +12,14 @@ impl<F: Fn(Key) -> bool> Locality for Holds<F> {
         self.0(key)
     }
 
+    fn owns(&self, key: Key) -> bool {
+        self.0(key)
+    }
+
+    fn nodes(&self) -> u32 {
+        1
+    }
+
     fn now(&self) -> Tick {
         Tick(0)
     }

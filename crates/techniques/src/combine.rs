@@ -1,0 +1,204 @@
+//! The arithmetic of [`Combine`]: from the value of a copy to its delta, and from deltas to values.
+//!
+//! All copies of a key, on all nodes, use these functions in the same order, so that they stay equal to the
+//! bit.
+
+use intendant_core::{Combine, Element, add_bytes};
+
+/// Added to sums of squares, so that nothing is divided by zero. Cancels out while nothing is rounded.
+const EPSILON: f64 = 1e-10;
+
+/// `delta` := what turns `base` into `value`.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub fn difference<E: Element>(combine: Combine, value: &[E], base: &[E], delta: &mut [E]) {
+    assert!(value.len() == base.len() && value.len() == delta.len(), "values differ in length");
+    for ((delta, value), base) in delta.iter_mut().zip(value).zip(base) {
+        *delta = *value - *base;
+    }
+    if combine == Combine::AdaGrad {
+        let half = value.len() / 2;
+        let (steps, _) = delta.split_at_mut(half);
+        for (step, squares) in steps.iter_mut().zip(&value[half..]) {
+            *step *= root(*squares);
+        }
+    }
+}
+
+/// Adds `delta` to `value`.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub fn add<E: Element>(combine: Combine, value: &mut [E], delta: &[E]) {
+    assert_eq!(value.len(), delta.len(), "value and delta differ in length");
+    match combine {
+        Combine::Sum => value.iter_mut().zip(delta).for_each(|(value, delta)| *value += *delta),
+        Combine::AdaGrad => {
+            let (steps, more) = delta.split_at(delta.len() / 2);
+            add_steps(value, steps.iter().copied(), more.iter().copied());
+        }
+    }
+}
+
+/// Adds steps, which are to be divided, and squares to a value that AdaGrad trains.
+#[inline]
+fn add_steps<E: Element>(value: &mut [E], steps: impl Iterator<Item = E>, more: impl Iterator<Item = E>) {
+    let (parameters, squares) = value.split_at_mut(value.len() / 2);
+    for ((parameter, squares), (step, more)) in parameters.iter_mut().zip(squares).zip(steps.zip(more)) {
+        *squares += more;
+        *parameter += step / root(*squares);
+    }
+}
+
+/// Adds a delta of little-endian elements to `value`.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub fn add_message<E: Element>(combine: Combine, value: &mut [E], delta: &[u8]) {
+    match combine {
+        Combine::Sum => add_bytes(value, delta),
+        Combine::AdaGrad => {
+            assert_eq!(delta.len(), size_of_val(value), "value and delta differ in length");
+            let (steps, more) = delta.split_at(delta.len() / 2);
+            let [steps, more] = [steps, more].map(|bytes| bytes.chunks_exact(size_of::<E>()).map(E::read_le));
+            add_steps(value, steps, more);
+        }
+    }
+}
+
+/// The norm of the change from `base` to `value`, relative to the norm of `value`: of all elements, or of the
+/// parameters if others are known not to be parameters.
+#[must_use]
+pub fn change<E: Element>(combine: Combine, value: &[E], base: &[E]) -> f64 {
+    let parameters = match combine {
+        Combine::Sum => value.len(),
+        Combine::AdaGrad => value.len() / 2,
+    };
+    let (mut changed, mut whole) = (E::ZERO, E::ZERO);
+    for (value, base) in value[..parameters].iter().zip(base) {
+        changed += (*value - *base) * (*value - *base);
+        whole += *value * *value;
+    }
+    let (changed, whole) = (changed.to_f64(), whole.to_f64());
+    if changed == 0.0 { 0.0 } else { (changed / whole).sqrt() }
+}
+
+/// A user's value may have anything where squares are expected.
+#[inline]
+fn root<E: Element>(squares: E) -> E {
+    let squares = if squares > E::ZERO { squares } else { E::ZERO };
+    (squares + E::from_f64(EPSILON)).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A step of AdaGrad with rate 1.
+    fn step(value: &mut [f64], gradients: &[f64]) {
+        let half = value.len() / 2;
+        for (at, gradient) in gradients.iter().enumerate() {
+            value[half + at] += gradient * gradient;
+            value[at] -= gradient / (value[half + at] + EPSILON).sqrt();
+        }
+    }
+
+    fn close(a: &[f64], b: &[f64]) -> bool {
+        a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-6 * (1.0 + a.abs()))
+    }
+
+    fn after(base: &[f64], steps: &[Vec<f64>]) -> Vec<f64> {
+        let mut value = base.to_vec();
+        steps.iter().for_each(|gradients| step(&mut value, gradients));
+        value
+    }
+
+    fn gradients() -> impl Strategy<Value = Vec<Vec<f64>>> {
+        let gradient = prop_oneof![Just(0.0), -3.0..3.0f64];
+        proptest::collection::vec(proptest::collection::vec(gradient, 3), 0..6)
+    }
+
+    fn base() -> impl Strategy<Value = Vec<f64>> {
+        let squares = prop_oneof![Just(0.0), 0.0..9.0f64];
+        (proptest::collection::vec(-2.0..2.0f64, 3), proptest::collection::vec(squares, 3))
+            .prop_map(|(parameters, squares)| [parameters, squares].concat())
+    }
+
+    proptest! {
+        /// If nobody else has changed the value, a delta leads to the value of the copy.
+        #[test]
+        fn a_delta_leads_from_the_base_to_the_value(base in base(), steps in gradients()) {
+            for combine in [Combine::Sum, Combine::AdaGrad] {
+                let value = after(&base, &steps);
+                let mut delta = vec![0.0; 6];
+                difference(combine, &value, &base, &mut delta);
+                let mut found = base.clone();
+                add(combine, &mut found, &delta);
+                prop_assert!(close(&found, &value), "{combine}: {found:?} instead of {value:?}");
+                let mut bytes = Vec::new();
+                intendant_core::copy_to_bytes(&delta, &mut bytes);
+                let mut same = base.clone();
+                add_message(combine, &mut same, &bytes);
+                prop_assert_eq!(&same, &found);
+            }
+        }
+
+        /// Squares are the sum of all nodes' squares. Parameters do not depend on the order of deltas if they
+        /// are summed first, as the all-reduce does.
+        #[test]
+        fn squares_of_all_copies_are_added(base in base(), one in gradients(), other in gradients()) {
+            let deltas = [&one, &other].map(|steps| {
+                let mut delta = vec![0.0; 6];
+                difference(Combine::AdaGrad, &after(&base, steps), &base, &mut delta);
+                delta
+            });
+            let mut both = base.clone();
+            deltas.iter().for_each(|delta| add(Combine::AdaGrad, &mut both, delta));
+            let squares = after(&after(&base, &one), &other);
+            prop_assert!(close(&both[3..], &squares[3..]));
+            let sum: Vec<f64> = deltas[0].iter().zip(&deltas[1]).map(|(a, b)| a + b).collect();
+            let mut at_once = base.clone();
+            add(Combine::AdaGrad, &mut at_once, &sum);
+            prop_assert!(close(&at_once[3..], &squares[3..]));
+        }
+    }
+
+    /// The reason for the rule: steps of equal size from a fresh accumulator.
+    #[test]
+    fn first_steps_of_many_nodes_do_not_add_up() {
+        let base = [0.0, 0.0];
+        let value = after(&base, &[vec![1.0]]);
+        assert!((value[0] + 1.0).abs() < 1e-9);
+        let lengths = [Combine::Sum, Combine::AdaGrad].map(|combine| {
+            let mut delta = [0.0; 2];
+            difference(combine, &value, &base, &mut delta);
+            let mut main = base;
+            (0..100).for_each(|_| add(combine, &mut main, &delta));
+            assert!((main[1] - 100.0).abs() < 1e-9);
+            -main[0]
+        });
+        // A single node that takes 100 steps goes Σ 1/√n = 18.6 far.
+        assert!((lengths[0] - 100.0).abs() < 1e-6 && (18.0..19.0).contains(&lengths[1]), "{lengths:?}");
+    }
+
+    #[test]
+    fn a_change_is_relative_to_the_parameters() {
+        assert_eq!(change(Combine::Sum, &[3.0, 4.0], &[3.0, 4.0]), 0.0);
+        assert_eq!(change(Combine::Sum, &[0.0, 0.0], &[0.0, 0.0]), 0.0);
+        assert_eq!(change(Combine::Sum, &[3.0, 4.0], &[0.0, 4.0]), 0.6);
+        assert_eq!(change(Combine::AdaGrad, &[2.0, 900.0], &[1.0, 0.0]), 0.5);
+        assert!(change(Combine::Sum, &[0.0], &[1.0]).is_infinite());
+    }
+
+    #[test]
+    fn negative_squares_are_none() {
+        let mut value = [1.0f32, -5.0];
+        add(Combine::AdaGrad, &mut value, &[0.0, 1.0]);
+        assert_eq!(value, [1.0, -4.0]);
+    }
+}
