@@ -21,8 +21,8 @@ pub(crate) enum Source {
     Chosen(VecDeque<Key>),
     /// They are chosen; the first `fresh` of them may still be moved to the end, if they are not here.
     Postponing { keys: VecDeque<Key>, fresh: usize },
-    /// So many are to be chosen among the keys that are here.
-    Local { left: usize, rng: Pcg64Mcg },
+    /// Some are chosen; so many others are to be chosen among the keys that the node owns.
+    Local { chosen: VecDeque<Key>, left: usize, rng: Pcg64Mcg },
     /// So many are to be chosen among the keys that were pulled lately.
     Repurposing { left: usize, rng: Pcg64Mcg },
 }
@@ -32,7 +32,8 @@ impl Handle {
     pub fn left(&self) -> usize {
         match &self.source {
             Source::Chosen(keys) | Source::Postponing { keys, .. } => keys.len(),
-            Source::Local { left, .. } | Source::Repurposing { left, .. } => *left,
+            Source::Local { chosen, left, .. } => chosen.len() + left,
+            Source::Repurposing { left, .. } => *left,
         }
     }
 
@@ -44,8 +45,10 @@ impl Handle {
     /// The keys that this handle will yield, as far as they are chosen already.
     pub fn ahead(&self) -> impl Iterator<Item = Key> {
         let keys = match &self.source {
-            Source::Chosen(keys) | Source::Postponing { keys, .. } => Some(keys),
-            Source::Local { .. } | Source::Repurposing { .. } => None,
+            Source::Chosen(keys) | Source::Postponing { keys, .. } | Source::Local { chosen: keys, .. } => {
+                Some(keys)
+            }
+            Source::Repurposing { .. } => None,
         };
         keys.into_iter().flatten().copied()
     }

@@ -33,6 +33,7 @@ mod pools;
 mod recent;
 mod sampler;
 mod scheme;
+mod share;
 
 pub use distribution::{Distribution, DistributionError};
 pub use handle::Handle;

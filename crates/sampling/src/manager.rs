@@ -3,21 +3,19 @@
 use crate::handle::Source;
 use crate::pools::{PoolCounts, Pools};
 use crate::recent::Recent;
+use crate::share::{Looks, Share};
 use crate::{Distribution, DistributionId, Handle, Locality, SampleError, Sampler, Scheme};
 use intendant_core::{Key, lock, random, statistics};
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Independent draws, per node, before local sampling tries neighbours. If the nodes own equal shares of the
+/// Independent draws, per node, before local sampling gives up. If the nodes own equal shares of the
 /// distribution, all of them miss with probability (1 − 1/N)^(16 N), which is less than e⁻¹⁶.
 const LOCAL_DRAWS: u32 = 16;
-
-/// Neighbours that local sampling tries after that.
-const LOCAL_NEIGHBOURS: u64 = 64;
 
 statistics! {
     /// What sampling did on a node.
@@ -55,6 +53,7 @@ enum Memory {
     Nothing,
     Pools(Mutex<Pools>),
     Recent(Mutex<Recent>),
+    Share(Share),
 }
 
 impl Manager {
@@ -67,7 +66,8 @@ impl Manager {
                 Memory::Pools(Mutex::new(Pools::new(entry.distribution.clone(), pooling, stream)))
             }
             Scheme::Repurposing => Memory::Recent(Mutex::new(Recent::new(entry.distribution.keys()))),
-            Scheme::Independent | Scheme::Local => Memory::Nothing,
+            Scheme::Local => Memory::Share(Share::default()),
+            Scheme::Independent => Memory::Nothing,
         };
         let memories: Vec<_> = sampler.entries().iter().enumerate().map(memory).collect();
         let observes = memories.iter().any(|memory| matches!(memory, Memory::Recent(_)));
@@ -130,10 +130,17 @@ impl Manager {
                     }
                 }
             }
-            (Scheme::Local, _) => Source::Local { left: samples, rng: rng() },
+            (Scheme::Local, Memory::Share(share)) => {
+                let (mut rng, elsewhere) = (rng(), share.elsewhere(place.nodes()));
+                let many = (0..samples).filter(|_| rng.random_bool(elsewhere)).count();
+                let chosen: VecDeque<_> = (0..many).map(|_| entry.distribution.draw(&mut rng)).collect();
+                let owned = chosen.iter().filter(|key| place.owns(**key)).count() as u32;
+                share.record(Looks { all: many as u32, owned });
+                Source::Local { chosen, left: samples - many, rng }
+            }
             (Scheme::Repurposing, _) => Source::Repurposing { left: samples, rng: rng() },
-            (Scheme::Reuse(_) | Scheme::Postponing(_), Memory::Nothing | Memory::Recent(_)) => {
-                unreachable!("a distribution that is reused has pools")
+            (Scheme::Reuse(_) | Scheme::Postponing(_) | Scheme::Local, _) => {
+                unreachable!("a distribution has what its scheme remembers")
             }
         };
         Ok(Handle { distribution: id, source, later })
@@ -163,9 +170,17 @@ impl Manager {
             Source::Postponing { keys: chosen, fresh } => {
                 self.draw_postponing(chosen, fresh, samples, place, keys, near);
             }
-            Source::Local { left, rng } => {
-                *left -= samples;
-                keys.extend((0..samples).map(|_| self.draw_local(&entry.distribution, rng, place)));
+            Source::Local { chosen, left, rng } => {
+                let Memory::Share(share) = &self.memories[handle.distribution.index()] else {
+                    unreachable!("a distribution that is drawn locally remembers the share of its node")
+                };
+                let before = keys.len();
+                keys.extend(chosen.drain(..samples.min(chosen.len())));
+                let more = samples - (keys.len() - before);
+                *left -= more;
+                let mut looks = Looks::default();
+                keys.extend((0..more).map(|_| self.draw_local(&entry.distribution, rng, place, &mut looks)));
+                share.record(looks);
             }
             Source::Repurposing { left, rng } => {
                 *left -= samples;
@@ -215,28 +230,27 @@ impl Manager {
     }
 
     /// A key that this node owns: the first of some independent draws, which leaves π's proportions among the
-    /// keys that are owned here; if few are, a neighbour of the last draw; if none of these is here either,
-    /// the last draw itself.
+    /// keys that are owned here; if none is, the last draw.
     ///
     /// Replicas do not count. A hot key has replicas on all nodes: each would draw it in place of the keys
     /// that it lacks, and the cluster would draw it up to N times as often as π says. With main copies only,
     /// each key can be drawn at one node, and the frequencies over the cluster are those of π if the nodes
-    /// own equal shares of it.
-    fn draw_local(&self, distribution: &Distribution, rng: &mut Pcg64Mcg, place: &impl Locality) -> Key {
+    /// own equal shares of it. [`Share`] is for nodes that own less.
+    fn draw_local(
+        &self,
+        distribution: &Distribution,
+        rng: &mut Pcg64Mcg,
+        place: &impl Locality,
+        looks: &mut Looks,
+    ) -> Key {
         let mut key = distribution.draw(rng);
         for _ in 1..LOCAL_DRAWS * place.nodes() {
+            looks.all += 1;
             if place.owns(key) {
+                looks.owned += 1;
                 return key;
             }
             key = distribution.draw(rng);
-        }
-        let range = distribution.keys();
-        let size = range.end - range.start;
-        for step in 0..LOCAL_NEIGHBOURS.min(size) {
-            let neighbour = Key(range.start + (key.0 - range.start + step) % size);
-            if place.owns(neighbour) {
-                return neighbour;
-            }
         }
         self.strayed.fetch_add(1, Ordering::Relaxed);
         key

@@ -136,32 +136,26 @@ fn pools_are_counted_over_all_distributions() {
     assert_eq!(pools(), (9, 4));
 }
 
-/// If a few keys are here, local sampling tries the keys behind the last draw, around the end of the range.
+/// A node that owns less than its share chooses the rest ahead, from all keys.
 #[test]
-fn local_sampling_tries_the_neighbours_of_the_last_draw() {
-    const RANGE: std::ops::Range<u64> = 1_003..1_203;
+fn a_node_that_owns_little_draws_little_of_it() {
     let mut builder = Sampler::builder();
-    let id = builder.register_with(uniform(RANGE), Conformity::NonConform, Scheme::Local).unwrap();
-    let manager = Manager::new(builder.build(), 1, 0);
-    assert!(!manager.observes());
-    let mut around = 0;
-    for stream in 0..200 {
-        let looked = std::cell::RefCell::new(Vec::new());
-        let nothing = Holds(|key| {
-            looked.borrow_mut().push(key);
-            false
-        });
-        let drawn = keys(&manager, id, 1, stream, &nothing);
-        let looked = looked.into_inner();
-        assert_eq!((drawn[0], looked.len()), (looked[15], 15 + 64));
-        for pair in looked[15..].windows(2) {
-            let next = if pair[0].0 + 1 == RANGE.end { RANGE.start } else { pair[0].0 + 1 };
-            around += usize::from(next == RANGE.start);
-            assert_eq!(pair[1], Key(next));
+    let id = builder.register_with(uniform(0..6_400), Conformity::NonConform, Scheme::Local).unwrap();
+    // An even share is 100 keys: one node owns 25, another one 300.
+    for (owned, share) in [(25, 0.275), (300, 1.0)] {
+        let manager = Manager::new(builder.clone().build(), 1, 0);
+        let place = Holds(|key: Key| key.0 < owned);
+        let (mut here, mut ahead) = (0, 0);
+        for stream in 0..3_000 {
+            let handle = manager.prepare(id, 10, stream, &place).unwrap();
+            ahead += if stream < 1_000 { 0 } else { handle.ahead().count() };
+            let drawn = keys(&manager, id, 10, stream, &place);
+            here += if stream < 1_000 { 0 } else { drawn.iter().filter(|key| key.0 < owned).count() };
         }
-        assert!(looked.iter().all(|key| RANGE.contains(&key.0)));
+        let (here, ahead) = (here as f64 / 20_000.0, ahead as f64 / 20_000.0);
+        assert!((here - share).abs() < 0.04, "{here} of the samples are from {owned} keys");
+        assert!((ahead - (1.0 - share)).abs() < 0.04, "{ahead} of the samples are chosen ahead");
     }
-    assert!(around > 0, "some neighbours are around the end of the range");
 }
 
 #[test]

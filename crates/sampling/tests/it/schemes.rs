@@ -95,7 +95,6 @@ fn local_sampling_finds_what_is_here_if_anything_is() {
     let (manager, id) = manager(uniform(KEYS), Scheme::Local, 3, 0);
     let half = Holds(|key: Key| key.0 % 2 == 1);
     assert!(keys(&manager, id, 1_000, 0, &half).iter().all(|key| key.0 % 2 == 1));
-    // One of a hundred: mostly found beside the last draw.
     let few = Holds(|key: Key| key.0.is_multiple_of(50));
     assert!(keys(&manager, id, 1_000, 1, &few).iter().all(|key| key.0.is_multiple_of(50)));
     assert_eq!(manager.stats().strayed, 0);
@@ -103,7 +102,6 @@ fn local_sampling_finds_what_is_here_if_anything_is() {
     let drawn = keys(&manager, id, 1_000, 2, &nothing);
     assert!(drawn.iter().all(|key| key.0 < KEYS));
     assert_eq!(manager.stats().strayed, 1_000);
-    assert!(manager.prepare(id, 5, 0, &half).unwrap().near().next().is_none());
 }
 
 #[test]

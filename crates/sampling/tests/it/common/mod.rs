@@ -16,8 +16,9 @@ impl<F: Fn(Key) -> bool> Locality for Holds<F> {
         self.0(key)
     }
 
+    /// So many that any share of the keys is as much as a node should own.
     fn nodes(&self) -> u32 {
-        1
+        64
     }
 
     fn now(&self) -> Tick {
