@@ -3,47 +3,18 @@
 use super::incoming::{Incoming, Item};
 use super::outgoing::{Outgoing, PREFIX_BYTES, SLICES_MAX};
 use super::spare::Spare;
+use super::stream::Stream;
 use crate::LinkError;
 use bytes::Bytes;
-use rustix::net::sockopt;
 use std::io::{self, IoSlice};
 use std::mem;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWrite};
-use tokio::net::TcpStream;
 
 /// Writes to one link before the other links have their turn. With full slices this is a few MiB, far beyond
 /// a socket's buffer: only a peer that reads as fast as we write gets here.
 const WRITES_PER_TURN_MAX: usize = 16;
-
-/// Data that a peer's machine has not acknowledged for so long, or a peer's machine that does not answer at
-/// all, is a lost peer. Without this the operating system would retry for a quarter of an hour, or would
-/// never notice if nothing is in flight. Longer than the control plane's own silence of 5 s, which names the
-/// lost node; both together stay below ten.
-const UNANSWERED: Duration = Duration::from_secs(7);
-/// How long a connection may be silent before the peer's machine is asked whether it is there, and how often
-/// then.
-const PROBE_AFTER: Duration = Duration::from_secs(3);
-const PROBE_EVERY: Duration = Duration::from_secs(1);
-
-/// Sets what every connection needs: small frames leave at once, and a cut is noticed.
-pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    #[cfg(target_os = "linux")]
-    {
-        sockopt::set_tcp_keepidle(stream, PROBE_AFTER)?;
-        sockopt::set_tcp_keepintvl(stream, PROBE_EVERY)?;
-        sockopt::set_tcp_keepcnt(
-            stream,
-            ((UNANSWERED - PROBE_AFTER).as_secs() / PROBE_EVERY.as_secs()) as u32,
-        )?;
-        sockopt::set_tcp_user_timeout(stream, UNANSWERED.as_millis() as u32)?;
-    }
-    Ok(())
-}
 
 /// What the writing half is doing.
 #[derive(Debug)]
@@ -81,7 +52,7 @@ pub(crate) enum Read {
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Link {
-    stream: TcpStream,
+    stream: Stream,
     incoming: Incoming,
     outgoing: Outgoing,
     /// Until the peer's goodbye.
@@ -94,7 +65,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: Stream) -> Self {
         Self {
             stream,
             incoming: Incoming::default(),
@@ -123,6 +94,11 @@ impl Link {
 
     pub(crate) fn backlog_bytes(&self) -> usize {
         self.outgoing.bytes()
+    }
+
+    /// Whether the peer is on the same host, and frames go through a Unix socket.
+    pub(crate) fn is_unix(&self) -> bool {
+        self.stream.is_unix()
     }
 
     /// Whether the peer may still send.
@@ -234,29 +210,5 @@ impl Link {
     /// Whether both halves are over.
     pub(crate) fn over(&self) -> bool {
         !self.reading && matches!(self.writing, Writing::Ended | Writing::Failed { .. })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Frames would wait for acknowledgements, and a cut would be noticed after minutes.
-    #[tokio::test]
-    async fn small_frames_leave_at_once_and_a_cut_is_noticed() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");
-        let stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
-        assert!(!stream.nodelay().expect("a socket"));
-        tune(&stream).expect("a socket");
-        assert!(stream.nodelay().expect("a socket"));
-        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
-        #[cfg(target_os = "linux")]
-        {
-            let (after, every) =
-                (sockopt::tcp_keepidle(&stream).unwrap(), sockopt::tcp_keepintvl(&stream).unwrap());
-            let probes = sockopt::tcp_keepcnt(&stream).unwrap();
-            assert_eq!(after + every * probes, UNANSWERED);
-            assert_eq!(sockopt::tcp_user_timeout(&stream), Ok(UNANSWERED.as_millis() as u32));
-        }
     }
 }
