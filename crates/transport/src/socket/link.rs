@@ -1,16 +1,14 @@
 //! One connection of one channel to one peer: reading, writing, and how both end.
 
+use super::carrier::Carrier;
 use super::incoming::{Incoming, Item};
 use super::outgoing::{Outgoing, PREFIX_BYTES, SLICES_MAX};
 use super::spare::Spare;
-use super::stream::Stream;
 use crate::LinkError;
 use bytes::Bytes;
 use std::io::{self, IoSlice};
 use std::mem;
-use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncReadExt, AsyncWrite};
 
 /// Writes to one link before the other links have their turn. With full slices this is a few MiB, far beyond
 /// a socket's buffer: only a peer that reads as fast as we write gets here.
@@ -52,7 +50,7 @@ pub(crate) enum Read {
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Link {
-    stream: Stream,
+    carrier: Carrier,
     incoming: Incoming,
     outgoing: Outgoing,
     /// Until the peer's goodbye.
@@ -65,9 +63,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(stream: Stream) -> Self {
+    pub(crate) fn new(carrier: Carrier) -> Self {
         Self {
-            stream,
+            carrier,
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
             reading: true,
@@ -98,7 +96,7 @@ impl Link {
 
     /// Whether the peer is on the same host, and frames go through a Unix socket.
     pub(crate) fn is_unix(&self) -> bool {
-        self.stream.is_unix()
+        self.carrier.is_unix()
     }
 
     /// Whether the peer may still send.
@@ -113,6 +111,7 @@ impl Link {
         }
         for _ in 0..WRITES_PER_TURN_MAX {
             if self.outgoing.bytes() == 0 {
+                self.carrier.rest();
                 return self.after_last_write(cx);
             }
             match self.write_once(cx.as_deref_mut()) {
@@ -131,8 +130,8 @@ impl Link {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let used = self.outgoing.slices(&mut slices);
         let written = match cx {
-            Some(cx) => ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..used])),
-            None => match self.stream.try_write_vectored(&slices[..used]) {
+            Some(cx) => ready!(self.carrier.poll_write(cx, &slices[..used])),
+            None => match self.carrier.try_write(&slices[..used]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
                 other => other,
             },
@@ -146,7 +145,7 @@ impl Link {
     /// Shuts the writing half once the goodbye is out. Only a full turn does it: it needs a context.
     fn after_last_write(&mut self, cx: Option<&mut Context<'_>>) -> Wrote {
         match (&self.writing, cx) {
-            (Writing::Leaving, Some(cx)) => match Pin::new(&mut self.stream).poll_shutdown(cx) {
+            (Writing::Leaving, Some(cx)) => match self.carrier.poll_shutdown(cx) {
                 Poll::Pending => return Wrote::Blocked,
                 // An error here means that the peer has ended already; its goodbye or the end of its stream
                 // shows how.
@@ -168,10 +167,10 @@ impl Link {
     /// [`Link::rest`].
     pub(crate) fn read(&mut self, cx: &mut Context<'_>, spare: &mut Spare) -> Poll<Read> {
         // Asked first, so that a link that is silent has no buffer.
-        if let Err(error) = ready!(self.stream.poll_read_ready(cx)) {
+        if let Err(error) = ready!(self.carrier.poll_read_ready(cx)) {
             return Poll::Ready(Read::End(error.into()));
         }
-        Poll::Ready(match ready!(pin!(self.stream.read_buf(self.incoming.room(spare))).poll(cx)) {
+        Poll::Ready(match ready!(self.carrier.poll_read(cx, self.incoming.room(spare))) {
             Ok(0) => Read::End(self.incoming.at_end()),
             Ok(_) => Read::Some,
             Err(error) => Read::End(error.into()),

@@ -22,6 +22,7 @@
 mod accept;
 mod address;
 mod arrivals;
+mod carrier;
 mod dial;
 mod fabric;
 mod hello;

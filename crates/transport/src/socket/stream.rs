@@ -1,9 +1,10 @@
-//! One connection to a peer, of either kind.
+//! One connection to a peer, of either kind, until its handshake is over.
 
 use super::address::Address;
+use super::carrier::{Carrier, Unix};
 use super::unix;
 use rustix::net::sockopt;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net;
 use std::os::unix::net as std_unix;
 use std::pin::Pin;
@@ -31,7 +32,7 @@ pub(crate) enum Stream {
     Unix(UnixStream),
 }
 
-/// A connection that no runtime knows, on its way to another thread.
+/// A connection that no runtime knows, on its way to the thread that will use it.
 #[derive(Debug)]
 pub(crate) enum Parked {
     Tcp(net::TcpStream),
@@ -80,22 +81,14 @@ impl Stream {
             Self::Unix(stream) => Parked::Unix(stream.into_std()?),
         })
     }
-
-    pub(crate) fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        either!(self, stream => stream.try_write_vectored(slices))
-    }
-
-    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self, stream => stream.poll_read_ready(cx))
-    }
 }
 
 impl Parked {
     /// The connection in the runtime that this is called in.
-    pub(crate) fn resume(self) -> io::Result<Stream> {
+    pub(crate) fn resume(self) -> io::Result<Carrier> {
         Ok(match self {
-            Self::Tcp(stream) => Stream::Tcp(TcpStream::from_std(stream)?),
-            Self::Unix(stream) => Stream::Unix(UnixStream::from_std(stream)?),
+            Self::Tcp(stream) => Carrier::Tcp(TcpStream::from_std(stream)?),
+            Self::Unix(stream) => Carrier::Unix(Unix::new(stream)?),
         })
     }
 
@@ -117,18 +110,6 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         either!(self.get_mut(), stream => Pin::new(stream).poll_write(cx, bytes))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        either!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(cx, slices))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
