@@ -1,5 +1,5 @@
-//! The limit of whatever sends messages: a plain connection between the two node processes, of the same kind as
-//! those of the parameter server, used by the same threads that otherwise call it.
+//! The limit of whatever sends messages: a plain connection between the two node processes, of the same kind
+//! as those of the parameter server, used by the same threads that otherwise call it.
 
 use crate::error::BenchError;
 use crate::measure::{micros, now};

@@ -12,8 +12,8 @@
 //!
 //! Frames are length-prefixed; a length beyond [`intendant_core::limits::FRAME_BYTES_MAX`] loses the link
 //! before memory is taken. Small frames are copied together and written with one call; large ones are written
-//! without a copy. `TCP_NODELAY` is set where there is one: batching is the caller's decision ([`crate::Fabric::try_flush`]),
-//! not the kernel's.
+//! without a copy. `TCP_NODELAY` is set on TCP: batching is the caller's decision
+//! ([`crate::Fabric::try_flush`]), not the kernel's.
 //!
 //! There is no encryption. The token excludes strangers and accidents, but it and the frames are sent in the
 //! clear: if the network is not trusted, run over an encrypted one. The control plane, not this module, finds

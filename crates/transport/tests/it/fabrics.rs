@@ -144,8 +144,8 @@ async fn large_frames_leave_before_all_is_flushed() {
             };
             assert_eq!(arrived, (NodeId(0), frame(u64::from(index))));
         }
-        // From here on no caller flushes. The first frame may wait for a second one to the same peer, but not for
-        // longer than until another peer gets one.
+        // From here on no caller flushes. The first frame may wait for a second one to the same peer, but not
+        // for longer than until another peer gets one.
         a.send(NodeId(1), frame(2));
         a.send(NodeId(2), frame(3));
         assert_eq!(next_frame(b).await, (NodeId(0), frame(2)));

@@ -138,7 +138,8 @@ async fn strangers_learn_why_and_the_cluster_works_on() {
         );
         told.push(error.to_string());
 
-        // The two kinds of `Token` and of `Duplicate` are one message each but for the rank; all others differ.
+        // The two kinds of `Token` and of `Duplicate` are one message each but for the rank; all others
+        // differ.
         told.sort();
         told.dedup();
         assert_eq!(told.len(), 11, "{told:#?}");
@@ -225,8 +226,8 @@ async fn a_dialler_that_gives_up_leaves_its_place_to_the_next() {
         let listener = bind(kind);
         let good = bind(kind);
         let roster = [good.address(), listener.address()];
-        // These wait in the queue of the operating system, as the gate is not open yet; then they leave without a
-        // confirmation.
+        // These wait in the queue of the operating system, as the gate is not open yet; then they leave
+        // without a confirmation.
         for _ in 0..3 {
             let mut stream = dial(roster[1]).await;
             stream.write_all(&raw_hello(&identity(0, 2, 1), 1, 0)).await.expect("a hello");
@@ -530,8 +531,8 @@ async fn processes_of_other_users_use_tcp() {
     }
     let other = |work: Box<dyn FnOnce(tokio::runtime::Runtime) + Send>| {
         std::thread::spawn(move || {
-            let nobody = Uid::from_raw(65_534);
-            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+            let stranger = Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(stranger, stranger, stranger).expect("root may");
             work(tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"));
         })
     };

@@ -1,5 +1,5 @@
-//! Four real processes over Unix sockets or TCP, hammering the same keys, which stay where they are or move: their histories,
-//! put together, are sequentially consistent per key.
+//! Four real processes over Unix sockets or TCP, hammering the same keys, which stay where they are or move:
+//! their histories, put together, are sequentially consistent per key.
 //!
 //! The tests start this same binary again: once as a launcher ([`role_launcher`]), which starts it as nodes
 //! ([`role_node`]). Every node records what its workers did and saw, and what managing keys took; the
