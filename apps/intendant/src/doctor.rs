@@ -38,7 +38,8 @@ impl Finding {
 
 /// Prints the table. With a coordinator's address, asks it too.
 pub(crate) fn run(coordinator: Option<&str>) -> ExitCode {
-    let mut findings = vec![versions(), processors(), memory(), loopback(), files(), environment()];
+    let mut findings =
+        vec![versions(), processors(), memory(), loopback(), unix_sockets(), files(), environment()];
     if let Some(address) = coordinator {
         findings.extend(cluster(address));
     }
@@ -120,6 +121,37 @@ fn greet_over_loopback() -> std::io::Result<u16> {
     let mut heard = [0; 9];
     accepted.read_exact(&mut heard)?;
     if &heard == b"intendant" { Ok(address.port()) } else { Err(std::io::ErrorKind::InvalidData.into()) }
+}
+
+/// Whether nodes of this machine can do without TCP. They need not.
+fn unix_sockets() -> Finding {
+    let subject = "Unix sockets";
+    match greet_over_unix_socket() {
+        Ok(()) => Finding::new(subject, Severity::Ok, "nodes on this machine are connected by them"),
+        Err(error) => {
+            let text = format!("not available, so nodes on this machine use TCP: {error}");
+            Finding::new(subject, Severity::Ok, text)
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn greet_over_unix_socket() -> std::io::Result<()> {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+    let name = format!("intendant-doctor-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(name)?;
+    let listener = UnixListener::bind_addr(&address)?;
+    UnixStream::connect_addr(&address)?.write_all(b"intendant")?;
+    let (mut accepted, _) = listener.accept()?;
+    let mut heard = [0; 9];
+    accepted.read_exact(&mut heard)?;
+    if &heard == b"intendant" { Ok(()) } else { Err(std::io::ErrorKind::InvalidData.into()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn greet_over_unix_socket() -> std::io::Result<()> {
+    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "they need Linux"))
 }
 
 fn files() -> Finding {

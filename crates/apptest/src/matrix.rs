@@ -126,6 +126,10 @@ impl Matrix {
                 let clocked = ["ssp", "essp"].contains(&case.technique);
                 assert!(access("remote") == 0 || clocked, "{what}");
             } else {
+                // All nodes are on one host.
+                if cfg!(target_os = "linux") && report["simulated"] == false {
+                    assert_eq!(report["network"]["unix_bytes"], report["network"]["bytes"], "{what}");
+                }
                 let learnt = self.learnt(&report);
                 let allowed = 1.0 - loss..1.0 + self.setting.noise;
                 assert!(allowed.contains(&learnt), "{learnt:.3} of single, {allowed:?} is allowed: {what}");

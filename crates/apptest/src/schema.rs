@@ -23,7 +23,7 @@ const RUN: [&str; 11] = [
 /// Members of an epoch but `quality` and the [`COUNTS`].
 const EPOCH: [&str; 5] = ["epoch", "seconds", "cpu_seconds", "examples", "loss"];
 /// Members of runs and of epochs.
-const COUNTS: [&str; 32] = [
+const COUNTS: [&str; 33] = [
     "access.pull_keys",
     "access.push_keys",
     "access.local",
@@ -56,6 +56,7 @@ const COUNTS: [&str; 32] = [
     "management.forwards[]",
     "network.messages",
     "network.bytes",
+    "network.unix_bytes",
 ];
 /// Members of a run with static replicas.
 const REPLICATED: [&str; 2] = ["model.replicated.keys", "model.replicated.bytes"];

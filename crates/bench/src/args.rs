@@ -1,7 +1,7 @@
 //! The command line, as it is typed. [`crate::settings`] makes sense of it.
 
 use clap::{Parser, ValueEnum};
-use intendant::{ElementType, Technique};
+use intendant::{ElementType, Technique, Transport};
 use std::path::PathBuf;
 
 /// Measures operations of the parameter server beside the limit of the machine.
@@ -42,6 +42,10 @@ pub(crate) struct Args {
     /// synchronous calls].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) in_flight: Option<u32>,
+    /// Connections between the two node processes, and of the limit: auto (Unix sockets on one host) or tcp
+    /// (remote, relocate, sync, intent, idle) [default: auto].
+    #[arg(long)]
+    pub(crate) transport: Option<Transport>,
     /// On which cores the two node processes run (remote, relocate, sync, intent, idle).
     #[arg(long, default_value = "apart")]
     pub(crate) cores: Cores,

@@ -107,6 +107,7 @@ fn config<E: Element>(settings: &Settings) -> Result<NodeConfig<E>, BenchError> 
     let mut config = NodeConfig::<E>::new(layout, Arc::new(|_, value| value.fill(E::ONE)));
     config.technique = settings.technique;
     config.workers = settings.threads;
+    config.transport = settings.transport;
     if settings.mode == Mode::Sync {
         sync::configure(&mut config);
     }

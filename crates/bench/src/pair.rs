@@ -9,7 +9,6 @@ use crate::raw::{Door, Raw};
 use crate::settings::Settings;
 use intendant::launch::Launch;
 use intendant::{Element, Node, NodeConfig, NodeId, Rendezvous, Worker};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Nodes of such a cluster.
@@ -128,14 +127,15 @@ impl<E: Element> Pair<E> {
         let mut node = Node::join(config, at)?;
         let mut worker = node.workers().pop().expect("a node has a worker");
         let raw = if node.rank() == FIRST {
-            let door = Door::open(&host)?;
-            tell(&mut worker, &door.address()?.to_string())?;
-            let peer = address(&tell(&mut worker, "")?[1])?;
-            door.accept(peer)?
+            let door = Door::open(&host, node.links().unix > 0)?;
+            tell(&mut worker, door.text())?;
+            // The other node has connected, or the cluster has failed.
+            tell(&mut worker, "")?;
+            door.accept()?
         } else {
-            let door = address(&tell(&mut worker, "")?[0])?;
-            let raw = Raw::connect(door)?;
-            tell(&mut worker, &raw.address()?.to_string())?;
+            let door = tell(&mut worker, "")?.remove(0);
+            let raw = Raw::connect(&String::from_utf8_lossy(&door))?;
+            tell(&mut worker, "")?;
             raw
         };
         Ok(Self { node, worker, raw })
@@ -195,10 +195,4 @@ impl<E: Element> Pair<E> {
 /// What each node tells the other.
 fn tell<E: Element>(worker: &mut Worker<E>, text: &str) -> Result<Vec<Vec<u8>>, BenchError> {
     Ok(worker.gather("address", text.as_bytes().to_vec())?)
-}
-
-fn address(told: &[u8]) -> Result<SocketAddr, BenchError> {
-    let text = String::from_utf8_lossy(told);
-    text.parse()
-        .map_err(|_| BenchError::Other(format!("the other node's address is '{text}', which is none")))
 }

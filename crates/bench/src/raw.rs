@@ -1,11 +1,14 @@
-//! The limit of whatever sends messages: a plain TCP connection between the two node processes, used by the
-//! same threads that otherwise call the parameter server.
+//! The limit of whatever sends messages: a plain connection between the two node processes, of the same kind
+//! as those of the parameter server, used by the same threads that otherwise call it.
 
 use crate::error::BenchError;
 use crate::measure::{micros, now};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 /// What one write of a copy hands over. More gains nothing, and less costs system calls.
@@ -19,60 +22,135 @@ const MORE: u8 = 1;
 /// First byte of a message: it is the last.
 const LAST: u8 = 0;
 
+/// A number that both nodes know, and strangers do not: the first bytes of a connection.
+type Key = [u8; 8];
+
+/// How long a connection may take to show the key.
+const INTRODUCTION_MAX: Duration = Duration::from_secs(1);
+
+/// A connection of either kind.
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
 /// One end of the connection.
 #[derive(Debug)]
 pub(crate) struct Raw {
-    stream: TcpStream,
+    stream: Stream,
     buffer: Vec<u8>,
 }
 
 /// Where one node waits for the other to connect.
 #[derive(Debug)]
-pub(crate) struct Door(TcpListener);
+pub(crate) struct Door {
+    socket: Socket,
+    /// What the other node has to know.
+    text: String,
+    key: Key,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
 
 impl Door {
-    /// On the address at which the nodes met.
-    pub(crate) fn open(host: &str) -> Result<Self, BenchError> {
-        TcpListener::bind((host, 0)).map(Self).map_err(BenchError::plain("cannot listen"))
+    /// On the address at which the nodes met, or, if the nodes use them, on a Unix socket.
+    pub(crate) fn open(host: &str, unix: bool) -> Result<Self, BenchError> {
+        let key = RandomState::new().build_hasher().finish();
+        let open = || {
+            if unix {
+                let name = format!("intendant-bench-{}", std::process::id());
+                return Ok((Socket::Unix(listen(&name)?), format!("unix {name} {key}")));
+            }
+            let socket = TcpListener::bind((host, 0))?;
+            let address = socket.local_addr()?;
+            Ok((Socket::Tcp(socket), format!("tcp {address} {key}")))
+        };
+        let (socket, text) = open().map_err(BenchError::plain("cannot listen"))?;
+        Ok(Self { socket, text, key: key.to_le_bytes() })
     }
 
     /// What the other node has to know.
-    pub(crate) fn address(&self) -> Result<SocketAddr, BenchError> {
-        self.0.local_addr().map_err(BenchError::plain("has no address"))
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
-    /// The connection of the node that calls from `peer`, which has connected already; strangers are hung up
-    /// on.
-    pub(crate) fn accept(self, peer: SocketAddr) -> Result<Raw, BenchError> {
+    /// The connection of the other node, which has connected already; strangers are hung up on.
+    pub(crate) fn accept(self) -> Result<Raw, BenchError> {
         loop {
-            let (stream, from) = self.0.accept().map_err(BenchError::plain("cannot accept"))?;
-            if from == peer {
-                return Raw::new(stream);
+            let accepted = match &self.socket {
+                Socket::Tcp(socket) => socket.accept().map(|(stream, _)| Stream::Tcp(stream)),
+                Socket::Unix(socket) => socket.accept().map(|(stream, _)| Stream::Unix(stream)),
+            };
+            let stream = accepted.map_err(BenchError::plain("cannot accept"))?;
+            let mut raw = Raw::new(stream, INTRODUCTION_MAX)?;
+            let mut key = Key::default();
+            if raw.stream.read_exact(&mut key).is_ok() && key == self.key {
+                raw.stream.set_patience(SILENCE_MAX).map_err(BenchError::plain("cannot set its options"))?;
+                return Ok(raw);
             }
         }
     }
 }
 
+#[cfg(target_os = "linux")]
+fn address(name: &str) -> io::Result<std::os::unix::net::SocketAddr> {
+    use std::os::linux::net::SocketAddrExt;
+    std::os::unix::net::SocketAddr::from_abstract_name(name)
+}
+
+/// Other systems have no abstract names, and nodes use TCP.
+#[cfg(not(target_os = "linux"))]
+fn address(_: &str) -> io::Result<std::os::unix::net::SocketAddr> {
+    Err(ErrorKind::Unsupported.into())
+}
+
+fn listen(name: &str) -> io::Result<UnixListener> {
+    UnixListener::bind_addr(&address(name)?)
+}
+
 impl Raw {
-    /// Connects to the other node's door.
-    pub(crate) fn connect(address: SocketAddr) -> Result<Self, BenchError> {
-        let stream = TcpStream::connect_timeout(&address, SILENCE_MAX);
-        Self::new(stream.map_err(BenchError::plain("cannot connect"))?)
+    /// Connects to the other node's door, by its text.
+    pub(crate) fn connect(door: &str) -> Result<Self, BenchError> {
+        let mut words = door.split(' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (kind, place, key) = (word(), word(), word());
+        let unusable = || BenchError::Other(format!("the other node's address is '{door}', which is none"));
+        let key: u64 = key.parse().map_err(|_| unusable())?;
+        let stream = match kind {
+            "unix" => address(place).and_then(|place| UnixStream::connect_addr(&place)).map(Stream::Unix),
+            _ => {
+                let place = place.parse().map_err(|_| unusable())?;
+                TcpStream::connect_timeout(&place, SILENCE_MAX).map(Stream::Tcp)
+            }
+        };
+        let mut raw = Self::new(stream.map_err(BenchError::plain("cannot connect"))?, SILENCE_MAX)?;
+        raw.stream.write_all(&key.to_le_bytes()).map_err(BenchError::plain("cannot write"))?;
+        Ok(raw)
     }
 
-    fn new(stream: TcpStream) -> Result<Self, BenchError> {
+    fn new(stream: Stream, patience: Duration) -> Result<Self, BenchError> {
         let set = || {
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(SILENCE_MAX))?;
-            stream.set_write_timeout(Some(SILENCE_MAX))
+            if let Stream::Tcp(stream) = &stream {
+                stream.set_nodelay(true)?;
+            }
+            stream.set_patience(patience)
         };
         set().map_err(BenchError::plain("cannot set its options"))?;
         Ok(Self { stream, buffer: Vec::new() })
     }
 
-    /// This end's address.
-    pub(crate) fn address(&self) -> Result<SocketAddr, BenchError> {
-        self.stream.local_addr().map_err(BenchError::plain("has no address"))
+    /// What a limit is called: `what`, over a connection of this kind.
+    pub(crate) fn limit(&self, what: &str) -> String {
+        let kind = match self.stream {
+            Stream::Tcp(_) => "TCP",
+            Stream::Unix(_) => "Unix-socket",
+        };
+        format!("a raw {kind} {what}")
     }
 
     fn write(&mut self, first: u8, bytes: usize) -> Result<(), BenchError> {
@@ -201,5 +279,58 @@ impl Raw {
             }
         }
         Ok(())
+    }
+}
+
+impl Stream {
+    fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))
+            }
+            Self::Unix(stream) => {
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))
+            }
+        }
+    }
+
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_nonblocking(nonblocking),
+            Self::Unix(stream) => stream.set_nonblocking(nonblocking),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(bytes),
+            Self::Unix(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
     }
 }

@@ -13,8 +13,8 @@ use intendant_core::random::Permutation;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-const EXCHANGE: &str = "a raw TCP exchange of the same bytes in both directions";
-const PING_PONG: &str = "a raw TCP ping-pong of the same bytes (ratio of p50)";
+const EXCHANGE: &str = "exchange of the same bytes in both directions";
+const PING_PONG: &str = "ping-pong of the same bytes (ratio of p50)";
 
 /// The order in which keys move.
 const ORDER_SEED: u64 = 5;
@@ -62,7 +62,7 @@ fn many<E: Element>(settings: &Settings, pair: &mut Pair<E>, mover: &mut Mover) 
         let limit = exchanges(pair)?;
         rounds.push((limit, swaps(pair, &mut times)?));
     }
-    let mut row = Row::new(settings, "localize", EXCHANGE);
+    let mut row = Row::new(settings, "localize", pair.raw.limit(EXCHANGE));
     fill(&rounds, batch, &mut row);
     row.set_ratio(rounds.iter().map(|(limit, ours)| wall(ours, batch) / wall(limit, batch)));
     times.sort_by(f64::total_cmp);
@@ -93,7 +93,7 @@ fn alone<E: Element>(settings: &Settings, pair: &mut Pair<E>, mover: &mut Mover)
         ours_us.sort_by(f64::total_cmp);
         quantiles.push([&limit_us, &ours_us].map(|times| [quantile(times, 0.5), quantile(times, 0.99)]));
     }
-    let mut row = Row::new(settings, "localize-one", PING_PONG);
+    let mut row = Row::new(settings, "localize-one", pair.raw.limit(PING_PONG));
     fill(&rounds, batch, &mut row);
     // The second node measures nothing here.
     let of = |which: usize, at: usize| Spread::of(quantiles.iter().map(|q| q[which][at])).median;

@@ -11,8 +11,8 @@ use intendant::{Element, Key, NodeId, Ticket};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-const PING_PONG: &str = "a raw TCP ping-pong of the same bytes (ratio of p50)";
-const COPY: &str = "a raw TCP copy of the values in one stream";
+const PING_PONG: &str = "ping-pong of the same bytes (ratio of p50)";
+const COPY: &str = "copy of the values in one stream";
 
 /// Calls between two looks at whether the time is over.
 const STRIDE: usize = 8;
@@ -85,7 +85,7 @@ fn row<E: Element>(
             settings.technique
         )));
     }
-    let mut row = Row::new(settings, op.name(), if synchronous { PING_PONG } else { COPY });
+    let mut row = Row::new(settings, op.name(), pair.raw.limit(if synchronous { PING_PONG } else { COPY }));
     fill(settings, &rounds, synchronous, &mut row);
     row.more.insert("request_bytes", request as f64);
     row.more.insert("response_bytes", response as f64);

@@ -21,7 +21,7 @@ pub(crate) struct Row {
     pub(crate) batch: usize,
     pub(crate) threads: usize,
     /// What the limit is.
-    pub(crate) limit: &'static str,
+    pub(crate) limit: String,
     pub(crate) wall_ns_per_key: f64,
     pub(crate) cpu_ns_per_key: f64,
     pub(crate) limit_wall_ns_per_key: f64,
@@ -41,7 +41,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// A row without numbers.
-    pub(crate) fn new(settings: &Settings, op: impl Into<String>, limit: &'static str) -> Self {
+    pub(crate) fn new(settings: &Settings, op: impl Into<String>, limit: impl Into<String>) -> Self {
         Self {
             mode: settings.mode.name(),
             op: op.into(),
@@ -52,7 +52,7 @@ impl Row {
             len: settings.len,
             batch: settings.batch,
             threads: settings.threads,
-            limit,
+            limit: limit.into(),
             wall_ns_per_key: 0.0,
             cpu_ns_per_key: 0.0,
             limit_wall_ns_per_key: 0.0,

@@ -2,7 +2,7 @@
 
 use crate::args::{Args, Cores, Dist, Limit, Mode, Op};
 use crate::error::BenchError;
-use intendant::{ElementType, Initiator, Technique};
+use intendant::{ElementType, Initiator, Technique, Transport};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) float: ElementType,
     /// Calls under way at the same time; 1 is a synchronous call after the other.
     pub(crate) in_flight: usize,
+    pub(crate) transport: Transport,
     pub(crate) cores: Cores,
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
@@ -47,6 +48,7 @@ impl Settings {
             ("--dist", args.dist.is_some(), !matches!(mode, Memory | Relocate)),
             ("--limit", args.limit.is_some(), mode == Local),
             ("--in-flight", args.in_flight.is_some(), matches!(mode, Remote | Relocate)),
+            ("--transport", args.transport.is_some(), !matches!(mode, Local | Memory | Sample)),
         ];
         let unused = unused.into_iter().filter(|(_, given, used)| *given && !used).map(|(option, ..)| option);
         let threads = args.threads.unwrap_or(1) as usize;
@@ -76,6 +78,7 @@ impl Settings {
             technique,
             float: args.float,
             in_flight: args.in_flight.unwrap_or(if mode == Remote && batch == 1 { 1 } else { 8 }) as usize,
+            transport: args.transport.unwrap_or_default(),
             cores: args.cores,
             seconds: args.seconds,
             rounds: args.rounds as usize,

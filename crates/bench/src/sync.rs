@@ -11,7 +11,7 @@ use crate::row::Row;
 use crate::settings::Settings;
 use intendant::{Assignment, Element, Key, NodeConfig, StaticReplicaPace};
 
-const EXCHANGE: &str = "a plain add, a raw TCP exchange of the same bytes, and a plain add of what came";
+const EXCHANGE: &str = "exchange of the same bytes, after a plain add and before a plain add of what came";
 
 /// What is added to each element. Much less would not change them, and copies that did not change are in
 /// step.
@@ -77,7 +77,7 @@ fn row<E: Element>(
         )));
     }
 
-    let mut row = Row::new(settings, op, EXCHANGE);
+    let mut row = Row::new(settings, op, pair.raw.limit(EXCHANGE));
     row.batch = batch;
     let median = |of: &dyn Fn(&(Loads, Loads)) -> f64| Spread::of(rounds.iter().map(of)).median;
     let wall = |loads: &Loads| loads.wall_ns() / (loads.0[0].calls * batch as f64);

@@ -72,6 +72,9 @@ pub struct Join {
     /// causes before what follows from them: the first difference is reported
     #[prost(message, repeated, tag = "9")]
     pub settings: ::prost::alloc::vec::Vec<Setting>,
+    /// name of the data plane's Unix socket for nodes of the same host; empty if none
+    #[prost(string, tag = "10")]
+    pub data_socket: ::prost::alloc::string::String,
 }
 /// A named value that must be equal on all nodes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -215,6 +218,9 @@ pub struct Complete {
     pub cluster: u64,
     #[prost(string, repeated, tag = "2")]
     pub data_addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// by rank as well; empty where there is none
+    #[prost(string, repeated, tag = "3")]
+    pub data_sockets: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Pieces of the contributions to `name`; those of one node in order, the nodes in order of their ranks.
 #[derive(Clone, PartialEq, ::prost::Message)]

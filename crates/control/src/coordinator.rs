@@ -20,6 +20,8 @@ use crate::proto::{
 };
 use crate::watch::{BeatTimer, Watch};
 use intendant_core::{ElementType, NodeId, Tick};
+use intendant_transport::Address;
+use intendant_transport::socket::InvalidUnixName;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -94,7 +96,7 @@ struct Seat {
     /// Whether its node was refused, so that it knows how the cluster ended.
     refused: bool,
     watch: Watch,
-    address: Option<SocketAddr>,
+    address: Option<Address>,
 }
 
 /// How the cluster ended.
@@ -188,13 +190,13 @@ impl Coordinator {
         let missing = self.missing();
         if missing.is_empty() {
             self.phase = Phase::Running;
-            let data_addresses = self
-                .seats
-                .iter()
-                .filter_map(|seat| seat.address)
-                .map(|address| address.to_string())
-                .collect();
-            let complete = Complete { cluster: self.cluster, data_addresses };
+            let addresses = self.seats.iter().filter_map(|seat| seat.address);
+            let (data_addresses, data_sockets) = addresses
+                .map(|Address { tcp, unix }| {
+                    (tcp.to_string(), unix.map(|name| name.to_string()).unwrap_or_default())
+                })
+                .unzip();
+            let complete = Complete { cluster: self.cluster, data_addresses, data_sockets };
             self.to_all(to_member::Kind::Complete(complete), out);
         } else {
             out.push(Action::Send { to: rank, message: waiting(&missing) });
@@ -252,7 +254,7 @@ impl Coordinator {
     }
 
     /// Compares everything that must be equal, first the protocol, which the rest depends on.
-    fn admit(&self, join: &Join) -> Result<(NodeId, SocketAddr), Box<Refused>> {
+    fn admit(&self, join: &Join) -> Result<(NodeId, Address), Box<Refused>> {
         use refused::Why;
         let refuse = |why: Why, cluster: u64, joining: u64, detail: String| {
             Err(Box::new(Refused { why: why.into(), cluster, joining, detail, ..Refused::default() }))
@@ -294,7 +296,7 @@ impl Coordinator {
         let seat = &self.seats[join.rank as usize];
         match seat.presence {
             Presence::Present => {
-                let place = seat.address.map(|address| address.to_string()).unwrap_or_default();
+                let place = seat.address.map(|address| address.tcp.to_string()).unwrap_or_default();
                 return refuse(Why::DuplicateRank, 0, join.rank.into(), place);
             }
             Presence::Left | Presence::Ended => {
@@ -302,12 +304,21 @@ impl Coordinator {
             }
             Presence::Absent => {}
         }
+        let unix = match join.data_socket.as_str() {
+            "" => None,
+            name => match name.parse() {
+                Ok(name) => Some(name),
+                Err(InvalidUnixName { .. }) => {
+                    return refuse(Why::Address, 0, 0, "its Unix socket has no valid name".into());
+                }
+            },
+        };
         match join.data_address.parse::<SocketAddr>() {
             Ok(address) if address.ip().is_unspecified() => {
                 refuse(Why::Address, 0, 0, "it stands for all addresses of a machine".into())
             }
             Ok(address) if address.port() == 0 => refuse(Why::Address, 0, 0, "its port is 0".into()),
-            Ok(address) => Ok((NodeId(join.rank as u16), address)),
+            Ok(tcp) => Ok((NodeId(join.rank as u16), Address { tcp, unix })),
             Err(error) => refuse(Why::Address, 0, 0, error.to_string()),
         }
     }
@@ -468,7 +479,7 @@ impl Coordinator {
                 Presence::Ended => member::State::Ended,
             }
             .into(),
-            data_address: seat.address.map(|address| address.to_string()).unwrap_or_default(),
+            data_address: seat.address.map(|address| address.tcp.to_string()).unwrap_or_default(),
             silent_ms: seat.watch.silence_us(now) / 1000,
         });
         let gathers = self.gathers.open().map(|open| Gather {

@@ -35,6 +35,7 @@ fn join(rank: u32, nodes: u32) -> Join {
         element: 4,
         channels: 2,
         data_address: format!("127.0.0.1:{}", 1000 + rank),
+        data_socket: if rank == 1 { String::new() } else { format!("{:032x}", 7 + rank) },
         settings: settings().into_iter().map(|(name, value)| Setting { name, value }).collect(),
     }
 }
@@ -131,7 +132,9 @@ fn the_roster_goes_out_when_the_last_node_is_there() {
     out.clear();
     cluster.coordinator.join(Tick(0), join(1, 3), &mut out).unwrap();
     let addresses = ["127.0.0.1:1000", "127.0.0.1:1001", "127.0.0.1:1002"].map(str::to_owned).to_vec();
-    let complete = to_member::Kind::Complete(Complete { cluster: 99, data_addresses: addresses });
+    let sockets = [format!("{:032x}", 7), String::new(), format!("{:032x}", 9)].to_vec();
+    let complete = Complete { cluster: 99, data_addresses: addresses, data_sockets: sockets };
+    let complete = to_member::Kind::Complete(complete);
     let expected = [0, 1, 2].map(|to| Action::Send { to: NodeId(to), message: complete.clone() });
     assert_eq!(out, expected);
 }
@@ -156,6 +159,8 @@ fn each_difference_is_refused_with_both_values_and_no_member_is_affected() {
         let refused = empty.refusal(Join { data_address: address.into(), ..base() });
         assert_eq!(refused.0, Why::Address, "{address}");
     }
+    let path = Join { data_socket: "/run/node.sock".into(), ..base() };
+    assert_eq!(Cluster::joining(2).refusal(path).0, Why::Address);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a node sends to the coordinator when it joins, and the answer.
 
 use intendant_core::ElementType;
-use std::net::SocketAddr;
+use intendant_transport::Address;
 
 /// How a node introduces itself when it joins. Everything but the address and the software version must be
 /// equal on all nodes.
@@ -20,8 +20,8 @@ pub struct Introduction {
     /// Further settings by name, causes before what follows from them: of two nodes, the first difference is
     /// reported.
     pub settings: Vec<(String, String)>,
-    /// The address of this node's data plane for the other nodes.
-    pub data_address: SocketAddr,
+    /// Where the other nodes reach this node's data plane.
+    pub data_address: Address,
 }
 
 /// The nodes of a complete cluster.
@@ -29,6 +29,6 @@ pub struct Introduction {
 pub struct Roster {
     /// A random number that no other cluster has.
     pub cluster: u64,
-    /// The data addresses of the nodes, by rank.
-    pub nodes: Vec<SocketAddr>,
+    /// Where the nodes' data planes are reached, by rank.
+    pub nodes: Vec<Address>,
 }

@@ -37,7 +37,7 @@ pub use introduction::{Introduction, Roster};
 use coordinator::Expected;
 use intendant_core::NodeId;
 use intendant_launch::Rendezvous;
-use intendant_transport::tcp::Arrivals;
+use intendant_transport::socket::Arrivals;
 use member::Shared;
 use server::Hub;
 use std::io;

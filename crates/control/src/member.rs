@@ -6,7 +6,8 @@ use crate::failure::{Failure, FailureKind, JoinError, Joining, list, shorten};
 use crate::gathers::{Assembly, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, cut};
 use crate::proto::coordinator_client::CoordinatorClient;
 use crate::proto::{
-    Abort, Beat, FromMember, GaveUp, Join, Leave, Lost, Setting, ToMember, failed, from_member, to_member,
+    Abort, Beat, Complete, FromMember, GaveUp, Join, Leave, Lost, Setting, ToMember, failed, from_member,
+    to_member,
 };
 use intendant_core::lock;
 
@@ -16,6 +17,7 @@ use crate::signs::{Arrived, Signs};
 use crate::watch::{BEAT_US, BeatTimer, TURN_US, Watch};
 use intendant_core::{NodeId, Tick};
 use intendant_launch::Rendezvous;
+use intendant_transport::Address;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -272,7 +274,7 @@ pub(super) async fn connect(
                         let joining = Joining {
                             version: introduction.version.clone(),
                             element: introduction.element,
-                            address: introduction.data_address,
+                            address: introduction.data_address.tcp,
                             coordinator,
                         };
                         return Ok(Stream { inbound, joining });
@@ -403,7 +405,8 @@ async fn ask(
         layout: introduction.layout,
         element: introduction.element as u32,
         channels: introduction.channels.into(),
-        data_address: introduction.data_address.to_string(),
+        data_address: introduction.data_address.tcp.to_string(),
+        data_socket: introduction.data_address.unix.map(|name| name.to_string()).unwrap_or_default(),
         settings: introduction
             .settings
             .iter()
@@ -503,6 +506,19 @@ struct Member<'a> {
     gave_up: bool,
 }
 
+/// Where the nodes are reached, if all of it can be read.
+fn addresses(complete: &Complete) -> Option<Vec<Address>> {
+    // A coordinator of an older version sends no names.
+    let names = complete.data_sockets.iter().map(String::as_str).chain(std::iter::repeat(""));
+    let nodes = complete.data_addresses.iter().zip(names);
+    nodes
+        .map(|(address, name)| {
+            let unix = if name.is_empty() { None } else { Some(name.parse().ok()?) };
+            Some(Address { tcp: address.parse().ok()?, unix })
+        })
+        .collect()
+}
+
 impl Member<'_> {
     fn receive(&mut self, message: to_member::Kind) -> Option<End> {
         self.watch.heard(self.shared.clock.now());
@@ -519,20 +535,16 @@ impl Member<'_> {
                 }
                 None
             }
-            to_member::Kind::Complete(complete) => {
-                let nodes: Result<Vec<SocketAddr>, _> =
-                    complete.data_addresses.iter().map(|address| address.parse()).collect();
-                match nodes {
-                    Ok(nodes) if nodes.len() == self.shared.nodes => {
-                        let roster = Roster { cluster: complete.cluster, nodes };
-                        if let Some(answer) = self.answer.take() {
-                            let _ = answer.send(Ok(roster));
-                        }
-                        None
+            to_member::Kind::Complete(complete) => match addresses(&complete) {
+                Some(nodes) if nodes.len() == self.shared.nodes => {
+                    let roster = Roster { cluster: complete.cluster, nodes };
+                    if let Some(answer) = self.answer.take() {
+                        let _ = answer.send(Ok(roster));
                     }
-                    Ok(_) | Err(_) => Some(lost_coordinator("sent a roster that cannot be read")),
+                    None
                 }
-            }
+                Some(_) | None => Some(lost_coordinator("sent a roster that cannot be read")),
+            },
             to_member::Kind::Gathered(gathered) => self.gathered(&gathered.name, gathered.pieces),
             to_member::Kind::Failed(failed) if failed.kind() == failed::Kind::Incomplete => {
                 let missing = failed.missing.iter().map(|&rank| NodeId(rank as u16)).collect();

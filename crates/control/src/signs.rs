@@ -3,7 +3,7 @@
 //! Heartbeats and data share the links. On a full link, heartbeats are late, and data keeps arriving.
 
 use intendant_core::NodeId;
-use intendant_transport::tcp::Arrivals;
+use intendant_transport::socket::Arrivals;
 use std::sync::{Arc, OnceLock};
 
 /// The counters of the data plane, once it exists.

@@ -11,7 +11,7 @@ use crate::traffic::Traffic;
 use intendant_control::Failure;
 use intendant_control::MonotonicClock;
 use intendant_core::{Element, NodeId, Tick};
-use intendant_engine::{Action, Channel, Completion, Input};
+use intendant_engine::{Action, Channel, Completion, Input, NetworkStats};
 use intendant_transport::{Fabric, FabricBuilder, FabricEvent, Sent};
 use intendant_wire::Message;
 use std::sync::Arc;
@@ -220,7 +220,11 @@ impl<E: Element> ChannelLoop<E> {
 
     fn count(&mut self, sent: Sent) {
         let before = std::mem::replace(&mut self.counted, sent);
-        self.traffic.add(sent.messages - before.messages, sent.bytes - before.bytes);
+        self.traffic.add(NetworkStats {
+            messages: sent.messages - before.messages,
+            bytes: sent.bytes - before.bytes,
+            unix_bytes: sent.unix_bytes - before.unix_bytes,
+        });
     }
 
     fn on_event(

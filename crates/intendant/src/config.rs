@@ -7,8 +7,10 @@ use intendant_sampling::Sampler;
 use intendant_techniques::{
     Assignment, KeyTechnique, Order, Policy, Replicas, StaticReplicaPace, StaticReplicas, Technique,
 };
+use intendant_transport::Transport;
 
-/// The configuration of a node: the same on all nodes of a cluster, except for the number of workers.
+/// The configuration of a node: the same on all nodes of a cluster, except for the number of workers and the
+/// transport.
 #[derive(Clone)]
 pub struct NodeConfig<E> {
     /// The keys and their homes. Its number of nodes is set by [`crate::Node`] to that of the cluster.
@@ -46,6 +48,8 @@ pub struct NodeConfig<E> {
     /// causes before what follows from them. If nodes differ, joining fails on all of them and names the
     /// first difference.
     pub settings: Vec<(String, String)>,
+    /// The kinds of connections to the other nodes, for clusters of processes. Nodes may differ in it.
+    pub transport: Transport,
     /// Threads that the program runs per worker, e.g. 2 with a loader thread. Only used to check limits
     /// before the start.
     pub threads_per_worker: usize,
@@ -171,6 +175,7 @@ impl<E: Element> NodeConfig<E> {
             replication: ReplicationConfig::default(),
             outstanding_bytes: limits::OUTSTANDING_BYTES_DEFAULT,
             settings: Vec::new(),
+            transport: Transport::Auto,
             threads_per_worker: 1,
         }
     }

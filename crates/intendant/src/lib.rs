@@ -66,7 +66,8 @@ pub use intendant_techniques::{
     Act, Assignment, AssignmentError, Choice, Initiator, Intents, KeyTechnique, Order, Policy, Replicas,
     Role, StaticReplicaPace, StaticReplicas, Technique,
 };
-pub use intendant_transport::Token;
+pub use intendant_transport::socket::Links;
+pub use intendant_transport::{Token, Transport};
 pub use node::{Aborter, Node};
 pub use preparer::Preparer;
 

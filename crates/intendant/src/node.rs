@@ -22,7 +22,8 @@ use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, lock}
 use intendant_engine::{Advanced, Channel, Local, ManagementStats, NetworkStats, Shared, SharedConfig};
 use intendant_launch::Rendezvous;
 use intendant_sampling::{Manager, SamplingStats};
-use intendant_transport::{FabricBuilder, Token, local, tcp};
+use intendant_transport::socket::{self, Links};
+use intendant_transport::{FabricBuilder, Token, local};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -42,13 +43,13 @@ pub struct Node<E: Element> {
     threads: Mutex<Vec<JoinHandle<()>>>,
     traffic: Arc<Traffic>,
     /// Refuses latecomers as long as the node lives.
-    _mesh: Option<MeshGuard>,
+    mesh: Option<MeshGuard>,
     left: bool,
 }
 
 /// Keeps the accepting side of the data plane alive.
 struct MeshGuard {
-    _mesh: tcp::Mesh,
+    mesh: socket::Mesh,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
@@ -150,7 +151,7 @@ impl<E: Element> Node<E> {
             .collect()
     }
 
-    /// One node of a cluster of processes: meets the others at `rendezvous`, then connects to them over TCP.
+    /// One node of a cluster of processes: meets the others at `rendezvous`, then connects to them.
     /// Returns when all nodes are ready.
     ///
     /// # Errors
@@ -181,7 +182,7 @@ impl<E: Element> Node<E> {
             rendezvous.launcher(),
             rendezvous.coordinator()
         );
-        let listener = tcp::Listener::bind(address)?;
+        let listener = socket::Listener::bind(address, config.transport)?;
         let settings = config.agreement(&layout);
         let digest = config::digest(layout.digest(), &settings);
         let introduction = Introduction {
@@ -191,10 +192,10 @@ impl<E: Element> Node<E> {
             element: E::TYPE,
             channels: layout.channels() as u16,
             settings,
-            data_address: listener.local_addr(),
+            data_address: listener.address(),
         };
         let (control, roster) = Control::join(rendezvous, introduction)?;
-        let identity = tcp::Identity {
+        let identity = socket::Identity {
             protocol: intendant_wire::PROTOCOL,
             cluster: roster.cluster,
             token,
@@ -227,9 +228,11 @@ impl<E: Element> Node<E> {
                 return Err(lost.map_or(error, Error::from));
             }
         };
+        let Links { tcp, unix } = mesh.links();
+        tracing::info!("connections to the other nodes: {unix} over Unix sockets, {tcp} over TCP");
         control.watch_arrivals(mesh.arrivals());
         let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
-        let guard = MeshGuard { _mesh: mesh, runtime: Some(runtime) };
+        let guard = MeshGuard { mesh, runtime: Some(runtime) };
         let node = Self::start(config, layout, rank, Membership::Control(control), fabrics, Some(guard))?;
         node.inner.membership.gather(&format!("{OWN}ready"), "ready", Vec::new())?;
         Ok(node)
@@ -320,7 +323,7 @@ impl<E: Element> Node<E> {
             deliveries: Some(deliveries),
             threads: Mutex::new(threads),
             traffic,
-            _mesh: mesh,
+            mesh,
             left: false,
         })
     }
@@ -338,6 +341,11 @@ impl<E: Element> Node<E> {
     /// The keys, distributed over the cluster.
     pub fn layout(&self) -> &Arc<Layout> {
         self.inner.shared.layout()
+    }
+
+    /// Connections of this node to others, over all channels. Nodes of one process have none.
+    pub fn links(&self) -> Links {
+        self.mesh.as_ref().map_or(Links::default(), |guard| guard.mesh.links())
     }
 
     /// The workers of this node, to be moved to their threads. The second call returns none.

@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Traffic {
     messages: AtomicU64,
     bytes: AtomicU64,
+    unix_bytes: AtomicU64,
 }
 
 impl Traffic {
-    pub(crate) fn add(&self, messages: u64, bytes: u64) {
+    pub(crate) fn add(&self, sent: NetworkStats) {
         // Relaxed: statistics.
-        self.messages.fetch_add(messages, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.messages.fetch_add(sent.messages, Ordering::Relaxed);
+        self.bytes.fetch_add(sent.bytes, Ordering::Relaxed);
+        self.unix_bytes.fetch_add(sent.unix_bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn stats(&self) -> NetworkStats {
@@ -22,6 +24,7 @@ impl Traffic {
         NetworkStats {
             messages: self.messages.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
+            unix_bytes: self.unix_bytes.load(Ordering::Relaxed),
         }
     }
 }

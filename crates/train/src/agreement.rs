@@ -12,7 +12,8 @@ use crate::settings::PROGRAM;
 use intendant_task::{Partition, Subepoch, Task};
 
 /// Settings that each node may choose for itself, or that are compared in another way.
-const NODES_OWN: [&str; 6] = ["look-ahead", "look-ahead-keys", "data", "test", "replicate-file", "data-port"];
+const NODES_OWN: [&str; 7] =
+    ["look-ahead", "look-ahead-keys", "data", "test", "replicate-file", "data-port", "transport"];
 
 /// The value of a setting that a node does not have.
 const ABSENT: &str = "absent";

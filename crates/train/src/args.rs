@@ -9,7 +9,7 @@ use crate::replication::ReplicationArgs;
 use crate::sampling::SamplingArgs;
 use clap::ArgAction;
 use clap::builder::RangedU64ValueParser;
-use intendant::{Order, Storage};
+use intendant::{Order, Storage, Transport};
 use intendant_core::{ElementType, KeyOrder, limits};
 use std::path::PathBuf;
 
@@ -90,6 +90,10 @@ pub(crate) struct CommonArgs {
     /// by default
     #[arg(long, value_name = "PORT", value_parser = count(65_535), help_heading = CLUSTER)]
     pub(crate) data_port: Option<usize>,
+
+    /// Connections between nodes: auto (Unix sockets between nodes of one host, TCP between hosts) or tcp
+    #[arg(long, value_name = "KIND", default_value = "auto", help_heading = CLUSTER)]
+    pub(crate) transport: Transport,
 
     /// Worker threads per node
     #[arg(

@@ -41,6 +41,7 @@ pub(crate) fn start<E: Element>(
     config.order = plan.order;
     config.caches = plan.caches;
     config.replication = replication;
+    config.transport = plan.transport;
     let node = match &plan.rendezvous {
         Some(rendezvous) => Node::join(config, rendezvous.clone())?,
         None => Node::start_alone(config)?,

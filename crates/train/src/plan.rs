@@ -12,7 +12,7 @@ use crate::sampling::SamplingPlan;
 use crate::settings::Config;
 use crate::signals::Interrupt;
 use crate::simulation::Simulation;
-use intendant::{Initiator, Order, Rendezvous, Storage};
+use intendant::{Initiator, Order, Rendezvous, Storage, Transport};
 use intendant_core::{ElementType, KeyOrder};
 use intendant_sampling::Sampler;
 use intendant_task::{LookAhead, Schedule};
@@ -46,6 +46,8 @@ pub struct Plan {
     pub float: ElementType,
     /// Node processes in the cluster.
     pub nodes: usize,
+    /// The kinds of connections between nodes.
+    pub transport: Transport,
     /// Worker threads per node.
     pub workers: usize,
     /// Who manages the parameters.
@@ -184,6 +186,7 @@ impl Plan {
             seed: args.seed,
             float: args.float,
             nodes,
+            transport: args.transport,
             workers: args.workers,
             technique: args.technique,
             channels: args.channels,

@@ -265,7 +265,7 @@ fn sum(epoch: &EpochOutcome) -> EpochSum {
         accesses: epoch.accesses,
         late: epoch.late,
         cpu_ns: epoch.load.workers.busy_ns + epoch.load.channels.busy_ns,
-        traffic: NetworkStats { messages: epoch.messages, bytes: epoch.bytes },
+        traffic: NetworkStats { messages: epoch.messages, bytes: epoch.bytes, unix_bytes: 0 },
         management: epoch.management.clone(),
         sampling: epoch.sampling,
     };

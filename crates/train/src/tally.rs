@@ -71,7 +71,7 @@ mod tests {
         reduction.add("loss", 0.1 + seed as f64);
         reduction.add("quality.mrr", 1.0 / 3.0);
         let accesses = AccessStats { pull_keys: seed, push_keys: 2, local: 3, remote: 4, sampled: 5 };
-        let traffic = NetworkStats { messages: 8, bytes: 9 };
+        let traffic = NetworkStats { messages: 8, bytes: 9, unix_bytes: 7 };
         let mut management = ManagementStats {
             relocations: seed,
             replica_setups: 11,
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(sum.management.relocation.count(), 10);
         assert_eq!((sum.management.replica_setups, sum.management.stale_reads), (55, 75));
         assert_eq!((sum.sampling.drawn, sum.sampling.strayed), (105, 10));
-        assert_eq!((sum.cpu_ns, sum.traffic), (35, NetworkStats { messages: 40, bytes: 45 }));
+        assert_eq!((sum.cpu_ns, sum.traffic), (35, NetworkStats { messages: 40, bytes: 45, unix_bytes: 35 }));
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! The round trip of a small frame over a TCP fabric beside one over bare sockets, between two threads of
-//! this process.
+//! The round trip of a small frame over a fabric beside one over bare sockets, between two threads of this
+//! process; over TCP and over Unix sockets.
 //!
 //! `cargo run --release -p intendant-transport --example pingpong -- [ROUNDS] [BYTES]`
 #![allow(clippy::print_stdout, reason = "its output is what this program is for")]
 
 use bytes::Bytes;
 use intendant_core::{ElementType, NodeId};
-use intendant_transport::tcp::{Builder, Identity, Listener};
-use intendant_transport::{Fabric, FabricEvent, Token};
+use intendant_transport::socket::{Builder, Identity, Listener};
+use intendant_transport::{Fabric, FabricEvent, Token, Transport};
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -21,10 +21,12 @@ fn main() -> Outcome<()> {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());
     let rounds = numbers.next().transpose()?.unwrap_or(20_000).max(1);
     let bytes = numbers.next().transpose()?.unwrap_or(64);
-    report("bare sockets", bare(rounds, bytes)?);
-    report("fabric", fabric(rounds, bytes)?);
-    report("bare sockets", bare(rounds, bytes)?);
-    report("fabric", fabric(rounds, bytes)?);
+    for _ in 0..2 {
+        report("bare TCP", bare_tcp(rounds, bytes)?);
+        report("TCP fabric", fabric(Transport::Tcp, rounds, bytes)?);
+        report("bare Unix", bare_unix(rounds, bytes)?);
+        report("Unix fabric", fabric(Transport::Auto, rounds, bytes)?);
+    }
     Ok(())
 }
 
@@ -61,15 +63,35 @@ fn beside<T: Send>(
     })
 }
 
-fn bare(rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
+fn bare_tcp(rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
+    let asker = std::net::TcpStream::connect(listener.local_addr()?)?;
+    let (echoer, _) = listener.accept()?;
+    for stream in [&asker, &echoer] {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+    }
+    bare(rounds, bytes, || TcpStream::from_std(asker), || TcpStream::from_std(echoer))
+}
+
+fn bare_unix(rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
+    let (asker, echoer) = std::os::unix::net::UnixStream::pair()?;
+    for stream in [&asker, &echoer] {
+        stream.set_nonblocking(true)?;
+    }
+    bare(rounds, bytes, || UnixStream::from_std(asker), || UnixStream::from_std(echoer))
+}
+
+/// The streams belong to the runtimes that they are made in.
+fn bare<S: AsyncRead + AsyncWrite + Unpin>(
+    rounds: usize,
+    bytes: usize,
+    asker: impl FnOnce() -> std::io::Result<S>,
+    echoer: impl FnOnce() -> std::io::Result<S> + Send,
+) -> Outcome<Vec<Duration>> {
     let echo = move || {
         in_runtime(async {
-            let (mut stream, _) = TcpListener::from_std(listener)?.accept().await?;
-            stream.set_nodelay(true)?;
-            let mut buffer = vec![0; bytes + 4];
+            let (mut stream, mut buffer) = (echoer()?, vec![0; bytes + 4]);
             for _ in 0..rounds {
                 stream.read_exact(&mut buffer).await?;
                 stream.write_all(&buffer).await?;
@@ -79,9 +101,8 @@ fn bare(rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
     };
     let ask = || {
         in_runtime(async {
-            let mut stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            let (mut buffer, mut times) = (vec![0; bytes + 4], Vec::with_capacity(rounds));
+            let (mut stream, mut buffer) = (asker()?, vec![0; bytes + 4]);
+            let mut times = Vec::with_capacity(rounds);
             for _ in 0..rounds {
                 let start = now();
                 stream.write_all(&buffer).await?;
@@ -108,8 +129,8 @@ fn identity(rank: u16) -> Identity {
     }
 }
 
-fn fabric(rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
-    let (mut asker, mut echoer) = in_runtime(connect())??;
+fn fabric(transport: Transport, rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
+    let (mut asker, mut echoer) = in_runtime(connect(transport))??;
     let echo = move || {
         in_runtime(async {
             let mut fabric: Fabric = echoer.remove(0).finish()?.into();
@@ -148,10 +169,10 @@ fn fabric(rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
     beside(echo, ask)
 }
 
-async fn connect() -> Outcome<(Vec<Builder>, Vec<Builder>)> {
+async fn connect(transport: Transport) -> Outcome<(Vec<Builder>, Vec<Builder>)> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let (a, b) = (Listener::bind(any)?, Listener::bind(any)?);
-    let (roster, within) = ([a.local_addr(), b.local_addr()], Duration::from_secs(10));
+    let (a, b) = (Listener::bind(any, transport)?, Listener::bind(any, transport)?);
+    let (roster, within) = ([a.address(), b.address()], Duration::from_secs(10));
     let (first, second) = (identity(0), identity(1));
     let (a, b) = tokio::join!(a.mesh(&first, &roster, within), b.mesh(&second, &roster, within));
     Ok((a?.take_builders(), b?.take_builders()))

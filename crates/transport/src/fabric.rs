@@ -1,6 +1,6 @@
 //! The links of one channel to its peers, over any transport.
 
-use crate::{FabricEvent, Sent, local, tcp};
+use crate::{FabricEvent, Sent, local, socket};
 use bytes::Bytes;
 use intendant_core::NodeId;
 use std::future::poll_fn;
@@ -18,8 +18,8 @@ use std::task::{Context, Poll, Waker};
 pub enum Fabric {
     /// Among the nodes of one process.
     Local(local::Fabric),
-    /// Over TCP connections.
-    Tcp(tcp::Fabric),
+    /// Among processes, over Unix sockets and TCP connections.
+    Socket(socket::Fabric),
 }
 
 /// A fabric before it is moved to the thread that will use it.
@@ -27,8 +27,8 @@ pub enum Fabric {
 pub enum FabricBuilder {
     /// Among the nodes of one process.
     Local(local::Builder),
-    /// Over TCP connections.
-    Tcp(tcp::Builder),
+    /// Among processes, over Unix sockets and TCP connections.
+    Socket(socket::Builder),
 }
 
 impl FabricBuilder {
@@ -38,11 +38,11 @@ impl FabricBuilder {
     /// If the operating system refuses.
     ///
     /// # Panics
-    /// A TCP fabric outside of a tokio runtime with I/O enabled.
+    /// A fabric over sockets outside of a tokio runtime with I/O enabled.
     pub fn finish(self) -> io::Result<Fabric> {
         Ok(match self {
             Self::Local(builder) => Fabric::Local(builder.finish()),
-            Self::Tcp(builder) => Fabric::Tcp(builder.finish()?),
+            Self::Socket(builder) => Fabric::Socket(builder.finish()?),
         })
     }
 }
@@ -53,9 +53,9 @@ impl From<local::Builder> for FabricBuilder {
     }
 }
 
-impl From<tcp::Builder> for FabricBuilder {
-    fn from(builder: tcp::Builder) -> Self {
-        Self::Tcp(builder)
+impl From<socket::Builder> for FabricBuilder {
+    fn from(builder: socket::Builder) -> Self {
+        Self::Socket(builder)
     }
 }
 
@@ -65,9 +65,9 @@ impl From<local::Fabric> for Fabric {
     }
 }
 
-impl From<tcp::Fabric> for Fabric {
-    fn from(fabric: tcp::Fabric) -> Self {
-        Self::Tcp(fabric)
+impl From<socket::Fabric> for Fabric {
+    fn from(fabric: socket::Fabric) -> Self {
+        Self::Socket(fabric)
     }
 }
 
@@ -76,7 +76,7 @@ impl Fabric {
     pub fn rank(&self) -> NodeId {
         match self {
             Self::Local(fabric) => fabric.rank(),
-            Self::Tcp(fabric) => fabric.rank(),
+            Self::Socket(fabric) => fabric.rank(),
         }
     }
 
@@ -84,7 +84,7 @@ impl Fabric {
     pub fn nodes(&self) -> usize {
         match self {
             Self::Local(fabric) => fabric.nodes(),
-            Self::Tcp(fabric) => fabric.nodes(),
+            Self::Socket(fabric) => fabric.nodes(),
         }
     }
 
@@ -119,7 +119,7 @@ impl Fabric {
         match self {
             Self::Local(fabric) if rest.is_empty() => fabric.send(to, head),
             Self::Local(fabric) => fabric.send(to, [head, rest].concat().into()),
-            Self::Tcp(fabric) => fabric.send(to, head, rest),
+            Self::Socket(fabric) => fabric.send(to, head, rest),
         }
     }
 
@@ -129,7 +129,7 @@ impl Fabric {
     pub fn try_flush(&mut self) {
         match self {
             Self::Local(_) => {}
-            Self::Tcp(fabric) => fabric.try_flush(),
+            Self::Socket(fabric) => fabric.try_flush(),
         }
     }
 
@@ -138,7 +138,7 @@ impl Fabric {
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FabricEvent> {
         match self {
             Self::Local(fabric) => fabric.poll(cx),
-            Self::Tcp(fabric) => fabric.poll(cx),
+            Self::Socket(fabric) => fabric.poll(cx),
         }
     }
 
@@ -163,7 +163,7 @@ impl Fabric {
     pub fn backlog_bytes(&self, to: NodeId) -> usize {
         match self {
             Self::Local(fabric) => fabric.backlog_bytes(to),
-            Self::Tcp(fabric) => fabric.backlog_bytes(to),
+            Self::Socket(fabric) => fabric.backlog_bytes(to),
         }
     }
 
@@ -171,7 +171,7 @@ impl Fabric {
     pub fn sent(&self) -> Sent {
         match self {
             Self::Local(fabric) => fabric.sent(),
-            Self::Tcp(fabric) => fabric.sent(),
+            Self::Socket(fabric) => fabric.sent(),
         }
     }
 
@@ -181,7 +181,7 @@ impl Fabric {
     pub fn close(&mut self) {
         match self {
             Self::Local(fabric) => fabric.close(),
-            Self::Tcp(fabric) => fabric.close(),
+            Self::Socket(fabric) => fabric.close(),
         }
     }
 }

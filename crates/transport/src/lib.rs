@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Fabric`]: frames in, [`FabricEvent`]s out, for one channel of one node. [`local::mesh`]
-//! connects nodes of one process; [`tcp`] connects processes, after a handshake that reports the exact reason
-//! if a node is refused. [`Token`] is the secret that the handshake asks for.
+//! connects nodes of one process; [`socket`] connects processes, after a handshake that reports the exact
+//! reason if a node is refused. [`Token`] is the secret that the handshake asks for.
 //!
 //! A frame is opaque bytes to this crate. It starts no threads: a fabric runs on the thread that polls it,
 //! the handshake on the caller's runtime. It sends no heartbeats and does not reconnect: a link that breaks
@@ -13,13 +13,13 @@ mod error;
 mod event;
 mod fabric;
 pub mod local;
-pub mod tcp;
+pub mod socket;
 mod throttle;
 mod token;
 
 pub use error::{Missing, TransportError};
 pub use event::{FabricEvent, LinkError, Sent};
 pub use fabric::{Fabric, FabricBuilder};
-pub use tcp::HandshakeError;
+pub use socket::{Address, HandshakeError, Transport, UnixName};
 pub use throttle::{Suppressed, Throttle};
 pub use token::{TOKEN_BYTES, TOKEN_BYTES_MIN, Token, TokenError};

@@ -149,7 +149,9 @@ fn the_doctor_looks_at_everything() {
     let output = intendant().arg("doctor").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let table = text(&output.stdout);
-    for subject in ["versions", "processors", "memory", "loopback", "open files", "environment"] {
+    for subject in
+        ["versions", "processors", "memory", "loopback", "Unix sockets", "open files", "environment"]
+    {
         assert!(table.lines().any(|line| line.starts_with(subject)), "no line about {subject}: {table}");
     }
     let partial = intendant().arg("doctor").env("RANK", "0").output().unwrap();

@@ -46,7 +46,7 @@ struct Run {
 }
 
 impl Run {
-    fn start() -> Self {
+    fn start(transport: &str) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let report = tempfile::tempdir().unwrap();
         let mark = format!("KGE_TEST_RUN={}", report.path().display());
@@ -54,6 +54,8 @@ impl Run {
         let mut command = KGE.command(&[
             "--nodes",
             "4",
+            "--transport",
+            transport,
             "--workers",
             "1",
             "--epochs",
@@ -134,8 +136,8 @@ impl Drop for Run {
 }
 
 /// All other nodes end by themselves, with exit code 4, naming the victim.
-fn the_others_end(victim: usize, signal: Signal, name: &str) {
-    let mut run = Run::start();
+fn the_others_end(transport: &str, victim: usize, signal: Signal, name: &str) {
+    let mut run = Run::start(transport);
     kill_process(run.nodes[victim], signal).unwrap();
     let (status, text) = run.end();
     assert_eq!(status.code(), Some(4), "{text}");
@@ -151,27 +153,31 @@ fn the_others_end(victim: usize, signal: Signal, name: &str) {
 
 #[test]
 fn a_killed_node_ends_the_run_by_name() {
-    the_others_end(2, Signal::KILL, "node 2 ");
+    for transport in ["auto", "tcp"] {
+        the_others_end(transport, 2, Signal::KILL, "node 2 ");
+    }
 }
 
 #[test]
 fn a_stopped_node_ends_the_run_by_name() {
-    the_others_end(3, Signal::STOP, "node 3 ");
+    for transport in ["auto", "tcp"] {
+        the_others_end(transport, 3, Signal::STOP, "node 3 ");
+    }
 }
 
 #[test]
 fn a_killed_coordinator_ends_the_run_by_name() {
-    the_others_end(0, Signal::KILL, "the coordinator (node 0) ");
+    the_others_end("auto", 0, Signal::KILL, "the coordinator (node 0) ");
 }
 
 #[test]
 fn a_stopped_coordinator_ends_the_run_by_name() {
-    the_others_end(0, Signal::STOP, "the coordinator (node 0) ");
+    the_others_end("tcp", 0, Signal::STOP, "the coordinator (node 0) ");
 }
 
 #[test]
 fn an_interrupt_ends_everything() {
-    let mut run = Run::start();
+    let mut run = Run::start("auto");
     kill_process(Pid::from_child(&run.launcher), Signal::INT).unwrap();
     let (status, text) = run.end();
     assert_eq!(status.code(), Some(130), "{text}");
@@ -179,7 +185,7 @@ fn an_interrupt_ends_everything() {
 
 #[test]
 fn nothing_survives_a_killed_launcher() {
-    let mut run = Run::start();
+    let mut run = Run::start("auto");
     run.launcher.kill().unwrap();
     let (status, _) = run.end();
     assert_eq!(status.code(), None, "killed");

@@ -21,7 +21,7 @@ fn introduction(rank: u16) -> Introduction {
         element: ElementType::F32,
         channels: 1,
         settings: vec![("--seed".into(), "1".into())],
-        data_address: SocketAddr::from(([127, 0, 0, 1], 10_000 + rank)),
+        data_address: SocketAddr::from(([127, 0, 0, 1], 10_000 + rank)).into(),
     }
 }
 

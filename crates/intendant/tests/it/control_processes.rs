@@ -78,7 +78,7 @@ fn node(dir: &Path) -> Result<(), (i32, String)> {
         element: ElementType::F32,
         channels: 1,
         settings: Vec::new(),
-        data_address: SocketAddr::from(([127, 0, 0, 1], 9)),
+        data_address: SocketAddr::from(([127, 0, 0, 1], 9)).into(),
     };
     match std::env::var(WRONG).as_deref() {
         Ok("version") => introduction.protocol = 2,

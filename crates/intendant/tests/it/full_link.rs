@@ -96,7 +96,7 @@ fn a_node_that_gives_up_the_coordinator_is_not_blamed_by_it() {
             element: ElementType::F32,
             channels: 1,
             settings: Vec::new(),
-            data_address: SocketAddr::from(([127, 0, 0, 1], 9)),
+            data_address: SocketAddr::from(([127, 0, 0, 1], 9)).into(),
         };
         thread::spawn(move || Control::join(place, introduction).unwrap().0)
     });

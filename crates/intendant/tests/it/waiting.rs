@@ -28,7 +28,7 @@ fn join(place: Rendezvous) -> JoinError {
         element: ElementType::F32,
         channels: 1,
         settings: Vec::new(),
-        data_address: SocketAddr::from(([127, 0, 0, 1], 9)),
+        data_address: SocketAddr::from(([127, 0, 0, 1], 9)).into(),
     };
     Control::join(place, introduction).map(drop).unwrap_err()
 }

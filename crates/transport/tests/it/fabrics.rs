@@ -1,13 +1,16 @@
 //! What every flavour promises: order, content, both ways at once, fairness, and how links end.
 
-use crate::common::{Flavour, PATIENCE, builders, content, fabrics, next, next_frame};
+use crate::common::{Flavour, KINDS, PATIENCE, builders, content, fabrics, next, next_frame};
 use bytes::Bytes;
 use intendant_core::limits::FRAME_BYTES_MAX;
 use intendant_core::{NodeId, random};
 use intendant_transport::{Fabric, FabricBuilder, FabricEvent, LinkError, Sent};
 use std::thread;
 
-const BOTH: [Flavour; 2] = [Flavour::Local, Flavour::Tcp];
+/// All flavours that this system has.
+fn flavours() -> impl Iterator<Item = Flavour> {
+    std::iter::once(Flavour::Local).chain(KINDS.iter().copied().map(Flavour::Socket))
+}
 
 /// A plan of frame lengths: empty ones, many small ones, around every internal threshold, large and largest.
 fn lengths(stream: u64) -> Vec<usize> {
@@ -28,7 +31,7 @@ fn lengths(stream: u64) -> Vec<usize> {
 }
 
 /// Sends everything to everyone before reading anything, then reads until all have left.
-async fn exchange(mut fabric: Fabric, seed: u64) {
+async fn exchange(mut fabric: Fabric, seed: u64, over_unix: bool) {
     let (own, nodes) = (fabric.rank().index(), fabric.nodes());
     let stream = |from: usize, to: usize| random::stream(seed, &[from as u64, to as u64]);
     let mut expected = Sent::default();
@@ -45,6 +48,9 @@ async fn exchange(mut fabric: Fabric, seed: u64) {
             expected.messages += 1;
             expected.bytes += len as u64;
         }
+    }
+    if over_unix {
+        expected.unix_bytes = expected.bytes;
     }
     assert_eq!(fabric.sent(), expected);
     fabric.close();
@@ -77,15 +83,18 @@ fn in_runtime<F: Future>(future: F) -> F::Output {
 
 #[test]
 fn frames_arrive_complete_and_in_order_when_all_write_first() {
-    for flavour in BOTH {
+    for flavour in flavours() {
         for seed in 0..2 {
-            let (builders, _meshes) = in_runtime(builders(flavour, 3, 1));
+            let (builders, meshes) = in_runtime(builders(flavour, 3, 1));
+            let over_unix = meshes.first().is_some_and(|mesh| mesh.links().unix > 0);
             let threads: Vec<_> = builders
                 .into_iter()
                 .flatten()
                 .map(|builder: FabricBuilder| {
                     thread::spawn(move || {
-                        in_runtime(async { exchange(builder.finish().expect("in a runtime"), seed).await })
+                        in_runtime(async {
+                            exchange(builder.finish().expect("in a runtime"), seed, over_unix).await
+                        })
                     })
                 })
                 .collect();
@@ -98,7 +107,7 @@ fn frames_arrive_complete_and_in_order_when_all_write_first() {
 
 #[tokio::test]
 async fn channels_do_not_mix() {
-    for flavour in BOTH {
+    for flavour in flavours() {
         let (builders, _meshes) = builders(flavour, 2, 3).await;
         let mut fabrics: Vec<Vec<Fabric>> = builders
             .into_iter()
@@ -122,31 +131,33 @@ async fn channels_do_not_mix() {
 
 #[tokio::test]
 async fn large_frames_leave_before_all_is_flushed() {
-    let (mut fabrics, _meshes) = fabrics(Flavour::Tcp, 3).await;
-    let [a, b, c] = &mut fabrics[..] else { panic!("three nodes") };
-    let frame = |index| content(5, index, 20_000);
-    // A socket is known to be writable after the first wait for it.
-    for (index, peer) in [(0, &mut *b), (1, &mut *c)] {
-        a.send(NodeId(1 + index), frame(u64::from(index)));
-        let arrived = tokio::select! {
-            arrived = next_frame(peer) => arrived,
-            event = a.next() => panic!("no node sent to a: {event:?}"),
-        };
-        assert_eq!(arrived, (NodeId(0), frame(u64::from(index))));
+    for kind in KINDS {
+        let (mut fabrics, _meshes) = fabrics(Flavour::Socket(*kind), 3).await;
+        let [a, b, c] = &mut fabrics[..] else { panic!("three nodes") };
+        let frame = |index| content(5, index, 20_000);
+        // A socket is known to be writable after the first wait for it.
+        for (index, peer) in [(0, &mut *b), (1, &mut *c)] {
+            a.send(NodeId(1 + index), frame(u64::from(index)));
+            let arrived = tokio::select! {
+                arrived = next_frame(peer) => arrived,
+                event = a.next() => panic!("no node sent to a: {event:?}"),
+            };
+            assert_eq!(arrived, (NodeId(0), frame(u64::from(index))));
+        }
+        // From here on no caller flushes. The first frame may wait for a second one to the same peer, but not
+        // for longer than until another peer gets one.
+        a.send(NodeId(1), frame(2));
+        a.send(NodeId(2), frame(3));
+        assert_eq!(next_frame(b).await, (NodeId(0), frame(2)));
+        a.send(NodeId(2), frame(4));
+        assert_eq!(next_frame(c).await, (NodeId(0), frame(3)));
+        assert_eq!(next_frame(c).await, (NodeId(0), frame(4)));
     }
-    // From here on no caller flushes. The first frame may wait for a second one to the same peer, but not for
-    // longer than until another peer gets one.
-    a.send(NodeId(1), frame(2));
-    a.send(NodeId(2), frame(3));
-    assert_eq!(next_frame(b).await, (NodeId(0), frame(2)));
-    a.send(NodeId(2), frame(4));
-    assert_eq!(next_frame(c).await, (NodeId(0), frame(3)));
-    assert_eq!(next_frame(c).await, (NodeId(0), frame(4)));
 }
 
 #[tokio::test]
 async fn a_channel_whose_writes_are_blocked_keeps_reading() {
-    for flavour in BOTH {
+    for flavour in flavours() {
         let (mut fabrics, _meshes) = fabrics(flavour, 3).await;
         let [a, b, c] = &mut fabrics[..] else { panic!("three nodes") };
         let large = content(1, 1, FRAME_BYTES_MAX);
@@ -184,35 +195,37 @@ async fn a_channel_whose_writes_are_blocked_keeps_reading() {
 
 #[tokio::test]
 async fn a_peer_that_floods_does_not_silence_another() {
-    let (mut fabrics, _meshes) = fabrics(Flavour::Tcp, 3).await;
-    let [a, b, c] = &mut fabrics[..] else { panic!("three nodes") };
-    let flood = 4_000;
-    for index in 0..flood {
-        a.send(NodeId(1), content(1, index, 16 << 10));
-    }
-    c.send(NodeId(1), Bytes::from_static(b"me too"));
-    // Both have written what the sockets take before the first read.
-    for sender in [&mut *a, &mut *c] {
-        let written = tokio::time::timeout(std::time::Duration::from_millis(20), sender.next()).await;
-        assert!(written.is_err(), "no node sent to the senders");
-    }
-    let mut before = 0;
-    loop {
-        let (from, _) = tokio::select! {
-            arrived = next_frame(b) => arrived,
-            event = a.next() => panic!("no node sent to a: {event:?}"),
-        };
-        if from == NodeId(2) {
-            break;
+    for kind in KINDS {
+        let (mut fabrics, _meshes) = fabrics(Flavour::Socket(*kind), 3).await;
+        let [a, b, c] = &mut fabrics[..] else { panic!("three nodes") };
+        let flood = 4_000;
+        for index in 0..flood {
+            a.send(NodeId(1), content(1, index, 16 << 10));
         }
-        before += 1;
+        c.send(NodeId(1), Bytes::from_static(b"me too"));
+        // Both have written what the sockets take before the first read.
+        for sender in [&mut *a, &mut *c] {
+            let written = tokio::time::timeout(std::time::Duration::from_millis(20), sender.next()).await;
+            assert!(written.is_err(), "no node sent to the senders");
+        }
+        let mut before = 0;
+        loop {
+            let (from, _) = tokio::select! {
+                arrived = next_frame(b) => arrived,
+                event = a.next() => panic!("no node sent to a: {event:?}"),
+            };
+            if from == NodeId(2) {
+                break;
+            }
+            before += 1;
+        }
+        assert!(before < 100, "{before} of {flood} frames of the flood came first");
     }
-    assert!(before < 100, "{before} of {flood} frames of the flood came first");
 }
 
 #[tokio::test]
 async fn frames_still_reach_a_peer_that_has_said_goodbye() {
-    for flavour in BOTH {
+    for flavour in flavours() {
         let (mut fabrics, _meshes) = fabrics(flavour, 2).await;
         let [a, b] = &mut fabrics[..] else { panic!("two nodes") };
         b.send(NodeId(0), Bytes::from_static(b"last words"));
@@ -238,7 +251,7 @@ async fn frames_still_reach_a_peer_that_has_said_goodbye() {
 
 #[tokio::test]
 async fn a_fabric_that_is_dropped_is_a_lost_peer() {
-    for flavour in BOTH {
+    for flavour in flavours() {
         let (mut fabrics, _meshes) = fabrics(flavour, 3).await;
         let c = fabrics.pop().expect("three nodes");
         let [a, b] = &mut fabrics[..] else { panic!("two nodes are left") };
@@ -267,7 +280,7 @@ async fn a_fabric_that_is_dropped_is_a_lost_peer() {
 
 #[tokio::test]
 async fn a_builder_that_is_dropped_is_a_lost_peer() {
-    for flavour in BOTH {
+    for flavour in flavours() {
         let (mut builders, _meshes) = builders(flavour, 2, 1).await;
         drop(builders.pop());
         let mut a = builders.remove(0).remove(0).finish().expect("in a runtime");
@@ -277,7 +290,7 @@ async fn a_builder_that_is_dropped_is_a_lost_peer() {
 
 #[tokio::test]
 async fn frames_that_a_leaving_peer_does_not_wait_for_are_told() {
-    for flavour in BOTH {
+    for flavour in flavours() {
         let (mut fabrics, _meshes) = fabrics(flavour, 2).await;
         let mut b = fabrics.pop().expect("two nodes");
         let mut a = fabrics.pop().expect("two nodes");
@@ -288,7 +301,7 @@ async fn frames_that_a_leaving_peer_does_not_wait_for_are_told() {
         };
         assert!(matches!(closed, FabricEvent::Closed { peer: NodeId(1) }));
         drop(b);
-        // Over TCP the first write may still succeed; its answer is a reset.
+        // Over a socket the first write may still succeed; its answer is a reset.
         let lost = tokio::time::timeout(PATIENCE, async {
             loop {
                 a.send(NodeId(1), Bytes::from_static(b"wait"));
@@ -319,7 +332,7 @@ async fn frames_to_a_peer_that_left_unnoticed_are_told() {
 
 #[tokio::test]
 async fn a_node_alone_finishes_at_once() {
-    for flavour in BOTH {
+    for flavour in flavours() {
         let (mut fabrics, _meshes) = fabrics(flavour, 1).await;
         assert!(fabrics[0].try_next().is_none());
         fabrics[0].close();
@@ -329,7 +342,7 @@ async fn a_node_alone_finishes_at_once() {
 
 #[tokio::test]
 async fn dropping_the_future_of_an_event_loses_nothing() {
-    for flavour in BOTH {
+    for flavour in flavours() {
         let (mut fabrics, _meshes) = fabrics(flavour, 2).await;
         let [a, b] = &mut fabrics[..] else { panic!("two nodes") };
         let mut arrived = 0;
@@ -375,21 +388,23 @@ async fn an_oversize_frame_is_a_mistake_on_every_fabric() {
 /// Heartbeats that wait behind data do not make their sender count as lost.
 #[tokio::test]
 async fn data_that_arrives_counts_as_a_sign_of_life() {
-    let (mut fabrics, meshes) = fabrics(Flavour::Tcp, 3).await;
-    let arrivals = meshes[1].arrivals();
-    let counts = || [0, 2].map(|peer| arrivals.count(NodeId(peer)));
-    assert_eq!(counts(), [0, 0]);
-    let [a, b, _c] = &mut fabrics[..] else { panic!("three nodes") };
-    let mut before = 0;
-    for index in 0..3 {
-        a.send(NodeId(1), content(3, index, 10));
-        let arrived = tokio::select! {
-            arrived = next_frame(b) => arrived,
-            event = a.next() => panic!("no node sent to a: {event:?}"),
-        };
-        assert_eq!(arrived, (NodeId(0), content(3, index, 10)));
-        let [from_a, from_c] = counts();
-        assert!(from_a > before && from_c == 0, "{from_a} after {before}; {from_c}");
-        before = from_a;
+    for kind in KINDS {
+        let (mut fabrics, meshes) = fabrics(Flavour::Socket(*kind), 3).await;
+        let arrivals = meshes[1].arrivals();
+        let counts = || [0, 2].map(|peer| arrivals.count(NodeId(peer)));
+        assert_eq!(counts(), [0, 0]);
+        let [a, b, _c] = &mut fabrics[..] else { panic!("three nodes") };
+        let mut before = 0;
+        for index in 0..3 {
+            a.send(NodeId(1), content(3, index, 10));
+            let arrived = tokio::select! {
+                arrived = next_frame(b) => arrived,
+                event = a.next() => panic!("no node sent to a: {event:?}"),
+            };
+            assert_eq!(arrived, (NodeId(0), content(3, index, 10)));
+            let [from_a, from_c] = counts();
+            assert!(from_a > before && from_c == 0, "{from_a} after {before}; {from_c}");
+            before = from_a;
+        }
     }
 }

@@ -1,14 +1,19 @@
 //! Who gets in, who does not, and what each is told; over real sockets, while a cluster is at work.
 
-use crate::common::{LOOPBACK, PATIENCE, cluster, identity, next, next_frame, raw_hello, stranger};
+use crate::common::{
+    KINDS, LOOPBACK, PATIENCE, bind, cluster, dial, identity, next, next_frame, raw_hello, stranger,
+};
 use bytes::Bytes;
 use intendant_core::{ElementType, NodeId};
-use intendant_transport::tcp::{Identity, Listener};
-use intendant_transport::{Fabric, FabricEvent, HandshakeError, Token, TransportError};
+use intendant_transport::socket::{Identity, Links, Listener, Mesh};
+use intendant_transport::{
+    Address, Fabric, FabricEvent, HandshakeError, Token, Transport, TransportError, UnixName,
+};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
 
 /// Two nodes that exchange frames until told to stop; then they check that nothing was lost and say goodbye.
 struct Work {
@@ -62,71 +67,94 @@ fn spoiled(rank: u16, spoil: fn(&mut Identity)) -> Identity {
 
 #[tokio::test]
 async fn strangers_learn_why_and_the_cluster_works_on() {
-    use HandshakeError as E;
-    let (mut meshes, roster) = cluster(3, 1).await;
-    let mut fabrics: Vec<Fabric> = Vec::new();
-    for mesh in &mut meshes {
-        fabrics.push(mesh.take_builders().remove(0).finish().expect("in a runtime").into());
-    }
-    let idle = fabrics.remove(0);
-    let (a, b) = (fabrics.remove(0), fabrics.remove(0));
-    let work = Work::start(a, b);
+    for &kind in KINDS {
+        use HandshakeError as E;
+        let (mut meshes, roster) = cluster(kind, 3, 1).await;
+        let mut fabrics: Vec<Fabric> = Vec::new();
+        for mesh in &mut meshes {
+            fabrics.push(mesh.take_builders().remove(0).finish().expect("in a runtime").into());
+        }
+        let idle = fabrics.remove(0);
+        let (a, b) = (fabrics.remove(0), fabrics.remove(0));
+        let work = Work::start(a, b);
 
-    type Case = (fn(&mut Identity), fn(&E) -> bool, &'static str);
-    let cases: [Case; 9] = [
-        (|i| i.protocol = 9, |e| matches!(e, E::Protocol { ours: 9, theirs: 1 }), "ours is 9, theirs is 1"),
-        (|i| i.token = Token::from_bytes([8; 32]), |e| matches!(e, E::Token), "tokens differ"),
-        (|i| i.token = Token::open(), |e| matches!(e, E::Token), "tokens differ"),
-        (|i| i.cluster = 0xc2, |e| matches!(e, E::Cluster { ours: 0xc2, theirs: 0xc1 }), "another cluster"),
-        (|i| i.layout = 0x1b, |e| matches!(e, E::Layout { ours: 0x1b, theirs: 0x1a }), "layouts differ"),
-        (
-            |i| i.element = ElementType::F64,
-            |e| matches!(e, E::Element { ours: ElementType::F64, theirs: 4 }),
-            "ours is f64, theirs is f32",
-        ),
-        (|i| i.channels = 2, |e| matches!(e, E::Channels { ours: 2, theirs: 1 }), "ours is 2, theirs is 1"),
-        (|_| {}, |e| matches!(e, E::Duplicate { rank: NodeId(0), .. }), "rank 0 is taken by another process"),
-        (|i| i.rank = NodeId(1), |e| matches!(e, E::Duplicate { rank: NodeId(1), .. }), "rank 1 is taken"),
-    ];
-    let mut told = Vec::new();
-    for (spoil, expected, text) in cases {
-        let error = stranger(spoiled(0, spoil), &roster, PATIENCE).await;
-        assert!(expected(refusal(&error)), "{error:?}");
-        assert!(error.to_string().contains(text), "{error}");
-        told.push(refusal(&error).to_string());
-    }
-    // Another number of nodes needs another roster; so does a list that is out of order.
-    let error = stranger(spoiled(0, |i| i.nodes = 2), &roster[..2], PATIENCE).await;
-    assert!(matches!(refusal(&error), E::Nodes { ours: 2, theirs: 3 }), "{error:?}");
-    told.push(error.to_string());
-    let error = stranger(identity(0, 3, 1), &[roster[0], roster[2], roster[2]], PATIENCE).await;
-    let wrong = E::WrongNode { meant: NodeId(1), reached: NodeId(2) };
-    assert!(error.to_string().contains(&wrong.to_string()), "{error:?}");
-    assert!(error.to_string().contains(&format!("node 1 at {} refuses", roster[2])), "{error}");
-    told.push(error.to_string());
-    // A second process with the highest rank dials no other node. It is told which nodes do not come.
-    let error = stranger(identity(2, 3, 1), &roster, Duration::from_millis(50)).await;
-    assert!(
-        error.to_string().contains("missing: node 0 at") && error.to_string().contains("node 1 at"),
-        "{error}"
-    );
-    told.push(error.to_string());
+        type Case = (fn(&mut Identity), fn(&E) -> bool, &'static str);
+        let cases: [Case; 9] = [
+            (
+                |i| i.protocol = 9,
+                |e| matches!(e, E::Protocol { ours: 9, theirs: 1 }),
+                "ours is 9, theirs is 1",
+            ),
+            (|i| i.token = Token::from_bytes([8; 32]), |e| matches!(e, E::Token), "tokens differ"),
+            (|i| i.token = Token::open(), |e| matches!(e, E::Token), "tokens differ"),
+            (
+                |i| i.cluster = 0xc2,
+                |e| matches!(e, E::Cluster { ours: 0xc2, theirs: 0xc1 }),
+                "another cluster",
+            ),
+            (|i| i.layout = 0x1b, |e| matches!(e, E::Layout { ours: 0x1b, theirs: 0x1a }), "layouts differ"),
+            (
+                |i| i.element = ElementType::F64,
+                |e| matches!(e, E::Element { ours: ElementType::F64, theirs: 4 }),
+                "ours is f64, theirs is f32",
+            ),
+            (
+                |i| i.channels = 2,
+                |e| matches!(e, E::Channels { ours: 2, theirs: 1 }),
+                "ours is 2, theirs is 1",
+            ),
+            (
+                |_| {},
+                |e| matches!(e, E::Duplicate { rank: NodeId(0), .. }),
+                "rank 0 is taken by another process",
+            ),
+            (
+                |i| i.rank = NodeId(1),
+                |e| matches!(e, E::Duplicate { rank: NodeId(1), .. }),
+                "rank 1 is taken",
+            ),
+        ];
+        let mut told = Vec::new();
+        for (spoil, expected, text) in cases {
+            let error = stranger(spoiled(0, spoil), &roster, PATIENCE).await;
+            assert!(expected(refusal(&error)), "{error:?}");
+            assert!(error.to_string().contains(text), "{error}");
+            told.push(refusal(&error).to_string());
+        }
+        // Another number of nodes needs another roster; so does a list that is out of order.
+        let error = stranger(spoiled(0, |i| i.nodes = 2), &roster[..2], PATIENCE).await;
+        assert!(matches!(refusal(&error), E::Nodes { ours: 2, theirs: 3 }), "{error:?}");
+        told.push(error.to_string());
+        let error = stranger(identity(0, 3, 1), &[roster[0], roster[2], roster[2]], PATIENCE).await;
+        let wrong = E::WrongNode { meant: NodeId(1), reached: NodeId(2) };
+        assert!(error.to_string().contains(&wrong.to_string()), "{error:?}");
+        assert!(error.to_string().contains(&format!("node 1 at {} refuses", roster[2].tcp)), "{error}");
+        told.push(error.to_string());
+        // A second process with the highest rank dials no other node. It is told which nodes do not come.
+        let error = stranger(identity(2, 3, 1), &roster, Duration::from_millis(50)).await;
+        assert!(
+            error.to_string().contains("missing: node 0 at") && error.to_string().contains("node 1 at"),
+            "{error}"
+        );
+        told.push(error.to_string());
 
-    // The two kinds of `Token` and of `Duplicate` are one message each but for the rank; all others differ.
-    told.sort();
-    told.dedup();
-    assert_eq!(told.len(), 11, "{told:#?}");
-    assert!(
-        told.iter().all(|text| !text.contains("0808") && !text.contains("0707")),
-        "a token was shown: {told:#?}"
-    );
-    assert!(work.finish().await > 0);
-    drop(idle);
+        // The two kinds of `Token` and of `Duplicate` are one message each but for the rank; all others
+        // differ.
+        told.sort();
+        told.dedup();
+        assert_eq!(told.len(), 11, "{told:#?}");
+        assert!(
+            told.iter().all(|text| !text.contains("0808") && !text.contains("0707")),
+            "a token was shown: {told:#?}"
+        );
+        assert!(work.finish().await > 0);
+        drop(idle);
+    }
 }
 
 /// The answer to raw bytes, up to the end of the connection.
-async fn verdict(address: SocketAddr, says: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).await.expect("the gate listens");
+async fn verdict(address: Address, says: &[u8]) -> Vec<u8> {
+    let mut stream = dial(address).await;
     stream.write_all(says).await.expect("the socket takes this much");
     let mut answer = Vec::new();
     let end = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
@@ -136,136 +164,150 @@ async fn verdict(address: SocketAddr, says: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn raw_bytes_are_answered_in_words_that_every_version_knows() {
-    let (mut meshes, roster) = cluster(3, 2).await;
-    let _builders = meshes[1].take_builders();
-    let hello = |spoil: fn(&mut Identity), to: u16, channel: u16| {
-        let mut identity = identity(0, 3, 2);
-        spoil(&mut identity);
-        raw_hello(&identity, to, channel)
-    };
-    let code = async |says: Vec<u8>| {
-        let answer = verdict(roster[1], &says).await;
-        assert_eq!((answer.len(), &answer[..8]), (24, &b"INTENDNT"[..]));
-        (answer[8], u64::from_le_bytes(answer[16..].try_into().expect("eight bytes")))
-    };
-    assert_eq!(code(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n".to_vec()).await, (1, 0));
-    assert_eq!(code(vec![0; 5_000]).await, (1, 0));
-    // Only the first twelve bytes of another version are understood, so they alone must do.
-    assert_eq!(code(hello(|i| i.protocol = 2, 1, 0)[..12].to_vec()).await, (2, 1));
-    // Nothing but the token is looked at before it is right.
-    assert_eq!(
-        code(hello(|i| (i.token, i.layout, i.nodes) = (Token::from_bytes([1; 32]), 5, 7), 9, 9)).await,
-        (3, 0)
-    );
-    assert_eq!(code(hello(|i| i.rank = NodeId(3), 1, 0)).await, (10, 3));
-    assert_eq!(code(hello(|i| i.rank = NodeId(2), 1, 0)).await, (11, 1));
-    assert_eq!(code(hello(|_| {}, 1, 2)).await, (12, 2));
-    assert_eq!(code(hello(|i| i.rank = NodeId(1), 1, 0)).await, (13, 0));
-    assert_eq!(code(hello(|_| {}, 1, 1)).await, (13, 0));
+    for &kind in KINDS {
+        let (mut meshes, roster) = cluster(kind, 3, 2).await;
+        let _builders = meshes[1].take_builders();
+        let hello = |spoil: fn(&mut Identity), to: u16, channel: u16| {
+            let mut identity = identity(0, 3, 2);
+            spoil(&mut identity);
+            raw_hello(&identity, to, channel)
+        };
+        let code = async |says: Vec<u8>| {
+            let answer = verdict(roster[1], &says).await;
+            assert_eq!((answer.len(), &answer[..8]), (24, &b"INTENDNT"[..]));
+            (answer[8], u64::from_le_bytes(answer[16..].try_into().expect("eight bytes")))
+        };
+        assert_eq!(code(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n".to_vec()).await, (1, 0));
+        assert_eq!(code(vec![0; 5_000]).await, (1, 0));
+        // Only the first twelve bytes of another version are understood, so they alone must do.
+        assert_eq!(code(hello(|i| i.protocol = 2, 1, 0)[..12].to_vec()).await, (2, 1));
+        // Nothing but the token is looked at before it is right.
+        assert_eq!(
+            code(hello(|i| (i.token, i.layout, i.nodes) = (Token::from_bytes([1; 32]), 5, 7), 9, 9)).await,
+            (3, 0)
+        );
+        assert_eq!(code(hello(|i| i.rank = NodeId(3), 1, 0)).await, (10, 3));
+        assert_eq!(code(hello(|i| i.rank = NodeId(2), 1, 0)).await, (11, 1));
+        assert_eq!(code(hello(|_| {}, 1, 2)).await, (12, 2));
+        assert_eq!(code(hello(|i| i.rank = NodeId(1), 1, 0)).await, (13, 0));
+        assert_eq!(code(hello(|_| {}, 1, 1)).await, (13, 0));
+    }
 }
 
 #[tokio::test]
 async fn silent_and_slow_diallers_do_not_delay_good_ones() {
-    let listener = Listener::bind(LOOPBACK).expect("a free port");
-    let address = listener.local_addr();
-    let good = Listener::bind(LOOPBACK).expect("a free port");
-    let roster = [good.local_addr(), address];
-    let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
-    let other = roster;
-    let accepting = tokio::spawn(async move { listener.mesh(&mine, &other, PATIENCE).await });
-    // More than are examined at a time, some silent, some a byte at a time, all in front of the good one.
-    let mut crowd = Vec::new();
-    for index in 0..300 {
-        let mut stream = TcpStream::connect(address).await.expect("the gate listens");
-        if index % 2 == 0 {
-            stream.write_all(b"I").await.expect("one byte");
+    for &kind in KINDS {
+        let listener = bind(kind);
+        let address = listener.address();
+        let good = bind(kind);
+        let roster = [good.address(), address];
+        let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
+        let other = roster;
+        let accepting = tokio::spawn(async move { listener.mesh(&mine, &other, PATIENCE).await });
+        // More than are examined at a time, some silent, some a byte at a time, all in front of the good one.
+        let mut crowd = Vec::new();
+        for index in 0..300 {
+            let mut stream = dial(address).await;
+            if index % 2 == 0 {
+                stream.write_all(b"I").await.expect("one byte");
+            }
+            crowd.push(stream);
         }
-        crowd.push(stream);
+        let joined = good.mesh(&theirs, &roster, Duration::from_secs(30)).await;
+        assert!(joined.is_ok(), "{joined:?}");
+        assert!(accepting.await.expect("no panic").is_ok());
+        assert_eq!(crowd.len(), 300);
     }
-    let joined = good.mesh(&theirs, &roster, Duration::from_secs(30)).await;
-    assert!(joined.is_ok(), "{joined:?}");
-    assert!(accepting.await.expect("no panic").is_ok());
-    assert_eq!(crowd.len(), 300);
 }
 
 #[tokio::test]
 async fn a_dialler_that_gives_up_leaves_its_place_to_the_next() {
-    let listener = Listener::bind(LOOPBACK).expect("a free port");
-    let good = Listener::bind(LOOPBACK).expect("a free port");
-    let roster = [good.local_addr(), listener.local_addr()];
-    // These wait in the queue of the operating system, as the gate is not open yet; then they leave without a
-    // confirmation.
-    for _ in 0..3 {
-        let mut stream = TcpStream::connect(roster[1]).await.expect("the gate listens");
-        stream.write_all(&raw_hello(&identity(0, 2, 1), 1, 0)).await.expect("a hello");
+    for &kind in KINDS {
+        let listener = bind(kind);
+        let good = bind(kind);
+        let roster = [good.address(), listener.address()];
+        // These wait in the queue of the operating system, as the gate is not open yet; then they leave
+        // without a confirmation.
+        for _ in 0..3 {
+            let mut stream = dial(roster[1]).await;
+            stream.write_all(&raw_hello(&identity(0, 2, 1), 1, 0)).await.expect("a hello");
+        }
+        let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
+        let (accepted, joined) =
+            tokio::join!(listener.mesh(&mine, &roster, PATIENCE), good.mesh(&theirs, &roster, PATIENCE));
+        let mut a = accepted
+            .expect("the good one is there")
+            .take_builders()
+            .remove(0)
+            .finish()
+            .expect("in a runtime")
+            .into();
+        let mut b: Fabric =
+            joined.expect("accepted").take_builders().remove(0).finish().expect("in a runtime").into();
+        b.send(NodeId(1), Bytes::from_static(b"it is me"));
+        let arrived = tokio::select! {
+            arrived = next_frame(&mut a) => arrived,
+            event = b.next() => panic!("no node sent to b: {event:?}"),
+        };
+        assert_eq!(arrived.1, "it is me");
     }
-    let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
-    let (accepted, joined) =
-        tokio::join!(listener.mesh(&mine, &roster, PATIENCE), good.mesh(&theirs, &roster, PATIENCE));
-    let mut a = accepted
-        .expect("the good one is there")
-        .take_builders()
-        .remove(0)
-        .finish()
-        .expect("in a runtime")
-        .into();
-    let mut b: Fabric =
-        joined.expect("accepted").take_builders().remove(0).finish().expect("in a runtime").into();
-    b.send(NodeId(1), Bytes::from_static(b"it is me"));
-    let arrived = tokio::select! {
-        arrived = next_frame(&mut a) => arrived,
-        event = b.next() => panic!("no node sent to b: {event:?}"),
-    };
-    assert_eq!(arrived.1, "it is me");
 }
 
 #[tokio::test]
 async fn a_handshake_under_way_makes_the_next_wait_and_not_fail() {
-    let listener = Listener::bind(LOOPBACK).expect("a free port");
-    let good = Listener::bind(LOOPBACK).expect("a free port");
-    let roster = [good.local_addr(), listener.local_addr()];
-    let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
-    let accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await });
-    let hello = raw_hello(&theirs, 1, 0);
-    // This one is welcome, but does not confirm.
-    let mut undecided = TcpStream::connect(roster[1]).await.expect("the gate listens");
-    undecided.write_all(&hello).await.expect("a hello");
-    let mut welcome = [0; 24];
-    undecided.read_exact(&mut welcome).await.expect("a verdict");
-    assert_eq!(welcome[8], 0);
-    let second = verdict(roster[1], &hello).await;
-    assert_eq!(second[8], 14);
-    let leave = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        drop(undecided);
-    };
-    let (joined, ()) = tokio::join!(good.mesh(&theirs, &roster, PATIENCE), leave);
-    assert!(joined.is_ok(), "{joined:?}");
-    assert!(accepting.await.expect("no panic").is_ok());
+    for &kind in KINDS {
+        let listener = bind(kind);
+        let good = bind(kind);
+        let roster = [good.address(), listener.address()];
+        let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
+        let accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await });
+        let hello = raw_hello(&theirs, 1, 0);
+        // This one is welcome, but does not confirm.
+        let mut undecided = dial(roster[1]).await;
+        undecided.write_all(&hello).await.expect("a hello");
+        let mut welcome = [0; 24];
+        undecided.read_exact(&mut welcome).await.expect("a verdict");
+        assert_eq!(welcome[8], 0);
+        let second = verdict(roster[1], &hello).await;
+        assert_eq!(second[8], 14);
+        let leave = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            drop(undecided);
+        };
+        let (joined, ()) = tokio::join!(good.mesh(&theirs, &roster, PATIENCE), leave);
+        assert!(joined.is_ok(), "{joined:?}");
+        assert!(accepting.await.expect("no panic").is_ok());
+    }
 }
 
 #[tokio::test]
-async fn a_mesh_that_is_dropped_or_fails_frees_its_port() {
-    let (meshes, mut roster) = cluster(2, 1).await;
-    drop(meshes);
-    let failed = Listener::bind(LOOPBACK).expect("a free port");
-    roster.push(failed.local_addr());
-    let error = failed.mesh(&identity(2, 3, 1), &roster, Duration::from_millis(10)).await;
-    assert!(matches!(error, Err(TransportError::Incomplete { .. })), "{error:?}");
-    for address in roster {
-        let freed = async {
-            while TcpStream::connect(address).await.is_ok() {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, freed).await.expect("the gate must close");
+async fn a_mesh_that_is_dropped_or_fails_frees_its_port_and_name() {
+    for &kind in KINDS {
+        let (meshes, mut roster) = cluster(kind, 2, 1).await;
+        drop(meshes);
+        let failed = bind(kind);
+        roster.push(failed.address());
+        let error = failed.mesh(&identity(2, 3, 1), &roster, Duration::from_millis(10)).await;
+        assert!(matches!(error, Err(TransportError::Incomplete { .. })), "{error:?}");
+        for address in roster {
+            let freed = async {
+                while TcpStream::connect(address.tcp).await.is_ok() {
+                    tokio::task::yield_now().await;
+                }
+                let Some(name) = address.unix else { return };
+                while UnixStream::connect(format!("\0intendant-{name}")).await.is_ok() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, freed).await.expect("the gate must close");
+        }
     }
 }
 
 #[tokio::test]
 async fn nodes_may_come_in_any_order() {
-    let listeners: Vec<Listener> = (0..4).map(|_| Listener::bind(LOOPBACK).expect("a free port")).collect();
-    let roster: Vec<SocketAddr> = listeners.iter().map(Listener::local_addr).collect();
+    let listeners: Vec<Listener> = (0..4).map(|_| bind(Transport::Tcp)).collect();
+    let roster: Vec<Address> = listeners.iter().map(Listener::address).collect();
     // The addresses are known, but three of them do not listen yet.
     let mut listeners: Vec<Option<Listener>> = listeners.into_iter().map(Some).collect();
     for rank in [1, 2, 3] {
@@ -273,8 +315,9 @@ async fn nodes_may_come_in_any_order() {
     }
     let mut joining = tokio::task::JoinSet::new();
     for rank in [0, 3, 1, 2] {
-        let listener =
-            listeners[rank].take().unwrap_or_else(|| Listener::bind(roster[rank]).expect("free again"));
+        let listener = listeners[rank]
+            .take()
+            .unwrap_or_else(|| Listener::bind(roster[rank].tcp, Transport::Tcp).expect("free again"));
         let roster = roster.clone();
         joining.spawn(async move {
             listener.mesh(&identity(rank as u16, 4, 2), &roster, PATIENCE).await.map(|_| ())
@@ -288,10 +331,10 @@ async fn nodes_may_come_in_any_order() {
 
 #[tokio::test]
 async fn who_is_missing_is_named() {
-    let unused = Listener::bind(LOOPBACK).expect("a free port").local_addr();
-    let silent = Listener::bind(LOOPBACK).expect("a free port");
-    let listener = Listener::bind(LOOPBACK).expect("a free port");
-    let roster = [LOOPBACK, listener.local_addr(), unused, silent.local_addr()];
+    let unused = bind(Transport::Auto).address();
+    let silent = bind(Transport::Auto);
+    let listener = bind(Transport::Auto);
+    let roster = [LOOPBACK.into(), listener.address(), unused, silent.address()];
     let error =
         listener.mesh(&identity(1, 4, 2), &roster, Duration::from_millis(300)).await.expect_err("alone");
     let TransportError::Incomplete { missing, .. } = &error else { panic!("{error}") };
@@ -299,14 +342,14 @@ async fn who_is_missing_is_named() {
     assert!(missing[0].reason.contains("has dialled for 0 of 2 channels"), "{error}");
     assert!(missing[1].reason.contains("refused"), "{error}");
     assert!(missing[2].reason.contains("no answer yet"), "{error}");
-    assert!(error.to_string().contains(&format!("node 2 at {unused}")), "{error}");
+    assert!(error.to_string().contains(&format!("node 2 at {}", unused.tcp)), "{error}");
 }
 
 #[tokio::test]
 async fn another_service_at_the_address_is_recognised() {
     let service = tokio::net::TcpListener::bind(LOOPBACK).await.expect("a free port");
-    let listener = Listener::bind(LOOPBACK).expect("a free port");
-    let roster = [listener.local_addr(), service.local_addr().expect("bound")];
+    let listener = bind(Transport::Auto);
+    let roster = [listener.address(), service.local_addr().expect("bound").into()];
     let serve = async {
         let (mut stream, _) = service.accept().await.expect("a dialler");
         stream.write_all(b"220 mail.example.org ESMTP ready\r\n").await.expect("a greeting");
@@ -321,9 +364,9 @@ async fn another_service_at_the_address_is_recognised() {
 #[tokio::test]
 async fn what_cannot_work_is_refused_before_anything_is_dialled() {
     let mesh = async |identity: Identity, addresses: usize| {
-        let listener = Listener::bind(LOOPBACK).expect("a free port");
+        let listener = bind(Transport::Auto);
         listener
-            .mesh(&identity, &vec![LOOPBACK; addresses], PATIENCE)
+            .mesh(&identity, &vec![LOOPBACK.into(); addresses], PATIENCE)
             .await
             .expect_err("contradicts itself")
             .to_string()
@@ -334,55 +377,60 @@ async fn what_cannot_work_is_refused_before_anything_is_dialled() {
     // Without a token, only loopback addresses are served.
     let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
     let open = spoiled(0, |i| i.token = Token::open());
-    let listener = Listener::bind(everywhere).expect("a free port");
-    let error = listener.mesh(&open, &[LOOPBACK; 3], PATIENCE).await.expect_err("open to everyone");
+    let listener = Listener::bind(everywhere, Transport::Auto).expect("a free port");
+    let error = listener.mesh(&open, &[LOOPBACK.into(); 3], PATIENCE).await.expect_err("open to everyone");
     assert!(error.to_string().contains("has no token"), "{error}");
 }
 
 #[test]
 fn a_port_in_use_is_named() {
-    let first = Listener::bind(LOOPBACK).expect("a free port");
-    let error = Listener::bind(first.local_addr()).expect_err("the port is taken").to_string();
-    assert!(error.contains(&first.local_addr().to_string()) && error.contains("in use"), "{error}");
+    let first = bind(Transport::Tcp);
+    let taken = first.address().tcp;
+    let error = Listener::bind(taken, Transport::Auto).expect_err("the port is taken").to_string();
+    assert!(error.contains(&taken.to_string()) && error.contains("in use"), "{error}");
 }
 
 #[tokio::test]
 async fn a_dialler_that_confirms_with_other_bytes_gets_no_link() {
-    let listener = Listener::bind(LOOPBACK).expect("a free port");
-    let good = Listener::bind(LOOPBACK).expect("a free port");
-    let roster = [good.local_addr(), listener.local_addr()];
-    let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
-    let accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await });
-    let mut other = TcpStream::connect(roster[1]).await.expect("the gate listens");
-    other.write_all(&raw_hello(&theirs, 1, 0)).await.expect("a hello");
-    let mut verdict = [0; 24];
-    other.read_exact(&mut verdict).await.expect("a verdict");
-    assert_eq!(verdict[8], 0, "the hello is right");
-    other.write_all(b"INTENDED").await.expect("eight bytes");
-    let mut rest = Vec::new();
-    let end = tokio::time::timeout(PATIENCE, other.read_to_end(&mut rest)).await;
-    end.expect("the gate hangs up").expect("in order");
-    let joined = good.mesh(&theirs, &roster, PATIENCE).await;
-    assert!(joined.is_ok(), "the place is free for the node itself: {joined:?}");
-    assert!(accepting.await.expect("no panic").is_ok());
+    for &kind in KINDS {
+        let listener = bind(kind);
+        let good = bind(kind);
+        let roster = [good.address(), listener.address()];
+        let (mine, theirs) = (identity(1, 2, 1), identity(0, 2, 1));
+        let accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await });
+        let mut other = dial(roster[1]).await;
+        other.write_all(&raw_hello(&theirs, 1, 0)).await.expect("a hello");
+        let mut verdict = [0; 24];
+        other.read_exact(&mut verdict).await.expect("a verdict");
+        assert_eq!(verdict[8], 0, "the hello is right");
+        other.write_all(b"INTENDED").await.expect("eight bytes");
+        let mut rest = Vec::new();
+        let end = tokio::time::timeout(PATIENCE, other.read_to_end(&mut rest)).await;
+        end.expect("the gate hangs up").expect("in order");
+        let joined = good.mesh(&theirs, &roster, PATIENCE).await;
+        assert!(joined.is_ok(), "the place is free for the node itself: {joined:?}");
+        assert!(accepting.await.expect("no panic").is_ok());
+    }
 }
 
 /// Time stands still while a socket has something to say, so deadlines pass in their order and nothing
 /// depends on how fast this machine is.
 #[tokio::test(start_paused = true)]
 async fn silent_connections_of_a_crowd_are_cut_before_those_that_came_earlier() {
-    let listener = Listener::bind(LOOPBACK).expect("a free port");
-    let roster = [LOOPBACK, listener.local_addr()];
-    let mine = identity(1, 2, 1);
-    let _accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await.map(drop) });
-    let mut crowd = Vec::new();
-    for _ in 0..100 {
-        crowd.push(TcpStream::connect(roster[1]).await.expect("the gate listens"));
+    for &kind in KINDS {
+        let listener = bind(kind);
+        let roster = [LOOPBACK.into(), listener.address()];
+        let mine = identity(1, 2, 1);
+        let _accepting = tokio::spawn(async move { listener.mesh(&mine, &roster, PATIENCE).await.map(drop) });
+        let mut crowd = Vec::new();
+        for _ in 0..100 {
+            crowd.push(dial(roster[1]).await);
+        }
+        let bytes = crowd[99].read(&mut [0]).await.expect("the gate hangs up in order");
+        assert_eq!(bytes, 0);
+        let first = timeout(Duration::ZERO, crowd[0].read(&mut [0])).await;
+        assert!(first.is_err(), "it still has time");
     }
-    let bytes = crowd[99].read(&mut [0]).await.expect("the gate hangs up in order");
-    assert_eq!(bytes, 0);
-    let first = crowd[0].try_read(&mut [0]);
-    assert!(first.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "it still has time");
 }
 
 /// What the log says, for the thread that made it.
@@ -402,16 +450,118 @@ impl std::io::Write for Log {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_strangers_leaves_a_few_lines_in_the_log() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
-    let (mut meshes, roster) = cluster(2, 1).await;
-    let _builders = meshes[1].take_builders();
-    for _ in 0..300 {
-        assert_eq!(verdict(roster[1], b"GET / HTTP/1.1\r\n\r\n").await.len(), 24);
+    for &kind in KINDS {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let _logging = tracing::subscriber::set_default(subscriber);
+        let (mut meshes, roster) = cluster(kind, 2, 1).await;
+        let _builders = meshes[1].take_builders();
+        for _ in 0..300 {
+            assert_eq!(verdict(roster[1], b"GET / HTTP/1.1\r\n\r\n").await.len(), 24);
+        }
+        let text = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
+        let lines = text.lines().filter(|line| line.contains("refused a connection")).count();
+        assert!((1..20).contains(&lines), "{lines} lines: {text}");
     }
-    let text = String::from_utf8(log.0.lock().expect("no panic").clone()).expect("text");
-    let lines = text.lines().filter(|line| line.contains("refused a connection")).count();
-    assert!((1..20).contains(&lines), "{lines} lines: {text}");
+}
+
+/// Two nodes that listen already, and know of each other what `roster` says.
+async fn meet(listeners: [Listener; 2], roster: [Address; 2]) -> [Mesh; 2] {
+    let [one, other] = listeners;
+    let (first, second) = (identity(0, 2, 2), identity(1, 2, 2));
+    let (one, other) =
+        tokio::join!(one.mesh(&first, &roster, PATIENCE), other.mesh(&second, &roster, PATIENCE));
+    [one.expect("both are there"), other.expect("both are there")]
+}
+
+/// What a node of another host knows of a Unix socket is a name that its own host does not have. The same is
+/// true in another network namespace of the same host, because an abstract name belongs to its namespace:
+/// there, to dial it fails with the same error.
+#[tokio::test]
+async fn a_name_that_does_not_exist_here_means_tcp() {
+    let listeners = [bind(Transport::Auto), bind(Transport::Auto)];
+    let mut roster = [0, 1].map(|node: usize| listeners[node].address());
+    roster[1].unix = Some(UnixName::new(1));
+    for mesh in meet(listeners, roster).await {
+        assert_eq!(mesh.links(), Links { tcp: 2, unix: 0 });
+    }
+}
+
+#[tokio::test]
+async fn one_node_that_asks_for_tcp_is_enough() {
+    for transports in [[Transport::Auto, Transport::Tcp], [Transport::Tcp, Transport::Auto]] {
+        let listeners = transports.map(bind);
+        let roster = [0, 1].map(|node: usize| listeners[node].address());
+        for mesh in meet(listeners, roster).await {
+            assert_eq!(mesh.links(), Links { tcp: 2, unix: 0 });
+        }
+    }
+}
+
+/// The name may belong to another process by now.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_unix_socket_that_hangs_up_means_tcp() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    let name = UnixName::new(u128::from(std::process::id()) << 64 | 0xdead);
+    let place = SocketAddr::from_abstract_name(format!("intendant-{name}")).expect("a short name");
+    let service = UnixListener::bind_addr(&place).expect("a name of this process");
+    let hang_up = std::thread::spawn(move || service.accept().map(drop));
+    let listeners = [bind(Transport::Auto), bind(Transport::Auto)];
+    let mut roster = [0, 1].map(|node: usize| listeners[node].address());
+    roster[1].unix = Some(name);
+    for mesh in meet(listeners, roster).await {
+        assert_eq!(mesh.links(), Links { tcp: 2, unix: 0 });
+    }
+    hang_up.join().expect("no panic").expect("it was dialled");
+}
+
+/// On a system that keeps users apart, a process of another user could take the name of a node that has
+/// ended. It must not be sent the token. Credentials are those of a thread, so two threads do. Without the
+/// right to become another user there is nothing to test.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn processes_of_other_users_use_tcp() {
+    use rustix::process::{Uid, geteuid};
+    if !geteuid().is_root() {
+        return;
+    }
+    let other = |work: Box<dyn FnOnce(tokio::runtime::Runtime) + Send>| {
+        std::thread::spawn(move || {
+            let stranger = Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(stranger, stranger, stranger).expect("root may");
+            work(tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"));
+        })
+    };
+    for theirs in [0, 1] {
+        let (told, heard) = tokio::sync::oneshot::channel();
+        let (tell, hear) = tokio::sync::oneshot::channel::<[Address; 2]>();
+        let thread = other(Box::new(move |runtime| {
+            runtime.block_on(async {
+                let listener = bind(Transport::Auto);
+                told.send(listener.address()).expect("it is awaited");
+                let roster = hear.await.expect("it is told");
+                let mesh = listener.mesh(&identity(theirs, 2, 1), &roster, PATIENCE).await;
+                assert_eq!(mesh.expect("both are there").links(), Links { tcp: 1, unix: 0 });
+            });
+        }));
+        let (listener, their_address) = (bind(Transport::Auto), heard.await.expect("it listens"));
+        let mut roster = [listener.address(); 2];
+        roster[usize::from(theirs)] = their_address;
+        tell.send(roster).expect("it is awaited");
+        let mesh = listener.mesh(&identity(1 - theirs, 2, 1), &roster, PATIENCE).await;
+        assert_eq!(mesh.expect("both are there").links(), Links { tcp: 1, unix: 0 });
+        thread.join().expect("no panic");
+    }
+    // A process of another user that dials all the same is hung up on.
+    let (_meshes, roster) = cluster(Transport::Auto, 2, 1).await;
+    let thread = other(Box::new(move |runtime| {
+        runtime.block_on(async {
+            assert_eq!(verdict(roster[1], b"").await, b"");
+        });
+    }));
+    tokio::task::spawn_blocking(|| thread.join().expect("no panic")).await.expect("no panic");
 }

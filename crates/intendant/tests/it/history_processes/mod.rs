@@ -1,5 +1,5 @@
-//! Four real processes over TCP, hammering the same keys, which stay where they are or move: their histories,
-//! put together, are sequentially consistent per key.
+//! Four real processes over Unix sockets or TCP, hammering the same keys, which stay where they are or move:
+//! their histories, put together, are sequentially consistent per key.
 //!
 //! The tests start this same binary again: once as a launcher ([`role_launcher`]), which starts it as nodes
 //! ([`role_node`]). Every node records what its workers did and saw, and what managing keys took; the
@@ -10,7 +10,9 @@ mod notes;
 mod work;
 
 use intendant::launch::Launch;
-use intendant::{Error, Key, KeyOrder, Layout, Node, NodeConfig, Order, Rendezvous, Storage, Technique};
+use intendant::{
+    Error, Key, KeyOrder, Layout, Node, NodeConfig, Order, Rendezvous, Storage, Technique, Transport,
+};
 use intendant_checkers::history::History;
 use intendant_checkers::lanes;
 use intendant_checkers::registers::Registers;
@@ -48,6 +50,7 @@ struct Mode {
     order: Order,
     storage: Storage,
     channels: usize,
+    transport: Transport,
 }
 
 const CLASSIC: Mode = Mode {
@@ -58,6 +61,7 @@ const CLASSIC: Mode = Mode {
     order: Order::Fifo,
     storage: Storage::Dense,
     channels: 1,
+    transport: Transport::Auto,
 };
 const LAPSE: Mode = Mode { name: "lapse-sync", technique: Technique::Lapse, ..CLASSIC };
 
@@ -70,7 +74,14 @@ const CLASSIC_MODES: [Mode; 4] = [
         channels: 2,
         ..CLASSIC
     },
-    Mode { name: "classic-async", asynchronous: true, storage: Storage::Sparse, channels: 2, ..CLASSIC },
+    Mode {
+        name: "classic-async",
+        asynchronous: true,
+        storage: Storage::Sparse,
+        channels: 2,
+        transport: Transport::Tcp,
+        ..CLASSIC
+    },
     Mode { name: "classic-async-chain", asynchronous: true, order: Order::Chain, ..CLASSIC },
 ];
 /// Those of the papers that are sequentially consistent per key [thesis Tab. 3.2], and caches with chained
@@ -79,7 +90,14 @@ const LAPSE_MODES: [Mode; 4] = [
     LAPSE,
     Mode { name: "lapse-sync-caches", caches: true, storage: Storage::Sparse, channels: 2, ..LAPSE },
     Mode { name: "lapse-async", asynchronous: true, storage: Storage::Sparse, channels: 2, ..LAPSE },
-    Mode { name: "lapse-async-caches", asynchronous: true, caches: true, order: Order::Chain, ..LAPSE },
+    Mode {
+        name: "lapse-async-caches",
+        asynchronous: true,
+        caches: true,
+        order: Order::Chain,
+        transport: Transport::Tcp,
+        ..LAPSE
+    },
 ];
 
 fn layout(mode: Mode) -> Layout {
@@ -96,6 +114,7 @@ fn config(mode: Mode) -> NodeConfig<f32> {
     let mut config = NodeConfig::new(layout(mode), Arc::new(init));
     (config.technique, config.caches, config.order) = (mode.technique, Some(mode.caches), Some(mode.order));
     (config.workers, config.storage) = (WORKERS, mode.storage);
+    config.transport = mode.transport;
     // Little enough that workers also wait for admission.
     config.outstanding_bytes = 4096;
     config
@@ -124,6 +143,9 @@ fn role_node() {
     let rank = rendezvous.rank().index();
     let dies = std::env::var(VICTIM).is_ok_and(|victim| victim == rank.to_string());
     let mut node = Node::join(config(mode), rendezvous).unwrap();
+    let links = (NODES - 1) * mode.channels;
+    let over_unix = cfg!(target_os = "linux") && mode.transport == Transport::Auto;
+    assert_eq!((node.links().unix, node.links().tcp), if over_unix { (links, 0) } else { (0, links) });
     let looked: Result<Vec<(u64, u64)>, Error> = std::thread::scope(|scope| {
         let work = |mut worker: intendant::Worker<f32>| {
             let dir = &dir;

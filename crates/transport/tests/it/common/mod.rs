@@ -3,10 +3,14 @@
 
 use bytes::Bytes;
 use intendant_core::{ElementType, NodeId, random};
-use intendant_transport::tcp::{Identity, Listener, Mesh};
-use intendant_transport::{Fabric, FabricBuilder, FabricEvent, Token, TransportError, local};
+use intendant_transport::socket::{Identity, Listener, Mesh};
+use intendant_transport::{
+    Address, Fabric, FabricBuilder, FabricEvent, Token, Transport, TransportError, local,
+};
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
 
 /// A safety net: nothing here takes this long.
@@ -14,6 +18,53 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// Both kinds of connections between processes; all nodes of these tests are on one host. Other systems than
+/// Linux have TCP only.
+pub(crate) const KINDS: &[Transport] =
+    if cfg!(target_os = "linux") { &[Transport::Tcp, Transport::Auto] } else { &[Transport::Tcp] };
+
+/// A node's sockets.
+pub(crate) fn bind(transport: Transport) -> Listener {
+    Listener::bind(LOOPBACK, transport).expect("a free port")
+}
+
+/// The end of a connection that is nothing but a socket.
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Writes do not wait for more.
+    fn write_at_once(&self);
+
+    /// Ends the connection as a process does that dies with bytes unread.
+    fn reset(self: Box<Self>);
+}
+
+impl Socket for TcpStream {
+    fn write_at_once(&self) {
+        self.set_nodelay(true).expect("a socket");
+    }
+
+    fn reset(self: Box<Self>) {
+        self.set_zero_linger().expect("a socket");
+    }
+}
+
+impl Socket for UnixStream {
+    fn write_at_once(&self) {}
+
+    /// A reset if there are bytes unread, else an end.
+    fn reset(self: Box<Self>) {}
+}
+
+/// Connects to a node: over its Unix socket if it has one. The name is written down independently of the code
+/// that ships.
+pub(crate) async fn dial(address: Address) -> Box<dyn Socket> {
+    match address.unix {
+        Some(name) => {
+            Box::new(UnixStream::connect(format!("\0intendant-{name}")).await.expect("the gate listens"))
+        }
+        None => Box::new(TcpStream::connect(address.tcp).await.expect("the gate listens")),
+    }
+}
 
 pub(crate) fn identity(rank: u16, nodes: u16, channels: u16) -> Identity {
     Identity {
@@ -28,11 +79,10 @@ pub(crate) fn identity(rank: u16, nodes: u16, channels: u16) -> Identity {
     }
 }
 
-/// A complete cluster over loopback, every node's mesh by rank.
-pub(crate) async fn cluster(nodes: u16, channels: u16) -> (Vec<Mesh>, Vec<SocketAddr>) {
-    let listeners: Vec<Listener> =
-        (0..nodes).map(|_| Listener::bind(LOOPBACK).expect("a free port")).collect();
-    let roster: Vec<SocketAddr> = listeners.iter().map(Listener::local_addr).collect();
+/// A complete cluster on this host, every node's mesh by rank.
+pub(crate) async fn cluster(transport: Transport, nodes: u16, channels: u16) -> (Vec<Mesh>, Vec<Address>) {
+    let listeners: Vec<Listener> = (0..nodes).map(|_| bind(transport)).collect();
+    let roster: Vec<Address> = listeners.iter().map(Listener::address).collect();
     let mut joining = JoinSet::new();
     for (rank, listener) in listeners.into_iter().enumerate() {
         let roster = roster.clone();
@@ -43,13 +93,19 @@ pub(crate) async fn cluster(nodes: u16, channels: u16) -> (Vec<Mesh>, Vec<Socket
     }
     let mut meshes = joining.join_all().await;
     meshes.sort_by_key(|(rank, _)| *rank);
+    let all = usize::from(nodes - 1) * usize::from(channels);
+    for (_, mesh) in &meshes {
+        let unix = mesh.links().unix;
+        assert_eq!(unix, if roster[0].unix.is_some() { all } else { 0 });
+        assert_eq!(mesh.links().tcp + unix, all);
+    }
     (meshes.into_iter().map(|(_, mesh)| mesh).collect(), roster)
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Flavour {
     Local,
-    Tcp,
+    Socket(Transport),
 }
 
 /// Builders of a cluster, by node, then channel. The meshes are returned to keep their gates open.
@@ -69,8 +125,8 @@ pub(crate) async fn builders(
                 Vec::new(),
             )
         }
-        Flavour::Tcp => {
-            let (mut meshes, _) = cluster(nodes, channels).await;
+        Flavour::Socket(transport) => {
+            let (mut meshes, _) = cluster(transport, nodes, channels).await;
             let take = |mesh: &mut Mesh| mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
             (meshes.iter_mut().map(take).collect(), meshes)
         }
@@ -84,9 +140,9 @@ pub(crate) async fn fabrics(flavour: Flavour, nodes: u16) -> (Vec<Fabric>, Vec<M
 }
 
 /// A dialler with this identity that knows the cluster's addresses; it fails, and this is how.
-pub(crate) async fn stranger(identity: Identity, roster: &[SocketAddr], within: Duration) -> TransportError {
-    let listener = Listener::bind(LOOPBACK).expect("a free port");
-    listener.mesh(&identity, roster, within).await.expect_err("a stranger must not get in")
+pub(crate) async fn stranger(identity: Identity, roster: &[Address], within: Duration) -> TransportError {
+    // It dials Unix sockets that it knows of.
+    bind(Transport::Auto).mesh(&identity, roster, within).await.expect_err("a stranger must not get in")
 }
 
 /// The content of the `index`-th frame of `stream`, different for every index and stream.

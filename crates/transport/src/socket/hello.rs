@@ -174,6 +174,14 @@ pub enum HandshakeError {
         /// The code.
         code: u8,
     },
+    /// The process at the other end of a Unix socket belongs to another user.
+    #[error("the other side runs as user {theirs}, this process as user {ours}; run all nodes as one user")]
+    User {
+        /// Here.
+        ours: u32,
+        /// There.
+        theirs: u32,
+    },
     /// The other side said nothing for too long.
     #[error("the other side did not answer in time")]
     Timeout,
@@ -335,7 +343,7 @@ pub(crate) fn encode_verdict(refusal: Option<&HandshakeError>) -> Option<[u8; VE
             E::Channel { channels, .. } => (12, u64::from(*channels)),
             E::Duplicate { .. } => (13, 0),
             E::Busy { .. } => (14, 0),
-            E::Unknown { .. } | E::Timeout | E::Closed | E::Io(_) => return None,
+            E::User { .. } | E::Unknown { .. } | E::Timeout | E::Closed | E::Io(_) => return None,
         },
     };
     let mut verdict = [0; VERDICT_BYTES];

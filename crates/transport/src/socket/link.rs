@@ -1,49 +1,18 @@
 //! One connection of one channel to one peer: reading, writing, and how both end.
 
+use super::carrier::Carrier;
 use super::incoming::{Incoming, Item};
 use super::outgoing::{Outgoing, PREFIX_BYTES, SLICES_MAX};
 use super::spare::Spare;
 use crate::LinkError;
 use bytes::Bytes;
-use rustix::net::sockopt;
 use std::io::{self, IoSlice};
 use std::mem;
-use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWrite};
-use tokio::net::TcpStream;
 
 /// Writes to one link before the other links have their turn. With full slices this is a few MiB, far beyond
 /// a socket's buffer: only a peer that reads as fast as we write gets here.
 const WRITES_PER_TURN_MAX: usize = 16;
-
-/// Data that a peer's machine has not acknowledged for so long, or a peer's machine that does not answer at
-/// all, is a lost peer. Without this the operating system would retry for a quarter of an hour, or would
-/// never notice if nothing is in flight. Longer than the control plane's own silence of 5 s, which names the
-/// lost node; both together stay below ten.
-const UNANSWERED: Duration = Duration::from_secs(7);
-/// How long a connection may be silent before the peer's machine is asked whether it is there, and how often
-/// then.
-const PROBE_AFTER: Duration = Duration::from_secs(3);
-const PROBE_EVERY: Duration = Duration::from_secs(1);
-
-/// Sets what every connection needs: small frames leave at once, and a cut is noticed.
-pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    #[cfg(target_os = "linux")]
-    {
-        sockopt::set_tcp_keepidle(stream, PROBE_AFTER)?;
-        sockopt::set_tcp_keepintvl(stream, PROBE_EVERY)?;
-        sockopt::set_tcp_keepcnt(
-            stream,
-            ((UNANSWERED - PROBE_AFTER).as_secs() / PROBE_EVERY.as_secs()) as u32,
-        )?;
-        sockopt::set_tcp_user_timeout(stream, UNANSWERED.as_millis() as u32)?;
-    }
-    Ok(())
-}
 
 /// What the writing half is doing.
 #[derive(Debug)]
@@ -81,7 +50,7 @@ pub(crate) enum Read {
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Link {
-    stream: TcpStream,
+    carrier: Carrier,
     incoming: Incoming,
     outgoing: Outgoing,
     /// Until the peer's goodbye.
@@ -94,9 +63,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(carrier: Carrier) -> Self {
         Self {
-            stream,
+            carrier,
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
             reading: true,
@@ -125,6 +94,11 @@ impl Link {
         self.outgoing.bytes()
     }
 
+    /// Whether the peer is on the same host, and frames go through a Unix socket.
+    pub(crate) fn is_unix(&self) -> bool {
+        self.carrier.is_unix()
+    }
+
     /// Whether the peer may still send.
     pub(crate) fn reads(&self) -> bool {
         self.reading
@@ -137,6 +111,7 @@ impl Link {
         }
         for _ in 0..WRITES_PER_TURN_MAX {
             if self.outgoing.bytes() == 0 {
+                self.carrier.rest();
                 return self.after_last_write(cx);
             }
             match self.write_once(cx.as_deref_mut()) {
@@ -155,8 +130,8 @@ impl Link {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let used = self.outgoing.slices(&mut slices);
         let written = match cx {
-            Some(cx) => ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..used])),
-            None => match self.stream.try_write_vectored(&slices[..used]) {
+            Some(cx) => ready!(self.carrier.poll_write(cx, &slices[..used])),
+            None => match self.carrier.try_write(&slices[..used]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
                 other => other,
             },
@@ -170,7 +145,7 @@ impl Link {
     /// Shuts the writing half once the goodbye is out. Only a full turn does it: it needs a context.
     fn after_last_write(&mut self, cx: Option<&mut Context<'_>>) -> Wrote {
         match (&self.writing, cx) {
-            (Writing::Leaving, Some(cx)) => match Pin::new(&mut self.stream).poll_shutdown(cx) {
+            (Writing::Leaving, Some(cx)) => match self.carrier.poll_shutdown(cx) {
                 Poll::Pending => return Wrote::Blocked,
                 // An error here means that the peer has ended already; its goodbye or the end of its stream
                 // shows how.
@@ -192,10 +167,10 @@ impl Link {
     /// [`Link::rest`].
     pub(crate) fn read(&mut self, cx: &mut Context<'_>, spare: &mut Spare) -> Poll<Read> {
         // Asked first, so that a link that is silent has no buffer.
-        if let Err(error) = ready!(self.stream.poll_read_ready(cx)) {
+        if let Err(error) = ready!(self.carrier.poll_read_ready(cx)) {
             return Poll::Ready(Read::End(error.into()));
         }
-        Poll::Ready(match ready!(pin!(self.stream.read_buf(self.incoming.room(spare))).poll(cx)) {
+        Poll::Ready(match ready!(self.carrier.poll_read(cx, self.incoming.room(spare))) {
             Ok(0) => Read::End(self.incoming.at_end()),
             Ok(_) => Read::Some,
             Err(error) => Read::End(error.into()),
@@ -234,29 +209,5 @@ impl Link {
     /// Whether both halves are over.
     pub(crate) fn over(&self) -> bool {
         !self.reading && matches!(self.writing, Writing::Ended | Writing::Failed { .. })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Frames would wait for acknowledgements, and a cut would be noticed after minutes.
-    #[tokio::test]
-    async fn small_frames_leave_at_once_and_a_cut_is_noticed() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");
-        let stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
-        assert!(!stream.nodelay().expect("a socket"));
-        tune(&stream).expect("a socket");
-        assert!(stream.nodelay().expect("a socket"));
-        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
-        #[cfg(target_os = "linux")]
-        {
-            let (after, every) =
-                (sockopt::tcp_keepidle(&stream).unwrap(), sockopt::tcp_keepintvl(&stream).unwrap());
-            let probes = sockopt::tcp_keepcnt(&stream).unwrap();
-            assert_eq!(after + every * probes, UNANSWERED);
-            assert_eq!(sockopt::tcp_user_timeout(&stream), Ok(UNANSWERED.as_millis() as u32));
-        }
     }
 }

@@ -1,15 +1,15 @@
 //! Connecting to the nodes of higher rank.
 
 use super::accept::{HANDSHAKE_DEADLINE, read_all};
+use super::address::Address;
 use super::hello::{Hello, Identity, MAGIC, VERDICT_BYTES, decode_verdict};
+use super::stream::Stream;
 use crate::HandshakeError;
 use intendant_core::lock;
 use intendant_core::{ChannelId, NodeId};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -22,21 +22,31 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// What is known about a peer that could not be reached yet.
 pub(crate) type Trouble = Arc<Mutex<Option<String>>>;
 
-/// Connects to a channel of a peer. It tries until it succeeds or is refused for good; the caller sets the
-/// deadline.
+/// Connects to a channel of a peer, over its Unix socket if `local` permits and both are on the same host. It
+/// tries until it succeeds or is refused for good; the caller sets the deadline.
 pub(crate) async fn reach(
     identity: Arc<Identity>,
     to: NodeId,
     channel: ChannelId,
-    address: SocketAddr,
+    address: Address,
+    local: bool,
     attempts: Arc<Semaphore>,
     trouble: Trouble,
-) -> Result<TcpStream, HandshakeError> {
+) -> Result<Stream, HandshakeError> {
     let mut pause = PAUSE_MIN;
+    // The peer's Unix socket connected, but brought no verdict.
+    let mut fruitless = false;
     loop {
         // The semaphore is never closed; without a permit the attempt would only be one too many.
         let permit = attempts.acquire().await;
-        let attempt = timeout(HANDSHAKE_DEADLINE, introduce(&identity, to, channel, address)).await;
+        let mut over_unix = false;
+        let attempt = async {
+            let mut stream = Stream::connect(&address, local && !fruitless).await?;
+            over_unix = stream.is_unix();
+            introduce(&identity, to, channel, &mut stream).await?;
+            Ok(stream)
+        };
+        let attempt = timeout(HANDSHAKE_DEADLINE, attempt).await;
         drop(permit);
         match attempt.unwrap_or(Err(HandshakeError::Timeout)) {
             Ok(stream) => return Ok(stream),
@@ -47,7 +57,8 @@ pub(crate) async fn reach(
                 | HandshakeError::Timeout
                 | HandshakeError::Busy { .. }),
             ) => {
-                tracing::debug!("node {to} at {address} cannot be reached yet: {error}");
+                tracing::debug!("node {to} at {} cannot be reached yet: {error}", address.tcp);
+                fruitless = over_unix && !matches!(error, HandshakeError::Busy { .. });
                 *lock(&trouble) = Some(error.to_string());
             }
             Err(error) => return Err(error),
@@ -57,20 +68,18 @@ pub(crate) async fn reach(
     }
 }
 
-/// One attempt.
+/// The handshake of one attempt.
 async fn introduce(
     identity: &Identity,
     to: NodeId,
     channel: ChannelId,
-    address: SocketAddr,
-) -> Result<TcpStream, HandshakeError> {
-    let mut stream = TcpStream::connect(address).await?;
-    super::link::tune(&stream)?;
+    stream: &mut Stream,
+) -> Result<(), HandshakeError> {
+    stream.tune()?;
     let hello = Hello::new(identity, to, channel);
     stream.write_all(&hello.encode()).await?;
     let mut verdict = [0; VERDICT_BYTES];
-    read_all(&mut stream, &mut verdict).await?;
+    read_all(stream, &mut verdict).await?;
     decode_verdict(identity, &hello, &verdict)?;
-    stream.write_all(&MAGIC).await?;
-    Ok(stream)
+    Ok(stream.write_all(&MAGIC).await?)
 }

@@ -7,6 +7,8 @@
 use super::hello::{
     HELLO_BYTES, Hello, Identity, MAGIC, PREAMBLE_BYTES, check_hello, check_preamble, encode_verdict,
 };
+use super::stream::Stream;
+use super::unix;
 use crate::{HandshakeError, Throttle};
 use intendant_core::lock;
 use intendant_core::{ChannelId, NodeId, Tick};
@@ -15,7 +17,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -51,7 +53,21 @@ enum Place {
 }
 
 /// An accepted link.
-pub(crate) type Arrival = (NodeId, ChannelId, TcpStream);
+pub(crate) type Arrival = (NodeId, ChannelId, Stream);
+
+/// The sockets that connections come from.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub(crate) tcp: TcpListener,
+    pub(crate) unix: Option<UnixListener>,
+}
+
+/// Who dialled, for the log.
+#[derive(Clone, Copy, Debug)]
+enum Caller {
+    Remote(SocketAddr),
+    Local { process: Option<i32> },
+}
 
 /// State that all examinations share.
 #[derive(Debug)]
@@ -72,6 +88,39 @@ struct Reservation<'a> {
     rank: NodeId,
     channel: ChannelId,
     kept: bool,
+}
+
+impl Doors {
+    /// The next connection of either kind. Nothing is lost if the future is dropped.
+    async fn accept(&self) -> io::Result<(Stream, Caller)> {
+        let unix = async {
+            match &self.unix {
+                Some(unix) => unix.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            accepted = self.tcp.accept() => {
+                let (stream, address) = accepted?;
+                Ok((Stream::Tcp(stream), Caller::Remote(address)))
+            }
+            accepted = unix => {
+                let (stream, _) = accepted?;
+                let process = stream.peer_cred().ok().and_then(|credentials| credentials.pid());
+                Ok((Stream::Unix(stream), Caller::Local { process }))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Remote(address) => address.fmt(f),
+            Self::Local { process: Some(process) } => write!(f, "process {process} of this host"),
+            Self::Local { process: None } => f.write_str("a process of this host"),
+        }
+    }
 }
 
 impl Gate {
@@ -104,16 +153,16 @@ impl Gate {
     }
 
     /// Accepts connections for ever.
-    pub(crate) async fn run(self: Arc<Self>, listener: TcpListener) {
+    pub(crate) async fn run(self: Arc<Self>, doors: Doors) {
         let permits = Arc::new(Semaphore::new(UNKNOWN_MAX));
         let mut visits = JoinSet::new();
         loop {
             let Ok(permit) = permits.clone().acquire_owned().await else { return };
-            match listener.accept().await {
-                Ok((stream, address)) => {
+            match doors.accept().await {
+                Ok((stream, caller)) => {
                     let crowded = UNKNOWN_MAX - permits.available_permits() > CROWD;
                     let patience = if crowded { CROWDED_DEADLINE } else { HANDSHAKE_DEADLINE };
-                    visits.spawn(self.clone().receive(stream, address, permit, patience));
+                    visits.spawn(self.clone().receive(stream, caller, permit, patience));
                 }
                 Err(error) => {
                     self.warn(
@@ -130,8 +179,8 @@ impl Gate {
     /// Examines one connection and answers it.
     async fn receive(
         self: Arc<Self>,
-        mut stream: TcpStream,
-        address: SocketAddr,
+        mut stream: Stream,
+        caller: Caller,
         permit: OwnedSemaphorePermit,
         patience: Duration,
     ) {
@@ -139,12 +188,12 @@ impl Gate {
         let hello =
             match timeout(patience, self.hear(&mut stream)).await.unwrap_or(Err(HandshakeError::Timeout)) {
                 Ok(hello) => hello,
-                Err(refusal) => return self.refuse(stream, address, &refusal, patience).await,
+                Err(refusal) => return self.refuse(stream, caller, &refusal, patience).await,
             };
         let (rank, channel) = (hello.from, hello.channel);
         let reservation = match self.reserve(rank, channel) {
             Ok(reservation) => reservation,
-            Err(refusal) => return self.refuse(stream, address, &refusal, patience).await,
+            Err(refusal) => return self.refuse(stream, caller, &refusal, patience).await,
         };
         // A dialler that knows the token is no stranger any more.
         drop(permit);
@@ -157,12 +206,15 @@ impl Gate {
             }
             Err(error) => self.warn(
                 &self.refusals,
-                format_args!("node {rank} at {address} did not finish its handshake: {error}"),
+                format_args!("node {rank} at {caller} did not finish its handshake: {error}"),
             ),
         }
     }
 
-    async fn hear(&self, stream: &mut TcpStream) -> Result<Hello, HandshakeError> {
+    async fn hear(&self, stream: &mut Stream) -> Result<Hello, HandshakeError> {
+        if let Stream::Unix(stream) = stream {
+            unix::check_user(stream)?;
+        }
         let mut preamble = [0; PREAMBLE_BYTES];
         read_all(stream, &mut preamble).await?;
         let protocol = check_preamble(&self.identity, &preamble)?;
@@ -174,14 +226,8 @@ impl Gate {
     }
 
     /// Tells the dialler why it is refused, and logs it.
-    async fn refuse(
-        &self,
-        mut stream: TcpStream,
-        address: SocketAddr,
-        refusal: &HandshakeError,
-        patience: Duration,
-    ) {
-        self.warn(&self.refusals, format_args!("refused a connection from {address}: {refusal}"));
+    async fn refuse(&self, mut stream: Stream, caller: Caller, refusal: &HandshakeError, patience: Duration) {
+        self.warn(&self.refusals, format_args!("refused a connection from {caller}: {refusal}"));
         let Some(verdict) = encode_verdict(Some(refusal)) else { return };
         let farewell = async {
             stream.write_all(&verdict).await?;
@@ -216,8 +262,8 @@ impl Drop for Reservation<'_> {
 }
 
 /// Tells the dialler that it is welcome and waits for its confirmation.
-async fn welcome(stream: &mut TcpStream) -> Result<(), HandshakeError> {
-    super::link::tune(stream)?;
+async fn welcome(stream: &mut Stream) -> Result<(), HandshakeError> {
+    stream.tune()?;
     if let Some(verdict) = encode_verdict(None) {
         stream.write_all(&verdict).await?;
     }
@@ -227,7 +273,7 @@ async fn welcome(stream: &mut TcpStream) -> Result<(), HandshakeError> {
 }
 
 /// Fills `bytes`, and distinguishes an end of the stream from other errors.
-pub(crate) async fn read_all(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<(), HandshakeError> {
+pub(crate) async fn read_all(stream: &mut Stream, bytes: &mut [u8]) -> Result<(), HandshakeError> {
     match stream.read_exact(bytes).await {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(HandshakeError::Closed),
@@ -237,27 +283,39 @@ pub(crate) async fn read_all(stream: &mut TcpStream, bytes: &mut [u8]) -> Result
 
 #[cfg(test)]
 mod tests {
+    use super::super::address::Transport;
+    use super::super::mesh::Listener;
     use super::*;
+    use tokio::net::TcpStream;
 
-    async fn pair() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
-        let address = listener.local_addr().expect("bound");
-        let (dialled, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        (dialled.expect("the listener is there"), accepted.expect("a dialler").0)
+    /// A connection over the node's Unix socket, if it has one, else over TCP.
+    async fn pair(transport: Transport) -> (Stream, Stream) {
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), transport).expect("a port");
+        let (address, doors) = (listener.address(), listener.open().expect("in a runtime"));
+        let (dialled, accepted) = tokio::join!(Stream::connect(&address, true), doors.accept());
+        let (dialled, (accepted, _)) =
+            (dialled.expect("the listener is there"), accepted.expect("a dialler"));
+        assert_eq!((dialled.is_unix(), accepted.is_unix()), (address.unix.is_some(), address.unix.is_some()));
+        (dialled, accepted)
     }
 
     #[tokio::test]
     async fn a_peer_that_closes_is_no_broken_connection() {
-        let (mut dialled, mut accepted) = pair().await;
-        dialled.write_all(b"half").await.expect("it fits into the socket's buffer");
-        drop(dialled);
-        let error = read_all(&mut accepted, &mut [0; 8]).await.expect_err("4 bytes are missing");
-        assert!(matches!(error, HandshakeError::Closed), "{error}");
+        for transport in [Transport::Tcp, Transport::Auto] {
+            let (mut dialled, mut accepted) = pair(transport).await;
+            dialled.write_all(b"half").await.expect("it fits into the socket's buffer");
+            drop(dialled);
+            let error = read_all(&mut accepted, &mut [0; 8]).await.expect_err("4 bytes are missing");
+            assert!(matches!(error, HandshakeError::Closed), "{error}");
 
-        let (dialled, mut accepted) = pair().await;
-        dialled.set_zero_linger().expect("a connected socket");
-        drop(dialled);
-        let error = read_all(&mut accepted, &mut [0; 8]).await.expect_err("the connection is reset");
-        assert!(!matches!(error, HandshakeError::Closed), "{error}");
+            let (dialled, mut accepted) = pair(transport).await;
+            accepted.write_all(b"unread").await.expect("it fits into the socket's buffer");
+            if let Stream::Tcp(dialled) = &dialled {
+                TcpStream::set_zero_linger(dialled).expect("a connected socket");
+            }
+            drop(dialled);
+            let error = read_all(&mut accepted, &mut [0; 8]).await.expect_err("the connection is reset");
+            assert!(!matches!(error, HandshakeError::Closed), "{error}");
+        }
     }
 }

@@ -1,18 +1,23 @@
 //! From a listening socket to a connection per channel and peer.
 
-use super::accept::{Arrival, Gate};
+use super::accept::{Arrival, Doors, Gate};
+use super::address::{Address, Transport, UnixName};
 use super::arrivals::Arrivals;
 use super::dial::{Trouble, reach};
+use super::fabric::Builder;
 use super::hello::{Identity, check_identity};
+use super::stream::{Parked, Stream};
+use super::unix;
 use crate::error::Missing;
-use crate::tcp::Builder;
 use crate::{HandshakeError, TransportError};
 use intendant_core::lock;
 use intendant_core::{ChannelId, NodeId};
+use std::io;
 use std::net::{self, SocketAddr};
+use std::os::unix::net as std_unix;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
@@ -21,11 +26,13 @@ use tokio::time::{Instant, timeout_at};
 /// Attempts to connect at the same time: enough to hide round trips, few enough for any acceptor.
 const ATTEMPTS_MAX: usize = 64;
 
-/// A socket that peers can dial already, before this node knows who they are.
+/// The sockets that peers can dial already, before this node knows who they are.
 #[derive(Debug)]
 pub struct Listener {
-    socket: net::TcpListener,
-    address: SocketAddr,
+    tcp: net::TcpListener,
+    unix: Option<std_unix::UnixListener>,
+    address: Address,
+    transport: Transport,
 }
 
 /// The connections of one node. The gate for late comers stays open as long as it lives; dropping it does not
@@ -34,30 +41,58 @@ pub struct Listener {
 pub struct Mesh {
     builders: Vec<Builder>,
     arrivals: Arc<Arrivals>,
+    links: Links,
     gate: AbortHandle,
 }
 
+/// The connections of a node, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// Over TCP.
+    pub tcp: usize,
+    /// Over Unix sockets, to nodes of the same host.
+    pub unix: usize,
+}
+
+impl Links {
+    fn count(&mut self, link: &Parked) {
+        *if link.is_unix() { &mut self.unix } else { &mut self.tcp } += 1;
+    }
+}
+
 impl Listener {
-    /// Listens on `address`; port 0 lets the system choose.
+    /// Listens on `address`, where port 0 lets the system choose, and with [`Transport::Auto`] on a Unix
+    /// socket as well, if the system has such sockets.
     ///
     /// # Errors
     /// If the address cannot be listened on; the error names it.
-    pub fn bind(address: SocketAddr) -> Result<Self, TransportError> {
+    pub fn bind(address: SocketAddr, transport: Transport) -> Result<Self, TransportError> {
+        // Before the TCP socket: a peer that reaches that one finds this one too.
+        let (name, unix) = match transport {
+            Transport::Auto => listen_on_unix().unzip(),
+            Transport::Tcp => (None, None),
+        };
         let bind = || {
-            let socket = net::TcpListener::bind(address)?;
-            socket.set_nonblocking(true)?;
-            let address = socket.local_addr()?;
-            Ok(Self { socket, address })
+            let tcp = net::TcpListener::bind(address)?;
+            tcp.set_nonblocking(true)?;
+            let address = Address { tcp: tcp.local_addr()?, unix: name };
+            Ok(Self { tcp, unix, address, transport })
         };
         bind().map_err(|error| TransportError::Bind { address, error })
     }
 
-    /// The address that is listened on, with the port that the system chose.
-    pub fn local_addr(&self) -> SocketAddr {
+    /// Where peers reach this node, with the port that the system chose.
+    pub fn address(&self) -> Address {
         self.address
     }
 
-    /// Connects to every other node of `roster` (addresses by rank) once per channel: higher ranks are
+    /// The sockets in the runtime that this is called in.
+    pub(crate) fn open(self) -> io::Result<Doors> {
+        let unix = self.unix.map(UnixListener::from_std).transpose()?;
+        Ok(Doors { tcp: TcpListener::from_std(self.tcp)?, unix })
+    }
+
+    /// Connects to every other node of `roster` (by rank) once per channel: higher ranks are
     /// dialled, lower ranks are waited for. Peers that are not there yet are tried again until the time
     /// `within` is over.
     ///
@@ -73,7 +108,7 @@ impl Listener {
     pub async fn mesh(
         self,
         identity: &Identity,
-        roster: &[SocketAddr],
+        roster: &[Address],
         within: Duration,
     ) -> Result<Mesh, TransportError> {
         let deadline = Instant::now() + within;
@@ -81,24 +116,34 @@ impl Listener {
         if roster.len() != usize::from(identity.nodes) {
             return Err(TransportError::Roster { addresses: roster.len(), nodes: identity.nodes });
         }
-        if identity.token.is_open() && !self.address.ip().is_loopback() {
-            return Err(TransportError::OpenBeyondLoopback { address: self.address });
+        if identity.token.is_open() && !self.address.tcp.ip().is_loopback() {
+            return Err(TransportError::OpenBeyondLoopback { address: self.address.tcp });
         }
         let (arrived, arrivals) = unbounded_channel();
         let gate = Arc::new(Gate::new(identity.clone(), arrived));
-        let task = tokio::spawn(gate.run(TcpListener::from_std(self.socket)?));
+        let local = self.transport == Transport::Auto;
+        let task = tokio::spawn(gate.run(self.open()?));
         let counts = Arc::new(Arrivals::new(roster.len()));
-        let mut mesh = Mesh { builders: Vec::new(), arrivals: counts, gate: task.abort_handle() };
+        let mut mesh = Mesh {
+            builders: Vec::new(),
+            arrivals: counts,
+            links: Links::default(),
+            gate: task.abort_handle(),
+        };
 
-        let mut setup = Setup::new(identity, roster);
+        let mut setup = Setup::new(identity, roster, local);
         match timeout_at(deadline, setup.complete(arrivals)).await {
             Ok(done) => done?,
             Err(_) => return Err(TransportError::Incomplete { within, missing: setup.missing() }),
         }
         for links in setup.links {
-            let streams = links.into_iter().map(|link| link.map(TcpStream::into_std).transpose());
-            let (streams, arrivals) = (streams.collect::<Result<_, _>>()?, Arc::clone(&mesh.arrivals));
-            mesh.builders.push(Builder::new(identity.rank, streams, arrivals));
+            let parked = links.into_iter().map(|link| link.map(Stream::park).transpose());
+            let parked: Vec<_> = parked.collect::<Result<_, _>>()?;
+            for link in parked.iter().flatten() {
+                mesh.links.count(link);
+            }
+            let arrivals = Arc::clone(&mesh.arrivals);
+            mesh.builders.push(Builder::new(identity.rank, parked, arrivals));
         }
         Ok(mesh)
     }
@@ -110,9 +155,24 @@ impl Mesh {
         std::mem::take(&mut self.builders)
     }
 
+    /// The connections of all fabrics of this mesh.
+    pub fn links(&self) -> Links {
+        self.links
+    }
+
     /// Counts what arrives from each peer, on all fabrics of this mesh.
     pub fn arrivals(&self) -> Arc<Arrivals> {
         Arc::clone(&self.arrivals)
+    }
+}
+
+fn listen_on_unix() -> Option<(UnixName, std_unix::UnixListener)> {
+    match unix::listen() {
+        Ok(listening) => Some(listening),
+        Err(error) => {
+            tracing::debug!("no Unix socket for nodes of this host: {error}");
+            None
+        }
     }
 }
 
@@ -125,19 +185,22 @@ impl Drop for Mesh {
 /// A mesh that is not complete yet.
 struct Setup<'a> {
     identity: &'a Identity,
-    roster: &'a [SocketAddr],
+    roster: &'a [Address],
+    /// Whether peers of this host are dialled over their Unix sockets.
+    local: bool,
     /// By channel, then rank.
-    links: Vec<Vec<Option<TcpStream>>>,
+    links: Vec<Vec<Option<Stream>>>,
     /// By rank.
     troubles: Vec<Trouble>,
 }
 
-type Dialled = (NodeId, ChannelId, Result<TcpStream, HandshakeError>);
+type Dialled = (NodeId, ChannelId, Result<Stream, HandshakeError>);
 
 impl<'a> Setup<'a> {
-    fn new(identity: &'a Identity, roster: &'a [SocketAddr]) -> Self {
+    fn new(identity: &'a Identity, roster: &'a [Address], local: bool) -> Self {
         let links = (0..identity.channels).map(|_| roster.iter().map(|_| None).collect()).collect();
-        Self { identity, roster, links, troubles: roster.iter().map(|_| Trouble::default()).collect() }
+        let troubles = roster.iter().map(|_| Trouble::default()).collect();
+        Self { identity, roster, local, links, troubles }
     }
 
     /// Peers whose links are not complete, with the number of links that each has.
@@ -157,7 +220,7 @@ impl<'a> Setup<'a> {
                 None if rank > self.identity.rank.index() => "no answer yet".to_owned(),
                 None => format!("it has dialled for {links} of {} channels", self.links.len()),
             };
-            Missing { peer: NodeId(rank as u16), address: self.roster[rank], reason }
+            Missing { peer: NodeId(rank as u16), address: self.roster[rank].tcp, reason }
         };
         self.incomplete().map(missing).collect()
     }
@@ -170,7 +233,7 @@ impl<'a> Setup<'a> {
                 Some((peer, channel, stream)) = arrivals.recv() => (peer, channel, Ok(stream)),
                 Some(Ok(dialled)) = diallers.join_next() => dialled,
             };
-            let address = self.roster[peer.index()];
+            let address = self.roster[peer.index()].tcp;
             let stream = stream.map_err(|error| TransportError::Refused { peer, address, error })?;
             self.links[channel.index()][peer.index()] = Some(stream);
         }
@@ -184,7 +247,7 @@ impl<'a> Setup<'a> {
             let peer = NodeId(rank as u16);
             for channel in (0..self.identity.channels).map(ChannelId) {
                 let (identity, trouble) = (identity.clone(), self.troubles[rank].clone());
-                let link = reach(identity, peer, channel, *address, attempts.clone(), trouble);
+                let link = reach(identity, peer, channel, *address, self.local, attempts.clone(), trouble);
                 diallers.spawn(async move { (peer, channel, link.await) });
             }
         }

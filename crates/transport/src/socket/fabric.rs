@@ -1,31 +1,30 @@
-//! The TCP connections of one channel of one node.
+//! The connections of one channel of one node.
 
 use super::arrivals::Arrivals;
 use super::incoming::Item;
 use super::link::{Link, Read, Wrote};
 use super::ready::Ready;
 use super::spare::Spare;
+use super::stream::Parked;
 use crate::{FabricEvent, LinkError, Sent};
 use bytes::Bytes;
 use intendant_core::NodeId;
 use std::collections::VecDeque;
 use std::io;
-use std::net;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tokio::net::TcpStream;
 
 /// The connections of one channel before they are moved to the thread that will use them.
 #[derive(Debug)]
 pub struct Builder {
     rank: NodeId,
-    links: Vec<Option<net::TcpStream>>,
+    links: Vec<Option<Parked>>,
     arrivals: Arc<Arrivals>,
 }
 
 impl Builder {
     /// One established, nonblocking stream per peer; none for the node itself.
-    pub(crate) fn new(rank: NodeId, links: Vec<Option<net::TcpStream>>, arrivals: Arc<Arrivals>) -> Self {
+    pub(crate) fn new(rank: NodeId, links: Vec<Option<Parked>>, arrivals: Arc<Arrivals>) -> Self {
         Self { rank, links, arrivals }
     }
 
@@ -54,7 +53,7 @@ impl Builder {
             ending: Ending::Open,
         };
         for (index, stream) in self.links.into_iter().enumerate() {
-            fabric.links.push(stream.map(TcpStream::from_std).transpose()?.map(Link::new));
+            fabric.links.push(stream.map(Parked::resume).transpose()?.map(Link::new));
             // The first poll of a link registers its waker.
             fabric.queue(index);
         }
@@ -78,7 +77,7 @@ const WRITTEN_AT_ONCE_BYTES: usize = 16 << 10;
 /// one frame for each in a turn.
 const FRAME_WRITTEN_AT_ONCE_BYTES: usize = 128 << 10;
 
-/// The TCP connections of one channel of one node: see [`crate::Fabric`] for what its methods promise.
+/// The connections of one channel of one node: see [`crate::Fabric`] for what its methods promise.
 #[derive(Debug)]
 pub struct Fabric {
     rank: NodeId,
@@ -112,8 +111,12 @@ impl Fabric {
 
     pub(crate) fn send(&mut self, to: NodeId, head: Bytes, rest: Bytes) {
         self.sent.messages += 1;
-        self.sent.bytes += (head.len() + rest.len()) as u64;
+        let bytes = (head.len() + rest.len()) as u64;
+        self.sent.bytes += bytes;
         let Some(link) = &mut self.links[to.index()] else { return };
+        if link.is_unix() {
+            self.sent.unix_bytes += bytes;
+        }
         let single = link.backlog_bytes() == 0;
         link.push(head, rest);
         if !link.dirty {

@@ -1,0 +1,124 @@
+//! Where a node accepts connections, and which kinds of connections nodes use.
+
+use intendant_core::{UnknownName, by_name};
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+/// The kinds of connections that a node uses. Nodes of one cluster may differ in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Unix domain sockets to nodes of the same host, TCP to all others. A Unix socket spares the TCP stack,
+    /// which is most of the cost of a small message over loopback.
+    #[default]
+    Auto,
+    /// TCP to all nodes.
+    Tcp,
+}
+
+impl Transport {
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Transport {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        by_name("a transport", name, [Self::Auto, Self::Tcp])
+    }
+}
+
+/// The name of a node's Unix socket: a random number, so that no other host has a socket of this name.
+///
+/// The socket is in Linux's abstract namespace, which belongs to the network namespace. So a name that can be
+/// dialled proves that both nodes are on the same host and in the same network namespace, also in containers
+/// that share no folder. There is no file that a killed process could leave behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnixName(u128);
+
+impl UnixName {
+    /// The name with this number.
+    pub const fn new(number: u128) -> Self {
+        Self(number)
+    }
+
+    /// The name in the abstract namespace, without the zero byte in front.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn in_namespace(self) -> String {
+        format!("intendant-{self}")
+    }
+}
+
+impl fmt::Display for UnixName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// The text is not a [`UnixName`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not the name of a node's Unix socket, which has 32 hexadecimal digits")]
+pub struct InvalidUnixName(pub String);
+
+impl FromStr for UnixName {
+    type Err = InvalidUnixName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidUnixName> {
+        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| digits);
+        number.map(Self).ok_or_else(|| InvalidUnixName(text.to_owned()))
+    }
+}
+
+/// Where a node accepts connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// For nodes of all hosts.
+    pub tcp: SocketAddr,
+    /// For nodes of the same host; `None` if it does not listen on a Unix socket.
+    pub unix: Option<UnixName>,
+}
+
+impl From<SocketAddr> for Address {
+    fn from(tcp: SocketAddr) -> Self {
+        Self { tcp, unix: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_others_are_refused() {
+        for number in [0, 7, u128::MAX, 0xfeed << 64] {
+            let name = UnixName::new(number);
+            assert_eq!(name.to_string().parse(), Ok(name));
+        }
+        let long = "0".repeat(33);
+        for text in ["", "7", "../../../../../../../etc/passwd.", "+0000000000000000000000000000007", &long] {
+            assert!(text.parse::<UnixName>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn transports_are_named() {
+        for transport in [Transport::Auto, Transport::Tcp] {
+            assert_eq!(transport.to_string().parse(), Ok(transport));
+        }
+        let error = "unix".parse::<Transport>().expect_err("it cannot be forced").to_string();
+        assert!(error.contains("'unix'") && error.contains("auto or tcp"), "{error}");
+    }
+}

@@ -1,0 +1,116 @@
+//! What a link reads from and writes to: a connection of either kind, in the runtime that uses it.
+//!
+//! A Unix socket needs care. When its peer reads, the kernel notifies all that wait for the socket to become
+//! writable, whether or not it was full; a TCP socket notifies after a write that was refused. A runtime that
+//! waits for both directions all the time is thus woken once more for each frame that it has sent, and the
+//! advantage over TCP is lost. So a Unix socket is registered for reading only, and for writing as long as a
+//! write is refused.
+
+use bytes::BytesMut;
+use rustix::io::{Errno, writev};
+use rustix::net::{Shutdown, shutdown};
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use std::os::unix::net as std_unix;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::net::unix::pipe;
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    Tcp(TcpStream),
+    Unix(Unix),
+}
+
+impl Carrier {
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
+
+    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_read_ready(cx),
+            Self::Unix(unix) => unix.stream.poll_read_ready(cx),
+        }
+    }
+
+    /// Appends what one read brings.
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut BytesMut) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(stream) => pin!(stream.read_buf(room)).poll(cx),
+            Self::Unix(unix) => pin!(unix.stream.read_buf(room)).poll(cx),
+        }
+    }
+
+    pub(crate) fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write_vectored(slices),
+            Self::Unix(unix) => unix.try_write(slices),
+        }
+    }
+
+    pub(crate) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Unix(unix) => unix.poll_write(cx, slices),
+        }
+    }
+
+    /// Everything is written for now.
+    pub(crate) fn rest(&mut self) {
+        match self {
+            Self::Tcp(_) => {}
+            Self::Unix(unix) => unix.full = None,
+        }
+    }
+
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(unix) => Poll::Ready(Ok(shutdown(&unix.stream, Shutdown::Write)?)),
+        }
+    }
+}
+
+/// A Unix socket.
+#[derive(Debug)]
+pub(crate) struct Unix {
+    /// The runtime registers the reading end of a pipe for reading only. It asks nothing of the descriptor
+    /// that a socket does not have.
+    stream: pipe::Receiver,
+    /// A second descriptor of the socket, registered for writing only, from a write that was refused until
+    /// everything is written.
+    full: Option<pipe::Sender>,
+}
+
+impl Unix {
+    /// The socket, which is nonblocking, in the runtime that this is called in.
+    pub(crate) fn new(stream: std_unix::UnixStream) -> io::Result<Self> {
+        Ok(Self { stream: pipe::Receiver::from_owned_fd_unchecked(stream.into())?, full: None })
+    }
+
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(writev(&self.stream, slices)?)
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let full = match &mut self.full {
+            Some(full) => full,
+            none => match writev(&self.stream, slices) {
+                Err(Errno::AGAIN) => {
+                    let second = self.stream.as_fd().try_clone_to_owned()?;
+                    none.insert(pipe::Sender::from_owned_fd_unchecked(second)?)
+                }
+                done => return Poll::Ready(Ok(done?)),
+            },
+        };
+        Pin::new(full).poll_write_vectored(cx, slices)
+    }
+}

@@ -1,0 +1,42 @@
+//! The fabric over sockets: Unix domain sockets between processes of one host, TCP between hosts.
+//!
+//! [`Listener::bind`] makes sockets that peers can dial, before the cluster is known. [`Listener::mesh`]
+//! turns them into one connection per peer and channel ([`Mesh`]); each side identifies itself first
+//! ([`Identity`], [`HandshakeError`]). A [`Builder`] carries the connections of one channel to its thread,
+//! and becomes a [`Fabric`] there.
+//!
+//! A node tells the others its [`Address`]: the address of its TCP socket and the random name of its Unix
+//! socket. Peers dial the name first. Only a process of the same host and network namespace finds it; all
+//! others use TCP. Handshake, frames and limits are the same on both, and a fabric may have links of both
+//! kinds. [`Transport::Tcp`] does without Unix sockets.
+//!
+//! Frames are length-prefixed; a length beyond [`intendant_core::limits::FRAME_BYTES_MAX`] loses the link
+//! before memory is taken. Small frames are copied together and written with one call; large ones are written
+//! without a copy. `TCP_NODELAY` is set on TCP: batching is the caller's decision
+//! ([`crate::Fabric::try_flush`]), not the kernel's.
+//!
+//! There is no encryption. The token excludes strangers and accidents, but it and the frames are sent in the
+//! clear: if the network is not trusted, run over an encrypted one. The control plane, not this module, finds
+//! out whether a silent peer is alive.
+
+mod accept;
+mod address;
+mod arrivals;
+mod carrier;
+mod dial;
+mod fabric;
+mod hello;
+mod incoming;
+mod link;
+mod mesh;
+mod outgoing;
+mod ready;
+mod spare;
+mod stream;
+mod unix;
+
+pub use address::{Address, InvalidUnixName, Transport, UnixName};
+pub use arrivals::Arrivals;
+pub use fabric::{Builder, Fabric};
+pub use hello::{HandshakeError, Identity};
+pub use mesh::{Links, Listener, Mesh};

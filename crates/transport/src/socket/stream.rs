@@ -1,0 +1,162 @@
+//! One connection to a peer, of either kind, until its handshake is over.
+
+use super::address::Address;
+use super::carrier::{Carrier, Unix};
+use super::unix;
+use rustix::net::sockopt;
+use std::io;
+use std::net;
+use std::os::unix::net as std_unix;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// Data that a peer's machine has not acknowledged for so long, or a peer's machine that does not answer at
+/// all, is a lost peer. Without this the operating system would retry for a quarter of an hour, or would
+/// never notice if nothing is in flight. Longer than the control plane's own silence of 5 s, which names the
+/// lost node; both together stay below ten.
+const UNANSWERED: Duration = Duration::from_secs(7);
+/// How long a connection may be silent before the peer's machine is asked whether it is there, and how often
+/// then.
+const PROBE_AFTER: Duration = Duration::from_secs(3);
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    /// To a node of the same host. The kernel ends it when the peer's process ends: there is no network that
+    /// could be cut.
+    Unix(UnixStream),
+}
+
+/// A connection that no runtime knows, on its way to the thread that will use it.
+#[derive(Debug)]
+pub(crate) enum Parked {
+    Tcp(net::TcpStream),
+    Unix(std_unix::UnixStream),
+}
+
+/// The same expression for a connection of either kind.
+macro_rules! either {
+    ($stream:expr, $inner:ident => $result:expr) => {
+        match $stream {
+            Stream::Tcp($inner) => $result,
+            Stream::Unix($inner) => $result,
+        }
+    };
+}
+
+impl Stream {
+    /// Connects to a node: over its Unix socket if `local` permits and the node is on this host, else over
+    /// TCP.
+    pub(crate) async fn connect(address: &Address, local: bool) -> io::Result<Self> {
+        if let Some(name) = address.unix.filter(|_| local) {
+            match unix::connect(name).await {
+                Ok(stream) => return Ok(Self::Unix(stream)),
+                // As a rule, the node is on another host, where the name is not known.
+                Err(error) => tracing::debug!("{} is dialled over TCP: {error}", address.tcp),
+            }
+        }
+        TcpStream::connect(address.tcp).await.map(Self::Tcp)
+    }
+
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
+
+    /// Sets what every connection needs: small frames leave at once, and a cut is noticed.
+    pub(crate) fn tune(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => tune_tcp(stream),
+            Self::Unix(stream) => unix::tune(stream),
+        }
+    }
+
+    pub(crate) fn park(self) -> io::Result<Parked> {
+        Ok(match self {
+            Self::Tcp(stream) => Parked::Tcp(stream.into_std()?),
+            Self::Unix(stream) => Parked::Unix(stream.into_std()?),
+        })
+    }
+}
+
+impl Parked {
+    /// The connection in the runtime that this is called in.
+    pub(crate) fn resume(self) -> io::Result<Carrier> {
+        Ok(match self {
+            Self::Tcp(stream) => Carrier::Tcp(TcpStream::from_std(stream)?),
+            Self::Unix(stream) => Carrier::Unix(Unix::new(stream)?),
+        })
+    }
+
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), stream => Pin::new(stream).poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        either!(self.get_mut(), stream => Pin::new(stream).poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), stream => Pin::new(stream).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}
+
+fn tune_tcp(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    #[cfg(target_os = "linux")]
+    {
+        sockopt::set_tcp_keepidle(stream, PROBE_AFTER)?;
+        sockopt::set_tcp_keepintvl(stream, PROBE_EVERY)?;
+        sockopt::set_tcp_keepcnt(
+            stream,
+            ((UNANSWERED - PROBE_AFTER).as_secs() / PROBE_EVERY.as_secs()) as u32,
+        )?;
+        sockopt::set_tcp_user_timeout(stream, UNANSWERED.as_millis() as u32)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames would wait for acknowledgements, and a cut would be noticed after minutes.
+    #[tokio::test]
+    async fn small_frames_leave_at_once_and_a_cut_is_noticed() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+        assert!(!stream.nodelay().expect("a socket"));
+        tune_tcp(&stream).expect("a socket");
+        assert!(stream.nodelay().expect("a socket"));
+        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
+        #[cfg(target_os = "linux")]
+        {
+            let (after, every) =
+                (sockopt::tcp_keepidle(&stream).unwrap(), sockopt::tcp_keepintvl(&stream).unwrap());
+            let probes = sockopt::tcp_keepcnt(&stream).unwrap();
+            assert_eq!(after + every * probes, UNANSWERED);
+            assert_eq!(sockopt::tcp_user_timeout(&stream), Ok(UNANSWERED.as_millis() as u32));
+        }
+    }
+}
