@@ -82,8 +82,8 @@ impl<E: Element> Locality for NodeParts<E> {
         self.shared.layout().contains(key) && self.shared.is_local(key)
     }
 
-    fn owns(&self, key: Key) -> bool {
-        self.shared.layout().contains(key) && self.shared.owns(key)
+    fn part(&self, key: Key) -> u32 {
+        if self.shared.layout().contains(key) { self.shared.part(key) } else { 0 }
     }
 
     fn nodes(&self) -> u32 {

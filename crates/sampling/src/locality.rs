@@ -8,11 +8,12 @@ pub trait Locality {
     /// Whether this node can access the key without a message.
     fn is_local(&self, key: Key) -> bool;
 
-    /// Whether this node has the main copy of the key. At any time, this holds on one node at most; it holds
-    /// on none while the key is on its way.
-    fn owns(&self, key: Key) -> bool;
+    /// This node's part of the key, in N-th parts for [`Locality::nodes`] N. The parts of all nodes add up to
+    /// one, except while copies are set up, dropped or moved. So if each node draws a key in proportion to
+    /// its part, all nodes together draw it as often as one node that holds all keys.
+    fn part(&self, key: Key) -> u32;
 
-    /// Number of nodes among which the keys are divided.
+    /// Number of nodes, N.
     fn nodes(&self) -> u32;
 
     /// The time on this node, in microseconds.
@@ -28,8 +29,8 @@ impl Locality for Everything {
         true
     }
 
-    fn owns(&self, _key: Key) -> bool {
-        true
+    fn part(&self, _key: Key) -> u32 {
+        1
     }
 
     fn nodes(&self) -> u32 {

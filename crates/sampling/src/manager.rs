@@ -134,8 +134,8 @@ impl Manager {
                 let (mut rng, elsewhere) = (rng(), share.elsewhere(place.nodes()));
                 let many = (0..samples).filter(|_| rng.random_bool(elsewhere)).count();
                 let chosen: VecDeque<_> = (0..many).map(|_| entry.distribution.draw(&mut rng)).collect();
-                let owned = chosen.iter().filter(|key| place.owns(**key)).count() as u32;
-                share.record(Looks { all: many as u32, owned });
+                let accepted = chosen.iter().filter(|key| accepts(place, **key, &mut rng)).count() as u32;
+                share.record(Looks { all: many as u32, accepted });
                 Source::Local { chosen, left: samples - many, rng }
             }
             (Scheme::Repurposing, _) => Source::Repurposing { left: samples, rng: rng() },
@@ -229,13 +229,13 @@ impl Manager {
         }
     }
 
-    /// A key that this node owns: the first of some independent draws, which leaves π's proportions among the
-    /// keys that are owned here; if none is, the last draw.
+    /// The first of some independent draws that this node accepts; if it accepts none, the last draw. It
+    /// accepts a key in proportion to its part of the key. That leaves π's proportions among the keys that
+    /// are here, and over all nodes.
     ///
-    /// Replicas do not count. A hot key has replicas on all nodes: each would draw it in place of the keys
-    /// that it lacks, and the cluster would draw it up to N times as often as π says. With main copies only,
-    /// each key can be drawn at one node, and the frequencies over the cluster are those of π if the nodes
-    /// own equal shares of it. [`Share`] is for nodes that own less.
+    /// If every copy counted as much as a main copy, hot keys, which have replicas on all nodes, would be
+    /// drawn up to N times as often as π says. If main copies alone counted, the node that owns most hot keys
+    /// would draw each of them too rarely. [`Share`] is for nodes that have few keys nevertheless.
     fn draw_local(
         &self,
         distribution: &Distribution,
@@ -246,8 +246,8 @@ impl Manager {
         let mut key = distribution.draw(rng);
         for _ in 1..LOCAL_DRAWS * place.nodes() {
             looks.all += 1;
-            if place.owns(key) {
-                looks.owned += 1;
+            if accepts(place, key, rng) {
+                looks.accepted += 1;
                 return key;
             }
             key = distribution.draw(rng);
@@ -270,4 +270,10 @@ impl Manager {
             }
         }
     }
+}
+
+/// Whether a node draws `key` locally, now that it is the next independent draw.
+fn accepts(place: &impl Locality, key: Key, rng: &mut Pcg64Mcg) -> bool {
+    let (part, nodes) = (place.part(key), place.nodes());
+    part > 0 && (part >= nodes || rng.random_range(0..nodes) < part)
 }

@@ -56,7 +56,8 @@ pub struct SlotState {
     pub counter: u32,
     /// Of a replica under bounded staleness, the clock up to which it has every update. Of any other replica
     /// through the owner, its allowance: how many updates workers may make before a delta should be sent,
-    /// in two's complement. Of a static replica, its index among those of its channel.
+    /// in two's complement. Of a main copy with replicas elsewhere, their number. Of a static replica, its
+    /// index among those of its channel.
     pub side: u32,
 }
 

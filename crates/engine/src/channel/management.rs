@@ -388,6 +388,7 @@ fn move_owned<E: Element>(
 ) {
     let counter = entry.state().counter.wrapping_add(1);
     entry.state_mut().role = Role::Absent;
+    entry.state_mut().side = 0;
     entry.state_mut().set_dirty(false);
     let hub = owner.depart(core, entry.key());
     relocation::hand_over(core, out, entry, to, counter, hub.as_ref());

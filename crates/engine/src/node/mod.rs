@@ -471,16 +471,25 @@ impl<E: Element> Shared<E> {
         (entry.state().role, entry.value().is_some())
     }
 
-    /// Whether this node has the main copy of `key`: of a key with static replicas, whether it is the home.
-    /// The answer may be outdated at once.
+    /// This node's part of `key`, in N-th parts for N nodes: each replica is one, and the main copy is the
+    /// rest. The parts of all nodes add up to N, except while copies are set up, dropped or moved. The answer
+    /// may be outdated at once.
     ///
     /// # Panics
     /// If the key does not exist.
-    pub fn owns(&self, key: Key) -> bool {
-        let state = self.store.latch(key).state();
-        // An untouched key is at its home.
-        self.is_main(key, state.role)
-            || (self.lazy && state == SlotState::default() && self.directory.is_home(key))
+    pub fn part(&self, key: Key) -> u32 {
+        let (state, nodes) = (self.store.latch(key).state(), self.layout.nodes() as u32);
+        match state.role {
+            Role::Owner => nodes,
+            // With bounded staleness, owners do not count holders, and readers make replicas of all keys.
+            Role::Hub => nodes.saturating_sub(state.side),
+            Role::Replica | Role::Static => 1,
+            // An untouched key is at its home.
+            Role::Absent if self.lazy && state == SlotState::default() && self.directory.is_home(key) => {
+                nodes
+            }
+            Role::Absent | Role::Arriving | Role::Leaving => 0,
+        }
     }
 
     /// Whether this node has a copy of `key`, so that an access to it needs no message. The answer may be

@@ -136,6 +136,7 @@ impl Owner {
         let outcome = hub.ask(holder, generation);
         let more = hub.holders().len() - before;
         entry.state_mut().role = Role::Hub;
+        entry.state_mut().side = hub.holders().len() as u32;
         self.count_holder(core, holder, more, 0);
         outcome
     }
@@ -228,6 +229,7 @@ impl Owner {
                 entry.state_mut().role = Role::Owner;
                 entry.state_mut().set_dirty(false);
             }
+            entry.state_mut().side -= 1;
         }
         let counter = core.told_counter(&entry.state());
         let row = UpdateRow { key, generation, seq: 0, version: 0, counter };
@@ -262,6 +264,7 @@ impl Owner {
             return;
         }
         entry.state_mut().role = Role::Hub;
+        entry.state_mut().side = hub.holders().len() as u32;
         hub.holders().iter().for_each(|holder| self.count_holder(core, holder.node, 1, 0));
         self.hubs.insert(key, hub);
         self.update_later(core, key);

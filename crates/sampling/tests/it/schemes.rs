@@ -154,8 +154,8 @@ impl Locality for Station {
         self.here.borrow().get(&key).is_some_and(|until| *until > self.now.get())
     }
 
-    fn owns(&self, key: Key) -> bool {
-        self.is_local(key)
+    fn part(&self, key: Key) -> u32 {
+        self.is_local(key).into()
     }
 
     fn nodes(&self) -> u32 {

@@ -409,10 +409,10 @@ impl<E: Element> Cluster<E> {
         self.nodes[node].is_local(key)
     }
 
-    /// Whether a node has the main copy of `key`.
+    /// A node's part of `key`: see [`Shared::part`].
     #[inline(never)]
-    pub fn owns(&self, node: usize, key: Key) -> bool {
-        self.nodes[node].owns(key)
+    pub fn part(&self, node: usize, key: Key) -> u32 {
+        self.nodes[node].part(key)
     }
 
     /// The virtual time.

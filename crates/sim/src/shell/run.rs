@@ -74,8 +74,8 @@ impl<E: Element> Locality for NodeLocality<'_, E> {
         self.cluster.is_local(self.node, key)
     }
 
-    fn owns(&self, key: Key) -> bool {
-        self.cluster.owns(self.node, key)
+    fn part(&self, key: Key) -> u32 {
+        self.cluster.part(self.node, key)
     }
 
     fn nodes(&self) -> u32 {

@@ -12,8 +12,8 @@ impl<F: Fn(Key) -> bool> Locality for Holds<F> {
         self.0(key)
     }
 
-    fn owns(&self, key: Key) -> bool {
-        self.0(key)
+    fn part(&self, key: Key) -> u32 {
+        64 * u32::from(self.0(key))
     }
 
     /// So many that any share of the keys is as much as a node should own.

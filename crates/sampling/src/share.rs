@@ -1,0 +1,89 @@
+//! The share of a distribution that a node has.
+//!
+//! All nodes draw equally many samples. A node that has less than its share of π, because other nodes were
+//! faster to move keys, would draw the few keys that it has again and again. So a node estimates the
+//! probability M that it accepts a draw from π: it looks at many draws to find one that is local, and counts
+//! them. If M is below 1/N, the node draws only the fraction N·M of its samples locally. The others are
+//! independent draws, chosen and announced ahead, wherever they are. Then no key is drawn locally more often
+//! than π says.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Draws after which older ones count half.
+const MEMORY: u32 = 1 << 13;
+
+/// By how much a key may be drawn too often: the estimate fluctuates, and so does what a node has.
+const TOLERANCE: f64 = 1.1;
+
+/// Draws at which a node looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Looks {
+    /// All of them.
+    pub(crate) all: u32,
+    /// Draws that the node accepted.
+    pub(crate) accepted: u32,
+}
+
+/// The share of a distribution that a node owns, as estimated.
+#[derive(Debug, Default)]
+pub(crate) struct Share(AtomicU64);
+
+impl Share {
+    fn looks(&self) -> Looks {
+        // Relaxed: the two numbers are one, and nothing else depends on them.
+        let both = self.0.load(Ordering::Relaxed);
+        Looks { all: (both >> 32) as u32, accepted: both as u32 }
+    }
+
+    /// Adds draws. Those that another thread adds at the same time may be lost.
+    pub(crate) fn record(&self, looks: Looks) {
+        let Looks { mut all, mut accepted } = self.looks();
+        all = all.saturating_add(looks.all);
+        accepted = accepted.saturating_add(looks.accepted);
+        while all > MEMORY {
+            (all, accepted) = (all / 2, accepted / 2);
+        }
+        self.0.store(u64::from(all) << 32 | u64::from(accepted), Ordering::Relaxed);
+    }
+
+    /// The fraction of samples that one of `nodes` nodes should not draw locally.
+    pub(crate) fn elsewhere(&self, nodes: u32) -> f64 {
+        let Looks { all, accepted } = self.looks();
+        // Until there is an estimate, the node owns its share.
+        if all < MEMORY / 16 {
+            return 0.0;
+        }
+        let accepted = f64::from(accepted) / f64::from(all);
+        (1.0 - TOLERANCE * f64::from(nodes) * accepted).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_owns_its_share_draws_locally() {
+        let share = Share::default();
+        assert_eq!(share.elsewhere(4), 0.0);
+        share.record(Looks { all: 4000, accepted: 1000 });
+        assert_eq!((share.elsewhere(4), share.elsewhere(2)), (0.0, 1.0 - 1.1 * 0.5));
+        assert_eq!(share.elsewhere(1), 1.0 - 1.1 * 0.25);
+    }
+
+    #[test]
+    fn a_node_that_owns_nothing_draws_elsewhere_until_it_does() {
+        let share = Share::default();
+        share.record(Looks { all: 100, accepted: 0 });
+        assert_eq!(share.elsewhere(2), 0.0, "too few to tell");
+        for _ in 0..100 {
+            share.record(Looks { all: 1000, accepted: 0 });
+        }
+        assert_eq!(share.elsewhere(2), 1.0);
+        assert!(share.looks().all <= MEMORY);
+        for _ in 0..100 {
+            share.record(Looks { all: 1000, accepted: 500 });
+        }
+        assert_eq!(share.elsewhere(2), 0.0);
+    }
+}
