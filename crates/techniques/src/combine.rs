@@ -130,7 +130,7 @@ mod tests {
     }
 
     proptest! {
-        /// If nobody else has changed the value, a delta leads to the value of the copy.
+        /// If no other node has changed the value, a delta leads to the value of the copy.
         #[test]
         fn a_delta_leads_from_the_base_to_the_value(base in base(), steps in gradients()) {
             for combine in [Combine::Sum, Combine::AdaGrad] {

@@ -294,7 +294,7 @@ impl<E: Element> Shared<E> {
             entry.note();
         }
         if let Some(urgent) = &self.urgent {
-            urgent.count(self, entry);
+            urgent.count(&self.layout, entry);
         }
     }
 

@@ -10,8 +10,7 @@
 //! lacks the unsent updates of all holders, and there may be as many holders as nodes. So young parameters,
 //! which take long steps, are sent after each update, and settled ones rarely.
 
-use crate::node::Shared;
-use intendant_core::{ChannelId, Element, Key, lock};
+use intendant_core::{ChannelId, Element, Key, Layout, lock};
 use intendant_store::Entry;
 use intendant_techniques::{Role, SlotState};
 use std::sync::Mutex;
@@ -61,9 +60,9 @@ impl Urgent {
 
     /// Counts an update of `entry`'s key, and lists the key if it becomes urgent.
     #[inline]
-    pub(super) fn count<E: Element>(&self, shared: &Shared<E>, entry: &mut Entry<'_, SlotState, E>) {
+    pub(super) fn count<E: Element>(&self, layout: &Layout, entry: &mut Entry<'_, SlotState, E>) {
         if entry.state().role == Role::Replica && entry.state_mut().count_down() {
-            self.list(shared.layout().channel(entry.key()), entry.key());
+            self.list(layout.channel(entry.key()), entry.key());
         }
     }
 
