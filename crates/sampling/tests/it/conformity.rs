@@ -2,9 +2,9 @@
 //! detail: exact replay first, χ² after.
 
 use crate::common::{Holds, fits, independent, keys, manager, picked};
-use intendant_core::{Key, random};
+use intendant_core::{Key, Tick, random};
 use intendant_sampling::{
-    Conformity, Distribution, DistributionError, Everything, Pooling, SampleError, Sampler, Scheme,
+    Conformity, Distribution, DistributionError, Everything, Locality, Pooling, SampleError, Sampler, Scheme,
 };
 use std::num::NonZeroU32;
 
@@ -237,6 +237,75 @@ fn samples_of_a_pool_depend_on_each_other_up_to_its_end() {
 fn distance_from_uniform(counts: &[u64]) -> f64 {
     let (n, p) = (counts.iter().sum::<u64>() as f64, 1.0 / counts.len() as f64);
     counts.iter().map(|count| (*count as f64 / n - p).abs()).sum::<f64>() / 2.0
+}
+
+/// A node of a cluster in which the most frequent keys have replicas on all nodes.
+struct Member {
+    node: u64,
+    /// The part that a node says it has of a key with replicas.
+    replica: u32,
+}
+
+impl Member {
+    const NODES: u64 = 8;
+    const KEYS: u64 = 2_000;
+    const REPLICATED: u64 = 20;
+
+    /// Over all nodes, half the sum of absolute differences between frequencies and π.
+    fn distance(distribution: &Distribution, probabilities: &[f64], replica: u32) -> f64 {
+        let mut counts = vec![0u64; probabilities.len()];
+        for node in 0..Self::NODES {
+            let (manager, id) = manager(distribution.clone(), Scheme::Local, 5, node as u16);
+            let place = Self { node, replica };
+            for batch in 0..2_000 {
+                for key in keys(&manager, id, 50, random::stream(9, &[node, batch]), &place) {
+                    counts[key.index()] += 1;
+                }
+            }
+        }
+        let n = counts.iter().sum::<u64>() as f64;
+        let differences = counts.iter().zip(probabilities).map(|(count, p)| (*count as f64 / n - p).abs());
+        differences.sum::<f64>() / 2.0
+    }
+}
+
+impl Locality for Member {
+    fn is_local(&self, key: Key) -> bool {
+        self.part(key) > 0
+    }
+
+    fn part(&self, key: Key) -> u32 {
+        let replicated = key.0 < Self::REPLICATED;
+        // A fourth of the main copies of hot keys is at the first node.
+        let owner = if key.0.is_multiple_of(4) { 0 } else { random::stream(4, &[key.0]) % Self::NODES };
+        match (replicated, owner == self.node) {
+            (false, true) => Self::NODES as u32,
+            (false, false) => 0,
+            (true, true) => (Self::NODES as u32).saturating_sub(7 * self.replica).max(self.replica),
+            (true, false) => self.replica,
+        }
+    }
+
+    fn nodes(&self) -> u32 {
+        Self::NODES as u32
+    }
+
+    fn now(&self) -> Tick {
+        Tick(0)
+    }
+}
+
+/// Hot keys have replicas on all nodes, and some nodes own more than others: the cluster draws each key about
+/// as often as π says. Had nodes counted a replica as a whole key, or none at all, it would not.
+#[test]
+fn local_samples_of_all_nodes_follow_the_distribution() {
+    let weights: Vec<f64> = (0..Member::KEYS).map(|key| 1.0 / (key + 1) as f64).collect();
+    let distribution = Distribution::weighted(Key(0), &weights).unwrap();
+    let total: f64 = weights.iter().sum();
+    let probabilities: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
+    let [none, one, whole] = [0, 1, 8].map(|part| Member::distance(&distribution, &probabilities, part));
+    assert!(one < 0.12, "parts of replicas: {one}");
+    assert!(none > 1.5 * one && whole > 2.0 * one, "{none}, {one}, {whole}");
 }
 
 /// The example of the crate's documentation: four nodes, uniform π.
