@@ -38,6 +38,7 @@ mod storage;
 
 pub use channel::{Channel, Explanation};
 pub use decisions::{Cause, Decision, DecisionKind};
+pub use intendant_store::Row;
 pub use error::{AccessError, ProtocolError, Violation};
 pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission, Work};
 pub use node::clocks::Advanced;

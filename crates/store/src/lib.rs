@@ -10,19 +10,21 @@
 //! The store gives the slot state no meaning. While the caller holds the entry, it decides which node owns a
 //! key and how to handle a key that is not here. It sends messages after it has dropped the entry.
 //!
-//! All `unsafe` code of the crate is in `latch`, `slab`, `noted`, `store` and `flat`; each block names the
+//! All `unsafe` code of the crate is in `latch`, `slab`, `noted`, `store`, `row` and `flat`; each block names the
 //! invariant it relies on.
 
 mod flat;
 mod latch;
 mod noted;
 mod prefetch;
+mod row;
 mod slab;
 mod store;
 mod sync;
 
 pub use flat::Flat;
 pub use latch::{Latch, LatchGuard};
+pub use row::Row;
 pub use store::{Entry, Slot, Store};
 
 // Not in the source of shards, which model checking compiles with larger primitives.

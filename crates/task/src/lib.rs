@@ -19,10 +19,11 @@ mod task;
 
 pub use driver::Driver;
 pub use evaluation::{Evaluation, Reduction, Split};
+pub use intendant_store::Row;
 pub use loader::{Announcement, Loader, LoaderEvent, LoaderOp, LookAhead};
 pub use op::{Diverged, Event, Op, Progress, Schedule};
 pub use order::{EpochOrder, expected_batches};
 pub use task::{
-    BatchAt, Cost, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, StepReport,
-    Subepoch, Task, Update,
+    BatchAt, Cost, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Rows, SampleRequest,
+    StepReport, Subepoch, Task, Update,
 };
