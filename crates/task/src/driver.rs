@@ -250,7 +250,9 @@ impl<T: Task> Driver<T> {
                 Some(diverged) => Err(diverged),
                 None => unreachable!("checked in the guard"),
             },
-            (State::Push | State::Train, Event::Done) if self.schedule.synchronous => self.go(State::PushFlush, Op::Flush),
+            (State::Push | State::Train, Event::Done) if self.schedule.synchronous => {
+                self.go(State::PushFlush, Op::Flush)
+            }
             (State::Push | State::Train | State::PushFlush, Event::Done) => Ok(self.tick()),
             (State::Clock, Event::Done) => Ok(self.end_step()),
             (State::Synchronize, Event::Done) => Ok(self.next_batch()),

@@ -88,11 +88,7 @@ impl<E: Element> Worker<E> {
     ///
     /// # Errors
     /// As [`Worker::pull`]. If the cluster fails in the middle, some rows may have been updated.
-    pub fn update(
-        &mut self,
-        keys: &[Key],
-        mut update: impl FnMut(usize, &mut [E]),
-    ) -> Result<(), Error> {
+    pub fn update(&mut self, keys: &[Key], mut update: impl FnMut(usize, &mut [E])) -> Result<(), Error> {
         let mut rows = self.rows(keys)?;
         (0..keys.len().min(VALUES_AHEAD)).for_each(|at| rows.prefetch(at));
         for at in 0..keys.len() {

@@ -2,7 +2,7 @@
 //! cluster, and wakes them when an operation is done.
 
 use super::meter::Meter;
-use super::rows::{Copies, ClusterRows};
+use super::rows::{ClusterRows, Copies};
 use super::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome};
 use crate::cluster::{Caller, Cluster, Happened, Wait};
 use crate::delays::Delays;
