@@ -36,61 +36,57 @@ pub struct Batch {
     pub(crate) rows: usize,
 }
 
-/// Where a batch's keys of rows and columns are among all of them.
-enum Places {
-    /// Each entry has a row of its own, and they share a column.
-    InOrder,
-    /// The distinct rows and columns, ascending.
-    Sorted { rows: Vec<u32>, columns: Vec<u32> },
-}
-
 impl Batch {
-    /// The batch of some training entries, and its distinct keys: rows first. The key of column `c` is the
-    /// number of rows and `c`. `of_one_column` says that the entries are different cells of one column.
-    pub(crate) fn new(data: &Dataset, entries: &[u32], of_one_column: bool) -> (Self, Vec<Key>) {
-        let entries: Vec<Entry> = entries.iter().map(|entry| data.train()[*entry as usize]).collect();
-        let first_column = data.rows().len() as u64;
-        let row_key = |row: u32| Key(u64::from(row));
-        let column_key = |column: u32| Key(first_column + u64::from(column));
-        let mut keys = Vec::with_capacity(entries.len() + 1);
-        let places = if of_one_column {
-            keys.extend(entries.iter().map(|entry| row_key(entry.row)));
-            keys.extend(entries.first().map(|entry| column_key(entry.column)));
-            Places::InOrder
-        } else {
-            let rows = distinct(entries.iter().map(|e| e.row).collect());
-            let columns = distinct(entries.iter().map(|e| e.column).collect());
-            keys.extend(rows.iter().map(|row| row_key(*row)));
-            keys.extend(columns.iter().map(|column| column_key(*column)));
-            Places::Sorted { rows, columns }
-        };
-        let rows = match &places {
-            Places::InOrder => entries.len(),
-            Places::Sorted { rows, .. } => rows.len(),
-        };
+    /// The batch of some training entries, and its distinct keys: rows first, each side ascending. The key of
+    /// column `c` is the number of rows and `c`.
+    pub(crate) fn new(data: &Dataset, entries: &[Entry]) -> (Self, Vec<Key>) {
+        let rows = distinct(entries.iter().map(|e| e.row).collect());
+        let columns = distinct(entries.iter().map(|e| e.column).collect());
         let place = |sorted: &[u32], number: u32| sorted.partition_point(|n| *n < number) as u32;
-        let example = |(at, entry): (u32, &Entry)| Example {
-            row: match &places {
-                Places::InOrder => at,
-                Places::Sorted { rows, .. } => place(rows, entry.row),
-            },
+        let example = |entry: &Entry| Example {
+            row: place(&rows, entry.row),
             row_uses: data.row_uses()[entry.row as usize],
             value: entry.value,
         };
-        let examples = (0..).zip(&entries).map(example).collect();
         let mut end = 0;
         let run = |run: &[Entry]| {
+            let column = run[0].column;
             end += run.len();
-            let column = match &places {
-                Places::InOrder => 0,
-                Places::Sorted { columns, .. } => place(columns, run[0].column),
-            };
-            let column_uses = data.column_uses()[run[0].column as usize];
-            Run { column: rows as u32 + column, column_uses, end }
+            Run {
+                column: rows.len() as u32 + place(&columns, column),
+                column_uses: data.column_uses()[column as usize],
+                end,
+            }
         };
         let runs = entries.chunk_by(|a, b| a.column == b.column).map(run).collect();
-        (Self { examples, runs, rows }, keys)
+        let examples = entries.iter().map(example).collect();
+        let keys = rows.iter().map(|row| Key(u64::from(*row)));
+        let keys = keys.chain(columns.iter().map(|column| column_key(data, *column)));
+        (Self { examples, runs, rows: rows.len() }, keys.collect())
     }
+
+    /// As [`Batch::new`], of entries that are different cells of one column. Rows are in the order of the
+    /// entries.
+    pub(crate) fn of_one_column(data: &Dataset, entries: &[Entry]) -> (Self, Vec<Key>) {
+        let end = entries.len();
+        let example = |(row, entry): (u32, &Entry)| Example {
+            row,
+            row_uses: data.row_uses()[entry.row as usize],
+            value: entry.value,
+        };
+        let examples = (0..).zip(entries).map(example).collect();
+        let mut keys = Vec::with_capacity(end + 1);
+        keys.extend(entries.iter().map(|entry| Key(u64::from(entry.row))));
+        let column = entries[0].column;
+        keys.push(column_key(data, column));
+        let column_uses = data.column_uses()[column as usize];
+        let run = Run { column: end as u32, column_uses, end };
+        (Self { examples, runs: vec![run], rows: end }, keys)
+    }
+}
+
+fn column_key(data: &Dataset, column: u32) -> Key {
+    Key(data.rows().len() as u64 + u64::from(column))
 }
 
 fn distinct(mut numbers: Vec<u32>) -> Vec<u32> {

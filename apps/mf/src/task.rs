@@ -6,7 +6,7 @@
 //! a push of two keys, as in the parameter server papers.
 
 use crate::batch::{Batch, Example};
-use crate::data::Dataset;
+use crate::data::{Dataset, Entry};
 use crate::division::{Algorithm, Division};
 use crate::evaluate::Errors;
 use crate::frequency::frequencies;
@@ -230,13 +230,15 @@ impl<E: Element> Task for Mf<E> {
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
         let chosen = self.division(at.partition).choose(at, self.config.batch);
-        let (batch, keys) = Batch::new(&self.data, &chosen.entries, chosen.of_one_column);
-        let hash = |entry: &u32| {
-            let entry = self.data.train()[*entry as usize];
+        let hash = |entry: &Entry| {
             let cell = u64::from(entry.row) << 32 | u64::from(entry.column);
             stream(at.subepoch.epoch.into(), &[cell, entry.value.to_bits()])
         };
-        let digest = chosen.entries.iter().map(hash).fold(0u64, u64::wrapping_add);
+        let entry = |entry: &u32| self.data.train()[*entry as usize];
+        let entries: Vec<Entry> = chosen.entries.iter().map(entry).collect();
+        let digest = entries.iter().map(hash).fold(0u64, u64::wrapping_add);
+        let new = if chosen.of_one_column { Batch::of_one_column } else { Batch::new };
+        let (batch, keys) = new(&self.data, &entries);
         // The rows are at this node, and so is the column at its later batches; with parameter blocking, at
         // the first one, too.
         let near = chosen.opens.map(|column| self.column_key(column)).into_iter().collect();
@@ -280,7 +282,7 @@ impl<E: Element> Task for Mf<E> {
         rows: &mut dyn Rows<E>,
     ) -> StepReport {
         let shape = self.config.shape();
-        let trainer = Trainer { shape, mean: self.data.mean(), rate: E::from_f64(scratch.rate) };
+        let trainer = Trainer::new(shape, self.data.mean(), scratch.rate);
         let Scratch { column, before, .. } = scratch;
         let step = Step { config: &self.config, trainer, batch, rows, column, before };
         let loss = scratch.arch.dispatch(step);
