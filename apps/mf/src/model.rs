@@ -287,6 +287,8 @@ mod tests {
                 (true, Optimizer::Sgd),
                 (false, Optimizer::AdaGrad),
                 (true, Optimizer::AdaGrad),
+                (false, Optimizer::RowAdaGrad),
+                (true, Optimizer::RowAdaGrad),
             ]
             .map(|(bias, optimizer)| Shape { rank, bias, optimizer })
         })
@@ -327,15 +329,28 @@ mod tests {
             assert!((error - (TARGET - shape.predict(MEAN, &row, &column))).abs() < 1e-12);
             for side in 0..2 {
                 for at in 0..shape.parameters() {
-                    let moved = |by: f64| {
-                        let mut values = [row.clone(), column.clone()];
-                        values[side][at] += by;
-                        objective(shape, &values[0], &values[1], TARGET)
+                    let gradient_at = |at: usize| {
+                        let moved = |by: f64| {
+                            let mut values = [row.clone(), column.clone()];
+                            values[side][at] += by;
+                            objective(shape, &values[0], &values[1], TARGET)
+                        };
+                        (moved(1e-5) - moved(-1e-5)) / 2e-5
                     };
-                    let gradient = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+                    let gradient = gradient_at(at);
                     let (old, new) = ([&row, &column][side], [&new_row, &new_column][side]);
                     let (step, expected) = match shape.optimizer {
                         Optimizer::Sgd => (new[at] - old[at], -0.01 * gradient),
+                        Optimizer::RowAdaGrad => {
+                            let is_bias = at >= shape.rank;
+                            let all = if is_bias { at..at + 1 } else { 0..shape.rank };
+                            let count = all.len() as f64;
+                            let mean = all.map(|at| gradient_at(at).powi(2)).sum::<f64>() / count;
+                            let square = shape.parameters() + usize::from(is_bias);
+                            let sum = old[square] + mean;
+                            assert!((new[square] - sum).abs() < 1e-6 * (1.0 + sum), "{shape:?}");
+                            (new[at] - old[at], -0.01 * gradient / (sum + ADAGRAD_EPSILON).sqrt())
+                        }
                         Optimizer::AdaGrad => {
                             let square = at + shape.parameters();
                             let sum = old[square] + gradient * gradient;

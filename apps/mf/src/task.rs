@@ -96,8 +96,10 @@ impl Config {
                 return wrong(name, number.to_string(), "a number of at least 0".to_owned());
             }
         }
-        if self.bold_driver && self.optimizer == Optimizer::AdaGrad {
-            let allowed = "left out with adagrad, which adapts by itself, or used with sgd".to_owned();
+        if self.bold_driver && self.optimizer != Optimizer::Sgd {
+            let allowed =
+                "left out with adagrad and row-adagrad, which adapt by themselves, or used with sgd";
+            let allowed = allowed.to_owned();
             return wrong("bold-driver", "true".to_owned(), allowed);
         }
         Ok(())

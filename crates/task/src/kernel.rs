@@ -258,13 +258,15 @@ mod tests {
             elementwise([&mut roots], [b], |[a], [b]| [a * b / (a * a + b * b + E::ONE).sqrt()]);
             add_scaled(&mut scaled, a.first().copied().unwrap_or(E::ONE), b);
             subtract(&mut roots, &scaled);
-            (dot(a, b), roots, scaled)
+            let [both, first, second] = products(simd, a, b);
+            let [r, s, t, u] = inverse_roots(simd, [first, second, both * both, E::ONE + E::ONE]);
+            ([dot(a, b), both, first, second, r, s, t, u], roots, scaled)
         }
     }
 
     fn same_everywhere<E: Element>(a: &[E], b: &[E]) {
-        let bits = |(dot, x, y): (E, Vec<E>, Vec<E>)| {
-            let all = [vec![dot], x, y].concat();
+        let bits = |(products, x, y): ([E; 8], Vec<E>, Vec<E>)| {
+            let all = [products.to_vec(), x, y].concat();
             all.iter().map(|e| e.to_f64().to_bits()).collect::<Vec<_>>()
         };
         let plain = bits(All(a, b).with_simd(pulp::Scalar));

@@ -6,6 +6,9 @@
 //! want done ([`Op`], [`LoaderOp`]). Who interprets them decides what a pull costs: threads and sockets, or
 //! virtual time.
 //!
+//! A step is computed on copies of the values ([`Task::compute`]), or in place ([`Task::train`]), on [`Rows`]
+//! that the interpreter lends.
+//!
 //! This crate has no threads, channels or clocks, and does not depend on techniques of parameter management.
 #![forbid(unsafe_code)]
 

@@ -32,7 +32,7 @@ impl<E: Element> Shared<E> {
     /// If the key does not exist.
     #[inline]
     pub fn lend(&self, local: &Local<E>, key: Key) -> Option<Row<'_, E>> {
-        if local.has_outstanding(self.layout.shard(key), key) {
+        if self.is_waited_for(local, key) {
             return None;
         }
         let need = self.need_of(local);
@@ -69,7 +69,7 @@ impl<E: Element> Shared<E> {
                 self.store.prefetch_slot(*ahead);
             }
             let here = || self.lends(*key, &self.latch(*key).0.state(), need);
-            if local.has_outstanding(self.layout.shard(*key), *key) || !here() {
+            if self.is_waited_for(local, *key) || !here() {
                 absent.push(position as u32);
             }
         }
@@ -89,6 +89,13 @@ impl<E: Element> Shared<E> {
             self.store.prefetch_slot(later);
         }
         self.store.prefetch_value(key);
+    }
+
+    /// Whether an operation of the worker on the key is outstanding, which its later accesses must not
+    /// overtake.
+    #[inline]
+    fn is_waited_for(&self, local: &Local<E>, key: Key) -> bool {
+        local.has_outstanding(self.layout.shard(key), key)
     }
 
     /// The clock that copies must have reached for this worker, with bounded staleness.

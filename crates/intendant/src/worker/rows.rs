@@ -18,6 +18,8 @@ const LENT: usize = usize::MAX;
 pub(super) struct Fetched<E> {
     /// By position of the call, where its copy begins, or [`LENT`]; empty if there are no copies.
     places: Vec<usize>,
+    /// Keys that were pulled and whose rows are lent nevertheless.
+    pulled_and_lent: usize,
     /// The positions that have copies, in the order of the copies; and their keys.
     positions: Vec<u32>,
     keys: Vec<Key>,
@@ -29,7 +31,7 @@ pub(super) struct Fetched<E> {
 impl<E> Default for Fetched<E> {
     fn default() -> Self {
         let (places, positions, keys) = (Vec::new(), Vec::new(), Vec::new());
-        Self { places, positions, keys, values: Vec::new(), pulled: Vec::new() }
+        Self { places, pulled_and_lent: 0, positions, keys, values: Vec::new(), pulled: Vec::new() }
     }
 }
 
@@ -115,8 +117,10 @@ impl<E: Element> Worker<E> {
         fetched.keys.clear();
         fetched.values.clear();
         fetched.pulled.clear();
+        fetched.pulled_and_lent = 0;
         if !fetched.positions.is_empty() {
             self.fetch(keys)?;
+            self.lend_arrived(keys)?;
         }
         Ok(Rows { node: Arc::clone(&self.inner), worker: self, keys, failed: None })
     }
@@ -140,6 +144,37 @@ impl<E: Element> Worker<E> {
         fetched.pulled.extend_from_slice(&fetched.values[start..]);
         self.fetched = fetched;
         pulled
+    }
+
+    /// Drops the copies of rows that can be lent by now: of keys that have come here, and of copies here that
+    /// were too old.
+    fn lend_arrived(&mut self, keys: &[Key]) -> Result<(), Error> {
+        let mut fetched = std::mem::take(&mut self.fetched);
+        let mut absent = Vec::new();
+        let found = self.inner.shared.find_absent(&self.local, &fetched.keys, &mut absent);
+        if found.is_ok() && absent.len() < fetched.keys.len() {
+            let layout = self.inner.shared.layout();
+            fetched.places.fill(LENT);
+            let (mut from, mut to, mut left) = (0, 0, absent.iter().peekable());
+            for at in 0..fetched.keys.len() {
+                let (key, position) = (fetched.keys[at], fetched.positions[at]);
+                let end = from + layout.len(key);
+                if left.next_if(|absent| **absent as usize == at).is_some() {
+                    fetched.places[position as usize] = to;
+                    fetched.values.copy_within(from..end, to);
+                    to += end - from;
+                }
+                from = end;
+            }
+            fetched.pulled_and_lent = fetched.keys.len() - absent.len();
+            fetched.positions = absent.iter().map(|at| fetched.positions[*at as usize]).collect();
+            fetched.keys = fetched.positions.iter().map(|position| keys[*position as usize]).collect();
+            fetched.values.truncate(to);
+            fetched.pulled.clear();
+            fetched.pulled.extend_from_slice(&fetched.values);
+        }
+        self.fetched = fetched;
+        Ok(found?)
     }
 
     /// Pulls the row at a position, which has left this node since the call began.
@@ -188,7 +223,8 @@ impl<E: Element> Rows<'_, E> {
     pub fn finish(self) -> Result<(), Error> {
         let Self { worker, keys, failed, .. } = self;
         let copies = worker.fetched.keys.len();
-        worker.local.count_updates(keys.len() - copies);
+        let pulled = worker.fetched.pulled_and_lent;
+        worker.local.count_updates(keys.len() - copies, pulled.min(keys.len() - copies));
         if let Some(error) = failed {
             return Err(error);
         }
@@ -196,11 +232,11 @@ impl<E: Element> Rows<'_, E> {
             return Ok(());
         }
         let fetched = std::mem::take(&mut worker.fetched);
-        let Fetched { keys, mut values, pulled, .. } = fetched;
+        let Fetched { keys, mut values, pulled, places, positions, pulled_and_lent } = fetched;
         values.iter_mut().zip(&pulled).for_each(|(value, pulled)| *value -= *pulled);
         // `flush` waits for all pushes.
         let _ticket = worker.push_async(&keys, &values)?;
-        worker.fetched = Fetched { keys, values, pulled, ..fetched };
+        worker.fetched = Fetched { keys, values, pulled, places, positions, pulled_and_lent };
         Ok(())
     }
 }

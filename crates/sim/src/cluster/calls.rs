@@ -7,6 +7,7 @@ use crate::machine::scaled;
 use crate::reach::Marker;
 use intendant_core::{Element, Key, NodeId, Tick};
 use intendant_engine::{AccessError, Row, SnapshotAsk, Started};
+use intendant_techniques::Role;
 use intendant_wire::OpId;
 
 /// Minimum duration of a report. Without it, a cluster on an infinitely fast network would collect millions
@@ -122,10 +123,14 @@ impl<E: Element> Cluster<E> {
     ///
     /// # Errors
     /// If the engine refuses the call.
-    pub fn find_absent(&self, worker: usize, keys: &[Key]) -> Result<Vec<u32>, Violation> {
+    pub fn find_absent(&mut self, worker: usize, keys: &[Key]) -> Result<Vec<u32>, Violation> {
         let (local, mut absent) = (&self.worker_states[worker].local, Vec::new());
         let found = self.nodes[self.node_of(worker)].find_absent(local, keys, &mut absent);
         found.map_err(|error| self.violation(("access", error.to_string())))?;
+        let node = &self.nodes[self.node_of(worker)];
+        if absent.iter().any(|at| node.slot(keys[*at as usize]).role == Role::Owner) {
+            self.reach.mark(Marker::LentNotYet);
+        }
         Ok(absent)
     }
 
@@ -135,9 +140,23 @@ impl<E: Element> Cluster<E> {
         self.nodes[self.node_of(worker)].lend(&self.worker_states[worker].local, key)
     }
 
-    /// A worker has changed `keys` lent rows: counts them, and charges one call without copies.
-    pub fn updated(&mut self, worker: usize, keys: usize) {
-        self.worker_states[worker].local.count_updates(keys);
+    /// Lends a row to `act`. Returns whether there was one.
+    pub fn update(&mut self, worker: usize, key: Key, act: impl FnOnce(&mut [E])) -> bool {
+        match self.lend(worker, key) {
+            Some(mut row) => act(&mut row),
+            None => return false,
+        }
+        if self.nodes[self.node_of(worker)].slot(key).role == Role::Replica {
+            self.reach.mark(Marker::LentReplica);
+        }
+        self.updated(worker, 1, 0);
+        true
+    }
+
+    /// A worker has changed `keys` lent rows, of which it pulled `pulled` before: counts them, and charges one
+    /// call without copies.
+    pub fn updated(&mut self, worker: usize, keys: usize, pulled: usize) {
+        self.worker_states[worker].local.count_updates(keys, pulled);
         self.charge_call(worker, keys, 0);
         if keys > 0 {
             self.reach.mark(Marker::Lent);

@@ -25,6 +25,9 @@ pub(super) struct Copies<E> {
     /// By position of the batch, where its copy begins, or [`LENT`].
     places: Vec<usize>,
     keys: Vec<Key>,
+    positions: Vec<u32>,
+    /// Keys that were pulled and whose rows are lent nevertheless.
+    pulled_and_lent: usize,
     /// The copies, and what was pulled; after training, the copies are what is pushed.
     values: Vec<E>,
     pulled: Vec<E>,
@@ -39,6 +42,8 @@ impl<E: Element> Copies<E> {
             self.places.clear();
             self.places.resize(positions, LENT);
             self.keys.clear();
+            self.positions.clear();
+            self.pulled_and_lent = 0;
             self.values.clear();
             self.pulled.clear();
         }
@@ -50,9 +55,8 @@ impl<E: Element> Copies<E> {
     }
 
     /// Those of the positions that have no copy yet.
-    pub(super) fn without(&self, mut positions: Vec<u32>) -> Vec<u32> {
-        positions.retain(|position| self.places[*position as usize] == LENT);
-        positions
+    pub(super) fn without(&self, positions: &[u32]) -> Vec<u32> {
+        positions.iter().copied().filter(|position| self.places[*position as usize] == LENT).collect()
     }
 
     /// Adds copies, which are complete, or will be when [`Copies::arrived`] is called.
@@ -63,6 +67,7 @@ impl<E: Element> Copies<E> {
             end += layout.len(*key);
         }
         self.keys.extend_from_slice(keys);
+        self.positions.extend_from_slice(positions);
         self.values.extend_from_slice(values);
         self.pulled.extend_from_slice(values);
     }
@@ -74,11 +79,28 @@ impl<E: Element> Copies<E> {
         self.pulled[start..].copy_from_slice(values);
     }
 
-    /// The batch has been trained. Returns the number of positions that had no copy.
-    pub(super) fn trained(&mut self) -> usize {
+    /// Drops the copies of rows that can be lent by now: all but those at the positions of `absent`.
+    pub(super) fn lend_others(&mut self, absent: &[u32], layout: &Layout) {
+        let (keys, positions) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.positions));
+        let (values, places) = (std::mem::take(&mut self.values), self.places.clone());
+        self.places.fill(LENT);
+        self.pulled.clear();
+        let pulled = keys.len();
+        for (key, position) in keys.into_iter().zip(positions) {
+            if absent.contains(&position) {
+                let place = places[position as usize];
+                self.pulled(&[position], &[key], &values[place..place + layout.len(key)], layout);
+            }
+        }
+        self.pulled_and_lent += pulled - self.keys.len();
+    }
+
+    /// The batch has been trained. Returns the number of rows that were lent, and how many of these had been
+    /// pulled before.
+    pub(super) fn trained(&mut self) -> (usize, usize) {
         self.stage = Stage::Trained;
         self.values.iter_mut().zip(&self.pulled).for_each(|(value, pulled)| *value -= *pulled);
-        self.places.len() - self.keys.len()
+        (self.places.len() - self.keys.len(), self.pulled_and_lent)
     }
 
     /// The keys of copies, and what is to be added to their values.

@@ -495,15 +495,17 @@ impl<'a, T: Task> TaskRun<'a, T> {
             }
         }
         while !state.copies.is_trained() {
-            let absent = state.copies.without(self.cluster.find_absent(worker, &keys)?);
+            let absent_now = self.cluster.find_absent(worker, &keys)?;
+            let absent = state.copies.without(&absent_now);
             if absent.is_empty() {
+                state.copies.lend_others(&absent_now, self.cluster.layout());
                 let (cluster, copies) = (&self.cluster, &mut state.copies);
                 let trained = state.driver.train(|keys, act| {
                     act(&mut ClusterRows::new(cluster, worker, keys, &mut *copies));
                     Ok::<(), TaskFailure>(())
                 });
-                let lent = copies.trained();
-                self.cluster.updated(worker, lent);
+                let (lent, pulled) = copies.trained();
+                self.cluster.updated(worker, lent, pulled);
                 self.computed(worker, trained?);
                 break;
             }
