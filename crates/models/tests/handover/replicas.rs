@@ -147,7 +147,7 @@ impl ReplicaWorker {
 
     /// Reads a row and adds to this worker's lane, in place.
     fn update(&mut self, key: Key) {
-        let mut update = Vec::new();
+        let mut update: Vec<f32> = Vec::new();
         lanes::push(self.me, self.world.setup.workers(), self.world.layout.len(key), &mut update);
         lanes::scatter(&mut update, shuttle::rand::thread_rng().gen_range(1..100) as f64 * 1e-4);
         let shared = self.shared();

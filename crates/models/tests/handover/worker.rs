@@ -160,7 +160,7 @@ impl Worker {
     /// Reads a row and adds to this worker's lane, in place: a pull and a push with nothing between them.
     fn update(&mut self, key: u64) {
         let world = Arc::clone(&self.world);
-        let mut update = Vec::new();
+        let mut update: Vec<f32> = Vec::new();
         lanes::push(self.me, world.setup.workers(), world.layout.len(Key(key)), &mut update);
         let Some(mut row) = world.nodes[self.node].lend(&self.local, Key(key)) else {
             self.reach.not_lent += 1;
