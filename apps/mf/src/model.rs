@@ -31,9 +31,9 @@ pub enum Optimizer {
     #[value(name = "adagrad")]
     AdaGrad,
     /// AdaGrad with one accumulator for all factors of a row or column, and one for its bias: the gradient
-    /// times the learning rate, divided by the root of the sum of the mean squares of all gradients so far (of
-    /// all earlier ones, if these are as many as the last one or more). It needs as few epochs as AdaGrad,
-    /// with little more arithmetic and memory than plain gradient descent.
+    /// times the learning rate, divided by the root of the sum of the mean squares of all gradients so far.
+    /// (The last gradient is left out if it is smaller than the others together.) It needs as few epochs as
+    /// AdaGrad, with little more arithmetic and memory than plain gradient descent.
     #[value(name = "row-adagrad")]
     RowAdaGrad,
     /// Plain stochastic gradient descent: the gradient times the learning rate.

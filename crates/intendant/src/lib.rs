@@ -71,4 +71,5 @@ pub use intendant_transport::{Token, Transport};
 pub use node::{Aborter, Node};
 pub use preparer::Preparer;
 
-pub use worker::{Rows, Ticket, Worker};
+pub use worker::rows::Rows;
+pub use worker::{Ticket, Worker};

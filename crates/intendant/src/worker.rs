@@ -1,7 +1,8 @@
 //! A worker: the handle through which one training thread uses the parameters.
 
+mod fetched;
 mod intents;
-mod rows;
+pub(crate) mod rows;
 mod sampling;
 mod together;
 
@@ -16,7 +17,6 @@ use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId, copy_from
 use intendant_engine::{AccessError, AccessStats, Input, Local, SnapshotAsk, Started, Submission};
 use intendant_techniques::Initiator;
 use intendant_wire::{OpId, SnapshotPart};
-pub use rows::Rows;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ pub struct Worker<E: Element> {
     /// The cluster rests, and this worker has not written since.
     rested: bool,
     /// Copies of the rows of the current [`Worker::rows`] that are not here.
-    fetched: rows::Fetched<E>,
+    fetched: fetched::Fetched<E>,
     /// Pulls whose tickets were dropped.
     dropped: (Sender<OpId>, Receiver<OpId>),
 }
@@ -94,7 +94,7 @@ impl<E: Element> Worker<E> {
             handles: 0,
             samples: 0,
             rested: false,
-            fetched: rows::Fetched::default(),
+            fetched: fetched::Fetched::default(),
             dropped: crossbeam_channel::unbounded(),
         }
     }

@@ -63,8 +63,8 @@ markers! {
     Lent = "lent",
     /// A worker changed a replica in place.
     LentReplica = "lent_replica",
-    /// A worker was not lent a row of a key that its node owned, because of its own outstanding operation or of
-    /// its clock.
+    /// A worker was not lent a row of a key that its node owned, because of its own outstanding operation or
+    /// of its clock.
     LentNotYet = "lent_not_yet",
     /// A worker issued a set.
     SetServed = "set_served",

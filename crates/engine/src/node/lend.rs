@@ -26,7 +26,8 @@ impl<E: Element> Shared<E> {
     /// that serves a pull and a push of this worker here and now, or an operation of the worker on the key
     /// is outstanding: then the worker pulls the value, and pushes what it adds.
     ///
-    /// A thread must not hold two rows at once. The call counts nothing ([`Local::count_updates`] does): a step of a task may need a row more than once.
+    /// A thread must not hold two rows at once. The call counts nothing ([`Local::count_updates`] does): a
+    /// step of a task may need a row more than once.
     ///
     /// # Panics
     /// If the key does not exist.
@@ -42,7 +43,7 @@ impl<E: Element> Shared<E> {
                 return None;
             }
             // Channels take marked keys under the latch, so they see the key marked and changed.
-            Self::mark(&mut entry);
+            self.mark(&mut entry);
         }
         entry.into_row()
     }

@@ -2,6 +2,7 @@
 //!
 //! This file has [`Shared`] itself. [`fast_path`] has the calls that a worker's thread serves without its
 //! channels, [`lend`] lends rows to be changed in place, [`clocks`] has what workers report of their clocks,
+//! channels, [`lend`] lends rows to be changed in place, [`clocks`] has what workers report of their clocks,
 //! staleness bounds and intents, [`local`] the outstanding operations of one worker, [`urgent`] the replicas
 //! whose updates should be sent soon.
 

@@ -1,6 +1,7 @@
 //! Rows that a worker reads and changes in place, without a pull and a push.
 
 use super::Worker;
+use super::fetched::{Fetched, LENT};
 use crate::error::Error;
 use crate::parts::NodeParts;
 use intendant_core::{Element, Key};
@@ -10,30 +11,6 @@ use std::sync::Arc;
 /// How many rows ahead [`Worker::update`] fetches values, and [`Rows::prefetch`] slots after that.
 const VALUES_AHEAD: usize = 3;
 const SLOTS_AHEAD: usize = 8;
-
-/// Marks a position whose row is lent.
-const LENT: usize = usize::MAX;
-
-/// Copies of the rows of a call that are not here. The memory is kept from call to call.
-pub(super) struct Fetched<E> {
-    /// By position of the call, where its copy begins, or [`LENT`]; empty if there are no copies.
-    places: Vec<usize>,
-    /// Keys that were pulled and whose rows are lent nevertheless.
-    pulled_and_lent: usize,
-    /// The positions that have copies, in the order of the copies; and their keys.
-    positions: Vec<u32>,
-    keys: Vec<Key>,
-    /// The copies, and what was pulled.
-    values: Vec<E>,
-    pulled: Vec<E>,
-}
-
-impl<E> Default for Fetched<E> {
-    fn default() -> Self {
-        let (places, positions, keys) = (Vec::new(), Vec::new(), Vec::new());
-        Self { places, pulled_and_lent: 0, positions, keys, values: Vec::new(), pulled: Vec::new() }
-    }
-}
 
 /// The rows of a call, by position: see [`Worker::rows`].
 ///

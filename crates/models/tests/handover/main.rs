@@ -1,5 +1,5 @@
-//! Workers against channels: fast paths pull, push, set, localize and update in place while channels move the same keys in and
-//! out, or keep copies of them in step (see [`replicas`]).
+//! Workers against channels: fast paths pull, push, set, localize and update in place while channels move the
+//! same keys in and out, or keep copies of them in step (see [`replicas`]).
 //!
 //! The engine and the store are those that ship, compiled a second time onto shuttle's primitives; every use
 //! of a latch is a point where another thread may go on. After each schedule what workers saw must be

@@ -153,8 +153,8 @@ impl<E: Element> Cluster<E> {
         true
     }
 
-    /// A worker has changed `keys` lent rows, of which it pulled `pulled` before: counts them, and charges one
-    /// call without copies.
+    /// A worker has changed `keys` lent rows, of which it pulled `pulled` before: counts them, and charges
+    /// one call without copies.
     pub fn updated(&mut self, worker: usize, keys: usize, pulled: usize) {
         self.worker_states[worker].local.count_updates(keys, pulled);
         self.charge_call(worker, keys, 0);

@@ -1,8 +1,8 @@
 //! Arithmetic with the vectors of the processor at hand, where the compiler does not find them by itself: it
 //! does for a single sum, but not for several at once.
 //!
-//! As in [`super`], sums have a fixed order and nothing is contracted: the vectors of every processor hold the
-//! same [`LANES`] lanes, in more or fewer registers.
+//! As in [`super`], sums have a fixed order and nothing is contracted: the vectors of every processor hold
+//! the same [`LANES`] lanes, in more or fewer registers.
 
 use super::{LANES, total};
 use intendant_core::{Element, ElementType};
