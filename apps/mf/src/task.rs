@@ -213,7 +213,7 @@ impl<E: Element> Task for Mf<E> {
 
     fn combine(&self) -> Combine {
         match self.config.optimizer {
-            Optimizer::Sgd => Combine::Sum,
+            Optimizer::Sgd | Optimizer::RowAdaGrad => Combine::Sum,
             Optimizer::AdaGrad => Combine::AdaGrad,
         }
     }

@@ -144,7 +144,8 @@ fn train_naively(config: &Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>) {
                     Scope::Use => 1.0,
                 };
                 if config.optimizer == Optimizer::RowAdaGrad {
-                    step_by_row(config, error, &r, &c, [share(0), share(1)], &mut values, row, column);
+                    let keys = [row as usize, 6 + column as usize];
+                    step_by_row(config, error, [&r, &c], [share(0), share(1)], keys, &mut values);
                     continue;
                 }
                 for i in 0..parameters {
@@ -173,12 +174,10 @@ fn train_naively(config: &Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>) {
 fn step_by_row(
     config: &Config,
     error: f64,
-    r: &[f64],
-    c: &[f64],
+    [r, c]: [&[f64]; 2],
     shares: [f64; 2],
+    keys: [usize; 2],
     values: &mut [Vec<f64>],
-    row: u32,
-    column: u32,
 ) {
     let (k, biases) = (config.rank, usize::from(config.bias));
     let gradient = |own: &[f64], other: &[f64], share: f64| -> Vec<f64> {
@@ -193,7 +192,7 @@ fn step_by_row(
     let sums = [r, c].map(|value| [value[k + biases], if biases > 0 { value[k + 2] } else { 0.0 }]);
     let parts = 1 + biases;
     let is_small = (0..2).all(|side| (0..parts).all(|part| squares[side][part] <= sums[side][part]));
-    for (side, key) in [(0, row as usize), (1, 6 + column as usize)] {
+    for (side, key) in keys.into_iter().enumerate() {
         for part in 0..parts {
             let after = sums[side][part] + squares[side][part];
             let root = (if is_small { sums[side][part] } else { after } + 1e-10).sqrt();
