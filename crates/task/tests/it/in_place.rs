@@ -74,7 +74,7 @@ fn train(values: &mut [f32], schedule: Schedule) -> Result<Vec<String>, String> 
     loop {
         let op = driver.step(event).map_err(|diverged| diverged.to_string())?;
         ops.push(format!("{op:?}"));
-        event = match op {
+        event = match &op {
             Op::NextBatch => {
                 assert_eq!(loader.step(LoaderEvent::Start), LoaderOp::Deliver);
                 Event::Batch(loader.take())
@@ -95,7 +95,13 @@ fn train(values: &mut [f32], schedule: Schedule) -> Result<Vec<String>, String> 
             }
             Op::Done => return Ok(ops),
             Op::Quiesce | Op::Barrier | Op::AdvanceClock | Op::Flush => Event::Done,
-            other => panic!("{other:?}"),
+            Op::Localize { .. }
+            | Op::PullSample
+            | Op::Pull
+            | Op::Compute(_)
+            | Op::Push
+            | Op::Synchronize
+            | Op::Snapshot(_) => panic!("{op:?}"),
         };
     }
 }
