@@ -73,8 +73,8 @@ pub enum Op {
     PullSample,
     /// Read the values of [`crate::Driver::pull_buffers`] → [`Event::Done`].
     Pull,
-    /// Train the batch in place: call [`crate::Driver::train`] with the rows of
-    /// [`crate::Driver::train_keys`] → [`Event::Done`]. Tasks that do so have this operation instead of [`Op::Pull`], [`Op::Compute`] and
+    /// Train the batch in place: call [`crate::Driver::train`] with the rows of [`crate::Driver::train_keys`]
+    /// → [`Event::Done`]. Tasks that do so have this operation instead of [`Op::Pull`], [`Op::Compute`] and
     /// [`Op::Push`].
     Train,
     /// Charge for arithmetic that was just done → [`Event::Done`].

@@ -16,8 +16,8 @@ impl<E: Element> Programs<E> {
         self.programs[worker].calls_left.is_multiple_of(EVERY)
     }
 
-    /// Reads rows and adds to their worker's lane, row by row. Each row is accessed once: in the history, this
-    /// is a pull and a push with nothing between them. Keys whose rows are not lent are pushed.
+    /// Reads rows and adds to their worker's lane, row by row. Each row is accessed once: in the history,
+    /// this is a pull and a push with nothing between them. Keys whose rows are not lent are pushed.
     pub(super) fn update_in_place(
         &mut self,
         cluster: &mut Cluster<E>,
