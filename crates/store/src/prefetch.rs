@@ -17,12 +17,9 @@ pub(crate) fn prefetch<T>(at: *const T) {
 pub(crate) fn prefetch_run(at: *const u8, bytes: usize) {
     const LINE: usize = 64;
     const BYTES_MAX: usize = 1024;
-    // From the start of its first line, so that the last one is among them.
-    let before = at.addr() % LINE;
-    let (at, bytes) = (at.wrapping_sub(before), before + bytes.min(BYTES_MAX));
     prefetch(at);
     let mut offset = LINE;
-    while offset < bytes {
+    while offset < bytes.min(BYTES_MAX) {
         prefetch(at.wrapping_add(offset));
         offset += LINE;
     }
