@@ -187,6 +187,7 @@ pub(super) fn run(task: &Arc<Kge<f32>>, partition: Partition, schedule: Schedule
             Op::Reduce => Event::Reduced(driver.reduction().clone()),
             Op::Done => return run,
             Op::Barrier
+            | Op::Train
             | Op::Compute(_)
             | Op::Push
             | Op::AdvanceClock

@@ -19,7 +19,7 @@ pub(crate) struct Flags {
     pub(crate) algorithm: Algorithm,
 
     /// Rule that turns gradients into steps
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = Optimizer::AdaGrad)]
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Optimizer::RowAdaGrad)]
     pub(crate) optimizer: Optimizer,
 
     /// Learning rate [default: 0.05; sgd: 0.01]
@@ -43,7 +43,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "SCOPE", value_enum, default_value_t = Scope::Key)]
     pub(crate) l2_scope: Scope,
 
-    /// Maximum number of entries per batch, which are trained on one copy of their values. With 1, each entry
+    /// Maximum number of entries per batch, which are trained on one copy of their column. With 1, each entry
     /// is a pull and a push of two keys (the parameter server papers' setting)
     #[arg(long, value_name = "B", default_value_t = 64)]
     pub(crate) batch: usize,

@@ -11,12 +11,12 @@
 use crate::data::Dataset;
 use clap::ValueEnum;
 use intendant_core::lock;
-use intendant_core::random::{Permutation, stream};
+use intendant_core::random::{Permutation, mix, stream};
 use intendant_task::{BatchAt, Partition, Subepoch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// How an epoch is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -34,6 +34,8 @@ pub(crate) struct Chosen {
     pub(crate) entries: Vec<u32>,
     /// The column that is visited, if this is the first batch of the visit.
     pub(crate) opens: Option<u32>,
+    /// Whether they are known to be different cells of one column.
+    pub(crate) of_one_column: bool,
 }
 
 /// A division of the entries among workers.
@@ -186,6 +188,8 @@ pub(crate) struct Blocks {
     order: Vec<u32>,
     /// The start of each pair of blocks among the entries, and the end of the last pair.
     starts: Vec<u32>,
+    /// Of each worker.
+    shuffles: Vec<Mutex<Shuffle>>,
 }
 
 impl Blocks {
@@ -204,7 +208,8 @@ impl Blocks {
         for i in 1..starts.len() {
             starts[i] += starts[i - 1];
         }
-        Self { workers, seed, row_block, order, starts }
+        let shuffles = (0..workers).map(|_| Mutex::default()).collect();
+        Self { workers, seed, row_block, order, starts, shuffles }
     }
 
     /// The block of columns that a worker trains in a subepoch: each in one subepoch of an epoch, in an order
@@ -226,18 +231,70 @@ impl Blocks {
         let columns = self.column_block(at.subepoch, worker);
         let cell = &self.order[self.cell(worker, columns)];
         let name = [ENTRIES, at.subepoch.epoch.into(), worker.into(), columns.into()];
-        let entries = slice(cell, stream(self.seed, &name), at.index, batch);
-        Chosen { entries, opens: None }
+        let mut shuffle = lock(&self.shuffles[worker as usize]);
+        let entries = shuffle.slice(cell, stream(self.seed, &name), at.index, batch);
+        Chosen { entries, opens: None, of_one_column: false }
     }
 }
 
-/// The `index`-th `batch` of `entries` in a seeded order.
-fn slice(entries: &[u32], seed: u64, index: u64, batch: usize) -> Vec<u32> {
-    let permutation = Permutation::new(entries.len() as u64, seed);
-    let (start, all) = (index * batch as u64, entries.len() as u64);
-    assert!(start < all, "batch {index} of {all} entries");
-    let places = start..(start + batch as u64).min(all);
-    places.map(|place| entries[permutation.apply(place) as usize]).collect()
+/// Entries that stay together when blocks of entries are shuffled, and entries that are shuffled one by one:
+/// few enough for the cache of a core, and many enough that what lies together in the data does not stay
+/// together.
+const BLOCK: usize = 64;
+const WINDOW: usize = 1024 * BLOCK;
+
+/// The seeded order of some entries, one window after the other. First blocks of entries are shuffled; a
+/// window is a number of blocks in their new order, and its entries are shuffled.
+#[derive(Debug, Default)]
+struct Shuffle {
+    /// What is in `window`: the seed and the number of a window.
+    seed: Option<(u64, usize)>,
+    window: Vec<u32>,
+}
+
+impl Shuffle {
+    /// The `index`-th `batch` of `entries` in the order that belongs to `seed`. The result depends on the
+    /// arguments only; it is found fast if batches are asked for one after the other.
+    fn slice(&mut self, entries: &[u32], seed: u64, index: u64, batch: usize) -> Vec<u32> {
+        let (start, all) = (index as usize * batch, entries.len());
+        assert!(start < all, "batch {index} of {all} entries");
+        let end = (start + batch).min(all);
+        let mut chosen = Vec::with_capacity(end - start);
+        while start + chosen.len() < end {
+            let at = start + chosen.len();
+            let number = at / WINDOW;
+            if self.seed != Some((seed, number)) {
+                self.shuffle(entries, seed, number);
+            }
+            let range = at - number * WINDOW..(end - number * WINDOW).min(self.window.len());
+            chosen.extend_from_slice(&self.window[range]);
+        }
+        chosen
+    }
+
+    fn shuffle(&mut self, entries: &[u32], seed: u64, number: usize) {
+        self.seed = Some((seed, number));
+        self.window.clear();
+        let range = number * WINDOW..((number + 1) * WINDOW).min(entries.len());
+        if entries.len() <= WINDOW {
+            self.window.extend_from_slice(entries);
+        } else {
+            // What is left over after the last whole block stays at the end.
+            let blocks = Permutation::new((entries.len() / BLOCK) as u64, seed);
+            for block in range.start / BLOCK..range.end / BLOCK {
+                let block = blocks.apply(block as u64) as usize;
+                self.window.extend_from_slice(&entries[block * BLOCK..][..BLOCK]);
+            }
+            self.window.extend_from_slice(&entries[range.end / BLOCK * BLOCK..range.end]);
+        }
+        let seed = stream(seed, &[number as u64]);
+        for last in (1..self.window.len()).rev() {
+            // The high half of the product is below the number of those left.
+            let random = mix(seed ^ last as u64);
+            let other = (u128::from(random) * (last as u128 + 1)) >> 64;
+            self.window.swap(last, other as usize);
+        }
+    }
 }
 
 /// Column by column.
@@ -251,8 +308,17 @@ pub(crate) struct Columns {
     order: Vec<u32>,
     /// The columns of each worker.
     runs: Vec<Vec<Run>>,
-    /// The current visit of each worker. A worker's loader asks for one batch after the other, in order.
-    visits: Vec<Mutex<Option<Arc<Visit>>>>,
+    /// What each worker visits. A worker's loader asks for one batch after the other, in order.
+    visits: Vec<Mutex<Visits>>,
+}
+
+/// The current visit of a worker, and the order of its entries.
+#[derive(Debug, Default)]
+struct Visits {
+    visit: Visit,
+    /// Index among the worker's columns in the order of the visit.
+    place: usize,
+    shuffle: Shuffle,
 }
 
 /// The entries of a column on a node.
@@ -262,6 +328,8 @@ struct Run {
     /// Their place in the order.
     start: u32,
     len: u32,
+    /// Whether a cell occurs more than once.
+    repeats: bool,
 }
 
 impl Run {
@@ -275,9 +343,10 @@ impl Run {
 }
 
 /// The order of a worker's columns in an epoch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Visit {
     epoch: u32,
+    /// Not 0, except before the first visit.
     batch: usize,
     /// Indices of runs.
     runs: Vec<u32>,
@@ -296,13 +365,20 @@ impl Columns {
         drop((all, by_column));
         let workers_per_node = workers / nodes;
         let mut runs = vec![Vec::new(); workers as usize];
+        // By row, the run in which it was found last: its start, and one.
+        let mut last_seen = vec![0; data.rows().len()];
         let mut start = 0;
         for entries in order.chunk_by(|a, b| node(*a) == node(*b)) {
             let here = node(entries[0]);
             let mut columns = Vec::new();
             for column in entries.chunk_by(|a, b| train[*a as usize].column == train[*b as usize].column) {
                 let len = column.len() as u32;
-                columns.push(Run { column: train[column[0] as usize].column, start, len });
+                let mut seen = |entry: &u32| {
+                    let (row, here) = (train[*entry as usize].row as usize, start + 1);
+                    std::mem::replace(&mut last_seen[row], here) == here
+                };
+                let repeats = column.iter().any(&mut seen);
+                columns.push(Run { column: train[column[0] as usize].column, start, len, repeats });
                 start += len;
             }
             let lens: Vec<u32> = columns.iter().map(|run| run.len).collect();
@@ -311,7 +387,7 @@ impl Columns {
                 runs[(here * workers_per_node + worker) as usize].push(run);
             }
         }
-        let visits = runs.iter().map(|_| Mutex::new(None)).collect();
+        let visits = runs.iter().map(|_| Mutex::default()).collect();
         Self { seed, workers_per_node, row_node, order, runs, visits }
     }
 
@@ -320,12 +396,7 @@ impl Columns {
     }
 
     /// The order of a worker's columns.
-    fn visit(&self, worker: u32, epoch: u32, batch: usize) -> Arc<Visit> {
-        // Nothing panics while it holds the lock.
-        let mut visit = lock(&self.visits[worker as usize]);
-        if let Some(visit) = visit.as_ref().filter(|visit| (visit.epoch, visit.batch) == (epoch, batch)) {
-            return Arc::clone(visit);
-        }
+    fn visit(&self, worker: u32, epoch: u32, batch: usize) -> Visit {
         let runs = self.runs(worker);
         let seed = stream(self.seed, &[VISITS, epoch.into(), worker.into()]);
         let permutation = Permutation::new(runs.len() as u64, seed);
@@ -335,21 +406,25 @@ impl Columns {
             end += runs[*run as usize].batches(batch);
             end
         });
-        let new = Arc::new(Visit { epoch, batch, ends: ends.collect(), runs: order });
-        *visit = Some(Arc::clone(&new));
-        new
+        Visit { epoch, batch, ends: ends.collect(), runs: order }
     }
 
     fn choose(&self, at: BatchAt, batch: usize) -> Chosen {
         let (worker, epoch) = (at.partition.worker, at.subepoch.epoch);
-        let visit = self.visit(worker, epoch, batch);
-        let place = visit.ends.partition_point(|end| *end <= at.index);
-        let run = self.runs(worker)[visit.runs[place] as usize];
-        let first = place.checked_sub(1).map_or(0, |before| visit.ends[before]);
+        // If this panics, the visit is still that of its epoch.
+        let Visits { visit, place, shuffle } = &mut *lock(&self.visits[worker as usize]);
+        if (visit.epoch, visit.batch) != (epoch, batch) {
+            (*visit, *place) = (self.visit(worker, epoch, batch), 0);
+        }
+        let begin = |place: usize| place.checked_sub(1).map_or(0, |before| visit.ends[before]);
+        if !(begin(*place)..visit.ends[*place]).contains(&at.index) {
+            *place = visit.ends.partition_point(|end| *end <= at.index);
+        }
+        let (run, first) = (self.runs(worker)[visit.runs[*place] as usize], begin(*place));
         let node = worker / self.workers_per_node;
         let seed = stream(self.seed, &[ENTRIES, epoch.into(), node.into(), run.column.into()]);
-        let entries = slice(&self.order[run.range()], seed, at.index - first, batch);
-        Chosen { entries, opens: (at.index == first).then_some(run.column) }
+        let entries = shuffle.slice(&self.order[run.range()], seed, at.index - first, batch);
+        Chosen { entries, opens: (at.index == first).then_some(run.column), of_one_column: !run.repeats }
     }
 }
 

@@ -3,10 +3,24 @@
 use super::tests::{config, data};
 use super::*;
 use crate::data::Generator;
-use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Schedule};
+use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Row, Schedule};
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 const EPOCHS: u32 = 200;
+
+/// Rows that are all the same memory.
+struct Same<'a>(&'a mut [f64]);
+
+impl Rows<f64> for Same<'_> {
+    fn row(&mut self, _at: usize) -> Row<'_, f64> {
+        // What a batch makes of it must stay finite.
+        self.0.fill(0.1);
+        Row::unshared(self.0)
+    }
+
+    fn prefetch(&self, _at: usize) {}
+}
 
 /// How often one worker of several pulls each key in each epoch. All values are the same.
 fn pulls(task: &Arc<Mf<f64>>, partition: Partition) -> Vec<Vec<u32>> {
@@ -22,11 +36,15 @@ fn pulls(task: &Arc<Mf<f64>>, partition: Partition) -> Vec<Vec<u32>> {
                 assert_eq!(loader.step(LoaderEvent::Start), LoaderOp::Deliver);
                 Event::Batch(loader.take())
             }
-            Op::Pull => {
-                let (keys, values) = driver.pull_buffers();
-                values.fill(0.1);
+            Op::Train => {
                 let counts = pulls.last_mut().unwrap();
-                keys.iter().for_each(|key| counts[key.index()] += 1);
+                driver.train_keys().iter().for_each(|key| counts[key.index()] += 1);
+                let mut row = vec![0.1; task.config.shape().len()];
+                let trained = driver.train(|_, act| {
+                    assert!(act(&mut Same(&mut row)));
+                    Ok::<(), Infallible>(())
+                });
+                trained.unwrap();
                 Event::Done
             }
             Op::Reduce => {
@@ -37,6 +55,7 @@ fn pulls(task: &Arc<Mf<f64>>, partition: Partition) -> Vec<Vec<u32>> {
             Op::Localize { .. }
             | Op::Barrier
             | Op::PullSample
+            | Op::Pull
             | Op::Push
             | Op::Compute(_)
             | Op::AdvanceClock

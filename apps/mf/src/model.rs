@@ -17,7 +17,8 @@
 use clap::ValueEnum;
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
-use intendant_task::kernel::{dot, elementwise};
+use intendant_task::kernel::{dot, elementwise, inverse_roots, products};
+use pulp::Simd;
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64Mcg;
@@ -29,6 +30,12 @@ pub enum Optimizer {
     /// root of the sum of the squares of all gradients so far, element by element.
     #[value(name = "adagrad")]
     AdaGrad,
+    /// AdaGrad with one accumulator for all factors of a row or column, and one for its bias: the gradient
+    /// times the learning rate, divided by the root of the sum of the mean squares of all gradients so far.
+    /// (The last gradient is left out if it is smaller than the others together.) It needs as few epochs as
+    /// AdaGrad, with little more arithmetic and memory than plain gradient descent.
+    #[value(name = "row-adagrad")]
+    RowAdaGrad,
     /// Plain stochastic gradient descent: the gradient times the learning rate.
     Sgd,
 }
@@ -63,16 +70,18 @@ impl Shape {
     pub(crate) const fn len(&self) -> usize {
         match self.optimizer {
             Optimizer::Sgd => self.parameters(),
+            Optimizer::RowAdaGrad => self.parameters() + 1 + self.bias as usize,
             Optimizer::AdaGrad => 2 * self.parameters(),
         }
     }
 
     /// Multiply-adds of training one entry, with a root or a division counted as one: the prediction, then
-    /// for each parameter of row and column the gradient (two) and the step (SGD: one; AdaGrad: square and
-    /// sum, root, division, step).
+    /// for each parameter of row and column the gradient (two) and the step (SGD: one; with an accumulator
+    /// per row also a square; AdaGrad: square and sum, root, division, step).
     pub(crate) const fn cost(&self) -> u64 {
         let step = match self.optimizer {
             Optimizer::Sgd => 3,
+            Optimizer::RowAdaGrad => 4,
             Optimizer::AdaGrad => 6,
         };
         let parameters = self.parameters() as u64;
@@ -112,16 +121,24 @@ pub(crate) struct Trainer<E> {
     pub(crate) shape: Shape,
     pub(crate) mean: f64,
     pub(crate) rate: E,
+    /// One divided by the number of factors.
+    share: E,
 }
 
 impl<E: Element> Trainer<E> {
-    /// Trains the values of a row and a column on an entry; returns the error of the prediction before.
+    pub(crate) fn new(shape: Shape, mean: f64, rate: f64) -> Self {
+        Self { shape, mean, rate: E::from_f64(rate), share: E::from_f64(1.0 / shape.rank as f64) }
+    }
+
+    /// Trains the values of a row and a column on an entry; returns the error of the prediction before. If it
+    /// is not finite, the values do not change.
     ///
     /// # Panics
     /// If the values are not of this shape.
     #[inline(always)]
-    pub(crate) fn step(
+    pub(crate) fn step<S: Simd>(
         &self,
+        simd: S,
         row: &mut [E],
         column: &mut [E],
         value: f64,
@@ -130,7 +147,13 @@ impl<E: Element> Trainer<E> {
     ) -> E {
         let Shape { rank, bias, .. } = self.shape;
         assert!(row.len() == self.shape.len() && column.len() == self.shape.len(), "values of another shape");
+        if self.shape.optimizer == Optimizer::RowAdaGrad {
+            return self.step_by_row(simd, row, column, value, row_decay, column_decay);
+        }
         let error = E::from_f64(value) - self.shape.predict(self.mean, row, column);
+        if !error.finite() {
+            return error;
+        }
         let (row, row_squares) = row.split_at_mut(self.shape.parameters());
         let (column, column_squares) = column.split_at_mut(self.shape.parameters());
         let (row, row_bias) = row.split_at_mut(rank);
@@ -147,6 +170,7 @@ impl<E: Element> Trainer<E> {
                     column_bias[0] += self.rate * (error - column_decay.bias * column_bias[0]);
                 }
             }
+            Optimizer::RowAdaGrad => unreachable!("it has a step of its own"),
             Optimizer::AdaGrad => {
                 let (row_squares, row_bias_square) = row_squares.split_at_mut(rank);
                 let (column_squares, column_bias_square) = column_squares.split_at_mut(rank);
@@ -170,6 +194,72 @@ impl<E: Element> Trainer<E> {
                 }
             }
         }
+        error
+    }
+
+    /// [`Trainer::step`] of [`Optimizer::RowAdaGrad`]. Squares of gradients follow from three inner products,
+    /// so that one pass over the factors is enough before the one that changes them.
+    #[inline(always)]
+    fn step_by_row<S: Simd>(
+        &self,
+        simd: S,
+        row: &mut [E],
+        column: &mut [E],
+        value: f64,
+        row_decay: Decay<E>,
+        column_decay: Decay<E>,
+    ) -> E {
+        let Shape { rank, bias, .. } = self.shape;
+        let (row, row_rest) = row.split_at_mut(rank);
+        let (column, column_rest) = column.split_at_mut(rank);
+        let at = bias as usize;
+        let mut sums = [row_rest[at], column_rest[at], row_rest[2 * at], column_rest[2 * at]];
+        let roots = |sums: [E; 4]| inverse_roots(simd, sums.map(|sum| sum + E::from_f64(ADAGRAD_EPSILON)));
+        // Here, where nothing waits for them.
+        let mut rates = roots(sums);
+        let [both, row_square, column_square] = products(simd, row, column);
+        let base = if bias { E::from_f64(self.mean) + row_rest[0] + column_rest[0] } else { E::ZERO };
+        let error = E::from_f64(value) - (base + both);
+        if !error.finite() {
+            return error;
+        }
+        // |error · other − decay · own|².
+        let square = |own: E, other: E, decay: E| {
+            let cross = error * decay * both;
+            let square = error * error * other - (cross + cross) + decay * decay * own;
+            // Rounding may make a square of nearly nothing negative.
+            if square > E::ZERO { square } else { E::ZERO }
+        };
+        let (row_down, column_down) = if bias {
+            (error - row_decay.bias * row_rest[0], error - column_decay.bias * column_rest[0])
+        } else {
+            (E::ZERO, E::ZERO)
+        };
+        let squares = [
+            square(row_square, column_square, row_decay.factors) * self.share,
+            square(column_square, row_square, column_decay.factors) * self.share,
+            row_down * row_down,
+            column_down * column_down,
+        ];
+        let is_small = (0..4).all(|i| squares[i] <= sums[i]);
+        for i in 0..4 {
+            sums[i] += squares[i];
+        }
+        if !is_small {
+            // Without this gradient, the step would be too long.
+            rates = roots(sums);
+        }
+        let rates = rates.map(|rate| self.rate * rate);
+        let (row_step, row_keep) = (rates[0] * error, E::ONE - rates[0] * row_decay.factors);
+        let (column_step, column_keep) = (rates[1] * error, E::ONE - rates[1] * column_decay.factors);
+        elementwise([row, column], [], |[r, c], []| {
+            [row_keep * r + row_step * c, column_keep * c + column_step * r]
+        });
+        if bias {
+            (row_rest[0], row_rest[2]) = (row_rest[0] + rates[2] * row_down, sums[2]);
+            (column_rest[0], column_rest[2]) = (column_rest[0] + rates[3] * column_down, sums[3]);
+        }
+        (row_rest[at], column_rest[at]) = (sums[0], sums[1]);
         error
     }
 
@@ -197,6 +287,8 @@ mod tests {
                 (true, Optimizer::Sgd),
                 (false, Optimizer::AdaGrad),
                 (true, Optimizer::AdaGrad),
+                (false, Optimizer::RowAdaGrad),
+                (true, Optimizer::RowAdaGrad),
             ]
             .map(|(bias, optimizer)| Shape { rank, bias, optimizer })
         })
@@ -232,20 +324,33 @@ mod tests {
         for shape in shapes() {
             let (row, column) = (value(shape, 1), value(shape, 2));
             let (mut new_row, mut new_column) = (row.clone(), column.clone());
-            let trainer = Trainer { shape, mean: MEAN, rate: 0.01 };
-            let error = trainer.step(&mut new_row, &mut new_column, TARGET, ROW, COLUMN);
+            let trainer = Trainer::new(shape, MEAN, 0.01);
+            let error = trainer.step(pulp::Scalar, &mut new_row, &mut new_column, TARGET, ROW, COLUMN);
             assert!((error - (TARGET - shape.predict(MEAN, &row, &column))).abs() < 1e-12);
             for side in 0..2 {
                 for at in 0..shape.parameters() {
-                    let moved = |by: f64| {
-                        let mut values = [row.clone(), column.clone()];
-                        values[side][at] += by;
-                        objective(shape, &values[0], &values[1], TARGET)
+                    let gradient_at = |at: usize| {
+                        let moved = |by: f64| {
+                            let mut values = [row.clone(), column.clone()];
+                            values[side][at] += by;
+                            objective(shape, &values[0], &values[1], TARGET)
+                        };
+                        (moved(1e-5) - moved(-1e-5)) / 2e-5
                     };
-                    let gradient = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+                    let gradient = gradient_at(at);
                     let (old, new) = ([&row, &column][side], [&new_row, &new_column][side]);
                     let (step, expected) = match shape.optimizer {
                         Optimizer::Sgd => (new[at] - old[at], -0.01 * gradient),
+                        Optimizer::RowAdaGrad => {
+                            let is_bias = at >= shape.rank;
+                            let all = if is_bias { at..at + 1 } else { 0..shape.rank };
+                            let count = all.len() as f64;
+                            let mean = all.map(|at| gradient_at(at).powi(2)).sum::<f64>() / count;
+                            let square = shape.parameters() + usize::from(is_bias);
+                            let sum = old[square] + mean;
+                            assert!((new[square] - sum).abs() < 1e-6 * (1.0 + sum), "{shape:?}");
+                            (new[at] - old[at], -0.01 * gradient / (sum + ADAGRAD_EPSILON).sqrt())
+                        }
                         Optimizer::AdaGrad => {
                             let square = at + shape.parameters();
                             let sum = old[square] + gradient * gradient;

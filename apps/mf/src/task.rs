@@ -1,11 +1,12 @@
 //! Matrix factorisation as a training task: the keys of a batch, and the updates of their values.
 //!
-//! Keys: the rows from 0, then the columns. A batch is trained entry by entry on a copy of its values, and
-//! the worker pushes the difference, accumulators included. With batches of one entry, each entry is a pull
-//! and a push of two keys, as in the parameter server papers.
+//! Keys: the rows from 0, then the columns. A batch is trained entry by entry, in place: rows are lent one by
+//! one. The entries of a column that follow each other are trained on one copy of the column, to which the
+//! difference is added at the end, accumulators included. With batches of one entry, each entry is a pull and
+//! a push of two keys, as in the parameter server papers.
 
-use crate::batch::Batch;
-use crate::data::Dataset;
+use crate::batch::{Batch, Example};
+use crate::data::{Dataset, Entry};
 use crate::division::{Algorithm, Division};
 use crate::evaluate::Errors;
 use crate::frequency::frequencies;
@@ -13,10 +14,10 @@ use crate::model::{Decay, Optimizer, Scope, Shape, Trainer, initialise};
 use intendant_core::random::stream;
 use intendant_core::{Combine, Element, Key, limits, lock};
 use intendant_sampling::Sampler;
-use intendant_task::kernel::subtract;
+use intendant_task::kernel::elementwise;
 use intendant_task::{
-    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Reduction, Split,
-    StepReport, Subepoch, Task, Update,
+    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Reduction, Rows, Split,
+    StepReport, Subepoch, Task,
 };
 use intendant_train::SettingError;
 use pulp::{Arch, Simd, WithSimd};
@@ -95,8 +96,10 @@ impl Config {
                 return wrong(name, number.to_string(), "a number of at least 0".to_owned());
             }
         }
-        if self.bold_driver && self.optimizer == Optimizer::AdaGrad {
-            let allowed = "left out with adagrad, which adapts by itself, or used with sgd".to_owned();
+        if self.bold_driver && self.optimizer != Optimizer::Sgd {
+            let allowed =
+                "left out with adagrad and row-adagrad, which adapt by themselves, or used with sgd";
+            let allowed = allowed.to_owned();
             return wrong("bold-driver", "true".to_owned(), allowed);
         }
         Ok(())
@@ -117,13 +120,16 @@ pub struct Mf<E> {
     divisions: Mutex<Vec<(u32, u32, Arc<Division>)>>,
 }
 
-/// A worker's learning rate, the same for all of them.
-#[derive(Clone, Copy, Debug)]
-pub struct Scratch {
+/// A worker's learning rate, the same for all of them, and its buffers.
+#[derive(Clone, Debug)]
+pub struct Scratch<E> {
     arch: Arch,
     rate: f64,
     /// Loss of the epoch before.
     loss: Option<f64>,
+    /// The column that is trained, and as it was before.
+    column: Vec<E>,
+    before: Vec<E>,
 }
 
 /// Names of the uses of the seed.
@@ -195,7 +201,7 @@ impl<E: Element> Mf<E> {
 impl<E: Element> Task for Mf<E> {
     type Element = E;
     type Batch = Batch;
-    type Scratch = Scratch;
+    type Scratch = Scratch<E>;
 
     fn name(&self) -> &'static str {
         "mf"
@@ -207,7 +213,7 @@ impl<E: Element> Task for Mf<E> {
 
     fn combine(&self) -> Combine {
         match self.config.optimizer {
-            Optimizer::Sgd => Combine::Sum,
+            Optimizer::Sgd | Optimizer::RowAdaGrad => Combine::Sum,
             Optimizer::AdaGrad => Combine::AdaGrad,
         }
     }
@@ -226,12 +232,15 @@ impl<E: Element> Task for Mf<E> {
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
         let chosen = self.division(at.partition).choose(at, self.config.batch);
-        let (batch, keys) = Batch::new(&self.data, &chosen.entries);
-        let hash = |entry: &u32| {
-            let entry = self.data.train()[*entry as usize];
-            stream(at.subepoch.epoch.into(), &[entry.row.into(), entry.column.into(), entry.value.to_bits()])
+        let hash = |entry: &Entry| {
+            let cell = u64::from(entry.row) << 32 | u64::from(entry.column);
+            stream(at.subepoch.epoch.into(), &[cell, entry.value.to_bits()])
         };
-        let digest = chosen.entries.iter().map(hash).fold(0u64, u64::wrapping_add);
+        let entry = |entry: &u32| self.data.train()[*entry as usize];
+        let entries: Vec<Entry> = chosen.entries.iter().map(entry).collect();
+        let digest = entries.iter().map(hash).fold(0u64, u64::wrapping_add);
+        let new = if chosen.of_one_column { Batch::of_one_column } else { Batch::new };
+        let (batch, keys) = new(&self.data, &entries);
         // The rows are at this node, and so is the column at its later batches; with parameter blocking, at
         // the first one, too.
         let near = chosen.opens.map(|column| self.column_key(column)).into_iter().collect();
@@ -257,28 +266,33 @@ impl<E: Element> Task for Mf<E> {
         Some(frequencies(&self.data, &self.division(partition), self.config.batch, partition))
     }
 
-    fn scratch(&self) -> Scratch {
-        Scratch { arch: Arch::new(), rate: self.config.learning_rate, loss: None }
+    fn scratch(&self) -> Scratch<E> {
+        let column = vec![E::ZERO; self.config.shape().len()];
+        let (rate, before) = (self.config.learning_rate, column.clone());
+        Scratch { arch: Arch::new(), rate, loss: None, column, before }
     }
 
-    fn compute(
+    fn trains_in_place(&self) -> bool {
+        true
+    }
+
+    fn train(
         &self,
-        scratch: &mut Scratch,
+        scratch: &mut Scratch<E>,
         batch: &Batch,
-        pulled: Pulled<'_, E>,
-        update: &mut Update<'_, E>,
+        _keys: &[Key],
+        rows: &mut dyn Rows<E>,
     ) -> StepReport {
         let shape = self.config.shape();
-        let trainer = Trainer { shape, mean: self.data.mean(), rate: E::from_f64(scratch.rate) };
-        // The update serves as the copy that is trained.
-        update.values.copy_from_slice(pulled.values);
-        let step = Step { config: &self.config, trainer, batch, values: update.values, old: pulled.values };
+        let trainer = Trainer::new(shape, self.data.mean(), scratch.rate);
+        let Scratch { column, before, .. } = scratch;
+        let step = Step { config: &self.config, trainer, batch, rows, column, before };
         let loss = scratch.arch.dispatch(step);
         let examples = batch.examples.len() as u64;
         StepReport { loss, examples, cost: Cost(examples * shape.cost()) }
     }
 
-    fn epoch_ended(&self, scratch: &mut Scratch, combined: &Reduction) {
+    fn epoch_ended(&self, scratch: &mut Scratch<E>, combined: &Reduction) {
         let loss = combined.get("loss");
         if self.config.bold_driver
             && let Some(before) = scratch.loss
@@ -302,23 +316,26 @@ impl<E: Element> Task for Mf<E> {
     }
 }
 
+/// How many entries ahead rows are fetched: the arithmetic of so many takes as long as a memory access.
+const AHEAD: usize = 4;
+
 /// The arithmetic of a step, compiled for several generations of processors. Returns the sum of the squared
 /// errors.
 struct Step<'a, E> {
     config: &'a Config,
     trainer: Trainer<E>,
     batch: &'a Batch,
-    /// Those pulled; afterwards what is added to them.
-    values: &'a mut [E],
-    /// Those pulled.
-    old: &'a [E],
+    rows: &'a mut dyn Rows<E>,
+    column: &'a mut [E],
+    before: &'a mut [E],
 }
 
 impl<E: Element> Step<'_, E> {
+    /// The penalties of a row or column with so many entries.
     #[inline(always)]
-    fn decay(&self, place: usize) -> Decay<E> {
+    fn decay(&self, uses: u32) -> Decay<E> {
         let times = match self.config.l2_scope {
-            Scope::Key => 1.0 / f64::from(self.batch.uses[place]),
+            Scope::Key => 1.0 / f64::from(uses),
             Scope::Use => 1.0,
         };
         let weight = |l2: f64| E::from_f64(l2 * times);
@@ -330,18 +347,31 @@ impl<E: Element> WithSimd for Step<'_, E> {
     type Output = f64;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) -> f64 {
-        let (batch, len) = (self.batch, self.trainer.shape.len());
-        let mut loss = 0.0;
-        for example in &batch.examples {
-            let (row, column) = (example.row as usize, example.column as usize);
-            let decays = (self.decay(row), self.decay(batch.rows + column));
-            let (rows, columns) = self.values.split_at_mut(batch.rows * len);
-            let (row, column) = (&mut rows[row * len..][..len], &mut columns[column * len..][..len]);
-            let error = self.trainer.step(row, column, example.value, decays.0, decays.1);
-            loss += error.to_f64() * error.to_f64();
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let examples = &self.batch.examples;
+        let (mut loss, mut at) = (0.0f64, 0);
+        examples.iter().take(AHEAD).for_each(|example| self.rows.prefetch(example.row as usize));
+        for run in &self.batch.runs {
+            self.column.copy_from_slice(&self.rows.row(run.column as usize));
+            self.before.copy_from_slice(self.column);
+            let column_decay = self.decay(run.column_uses);
+            while at < run.end && loss.is_finite() {
+                let Example { row, row_uses, value } = examples[at];
+                if let Some(ahead) = examples.get(at + AHEAD) {
+                    self.rows.prefetch(ahead.row as usize);
+                }
+                let row_decay = self.decay(row_uses);
+                let mut row = self.rows.row(row as usize);
+                let error = self.trainer.step(simd, &mut row, self.column, value, row_decay, column_decay);
+                loss += error.to_f64() * error.to_f64();
+                at += 1;
+            }
+            // Others may have changed the column meanwhile.
+            let mut column = self.rows.row(run.column as usize);
+            elementwise([&mut *column], [self.column, self.before], |[now], [after, before]| {
+                [now + (after - before)]
+            });
         }
-        subtract(self.values, self.old);
         loss
     }
 }

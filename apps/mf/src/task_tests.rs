@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::data::{Entry, Ids};
-use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Schedule};
+use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Row, Schedule};
 use proptest::prelude::*;
+use std::convert::Infallible;
 
 fn ids(count: u32) -> Ids {
     Ids::Numbers { first: 0, count }
@@ -39,7 +40,8 @@ pub(super) fn config() -> Config {
 }
 
 fn configs() -> impl Iterator<Item = Config> {
-    let all = [Optimizer::Sgd, Optimizer::AdaGrad].into_iter().flat_map(|optimizer| {
+    let optimizers = [Optimizer::Sgd, Optimizer::AdaGrad, Optimizer::RowAdaGrad];
+    let all = optimizers.into_iter().flat_map(|optimizer| {
         [(true, Scope::Key), (false, Scope::Use)].map(|(bias, l2_scope)| (optimizer, bias, l2_scope))
     });
     all.map(|(optimizer, bias, l2_scope)| Config { optimizer, bias, l2_scope, ..config() })
@@ -54,6 +56,20 @@ fn initial(task: &Mf<f64>) -> Vec<Vec<f64>> {
         value
     };
     (0..model.keys()).map(value).collect()
+}
+
+/// Rows of plain memory.
+struct Plain<'a> {
+    keys: &'a [Key],
+    values: &'a mut [Vec<f64>],
+}
+
+impl Rows<f64> for Plain<'_> {
+    fn row(&mut self, at: usize) -> Row<'_, f64> {
+        Row::unshared(&mut self.values[self.keys[at].index()])
+    }
+
+    fn prefetch(&self, _at: usize) {}
 }
 
 /// Trains `epochs` epochs by a single worker on plain memory; the model, the losses, the test sums.
@@ -76,14 +92,12 @@ fn train(config: Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
                 pulled.copy_from_slice(&all);
                 Event::Done
             }
-            Op::Push => {
-                let (keys, mut update) = driver.push_buffers();
-                for key in keys {
-                    let value = &mut values[key.index()];
-                    let (head, tail) = update.split_at(value.len());
-                    value.iter_mut().zip(head).for_each(|(value, update)| *value += update);
-                    update = tail;
-                }
+            Op::Train => {
+                let trained = driver.train(|keys, act| {
+                    assert!(act(&mut Plain { keys, values: &mut values }));
+                    Ok::<(), Infallible>(())
+                });
+                trained.unwrap();
                 Event::Done
             }
             Op::Reduce => Event::Reduced(driver.reduction().clone()),
@@ -92,6 +106,7 @@ fn train(config: Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
             Op::Localize { .. }
             | Op::Barrier
             | Op::PullSample
+            | Op::Push
             | Op::Compute(_)
             | Op::AdvanceClock
             | Op::Synchronize
@@ -128,6 +143,11 @@ fn train_naively(config: &Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>) {
                     Scope::Key => 1.0 / f64::from(uses[side]),
                     Scope::Use => 1.0,
                 };
+                if config.optimizer == Optimizer::RowAdaGrad {
+                    let keys = [row as usize, 6 + column as usize];
+                    step_by_row(config, error, [&r, &c], [share(0), share(1)], keys, &mut values);
+                    continue;
+                }
                 for i in 0..parameters {
                     let (of_row, of_column, l2) =
                         if i < k { (c[i], r[i], config.l2) } else { (1.0, 1.0, config.l2_bias) };
@@ -148,6 +168,40 @@ fn train_naively(config: &Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>) {
         losses.push(loss);
     }
     (values, losses)
+}
+
+/// A step with accumulators per row, written down naively.
+fn step_by_row(
+    config: &Config,
+    error: f64,
+    [r, c]: [&[f64]; 2],
+    shares: [f64; 2],
+    keys: [usize; 2],
+    values: &mut [Vec<f64>],
+) {
+    let (k, biases) = (config.rank, usize::from(config.bias));
+    let gradient = |own: &[f64], other: &[f64], share: f64| -> Vec<f64> {
+        let factors = (0..k).map(|i| -error * other[i] + config.l2 * share * own[i]);
+        let bias = (k..k + biases).map(|i| -error + config.l2_bias * share * own[i]);
+        factors.chain(bias).collect()
+    };
+    let gradients = [gradient(r, c, shares[0]), gradient(c, r, shares[1])];
+    let mean = |gradient: &[f64]| gradient.iter().map(|g| g * g).sum::<f64>() / gradient.len().max(1) as f64;
+    // Of factors and biases, by side; the last place is not used without biases.
+    let squares = gradients.each_ref().map(|g| [mean(&g[..k]), mean(&g[k..])]);
+    let sums = [r, c].map(|value| [value[k + biases], if biases > 0 { value[k + 2] } else { 0.0 }]);
+    let parts = 1 + biases;
+    let is_small = (0..2).all(|side| (0..parts).all(|part| squares[side][part] <= sums[side][part]));
+    for (side, key) in keys.into_iter().enumerate() {
+        for part in 0..parts {
+            let after = sums[side][part] + squares[side][part];
+            let root = (if is_small { sums[side][part] } else { after } + 1e-10).sqrt();
+            for i in if part == 0 { 0..k } else { k..k + 1 } {
+                values[key][i] -= config.learning_rate * gradients[side][i] / root;
+            }
+            values[key][k + biases + part] = after;
+        }
+    }
 }
 
 #[track_caller]
@@ -245,12 +299,15 @@ proptest! {
                     .map(|i| Partition { worker: partition.node() * per_node + i, ..partition })
                     .flat_map(|partition| task.residents(partition))
                     .collect();
+                let keys = prepared.keys.len();
                 let (rows, columns) = prepared.keys.split_at(prepared.batch.rows);
                 prop_assert!(rows.iter().all(|key| residents.contains(key)), "rows are at their node");
                 prop_assert!(columns.iter().all(|key| (6..10).contains(&key.0)));
                 let examples = &prepared.batch.examples;
                 prop_assert!(examples.iter().all(|e| (e.row as usize) < rows.len()));
-                prop_assert!(examples.iter().all(|e| (e.column as usize) < columns.len()));
+                let runs = &prepared.batch.runs;
+                prop_assert!(runs.iter().all(|run| (rows.len()..keys).contains(&(run.column as usize))));
+                prop_assert_eq!(runs.last().map(|run| run.end), Some(examples.len()));
                 match algorithm {
                     Algorithm::Blocks => prop_assert_eq!(&prepared.near, &[]),
                     Algorithm::Columns => {

@@ -126,6 +126,7 @@ fn train(task: &Arc<Word2vec<f64>>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Re
             // Nothing else is to be done for a single worker.
             Op::Localize { .. }
             | Op::Barrier
+            | Op::Train
             | Op::Compute(_)
             | Op::AdvanceClock
             | Op::Synchronize

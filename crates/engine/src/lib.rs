@@ -40,6 +40,7 @@ pub use channel::{Channel, Explanation};
 pub use decisions::{Cause, Decision, DecisionKind};
 pub use error::{AccessError, ProtocolError, Violation};
 pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission, Work};
+pub use intendant_store::Row;
 pub use node::clocks::Advanced;
 pub use node::local::{Local, Started};
 pub use node::{ReplicationConfig, Shared, SharedConfig};

@@ -53,7 +53,7 @@ pub use intendant_core::{
 };
 pub use intendant_engine::{
     AccessError, AccessStats, Cause, Decision, DecisionKind, Explanation, ManagementStats, NetworkStats,
-    ReplicationConfig, Storage,
+    ReplicationConfig, Row, Storage,
 };
 pub use intendant_intent::{TimingConfig, TimingError};
 pub use intendant_launch::{Endpoint, Launcher, Rendezvous, RendezvousError};
@@ -71,4 +71,5 @@ pub use intendant_transport::{Token, Transport};
 pub use node::{Aborter, Node};
 pub use preparer::Preparer;
 
+pub use worker::rows::Rows;
 pub use worker::{Ticket, Worker};

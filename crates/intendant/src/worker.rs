@@ -1,6 +1,8 @@
 //! A worker: the handle through which one training thread uses the parameters.
 
+mod fetched;
 mod intents;
+pub(crate) mod rows;
 mod sampling;
 mod together;
 
@@ -74,6 +76,8 @@ pub struct Worker<E: Element> {
     samples: usize,
     /// The cluster rests, and this worker has not written since.
     rested: bool,
+    /// Copies of the rows of the current [`Worker::rows`] that are not here.
+    fetched: fetched::Fetched<E>,
     /// Pulls whose tickets were dropped.
     dropped: (Sender<OpId>, Receiver<OpId>),
 }
@@ -90,6 +94,7 @@ impl<E: Element> Worker<E> {
             handles: 0,
             samples: 0,
             rested: false,
+            fetched: fetched::Fetched::default(),
             dropped: crossbeam_channel::unbounded(),
         }
     }
@@ -126,6 +131,12 @@ impl<E: Element> Worker<E> {
     /// [`Error::Access`] if the call is wrong, [`Error::Failed`] if the cluster has ended.
     pub fn pull(&mut self, keys: &[Key], values: &mut [E]) -> Result<(), Error> {
         self.observe(keys);
+        self.pull_unobserved(keys, values)
+    }
+
+    /// A pull that the sampling manager does not learn of.
+    #[inline]
+    fn pull_unobserved(&mut self, keys: &[Key], values: &mut [E]) -> Result<(), Error> {
         self.admit(keys.len(), values.len())?;
         let started = self.inner.shared.pull(&mut self.local, keys, values)?;
         match self.submit(started)? {

@@ -59,6 +59,13 @@ markers! {
     AdmissionWaited = "admission_waited",
     /// A sparse store created a value at its first access.
     SparseMaterialised = "sparse_materialised",
+    /// A worker changed a row in place.
+    Lent = "lent",
+    /// A worker changed a replica in place.
+    LentReplica = "lent_replica",
+    /// A worker was not lent a row of a key that its node owned, because of its own outstanding operation or
+    /// of its clock.
+    LentNotYet = "lent_not_yet",
     /// A worker issued a set.
     SetServed = "set_served",
     /// Several frames were in flight on one connection.

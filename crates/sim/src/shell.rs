@@ -6,6 +6,7 @@
 //! with the same result on every machine.
 
 mod meter;
+mod rows;
 mod run;
 
 pub use meter::EpochOutcome;

@@ -3,6 +3,7 @@
 
 use crate::latch::Latch;
 use crate::prefetch::prefetch_run;
+use crate::row::Row;
 use intendant_core::{Element, Initialiser, Key, Layout};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ pub struct Flat<E> {
     latches: Box<[Line]>,
 }
 
-// SAFETY: elements are reached only through `read`, `add` and `set`, which hold the latch of the key's
-// stripe; rows of different keys do not overlap.
+// SAFETY: elements are reached only through `read`, `add`, `set` and `lend`, which hold the latch of the
+// key's stripe; rows of different keys do not overlap.
 unsafe impl<E: Send> Sync for Flat<E> {}
 
 impl<E: Element> Flat<E> {
@@ -96,6 +97,19 @@ impl<E: Element> Flat<E> {
                 *value += *add;
             }
         });
+    }
+
+    /// Lends the value of `key`. A thread must not hold two rows at once.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    #[inline]
+    pub fn lend(&self, key: Key) -> Row<'_, E> {
+        let row = self.row(key);
+        let guard = self.latches[self.layout.shard(key)].0.lock();
+        // SAFETY: every access holds the latch of the key's stripe, rows do not overlap, `UnsafeCell<E>` has
+        // the layout of `E`, and the elements live as long as the array.
+        unsafe { Row::latched(UnsafeCell::raw_get(row.as_ptr()), row.len(), guard) }
     }
 
     /// Overwrites the value of `key`.

@@ -1,28 +1,30 @@
 #![doc = include_str!("../README.md")]
 //!
 //! Start at [`Store`]: keys are spread over latched shards; [`Store::latch`] returns an [`Entry`], the only
-//! access to a key's slot state and value. [`Latch`] protects a shard for the time of one copy;
-//! [`slab`](mod@self) storage keeps values of one length in chunks, so that memory follows what the store
-//! holds. [`Entry::note`] puts a key on a list of its shard, which [`Store::take_noted`] empties: what has
-//! changed is found without a scan. [`Flat`] is the plain shared array that a single node without a parameter
-//! server would use.
+//! access to a key's slot state and value. [`Entry::into_row`] lends the value. [`Latch`] protects a shard
+//! for the time of one copy, or while a row is lent; [`slab`](mod@self) storage keeps values of one length in
+//! chunks, so that memory follows what the store holds. [`Entry::note`] puts a key on a list of its shard,
+//! which [`Store::take_noted`] empties: what has changed is found without a scan. [`Flat`] is the plain
+//! shared array that a single node without a parameter server would use.
 //!
 //! The store gives the slot state no meaning. While the caller holds the entry, it decides which node owns a
 //! key and how to handle a key that is not here. It sends messages after it has dropped the entry.
 //!
-//! All `unsafe` code of the crate is in `latch`, `slab`, `noted`, `store` and `flat`; each block names the
-//! invariant it relies on.
+//! All `unsafe` code of the crate is in `latch`, `slab`, `noted`, `store`, `row` and `flat`; each block names
+//! the invariant it relies on.
 
 mod flat;
 mod latch;
 mod noted;
 mod prefetch;
+mod row;
 mod slab;
 mod store;
 mod sync;
 
 pub use flat::Flat;
 pub use latch::{Latch, LatchGuard};
+pub use row::Row;
 pub use store::{Entry, Slot, Store};
 
 // Not in the source of shards, which model checking compiles with larger primitives.

@@ -3,6 +3,7 @@
 use crate::latch::{Latch, LatchGuard};
 use crate::noted::Noted;
 use crate::prefetch::prefetch;
+use crate::row::Row;
 use crate::slab::{Book, Slab};
 use crate::sync::{AtomicU32, Ordering};
 use hashbrown::HashMap;
@@ -169,7 +170,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
             // it, except by the entry itself.
             Slots::Sparse => unsafe { &*shard.map.get() }.get(&key.0).map(|slot| &**slot),
         };
-        Entry { store: self, shard, slab: self.slab(key), slot, key, _guard: guard }
+        Entry { store: self, shard, slab: self.slab(key), slot, key, guard }
     }
 
     /// The slab that has the value of `key`.
@@ -333,7 +334,7 @@ pub struct Entry<'a, S, E> {
     slab: &'a Slab<E>,
     slot: Option<&'a Slot<S>>,
     key: Key,
-    _guard: LatchGuard<'a>,
+    guard: LatchGuard<'a>,
 }
 
 impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
@@ -402,6 +403,16 @@ impl<'a, S: Copy + Default + PartialEq + Send, E: Element> Entry<'a, S, E> {
         // SAFETY: as in `value`; `&mut self` makes this the only reference.
         (place != 0)
             .then(|| unsafe { std::slice::from_raw_parts_mut(self.slab.value(place), self.slab.len()) })
+    }
+
+    /// The value, if one is held, with the latch: the entry ends, and the row releases the latch.
+    #[inline]
+    pub fn into_row(self) -> Option<Row<'a, E>> {
+        let place = self.place();
+        // SAFETY: the entry holds the latch, which the row takes over, and the place is handed out. Every
+        // access to a value holds the latch of its shard; values of this slab have `len` elements, and live
+        // as long as the store.
+        (place != 0).then(|| unsafe { Row::latched(self.slab.value(place), self.slab.len(), self.guard) })
     }
 
     /// Lets `act` use the book of the slab that the shard has.

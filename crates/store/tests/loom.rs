@@ -20,6 +20,9 @@ mod latch;
 mod noted;
 #[path = "../src/prefetch.rs"]
 mod prefetch;
+#[allow(dead_code, unreachable_pub, reason = "the test uses a part of what the crate offers")]
+#[path = "../src/row.rs"]
+mod row;
 #[path = "../src/slab.rs"]
 mod slab;
 #[allow(dead_code, unreachable_pub, reason = "the test uses a part of what the crate offers")]

@@ -1,8 +1,8 @@
 //! The training loop of one worker as a program without I/O.
 
 use crate::{
-    Diverged, Evaluation, Event, Op, Partition, Prepared, Progress, Pulled, Reduction, Schedule, Split,
-    Subepoch, Task, Update, kernel,
+    Cost, Diverged, Evaluation, Event, Op, Partition, Prepared, Progress, Pulled, Reduction, Rows, Schedule,
+    Split, StepReport, Subepoch, Task, Update, kernel,
 };
 use intendant_core::{Element, Key};
 use intendant_sampling::Handle;
@@ -24,6 +24,7 @@ enum State {
     Pull,
     Compute,
     Push,
+    Train,
     PushFlush,
     Clock,
     Synchronize,
@@ -74,6 +75,8 @@ pub struct Driver<T: Task> {
     direct_elements: usize,
     values: Vec<T::Element>,
     update: Vec<T::Element>,
+    /// The last batch that was trained in place.
+    diverged: Option<Diverged>,
     evaluation: Option<Box<dyn Evaluation<T::Element>>>,
     reduction: Reduction,
     combined: Vec<Reduction>,
@@ -107,6 +110,7 @@ impl<T: Task> Driver<T> {
             direct_elements: 0,
             values: Vec::new(),
             update: Vec::new(),
+            diverged: None,
             evaluation: None,
             reduction: Reduction::default(),
             combined: Vec::new(),
@@ -141,6 +145,39 @@ impl<T: Task> Driver<T> {
     /// How many of [`Driver::pull_buffers`]' keys, at their end, are samples.
     pub fn sampled_keys(&self) -> usize {
         if self.current.is_some() { self.keys.len() - self.direct_keys } else { 0 }
+    }
+
+    /// The keys of the rows to train, for [`Op::Train`]: direct ones, then sampled ones.
+    pub fn train_keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    /// Trains the current batch in place. `lend` gets the keys of [`Driver::train_keys`] and a function that
+    /// it calls once with their rows. That function returns whether all is well: if not, the next step
+    /// returns an error, and `lend` need not care for what became of the rows. Returns the arithmetic.
+    ///
+    /// # Errors
+    /// What `lend` returns.
+    ///
+    /// # Panics
+    /// If the last operation was not [`Op::Train`].
+    pub fn train<X>(
+        &mut self,
+        lend: impl FnOnce(&[Key], &mut dyn FnMut(&mut dyn Rows<T::Element>) -> bool) -> Result<(), X>,
+    ) -> Result<Cost, X> {
+        let current = self.current.as_ref().expect("a batch is being trained");
+        let (task, scratch, keys) = (&self.task, &mut self.scratch, &self.keys);
+        let (mut report, mut diverged) = (StepReport::default(), None);
+        let step = (self.progress.epoch + 1, self.progress.batches + 1);
+        lend(keys, &mut |rows| {
+            report = task.train(scratch, &current.batch, keys, rows);
+            diverged = (!report.loss.is_finite()).then(|| blame(step, report.loss, keys, rows));
+            diverged.is_none()
+        })?;
+        self.diverged = diverged;
+        let digest = current.digest;
+        self.trained_batch(digest, &report);
+        Ok(report.cost)
     }
 
     /// Lets `draw` append keys from each prepared handle: as many as the batch wants.
@@ -209,8 +246,14 @@ impl<T: Task> Driver<T> {
             (State::Sample, Event::Done) => Ok(self.start_pull()),
             (State::Pull, Event::Done) => self.compute(),
             (State::Compute, Event::Done) => self.go(State::Push, Op::Push),
-            (State::Push, Event::Done) if self.schedule.synchronous => self.go(State::PushFlush, Op::Flush),
-            (State::Push | State::PushFlush, Event::Done) => Ok(self.tick()),
+            (State::Train, Event::Done) if self.diverged.is_some() => match self.diverged.take() {
+                Some(diverged) => Err(diverged),
+                None => unreachable!("checked in the guard"),
+            },
+            (State::Push | State::Train, Event::Done) if self.schedule.synchronous => {
+                self.go(State::PushFlush, Op::Flush)
+            }
+            (State::Push | State::Train | State::PushFlush, Event::Done) => Ok(self.tick()),
             (State::Clock, Event::Done) => Ok(self.end_step()),
             (State::Synchronize, Event::Done) => Ok(self.next_batch()),
             (State::SubepochFlush, Event::Done) => self.go(State::SubepochBarrier, Op::Barrier),
@@ -407,6 +450,10 @@ impl<T: Task> Driver<T> {
     }
 
     fn start_pull(&mut self) -> Op {
+        if self.task.trains_in_place() {
+            self.state = State::Train;
+            return Op::Train;
+        }
         self.direct_elements = self.elements(&self.keys[..self.direct_keys]);
         let elements = self.direct_elements + self.elements(&self.keys[self.direct_keys..]);
         self.values.resize(elements, T::Element::ZERO);
@@ -428,14 +475,20 @@ impl<T: Task> Driver<T> {
             &mut Update { values: update, sample_values: sample_update },
         );
         self.guard(report.loss)?;
-        self.reduction.digest = self.reduction.digest.wrapping_add(current.digest);
+        let digest = current.digest;
+        self.trained_batch(digest, &report);
+        self.state = State::Compute;
+        Ok(Op::Compute(report.cost))
+    }
+
+    /// Counts a batch.
+    fn trained_batch(&mut self, digest: u64, report: &StepReport) {
+        self.reduction.digest = self.reduction.digest.wrapping_add(digest);
         self.reduction.add("loss", report.loss);
         self.reduction.add("examples", report.examples as f64);
         self.progress.batches += 1;
         self.progress.examples += report.examples;
         self.progress.loss += report.loss;
-        self.state = State::Compute;
-        Ok(Op::Compute(report.cost))
     }
 
     /// Refuses a step whose loss or update is infinite or NaN, before it is pushed.
@@ -500,5 +553,18 @@ impl<T: Task> Driver<T> {
             self.state = State::Done;
             Op::Done
         }
+    }
+}
+
+/// What a step in place found that is not finite: a value of one of its rows, or the loss.
+fn blame<E: Element>(step: (u32, u64), loss: f64, keys: &[Key], rows: &mut dyn Rows<E>) -> Diverged {
+    let mut found = |at: usize| {
+        let value = rows.row(at).iter().find(|value| !value.finite()).map(|value| value.to_f64());
+        value.map(|value| (keys[at], value))
+    };
+    let (epoch, step) = step;
+    match (0..keys.len()).find_map(&mut found) {
+        Some((key, value)) => Diverged { epoch, step, key: Some(key), what: "a value", value },
+        None => Diverged { epoch, step, key: None, what: "the loss", value: loss },
     }
 }

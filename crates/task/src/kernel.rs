@@ -5,6 +5,10 @@
 //! have a fixed order, and nothing is contracted, so that every processor computes the same: what is compiled
 //! for the oldest one is what the tests compare with.
 
+mod vectors;
+
+pub use vectors::{inverse_roots, products};
+
 use intendant_core::Element;
 use pulp::{Arch, Simd, WithSimd};
 
@@ -29,7 +33,12 @@ pub fn dot<E: Element>(a: &[E], b: &[E]) -> E {
         }
     }
     let rest = a_rest.iter().zip(b_rest).fold(E::ZERO, |sum, (a, b)| sum + *a * *b);
-    // Halves are added to halves, which takes few steps.
+    total(sums) + rest
+}
+
+/// The sum of the lanes. Halves are added to halves, which takes few steps.
+#[inline(always)]
+fn total<E: Element>(mut sums: [E; LANES]) -> E {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
@@ -38,7 +47,7 @@ pub fn dot<E: Element>(a: &[E], b: &[E]) -> E {
         }
         width /= 2;
     }
-    sums[0] + rest
+    sums[0]
 }
 
 /// Replaces the elements at each position of `changed`, as `each` says of them and of those of `read`.
@@ -219,26 +228,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn products_are_three_inner_products_for_all_lengths() {
+        for len in 0..70 {
+            let (a, b) = (numbers(len, 1), numbers(len, 2));
+            let [both, first, second] = products(pulp::Scalar, &a, &b);
+            assert!(close(both, dot(&a, &b)) && close(first, dot(&a, &a)) && close(second, dot(&b, &b)));
+        }
+    }
+
+    #[test]
+    fn inverse_roots_are_inverse_and_roots() {
+        let numbers = [4.0, 0.25, 1e-10, 9.0];
+        for (number, found) in numbers.iter().zip(inverse_roots(pulp::Scalar, numbers)) {
+            assert!(close(found, 1.0 / number.sqrt()));
+        }
+    }
+
     /// Everything at once, as it is compiled for some processor.
     struct All<'a, E>(&'a [E], &'a [E]);
 
     impl<E: Element> WithSimd for All<'_, E> {
-        type Output = (E, Vec<E>, Vec<E>);
+        type Output = ([E; 8], Vec<E>, Vec<E>);
 
         #[inline(always)]
-        fn with_simd<S: Simd>(self, _simd: S) -> Self::Output {
+        fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
             let Self(a, b) = self;
             let (mut roots, mut scaled) = (a.to_vec(), a.to_vec());
             elementwise([&mut roots], [b], |[a], [b]| [a * b / (a * a + b * b + E::ONE).sqrt()]);
             add_scaled(&mut scaled, a.first().copied().unwrap_or(E::ONE), b);
             subtract(&mut roots, &scaled);
-            (dot(a, b), roots, scaled)
+            let [both, first, second] = products(simd, a, b);
+            let [r, s, t, u] = inverse_roots(simd, [first, second, both * both, E::ONE + E::ONE]);
+            ([dot(a, b), both, first, second, r, s, t, u], roots, scaled)
         }
     }
 
     fn same_everywhere<E: Element>(a: &[E], b: &[E]) {
-        let bits = |(dot, x, y): (E, Vec<E>, Vec<E>)| {
-            let all = [vec![dot], x, y].concat();
+        let bits = |(products, x, y): ([E; 8], Vec<E>, Vec<E>)| {
+            let all = [products.to_vec(), x, y].concat();
             all.iter().map(|e| e.to_f64().to_bits()).collect::<Vec<_>>()
         };
         let plain = bits(All(a, b).with_simd(pulp::Scalar));

@@ -6,6 +6,9 @@
 //! want done ([`Op`], [`LoaderOp`]). Who interprets them decides what a pull costs: threads and sockets, or
 //! virtual time.
 //!
+//! A step is computed on copies of the values ([`Task::compute`]), or in place ([`Task::train`]), on [`Rows`]
+//! that the interpreter lends.
+//!
 //! This crate has no threads, channels or clocks, and does not depend on techniques of parameter management.
 #![forbid(unsafe_code)]
 
@@ -19,10 +22,11 @@ mod task;
 
 pub use driver::Driver;
 pub use evaluation::{Evaluation, Reduction, Split};
+pub use intendant_store::Row;
 pub use loader::{Announcement, Loader, LoaderEvent, LoaderOp, LookAhead};
 pub use op::{Diverged, Event, Op, Progress, Schedule};
 pub use order::{EpochOrder, expected_batches};
 pub use task::{
-    BatchAt, Cost, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest, StepReport,
-    Subepoch, Task, Update,
+    BatchAt, Cost, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Rows, SampleRequest,
+    StepReport, Subepoch, Task, Update,
 };

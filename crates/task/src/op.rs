@@ -73,6 +73,10 @@ pub enum Op {
     PullSample,
     /// Read the values of [`crate::Driver::pull_buffers`] → [`Event::Done`].
     Pull,
+    /// Train the batch in place: call [`crate::Driver::train`] with the rows of [`crate::Driver::train_keys`]
+    /// → [`Event::Done`]. Tasks that do so have this operation instead of [`Op::Pull`], [`Op::Compute`] and
+    /// [`Op::Push`].
+    Train,
     /// Charge for arithmetic that was just done → [`Event::Done`].
     Compute(Cost),
     /// Add the values of [`crate::Driver::push_buffers`]; need not wait for them to arrive → [`Event::Done`].

@@ -3,6 +3,7 @@
 use crate::{Evaluation, Reduction, Split};
 use intendant_core::{Combine, Element, Initialiser, Key};
 use intendant_sampling::{DistributionId, Handle, Sampler};
+use intendant_store::Row;
 use std::num::NonZeroU32;
 
 /// One range of a model's keys.
@@ -193,6 +194,24 @@ pub struct Update<'a, E> {
     pub sample_values: &'a mut [E],
 }
 
+/// The rows of a batch that is trained in place, by position: those of [`Prepared::keys`], then those of the
+/// sampled keys.
+///
+/// A row is lent: its holder reads and changes the parameter itself, and gives it back by dropping the row.
+/// What happens to a row meanwhile is atomic. Rows are independent of each other: other workers may change
+/// any parameter between two rows, also one that this batch has had before.
+pub trait Rows<E> {
+    /// Lends the row at a position, as often as the task wants it. The holder should not do more than
+    /// arithmetic on the row, since others may wait for it.
+    ///
+    /// # Panics
+    /// If the batch has no such position.
+    fn row(&mut self, at: usize) -> Row<'_, E>;
+
+    /// Hints that the row at a position is about to be lent. Positions beyond the last one are ignored.
+    fn prefetch(&self, at: usize);
+}
+
 /// How often a key is accessed, and how often it is used: not the same, as what several examples of a batch
 /// use is accessed once by the batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -301,14 +320,36 @@ pub trait Task: Send + Sync + 'static {
     /// Buffers for one worker.
     fn scratch(&self) -> Self::Scratch;
 
-    /// Computes the update of a batch.
+    /// Whether batches are trained in place, by [`Task::train`]. Otherwise [`Task::compute`] computes their
+    /// updates from copies. The same for all batches.
+    fn trains_in_place(&self) -> bool {
+        false
+    }
+
+    /// Computes the update of a batch from copies of its values. Implemented by tasks that do not train in
+    /// place.
     fn compute(
         &self,
-        scratch: &mut Self::Scratch,
-        batch: &Self::Batch,
-        pulled: Pulled<'_, Self::Element>,
-        update: &mut Update<'_, Self::Element>,
-    ) -> StepReport;
+        _scratch: &mut Self::Scratch,
+        _batch: &Self::Batch,
+        _pulled: Pulled<'_, Self::Element>,
+        _update: &mut Update<'_, Self::Element>,
+    ) -> StepReport {
+        panic!("task {} trains in place", self.name())
+    }
+
+    /// Trains a batch on its rows. `keys` are those of the rows. Implemented by tasks that train in place:
+    /// this saves copying values twice and visiting them twice. A task that finds that a loss is not finite
+    /// should stop before it changes rows further, so that the first row that is not finite can be named.
+    fn train(
+        &self,
+        _scratch: &mut Self::Scratch,
+        _batch: &Self::Batch,
+        _keys: &[Key],
+        _rows: &mut dyn Rows<Self::Element>,
+    ) -> StepReport {
+        panic!("task {} does not train in place", self.name())
+    }
 
     /// An epoch has ended; `combined` has the sums of all workers, and is the same for all of them. For what
     /// adapts to the course of the training, such as a learning rate.

@@ -1,13 +1,13 @@
 //! Workers of a cluster: the facade crate behind the interface of [`crate::parameters`].
 
 use crate::error::TrainError;
-use crate::parameters::{NodeHandle, Parameters, Part};
+use crate::parameters::{NodeHandle, Parameters, Part, Train};
 use crate::plan::Plan;
 use intendant::{AccessStats, NetworkStats};
 use intendant::{Explanation, ManagementStats, Node, NodeConfig, Preparer, ReplicationConfig, Worker};
 use intendant_core::{Element, Key, Layout, WorkerId};
 use intendant_sampling::{Handle, SampleError, Sampler, SamplingStats};
-use intendant_task::{Announcement, Model, SampleRequest};
+use intendant_task::{Announcement, Model, Row, Rows, SampleRequest};
 use std::ops::Range;
 
 /// A worker has a training thread and a loader thread.
@@ -96,6 +96,19 @@ impl<E: Element> NodeHandle for ClusterNode<E> {
 /// A worker of this process's node.
 pub(crate) struct ClusterWorker<E: Element>(Worker<E>);
 
+/// Rows of a worker, for a task.
+struct ClusterRows<'a, E: Element>(intendant::Rows<'a, E>);
+
+impl<E: Element> Rows<E> for ClusterRows<'_, E> {
+    fn row(&mut self, at: usize) -> Row<'_, E> {
+        self.0.row(at)
+    }
+
+    fn prefetch(&self, at: usize) {
+        self.0.prefetch(at);
+    }
+}
+
 impl<E: Element> Parameters<E> for ClusterWorker<E> {
     fn pull(&mut self, keys: &[Key], values: &mut [E]) -> Result<(), TrainError> {
         Ok(self.0.pull(keys, values)?)
@@ -104,6 +117,14 @@ impl<E: Element> Parameters<E> for ClusterWorker<E> {
     fn push(&mut self, keys: &[Key], values: &[E]) -> Result<(), TrainError> {
         // `flush` waits for all pushes, and the facade bounds how many bytes are in flight.
         let _ticket = self.0.push_async(keys, values)?;
+        Ok(())
+    }
+
+    fn train(&mut self, keys: &[Key], act: &mut Train<'_, E>) -> Result<(), TrainError> {
+        let mut rows = ClusterRows(self.0.rows(keys)?);
+        if act(&mut rows) {
+            rows.0.finish()?;
+        }
         Ok(())
     }
 

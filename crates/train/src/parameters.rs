@@ -7,11 +7,14 @@ use crate::error::TrainError;
 use intendant::{AccessStats, Explanation, ManagementStats, NetworkStats};
 use intendant_core::{Element, Key};
 use intendant_sampling::{Handle, SampleError, SamplingStats};
-use intendant_task::{Announcement, SampleRequest};
+use intendant_task::{Announcement, Rows, SampleRequest};
 use std::ops::Range;
 
 /// A part of a snapshot: keys and their values, concatenated.
 pub(crate) type Part<'a, E> = dyn FnMut(&[Key], &[E]) + 'a;
+
+/// Trains on rows. Returns whether what was done to them is to be kept.
+pub(crate) type Train<'a, E> = dyn FnMut(&mut dyn Rows<E>) -> bool + 'a;
 
 /// The parameters, as one worker sees them.
 pub(crate) trait Parameters<E: Element>: Send {
@@ -20,6 +23,10 @@ pub(crate) trait Parameters<E: Element>: Send {
 
     /// Adds `values` to the values of `keys`; need not wait.
     fn push(&mut self, keys: &[Key], values: &[E]) -> Result<(), TrainError>;
+
+    /// Calls `act` with the rows of `keys`, to be changed in place; need not wait for what became of them to
+    /// arrive.
+    fn train(&mut self, keys: &[Key], act: &mut Train<'_, E>) -> Result<(), TrainError>;
 
     /// Moves `keys` to this node, if the technique moves keys on request; with `wait`, returns when they have
     /// arrived.
@@ -46,7 +53,7 @@ pub(crate) trait Parameters<E: Element>: Send {
     /// Takes keys from a handle.
     fn draw(&mut self, handle: &mut Handle, samples: usize, keys: &mut Vec<Key>) -> Result<(), TrainError>;
 
-    /// Declares the last `keys` keys of the next pull to be samples.
+    /// Declares the last `keys` keys of the next pull, or of the next rows, to be samples.
     fn count_sampled(&mut self, keys: usize);
 
     /// Accesses so far.

@@ -2,16 +2,16 @@
 //! messages.
 //!
 //! This is the baseline for a parameter server on one node, so that it does no more than necessary: a pull
-//! copies rows, a push adds to them, each atomic by row.
+//! copies rows, a push adds to them, and a task that trains in place is lent them, each atomic by row.
 
 use crate::error::TrainError;
-use crate::parameters::{NodeHandle, Parameters, Part};
+use crate::parameters::{NodeHandle, Parameters, Part, Train};
 use intendant::ManagementStats;
 use intendant::{AccessStats, NetworkStats};
 use intendant_core::{Element, Initialiser, Key, Layout, lock};
 use intendant_sampling::{Everything, Handle, Manager, SampleError, Sampler, SamplingStats};
 use intendant_store::Flat;
-use intendant_task::{Announcement, SampleRequest};
+use intendant_task::{Announcement, Row, Rows, SampleRequest};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -85,12 +85,44 @@ impl NodeHandle for SingleNode {
     }
 }
 
-impl<E: Element> SingleWorker<E> {
-    fn count(&mut self, keys: &[Key], values: usize) -> Result<(), TrainError> {
-        let layout = self.values.layout();
-        if let Some(key) = keys.iter().find(|key| !layout.contains(**key)) {
-            return Err(TrainError::NoSuchKey { key: *key, keys: layout.keys() });
+/// Rows of the shared array, for a task.
+struct SingleRows<'a, E> {
+    values: &'a Flat<E>,
+    keys: &'a [Key],
+}
+
+impl<E: Element> Rows<E> for SingleRows<'_, E> {
+    fn row(&mut self, at: usize) -> Row<'_, E> {
+        self.values.lend(self.keys[at])
+    }
+
+    fn prefetch(&self, at: usize) {
+        if let Some(key) = self.keys.get(at) {
+            self.values.prefetch(*key);
         }
+    }
+}
+
+impl<E: Element> SingleWorker<E> {
+    fn check(&self, keys: &[Key]) -> Result<(), TrainError> {
+        let layout = self.values.layout();
+        match keys.iter().find(|key| !layout.contains(**key)) {
+            Some(key) => Err(TrainError::NoSuchKey { key: *key, keys: layout.keys() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the sampling manager of direct accesses, if a scheme uses that.
+    fn observe(&mut self, keys: &[Key]) {
+        let samples = std::mem::take(&mut self.samples);
+        if self.sampling.observes() {
+            self.sampling.observe(&keys[..keys.len().saturating_sub(samples)]);
+        }
+    }
+
+    fn count(&mut self, keys: &[Key], values: usize) -> Result<(), TrainError> {
+        self.check(keys)?;
+        let layout = self.values.layout();
         assert_eq!(
             values,
             keys.iter().map(|k| layout.len(*k)).sum::<usize>(),
@@ -106,10 +138,7 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
         self.meeting.check()?;
         self.count(keys, values.len())?;
         self.accesses.pull_keys += keys.len() as u64;
-        let samples = std::mem::take(&mut self.samples);
-        if self.sampling.observes() {
-            self.sampling.observe(&keys[..keys.len().saturating_sub(samples)]);
-        }
+        self.observe(keys);
         let mut rest = values;
         for key in keys {
             let (value, after) = rest.split_at_mut(self.values.layout().len(*key));
@@ -128,6 +157,17 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
             self.values.add(*key, value);
             rest = after;
         }
+        Ok(())
+    }
+
+    fn train(&mut self, keys: &[Key], act: &mut Train<'_, E>) -> Result<(), TrainError> {
+        self.meeting.check()?;
+        self.check(keys)?;
+        self.observe(keys);
+        self.accesses.pull_keys += keys.len() as u64;
+        self.accesses.push_keys += keys.len() as u64;
+        self.accesses.local += 2 * keys.len() as u64;
+        act(&mut SingleRows { values: &self.values, keys });
         Ok(())
     }
 

@@ -97,6 +97,18 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 parameters.pull(keys, values)?;
                 Event::Done
             }
+            Op::Train => {
+                let sampled = driver.sampled_keys();
+                if sampled > 0 {
+                    parameters.count_sampled(sampled);
+                }
+                driver.train(|keys, act| parameters.train(keys, act))?;
+                let progress = driver.progress();
+                untrained = first_loss(&progress).or(untrained);
+                station.progress.update(worker, &progress);
+                meter.step(&progress, || parameters.accesses());
+                Event::Done
+            }
             Op::Compute(_) => {
                 let progress = driver.progress();
                 untrained = first_loss(&progress).or(untrained);

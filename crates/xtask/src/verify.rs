@@ -170,7 +170,7 @@ const LAYERS: [(&str, &[&str]); 17] = [
     ("intendant-sampling", &["core"]),
     ("intendant-techniques", &["core", "wire"]),
     ("intendant-engine", &["core", "wire", "store", "intent", "sampling", "techniques"]),
-    ("intendant-task", &["core", "sampling"]),
+    ("intendant-task", &["core", "sampling", "store"]),
     ("intendant-transport", &["core"]),
     ("intendant-launch", &["core", "transport"]),
     ("intendant-control", &["core", "transport", "launch"]),

@@ -10,10 +10,11 @@
 use intendant_apptest::App;
 use intendant_core::Key;
 use intendant_task::{
-    Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Reduction, Schedule, Task,
+    Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Partition, Reduction, Row, Rows, Schedule, Task,
 };
 use mf::data::Generator;
 use mf::{Algorithm, Config, Mf, Optimizer, Scope};
+use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ fn task() -> Arc<Mf<f32>> {
         rank: 6,
         bias: true,
         algorithm: Algorithm::Columns,
-        optimizer: Optimizer::AdaGrad,
+        optimizer: Optimizer::RowAdaGrad,
         batch: 8,
         learning_rate: 0.05,
         bold_driver: false,
@@ -63,6 +64,21 @@ struct Node {
     loaded: LoaderEvent,
     event: Event<mf::Batch>,
     copy: Vec<f32>,
+}
+
+/// The rows of a batch, in the node's copy.
+struct Copy<'a> {
+    keys: &'a [Key],
+    len: usize,
+    values: &'a mut [f32],
+}
+
+impl Rows<f32> for Copy<'_> {
+    fn row(&mut self, at: usize) -> Row<'_, f32> {
+        Row::unshared(&mut self.values[self.keys[at].index() * self.len..][..self.len])
+    }
+
+    fn prefetch(&self, _at: usize) {}
 }
 
 struct Reference {
@@ -113,16 +129,19 @@ impl Reference {
                         value.copy_from_slice(&node.copy[key.index() * len..][..len]);
                     }
                 }
-                Op::Push => {
-                    let (keys, update) = node.driver.push_buffers();
-                    for (key, update) in keys.iter().zip(update.chunks(len)) {
-                        let value = &mut node.copy[key.index() * len..][..len];
-                        value.iter_mut().zip(update).for_each(|(value, update)| *value += update);
-                    }
+                Op::Train => {
+                    let copy = &mut node.copy;
+                    let trained = node.driver.train(|keys, act| {
+                        assert!(act(&mut Copy { keys, len, values: copy }));
+                        Ok::<(), Infallible>(())
+                    });
+                    trained.unwrap();
                 }
-                Op::Compute(_) | Op::AdvanceClock | Op::Flush | Op::Localize { .. } => {}
+                Op::AdvanceClock | Op::Flush | Op::Localize { .. } => {}
                 Op::Barrier | Op::Synchronize | Op::Quiesce | Op::Reduce | Op::Done => return op,
-                Op::PullSample | Op::Snapshot(_) => panic!("{op:?} in matrix factorisation"),
+                Op::PullSample | Op::Compute(_) | Op::Push | Op::Snapshot(_) => {
+                    panic!("{op:?} in matrix factorisation")
+                }
             }
         }
     }
@@ -174,6 +193,7 @@ impl Reference {
                 | Op::Localize { .. }
                 | Op::PullSample
                 | Op::Pull
+                | Op::Train
                 | Op::Compute(_)
                 | Op::Push
                 | Op::AdvanceClock

@@ -57,7 +57,7 @@ fn an_entry_is_two_keys() {
         let access = |name: &str| report["access"][name].as_u64().unwrap();
         assert_eq!((access("pull_keys"), access("push_keys")), (2 * 2 * 12_000, 2 * 2 * 12_000));
         assert_eq!(report["model"]["keys"], 700);
-        assert_eq!(report["model"]["values"], 700 * 2 * 17, "factors, bias and their accumulators");
+        assert_eq!(report["model"]["values"], 700 * 19, "factors, bias and two accumulators");
     }
 }
 

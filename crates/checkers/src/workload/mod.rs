@@ -6,6 +6,7 @@
 //! a snapshot, and the checkers judge what the workers saw.
 
 mod call;
+mod in_place;
 mod intents;
 mod mode;
 mod moves;

@@ -151,6 +151,9 @@ impl Mode {
         let seldom = if by_intent { 50 } else { rarely };
         match marker {
             Marker::LocalServed => (20, true),
+            Marker::Lent => (50, true),
+            Marker::LentReplica => (100, comes || clocked),
+            Marker::LentNotYet => (200, moves && overlap),
             Marker::RemoteServed | Marker::MixedCall | Marker::DuplicateKey => (50, remote),
             Marker::SeveralChannels => (50, remote),
             Marker::CrowdedChannel | Marker::CrowdedConnection => (50, several(2)),

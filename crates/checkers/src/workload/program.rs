@@ -178,6 +178,9 @@ impl<E: Element> Programs<E> {
 
     fn call(&mut self, cluster: &mut Cluster<E>, worker: usize, call: Call) -> Result<(), Failure> {
         match call.kind {
+            CallKind::Access(AccessKind::Push) if self.is_in_place(worker) => {
+                self.update_in_place(cluster, worker, call.keys)
+            }
             CallKind::Access(kind) => self.access(cluster, worker, kind, call.keys),
             CallKind::Localize { wait } => self.localize(cluster, worker, call.keys, wait),
             CallKind::IfLocal => self.pull_if_local(cluster, worker, &call.keys),
@@ -225,7 +228,7 @@ impl<E: Element> Programs<E> {
     }
 
     /// Records a push of a worker, and appends its update to `values`.
-    fn record_push(
+    pub(super) fn record_push(
         &mut self,
         worker: usize,
         key: Key,
@@ -249,7 +252,7 @@ impl<E: Element> Programs<E> {
         KeyRecord::Push(self.history.push(worker, key, now_ns))
     }
 
-    fn access(
+    pub(super) fn access(
         &mut self,
         cluster: &mut Cluster<E>,
         worker: usize,

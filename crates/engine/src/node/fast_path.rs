@@ -79,7 +79,7 @@ impl<'a, E> Call<'a, E> {
 impl<E: Element> Shared<E> {
     /// Checks a call before anything is done for it. A call without values has no `elements`.
     #[inline]
-    fn check(&self, keys: &[Key], elements: Option<usize>) -> Result<(), AccessError> {
+    pub(super) fn check(&self, keys: &[Key], elements: Option<usize>) -> Result<(), AccessError> {
         if keys.len() > limits::FRAME_KEYS_MAX {
             return Err(AccessError::TooManyKeys { keys: keys.len(), max: limits::FRAME_KEYS_MAX });
         }

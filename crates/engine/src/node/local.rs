@@ -207,6 +207,15 @@ impl<E: Element> Local<E> {
         self.count_place(keys);
     }
 
+    /// Counts keys that were lent to the worker: each is a pull and a push that was served here. The worker
+    /// has pulled `pulled` of them before, which was counted then.
+    #[inline]
+    pub fn count_updates(&mut self, keys: usize, pulled: usize) {
+        self.stats.pull_keys += (keys - pulled) as u64;
+        self.stats.push_keys += keys as u64;
+        self.stats.local += (2 * keys - pulled) as u64;
+    }
+
     fn count_place(&mut self, keys: usize) {
         let remote = self.deferred.len() as u64;
         self.stats.remote += remote;

@@ -1,11 +1,14 @@
 //! The part of a node that workers and channels share: the store, the layout, the technique.
 //!
 //! This file has [`Shared`] itself. [`fast_path`] has the calls that a worker's thread serves without its
-//! channels, [`clocks`] what workers report of their clocks, staleness bounds and intents, [`local`] the
-//! outstanding operations of one worker, [`urgent`] the replicas whose updates should be sent soon.
+//! channels, [`lend`] lends rows to be changed in place, [`clocks`] has what workers report of their clocks,
+//! channels, [`lend`] lends rows to be changed in place, [`clocks`] has what workers report of their clocks,
+//! staleness bounds and intents, [`local`] the outstanding operations of one worker, [`urgent`] the replicas
+//! whose updates should be sent soon.
 
 pub(crate) mod clocks;
 pub(crate) mod fast_path;
+mod lend;
 pub(crate) mod local;
 pub(crate) mod urgent;
 

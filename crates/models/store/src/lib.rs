@@ -32,10 +32,13 @@ mod latch;
 mod noted;
 #[path = "shipped/prefetch.rs"]
 mod prefetch;
+#[path = "shipped/row.rs"]
+mod row;
 #[path = "shipped/slab.rs"]
 mod slab;
 #[path = "shipped/store.rs"]
 mod store;
 
 pub use latch::{Latch, LatchGuard};
+pub use row::Row;
 pub use store::{Entry, Slot, Store};

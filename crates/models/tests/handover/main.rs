@@ -1,5 +1,5 @@
-//! Workers against channels: fast paths pull, push, set and localize while channels move the same keys in and
-//! out, or keep copies of them in step (see [`replicas`]).
+//! Workers against channels: fast paths pull, push, set, localize and update in place while channels move the
+//! same keys in and out, or keep copies of them in step (see [`replicas`]).
 //!
 //! The engine and the store are those that ship, compiled a second time onto shuttle's primitives; every use
 //! of a latch is a point where another thread may go on. After each schedule what workers saw must be
@@ -71,6 +71,8 @@ fn run(setup: Setup, reached: &Mutex<(Reach, ManagementStats)>) {
         sum.hits += reach.hits;
         sum.misses += reach.misses;
         sum.localized_at_once += reach.localized_at_once;
+        sum.lent += reach.lent;
+        sum.not_lent += reach.not_lent;
     }
 }
 
@@ -87,13 +89,15 @@ fn explore(setup: Setup) {
     let sink = Arc::clone(&reached);
     try_all(move || run(setup, &sink));
     let (reach, management) = reached.lock().expect("no thread panics").clone();
-    let Reach { local, remote, came_meanwhile, hits, misses, localized_at_once } = reach;
+    let Reach { local, remote, came_meanwhile, hits, misses, localized_at_once, lent, not_lent } = reach;
     let mut expected = vec![
         ("served by a worker itself", local),
         ("handed to a channel", remote),
         ("here by the time it was handed to a channel", came_meanwhile),
         ("pulled because it was here", hits),
         ("left alone because it was not here", misses),
+        ("changed in place", lent),
+        ("to be changed in place, and could not be", not_lent),
         ("relocated", management.relocations),
     ];
     if setup.nodes > 2 {
@@ -165,6 +169,7 @@ fn run_replicas(setup: Setup, reached: &Mutex<(replicas::Reach, ManagementStats)
         sum.on_replica += reach.on_replica;
         sum.on_static += reach.on_static;
         sum.deferred += reach.deferred;
+        sum.lent += reach.lent;
     }
 }
 
@@ -175,6 +180,7 @@ fn explore_replicas(setup: Setup) -> (replicas::Reach, ManagementStats) {
     let reached = reached.lock().expect("no thread panics").clone();
     let copied = setup.policy.name != Technique::RelocateOnIntent.policy().name;
     // With intents, updates leave when these end, which may be before the first round.
+    assert!(reached.0.lent > 0, "{reached:?}");
     let in_step = reached.1.synced_keys > 0 && (reached.1.sync_rounds > 0 || setup.policy.intents.is_some());
     assert!(in_step == copied, "{reached:?}");
     reached

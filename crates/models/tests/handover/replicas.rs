@@ -23,6 +23,8 @@ pub(crate) struct Reach {
     pub(crate) on_replica: u64,
     pub(crate) on_static: u64,
     pub(crate) deferred: u64,
+    /// Rows changed in place.
+    pub(crate) lent: u64,
 }
 
 struct Read {
@@ -68,7 +70,8 @@ impl ReplicaWorker {
             let key = Key(shuttle::rand::thread_rng().gen_range(0..LANES));
             match shuttle::rand::thread_rng().gen_range(0..12) {
                 0..3 => self.pull(key),
-                3..7 => self.push(key),
+                3..5 => self.push(key),
+                5..7 => self.update(key),
                 7..9 if by_intent => {
                     let start = self.clock + shuttle::rand::thread_rng().gen_range(0..3);
                     let window = Clock(start)..Clock(start + 2);
@@ -140,6 +143,24 @@ impl ReplicaWorker {
         lanes::scatter(&mut update, shuttle::rand::thread_rng().gen_range(1..100) as f64 * 1e-4);
         let started = self.shared().push(&mut self.local, &[key], &update);
         self.wait(key, started.expect("the key exists"), &mut []);
+    }
+
+    /// Reads a row and adds to this worker's lane, in place.
+    fn update(&mut self, key: Key) {
+        let mut update: Vec<f32> = Vec::new();
+        lanes::push(self.me, self.world.setup.workers(), self.world.layout.len(key), &mut update);
+        lanes::scatter(&mut update, shuttle::rand::thread_rng().gen_range(1..100) as f64 * 1e-4);
+        let shared = self.shared();
+        let Some(mut row) = shared.lend(&self.local, key) else { return self.push(key) };
+        let before = row.to_vec();
+        row.iter_mut().zip(&update).for_each(|(value, update)| *value += *update);
+        drop(row);
+        self.log.reach.lent += 1;
+        let mut seen = vec![0; self.world.setup.workers()];
+        lanes::read_dusty(key, &before, &mut seen).unwrap_or_else(|error| panic!("{error}"));
+        let own = self.log.pushes[key.0 as usize].len();
+        self.log.reads.push(Read { key, clock: self.clock, own, seen });
+        self.log.pushes[key.0 as usize].push(self.clock);
     }
 
     fn wait(&mut self, key: Key, started: Started, value: &mut [f32]) {

@@ -35,6 +35,9 @@ pub(crate) struct Reach {
     pub(crate) misses: u64,
     /// Keys that were here when a worker asked for them.
     pub(crate) localized_at_once: u64,
+    /// Rows changed in place, and keys that had to be pushed instead.
+    pub(crate) lent: u64,
+    pub(crate) not_lent: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -108,7 +111,8 @@ impl Worker {
         let keys: Vec<Key> = (0..count).map(|_| Key(rng.gen_range(0..KEYS))).collect();
         match word {
             0..4 => self.pull(keys),
-            4..7 => self.push(rng.gen_range(0..LANES)),
+            4..6 => self.push(rng.gen_range(0..LANES)),
+            6 => self.update(rng.gen_range(0..LANES)),
             7 => self.set(),
             8..11 => self.relocate(keys),
             _ => self.pull_if_local(&keys),
@@ -151,6 +155,27 @@ impl Worker {
                 self.ahead.push_back(Ahead { op, keys: vec![key], what: DecisionKind::Push(vec![record]) })
             }
         }
+    }
+
+    /// Reads a row and adds to this worker's lane, in place: a pull and a push with nothing between them.
+    fn update(&mut self, key: u64) {
+        let world = Arc::clone(&self.world);
+        let mut update: Vec<f32> = Vec::new();
+        lanes::push(self.me, world.setup.workers(), world.layout.len(Key(key)), &mut update);
+        let Some(mut row) = world.nodes[self.node].lend(&self.local, Key(key)) else {
+            self.reach.not_lent += 1;
+            return self.push(key);
+        };
+        let before = row.to_vec();
+        row.iter_mut().zip(&update).for_each(|(value, update)| *value += *update);
+        drop(row);
+        self.local.count_updates(1, 0);
+        self.reach.lent += 1;
+        let notes = self.note_pulls(&[Key(key)]);
+        self.saw(&[Key(key)], &notes, &before);
+        let mut book = self.book();
+        let record = book.history.push(self.me, Key(key), None);
+        book.history.pushed(record, None);
     }
 
     fn set(&mut self) {

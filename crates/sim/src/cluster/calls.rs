@@ -6,7 +6,8 @@ use crate::invariants::Violation;
 use crate::machine::scaled;
 use crate::reach::Marker;
 use intendant_core::{Element, Key, NodeId, Tick};
-use intendant_engine::{AccessError, SnapshotAsk, Started};
+use intendant_engine::{AccessError, Row, SnapshotAsk, Started};
+use intendant_techniques::Role;
 use intendant_wire::OpId;
 
 /// Minimum duration of a report. Without it, a cluster on an infinitely fast network would collect millions
@@ -116,6 +117,51 @@ impl<E: Element> Cluster<E> {
         let op = self.started(worker, "set", keys, self.value_bytes(keys), started)?;
         self.reach.mark(Marker::SetServed);
         Ok(CallOutcome { op, values: Vec::new() })
+    }
+
+    /// The positions of those of `keys` whose rows [`Cluster::lend`] does not lend to the worker now.
+    ///
+    /// # Errors
+    /// If the engine refuses the call.
+    pub fn find_absent(&mut self, worker: usize, keys: &[Key]) -> Result<Vec<u32>, Violation> {
+        let (local, mut absent) = (&self.worker_states[worker].local, Vec::new());
+        let found = self.nodes[self.node_of(worker)].find_absent(local, keys, &mut absent);
+        found.map_err(|error| self.violation(("access", error.to_string())))?;
+        let node = &self.nodes[self.node_of(worker)];
+        if absent.iter().any(|at| node.slot(keys[*at as usize]).role == Role::Owner) {
+            self.reach.mark(Marker::LentNotYet);
+        }
+        Ok(absent)
+    }
+
+    /// Lends a row to a worker, to be changed in place; `None` if the worker has to pull and push.
+    /// [`Cluster::updated`] follows.
+    pub fn lend(&self, worker: usize, key: Key) -> Option<Row<'_, E>> {
+        self.nodes[self.node_of(worker)].lend(&self.worker_states[worker].local, key)
+    }
+
+    /// Lends a row to `act`. Returns whether there was one.
+    pub fn update(&mut self, worker: usize, key: Key, act: impl FnOnce(&mut [E])) -> bool {
+        match self.lend(worker, key) {
+            Some(mut row) => act(&mut row),
+            None => return false,
+        }
+        if self.nodes[self.node_of(worker)].slot(key).role == Role::Replica {
+            self.reach.mark(Marker::LentReplica);
+        }
+        self.updated(worker, 1, 0);
+        true
+    }
+
+    /// A worker has changed `keys` lent rows, of which it pulled `pulled` before: counts them, and charges
+    /// one call without copies.
+    pub fn updated(&mut self, worker: usize, keys: usize, pulled: usize) {
+        self.worker_states[worker].local.count_updates(keys, pulled);
+        self.charge_call(worker, keys, 0);
+        if keys > 0 {
+            self.reach.mark(Marker::Lent);
+        }
+        self.trace.line(self.queue.now_ns(), || format!("worker {worker} changed {keys} rows in place"));
     }
 
     /// Starts to relocate keys to the worker's node.

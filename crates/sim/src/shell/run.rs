@@ -2,6 +2,7 @@
 //! cluster, and wakes them when an operation is done.
 
 use super::meter::Meter;
+use super::rows::{ClusterRows, Copies};
 use super::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome};
 use crate::cluster::{Caller, Cluster, Happened, Wait};
 use crate::delays::Delays;
@@ -10,7 +11,7 @@ use intendant_core::{Clock, Element, Key, Tick, copy_from_bytes};
 use intendant_engine::{AccessStats, Explanation};
 use intendant_sampling::{Locality, Manager, SampleError, SamplingStats};
 use intendant_task::{
-    Announcement, Driver, Event, Loader, LoaderEvent, LoaderOp, LookAhead, Op, Partition, Prepared,
+    Announcement, Cost, Driver, Event, Loader, LoaderEvent, LoaderOp, LookAhead, Op, Partition, Prepared,
     Reduction, Task,
 };
 use intendant_techniques::Replicas;
@@ -31,6 +32,8 @@ enum Waiting {
     No,
     Batch,
     Pull(OpId),
+    /// For copies of rows that are not here.
+    Copies(OpId),
     Localize(OpId),
     Synchronize(OpId),
     /// Until its outstanding bytes admit the postponed call.
@@ -58,6 +61,8 @@ struct TaskWorker<T: Task> {
     /// An operation that was postponed because the worker was busy or its outstanding bytes did not admit it.
     postponed: Option<Op>,
     stream: Option<Stream>,
+    /// Of the batch that is trained in place.
+    copies: Copies<T::Element>,
     clock: u32,
     /// The worker leaves a meeting, and advances its clock when it wakes.
     leaves_meeting: bool,
@@ -119,6 +124,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 event: Some(Event::Start),
                 postponed: None,
                 stream: None,
+                copies: Copies::default(),
                 clock: 0,
                 leaves_meeting: false,
             }
@@ -379,11 +385,9 @@ impl<'a, T: Task> TaskRun<'a, T> {
                     }
                 }
             }
+            Op::Train => self.train(worker),
             Op::Compute(cost) => {
-                let Delays { charge, machine, .. } = self.config.delays;
-                let work_ps = charge.multiply_adds(cost.0).saturating_mul(machine.multiply_add_ps);
-                self.cluster.work(worker, work_ps / 1_000);
-                self.observer.batch(worker, &state.driver.progress());
+                self.computed(worker, cost);
                 Ok(Some(Event::Done))
             }
             Op::Push => {
@@ -469,6 +473,70 @@ impl<'a, T: Task> TaskRun<'a, T> {
         }
     }
 
+    /// Charges a worker for the arithmetic of a batch.
+    fn computed(&mut self, worker: usize, cost: Cost) {
+        let Delays { charge, machine, .. } = self.config.delays;
+        let work_ps = charge.multiply_adds(cost.0).saturating_mul(machine.multiply_add_ps);
+        self.cluster.work(worker, work_ps / 1_000);
+        self.observer.batch(worker, &self.workers[worker].driver.progress());
+    }
+
+    /// Trains a batch in place: pulls copies of rows that are not here, until each row is here or has a copy;
+    /// then trains, at one point in time; then pushes what was done to the copies.
+    fn train(&mut self, worker: usize) -> Result<Option<Event<T::Batch>>, TaskFailure> {
+        let state = &mut self.workers[worker];
+        let keys = state.driver.train_keys().to_vec();
+        if state.copies.begin(keys.len()) {
+            let samples = state.driver.sampled_keys();
+            self.cluster.count_sampled(worker, samples);
+            let manager = &self.sampling[worker / self.config.workers];
+            if manager.observes() {
+                manager.observe(&keys[..keys.len() - samples]);
+            }
+        }
+        while !state.copies.is_trained() {
+            let absent_now = self.cluster.find_absent(worker, &keys)?;
+            let absent = state.copies.without(&absent_now);
+            if absent.is_empty() {
+                state.copies.lend_others(&absent_now, self.cluster.layout());
+                let (cluster, copies) = (&self.cluster, &mut state.copies);
+                let trained = state.driver.train(|keys, act| {
+                    act(&mut ClusterRows::new(cluster, worker, keys, &mut *copies));
+                    Ok::<(), TaskFailure>(())
+                });
+                let (lent, pulled) = copies.trained();
+                self.cluster.updated(worker, lent, pulled);
+                self.computed(worker, trained?);
+                break;
+            }
+            let fetch: Vec<Key> = absent.iter().map(|position| keys[*position as usize]).collect();
+            if !self.cluster.admits(worker, &fetch) {
+                (state.waiting, state.postponed) = (Waiting::Room, Some(Op::Train));
+                return Ok(None);
+            }
+            let mut values = vec![T::Element::ZERO; self.cluster.elements(&fetch)];
+            let op = self.cluster.pull_into(worker, &fetch, &mut values, Wait::Blocking)?;
+            state.copies.pulled(&absent, &fetch, &values, self.cluster.layout());
+            if let Some(op) = op {
+                state.waiting = Waiting::Copies(op);
+                return Ok(None);
+            }
+        }
+        let state = &mut self.workers[worker];
+        let (keys, update) = state.copies.update();
+        if !keys.is_empty() {
+            if !self.cluster.admits(worker, keys) {
+                (state.waiting, state.postponed) = (Waiting::Room, Some(Op::Train));
+                return Ok(None);
+            }
+            // The push stays outstanding until the next flush.
+            self.cluster.push(worker, keys, update)?;
+        }
+        state.copies.end();
+        self.meter.step(&self.cluster, worker, &state.driver.progress());
+        Ok(Some(Event::Done))
+    }
+
     /// All workers have reached a reduction, which ends an epoch or the test: combines their sums.
     fn reduce(&mut self) {
         let mut sum = Reduction::default();
@@ -492,6 +560,12 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 values.copy_from_slice(&pulled);
                 self.resume_worker(worker, 0, Event::Done);
             }
+            Waiting::Copies(waiting) if waiting == op => {
+                let pulled = self.cluster.take_pulled(worker, op).unwrap_or_default();
+                state.copies.arrived(&pulled);
+                (state.waiting, state.postponed) = (Waiting::No, Some(Op::Train));
+                self.cluster.wake(worker, 0);
+            }
             Waiting::Room => {
                 state.waiting = Waiting::No;
                 self.cluster.wake(worker, 0);
@@ -501,6 +575,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
             }
             Waiting::Flush if self.cluster.is_flushed(worker) => self.resume_worker(worker, 0, Event::Done),
             Waiting::Pull(_)
+            | Waiting::Copies(_)
             | Waiting::Localize(_)
             | Waiting::Synchronize(_)
             | Waiting::Flush

@@ -7,8 +7,8 @@ use intendant_engine::ReplicationConfig;
 use intendant_sampling::{Everything, Manager};
 use intendant_sim::{Faults, Spread, TaskConfig, TaskOutcome, run_task};
 use intendant_task::{
-    Driver, Event, Loader, LoaderEvent, LoaderOp, LookAhead, Op, Partition, Prepared, SampleRequest,
-    Schedule, Task,
+    BatchAt, Driver, Evaluation, Event, Loader, LoaderEvent, LoaderOp, LookAhead, Model, Op, Partition,
+    Prepared, Pulled, Rows, SampleRequest, Schedule, Split, StepReport, Subepoch, Task, Update,
 };
 use intendant_techniques::{Assignment, KeyTechnique, Order, StaticReplicaPace, Technique};
 use std::num::NonZeroU32;
@@ -87,6 +87,7 @@ fn plain<E: Element>() -> (Vec<E>, u64) {
                 Event::Done
             }
             Op::Reduce => Event::Reduced(driver.reduction().clone()),
+            Op::Train => panic!("it trains on copies"),
             Op::Compute(_)
             | Op::Localize { .. }
             | Op::AdvanceClock
@@ -259,6 +260,91 @@ fn a_task_is_trained_with_copies() {
         let full = config.technique == Technique::FullReplication;
         assert_eq!(outcome.accesses.remote == 0, full, "{name}");
         assert_eq!(train::<f32>(&config).hash, outcome.hash, "{name}: equal seeds give equal runs");
+    }
+}
+
+/// The same task, trained in place: it reads all rows of a batch, and then adds to each.
+struct InPlace<E>(Likes<E>);
+
+impl<E: Element> Task for InPlace<E> {
+    type Element = E;
+    type Batch = usize;
+    type Scratch = ();
+
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn model(&self) -> &Model<E> {
+        self.0.model()
+    }
+    fn batches(&self, subepoch: Subepoch, partition: Partition) -> u64 {
+        self.0.batches(subepoch, partition)
+    }
+    fn prepare(&self, at: BatchAt) -> Prepared<usize> {
+        self.0.prepare(at)
+    }
+    fn scratch(&self) {}
+    fn trains_in_place(&self) -> bool {
+        true
+    }
+    fn train(&self, (): &mut (), batch: &usize, keys: &[Key], rows: &mut dyn Rows<E>) -> StepReport {
+        let (mut values, mut starts) = (Vec::new(), Vec::new());
+        for at in 0..keys.len() {
+            starts.push(values.len());
+            values.extend_from_slice(&rows.row(at));
+        }
+        let mut update = vec![E::ZERO; values.len()];
+        // Of each example a user and an item; the others are samples.
+        let direct = 2 * batch;
+        let (keys, sample_keys) = keys.split_at(direct);
+        let (values, sample_values) = values.split_at(starts[direct]);
+        let (direct_update, sample_update) = update.split_at_mut(starts[direct]);
+        let pulled = Pulled { keys, values, sample_keys, sample_values };
+        let mut change = Update { values: direct_update, sample_values: sample_update };
+        let report = self.0.compute(&mut (), batch, pulled, &mut change);
+        for (at, start) in starts.into_iter().enumerate() {
+            let mut row = rows.row(at);
+            row.iter_mut().zip(&update[start..]).for_each(|(value, update)| *value += *update);
+        }
+        report
+    }
+    fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {
+        self.0.evaluation(split, partition)
+    }
+}
+
+#[test]
+fn a_task_is_trained_in_place() {
+    let task = Arc::new(InPlace(Likes::<f32>::new(5)));
+    let train = |config: &TaskConfig| run_task(&task, config, &mut ()).unwrap();
+    let (values, expected) = plain::<f32>();
+    let alone = train(&TaskConfig::new(1, 1, SCHEDULE));
+    assert_eq!(alone.values, values, "bit by bit");
+    let on_copies = self::train::<f32>(&TaskConfig::new(1, 1, SCHEDULE));
+    assert_eq!(alone.accesses, on_copies.accesses, "each row counts as a pull and a push");
+    let tight = TaskConfig { outstanding_bytes_max: 1, ..TaskConfig::new(3, 2, SCHEDULE) };
+    let adaptive = TaskConfig {
+        technique: Technique::Adaptive,
+        ..TaskConfig::new(3, 2, Schedule { intents: true, ..SCHEDULE })
+    };
+    let synchronous = TaskConfig::new(3, 2, Schedule { synchronous: true, ..SCHEDULE });
+    let more = [TaskConfig::new(4, 1, SCHEDULE), lapse(3, 2), tight, adaptive, synchronous];
+    for config in with_copies(3, 2).into_iter().chain(more) {
+        let name = format!("{} {:?}", config.technique, config.replication.pace);
+        let outcome = train(&config);
+        assert_eq!(digest(&outcome), expected, "{name}: the same examples");
+        let [first, .., last, test] = &outcome.combined[..] else { panic!("{name}: too few epochs") };
+        let loss = |r: &intendant_task::Reduction| r.get("loss") / r.get("examples");
+        assert!(loss(last) < 0.8 * loss(first), "{name}: loss {} to {}", loss(first), loss(last));
+        let right = test.get("quality.ranked_right") / test.get("quality.count");
+        assert!(right > 0.85, "{name}: {right} of the held-out pairs are ranked right");
+        for accesses in outcome.epochs.iter().map(|epoch| epoch.accesses) {
+            assert_eq!(accesses.local + accesses.remote, accesses.pull_keys + accesses.push_keys, "{name}");
+            assert_eq!(accesses.pull_keys, accesses.push_keys, "{name}");
+        }
+        let full = config.technique == Technique::FullReplication;
+        assert!(full || outcome.accesses.remote > 0, "{name}: some rows were not here");
+        assert_eq!(train(&config).hash, outcome.hash, "{name}: equal seeds give equal runs");
     }
 }
 

@@ -274,6 +274,7 @@ impl Cluster {
                             self.clocks[at] += 1;
                             Event::Done
                         }
+                        Op::Train => panic!("it trains on copies"),
                         Op::Compute(_) | Op::Flush => Event::Done,
                         Op::Quiesce | Op::Barrier | Op::Synchronize => {
                             meetings.push(op);

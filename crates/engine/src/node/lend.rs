@@ -1,0 +1,114 @@
+//! Rows lent to workers, which read and change them in place.
+//!
+//! A pull and a push of a key copy its value twice and take its latch twice. A worker that needs a value for
+//! a moment only borrows it instead: it holds the latch of the key's shard, and computes on the value itself.
+//!
+//! - What a worker does with a lent row is one atomic read and update of that key.
+//! - Rows are independent of each other: between two rows, other workers and channels may change any key, as
+//!   between a pull and a push.
+//! - A worker holds one row at a time, so that latches cannot form a cycle. (Callers lend rows through
+//!   `&mut self`. A row that borrowed [`Local`] could not be returned by a function that uses the worker if
+//!   there is none.) The borrower may compute, but must not wait for anything while it holds a row.
+
+use super::Shared;
+use super::local::Local;
+use crate::error::AccessError;
+use intendant_core::{Element, Key};
+use intendant_store::Row;
+use intendant_techniques::{Role, SlotState};
+use intendant_wire::AccessKind;
+
+/// How many keys ahead of a search slots are prefetched.
+const AHEAD: usize = 16;
+
+impl<E: Element> Shared<E> {
+    /// Lends the value of `key` to a worker. Copies are marked as changed. `None` if this node has no copy
+    /// that serves a pull and a push of this worker here and now, or an operation of the worker on the key
+    /// is outstanding: then the worker pulls the value, and pushes what it adds.
+    ///
+    /// A thread must not hold two rows at once. The call counts nothing ([`Local::count_updates`] does): a
+    /// step of a task may need a row more than once.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    #[inline]
+    pub fn lend(&self, local: &Local<E>, key: Key) -> Option<Row<'_, E>> {
+        if self.is_waited_for(local, key) {
+            return None;
+        }
+        let need = self.need_of(local);
+        let (mut entry, role) = self.latch(key);
+        if role != Role::Owner || need.is_some() {
+            if !self.lends(key, &entry.state(), need.unwrap_or(0)) {
+                return None;
+            }
+            // Channels take marked keys under the latch, so they see the key marked and changed.
+            self.mark(&mut entry);
+        }
+        entry.into_row()
+    }
+
+    /// Appends to `absent` the positions of those of `keys` whose rows cannot be lent to this worker now.
+    /// The answer may be outdated at once.
+    ///
+    /// # Errors
+    /// See [`AccessError`]; then nothing was done.
+    pub fn find_absent(
+        &self,
+        local: &Local<E>,
+        keys: &[Key],
+        absent: &mut Vec<u32>,
+    ) -> Result<(), AccessError> {
+        self.check(keys, None)?;
+        if self.lends_all() {
+            return Ok(());
+        }
+        let need = self.need_of(local).unwrap_or(0);
+        keys.iter().take(AHEAD).for_each(|key| self.store.prefetch_slot(*key));
+        for (position, key) in keys.iter().enumerate() {
+            if let Some(ahead) = keys.get(position + AHEAD) {
+                self.store.prefetch_slot(*ahead);
+            }
+            let here = || self.lends(*key, &self.latch(*key).0.state(), need);
+            if self.is_waited_for(local, *key) || !here() {
+                absent.push(position as u32);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every row can be lent to every worker at any time: a single node without staleness bounds.
+    #[inline]
+    pub fn lends_all(&self) -> bool {
+        self.layout.nodes() == 1 && self.bounds.is_none()
+    }
+
+    /// Hints that the row of `key` is about to be lent, and that of `later` a few rows after it.
+    #[inline]
+    pub fn prefetch_row(&self, key: Key, later: Option<Key>) {
+        if let Some(later) = later {
+            self.store.prefetch_slot(later);
+        }
+        self.store.prefetch_value(key);
+    }
+
+    /// Whether an operation of the worker on the key is outstanding, which its later accesses must not
+    /// overtake.
+    #[inline]
+    fn is_waited_for(&self, local: &Local<E>, key: Key) -> bool {
+        local.has_outstanding(self.layout.shard(key), key)
+    }
+
+    /// The clock that copies must have reached for this worker, with bounded staleness.
+    #[inline]
+    fn need_of(&self, local: &Local<E>) -> Option<u32> {
+        self.bounds.is_some().then(|| self.need(local.clock()))
+    }
+
+    /// Whether a key in this state serves a pull and a push.
+    #[inline]
+    fn lends(&self, key: Key, state: &SlotState, need: u32) -> bool {
+        let serves = |kind| self.serves(key, state, kind, need);
+        serves(AccessKind::Pull) && serves(AccessKind::Push)
+    }
+}

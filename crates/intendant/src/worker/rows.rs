@@ -1,0 +1,219 @@
+//! Rows that a worker reads and changes in place, without a pull and a push.
+
+use super::Worker;
+use super::fetched::{Fetched, LENT};
+use crate::error::Error;
+use crate::parts::NodeParts;
+use intendant_core::{Element, Key};
+use intendant_engine::Row;
+use std::sync::Arc;
+
+/// How many rows ahead [`Worker::update`] fetches values, and [`Rows::prefetch`] slots after that.
+const VALUES_AHEAD: usize = 3;
+const SLOTS_AHEAD: usize = 8;
+
+/// The rows of a call, by position: see [`Worker::rows`].
+///
+/// [`Rows::finish`] ends the call. If the rows are dropped instead, what was done to lent rows stays, and
+/// what was done to copies is lost.
+#[must_use = "`finish` pushes what was done to rows that are not here"]
+pub struct Rows<'a, E: Element> {
+    worker: &'a mut Worker<E>,
+    /// The worker's own, so that a lent row does not borrow the worker.
+    node: Arc<NodeParts<E>>,
+    keys: &'a [Key],
+    /// Why a row could not be read.
+    failed: Option<Error>,
+}
+
+impl<E: Element> Worker<E> {
+    /// Calls `update` with the value of each key, to be read and changed in place, and with its position in
+    /// `keys`. Returns when it has been called for all of them.
+    ///
+    /// Where this node has a copy that can be written, this costs neither a copy nor a message: `update` gets
+    /// the parameter itself, and what it does is one atomic read and update. Values of other keys are pulled
+    /// together; `update` gets copies, and the difference that it makes is pushed (it is added to what others
+    /// did to the key meanwhile). As with [`Worker::push_async`], this does not wait for the push to arrive.
+    ///
+    /// ```
+    /// use intendant::{Key, Layout, Node, NodeConfig};
+    /// use std::sync::Arc;
+    ///
+    /// let layout = Layout::builder().range("vector", 100, 4).build()?;
+    /// let config = NodeConfig::new(layout, Arc::new(|_key, value: &mut [f32]| value.fill(1.0)));
+    /// let mut node = Node::start_alone(config)?;
+    /// let mut worker = node.workers().remove(0);
+    ///
+    /// // A step of gradient descent on |x|² with learning rate 0.25.
+    /// let mut loss = 0.0;
+    /// worker.update(&[Key(3), Key(7)], |_position, value| {
+    ///     for x in value {
+    ///         loss += *x * *x;
+    ///         *x -= 0.25 * 2.0 * *x;
+    ///     }
+    /// })?;
+    /// assert_eq!(loss, 8.0);
+    ///
+    /// let mut values = [0.0; 8];
+    /// worker.pull(&[Key(3), Key(7)], &mut values)?;
+    /// assert_eq!(values, [0.5; 8]);
+    /// # drop(worker);
+    /// # node.shutdown()?;
+    /// # Ok::<(), intendant::Error>(())
+    /// ```
+    ///
+    /// `update` should do arithmetic and nothing else: other threads may wait for the value. It counts as a
+    /// pull and a push of each key.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`]. If the cluster fails in the middle, some rows may have been updated.
+    pub fn update(&mut self, keys: &[Key], mut update: impl FnMut(usize, &mut [E])) -> Result<(), Error> {
+        let mut rows = self.rows(keys)?;
+        (0..keys.len().min(VALUES_AHEAD)).for_each(|at| rows.prefetch(at));
+        for at in 0..keys.len() {
+            rows.prefetch(at + VALUES_AHEAD);
+            update(at, &mut rows.row(at));
+        }
+        rows.finish()
+    }
+
+    /// As [`Worker::update`], for loops that need rows in their own order, or more than once: pulls the rows
+    /// that are not here, and returns all of them to be lent one at a time. A key that occurs twice is one
+    /// row if it is here, and two copies if not.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn rows<'a>(&'a mut self, keys: &'a [Key]) -> Result<Rows<'a, E>, Error> {
+        self.observe(keys);
+        self.take_in()?;
+        self.write_on();
+        let fetched = &mut self.fetched;
+        fetched.places.clear();
+        fetched.positions.clear();
+        self.inner.shared.find_absent(&self.local, keys, &mut fetched.positions)?;
+        fetched.keys.clear();
+        fetched.values.clear();
+        fetched.pulled.clear();
+        fetched.pulled_and_lent = 0;
+        if !fetched.positions.is_empty() {
+            self.fetch(keys)?;
+            self.lend_arrived(keys)?;
+        }
+        Ok(Rows { node: Arc::clone(&self.inner), worker: self, keys, failed: None })
+    }
+
+    /// Pulls copies for the positions that have none yet.
+    #[inline(never)]
+    fn fetch(&mut self, keys: &[Key]) -> Result<(), Error> {
+        let mut fetched = std::mem::take(&mut self.fetched);
+        let layout = self.inner.shared.layout();
+        fetched.places.resize(keys.len(), LENT);
+        let (first, start) = (fetched.keys.len(), fetched.values.len());
+        let mut end = start;
+        for position in &fetched.positions[first..] {
+            let key = keys[*position as usize];
+            fetched.places[*position as usize] = end;
+            fetched.keys.push(key);
+            end += layout.len(key);
+        }
+        fetched.values.resize(end, E::ZERO);
+        let pulled = self.pull_unobserved(&fetched.keys[first..], &mut fetched.values[start..]);
+        fetched.pulled.extend_from_slice(&fetched.values[start..]);
+        self.fetched = fetched;
+        pulled
+    }
+
+    /// Drops the copies of rows that can be lent by now: of keys that have come here, and of copies here that
+    /// were too old.
+    fn lend_arrived(&mut self, keys: &[Key]) -> Result<(), Error> {
+        let mut fetched = std::mem::take(&mut self.fetched);
+        let mut absent = Vec::new();
+        let found = self.inner.shared.find_absent(&self.local, &fetched.keys, &mut absent);
+        if found.is_ok() && absent.len() < fetched.keys.len() {
+            let layout = self.inner.shared.layout();
+            fetched.places.fill(LENT);
+            let (mut from, mut to, mut left) = (0, 0, absent.iter().peekable());
+            for at in 0..fetched.keys.len() {
+                let (key, position) = (fetched.keys[at], fetched.positions[at]);
+                let end = from + layout.len(key);
+                if left.next_if(|absent| **absent as usize == at).is_some() {
+                    fetched.places[position as usize] = to;
+                    fetched.values.copy_within(from..end, to);
+                    to += end - from;
+                }
+                from = end;
+            }
+            fetched.pulled_and_lent = fetched.keys.len() - absent.len();
+            fetched.positions = absent.iter().map(|at| fetched.positions[*at as usize]).collect();
+            fetched.keys = fetched.positions.iter().map(|position| keys[*position as usize]).collect();
+            fetched.values.truncate(to);
+            fetched.pulled.clear();
+            fetched.pulled.extend_from_slice(&fetched.values);
+        }
+        self.fetched = fetched;
+        Ok(found?)
+    }
+
+    /// Pulls the row at a position, which has left this node since the call began.
+    #[cold]
+    fn fetch_one(&mut self, keys: &[Key], at: usize) -> Result<(), Error> {
+        self.fetched.positions.push(at as u32);
+        self.fetch(keys)
+    }
+}
+
+impl<E: Element> Rows<'_, E> {
+    /// Lends the row at a position. The caller should do arithmetic and nothing else before it drops the row.
+    /// If the cluster has failed, the row is a copy that is thrown away, and [`Rows::finish`] returns the
+    /// error.
+    ///
+    /// # Panics
+    /// If the call has no such position.
+    #[inline]
+    pub fn row(&mut self, at: usize) -> Row<'_, E> {
+        let key = self.keys[at];
+        if self.worker.fetched.places.get(at).is_none_or(|place| *place == LENT) {
+            if let Some(row) = self.node.shared.lend(&self.worker.local, key) {
+                return row;
+            }
+            if let Err(error) = self.worker.fetch_one(self.keys, at) {
+                self.failed.get_or_insert(error);
+            }
+        }
+        let start = self.worker.fetched.places[at];
+        let len = self.node.shared.layout().len(key);
+        Row::unshared(&mut self.worker.fetched.values[start..start + len])
+    }
+
+    /// Hints that the row at a position is about to be lent. Positions beyond the last one are ignored.
+    #[inline]
+    pub fn prefetch(&self, at: usize) {
+        if let Some(key) = self.keys.get(at) {
+            self.node.shared.prefetch_row(*key, self.keys.get(at + SLOTS_AHEAD).copied());
+        }
+    }
+
+    /// Pushes what was done to copies, without waiting for the push to arrive.
+    ///
+    /// # Errors
+    /// As [`Worker::pull`].
+    pub fn finish(self) -> Result<(), Error> {
+        let Self { worker, keys, failed, .. } = self;
+        let copies = worker.fetched.keys.len();
+        let pulled = worker.fetched.pulled_and_lent;
+        worker.local.count_updates(keys.len() - copies, pulled.min(keys.len() - copies));
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if copies == 0 {
+            return Ok(());
+        }
+        let fetched = std::mem::take(&mut worker.fetched);
+        let Fetched { keys, mut values, pulled, places, positions, pulled_and_lent } = fetched;
+        values.iter_mut().zip(&pulled).for_each(|(value, pulled)| *value -= *pulled);
+        // `flush` waits for all pushes.
+        let _ticket = worker.push_async(&keys, &values)?;
+        worker.fetched = Fetched { keys, values, pulled, places, positions, pulled_and_lent };
+        Ok(())
+    }
+}

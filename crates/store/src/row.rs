@@ -1,0 +1,61 @@
+//! Values that are lent.
+
+use crate::latch::LatchGuard;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+/// A value that its holder reads and changes in place. Of a shared value, it holds the latch until it is
+/// dropped: whatever happens to the value meanwhile is one atomic access.
+#[must_use = "the value is given back when the row is dropped"]
+pub struct Row<'a, E> {
+    // A pointer and a length instead of a reference: a reference must be valid until the end of a function
+    // that drops the row, but the latch is released before that.
+    value: *mut E,
+    len: usize,
+    _value: PhantomData<&'a mut [E]>,
+    _guard: Option<LatchGuard<'a>>,
+}
+
+impl<'a, E> Row<'a, E> {
+    /// A value that no other thread can reach.
+    #[inline]
+    pub fn unshared(value: &'a mut [E]) -> Self {
+        Self { value: value.as_mut_ptr(), len: value.len(), _value: PhantomData, _guard: None }
+    }
+
+    /// A value that is protected by a latch.
+    ///
+    /// # Safety
+    /// `value` points to `len` elements that are valid for `'a`, and every access to them holds the latch of
+    /// `guard`.
+    #[inline]
+    pub(crate) unsafe fn latched(value: *mut E, len: usize, guard: LatchGuard<'a>) -> Self {
+        Self { value, len, _value: PhantomData, _guard: Some(guard) }
+    }
+}
+
+impl<E> Deref for Row<'_, E> {
+    type Target = [E];
+
+    #[inline]
+    fn deref(&self) -> &[E] {
+        // SAFETY: the constructors got `len` valid elements, to which nothing else has access: either they
+        // are borrowed for as long as the row lives, or the row holds their latch.
+        unsafe { std::slice::from_raw_parts(self.value, self.len) }
+    }
+}
+
+impl<E> DerefMut for Row<'_, E> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [E] {
+        // SAFETY: as in `deref`; `&mut self` makes this the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.value, self.len) }
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for Row<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,116 @@
+//! Arithmetic with the vectors of the processor at hand, where the compiler does not find them by itself: it
+//! does for a single sum, but not for several at once.
+//!
+//! As in [`super`], sums have a fixed order and nothing is contracted: the vectors of every processor hold
+//! the same [`LANES`] lanes, in more or fewer registers.
+
+use super::{LANES, total};
+use intendant_core::{Element, ElementType};
+use pulp::{Simd, bytemuck};
+
+/// The inner products of a vector with another one, with itself, and of the other one with itself, for little
+/// more than the price of one. `simd` is what the caller is compiled for.
+///
+/// # Panics
+/// If `b` is shorter than `a`.
+#[inline(always)]
+pub fn products<S: Simd, E: Element>(simd: S, a: &[E], b: &[E]) -> [E; 3] {
+    let b = &b[..a.len()];
+    match E::TYPE {
+        ElementType::F32 => {
+            bytemuck::cast(products_f32(simd, bytemuck::cast_slice(a), bytemuck::cast_slice(b)))
+        }
+        ElementType::F64 => {
+            bytemuck::cast(products_f64(simd, bytemuck::cast_slice(a), bytemuck::cast_slice(b)))
+        }
+    }
+}
+
+/// One divided by the root of each number. `simd` is what the caller is compiled for.
+#[inline(always)]
+pub fn inverse_roots<S: Simd, E: Element>(simd: S, numbers: [E; 4]) -> [E; 4] {
+    match E::TYPE {
+        ElementType::F32 => bytemuck::cast(inverse_roots_f32(simd, bytemuck::cast(numbers))),
+        ElementType::F64 => bytemuck::cast(inverse_roots_f64(simd, bytemuck::cast(numbers))),
+    }
+}
+
+macro_rules! vectors {
+    (
+        $float:ty, $products:ident, $inverse_roots:ident, $width:ident,
+        $split:ident, $split_mut:ident, $splat:ident, $add:ident, $mul:ident, $div:ident, $sqrt:ident
+    ) => {
+        #[inline(always)]
+        fn $products<S: Simd>(simd: S, a: &[$float], b: &[$float]) -> [$float; 3] {
+            let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+            let registers = LANES / S::$width;
+            let mut sums = [[simd.$splat(0.0); LANES]; 3];
+            for (a, b) in a.iter().zip(b) {
+                let ((a, _), (b, _)) = (S::$split(a), S::$split(b));
+                for at in 0..registers {
+                    sums[0][at] = simd.$add(sums[0][at], simd.$mul(a[at], b[at]));
+                    sums[1][at] = simd.$add(sums[1][at], simd.$mul(a[at], a[at]));
+                    sums[2][at] = simd.$add(sums[2][at], simd.$mul(b[at], b[at]));
+                }
+            }
+            let mut lanes = [[0.0; LANES]; 3];
+            for (lanes, sums) in lanes.iter_mut().zip(&sums) {
+                let (to, _) = S::$split_mut(lanes);
+                to.copy_from_slice(&sums[..registers]);
+            }
+            let ((a, a_rest), (b, b_rest)) = (a_rest.as_chunks::<4>(), b_rest.as_chunks::<4>());
+            for (a, b) in a.iter().zip(b) {
+                for lane in 0..4 {
+                    lanes[0][lane] += a[lane] * b[lane];
+                    lanes[1][lane] += a[lane] * a[lane];
+                    lanes[2][lane] += b[lane] * b[lane];
+                }
+            }
+            let mut totals = lanes.map(total);
+            for (a, b) in a_rest.iter().zip(b_rest) {
+                totals[0] += a * b;
+                totals[1] += a * a;
+                totals[2] += b * b;
+            }
+            totals
+        }
+
+        #[inline(always)]
+        fn $inverse_roots<S: Simd>(simd: S, numbers: [$float; 4]) -> [$float; 4] {
+            let mut lanes = [1.0; LANES];
+            lanes[..4].copy_from_slice(&numbers);
+            let (vectors, _) = S::$split_mut(&mut lanes);
+            for vector in &mut vectors[..4usize.div_ceil(S::$width)] {
+                *vector = simd.$div(simd.$splat(1.0), simd.$sqrt(*vector));
+            }
+            [lanes[0], lanes[1], lanes[2], lanes[3]]
+        }
+    };
+}
+
+vectors!(
+    f32,
+    products_f32,
+    inverse_roots_f32,
+    F32_LANES,
+    as_simd_f32s,
+    as_mut_simd_f32s,
+    splat_f32s,
+    add_f32s,
+    mul_f32s,
+    div_f32s,
+    sqrt_f32s
+);
+vectors!(
+    f64,
+    products_f64,
+    inverse_roots_f64,
+    F64_LANES,
+    as_simd_f64s,
+    as_mut_simd_f64s,
+    splat_f64s,
+    add_f64s,
+    mul_f64s,
+    div_f64s,
+    sqrt_f64s
+);
