@@ -150,7 +150,8 @@ fn evaluate<E: Element>(
 fn assert_equal(a: &Reduction, b: &Reduction, what: &str) {
     assert_eq!(a.sums.keys().collect::<Vec<_>>(), b.sums.keys().collect::<Vec<_>>());
     for (name, value) in &a.sums {
-        assert!((value - b.get(name)).abs() < 1e-9, "{what}, {name}: {value} instead of {}", b.get(name));
+        let near = 1e-9 * (1.0 + value.abs());
+        assert!((value - b.get(name)).abs() < near, "{what}, {name}: {value} instead of {}", b.get(name));
     }
 }
 
