@@ -21,7 +21,7 @@ pub(crate) enum Source {
     Chosen(VecDeque<Key>),
     /// They are chosen; the first `fresh` of them may still be moved to the end, if they are not here.
     Postponing { keys: VecDeque<Key>, fresh: usize },
-    /// Some are chosen; so many others are to be chosen among the keys that the node owns.
+    /// Some are chosen; so many others are to be chosen among the keys that are here.
     Local { chosen: VecDeque<Key>, left: usize, rng: Pcg64Mcg },
     /// So many are to be chosen among the keys that were pulled lately.
     Repurposing { left: usize, rng: Pcg64Mcg },

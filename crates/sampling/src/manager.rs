@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Independent draws, per node, before local sampling gives up. If the nodes own equal shares of the
+/// Independent draws, per node, before local sampling gives up. If the nodes have equal shares of the
 /// distribution, all of them miss with probability (1 − 1/N)^(16 N), which is less than e⁻¹⁶.
 const LOCAL_DRAWS: u32 = 16;
 

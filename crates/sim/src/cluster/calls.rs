@@ -149,15 +149,15 @@ impl<E: Element> Cluster<E> {
         if self.nodes[self.node_of(worker)].slot(key).role == Role::Replica {
             self.reach.mark(Marker::LentReplica);
         }
-        self.updated(worker, 1, 0);
+        self.updated(worker, 1, self.layout.len(key), 0);
         true
     }
 
-    /// A worker has changed `keys` lent rows, of which it pulled `pulled` before: counts them, and charges
-    /// one call without copies.
-    pub fn updated(&mut self, worker: usize, keys: usize, pulled: usize) {
+    /// A worker has changed `keys` lent rows of `elements` elements, of which it pulled `pulled` before:
+    /// counts them, and charges one call and one pass over the values, which a pull and a push pass twice.
+    pub fn updated(&mut self, worker: usize, keys: usize, elements: usize, pulled: usize) {
         self.worker_states[worker].local.count_updates(keys, pulled);
-        self.charge_call(worker, keys, 0);
+        self.charge_call(worker, keys, elements * size_of::<E>());
         if keys > 0 {
             self.reach.mark(Marker::Lent);
         }

@@ -505,7 +505,8 @@ impl<'a, T: Task> TaskRun<'a, T> {
                     Ok::<(), TaskFailure>(())
                 });
                 let (lent, pulled) = copies.trained();
-                self.cluster.updated(worker, lent, pulled);
+                let elements = self.cluster.elements(&keys) - copies.update().1.len();
+                self.cluster.updated(worker, lent, elements, pulled);
                 self.computed(worker, trained?);
                 break;
             }
