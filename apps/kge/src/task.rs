@@ -53,7 +53,7 @@ impl<E: Element> Kge<E> {
             return Err(SettingError::new("number of training triples", value, allowed));
         }
         let mut sampler = Sampler::builder();
-        let negatives = sampler.register(uniform, Conformity::Conform);
+        let negatives = sampler.register(uniform, Conformity::Overall);
         config.check_size(if config.reciprocal { 2 * relations } else { relations })?;
         let len = 2 * config.scorer().relation_len();
         let mut ranges = vec![

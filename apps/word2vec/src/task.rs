@@ -77,7 +77,7 @@ impl<E: Element> Word2vec<E> {
             SettingError::new("power", config.power, allowed)
         })?;
         let mut sampler = Sampler::builder();
-        let negatives = sampler.register(distribution.clone(), Conformity::Conform);
+        let negatives = sampler.register(distribution.clone(), Conformity::Overall);
         let shape = config.shape();
         let (seed, dim) = (stream(config.seed, &[INITIAL]), config.dim);
         let model = Model {

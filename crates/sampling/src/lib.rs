@@ -7,19 +7,20 @@
 //! before they are pulled. Between the two the system may bring keys near, or change its mind about them, as
 //! far as the distribution's [`Conformity`] allows. How it does is a [`Scheme`].
 //!
-//! | scheme | L1 conform | L2 bounded | L3 long-term | what is given up |
-//! | --- | --- | --- | --- | --- |
-//! | independent | yes | yes | yes | nothing: each sample is drawn from π alone; its key may be anywhere |
-//! | reuse | | yes | yes | samples within U·G of each other at a node may be the same key |
-//! | postponing | | | yes | the order of a handle's samples depends on the locations of their keys |
-//! | local | | | | keys that are elsewhere are not drawn, or (of few that are here) a neighbour is |
-//! | repurposing | | | | keys are as frequent as in direct accesses, independently of π |
+//! | scheme | L1 conform | L2 bounded | L3 long-term | overall | what is given up |
+//! | --- | --- | --- | --- | --- | --- |
+//! | independent | yes | yes | yes | yes | nothing: each sample is drawn from π alone; its key may be anywhere |
+//! | reuse | | yes | yes | yes | samples within U·G of each other at a node may be the same key |
+//! | postponing | | | yes | yes | the order of a handle's samples depends on the locations of their keys |
+//! | local | | | | yes | keys that are elsewhere are not drawn |
+//! | repurposing | | | | | keys are as frequent as in direct accesses, independently of π |
 //!
 //! The error of local sampling depends on the locations of keys. If each of Q nodes always holds the same
 //! share of the keys, a key is drawn at one node only: at that node, with uniform π, Q times as often as it
 //! should be, and never at the others. The distance from π (half the sum of absolute differences) is 1 − 1/Q
 //! at each node: with four nodes, three quarters of the probability is on the wrong keys. Over all nodes
-//! together, and if keys move, frequencies approach π. The tests measure it.
+//! together, and if keys move, frequencies approach π, as nearly as the nodes have equal shares of it. The
+//! tests measure it.
 //!
 //! This crate has no values, messages or threads, and uses neither the clock nor the randomness of the
 //! operating system.

@@ -115,11 +115,14 @@ impl Manager {
         let entry = self.sampler.entry(id)?;
         let mut later = Vec::new();
         let rng = || Pcg64Mcg::seed_from_u64(stream);
+        let independent = || {
+            let mut rng = rng();
+            Source::Chosen((0..samples).map(|_| entry.distribution.draw(&mut rng)).collect())
+        };
         let source = match (entry.scheme, &self.memories[id.index()]) {
-            (Scheme::Independent, _) => {
-                let mut rng = rng();
-                Source::Chosen((0..samples).map(|_| entry.distribution.draw(&mut rng)).collect())
-            }
+            (Scheme::Independent, _) => independent(),
+            // A node that is alone has all keys.
+            (Scheme::Local, _) if place.nodes() == 1 => independent(),
             (Scheme::Reuse(_) | Scheme::Postponing(_), Memory::Pools(pools)) => {
                 let mut keys = VecDeque::with_capacity(samples);
                 lock(pools).take(samples, place, &mut keys, &mut later);

@@ -155,7 +155,8 @@ impl Sampler {
 
     /// The schemes that the system picks once it knows whether keys can be moved to this node. If they
     /// cannot, postponing has no benefit, and local sampling would always draw from the same part of the
-    /// keys: both become reuse. Schemes that the application named are not changed.
+    /// keys, so that the examples of a node never meet the others. Both become reuse, or independent draws if
+    /// the level is [`Conformity::Overall`]. Schemes that the application named are not changed.
     #[must_use]
     pub fn settled(&self, keys_move: bool) -> Self {
         self.change(|entry| match entry.scheme {
@@ -163,7 +164,11 @@ impl Sampler {
                 Registered { scheme: Scheme::Reuse(pooling), ..entry.clone() }
             }
             Scheme::Local if entry.picked && !keys_move => {
-                Registered { scheme: Scheme::Reuse(Pooling::DEFAULT), ..entry.clone() }
+                let scheme = match entry.level {
+                    Conformity::Overall => Scheme::Independent,
+                    _ => Scheme::Reuse(Pooling::DEFAULT),
+                };
+                Registered { scheme, ..entry.clone() }
             }
             Scheme::Independent
             | Scheme::Reuse(_)

@@ -17,13 +17,18 @@ pub enum Conformity {
     Bounded,
     /// L3: the relative frequencies at each node approach π in the long run.
     LongTerm,
+    /// L3 of all nodes together: the relative frequencies of the samples of the whole cluster approach π in
+    /// the long run. Each node draws the keys that it has, so the frequencies at a node depend on them. Not a
+    /// level of the source.
+    Overall,
     /// L4: no promise.
     NonConform,
 }
 
 impl Conformity {
     /// All levels, the strictest first.
-    pub const ALL: [Self; 4] = [Self::Conform, Self::Bounded, Self::LongTerm, Self::NonConform];
+    pub const ALL: [Self; 5] =
+        [Self::Conform, Self::Bounded, Self::LongTerm, Self::Overall, Self::NonConform];
 
     /// The fastest scheme that offers this level.
     #[must_use]
@@ -32,7 +37,7 @@ impl Conformity {
             Self::Conform => Scheme::Independent,
             Self::Bounded => Scheme::Reuse(Pooling::DEFAULT),
             Self::LongTerm => Scheme::Postponing(Pooling::DEFAULT),
-            Self::NonConform => Scheme::Local,
+            Self::Overall | Self::NonConform => Scheme::Local,
         }
     }
 }
@@ -43,6 +48,7 @@ impl fmt::Display for Conformity {
             Self::Conform => "conform",
             Self::Bounded => "bounded",
             Self::LongTerm => "long-term",
+            Self::Overall => "overall",
             Self::NonConform => "non-conform",
         })
     }
@@ -113,14 +119,16 @@ impl Scheme {
     ];
 
     /// The strictest level that it offers, and with it all later ones: [thesis Tab. 4.1], with a line for
-    /// postponing.
+    /// postponing. The local sampling of the source is [`Conformity::NonConform`], because it draws keys with
+    /// copies on many nodes too often.
     #[must_use]
     pub const fn offers(self) -> Conformity {
         match self {
             Self::Independent => Conformity::Conform,
             Self::Reuse(_) => Conformity::Bounded,
             Self::Postponing(_) => Conformity::LongTerm,
-            Self::Local | Self::Repurposing => Conformity::NonConform,
+            Self::Local => Conformity::Overall,
+            Self::Repurposing => Conformity::NonConform,
         }
     }
 

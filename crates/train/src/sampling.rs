@@ -21,8 +21,8 @@ const POOL_KEYS_MAX: i64 = 1 << 16;
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct SamplingArgs {
     /// How closely samples must follow their distribution: conform (independent draws), bounded (dependent on
-    /// some earlier draws), long-term (correct frequencies in the long run) or non-conform (no guarantee).
-    /// Weaker levels can be faster [default: the level that the task is designed for]
+    /// some earlier draws), long-term (correct frequencies in the long run), overall (correct frequencies in
+    /// the long run over all nodes together) or non-conform (no guarantee). Weaker levels can be faster [default: the level that the task is designed for]
     #[arg(long, value_name = "LEVEL", help_heading = SAMPLING)]
     pub(crate) sampling: Option<Conformity>,
 
@@ -245,7 +245,9 @@ mod tests {
             ("--technique classic --nodes 1 --sampling long-term", "long-term postponing"),
             ("--technique nups --nodes 2 --sampling non-conform", "non-conform local"),
             ("--technique essp --nodes 2 --sampling non-conform", "non-conform reuse"),
-            ("--technique classic --nodes 2 --sampling-scheme local", "non-conform local"),
+            ("--technique nups --nodes 2 --sampling overall", "overall local"),
+            ("--technique essp --nodes 2 --sampling overall", "overall independent"),
+            ("--technique classic --nodes 2 --sampling-scheme local", "overall local"),
             ("--sampling-scheme repurposing", "non-conform repurposing"),
             ("--sampling long-term --sampling-scheme independent", "long-term independent"),
         ] {
@@ -265,7 +267,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_with_the_reason() {
         for (flags, what) in [
-            ("--sampling conform --sampling-scheme local", "local sampling is non-conform, not conform"),
+            ("--sampling conform --sampling-scheme local", "local sampling is overall, not conform"),
             (
                 "--technique classic --nodes 2 --sampling-scheme postponing",
                 "moves no keys on request: use reuse",

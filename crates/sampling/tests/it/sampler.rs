@@ -47,7 +47,7 @@ fn distributions_keep_their_numbers() {
 
 /// Where keys do not move, postponing and local sampling make no sense, unless the application named them.
 #[test]
-fn schemes_that_need_keys_to_move_become_reuse_where_they_do_not() {
+fn schemes_that_need_keys_to_move_are_replaced_where_they_do_not() {
     let schemes =
         |sampler: &Sampler| -> Vec<Scheme> { sampler.schemes().map(|(_, scheme)| scheme).collect() };
     let sampler = all_schemes();
@@ -56,8 +56,12 @@ fn schemes_that_need_keys_to_move_become_reuse_where_they_do_not() {
     assert_eq!(schemes(&sampler.settled(true)), schemes(&sampler));
 
     let needs = |scheme| matches!(scheme, Scheme::Postponing(_) | Scheme::Local);
-    assert_eq!(picked.iter().filter(|scheme| needs(**scheme)).count(), 2);
-    let stays = picked.map(|scheme| if needs(scheme) { Scheme::Reuse(Pooling::DEFAULT) } else { scheme });
+    assert_eq!(picked.iter().filter(|scheme| needs(**scheme)).count(), 3);
+    let stays = Conformity::ALL.map(|level| match level {
+        Conformity::Overall => Scheme::Independent,
+        level if needs(level.scheme()) => Scheme::Reuse(Pooling::DEFAULT),
+        level => level.scheme(),
+    });
     assert_eq!(schemes(&sampler.settled(false)), [&stays[..], &Scheme::ALL].concat());
 
     // A level for all: the system picks its scheme, the application names it.
