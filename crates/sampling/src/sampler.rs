@@ -164,10 +164,8 @@ impl Sampler {
                 Registered { scheme: Scheme::Reuse(pooling), ..entry.clone() }
             }
             Scheme::Local if entry.picked && !keys_move => {
-                let scheme = match entry.level {
-                    Conformity::Overall => Scheme::Independent,
-                    _ => Scheme::Reuse(Pooling::DEFAULT),
-                };
+                let overall = entry.level == Conformity::Overall;
+                let scheme = if overall { Scheme::Independent } else { Scheme::Reuse(Pooling::DEFAULT) };
                 Registered { scheme, ..entry.clone() }
             }
             Scheme::Independent

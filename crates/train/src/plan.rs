@@ -170,7 +170,12 @@ impl Plan {
         let localize_ahead =
             args.localize_ahead.unwrap_or(if moves_on_request && nodes > 1 { LOCALIZE_AHEAD } else { 0 });
         config.set("localize-ahead", i64::from(localize_ahead));
-        let sampling = SamplingPlan::new(&args.sampling, args.technique, nodes)?;
+        let keys_move = match args.technique {
+            Technique::Single => true,
+            Technique::Server(_) if nodes > 1 && moves_on_request && localize_ahead == 0 => false,
+            Technique::Server(technique) => technique.policy().keys_move(nodes),
+        };
+        let sampling = SamplingPlan::new(&args.sampling, args.technique, keys_move)?;
         refuse_routing_that_would_be_ignored(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
         // Other nodes may be on other machines and do not write.

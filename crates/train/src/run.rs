@@ -75,8 +75,7 @@ pub fn run<T: Task>(
     resolved.replication.watched.clone_from(&explained.keys);
     replication::tell(&resolved, plan);
     let mut config = plan.config.clone();
-    let sampler =
-        plan.sampling.resolve(&model.sampler, task.name(), plan.technique, plan.nodes, &mut config)?;
+    let sampler = plan.sampling.resolve(&model.sampler, task.name(), &mut config)?;
     let plan = &Plan { config, ..plan.clone() };
     sampling::tell(&sampler, plan);
     if plan.simulation.is_some() || plan.technique == Technique::Single {

@@ -55,19 +55,24 @@ pub(crate) struct SamplingPlan {
     pooling: Pooling,
     /// Whether the user chose the pools.
     pools_chosen: bool,
+    /// Whether keys move to the nodes that use them, or are all here.
+    keys_move: bool,
 }
 
 impl SamplingPlan {
-    /// Checks the flags as far as that is possible without a task.
-    pub(crate) fn new(args: &SamplingArgs, technique: Technique, nodes: usize) -> Result<Self, TrainError> {
+    /// Checks the flags as far as that is possible without a task. `keys_move` says whether keys move
+    /// to the nodes that use them, or are all here.
+    pub(crate) fn new(
+        args: &SamplingArgs,
+        technique: Technique,
+        keys_move: bool,
+    ) -> Result<Self, TrainError> {
         let or_default = |given: Option<u32>, default| given.and_then(NonZeroU32::new).unwrap_or(default);
         let pooling = Pooling {
             keys: or_default(args.pool_keys, Pooling::DEFAULT.keys),
             uses: or_default(args.pool_uses, Pooling::DEFAULT.uses),
         };
-        if let (Some(scheme @ Scheme::Postponing(_)), false) =
-            (args.sampling_scheme, keys_move(technique, nodes))
-        {
+        if let (Some(scheme @ Scheme::Postponing(_)), false) = (args.sampling_scheme, keys_move) {
             return Err(TrainError::usage(format!(
                 "--sampling-scheme {scheme} postpones samples until their keys have come, but technique {} moves no keys on \
                  request: use reuse",
@@ -79,6 +84,7 @@ impl SamplingPlan {
             scheme: args.sampling_scheme,
             pooling,
             pools_chosen: args.pool_keys.is_some() || args.pool_uses.is_some(),
+            keys_move,
         };
         // The error is the same for every distribution.
         plan.apply(&Sampler::default())?;
@@ -99,8 +105,6 @@ impl SamplingPlan {
         &self,
         registered: &Sampler,
         task: &str,
-        technique: Technique,
-        nodes: usize,
         config: &mut Config,
     ) -> Result<Sampler, TrainError> {
         let flag = self.level.map(|_| "--sampling").or(self.scheme.map(|_| "--sampling-scheme"));
@@ -113,7 +117,7 @@ impl SamplingPlan {
                 None => Ok(registered.clone()),
             };
         }
-        let sampler = self.apply(registered)?.settled(keys_move(technique, nodes)).pooling(self.pooling);
+        let sampler = self.apply(registered)?.settled(self.keys_move).pooling(self.pooling);
         let pooled = sampler.schemes().any(|(_, scheme)| scheme.pooling().is_some());
         if self.pools_chosen && !pooled {
             let schemes: Vec<_> = sampler.schemes().map(|(_, scheme)| scheme.to_string()).collect();
@@ -134,17 +138,9 @@ impl SamplingPlan {
     }
 }
 
-/// Whether keys move to a node that requests them, or are always there.
-fn keys_move(technique: Technique, nodes: usize) -> bool {
-    match technique {
-        Technique::Single => true,
-        Technique::Server(technique) => technique.policy().keys_move(nodes),
-    }
-}
-
 /// Warns before the training of sampling that has no advantage with the technique.
 pub(crate) fn tell(sampler: &Sampler, plan: &Plan) {
-    if plan.rank() != 0 || keys_move(plan.technique, plan.nodes) {
+    if plan.rank() != 0 || plan.sampling.keys_move {
         return;
     }
     let pooled = sampler.schemes().any(|(_, scheme)| scheme.pooling().is_some());
@@ -228,8 +224,7 @@ mod tests {
         builder.register(Distribution::uniform(0..10).expect("keys"), Conformity::Conform);
         let plan = plan(flags)?;
         let mut config = plan.config.clone();
-        let sampler =
-            plan.sampling.resolve(&builder.build(), "task", plan.technique, plan.nodes, &mut config);
+        let sampler = plan.sampling.resolve(&builder.build(), "task", &mut config);
         let sampler = sampler.map_err(|error| error.to_string())?;
         let (level, scheme) = sampler.schemes().next().expect("it is registered");
         Ok((format!("{level} {scheme}"), config))
@@ -246,6 +241,8 @@ mod tests {
             ("--technique nups --nodes 2 --sampling non-conform", "non-conform local"),
             ("--technique essp --nodes 2 --sampling non-conform", "non-conform reuse"),
             ("--technique nups --nodes 2 --sampling overall", "overall local"),
+            ("--technique lapse --nodes 2 --sampling overall", "overall local"),
+            ("--technique lapse --nodes 2 --localize-ahead 0 --sampling overall", "overall independent"),
             ("--technique essp --nodes 2 --sampling overall", "overall independent"),
             ("--technique classic --nodes 2 --sampling-scheme local", "overall local"),
             ("--sampling-scheme repurposing", "non-conform repurposing"),
@@ -282,13 +279,7 @@ mod tests {
             assert!(error.contains(what), "{flags}: {error}");
         }
         let plan = plan("--sampling bounded").expect("fine");
-        let nothing = plan.sampling.resolve(
-            &Sampler::default(),
-            "mf",
-            plan.technique,
-            plan.nodes,
-            &mut Config::default(),
-        );
+        let nothing = plan.sampling.resolve(&Sampler::default(), "mf", &mut Config::default());
         let error = nothing.expect_err("refused").to_string();
         assert!(error.contains("--sampling: task mf draws no samples"), "{error}");
     }

@@ -152,6 +152,7 @@ fn the_papers_setting_moves_entities_to_where_they_are_used() {
         "lapse",
     ];
     let papers = ["--loss", "logistic", "--negatives", "10", "--dim", "4", "--epochs", "1"];
+    let papers = [&papers[..], &["--sampling", "conform"]].concat();
     let with = |flags: &[&str]| {
         let report = report(&[&base[..], &papers, flags].concat());
         let of = |place: &str| report.pointer(place).and_then(Value::as_u64).unwrap();
