@@ -53,10 +53,21 @@ pub fn scatter<E: Element>(update: &mut [E], dust: f64) {
 /// Removes the dust, which is the last of `counts`, and checks its size.
 fn without_dust<E: Element>(key: Key, counts: &[E]) -> Result<&[E], BadValue> {
     let (dust, counts) = counts.split_last().expect("there is room for dust");
-    if dust.to_f64().abs() <= DUST_MAX {
-        return Ok(counts);
+    check_dust(key, std::slice::from_ref(dust))?;
+    Ok(counts)
+}
+
+/// Checks elements of a value that are dust.
+///
+/// # Errors
+/// If one is out of bounds.
+pub fn check_dust<E: Element>(key: Key, dust: &[E]) -> Result<(), BadValue> {
+    match dust.iter().find(|dust| !(-DUST_MAX..=DUST_MAX).contains(&dust.to_f64())) {
+        None => Ok(()),
+        Some(dust) => {
+            Err(BadValue { key, what: format!("has {dust} where dust of at most {DUST_MAX} is expected") })
+        }
     }
-    Err(BadValue { key, what: format!("has {dust} where dust of at most {DUST_MAX} is expected") })
 }
 
 /// Like [`read`] for a value with dust, which has one more element.

@@ -213,6 +213,8 @@ markers! {
     Faulty = "faulty",
     /// Elements were `f64`.
     DoublePrecision = "double_precision",
+    /// Updates of several copies were combined by the rule of AdaGrad.
+    Combined = "combined",
 }
 
 /// Counts of all markers.

@@ -23,7 +23,7 @@ pub use scenario::Scenario;
 use crate::history::{Inconsistency, Summary};
 use crate::lanes::{self, BadValue};
 use crate::registers::{BadRegister, Registers};
-use intendant_core::{Clock, Element, Key, copy_from_bytes};
+use intendant_core::{Clock, Combine, Element, Key, copy_from_bytes};
 use intendant_sim::Violation;
 use intendant_sim::cluster::{Caller, Checks, Cluster, ClusterConfig, Happened};
 use intendant_sim::meeting::{Quiescence, Stream};
@@ -115,10 +115,13 @@ pub fn run(mode: &Mode, seed: u64, trace: bool) -> Run {
 
 fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
     let layout = scenario.layout();
-    let registers = scenario.registers();
+    let (registers, initialised) = (scenario.registers(), scenario.clone());
     let config = ClusterConfig::<E> {
         layout: Arc::new(layout),
-        init: Arc::new(move |key, value| {
+        init: Arc::new(move |key, value: &mut [E]| {
+            value.fill(E::ZERO);
+            let counted = value.len() - initialised.counted(value).len();
+            let value = &mut value[counted..];
             if registers.contains(&key.0) { Registers::initial(value) } else { lanes::initial(key, value) }
         }),
         storage: scenario.storage,
@@ -139,6 +142,9 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
     let result = drive(&mut cluster, scenario);
     if scenario.double {
         cluster.reach().mark(Marker::DoublePrecision);
+    }
+    if scenario.combine == Combine::AdaGrad {
+        cluster.reach().mark(Marker::Combined);
     }
     if !scenario.faults.is_none() {
         cluster.reach().mark(Marker::Faulty);

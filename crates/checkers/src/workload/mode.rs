@@ -168,6 +168,7 @@ impl Mode {
             Marker::SparseMaterialised => (50, self.storage != Some(Storage::Dense)),
             Marker::SnapshotParts => (50, several(2)),
             Marker::DoublePrecision => (200, true),
+            Marker::Combined => (100, self.has_copies()),
             // Few runs with copies have values that are long enough.
             Marker::SplitFrame => (2_000, remote && !self.has_copies()),
             Marker::SplitHandOver => (5_000, moves && !self.has_copies()),

@@ -8,7 +8,7 @@ use crate::history::{History, RecordId, Summary};
 use crate::lanes;
 use crate::registers::{ReadId, Registers};
 use crate::staleness::{Need, Staleness};
-use intendant_core::{Element, Key, NodeId, random};
+use intendant_core::{Combine, Element, Key, NodeId, random};
 use intendant_sim::Dice;
 use intendant_sim::cluster::{CallOutcome, Caller, Cluster, Wait};
 use intendant_sim::reach::Marker;
@@ -237,12 +237,24 @@ impl<E: Element> Programs<E> {
         values: &mut Vec<E>,
     ) -> KeyRecord {
         let workers = self.scenario.all_workers();
-        lanes::push(worker, workers, len, values);
-        if !self.scenario.is_sequential(key) {
-            // Dust has all sizes; otherwise the update could be recovered exactly from the sums before and
-            // after it.
-            let size = f64::from(1 << self.dice.below(DUST_SIZES));
-            lanes::scatter(values, (self.dice.below(2_001) as f64 - 1_000.0) / (1_001.0 * size));
+        // Dust has all sizes; otherwise the update could be recovered exactly from the sums before and after
+        // it.
+        let dice = &mut self.dice;
+        let mut dust = || {
+            let size = f64::from(1 << dice.below(DUST_SIZES));
+            (dice.below(2_001) as f64 - 1_000.0) / (1_001.0 * size)
+        };
+        match self.scenario.combine {
+            Combine::Sum => {
+                lanes::push(worker, workers, len, values);
+                if !self.scenario.is_sequential(key) {
+                    lanes::scatter(values, dust());
+                }
+            }
+            Combine::AdaGrad => {
+                values.extend((0..len / 2).map(|_| E::from_f64(dust())));
+                lanes::push(worker, workers, len / 2, values);
+            }
         }
         if self.scenario.is_clipped(key) {
             self.pushes.entry(key).or_insert_with(|| vec![0; workers])[worker] += 1;
@@ -412,7 +424,9 @@ impl<E: Element> Programs<E> {
                     fresh.map_err(|finding| cluster.violation(finding))?;
                     cluster.note(|| format!("worker {worker} saw {key:?} {lanes:?}"));
                 }
-                KeyRecord::Read(id) => self.registers.pulled(*id, &values[at..at + len])?,
+                KeyRecord::Read(id) => {
+                    self.registers.pulled(*id, self.scenario.counted(&values[at..at + len]))?;
+                }
             }
             at += len;
         }
@@ -427,7 +441,7 @@ impl<E: Element> Programs<E> {
         value: &[E],
     ) -> Result<(), Failure> {
         if self.scenario.registers().contains(&key.0) {
-            return Ok(self.registers.ended(key, value)?);
+            return Ok(self.registers.ended(key, self.scenario.counted(value))?);
         }
         if self.scenario.is_clipped(key) {
             let scaled = self.check_scaled(key, value)?;
@@ -443,9 +457,11 @@ impl<E: Element> Programs<E> {
 
     /// Decodes a value into `self.lanes`.
     fn read(&mut self, key: Key, value: &[E]) -> Result<(), Failure> {
-        let dusty = !self.scenario.is_sequential(key);
+        let counted = self.scenario.counted(value);
+        lanes::check_dust(key, &value[..value.len() - counted.len()])?;
+        let dusty = !self.scenario.is_sequential(key) && self.scenario.combine == Combine::Sum;
         let read = if dusty { lanes::read_dusty } else { lanes::read };
-        Ok(read(key, value, &mut self.lanes)?)
+        Ok(read(key, counted, &mut self.lanes)?)
     }
 
     /// Checks a value with clipped updates. Returns whether a part of the pushes is missing.

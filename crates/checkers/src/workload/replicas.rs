@@ -2,7 +2,7 @@
 
 use super::{Mode, Scenario, intents};
 use crate::lanes;
-use intendant_core::{Key, Tick, random};
+use intendant_core::{Combine, Key, Tick, random};
 use intendant_engine::ReplicationConfig;
 use intendant_sim::Dice;
 use intendant_techniques::{Assignment, KeyTechnique, StaticReplicaPace, StaticReplicas};
@@ -21,6 +21,10 @@ pub enum Stop {
 /// One in this many runs has values that take several frames.
 const HUGE_ONCE_IN: u64 = 400;
 
+/// One in this many runs combines updates by the rule of AdaGrad. (Drawn apart from the rest, so that other
+/// runs do not depend on it.)
+const COMBINED_ONCE_IN: u64 = 4;
+
 /// Draws the parts of a scenario that concern replicas.
 pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
     let mut dice = Dice::new(random::stream(scenario.seed, &[3]));
@@ -38,6 +42,10 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
         scenario.huge = true;
         scenario.lanes.push((4, super::scenario::HUGE_ELEMENTS));
     }
+    if !scenario.huge && Dice::new(random::stream(scenario.seed, &[5])).once_in(COMBINED_ONCE_IN) {
+        scenario.combine = Combine::AdaGrad;
+        scenario.lanes.iter_mut().for_each(|(_, len)| *len *= 2);
+    }
     let every = every(&scenario, dice);
     if let Some(replicas) = mode.replicas(every) {
         scenario.policy.replicas = Some(replicas);
@@ -53,7 +61,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
         } else {
             StaticReplicaPace::Every(every)
         },
-        clip: clip.then(|| dice.pick(&[0.5, 1.0, 1.5])),
+        clip: (clip && scenario.combine == Combine::Sum).then(|| dice.pick(&[0.5, 1.0, 1.5])),
         staleness: mode.staleness.unwrap_or(staleness),
         ..ReplicationConfig::default()
     };

@@ -5,7 +5,7 @@ use super::Mode;
 use super::intents::IntentSettings;
 use super::replicas::{self, Stop};
 use crate::lanes;
-use intendant_core::{Key, KeyOrder, Layout, NodeId, Tick, random};
+use intendant_core::{Combine, Key, KeyOrder, Layout, NodeId, Tick, random};
 use intendant_engine::{ReplicationConfig, Storage};
 use intendant_sim::Dice;
 use intendant_sim::Faults;
@@ -44,6 +44,9 @@ pub struct Scenario {
     pub key_order: KeyOrder,
     /// Ranges of keys with version lanes: number of keys, and elements per value.
     pub lanes: Vec<(u64, usize)>,
+    /// How the updates of several copies are combined. With [`Combine::AdaGrad`], the second half of each
+    /// value is a value as it is otherwise, because accumulators are sums, and the first half is dust.
+    pub combine: Combine,
     /// Number of registers (keys that workers overwrite); they are the last keys.
     pub registers: u64,
     /// Number of keys with lanes that get most of the calls.
@@ -170,6 +173,7 @@ impl Scenario {
             moves_in_16: dice.pick(&[1, 3, 8]),
             call_keys_max: dice.pick(&[1, 3, 6]),
             lanes,
+            combine: Combine::Sum,
             registers: dice.between(1, 3),
             calls: mode.calls,
             in_flight_max: if asynchronous { in_flight } else { 0 },
@@ -231,6 +235,15 @@ impl Scenario {
         self.policy.static_replicas.is_some() && self.replication.pace == StaticReplicaPace::Asked
     }
 
+    /// The part of a value that has lanes or is a register.
+    #[must_use]
+    pub fn counted<'a, T>(&self, value: &'a [T]) -> &'a [T] {
+        match self.combine {
+            Combine::Sum => value,
+            Combine::AdaGrad => &value[value.len() / 2..],
+        }
+    }
+
     /// Number of workers of all nodes, and of lanes.
     #[must_use]
     pub fn all_workers(&self) -> usize {
@@ -254,7 +267,12 @@ impl Scenario {
         for (at, (keys, len)) in self.lanes.iter().enumerate() {
             builder = builder.range(&format!("lanes{at}"), *keys, *len);
         }
-        builder = builder.range("registers", self.registers, 3).nodes(self.nodes).channels(self.channels);
+        let register = match self.combine {
+            Combine::Sum => 3,
+            Combine::AdaGrad => 6,
+        };
+        builder = builder.range("registers", self.registers, register).combine(self.combine);
+        builder = builder.nodes(self.nodes).channels(self.channels);
         let built = builder.shards(self.shards).order(self.key_order).seed(self.seed).build();
         built.unwrap_or_else(|error| panic!("a scenario within the limits: {error}"))
     }
