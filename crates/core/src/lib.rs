@@ -20,6 +20,7 @@ mod instances;
 mod layout;
 pub mod limits;
 mod lock;
+mod movement;
 mod name;
 pub mod random;
 mod statistics;
@@ -30,6 +31,7 @@ pub use histogram::Histogram;
 pub use ids::{ChannelId, Clock, Key, NodeId, Tick, WorkerId};
 pub use layout::{KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError};
 pub use lock::lock;
+pub use movement::Movement;
 pub use name::{UnknownName, by_name};
 pub use statistics::Count;
 

@@ -305,7 +305,7 @@ impl<E: Element> Node<E> {
         };
         let meetings = Meetings::new(workers, missed, Arc::clone(&health));
         let attendance = Attendance::new(workers);
-        let sampling = Manager::new(sampler.settled(policy.keys_move(layout.nodes())), seed, rank.0);
+        let sampling = Manager::new(sampler.settled(policy.movement(layout.nodes())), seed, rank.0);
         let inner = NodeParts {
             shared,
             clock,

@@ -1,6 +1,7 @@
 //! The registered distributions: what the application requires of samples, before anything is drawn.
 
 use crate::{Conformity, Distribution, Pooling, Scheme};
+use intendant_core::Movement;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -153,26 +154,27 @@ impl Sampler {
         Self { registered: self.registered.iter().map(change).collect() }
     }
 
-    /// The schemes that the system picks once it knows whether keys can be moved to this node. If they
-    /// cannot, postponing has no benefit, and local sampling would always draw from the same part of the
-    /// keys, so that the examples of a node never meet the others. Both become reuse, or independent draws if
-    /// the level is [`Conformity::Overall`]. Schemes that the application named are not changed.
+    /// The schemes that the system picks once it knows how keys come to this node. Schemes that the
+    /// application named are not changed.
+    ///
+    /// - If keys stay, postponing has no benefit, and local sampling would always draw from the same part of
+    ///   the keys, so that the examples of a node never meet the others. Both become reuse.
+    /// - [`Conformity::Overall`] is independent draws, unless the system moves and copies keys by intents. If
+    ///   keys move to the node that requested them last, contended keys are at a node only while it trains
+    ///   examples that contain them. Local samples are then the keys of these examples: word vectors with
+    ///   NuPS on four nodes learn 11 % less.
     #[must_use]
-    pub fn settled(&self, keys_move: bool) -> Self {
-        self.change(|entry| match entry.scheme {
-            Scheme::Postponing(pooling) if entry.picked && !keys_move => {
-                Registered { scheme: Scheme::Reuse(pooling), ..entry.clone() }
-            }
-            Scheme::Local if entry.picked && !keys_move => {
-                let overall = entry.level == Conformity::Overall;
-                let scheme = if overall { Scheme::Independent } else { Scheme::Reuse(Pooling::DEFAULT) };
-                Registered { scheme, ..entry.clone() }
-            }
-            Scheme::Independent
-            | Scheme::Reuse(_)
-            | Scheme::Postponing(_)
-            | Scheme::Local
-            | Scheme::Repurposing => entry.clone(),
+    pub fn settled(&self, movement: Movement) -> Self {
+        self.change(|entry| {
+            let overall = entry.level == Conformity::Overall;
+            let scheme = match (entry.scheme, movement) {
+                (scheme, _) if !entry.picked => scheme,
+                (Scheme::Local, Movement::Never | Movement::Requested) if overall => Scheme::Independent,
+                (Scheme::Local, Movement::Never) => Scheme::Reuse(Pooling::DEFAULT),
+                (Scheme::Postponing(pooling), Movement::Never) => Scheme::Reuse(pooling),
+                (scheme, _) => scheme,
+            };
+            Registered { scheme, ..entry.clone() }
         })
     }
 

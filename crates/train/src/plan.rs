@@ -13,7 +13,7 @@ use crate::settings::Config;
 use crate::signals::Interrupt;
 use crate::simulation::Simulation;
 use intendant::{Initiator, Order, Rendezvous, Storage, Transport};
-use intendant_core::{ElementType, KeyOrder};
+use intendant_core::{ElementType, KeyOrder, Movement};
 use intendant_sampling::Sampler;
 use intendant_task::{LookAhead, Schedule};
 use std::path::PathBuf;
@@ -170,12 +170,14 @@ impl Plan {
         let localize_ahead =
             args.localize_ahead.unwrap_or(if moves_on_request && nodes > 1 { LOCALIZE_AHEAD } else { 0 });
         config.set("localize-ahead", i64::from(localize_ahead));
-        let keys_move = match args.technique {
-            Technique::Single => true,
-            Technique::Server(_) if nodes > 1 && moves_on_request && localize_ahead == 0 => false,
-            Technique::Server(technique) => technique.policy().keys_move(nodes),
+        let movement = match args.technique {
+            Technique::Single => Movement::Intended,
+            Technique::Server(technique) => match technique.policy().movement(nodes) {
+                Movement::Requested if localize_ahead == 0 => Movement::Never,
+                movement => movement,
+            },
         };
-        let sampling = SamplingPlan::new(&args.sampling, args.technique, keys_move)?;
+        let sampling = SamplingPlan::new(&args.sampling, args.technique, movement)?;
         refuse_routing_that_would_be_ignored(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
         // Other nodes may be on other machines and do not write.

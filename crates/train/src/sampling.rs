@@ -7,6 +7,7 @@ use crate::args::Technique;
 use crate::error::TrainError;
 use crate::plan::Plan;
 use crate::settings::Config;
+use intendant_core::Movement;
 use intendant_sampling::{Conformity, Pooling, Sampler, SamplingStats, Scheme};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
@@ -48,31 +49,30 @@ pub(crate) struct SamplingArgs {
 }
 
 /// The sampling that the flags ask for.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SamplingPlan {
     level: Option<Conformity>,
     scheme: Option<Scheme>,
     pooling: Pooling,
     /// Whether the user chose the pools.
     pools_chosen: bool,
-    /// Whether keys move to the nodes that use them, or are all here.
-    keys_move: bool,
+    /// How keys come to the nodes that use them.
+    movement: Movement,
 }
 
 impl SamplingPlan {
-    /// Checks the flags as far as that is possible without a task. `keys_move` says whether keys move
-    /// to the nodes that use them, or are all here.
+    /// Checks the flags as far as that is possible without a task.
     pub(crate) fn new(
         args: &SamplingArgs,
         technique: Technique,
-        keys_move: bool,
+        movement: Movement,
     ) -> Result<Self, TrainError> {
         let or_default = |given: Option<u32>, default| given.and_then(NonZeroU32::new).unwrap_or(default);
         let pooling = Pooling {
             keys: or_default(args.pool_keys, Pooling::DEFAULT.keys),
             uses: or_default(args.pool_uses, Pooling::DEFAULT.uses),
         };
-        if let (Some(scheme @ Scheme::Postponing(_)), false) = (args.sampling_scheme, keys_move) {
+        if let (Some(scheme @ Scheme::Postponing(_)), Movement::Never) = (args.sampling_scheme, movement) {
             return Err(TrainError::usage(format!(
                 "--sampling-scheme {scheme} postpones samples until their keys have come, but technique {} moves no keys on \
                  request: use reuse",
@@ -84,7 +84,7 @@ impl SamplingPlan {
             scheme: args.sampling_scheme,
             pooling,
             pools_chosen: args.pool_keys.is_some() || args.pool_uses.is_some(),
-            keys_move,
+            movement,
         };
         // The error is the same for every distribution.
         plan.apply(&Sampler::default())?;
@@ -117,7 +117,7 @@ impl SamplingPlan {
                 None => Ok(registered.clone()),
             };
         }
-        let sampler = self.apply(registered)?.settled(self.keys_move).pooling(self.pooling);
+        let sampler = self.apply(registered)?.settled(self.movement).pooling(self.pooling);
         let pooled = sampler.schemes().any(|(_, scheme)| scheme.pooling().is_some());
         if self.pools_chosen && !pooled {
             let schemes: Vec<_> = sampler.schemes().map(|(_, scheme)| scheme.to_string()).collect();
@@ -140,7 +140,7 @@ impl SamplingPlan {
 
 /// Warns before the training of sampling that has no advantage with the technique.
 pub(crate) fn tell(sampler: &Sampler, plan: &Plan) {
-    if plan.rank() != 0 || plan.sampling.keys_move {
+    if plan.rank() != 0 || plan.sampling.movement != Movement::Never {
         return;
     }
     let pooled = sampler.schemes().any(|(_, scheme)| scheme.pooling().is_some());
@@ -240,9 +240,9 @@ mod tests {
             ("--technique classic --nodes 1 --sampling long-term", "long-term postponing"),
             ("--technique nups --nodes 2 --sampling non-conform", "non-conform local"),
             ("--technique essp --nodes 2 --sampling non-conform", "non-conform reuse"),
-            ("--technique nups --nodes 2 --sampling overall", "overall local"),
-            ("--technique lapse --nodes 2 --sampling overall", "overall local"),
-            ("--technique lapse --nodes 2 --localize-ahead 0 --sampling overall", "overall independent"),
+            ("--technique adaptive --nodes 2 --sampling overall", "overall local"),
+            ("--technique nups --nodes 2 --sampling overall", "overall independent"),
+            ("--technique nups --nodes 2 --localize-ahead 0 --sampling non-conform", "non-conform reuse"),
             ("--technique essp --nodes 2 --sampling overall", "overall independent"),
             ("--technique classic --nodes 2 --sampling-scheme local", "overall local"),
             ("--sampling-scheme repurposing", "non-conform repurposing"),

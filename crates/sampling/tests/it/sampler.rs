@@ -1,7 +1,7 @@
 //! What is registered, which schemes the system picks, and what managers count.
 
 use crate::common::{Holds, keys};
-use intendant_core::Key;
+use intendant_core::{Key, Movement};
 use intendant_sampling::{
     Conformity, Distribution, Everything, Manager, Pooling, SampleError, Sampler, SamplingStats, Scheme,
 };
@@ -53,7 +53,7 @@ fn schemes_that_need_keys_to_move_are_replaced_where_they_do_not() {
     let sampler = all_schemes();
     let picked = Conformity::ALL.map(Conformity::scheme);
     assert_eq!(schemes(&sampler), [&picked[..], &Scheme::ALL].concat());
-    assert_eq!(schemes(&sampler.settled(true)), schemes(&sampler));
+    assert_eq!(schemes(&sampler.settled(Movement::Intended)), schemes(&sampler));
 
     let needs = |scheme| matches!(scheme, Scheme::Postponing(_) | Scheme::Local);
     assert_eq!(picked.iter().filter(|scheme| needs(**scheme)).count(), 3);
@@ -62,15 +62,26 @@ fn schemes_that_need_keys_to_move_are_replaced_where_they_do_not() {
         level if needs(level.scheme()) => Scheme::Reuse(Pooling::DEFAULT),
         level => level.scheme(),
     });
-    assert_eq!(schemes(&sampler.settled(false)), [&stays[..], &Scheme::ALL].concat());
+    assert_eq!(schemes(&sampler.settled(Movement::Never)), [&stays[..], &Scheme::ALL].concat());
+
+    let requested = Conformity::ALL.map(|level| match level {
+        Conformity::Overall => Scheme::Independent,
+        level => level.scheme(),
+    });
+    assert_eq!(schemes(&sampler.settled(Movement::Requested)), [&requested[..], &Scheme::ALL].concat());
 
     // A level for all: the system picks its scheme, the application names it.
     let level = Conformity::NonConform;
     let picked = sampler.with(level, None).unwrap();
     assert!(picked.schemes().eq(std::iter::repeat_n((level, level.scheme()), sampler.len())));
-    assert!(picked.settled(false).schemes().all(|(_, scheme)| scheme == Scheme::Reuse(Pooling::DEFAULT)));
+    assert!(
+        picked
+            .settled(Movement::Never)
+            .schemes()
+            .all(|(_, scheme)| scheme == Scheme::Reuse(Pooling::DEFAULT))
+    );
     let named = sampler.with(level, Some(Scheme::Local)).unwrap();
-    assert!(named.settled(false).schemes().all(|(_, scheme)| scheme == Scheme::Local));
+    assert!(named.settled(Movement::Never).schemes().all(|(_, scheme)| scheme == Scheme::Local));
     assert!(sampler.with(Conformity::Conform, Some(Scheme::Local)).is_err());
 }
 

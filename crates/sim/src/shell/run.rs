@@ -129,8 +129,8 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 leaves_meeting: false,
             }
         };
-        let keys_move = config.technique.policy().keys_move(config.nodes);
-        let sampler = config.sampler.as_ref().unwrap_or(&task.model().sampler).settled(keys_move);
+        let movement = config.technique.policy().movement(config.nodes);
+        let sampler = config.sampler.as_ref().unwrap_or(&task.model().sampler).settled(movement);
         let manager = |node| Manager::new(sampler.clone(), config.layout_seed, node);
         let sampling = (0..config.nodes as u16).map(manager).collect();
         Self {

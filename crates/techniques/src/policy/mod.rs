@@ -9,7 +9,7 @@ pub mod lapse;
 pub mod nups;
 pub mod ssp;
 
-use intendant_core::{Tick, UnknownName, by_name};
+use intendant_core::{Movement, Tick, UnknownName, by_name};
 use std::fmt;
 use std::str::FromStr;
 
@@ -113,11 +113,16 @@ impl Policy {
         Self { order, caches, ..self }
     }
 
-    /// Whether, on a cluster of `nodes` nodes, keys move to the nodes that use them; on a single node all
-    /// keys are here. Only then do samples of local keys contain all keys in the long run.
+    /// How keys come to the nodes of a cluster of `nodes` nodes that use them. Unless they stay, samples of
+    /// local keys contain all keys in the long run.
     #[must_use]
-    pub const fn keys_move(&self, nodes: usize) -> bool {
-        nodes == 1 || self.relocation.is_some()
+    pub const fn movement(&self, nodes: usize) -> Movement {
+        match (self.relocation, self.intents) {
+            _ if nodes == 1 => Movement::Intended,
+            (None, _) => Movement::Never,
+            (Some(_), None) => Movement::Requested,
+            (Some(_), Some(_)) => Movement::Intended,
+        }
     }
 
     /// Whether homes decide about keys, by the intents that nodes report to them.
@@ -395,12 +400,14 @@ mod tests {
     #[test]
     fn keys_move_where_a_technique_relocates_and_are_all_here_on_one_node() {
         for technique in Technique::ALL {
-            let moves = technique.policy().relocation.is_some();
-            assert!(technique.policy().keys_move(1), "{technique}");
-            assert_eq!(technique.policy().keys_move(2), moves, "{technique}");
+            let policy = technique.policy();
+            assert_eq!(policy.movement(1), Movement::Intended, "{technique}");
+            assert_eq!(policy.movement(2) != Movement::Never, policy.relocation.is_some(), "{technique}");
         }
-        let moving: Vec<_> =
-            Technique::ALL.into_iter().filter(|technique| technique.policy().keys_move(2)).collect();
+        assert_eq!(Technique::Nups.policy().movement(2), Movement::Requested);
+        assert_eq!(Technique::Adaptive.policy().movement(2), Movement::Intended);
+        let moves = |technique: &Technique| technique.policy().movement(2) != Movement::Never;
+        let moving: Vec<_> = Technique::ALL.into_iter().filter(moves).collect();
         let expected = [
             Technique::Lapse,
             Technique::Nups,

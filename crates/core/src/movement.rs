@@ -1,0 +1,13 @@
+//! Whether keys come to the nodes that use them.
+
+/// Whether keys come to the nodes that use them, and what brings them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Movement {
+    /// Keys stay where they are.
+    Never,
+    /// A key moves to the node that requested it last. Keys that several nodes use go back and forth.
+    Requested,
+    /// The system moves a key to a node that intends to use it, or gives several of them copies. On a single
+    /// node all keys are always here, which is the same to a worker.
+    Intended,
+}
