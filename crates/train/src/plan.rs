@@ -174,7 +174,7 @@ impl Plan {
             Technique::Single => Movement::Intended,
             Technique::Server(technique) => match technique.policy().movement(nodes) {
                 Movement::Requested if localize_ahead == 0 => Movement::Never,
-                movement => movement,
+                movement @ (Movement::Never | Movement::Requested | Movement::Intended) => movement,
             },
         };
         let sampling = SamplingPlan::new(&args.sampling, args.technique, movement)?;

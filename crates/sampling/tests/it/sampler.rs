@@ -57,17 +57,15 @@ fn schemes_that_need_keys_to_move_are_replaced_where_they_do_not() {
 
     let needs = |scheme| matches!(scheme, Scheme::Postponing(_) | Scheme::Local);
     assert_eq!(picked.iter().filter(|scheme| needs(**scheme)).count(), 3);
-    let stays = Conformity::ALL.map(|level| match level {
-        Conformity::Overall => Scheme::Independent,
-        level if needs(level.scheme()) => Scheme::Reuse(Pooling::DEFAULT),
-        level => level.scheme(),
+    let overall =
+        |level, other: Scheme| if level == Conformity::Overall { Scheme::Independent } else { other };
+    let stays = Conformity::ALL.map(|level| {
+        let scheme = level.scheme();
+        overall(level, if needs(scheme) { Scheme::Reuse(Pooling::DEFAULT) } else { scheme })
     });
     assert_eq!(schemes(&sampler.settled(Movement::Never)), [&stays[..], &Scheme::ALL].concat());
 
-    let requested = Conformity::ALL.map(|level| match level {
-        Conformity::Overall => Scheme::Independent,
-        level => level.scheme(),
-    });
+    let requested = Conformity::ALL.map(|level| overall(level, level.scheme()));
     assert_eq!(schemes(&sampler.settled(Movement::Requested)), [&requested[..], &Scheme::ALL].concat());
 
     // A level for all: the system picks its scheme, the application names it.
