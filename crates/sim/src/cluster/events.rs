@@ -200,6 +200,9 @@ impl<E: Element> Cluster<E> {
         }
         self.after_input(station, &actions)?;
         self.check_intents(station).map_err(|finding| self.violation(finding))?;
+        if is_tick {
+            self.check_urgent(station).map_err(|finding| self.violation(finding))?;
+        }
         let mut at_ns = self.now_ns() + self.sync_work(station);
         for action in actions.drain(..) {
             at_ns = self.act(at_ns, node, channel, action)?;

@@ -3,7 +3,7 @@
 
 use super::watch::WatchedInput;
 use super::{Checks, Cluster};
-use crate::invariants::{Finding, Promoted, Registered, SentUpdate};
+use crate::invariants::{Finding, Promoted, Registered, SentUpdate, urgent};
 use crate::reach::Marker;
 use intendant_core::{Element, Key, NodeId};
 use intendant_engine::Action;
@@ -19,6 +19,20 @@ impl<E: Element> Cluster<E> {
     fn checks_replication(&self) -> bool {
         self.checks == Checks::EveryStep
             && (self.policy.replicas.is_some() || self.policy.static_replicas.is_some())
+    }
+
+    /// Checks that a channel that has looked has left no urgent replica behind.
+    pub(super) fn check_urgent(&self, station: usize) -> Result<(), Finding> {
+        if !self.checks_replication() || !matches!(self.policy.replicas, Some(Replicas::Directed { .. })) {
+            return Ok(());
+        }
+        let channels = self.layout.channels();
+        let node = &self.nodes[station / channels];
+        let here = |key: &Key| self.layout.channel(*key).index() == station % channels;
+        (0..self.layout.keys()).map(Key).filter(here).try_for_each(|key| {
+            let waits = self.invariants.merged.waits(key, node.node());
+            urgent::after_look(node.node(), key, &node.slot(key), waits)
+        })
     }
 
     /// Checks an input and its actions as far as they concern replicas.

@@ -40,6 +40,10 @@ struct HolderRecord {
     sent: u32,
     /// Whether a delta is unacknowledged.
     in_flight: bool,
+    /// Whether the replica's value has arrived.
+    is_set_up: bool,
+    /// Whether the holder has asked to drop the replica.
+    ends: bool,
     /// Whether the main copy has moved to the holder since, which ends the generation.
     over: bool,
 }
@@ -97,6 +101,13 @@ fn wrong<T>(what: String) -> Result<T, Finding> {
 }
 
 impl Merged {
+    /// Whether the replica that `node` has of `key` waits for a message of the owner: its value, or the
+    /// answer to a delta or a drop.
+    pub(crate) fn waits(&self, key: Key, node: NodeId) -> bool {
+        let copy = self.holder_records.get(&(key, node));
+        copy.is_none_or(|copy| !copy.is_set_up || copy.in_flight || copy.ends)
+    }
+
     /// A holder sends a request for a replica at clock `need`. Returns whether it begins a new generation.
     pub(crate) fn ask_sent(
         &mut self,
@@ -145,6 +156,7 @@ impl Merged {
         if generation > copy.generation || (generation == copy.generation && copy.in_flight && !copy.over) {
             return wrong(format!("{node:?} drops generation {generation} of {key:?}, after {copy:?}"));
         }
+        copy.ends |= generation == copy.generation;
         Ok(())
     }
 
@@ -157,9 +169,9 @@ impl Merged {
     pub(crate) fn update_received(&mut self, key: Key, node: NodeId, generation: u32, seq: u32) {
         if let Some(copy) = self.holder_records.get_mut(&(key, node))
             && copy.generation == generation
-            && copy.sent == seq
         {
-            copy.in_flight = false;
+            copy.is_set_up = true;
+            copy.in_flight &= copy.sent != seq;
         }
     }
 

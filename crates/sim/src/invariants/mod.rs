@@ -17,6 +17,7 @@
 //! | `echo` | an owner does not send a holder a value that the holder already has |
 //! | `rounds` | after each round of an all-reduce, all nodes have bitwise equal values |
 //! | `replicas` | at rest, all copies of a key are bitwise equal, and its owner knows all holders |
+//! | `urgent` | after a look, no replica is left whose allowance is used up, unless it waits for an answer |
 //! | `choice` | owners and homes apply the technique's rule to the active intents that they know |
 //! | `intents` | nodes count their workers' active intents, request these keys, and release them afterwards |
 //! | `cover` | a snapshot contains every key of its range exactly once |
@@ -40,6 +41,7 @@ mod quiet;
 mod replicas;
 mod replies;
 mod rounds;
+pub(crate) mod urgent;
 
 pub(crate) use bounded::Bounded;
 pub(crate) use cover::Cover;

@@ -1,5 +1,5 @@
-//! Replicas at rest: all copies of a key are bitwise equal, the owner knows all holders, and no node has
-//! unsent updates.
+//! Replicas at rest: all copies of a key are bitwise equal, the owner knows all holders, no node has unsent
+//! updates, and the parts of all nodes add up to one key.
 
 use super::{Finding, Merged};
 use intendant_core::{Element, Key, NodeId, copy_to_bytes};
@@ -55,7 +55,21 @@ impl<E: Element> ReplicasAtRest<'_, E> {
                 return wrong(key, format!("{:?} has {here:?}; {:?} has {there:?}", node.node(), self.owner));
             }
         }
+        self.check_parts()?;
         self.check_hub()
+    }
+
+    /// The nodes' parts of the key, in proportion to which they draw it as a local sample, add up to one.
+    /// Owners do not know the holders of replicas by clocks.
+    fn check_parts(&self) -> Result<(), Finding> {
+        if self.replicas.is_some_and(Replicas::is_clocked) {
+            return Ok(());
+        }
+        let parts: Vec<u32> = self.nodes.iter().map(|node| node.part(self.key)).collect();
+        if parts.iter().sum::<u32>() as usize == self.nodes.len() {
+            return Ok(());
+        }
+        wrong(self.key, format!("the nodes have {parts:?} of {} parts", self.nodes.len()))
     }
 
     /// The owner has registered exactly the nodes that hold replicas; other nodes have registered none.
