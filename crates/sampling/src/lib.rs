@@ -9,7 +9,7 @@
 //!
 //! | scheme | L1 conform | L2 bounded | L3 long-term | overall | what is given up |
 //! | --- | --- | --- | --- | --- | --- |
-//! | independent | yes | yes | yes | yes | nothing: each sample is drawn from π alone; its key may be anywhere |
+//! | independent | yes | yes | yes | yes | nothing: each sample is drawn from π alone, wherever it is |
 //! | reuse | | yes | yes | yes | samples within U·G of each other at a node may be the same key |
 //! | postponing | | | yes | yes | the order of a handle's samples depends on the locations of their keys |
 //! | local | | | | yes | keys that are elsewhere are not drawn |

@@ -23,7 +23,8 @@ const POOL_KEYS_MAX: i64 = 1 << 16;
 pub(crate) struct SamplingArgs {
     /// How closely samples must follow their distribution: conform (independent draws), bounded (dependent on
     /// some earlier draws), long-term (correct frequencies in the long run), overall (correct frequencies in
-    /// the long run over all nodes together) or non-conform (no guarantee). Weaker levels can be faster [default: the level that the task is designed for]
+    /// the long run over all nodes together) or non-conform (no guarantee). Weaker levels can be faster
+    /// [default: the level that the task is designed for]
     #[arg(long, value_name = "LEVEL", help_heading = SAMPLING)]
     pub(crate) sampling: Option<Conformity>,
 
