@@ -11,7 +11,7 @@ use crate::evaluate::Ranking;
 use crate::frequency::frequencies;
 use crate::model::{ADAGRAD_COST, AdaGrad, Penalties, initialise};
 use crate::share::{Share, within_node};
-use crate::triple::{AHEAD, QUERIES_MAX};
+use crate::triple::{AHEAD, QUERIES_MAX, prefetch};
 use crate::{logistic, softmax};
 use intendant_core::random::stream;
 use intendant_core::{Combine, Element, Key, lock};
@@ -106,17 +106,23 @@ impl<E: Element> Kge<E> {
         Share::new(order, (self.data.train.len(), self.config.batch), clusters, partition)
     }
 
-    /// The samples of a batch of `triples`; `batch` names the randomness.
-    fn samples(&self, epoch: u32, batch: &[u64], triples: &[u64]) -> Vec<SampleRequest> {
+    /// The samples of the `index`-th batch of a share, which has these triples.
+    fn samples(&self, epoch: u32, (share, index): (&Share, u64), triples: &[u64]) -> Vec<SampleRequest> {
         let request = |samples, name: &[u64]| SampleRequest {
             distribution: self.negatives,
             samples,
-            stream: stream(self.config.seed, &[&[NEGATIVES, epoch.into()], name].concat()),
+            stream: stream(self.config.seed, name),
         };
+        let (epoch, negatives) = (u64::from(epoch), self.config.negatives);
         match self.config.loss {
-            Loss::Softmax => vec![request(self.config.negatives, batch)],
+            Loss::Softmax => {
+                let name = [&[NEGATIVES, epoch], &share.name(index)[..]].concat();
+                vec![request(negatives, &name)]
+            }
             // The first half is for the object's query, the second half for the subject's.
-            Loss::Logistic => triples.iter().map(|t| request(2 * self.config.negatives, &[*t])).collect(),
+            Loss::Logistic => {
+                triples.iter().map(|t| request(2 * negatives, &[NEGATIVES, epoch, *t])).collect()
+            }
         }
     }
 
@@ -195,7 +201,7 @@ impl<E: Element> Task for Kge<E> {
         let numbers = share.triples(at.index);
         let triples: Vec<Triple> = numbers.iter().map(|number| self.data.train[*number as usize]).collect();
         let (batch, keys) = Batch::new(&triples, self.relations);
-        let samples = self.samples(epoch, &share.name(at.index), &numbers);
+        let samples = self.samples(epoch, (&share, at.index), &numbers);
         // Relations that reside at a node stay there.
         let travelling = if share.is_clustered() { batch.entities } else { keys.len() };
         let near = keys[..travelling].to_vec();
@@ -357,13 +363,14 @@ impl<E: Element> WithSimd for StepInPlace<'_, E> {
         let (adagrad, dim) = (AdaGrad::new(config.learning_rate), config.dim);
         let direct = batch.uses.len();
         let (queries, sampled) = (batch.queries.len(), keys.len() - direct);
-        // A batch of one triple has no other rows.
-        (0..(direct + AHEAD).min(2 * QUERIES_MAX + AHEAD)).for_each(|at| rows.prefetch(at));
+        prefetch(batch, 0, rows);
+        (direct..direct + AHEAD).for_each(|at| rows.prefetch(at));
         let (mut losses, mut loss, mut parameters) = (Losses::new(), 0.0, 0);
         let mut first = 0;
         while first < queries {
             let range = first..(first + QUERIES_MAX).min(queries);
             scratch.triple.begin(batch, range.clone(), rows);
+            prefetch(batch, range.end, rows);
             match config.loss {
                 Loss::Softmax => loss += softmax::train(simd, batch, scratch, entities, keys, adagrad, rows),
                 Loss::Logistic => {

@@ -140,3 +140,11 @@ impl<E: Element> Triple<E> {
         parameters
     }
 }
+
+/// Hints that the direct rows of the triple whose queries begin at `first` are about to be copied.
+#[inline(always)]
+pub(crate) fn prefetch<E: Element>(batch: &Batch, first: usize, rows: &dyn Rows<E>) {
+    if let Some(query) = batch.queries.get(first) {
+        [query.anchor, query.relation, query.target].iter().for_each(|place| rows.prefetch(*place as usize));
+    }
+}
