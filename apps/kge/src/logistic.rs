@@ -20,8 +20,7 @@ use std::ops::Range;
 #[inline(always)]
 pub(crate) fn train<S: Simd, E: Element>(
     simd: S,
-    batch: &Batch,
-    range: Range<usize>,
+    (batch, range): (&Batch, Range<usize>),
     keys: &[Key],
     triple: &mut Triple<E>,
     losses: &mut Losses,
@@ -48,9 +47,9 @@ pub(crate) fn train<S: Simd, E: Element>(
     for (at, composed) in range.clone().zip(&mut triple.queries) {
         let answer = batch.answer(&batch.queries[at], keys);
         let first = direct + at * negatives;
-        for sample in first..first + negatives {
+        for (sample, key) in (first..).zip(&keys[first..first + negatives]) {
             rows.prefetch(sample + AHEAD);
-            if keys[sample] == answer {
+            if *key == answer {
                 continue;
             }
             let mut row = rows.row(sample);

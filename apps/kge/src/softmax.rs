@@ -6,8 +6,8 @@
 //! sum over all entities. A sample that is an entity of the batch is not a candidate twice.
 //!
 //! Everything expensive is a matrix product: one for the scores, two for the gradients. Matrices are made of
-//! copies of the values. A batch of one triple has two queries, which are not worth a matrix; it is trained in
-//! place (see [`crate::triple`]).
+//! copies of the values. A batch of one triple has two queries, which are not worth a matrix. It is trained
+//! in place (see [`crate::triple`]).
 
 use crate::batch::{Batch, Scratch};
 use crate::matrix::{Into, Rows, RowsMut, multiply, multiply_transposed, transposed_multiply};

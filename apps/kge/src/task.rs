@@ -374,9 +374,8 @@ impl<E: Element> WithSimd for StepInPlace<'_, E> {
             match config.loss {
                 Loss::Softmax => loss += softmax::train(simd, batch, scratch, entities, keys, adagrad, rows),
                 Loss::Logistic => {
-                    let triple = &mut scratch.triple;
-                    if !logistic::train(simd, batch, range.clone(), keys, triple, &mut losses, adagrad, rows)
-                    {
+                    let (of_triple, triple) = ((batch, range.clone()), &mut scratch.triple);
+                    if !logistic::train(simd, of_triple, keys, triple, &mut losses, adagrad, rows) {
                         loss = f64::NAN;
                     }
                 }

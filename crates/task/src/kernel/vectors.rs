@@ -8,8 +8,8 @@ use super::{LANES, total};
 use intendant_core::{Element, ElementType};
 use pulp::{Simd, bytemuck};
 
-/// The inner product of two vectors: what [`super::dot`] computes, where the compiler does not find the vectors
-/// of a sum either, in large functions. `simd` is what the caller is compiled for.
+/// The inner product of two vectors, as [`super::dot`] computes it. In large functions, the compiler does not
+/// find the vectors of a single sum either. `simd` is what the caller is compiled for.
 ///
 /// # Panics
 /// If `b` is shorter than `a`.
