@@ -1,7 +1,8 @@
 //! A batch: its queries, and the keys that they need.
 
 use crate::data::Triple;
-use crate::model::{Penalties, Scorer, adagrad};
+use crate::model::{AdaGrad, Penalties, Scorer};
+use crate::triple;
 use intendant_core::{Element, Key};
 use intendant_task::{Pulled, Update};
 use pulp::Arch;
@@ -159,6 +160,8 @@ pub struct Scratch<E> {
     pub(crate) offsets: Vec<E>,
     /// Sampled keys and their positions, sorted.
     samples: Vec<(Key, u32)>,
+    /// The triple that is trained in place.
+    pub(crate) triple: triple::Triple<E>,
 }
 
 impl<E: Element> Scratch<E> {
@@ -172,6 +175,7 @@ impl<E: Element> Scratch<E> {
             scores: empty(),
             offsets: empty(),
             samples: Vec::new(),
+            triple: triple::Triple::new(scorer),
         }
     }
 
@@ -249,7 +253,7 @@ impl<E: Element> Scratch<E> {
     #[inline(always)]
     pub(crate) fn adagrad(
         &self,
-        learning_rate: f64,
+        adagrad: AdaGrad<E>,
         batch: &Batch,
         pulled: Pulled<'_, E>,
         update: &mut Update<'_, E>,
@@ -257,17 +261,17 @@ impl<E: Element> Scratch<E> {
         let (entity, relation) = (2 * self.scorer.dim, 2 * self.scorer.relation_len());
         let (entities, relations) = pulled.values.split_at(batch.entities * entity);
         let (d_entities, d_relations) = update.values.split_at_mut(batch.entities * entity);
-        adagrad_rows(learning_rate, entity, entities, d_entities);
-        adagrad_rows(learning_rate, relation, relations, d_relations);
-        adagrad_rows(learning_rate, entity, pulled.sample_values, update.sample_values);
+        adagrad_rows(adagrad, entity, entities, d_entities);
+        adagrad_rows(adagrad, relation, relations, d_relations);
+        adagrad_rows(adagrad, entity, pulled.sample_values, update.sample_values);
     }
 }
 
-/// [`adagrad`] of rows of `len` elements.
+/// [`AdaGrad::update`] of rows of `len` elements.
 #[inline(always)]
-fn adagrad_rows<E: Element>(learning_rate: f64, len: usize, values: &[E], updates: &mut [E]) {
+fn adagrad_rows<E: Element>(adagrad: AdaGrad<E>, len: usize, values: &[E], updates: &mut [E]) {
     for (value, update) in values.chunks_exact(len).zip(updates.chunks_exact_mut(len)) {
-        adagrad(learning_rate, value, update);
+        adagrad.update(value, update);
     }
 }
 

@@ -5,8 +5,9 @@ use super::tests::{config, graph};
 use super::*;
 use crate::model::ModelKind;
 use intendant_sampling::{Everything, Manager};
-use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, SampleRequest, Schedule};
+use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Row, SampleRequest, Schedule};
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 const ENTITIES: u64 = 30;
 
@@ -144,6 +145,20 @@ pub(super) struct Run {
     pub(super) pulls: Vec<Pull>,
 }
 
+/// Rows that are all the same: what a batch makes of one is forgotten, so that values stay finite.
+struct Same<'a>(&'a Kge<f32>, &'a [Key], Vec<f32>);
+
+impl Rows<f32> for Same<'_> {
+    fn row(&mut self, at: usize) -> Row<'_, f32> {
+        let Self(task, keys, value) = self;
+        value.clear();
+        value.resize(task.model().len(keys[at]), 0.1);
+        Row::unshared(value)
+    }
+
+    fn prefetch(&self, _at: usize) {}
+}
+
 /// One worker of several, by itself; all values are the same.
 pub(super) fn run(task: &Arc<Kge<f32>>, partition: Partition, schedule: Schedule) -> Run {
     let mut loader = Loader::new(Arc::clone(task), partition, &schedule);
@@ -184,10 +199,20 @@ pub(super) fn run(task: &Arc<Kge<f32>>, partition: Partition, schedule: Schedule
                 run.pulls.push(Pull { keys: keys.to_vec(), sampled, localized: run.localized.len() });
                 Event::Done
             }
+            Op::Train => {
+                let (keys, sampled) = (driver.train_keys().to_vec(), driver.sampled_keys());
+                let mut rows = Same(task.as_ref(), &keys, Vec::new());
+                run.pulls.push(Pull { keys: keys.clone(), sampled, localized: run.localized.len() });
+                let trained = driver.train(|_, act| {
+                    assert!(act(&mut rows));
+                    Ok::<(), Infallible>(())
+                });
+                trained.unwrap();
+                Event::Done
+            }
             Op::Reduce => Event::Reduced(driver.reduction().clone()),
             Op::Done => return run,
             Op::Barrier
-            | Op::Train
             | Op::Compute(_)
             | Op::Push
             | Op::AdvanceClock

@@ -67,6 +67,14 @@ impl Config {
         if self.separate { 1 + 2 * self.negatives as u64 } else { 1 }
     }
 
+    /// Whether batches are trained in place: all but those whose softmax is computed by matrix products.
+    pub(crate) const fn trains_in_place(&self) -> bool {
+        match self.loss {
+            Loss::Softmax => self.batch == 1,
+            Loss::Logistic => true,
+        }
+    }
+
     /// Checks whether a model with these hyperparameters can be trained, as far as that is possible without
     /// the data.
     ///

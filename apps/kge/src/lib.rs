@@ -22,6 +22,7 @@ mod model;
 mod share;
 mod softmax;
 mod task;
+mod triple;
 
 pub use batch::{Batch, Scratch};
 pub use cluster::Clusters;

@@ -3,56 +3,76 @@
 //! The loss of a triple is log(1 + e^(−score)) plus, for each of its negatives (the object or the subject
 //! replaced by a sample), log(1 + e^score). Without reciprocal relations both queries of a triple give the
 //! same score, and so the triple itself is counted once. A sample that is the replaced entity is skipped.
+//!
+//! Triples are trained one by one, in place; see [`crate::triple`].
 
-use crate::batch::{Batch, Scratch};
-use intendant_core::Element;
-use intendant_task::kernel::{Losses, dot, elementwise};
-use intendant_task::{Cost, Pulled, Update};
+use crate::batch::Batch;
+use crate::model::AdaGrad;
+use crate::triple::{AHEAD, Triple};
+use intendant_core::{Element, Key};
+use intendant_task::Rows;
+use intendant_task::kernel::{Losses, elementwise, product};
+use pulp::Simd;
+use std::ops::Range;
 
-/// Like [`crate::softmax::gradients`].
+/// Collects the gradients of queries and direct rows of the triple whose queries are the ones at `range`, and
+/// trains the rows of its samples. Returns whether all scores are finite; stops at the first one that is not.
 #[inline(always)]
-pub(crate) fn gradients<E: Element>(
-    batch: &Batch,
-    scratch: &mut Scratch<E>,
-    pulled: Pulled<'_, E>,
-    update: &mut Update<'_, E>,
-) -> (f64, Cost) {
-    let (dim, stride) = (scratch.scorer.dim, 2 * scratch.scorer.dim);
-    let negatives = pulled.sample_keys.len() / batch.queries.len();
-    let mut losses = Losses::new();
-    for (at, query) in batch.queries.iter().enumerate() {
-        let composed = &scratch.queries[at * dim..][..dim];
-        let d_query = &mut scratch.d_queries[at * dim..][..dim];
-        d_query.fill(E::ZERO);
-        if query.scores_triple {
-            let target = query.target as usize * stride;
-            let (embedding, gradient) =
-                (&pulled.values[target..][..dim], &mut update.values[target..][..dim]);
-            score(&mut losses, false, (composed, d_query), (embedding, gradient));
-        }
-        let target_key = batch.answer(query, pulled.keys);
-        for sample in at * negatives..(at + 1) * negatives {
-            if pulled.sample_keys[sample] != target_key {
-                let place = sample * stride..sample * stride + dim;
-                let (embedding, gradient) =
-                    (&pulled.sample_values[place.clone()], &mut update.sample_values[place]);
-                score(&mut losses, true, (composed, d_query), (embedding, gradient));
+pub(crate) fn train<S: Simd, E: Element>(
+    simd: S,
+    (batch, range): (&Batch, Range<usize>),
+    keys: &[Key],
+    triple: &mut Triple<E>,
+    losses: &mut Losses,
+    adagrad: AdaGrad<E>,
+    rows: &mut dyn Rows<E>,
+) -> bool {
+    let direct = batch.uses.len();
+    let negatives = (keys.len() - direct) / batch.queries.len();
+    for (query, composed) in batch.queries[range.clone()].iter().zip(&mut triple.queries) {
+        if let Some(target) = composed.target.filter(|_| query.scores_triple) {
+            let target = &mut triple.rows[target];
+            let score = product(simd, &composed.vector, &target.embedding);
+            if !score.finite() {
+                return false;
             }
+            let slope = losses.add(score, false);
+            elementwise(
+                [&mut target.gradient, &mut composed.gradient],
+                [&composed.vector, &target.embedding],
+                |[d_target, d_query], [query, target]| [d_target - slope * query, d_query - slope * target],
+            );
         }
     }
-    (losses.total(), Cost((3 * batch.queries.len() * (negatives + 1) * dim) as u64))
+    for (at, composed) in range.clone().zip(&mut triple.queries) {
+        let answer = batch.answer(&batch.queries[at], keys);
+        let first = direct + at * negatives;
+        for (sample, key) in (first..).zip(&keys[first..first + negatives]) {
+            rows.prefetch(sample + AHEAD);
+            if *key == answer {
+                continue;
+            }
+            let mut row = rows.row(sample);
+            let (embedding, sums) = row.split_at_mut(composed.vector.len());
+            let score = product(simd, &composed.vector, embedding);
+            if !score.finite() {
+                return false;
+            }
+            let slope = losses.add(score, true);
+            elementwise(
+                [embedding, sums, &mut composed.gradient],
+                [&composed.vector],
+                |[parameter, sum, d_query], [query]| {
+                    let [new, sum] = adagrad.adapt(parameter, sum, -slope * query);
+                    [new, sum, d_query - slope * parameter]
+                },
+            );
+        }
+    }
+    true
 }
 
-/// Scores a candidate, and adds the gradients of its loss to those of the query and of the candidate.
-#[inline(always)]
-fn score<E: Element>(
-    losses: &mut Losses,
-    is_sample: bool,
-    (query, d_query): (&[E], &mut [E]),
-    (embedding, gradient): (&[E], &mut [E]),
-) {
-    let slope = losses.add(dot(query, embedding), is_sample);
-    elementwise([gradient, d_query], [query, embedding], |[gradient, d_query], [query, embedding]| {
-        [gradient - slope * query, d_query - slope * embedding]
-    });
+/// Multiply-adds of the scores and their gradients; so many samples are those of all queries.
+pub(crate) const fn cost(queries: usize, samples: usize, dim: usize) -> u64 {
+    (3 * (queries + samples) * dim) as u64
 }

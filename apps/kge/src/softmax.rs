@@ -5,12 +5,18 @@
 //! for as many entities as there are outside of the batch per sample, so that the denominator estimates the
 //! sum over all entities. A sample that is an entity of the batch is not a candidate twice.
 //!
-//! Everything expensive is a matrix product: one for the scores, two for the gradients.
+//! Everything expensive is a matrix product: one for the scores, two for the gradients. Matrices are made of
+//! copies of the values. A batch of one triple has two queries, which are not worth a matrix. It is trained
+//! in place (see [`crate::triple`]).
 
 use crate::batch::{Batch, Scratch};
 use crate::matrix::{Into, Rows, RowsMut, multiply, multiply_transposed, transposed_multiply};
-use intendant_core::Element;
+use crate::model::AdaGrad;
+use crate::triple::AHEAD;
+use intendant_core::{Element, Key};
+use intendant_task::kernel::{elementwise, product};
 use intendant_task::{Cost, Pulled, Update};
+use pulp::Simd;
 
 /// Adds the gradients of a batch's loss to the first halves of `update`; `scratch.queries` holds the queries,
 /// and `scratch.d_queries` receives their gradients. Returns the sum of the losses, in nats, and the
@@ -27,16 +33,7 @@ pub(crate) fn gradients<E: Element>(
     let (queries, near, sampled) = (batch.queries.len(), batch.entities, pulled.sample_keys.len());
     let candidates = near + sampled;
     scratch.scores.resize(queries * candidates, E::ZERO);
-    let near_keys = &pulled.keys[..near];
-    // A summand of the scores: the logarithm of the number of entities that a candidate counts for.
-    let kept = pulled.sample_keys.iter().filter(|k| near_keys.binary_search(k).is_err()).count();
-    let stands_for = (entities_total - near as u64) as f64 / kept.max(1) as f64;
-    let (absent, sample) = (E::from_f64(f64::NEG_INFINITY), E::from_f64(stands_for.ln()));
-    scratch.offsets.clear();
-    scratch.offsets.resize(near, E::ZERO);
-    scratch.offsets.extend(
-        pulled.sample_keys.iter().map(|k| if near_keys.binary_search(k).is_ok() { absent } else { sample }),
-    );
+    weigh(&mut scratch.offsets, &pulled.keys[..near], pulled.sample_keys, entities_total);
 
     let all_queries = Rows::new(&scratch.queries, queries, dim, dim);
     let near_rows = Rows::new(pulled.values, near, dim, stride);
@@ -49,21 +46,7 @@ pub(crate) fn gradients<E: Element>(
 
     let mut loss = 0.0;
     for (query, scores) in batch.queries.iter().zip(scratch.scores.chunks_exact_mut(candidates)) {
-        let target_score = scores[query.target as usize];
-        for (score, offset) in scores.iter_mut().zip(&scratch.offsets) {
-            *score += *offset;
-        }
-        let largest = in_lanes(scores, absent, |a, b| if a > b { a } else { b });
-        for score in scores.iter_mut() {
-            *score = (*score - largest).exp();
-        }
-        let sum = in_lanes(scores, E::ZERO, |a, b| a + b);
-        loss += sum.to_f64().ln() + (largest - target_score).to_f64();
-        let scale = E::ONE / sum;
-        for score in scores.iter_mut() {
-            *score *= scale;
-        }
-        scores[query.target as usize] -= E::ONE;
+        loss += cross_entropy(scores, &scratch.offsets, query.target as usize);
     }
 
     let near_gradients = Rows::new(&scratch.scores, queries, near, candidates);
@@ -77,7 +60,121 @@ pub(crate) fn gradients<E: Element>(
         let d_samples = RowsMut::new(update.sample_values, sampled, dim, stride);
         transposed_multiply(d_samples, sample_gradients, all_queries);
     }
-    (loss, Cost((3 * queries * candidates * dim) as u64))
+    (loss, Cost(cost(queries, candidates, dim)))
+}
+
+/// Multiply-adds of the scores and their gradients.
+pub(crate) const fn cost(queries: usize, candidates: usize, dim: usize) -> u64 {
+    (3 * queries * candidates * dim) as u64
+}
+
+/// Collects the gradients of queries and direct rows of a batch of one triple, and trains the rows of the
+/// samples in place. Each row is visited twice: for the scores, and to be changed. Returns the sum of the
+/// losses, in nats; if it is not finite, no row has been changed.
+#[inline(always)]
+pub(crate) fn train<S: Simd, E: Element>(
+    simd: S,
+    batch: &Batch,
+    scratch: &mut Scratch<E>,
+    entities_total: u64,
+    keys: &[Key],
+    adagrad: AdaGrad<E>,
+    rows: &mut dyn intendant_task::Rows<E>,
+) -> f64 {
+    let Scratch { triple, scores, offsets, .. } = scratch;
+    let (near, direct) = (batch.entities, batch.uses.len());
+    let sample_keys = &keys[direct..];
+    let candidates = near + sample_keys.len();
+    weigh(offsets, &keys[..near], sample_keys, entities_total);
+    // What a skipped sample had in the last batch need not be finite.
+    scores.clear();
+    scores.resize(2 * candidates, E::ZERO);
+    let (of_object, of_subject) = scores.split_at_mut(candidates);
+    let is_skipped = |offsets: &[E], sample: usize| !offsets[near + sample].finite();
+    let [object, subject] = &mut triple.queries;
+
+    let entities = triple.rows[..triple.used].iter_mut().filter(|row| (row.place as usize) < near);
+    for row in entities {
+        of_object[row.place as usize] = product(simd, &object.vector, &row.embedding);
+        of_subject[row.place as usize] = product(simd, &subject.vector, &row.embedding);
+    }
+    for sample in 0..sample_keys.len() {
+        rows.prefetch(direct + sample + AHEAD);
+        if !is_skipped(offsets, sample) {
+            let row = rows.row(direct + sample);
+            of_object[near + sample] = product(simd, &object.vector, &row[..object.vector.len()]);
+            of_subject[near + sample] = product(simd, &subject.vector, &row[..subject.vector.len()]);
+        }
+    }
+
+    let target = |at: usize| batch.queries[at].target as usize;
+    let loss = cross_entropy(of_object, offsets, target(0)) + cross_entropy(of_subject, offsets, target(1));
+    if !loss.is_finite() {
+        return loss;
+    }
+
+    let entities = triple.rows[..triple.used].iter_mut().filter(|row| (row.place as usize) < near);
+    for row in entities {
+        let (a, b) = (of_object[row.place as usize], of_subject[row.place as usize]);
+        elementwise(
+            [&mut row.gradient, &mut object.gradient, &mut subject.gradient],
+            [&row.embedding, &object.vector, &subject.vector],
+            |[d_row, d_object, d_subject], [row, object, subject]| {
+                [d_row + a * object + b * subject, d_object + a * row, d_subject + b * row]
+            },
+        );
+    }
+    for sample in 0..sample_keys.len() {
+        rows.prefetch(direct + sample + AHEAD);
+        if is_skipped(offsets, sample) {
+            continue;
+        }
+        let (a, b) = (of_object[near + sample], of_subject[near + sample]);
+        let mut row = rows.row(direct + sample);
+        let (embedding, sums) = row.split_at_mut(object.vector.len());
+        elementwise(
+            [embedding, sums, &mut object.gradient, &mut subject.gradient],
+            [&object.vector, &subject.vector],
+            |[row, sum, d_object, d_subject], [object, subject]| {
+                let [new, sum] = adagrad.adapt(row, sum, a * object + b * subject);
+                [new, sum, d_object + a * row, d_subject + b * row]
+            },
+        );
+    }
+    loss
+}
+
+/// Sets the summands of the scores of all candidates: the logarithm of the number of entities that a
+/// candidate counts for.
+fn weigh<E: Element>(offsets: &mut Vec<E>, near: &[Key], samples: &[Key], entities_total: u64) {
+    let is_near = |key: &Key| near.binary_search(key).is_ok();
+    let kept = samples.iter().filter(|key| !is_near(key)).count();
+    let stands_for = (entities_total - near.len() as u64) as f64 / kept.max(1) as f64;
+    let (absent, sample) = (E::from_f64(f64::NEG_INFINITY), E::from_f64(stands_for.ln()));
+    offsets.clear();
+    offsets.resize(near.len(), E::ZERO);
+    offsets.extend(samples.iter().map(|key| if is_near(key) { absent } else { sample }));
+}
+
+/// Turns the scores of a query's candidates into their gradients. Returns the loss, in nats.
+#[inline(always)]
+fn cross_entropy<E: Element>(scores: &mut [E], offsets: &[E], target: usize) -> f64 {
+    let target_score = scores[target];
+    for (score, offset) in scores.iter_mut().zip(offsets) {
+        *score += *offset;
+    }
+    let least = E::from_f64(f64::NEG_INFINITY);
+    let largest = in_lanes(scores, least, |a, b| if a > b { a } else { b });
+    for score in scores.iter_mut() {
+        *score = (*score - largest).exp();
+    }
+    let sum = in_lanes(scores, E::ZERO, |a, b| a + b);
+    let scale = E::ONE / sum;
+    for score in scores.iter_mut() {
+        *score *= scale;
+    }
+    scores[target] -= E::ONE;
+    sum.to_f64().ln() + (largest - target_score).to_f64()
 }
 
 /// Combines all elements, starting from `neutral`, in independent lanes: a single chain of dependent

@@ -9,15 +9,17 @@ use crate::config::{Cluster, Config, Loss};
 use crate::data::{Dataset, Known, Names, Triple};
 use crate::evaluate::Ranking;
 use crate::frequency::frequencies;
-use crate::model::{ADAGRAD_COST, Penalties, initialise};
+use crate::model::{ADAGRAD_COST, AdaGrad, Penalties, initialise};
 use crate::share::{Share, within_node};
+use crate::triple::{AHEAD, QUERIES_MAX, prefetch};
 use crate::{logistic, softmax};
 use intendant_core::random::stream;
 use intendant_core::{Combine, Element, Key, lock};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
+use intendant_task::kernel::Losses;
 use intendant_task::{
-    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
-    Split, StepReport, Subepoch, Task, Update,
+    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Rows,
+    SampleRequest, Split, StepReport, Subepoch, Task, Update,
 };
 use intendant_train::SettingError;
 use pulp::{Simd, WithSimd};
@@ -104,17 +106,23 @@ impl<E: Element> Kge<E> {
         Share::new(order, (self.data.train.len(), self.config.batch), clusters, partition)
     }
 
-    /// The samples of a batch of `triples`; `batch` names the randomness.
-    fn samples(&self, epoch: u32, batch: &[u64], triples: &[u64]) -> Vec<SampleRequest> {
+    /// The samples of the `index`-th batch of a share, which has these triples.
+    fn samples(&self, epoch: u32, (share, index): (&Share, u64), triples: &[u64]) -> Vec<SampleRequest> {
         let request = |samples, name: &[u64]| SampleRequest {
             distribution: self.negatives,
             samples,
-            stream: stream(self.config.seed, &[&[NEGATIVES, epoch.into()], name].concat()),
+            stream: stream(self.config.seed, name),
         };
+        let (epoch, negatives) = (u64::from(epoch), self.config.negatives);
         match self.config.loss {
-            Loss::Softmax => vec![request(self.config.negatives, batch)],
+            Loss::Softmax => {
+                let name = [&[NEGATIVES, epoch], &share.name(index)[..]].concat();
+                vec![request(negatives, &name)]
+            }
             // The first half is for the object's query, the second half for the subject's.
-            Loss::Logistic => triples.iter().map(|t| request(2 * self.config.negatives, &[*t])).collect(),
+            Loss::Logistic => {
+                triples.iter().map(|t| request(2 * negatives, &[NEGATIVES, epoch, *t])).collect()
+            }
         }
     }
 
@@ -193,7 +201,7 @@ impl<E: Element> Task for Kge<E> {
         let numbers = share.triples(at.index);
         let triples: Vec<Triple> = numbers.iter().map(|number| self.data.train[*number as usize]).collect();
         let (batch, keys) = Batch::new(&triples, self.relations);
-        let samples = self.samples(epoch, &share.name(at.index), &numbers);
+        let samples = self.samples(epoch, (&share, at.index), &numbers);
         // Relations that reside at a node stay there.
         let travelling = if share.is_clustered() { batch.entities } else { keys.len() };
         let near = keys[..travelling].to_vec();
@@ -235,6 +243,24 @@ impl<E: Element> Task for Kge<E> {
         Scratch::new(self.config.scorer())
     }
 
+    fn trains_in_place(&self) -> bool {
+        self.config.trains_in_place()
+    }
+
+    fn train(
+        &self,
+        scratch: &mut Scratch<E>,
+        batch: &Batch,
+        keys: &[Key],
+        rows: &mut dyn Rows<E>,
+    ) -> StepReport {
+        let entities = self.data.entities.len() as u64;
+        let arch = scratch.arch;
+        let (loss, cost) =
+            arch.dispatch(StepInPlace { config: &self.config, entities, scratch, batch, keys, rows });
+        StepReport { loss, examples: batch.examples, cost }
+    }
+
     fn compute(
         &self,
         scratch: &mut Scratch<E>,
@@ -246,11 +272,9 @@ impl<E: Element> Task for Kge<E> {
         let arch = scratch.arch;
         let (loss, scores) =
             arch.dispatch(Step { config: &self.config, entities, scratch, batch, pulled, update });
-        let queries = batch.queries.len() * self.config.scorer().query_cost();
         // Half of a value is the embedding.
         let (direct, sampled) = (pulled.values.len() / 2, pulled.sample_values.len() / 2);
-        let penalties = if self.config.penalties == Penalties::default() { 0 } else { direct };
-        let cost = Cost(scores.0 + (queries + penalties + (direct + sampled) * ADAGRAD_COST) as u64);
+        let cost = Cost(scores.0 + updates_cost(&self.config, batch, direct, sampled));
         StepReport { loss, examples: batch.examples, cost }
     }
 
@@ -282,8 +306,16 @@ impl<E: Element> Task for Kge<E> {
     }
 }
 
-/// The arithmetic of a step, compiled for several generations of processors. Returns the loss, and the cost
-/// of scores and their gradients.
+/// Multiply-adds of a batch besides scores and their gradients: queries, penalties, and the steps of so many
+/// parameters of direct and of sampled rows.
+fn updates_cost(config: &Config, batch: &Batch, direct: usize, sampled: usize) -> u64 {
+    let queries = batch.queries.len() * config.scorer().query_cost();
+    let penalties = if config.penalties == Penalties::default() { 0 } else { direct };
+    (queries + penalties + (direct + sampled) * ADAGRAD_COST) as u64
+}
+
+/// The arithmetic of a step with a softmax, compiled for several generations of processors. Returns the loss,
+/// and the cost of scores and their gradients.
 struct Step<'a, 'b, E> {
     config: &'a Config,
     /// Of the graph.
@@ -301,15 +333,65 @@ impl<E: Element> WithSimd for Step<'_, '_, E> {
     fn with_simd<S: Simd>(self, _simd: S) -> Self::Output {
         let Self { config, entities, scratch, batch, pulled, update } = self;
         scratch.compose(batch, pulled.values);
-        let result = match config.loss {
-            Loss::Softmax => softmax::gradients(batch, scratch, entities, pulled, update),
-            Loss::Logistic => logistic::gradients(batch, scratch, pulled, update),
-        };
+        let result = softmax::gradients(batch, scratch, entities, pulled, update);
         scratch.compose_backward(batch, pulled.values, update.values);
         scratch.penalise(config.penalties, batch, pulled.values, update.values);
         scratch.merge(batch, pulled, update);
-        scratch.adagrad(config.learning_rate, batch, pulled, update);
+        scratch.adagrad(AdaGrad::new(config.learning_rate), batch, pulled, update);
         result
+    }
+}
+
+/// The arithmetic of a step in place, triple by triple, compiled for several generations of processors.
+/// Returns the loss and the cost.
+struct StepInPlace<'a, E> {
+    config: &'a Config,
+    /// Of the graph.
+    entities: u64,
+    scratch: &'a mut Scratch<E>,
+    batch: &'a Batch,
+    keys: &'a [Key],
+    rows: &'a mut dyn Rows<E>,
+}
+
+impl<E: Element> WithSimd for StepInPlace<'_, E> {
+    type Output = (f64, Cost);
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+        let Self { config, entities, scratch, batch, keys, rows } = self;
+        let (adagrad, dim) = (AdaGrad::new(config.learning_rate), config.dim);
+        let direct = batch.uses.len();
+        let (queries, sampled) = (batch.queries.len(), keys.len() - direct);
+        prefetch(batch, 0, rows);
+        (direct..direct + AHEAD).for_each(|at| rows.prefetch(at));
+        let (mut losses, mut loss, mut parameters) = (Losses::new(), 0.0, 0);
+        let mut first = 0;
+        while first < queries {
+            let range = first..(first + QUERIES_MAX).min(queries);
+            scratch.triple.begin(batch, range.clone(), rows);
+            prefetch(batch, range.end, rows);
+            match config.loss {
+                Loss::Softmax => loss += softmax::train(simd, batch, scratch, entities, keys, adagrad, rows),
+                Loss::Logistic => {
+                    let (of_triple, triple) = ((batch, range.clone()), &mut scratch.triple);
+                    if !logistic::train(simd, of_triple, keys, triple, &mut losses, adagrad, rows) {
+                        loss = f64::NAN;
+                    }
+                }
+            }
+            if !loss.is_finite() {
+                break;
+            }
+            let of_triple = &batch.queries[range.clone()];
+            parameters += scratch.triple.end(of_triple, config.penalties, adagrad, rows);
+            first = range.end;
+        }
+        let scores = match config.loss {
+            Loss::Softmax => softmax::cost(queries, batch.entities + sampled, dim),
+            Loss::Logistic => logistic::cost(queries, sampled, dim),
+        };
+        (loss + losses.total(), Cost(scores + updates_cost(config, batch, parameters, sampled * dim)))
     }
 }
 

@@ -4,6 +4,8 @@ use intendant_core::Key;
 use rand::{Rng, RngExt};
 use rand_distr::Distribution as _;
 use rand_distr::weighted::WeightedAliasIndex;
+use rand_pcg::Pcg64Mcg;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -108,5 +110,11 @@ impl Distribution {
             Kind::Uniform(keys) => Key(rng.random_range(keys.clone())),
             Kind::Weighted { keys, table } => Key(keys.start + table.sample(rng) as u64),
         }
+    }
+
+    /// Draws several keys, as so many calls of [`Distribution::draw`] do. Not generic, so that the loop is
+    /// optimised with this crate: shells around training are not optimised.
+    pub(crate) fn draw_all(&self, samples: usize, rng: &mut Pcg64Mcg) -> VecDeque<Key> {
+        (0..samples).map(|_| self.draw(rng)).collect()
     }
 }

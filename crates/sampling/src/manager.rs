@@ -115,10 +115,7 @@ impl Manager {
         let entry = self.sampler.entry(id)?;
         let mut later = Vec::new();
         let rng = || Pcg64Mcg::seed_from_u64(stream);
-        let independent = || {
-            let mut rng = rng();
-            Source::Chosen((0..samples).map(|_| entry.distribution.draw(&mut rng)).collect())
-        };
+        let independent = || Source::Chosen(entry.distribution.draw_all(samples, &mut rng()));
         let source = match (entry.scheme, &self.memories[id.index()]) {
             (Scheme::Independent, _) => independent(),
             // A node that is alone has all keys.
@@ -136,7 +133,7 @@ impl Manager {
             (Scheme::Local, Memory::Share(share)) => {
                 let (mut rng, elsewhere) = (rng(), share.elsewhere(place.nodes()));
                 let many = (0..samples).filter(|_| rng.random_bool(elsewhere)).count();
-                let chosen: VecDeque<_> = (0..many).map(|_| entry.distribution.draw(&mut rng)).collect();
+                let chosen = entry.distribution.draw_all(many, &mut rng);
                 let accepted = chosen.iter().filter(|key| accepts(place, **key, &mut rng)).count() as u32;
                 share.record(Looks { all: many as u32, accepted });
                 Source::Local { chosen, left: samples - many, rng }

@@ -12,11 +12,13 @@ pub(crate) fn prefetch<T>(at: *const T) {
     let _ = at;
 }
 
-/// Asks for the first lines of a value: what lies behind, the hardware fetches when it sees the run.
+/// Asks for the first lines of a value: what lies behind, the hardware fetches when it sees the run. That it
+/// does not soon enough if both halves are read at once, as AdaGrad does, so that the limit is above most
+/// values.
 #[inline(always)]
 pub(crate) fn prefetch_run(at: *const u8, bytes: usize) {
     const LINE: usize = 64;
-    const BYTES_MAX: usize = 1024;
+    const BYTES_MAX: usize = 4096;
     prefetch(at);
     let mut offset = LINE;
     while offset < bytes.min(BYTES_MAX) {

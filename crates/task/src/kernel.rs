@@ -7,7 +7,7 @@
 
 mod vectors;
 
-pub use vectors::{inverse_roots, products};
+pub use vectors::{inverse_roots, product, products};
 
 use intendant_core::Element;
 use pulp::{Arch, Simd, WithSimd};
@@ -229,6 +229,14 @@ mod tests {
     }
 
     #[test]
+    fn a_product_is_the_inner_product_to_the_bit() {
+        for len in 0..70 {
+            let (a, b) = (numbers(len, 1), numbers(len, 2));
+            assert_eq!(product(pulp::Scalar, &a, &b), dot(&a, &b), "{len}");
+        }
+    }
+
+    #[test]
     fn products_are_three_inner_products_for_all_lengths() {
         for len in 0..70 {
             let (a, b) = (numbers(len, 1), numbers(len, 2));
@@ -249,7 +257,7 @@ mod tests {
     struct All<'a, E>(&'a [E], &'a [E]);
 
     impl<E: Element> WithSimd for All<'_, E> {
-        type Output = ([E; 8], Vec<E>, Vec<E>);
+        type Output = ([E; 9], Vec<E>, Vec<E>);
 
         #[inline(always)]
         fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
@@ -260,12 +268,12 @@ mod tests {
             subtract(&mut roots, &scaled);
             let [both, first, second] = products(simd, a, b);
             let [r, s, t, u] = inverse_roots(simd, [first, second, both * both, E::ONE + E::ONE]);
-            ([dot(a, b), both, first, second, r, s, t, u], roots, scaled)
+            ([dot(a, b), product(simd, a, b), both, first, second, r, s, t, u], roots, scaled)
         }
     }
 
     fn same_everywhere<E: Element>(a: &[E], b: &[E]) {
-        let bits = |(products, x, y): ([E; 8], Vec<E>, Vec<E>)| {
+        let bits = |(products, x, y): ([E; 9], Vec<E>, Vec<E>)| {
             let all = [products.to_vec(), x, y].concat();
             all.iter().map(|e| e.to_f64().to_bits()).collect::<Vec<_>>()
         };

@@ -146,22 +146,53 @@ pub(crate) fn initialise<E: Element>(seed: u64, key: Key, scale: f64, value: &mu
     accumulator.fill(E::ZERO);
 }
 
-/// Multiply-adds of [`adagrad`] per parameter: a square, a sum, a root and a quotient, each counted as one.
+/// Multiply-adds of AdaGrad per parameter: a square, a sum, a root and a quotient, each counted as one.
 pub(crate) const ADAGRAD_COST: usize = 4;
 
-/// Turns the gradient in the first half of `update` into AdaGrad's update of a value: what is added to the
-/// embedding, and what is added to the accumulator.
-///
-/// # Panics
-/// If the lengths differ.
-#[inline(always)]
-pub(crate) fn adagrad<E: Element>(learning_rate: f64, value: &[E], update: &mut [E]) {
-    assert_eq!(value.len(), update.len(), "value and update differ in length");
-    let (rate, epsilon) = (E::from_f64(learning_rate), E::from_f64(ADAGRAD_EPSILON));
-    let accumulator = &value[value.len() / 2..];
-    let (step, square) = update.split_at_mut(update.len() / 2);
-    elementwise([step, square], [accumulator], |[gradient, _], [sum]| {
-        let square = gradient * gradient;
-        [-rate * gradient / (sum + square + epsilon).sqrt(), square]
-    });
+/// AdaGrad with a learning rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdaGrad<E> {
+    rate: E,
+    epsilon: E,
+}
+
+impl<E: Element> AdaGrad<E> {
+    pub(crate) fn new(learning_rate: f64) -> Self {
+        Self { rate: E::from_f64(learning_rate), epsilon: E::from_f64(ADAGRAD_EPSILON) }
+    }
+
+    /// A parameter and its accumulator after a step against `gradient`.
+    #[inline(always)]
+    pub(crate) fn adapt(self, parameter: E, sum: E, gradient: E) -> [E; 2] {
+        let sum = sum + gradient * gradient;
+        [parameter - self.rate * gradient / (sum + self.epsilon).sqrt(), sum]
+    }
+
+    /// Changes a value by a step against `gradient`.
+    ///
+    /// # Panics
+    /// If the gradient is shorter than the embedding.
+    #[inline(always)]
+    pub(crate) fn train(self, value: &mut [E], gradient: &[E]) {
+        let (embedding, sums) = value.split_at_mut(value.len() / 2);
+        elementwise([embedding, sums], [gradient], |[parameter, sum], [gradient]| {
+            self.adapt(parameter, sum, gradient)
+        });
+    }
+
+    /// Turns the gradient in the first half of `update` into the update of a value: what is added to the
+    /// embedding, and what is added to the accumulator.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[inline(always)]
+    pub(crate) fn update(self, value: &[E], update: &mut [E]) {
+        assert_eq!(value.len(), update.len(), "value and update differ in length");
+        let sums = &value[value.len() / 2..];
+        let (step, square) = update.split_at_mut(update.len() / 2);
+        elementwise([step, square], [sums], |[gradient, _], [sum]| {
+            let square = gradient * gradient;
+            [-self.rate * gradient / (sum + square + self.epsilon).sqrt(), square]
+        });
+    }
 }

@@ -8,6 +8,24 @@ use super::{LANES, total};
 use intendant_core::{Element, ElementType};
 use pulp::{Simd, bytemuck};
 
+/// The inner product of two vectors, as [`super::dot`] computes it. In large functions, the compiler does not
+/// find the vectors of a single sum either. `simd` is what the caller is compiled for.
+///
+/// # Panics
+/// If `b` is shorter than `a`.
+#[inline(always)]
+pub fn product<S: Simd, E: Element>(simd: S, a: &[E], b: &[E]) -> E {
+    let b = &b[..a.len()];
+    match E::TYPE {
+        ElementType::F32 => {
+            bytemuck::cast(product_f32(simd, bytemuck::cast_slice(a), bytemuck::cast_slice(b)))
+        }
+        ElementType::F64 => {
+            bytemuck::cast(product_f64(simd, bytemuck::cast_slice(a), bytemuck::cast_slice(b)))
+        }
+    }
+}
+
 /// The inner products of a vector with another one, with itself, and of the other one with itself, for little
 /// more than the price of one. `simd` is what the caller is compiled for.
 ///
@@ -37,9 +55,33 @@ pub fn inverse_roots<S: Simd, E: Element>(simd: S, numbers: [E; 4]) -> [E; 4] {
 
 macro_rules! vectors {
     (
-        $float:ty, $products:ident, $inverse_roots:ident, $width:ident,
+        $float:ty, $product:ident, $products:ident, $inverse_roots:ident, $width:ident,
         $split:ident, $split_mut:ident, $splat:ident, $add:ident, $mul:ident, $div:ident, $sqrt:ident
     ) => {
+        #[inline(always)]
+        fn $product<S: Simd>(simd: S, a: &[$float], b: &[$float]) -> $float {
+            let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+            let registers = LANES / S::$width;
+            let mut sums = [simd.$splat(0.0); LANES];
+            for (a, b) in a.iter().zip(b) {
+                let ((a, _), (b, _)) = (S::$split(a), S::$split(b));
+                for at in 0..registers {
+                    sums[at] = simd.$add(sums[at], simd.$mul(a[at], b[at]));
+                }
+            }
+            let mut lanes = [0.0; LANES];
+            let (to, _) = S::$split_mut(&mut lanes);
+            to.copy_from_slice(&sums[..registers]);
+            let ((a, a_rest), (b, b_rest)) = (a_rest.as_chunks::<4>(), b_rest.as_chunks::<4>());
+            for (a, b) in a.iter().zip(b) {
+                for lane in 0..4 {
+                    lanes[lane] += a[lane] * b[lane];
+                }
+            }
+            let rest = a_rest.iter().zip(b_rest).fold(0.0, |sum, (a, b)| sum + a * b);
+            total(lanes) + rest
+        }
+
         #[inline(always)]
         fn $products<S: Simd>(simd: S, a: &[$float], b: &[$float]) -> [$float; 3] {
             let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
@@ -90,6 +132,7 @@ macro_rules! vectors {
 
 vectors!(
     f32,
+    product_f32,
     products_f32,
     inverse_roots_f32,
     F32_LANES,
@@ -103,6 +146,7 @@ vectors!(
 );
 vectors!(
     f64,
+    product_f64,
     products_f64,
     inverse_roots_f64,
     F64_LANES,
