@@ -169,7 +169,7 @@ impl<E: Element> Rows<'_, E> {
     ///
     /// # Panics
     /// If the call has no such position.
-    #[inline]
+    #[inline(always)]
     pub fn row(&mut self, at: usize) -> Row<'_, E> {
         let key = self.keys[at];
         if self.worker.fetched.places.get(at).is_none_or(|place| *place == LENT) {
