@@ -19,8 +19,8 @@ pub(crate) struct Centre {
 pub struct Batch {
     /// Words in the order in which they are trained. All of them have a context.
     pub(crate) centres: Vec<Centre>,
-    /// For each pair of a word and a word of its context, the position of the latter's output vector among the
-    /// batch's keys.
+    /// For each pair of a word and a word of its context, the position of the latter's output vector among
+    /// the batch's keys.
     pub(crate) outputs: Vec<u32>,
     /// Position of the first sample: the number of keys.
     pub(crate) samples: usize,

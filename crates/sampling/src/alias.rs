@@ -48,7 +48,7 @@ impl Alias {
         let product = u128::from(random) * self.0.len() as u128;
         let (at, place) = ((product >> 64) as usize, (product >> 32) as u32);
         let Cell { threshold, alias } = self.0[at];
-        // Without a branch, of which no processor could predict where it goes. (A full cell is its own alias.)
+        // Without a branch, since no processor could predict where it goes. (A full cell is its own alias.)
         let own = u32::from(place < threshold).wrapping_neg();
         u64::from(at as u32 & own | alias & !own)
     }

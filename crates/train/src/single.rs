@@ -2,8 +2,8 @@
 //! messages.
 //!
 //! This is the baseline for a parameter server on one node, so that it does no more than necessary: a pull
-//! copies rows, a push adds to them, and a task that trains in place is lent them, each atomic by row. A single
-//! worker needs no latches.
+//! copies rows, a push adds to them, and a task that trains in place is lent them, each atomic by row. A
+//! single worker needs no latches.
 
 use crate::error::TrainError;
 use crate::parameters::{NodeHandle, Parameters, Part, Train};
