@@ -5,24 +5,13 @@ use intendant_core::Key;
 use intendant_core::random::mix;
 use std::ops::Range;
 
-/// A word of a batch with its context.
+/// A word of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Centre {
     /// Position of its input vector among the batch's keys.
     pub(crate) input: u32,
-    /// Its context is `outputs[first..end]` of the batch, except for the word itself at `place`.
-    pub(crate) first: u32,
+    /// Behind its last pair: the pairs of the words follow each other.
     pub(crate) end: u32,
-    pub(crate) place: u32,
-}
-
-impl Centre {
-    /// The places of the words of its context.
-    #[inline(always)]
-    pub(crate) fn context(&self) -> impl Iterator<Item = usize> + use<> {
-        let place = self.place;
-        (self.first..self.end).filter(move |at| *at != place).map(|at| at as usize)
-    }
 }
 
 /// A batch, prepared before it is trained.
@@ -30,13 +19,11 @@ impl Centre {
 pub struct Batch {
     /// Words in the order in which they are trained. All of them have a context.
     pub(crate) centres: Vec<Centre>,
-    /// Words around, by the positions of their output vectors among the batch's output keys. A word that is
-    /// in no context has a position that is not used.
+    /// For each pair of a word and a word of its context, the position of the latter's output vector among
+    /// the batch's keys.
     pub(crate) outputs: Vec<u32>,
-    /// Number of keys of input vectors; they come first.
-    pub(crate) inputs: usize,
-    /// Pairs of a word and a word of its context.
-    pub(crate) pairs: usize,
+    /// Position of the first sample: the number of keys.
+    pub(crate) samples: usize,
     /// Words of the text, skipped ones included.
     pub(crate) words: u64,
     /// Learning rate; not a number if the text could not be read.
@@ -60,35 +47,26 @@ impl Batch {
         let start = with_context().map(|place| kept[place].context().start).min().unwrap_or(0);
         let end = with_context().map(|place| kept[place].context().end).max().unwrap_or(0);
         let mut is_context = vec![false; end - start];
-        let mut pairs = 0;
         for place in with_context() {
             let context = kept[place].context();
-            pairs += context.len() - 1;
-            for at in context.filter(|at| *at != place) {
-                is_context[at - start] = true;
-            }
+            is_context[context.start - start..place - start].fill(true);
+            is_context[place + 1 - start..context.end - start].fill(true);
         }
         let inputs = distinct(with_context().map(|place| kept[place].word).collect());
         let around = || kept[start..end].iter().zip(&is_context);
         let outputs = distinct(around().filter(|(_, is)| **is).map(|(kept, _)| kept.word).collect());
         let position = |sorted: &[u32], word: u32| sorted.partition_point(|other| *other < word) as u32;
-        let centre = |place: usize| {
+        let first = inputs.len() as u32;
+        // A word that is in no context has a position that is not used.
+        let positions: Vec<u32> = around().map(|(kept, _)| first + position(&outputs, kept.word)).collect();
+        let mut batch = Self { samples: inputs.len() + outputs.len(), words, rate, ..Self::failed() };
+        for place in with_context() {
             let context = kept[place].context();
-            Centre {
-                input: position(&inputs, kept[place].word),
-                first: (context.start - start) as u32,
-                end: (context.end - start) as u32,
-                place: (place - start) as u32,
-            }
-        };
-        let batch = Self {
-            centres: with_context().map(centre).collect(),
-            outputs: around().map(|(kept, _)| position(&outputs, kept.word)).collect(),
-            inputs: inputs.len(),
-            pairs,
-            words,
-            rate,
-        };
+            batch.outputs.extend_from_slice(&positions[context.start - start..place - start]);
+            batch.outputs.extend_from_slice(&positions[place + 1 - start..context.end - start]);
+            let input = position(&inputs, kept[place].word);
+            batch.centres.push(Centre { input, end: batch.outputs.len() as u32 });
+        }
         let keys = inputs.iter().map(|word| Key(u64::from(*word)));
         let keys = keys.chain(outputs.iter().map(|word| Key(first_output + u64::from(*word))));
         (batch, keys.collect())
@@ -112,26 +90,29 @@ impl Batch {
         let Some((input, output)) = pair else {
             return (Self { words, rate, ..Self::failed() }, Vec::new());
         };
-        // The word itself is behind the only place of its context.
-        let centre = Centre { input: 0, first: 0, end: 1, place: 1 };
-        let batch = Self { centres: vec![centre], outputs: vec![0], inputs: 1, pairs: 1, words, rate };
+        let centre = Centre { input: 0, end: 1 };
+        let batch = Self { centres: vec![centre], outputs: vec![1], samples: 2, words, rate };
         (batch, vec![Key(input.into()), Key(first_output + u64::from(output))])
     }
 
     /// A batch without words, after which the run ends: the text could not be read.
     pub(crate) fn failed() -> Self {
-        let (centres, outputs) = (Vec::new(), Vec::new());
-        Self { centres, outputs, inputs: 0, pairs: 0, words: 0, rate: f64::NAN }
+        Self { centres: Vec::new(), outputs: Vec::new(), samples: 0, words: 0, rate: f64::NAN }
+    }
+
+    /// Number of pairs of a word and a word of its context.
+    pub(crate) fn pairs(&self) -> usize {
+        self.outputs.len()
     }
 
     /// A hash of the pairs; `keys` are the batch's.
     pub(crate) fn digest(&self, keys: &[Key]) -> u64 {
-        let (inputs, outputs) = keys.split_at(self.inputs);
-        let mut digest = self.words;
+        let (mut digest, mut pair) = (self.words, 0);
         for centre in &self.centres {
-            digest = mix(digest ^ inputs[centre.input as usize].0);
-            for at in centre.context() {
-                digest = mix(digest ^ outputs[self.outputs[at] as usize].0);
+            digest = mix(digest ^ keys[centre.input as usize].0);
+            let pairs = std::mem::replace(&mut pair, centre.end as usize)..centre.end as usize;
+            for at in &self.outputs[pairs] {
+                digest = mix(digest ^ keys[*at as usize].0);
             }
         }
         digest
@@ -150,6 +131,17 @@ mod tests {
     use crate::data::Words;
     use crate::draw::Keep;
 
+    /// The positions of the keys of each pair.
+    fn pairs(batch: &Batch) -> Vec<(usize, usize)> {
+        let (mut pairs, mut outputs) = (Vec::new(), batch.outputs.iter());
+        for centre in &batch.centres {
+            let of_word = outputs.by_ref().take(centre.end as usize - pairs.len());
+            pairs.extend(of_word.map(|output| (centre.input as usize, *output as usize)));
+        }
+        assert_eq!(outputs.next(), None);
+        pairs
+    }
+
     /// The batches together have the pairs of the text, for any size of batches.
     #[test]
     fn batches_have_the_pairs_of_the_text() {
@@ -167,26 +159,19 @@ mod tests {
             for start in (0..60).step_by(size) {
                 let places = drawn.places(start as u64..(start + size) as u64);
                 let (batch, keys) = Batch::new(&drawn, places, 7, size as u64, 0.1);
-                let (inputs, outputs) = keys.split_at(batch.inputs);
-                for keys in [inputs, outputs] {
+                let inputs = keys.partition_point(|key| key.0 < 7);
+                for keys in [&keys[..inputs], &keys[inputs..]] {
                     assert!(keys.is_sorted_by(|a, b| a < b));
                 }
+                assert_eq!(batch.samples, keys.len());
                 let before = found.len();
                 let mut used = vec![false; keys.len()];
-                for centre in &batch.centres {
-                    used[centre.input as usize] = true;
-                    for at in centre.context() {
-                        let output = batch.outputs[at] as usize;
-                        used[batch.inputs + output] = true;
-                        found.push((inputs[centre.input as usize].0, outputs[output].0));
-                    }
+                for (input, output) in pairs(&batch) {
+                    (used[input], used[output]) = (true, true);
+                    found.push((keys[input].0, keys[output].0));
                 }
                 assert!(used.iter().all(|used| *used), "no key without use");
-                assert_eq!(found.len() - before, batch.pairs);
-                assert_eq!(
-                    batch.centres.iter().map(|centre| centre.context().count()).sum::<usize>(),
-                    batch.pairs
-                );
+                assert_eq!(found.len() - before, batch.pairs());
             }
             assert_eq!(found, expected);
         }
@@ -200,19 +185,19 @@ mod tests {
         for word in 0..31u64 {
             let places = || drawn.places(word..word + 1);
             let (batch, keys) = Batch::new(&drawn, places(), 7, 1, 0.1);
-            let mut of_batch = Vec::new();
-            for at in batch.centres.iter().flat_map(Centre::context) {
-                of_batch.push((keys[0], keys[batch.inputs + batch.outputs[at] as usize]));
-            }
+            let of_keys = |keys: &[Key], batch: &Batch| -> Vec<_> {
+                pairs(batch).into_iter().map(|(input, output)| (keys[input], keys[output])).collect()
+            };
+            let of_batch = of_keys(&keys, &batch);
             let one_by_one =
                 (0..6).map(|nth| Batch::of_pair(&drawn, places(), nth, 7, u64::from(nth == 0), 0.1));
             let mut found = Vec::new();
             for (batch, keys) in one_by_one {
-                assert_eq!((batch.pairs, batch.centres.len()), (keys.len() / 2, keys.len() / 2));
-                for centre in &batch.centres {
-                    assert_eq!(centre.context().map(|at| batch.outputs[at]).collect::<Vec<_>>(), [0]);
-                    found.push((keys[centre.input as usize], keys[1]));
-                }
+                assert_eq!(
+                    (batch.pairs(), batch.centres.len(), batch.samples),
+                    (keys.len() / 2, keys.len() / 2, keys.len())
+                );
+                found.extend(of_keys(&keys, &batch));
             }
             assert_eq!(found, of_batch, "word {word}");
         }
@@ -223,6 +208,6 @@ mod tests {
         let all = Words { words: vec![3, 2], ends: vec![1, 2] };
         let drawn = Drawn::new(&all, &Keep::new([1.0; 4].into_iter()), 3, 5);
         let (batch, keys) = Batch::new(&drawn, 0..2, 4, 2, 0.1);
-        assert_eq!((keys, batch.centres.len(), batch.pairs, batch.words), (vec![], 0, 0, 2));
+        assert_eq!((keys, batch.centres.len(), batch.pairs(), batch.words), (vec![], 0, 0, 2));
     }
 }

@@ -17,7 +17,8 @@
 use clap::ValueEnum;
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
-use intendant_task::kernel::elementwise;
+use intendant_task::kernel::{add_both, elementwise};
+use pulp::Simd;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -91,39 +92,16 @@ impl<E: Element> Stepper<E> {
     /// Moves the output vector `row` by `slope` times the input vector, and adds `slope` times the output
     /// vector, as it was, to `error`. `slope` is the amount by which the score is too low.
     #[inline(always)]
-    pub(crate) fn output(&self, error: &mut [E], row: &mut [E], input: &[E], slope: E) {
+    pub(crate) fn output<S: Simd>(&self, simd: S, error: &mut [E], row: &mut [E], input: &[E], slope: E) {
         let Self { rate, epsilon, .. } = *self;
         match self.shape.optimizer {
-            Optimizer::Sgd => {
-                elementwise([error, row], [input], |[e, r], [x]| [e + slope * r, r + rate * slope * x])
-            }
+            Optimizer::Sgd => add_both(simd, error, row, input, [slope, rate * slope]),
             Optimizer::AdaGrad => {
                 let (row, squares) = row.split_at_mut(self.shape.dim);
                 elementwise([error, row, squares], [input], |[e, r, s], [x]| {
                     let gradient = slope * x;
                     let squares = s + gradient * gradient;
                     [e + slope * r, r + rate * gradient / (squares + epsilon).sqrt(), squares]
-                });
-            }
-        }
-    }
-
-    /// The same for an output vector that is used only once: `row` stays as it is, and `update` becomes what
-    /// is added to it.
-    #[inline(always)]
-    pub(crate) fn output_once(&self, error: &mut [E], row: &[E], update: &mut [E], input: &[E], slope: E) {
-        let Self { rate, epsilon, .. } = *self;
-        match self.shape.optimizer {
-            Optimizer::Sgd => {
-                elementwise([error, update], [row, input], |[e, _], [r, x]| [e + slope * r, rate * slope * x])
-            }
-            Optimizer::AdaGrad => {
-                let ((row, squares), (step, square)) =
-                    (row.split_at(self.shape.dim), update.split_at_mut(self.shape.dim));
-                elementwise([error, step, square], [row, squares, input], |[e, _, _], [r, s, x]| {
-                    let gradient = slope * x;
-                    let square = gradient * gradient;
-                    [e + slope * r, rate * gradient / (s + square + epsilon).sqrt(), square]
                 });
             }
         }
@@ -179,23 +157,18 @@ mod tests {
                     }
                 };
                 let error = numbers(dim, 5);
-                let (mut error_shared, mut moved) = (error.clone(), row.clone());
-                stepper.output(&mut error_shared, &mut moved, &input[..dim], slope);
-                let (mut error_once, mut update) = (error.clone(), vec![9.0; shape.len()]);
-                stepper.output_once(&mut error_once, &row, &mut update, &input[..dim], slope);
-                assert_eq!(error_shared, error_once);
+                let (mut moved_error, mut moved) = (error.clone(), row.clone());
+                stepper.output(pulp::Scalar, &mut moved_error, &mut moved, &input, slope);
                 let mut moved_input = input.clone();
                 stepper.input(&mut moved_input, &error);
                 for at in 0..dim {
-                    assert!(close(error_once[at], error[at] + slope * row[at]));
+                    assert!(close(moved_error[at], error[at] + slope * row[at]));
                     let (vector, square) = step(&row, at, slope * input[at]);
-                    assert!(close(update[at], vector) && close(moved[at], row[at] + vector));
+                    assert!(close(moved[at], row[at] + vector));
                     let (of_input, of_input_square) = step(&input, at, error[at]);
                     assert!(close(moved_input[at], input[at] + of_input));
                     if optimizer == Optimizer::AdaGrad {
-                        assert!(
-                            close(update[dim + at], square) && close(moved[dim + at], row[dim + at] + square)
-                        );
+                        assert!(close(moved[dim + at], row[dim + at] + square));
                         assert!(close(moved_input[dim + at], input[dim + at] + of_input_square));
                     }
                 }

@@ -15,8 +15,8 @@ use intendant_core::random::stream;
 use intendant_core::{Combine, Element, Key, lock};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
-    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, SampleRequest,
-    Split, StepReport, Subepoch, Task, Update,
+    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Rows, SampleRequest, Split,
+    StepReport, Subepoch, Task,
 };
 use intendant_train::SettingError;
 use std::collections::BTreeMap;
@@ -277,7 +277,7 @@ impl<E: Element> Task for Word2vec<E> {
         let stream_of_samples = stream(self.config.seed, &name);
         let samples = SampleRequest {
             distribution: self.negatives,
-            samples: batch.pairs * self.config.negatives,
+            samples: batch.pairs() * self.config.negatives,
             stream: stream_of_samples,
         };
         let digest = stream(stream_of_samples, &[samples.samples as u64, batch.digest(&keys), step]);
@@ -295,32 +295,28 @@ impl<E: Element> Task for Word2vec<E> {
     }
 
     fn scratch(&self) -> Scratch<E> {
-        Scratch::new()
+        Scratch::new(self.config.shape())
     }
 
-    fn compute(
+    fn trains_in_place(&self) -> bool {
+        true
+    }
+
+    fn train(
         &self,
         scratch: &mut Scratch<E>,
         batch: &Batch,
-        pulled: Pulled<'_, E>,
-        update: &mut Update<'_, E>,
+        keys: &[Key],
+        rows: &mut dyn Rows<E>,
     ) -> StepReport {
         if batch.rate.is_nan() {
             // The run ends; the failure of the corpus is the error that is reported.
             return StepReport { loss: f64::NAN, examples: 0, cost: Cost(0) };
         }
         let shape = self.config.shape();
-        let stepper = Stepper::new(shape, batch.rate);
         let negatives = self.config.negatives;
-        let loss = scratch.train(
-            stepper,
-            (shape.dim, shape.len()),
-            (batch, negatives),
-            self.first_output(),
-            pulled,
-            update,
-        );
-        let predictions = (batch.pairs * (1 + negatives)) as u64;
+        let loss = scratch.train(Stepper::new(shape, batch.rate), (batch, negatives), keys, rows);
+        let predictions = (batch.pairs() * (1 + negatives)) as u64;
         StepReport { loss, examples: batch.words, cost: Cost(predictions * shape.cost()) }
     }
 

@@ -5,7 +5,8 @@ use super::*;
 use crate::data::Options;
 use crate::model::Optimizer;
 use intendant_sampling::{Everything, Manager};
-use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Reduction, Schedule};
+use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Reduction, Row, Schedule};
+use std::convert::Infallible;
 use std::io::{Seek, SeekFrom, Write};
 use tempfile::NamedTempFile;
 
@@ -75,6 +76,20 @@ fn gathered(values: &[Vec<f64>], keys: &[Key]) -> Vec<f64> {
     keys.iter().flat_map(|key| values[key.index()].clone()).collect()
 }
 
+/// Rows of plain memory, by key.
+struct Plain<'a> {
+    keys: &'a [Key],
+    values: &'a mut [Vec<f64>],
+}
+
+impl Rows<f64> for Plain<'_> {
+    fn row(&mut self, at: usize) -> Row<'_, f64> {
+        Row::unshared(&mut self.values[self.keys[at].index()])
+    }
+
+    fn prefetch(&self, _at: usize) {}
+}
+
 /// Trains by a single worker on plain memory; the model, the losses, the test sums.
 fn train(task: &Arc<Word2vec<f64>>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
     let mut values = initial(task);
@@ -106,14 +121,12 @@ fn train(task: &Arc<Word2vec<f64>>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Re
                 pulled.copy_from_slice(&gathered(&values, keys));
                 Event::Done
             }
-            Op::Push => {
-                let (keys, mut update) = driver.push_buffers();
-                for key in keys {
-                    let value = &mut values[key.index()];
-                    let (head, tail) = update.split_at(value.len());
-                    value.iter_mut().zip(head).for_each(|(value, update)| *value += update);
-                    update = tail;
-                }
+            Op::Train => {
+                let trained = driver.train(|keys, act| {
+                    assert!(act(&mut Plain { keys, values: &mut values }));
+                    Ok::<(), Infallible>(())
+                });
+                trained.unwrap();
                 Event::Done
             }
             Op::Snapshot(range) => {
@@ -126,7 +139,7 @@ fn train(task: &Arc<Word2vec<f64>>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Re
             // Nothing else is to be done for a single worker.
             Op::Localize { .. }
             | Op::Barrier
-            | Op::Train
+            | Op::Push
             | Op::Compute(_)
             | Op::AdvanceClock
             | Op::Synchronize
@@ -246,9 +259,9 @@ fn separate_pairs_are_the_pairs_of_a_word() {
             let samples: usize = step.samples.iter().map(|request| request.samples).sum();
             assert_eq!(
                 (step.keys.len(), samples),
-                (2 * step.batch.pairs, step.batch.pairs * separate.config.negatives)
+                (2 * step.batch.pairs(), step.batch.pairs() * separate.config.negatives)
             );
-            *if step.batch.pairs == 1 { &mut alone } else { &mut none } += 1;
+            *if step.batch.pairs() == 1 { &mut alone } else { &mut none } += 1;
             assert!(step.keys.iter().all(|key| index % 6 > 0 || step.near.contains(key)));
         }
         assert!(alone > 500 && none > 500, "{alone} {none}");
@@ -282,46 +295,35 @@ fn gradients_are_derivatives_of_the_loss() {
     let mut checked = 0;
     for index in 0..task.batches(Subepoch { epoch: 0, index: 0 }, alone) {
         let mut prepared = task.prepare(BatchAt::alone(0, index));
-        if prepared.batch.pairs != 1 {
+        if prepared.batch.pairs() != 1 {
             continue;
         }
         prepared.batch.rate = 1e-3;
         let (_, output, samples) = pairs(&task, BatchAt::alone(0, index)).remove(0);
         let sample_keys: Vec<Key> = samples.iter().map(|key| Key(*key as u64)).collect();
         let all: Vec<Key> = prepared.keys.iter().chain(&sample_keys).copied().collect();
-        let direct = 5 * prepared.keys.len();
-        // Equal keys have equal values.
-        let start: Vec<f64> = all
-            .iter()
-            .flat_map(|key| (0..5).map(|at| intendant_core::random::unit(stream(key.0, &[at])) - 0.5))
+        let start: Vec<Vec<f64>> = (0..task.model().keys())
+            .map(|key| (0..5).map(|at| intendant_core::random::unit(stream(key, &[at])) - 0.5).collect())
             .collect();
-        let mut compute = |values: &[f64]| {
-            let mut update = vec![0.0; values.len()];
-            let (of_keys, of_samples) = update.split_at_mut(direct);
-            let pulled = Pulled {
-                keys: &prepared.keys,
-                values: &values[..direct],
-                sample_keys: &sample_keys,
-                sample_values: &values[direct..],
-            };
-            let mut parts = Update { values: of_keys, sample_values: of_samples };
-            (task.compute(&mut scratch, &prepared.batch, pulled, &mut parts).loss, update)
+        let mut trained = |values: &[Vec<f64>]| {
+            let mut values = values.to_vec();
+            let mut rows = Plain { keys: &all, values: &mut values };
+            (task.train(&mut scratch, &prepared.batch, &all, &mut rows).loss, values)
         };
-        let (_, update) = compute(&start);
+        let (_, after) = trained(&start);
         // A key that is sampled twice moves between its two uses; of each use this is a derivative only in
         // the limit.
         let distinct = |key: &Key| all.iter().filter(|other| *other == key).count() == 1;
-        for (place, key) in all.iter().enumerate().filter(|(_, key)| distinct(key)) {
-            for at in 5 * place..5 * place + 5 {
-                let loss = |step: f64| {
+        for key in all.iter().filter(|key| distinct(key)).map(|key| key.index()) {
+            for at in 0..5 {
+                let mut loss = |step: f64| {
                     let mut values = start.clone();
-                    values[at] += step;
-                    compute(&values).0
+                    values[key][at] += step;
+                    trained(&values).0
                 };
-                let mut compute_loss = loss;
-                let slope = (compute_loss(1e-5) - compute_loss(-1e-5)) / 2e-5;
-                let moved = update[at] / 1e-3;
-                assert!((moved + slope).abs() < 1e-3 * (1.0 + slope.abs()), "{key:?}: {moved}, {slope}");
+                let slope = (loss(1e-5) - loss(-1e-5)) / 2e-5;
+                let moved = (after[key][at] - start[key][at]) / 1e-3;
+                assert!((moved + slope).abs() < 1e-3 * (1.0 + slope.abs()), "{key}: {moved}, {slope}");
                 checked += 1;
             }
         }
@@ -391,9 +393,8 @@ fn a_text_that_changes_ends_the_run() {
     file.seek(SeekFrom::Start(100)).unwrap();
     file.write_all(b"x").unwrap();
     let prepared = failed(6).expect("the change is noticed");
-    let nothing = Pulled { keys: &[], values: &[], sample_keys: &[], sample_values: &[] };
-    let mut update = Update { values: &mut [], sample_values: &mut [] };
-    assert!(task.compute(&mut task.scratch(), &prepared.batch, nothing, &mut update).loss.is_nan());
+    let mut rows = Plain { keys: &[], values: &mut [] };
+    assert!(task.train(&mut task.scratch(), &prepared.batch, &[], &mut rows).loss.is_nan());
     let said = corpus.failure().unwrap().to_string();
     assert!(said.contains("changed while it was in use: what was read at byte "), "{said}");
 }

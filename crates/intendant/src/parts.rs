@@ -86,6 +86,10 @@ impl<E: Element> Locality for NodeParts<E> {
         if self.shared.layout().contains(key) { self.shared.part(key) } else { 0 }
     }
 
+    fn prefetch(&self, key: Key) {
+        self.shared.prefetch_slot(key);
+    }
+
     fn nodes(&self) -> u32 {
         self.shared.layout().nodes() as u32
     }

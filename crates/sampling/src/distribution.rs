@@ -1,9 +1,8 @@
 //! What can be sampled from: uniform key ranges and weighted ones (alias tables, O(1) per draw).
 
+use crate::alias::Alias;
 use intendant_core::Key;
 use rand::{Rng, RngExt};
-use rand_distr::Distribution as _;
-use rand_distr::weighted::WeightedAliasIndex;
 use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,6 +23,12 @@ pub enum DistributionError {
         /// The weight.
         weight: f64,
     },
+    /// There are more weights than a table can have.
+    #[error("a distribution has {keys} weights; it can have {} at most", u32::MAX)]
+    TooMany {
+        /// Number of weights.
+        keys: usize,
+    },
     /// All weights are zero.
     #[error("all {keys} weights are zero")]
     AllZero {
@@ -42,7 +47,7 @@ enum Kind {
     /// The table is shared: all copies of a registration draw from the same one.
     Weighted {
         keys: Range<u64>,
-        table: Arc<WeightedAliasIndex<f64>>,
+        table: Arc<Alias>,
     },
 }
 
@@ -61,7 +66,7 @@ impl Distribution {
     /// Key `first + i` with a probability in proportion to `weights[i]`.
     ///
     /// # Errors
-    /// If there are no weights, one of them is negative or not finite, or all are zero.
+    /// If there are no weights or too many, one of them is negative or not finite, or all are zero.
     pub fn weighted(first: Key, weights: &[f64]) -> Result<Self, DistributionError> {
         if weights.is_empty() {
             return Err(DistributionError::Empty);
@@ -69,12 +74,15 @@ impl Distribution {
         if let Some(position) = weights.iter().position(|w| !w.is_finite() || *w < 0.0) {
             return Err(DistributionError::Weight { position, weight: weights[position] });
         }
-        // The table refuses weights whose sum overflows; scaled by the largest they sum to at most their
-        // number.
+        if u32::try_from(weights.len()).is_err() {
+            return Err(DistributionError::TooMany { keys: weights.len() });
+        }
+        // The sum of all weights may overflow; scaled by the largest they sum to at most their number.
         let largest = weights.iter().fold(0.0f64, |a, b| a.max(*b));
-        let scaled = weights.iter().map(|w| w / largest).collect();
-        let table = WeightedAliasIndex::new(scaled)
-            .map_err(|_| DistributionError::AllZero { keys: weights.len() })?;
+        if largest == 0.0 {
+            return Err(DistributionError::AllZero { keys: weights.len() });
+        }
+        let table = Alias::new(weights.iter().map(|w| w / largest).collect());
         let keys = first.0..first.0 + weights.len() as u64;
         Ok(Self(Kind::Weighted { keys, table: Arc::new(table) }))
     }
@@ -108,13 +116,19 @@ impl Distribution {
     pub fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> Key {
         match &self.0 {
             Kind::Uniform(keys) => Key(rng.random_range(keys.clone())),
-            Kind::Weighted { keys, table } => Key(keys.start + table.sample(rng) as u64),
+            Kind::Weighted { keys, table } => Key(keys.start + table.draw(rng.next_u64())),
         }
     }
 
-    /// Draws several keys, as so many calls of [`Distribution::draw`] do. Not generic, so that the loop is
-    /// optimised with this crate: shells around training are not optimised.
-    pub(crate) fn draw_all(&self, samples: usize, rng: &mut Pcg64Mcg) -> VecDeque<Key> {
-        (0..samples).map(|_| self.draw(rng)).collect()
+    /// Draws `samples` keys, as so many calls of [`Distribution::draw`] do. (Not generic, so that the loop is
+    /// optimised with this crate: shells around training are not optimised.)
+    #[inline(never)]
+    pub(crate) fn draw_all(&self, rng: &mut Pcg64Mcg, samples: usize) -> VecDeque<Key> {
+        match &self.0 {
+            Kind::Uniform(_) => (0..samples).map(|_| self.draw(rng)).collect(),
+            Kind::Weighted { keys, table } => {
+                (0..samples).map(|_| Key(keys.start + table.draw(rng.next_u64()))).collect()
+            }
+        }
     }
 }

@@ -26,6 +26,7 @@
 //! operating system.
 #![forbid(unsafe_code)]
 
+mod alias;
 mod distribution;
 mod handle;
 mod locality;

@@ -13,6 +13,9 @@ pub trait Locality {
     /// its part, all nodes together draw it as often as one node that holds all keys.
     fn part(&self, key: Key) -> u32;
 
+    /// Hints that [`Locality::part`] of the key is about to be asked.
+    fn prefetch(&self, _key: Key) {}
+
     /// Number of nodes, N.
     fn nodes(&self) -> u32;
 

@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// distribution, all of them miss with probability (1 − 1/N)^(16 N), which is less than e⁻¹⁶.
 const LOCAL_DRAWS: u32 = 16;
 
+/// How many keys are drawn before the node looks at the first of them.
+const DRAWN_AHEAD: usize = 16;
+
 statistics! {
     /// What sampling did on a node.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +118,7 @@ impl Manager {
         let entry = self.sampler.entry(id)?;
         let mut later = Vec::new();
         let rng = || Pcg64Mcg::seed_from_u64(stream);
-        let independent = || Source::Chosen(entry.distribution.draw_all(samples, &mut rng()));
+        let independent = || Source::Chosen(entry.distribution.draw_all(&mut rng(), samples));
         let source = match (entry.scheme, &self.memories[id.index()]) {
             (Scheme::Independent, _) => independent(),
             // A node that is alone has all keys.
@@ -133,7 +136,7 @@ impl Manager {
             (Scheme::Local, Memory::Share(share)) => {
                 let (mut rng, elsewhere) = (rng(), share.elsewhere(place.nodes()));
                 let many = (0..samples).filter(|_| rng.random_bool(elsewhere)).count();
-                let chosen = entry.distribution.draw_all(many, &mut rng);
+                let chosen = entry.distribution.draw_all(&mut rng, many);
                 let accepted = chosen.iter().filter(|key| accepts(place, **key, &mut rng)).count() as u32;
                 share.record(Looks { all: many as u32, accepted });
                 Source::Local { chosen, left: samples - many, rng }
@@ -166,7 +169,7 @@ impl Manager {
         }
         self.drawn.fetch_add(samples as u64, Ordering::Relaxed);
         match &mut handle.source {
-            Source::Chosen(chosen) => keys.extend(chosen.drain(..samples)),
+            Source::Chosen(chosen) => take(chosen, samples, keys),
             Source::Postponing { keys: chosen, fresh } => {
                 self.draw_postponing(chosen, fresh, samples, place, keys, near);
             }
@@ -175,11 +178,11 @@ impl Manager {
                     unreachable!("a distribution that is drawn locally remembers the share of its node")
                 };
                 let before = keys.len();
-                keys.extend(chosen.drain(..samples.min(chosen.len())));
+                take(chosen, samples.min(chosen.len()), keys);
                 let more = samples - (keys.len() - before);
                 *left -= more;
                 let mut looks = Looks::default();
-                keys.extend((0..more).map(|_| self.draw_local(&entry.distribution, rng, place, &mut looks)));
+                self.draw_local(&entry.distribution, rng, place, more, keys, &mut looks);
                 share.record(looks);
             }
             Source::Repurposing { left, rng } => {
@@ -229,9 +232,9 @@ impl Manager {
         }
     }
 
-    /// The first of some independent draws that this node accepts; if it accepts none, the last draw. It
-    /// accepts a key in proportion to its part of the key. That leaves π's proportions among the keys that
-    /// are here, and over all nodes.
+    /// Appends samples to `keys`: of each, the first of some independent draws that this node accepts; if it
+    /// accepts none, the last draw. It accepts a key in proportion to its part of the key. That leaves π's
+    /// proportions among the keys that are here, and over all nodes.
     ///
     /// If every copy counted as much as a main copy, hot keys, which have replicas on all nodes, would be
     /// drawn up to N times as often as π says. If main copies alone counted, the node that owns most hot keys
@@ -241,19 +244,39 @@ impl Manager {
         distribution: &Distribution,
         rng: &mut Pcg64Mcg,
         place: &impl Locality,
+        samples: usize,
+        keys: &mut Vec<Key>,
         looks: &mut Looks,
-    ) -> Key {
-        let mut key = distribution.draw(rng);
-        for _ in 1..LOCAL_DRAWS * place.nodes() {
-            looks.all += 1;
-            if accepts(place, key, rng) {
-                looks.accepted += 1;
-                return key;
-            }
-            key = distribution.draw(rng);
+    ) {
+        // What the node knows of a key takes long to fetch, so that keys are drawn ahead. Keys that are left
+        // in the end are thrown away unseen, which has no influence on those that are accepted.
+        let mut ahead = [Key(0); DRAWN_AHEAD];
+        let ahead = &mut ahead[..samples.min(DRAWN_AHEAD)];
+        let draw = |rng: &mut Pcg64Mcg| {
+            let key = distribution.draw(rng);
+            place.prefetch(key);
+            key
+        };
+        ahead.iter_mut().for_each(|key| *key = draw(rng));
+        let mut at = 0;
+        for _ in 0..samples {
+            let mut tries = LOCAL_DRAWS * place.nodes();
+            let key = loop {
+                let key = std::mem::replace(&mut ahead[at], draw(rng));
+                at = if at + 1 < ahead.len() { at + 1 } else { 0 };
+                tries -= 1;
+                if tries == 0 {
+                    self.strayed.fetch_add(1, Ordering::Relaxed);
+                    break key;
+                }
+                looks.all += 1;
+                if accepts(place, key, rng) {
+                    looks.accepted += 1;
+                    break key;
+                }
+            };
+            keys.push(key);
         }
-        self.strayed.fetch_add(1, Ordering::Relaxed);
-        key
     }
 
     /// Whether to call [`Manager::observe`] for direct accesses.
@@ -270,6 +293,17 @@ impl Manager {
             }
         }
     }
+}
+
+/// Moves the first `samples` keys of `chosen` to the end of `keys`. (A function by itself, compiled here: its
+/// callers are compiled with others.)
+#[inline(never)]
+fn take(chosen: &mut VecDeque<Key>, samples: usize, keys: &mut Vec<Key>) {
+    let (front, back) = chosen.as_slices();
+    let of_front = samples.min(front.len());
+    keys.extend_from_slice(&front[..of_front]);
+    keys.extend_from_slice(&back[..samples - of_front]);
+    chosen.drain(..samples);
 }
 
 /// Whether a node draws `key` locally, now that it is the next independent draw.

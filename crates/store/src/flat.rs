@@ -6,6 +6,7 @@ use crate::prefetch::prefetch_run;
 use crate::row::Row;
 use intendant_core::{Element, Initialiser, Key, Layout};
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// One latch per line, or neighbours would wait for each other's cache line.
@@ -20,6 +21,8 @@ pub struct Flat<E> {
     values: Box<[UnsafeCell<E>]>,
     /// Index of the first element, per key range.
     starts: Vec<usize>,
+    /// Length of all values, if they have the same; otherwise 0.
+    uniform: usize,
     latches: Box<[Line]>,
 }
 
@@ -42,7 +45,8 @@ impl<E: Element> Flat<E> {
         }
         let values = values.into_iter().map(UnsafeCell::new).collect();
         let latches = (0..layout.shards()).map(|_| Line::default()).collect();
-        Self { layout, values, starts, latches }
+        let uniform = if let [len] = layout.lens() { *len } else { 0 };
+        Self { layout, values, starts, uniform, latches }
     }
 
     /// The layout that the array was made for.
@@ -50,13 +54,24 @@ impl<E: Element> Flat<E> {
         &self.layout
     }
 
+    /// The places of the elements of a value.
     #[inline]
-    fn row(&self, key: Key) -> &[UnsafeCell<E>] {
+    fn places(&self, key: Key) -> Range<usize> {
+        if self.uniform > 0 {
+            assert!(self.layout.contains(key), "{key:?} is outside of the layout");
+            let start = key.index() * self.uniform;
+            return start..start + self.uniform;
+        }
         let ranges = self.layout.ranges();
         let at = ranges.partition_point(|r| r.keys.end <= key.0);
         assert!(at < ranges.len(), "{key:?} is outside of the layout");
         let start = self.starts[at] + (key.0 - ranges[at].keys.start) as usize * ranges[at].len;
-        &self.values[start..start + ranges[at].len]
+        start..start + ranges[at].len
+    }
+
+    #[inline]
+    fn row(&self, key: Key) -> &[UnsafeCell<E>] {
+        &self.values[self.places(key)]
     }
 
     #[inline]
@@ -110,6 +125,20 @@ impl<E: Element> Flat<E> {
         // SAFETY: every access holds the latch of the key's stripe, rows do not overlap, `UnsafeCell<E>` has
         // the layout of `E`, and the elements live as long as the array.
         unsafe { Row::latched(UnsafeCell::raw_get(row.as_ptr()), row.len(), guard) }
+    }
+
+    /// Lends the value of `key` to the only one who has the array, without a latch.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    #[inline]
+    pub fn lend_alone(&mut self, key: Key) -> Row<'_, E> {
+        let places = self.places(key);
+        let row = &mut self.values[places];
+        // SAFETY: `UnsafeCell<E>` has the layout of `E`, and the exclusive reference to the cells becomes one
+        // to what they contain.
+        let row = unsafe { &mut *(std::ptr::from_mut(row) as *mut [E]) };
+        Row::unshared(row)
     }
 
     /// Overwrites the value of `key`.

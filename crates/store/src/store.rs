@@ -203,6 +203,20 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
         }
     }
 
+    /// Whether a value of `key` is held. It takes no latch, so the answer may be outdated, and it is always
+    /// true of a sparse store.
+    ///
+    /// # Panics
+    /// If the layout has no such key.
+    #[inline]
+    pub fn seems_held(&self, key: Key) -> bool {
+        match &self.slots {
+            // Relaxed: nothing is read because of the answer.
+            Slots::Dense(slots) => slots[key.index()].place.load(Ordering::Relaxed) != 0,
+            Slots::Sparse => true,
+        }
+    }
+
     /// What the shard of `key` has of the slab for its value.
     #[inline]
     fn part(&self, key: Key) -> &Part {

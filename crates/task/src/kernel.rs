@@ -5,9 +5,11 @@
 //! have a fixed order, and nothing is contracted, so that every processor computes the same: what is compiled
 //! for the oldest one is what the tests compare with.
 
+mod logistic;
 mod vectors;
 
-pub use vectors::{inverse_roots, product, products};
+pub use logistic::QuickLosses;
+pub use vectors::{add_both, inverse_roots, product, products};
 
 use intendant_core::Element;
 use pulp::{Arch, Simd, WithSimd};
@@ -199,6 +201,12 @@ impl Losses {
         if is_sample { -logistic } else { logistic }
     }
 
+    /// Whether all losses are neither infinite nor NaN so far.
+    #[inline(always)]
+    pub fn are_finite(&self) -> bool {
+        (self.sum + self.product).is_finite()
+    }
+
     /// The sum.
     pub fn total(&self) -> f64 {
         self.sum + self.product.ln()
@@ -240,8 +248,22 @@ mod tests {
     fn products_are_three_inner_products_for_all_lengths() {
         for len in 0..70 {
             let (a, b) = (numbers(len, 1), numbers(len, 2));
+            assert_eq!(product(pulp::Scalar, &a, &b).to_bits(), dot(&a, &b).to_bits());
             let [both, first, second] = products(pulp::Scalar, &a, &b);
             assert!(close(both, dot(&a, &b)) && close(first, dot(&a, &a)) && close(second, dot(&b, &b)));
+        }
+    }
+
+    #[test]
+    fn both_vectors_are_added_to_for_all_lengths() {
+        for len in 0..70 {
+            let (sum, y, x) = (numbers(len, 1), numbers(len, 2), numbers(len + 3, 3));
+            let (mut new_sum, mut new_y) = (sum.clone(), [&y[..], &[7.0]].concat());
+            add_both(pulp::Scalar, &mut new_sum, &mut new_y, &x, [0.5, -2.0]);
+            for at in 0..len {
+                assert!(close(new_sum[at], sum[at] + 0.5 * y[at]) && close(new_y[at], y[at] - 2.0 * x[at]));
+            }
+            assert_eq!(new_y[len..], [7.0], "what lies behind stays");
         }
     }
 
@@ -266,6 +288,7 @@ mod tests {
             elementwise([&mut roots], [b], |[a], [b]| [a * b / (a * a + b * b + E::ONE).sqrt()]);
             add_scaled(&mut scaled, a.first().copied().unwrap_or(E::ONE), b);
             subtract(&mut roots, &scaled);
+            add_both(simd, &mut scaled, &mut roots, b, [dot(a, b), E::ONE + E::ONE]);
             let [both, first, second] = products(simd, a, b);
             let [r, s, t, u] = inverse_roots(simd, [first, second, both * both, E::ONE + E::ONE]);
             ([dot(a, b), product(simd, a, b), both, first, second, r, s, t, u], roots, scaled)

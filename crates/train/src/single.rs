@@ -2,7 +2,8 @@
 //! messages.
 //!
 //! This is the baseline for a parameter server on one node, so that it does no more than necessary: a pull
-//! copies rows, a push adds to them, and a task that trains in place is lent them, each atomic by row.
+//! copies rows, a push adds to them, and a task that trains in place is lent them, each atomic by row. A
+//! single worker needs no latches.
 
 use crate::error::TrainError;
 use crate::parameters::{NodeHandle, Parameters, Part, Train};
@@ -103,6 +104,24 @@ impl<E: Element> Rows<E> for SingleRows<'_, E> {
     }
 }
 
+/// The same for the only worker.
+struct OwnRows<'a, E> {
+    values: &'a mut Flat<E>,
+    keys: &'a [Key],
+}
+
+impl<E: Element> Rows<E> for OwnRows<'_, E> {
+    fn row(&mut self, at: usize) -> Row<'_, E> {
+        self.values.lend_alone(self.keys[at])
+    }
+
+    fn prefetch(&self, at: usize) {
+        if let Some(key) = self.keys.get(at) {
+            self.values.prefetch(*key);
+        }
+    }
+}
+
 impl<E: Element> SingleWorker<E> {
     fn check(&self, keys: &[Key]) -> Result<(), TrainError> {
         let layout = self.values.layout();
@@ -167,7 +186,10 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
         self.accesses.pull_keys += keys.len() as u64;
         self.accesses.push_keys += keys.len() as u64;
         self.accesses.local += 2 * keys.len() as u64;
-        act(&mut SingleRows { values: &self.values, keys });
+        match Arc::get_mut(&mut self.values) {
+            Some(values) => act(&mut OwnRows { values, keys }),
+            None => act(&mut SingleRows { values: &self.values, keys }),
+        };
         Ok(())
     }
 

@@ -31,7 +31,7 @@ impl<E: Element> Shared<E> {
     ///
     /// # Panics
     /// If the key does not exist.
-    #[inline]
+    #[inline(always)]
     pub fn lend(&self, local: &Local<E>, key: Key) -> Option<Row<'_, E>> {
         if self.is_waited_for(local, key) {
             return None;
@@ -81,6 +81,12 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub fn lends_all(&self) -> bool {
         self.layout.nodes() == 1 && self.bounds.is_none()
+    }
+
+    /// Hints that the state of `key` is about to be asked for. Any key is fine.
+    #[inline]
+    pub fn prefetch_slot(&self, key: Key) {
+        self.store.prefetch_slot(key);
     }
 
     /// Hints that the row of `key` is about to be lent, and that of `later` a few rows after it.

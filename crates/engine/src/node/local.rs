@@ -208,12 +208,17 @@ impl<E: Element> Local<E> {
     }
 
     /// Counts keys that were lent to the worker: each is a pull and a push that was served here. The worker
-    /// has pulled `pulled` of them before, which was counted then.
+    /// has pulled `pulled` keys before, which was counted then. It may have pulled more than were lent to it:
+    /// keys that left this node again, and were pulled twice, count once.
     #[inline]
     pub fn count_updates(&mut self, keys: usize, pulled: usize) {
-        self.stats.pull_keys += (keys - pulled) as u64;
-        self.stats.push_keys += keys as u64;
-        self.stats.local += (2 * keys - pulled) as u64;
+        let (keys, more) = (keys as u64, keys.saturating_sub(pulled) as u64);
+        let twice = (pulled as u64).saturating_sub(keys);
+        let of_remote = twice.min(self.stats.remote);
+        self.stats.pull_keys = self.stats.pull_keys + more - twice;
+        self.stats.push_keys += keys;
+        self.stats.remote -= of_remote;
+        self.stats.local = self.stats.local + keys + more - (twice - of_remote);
     }
 
     fn count_place(&mut self, keys: usize) {

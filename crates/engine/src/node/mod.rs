@@ -481,6 +481,10 @@ impl<E: Element> Shared<E> {
     /// # Panics
     /// If the key does not exist.
     pub fn part(&self, key: Key) -> u32 {
+        // A key whose value is not here is neither owned nor replicated here.
+        if !self.lazy && !self.store.seems_held(key) {
+            return 0;
+        }
         let (state, nodes) = (self.store.latch(key).state(), self.layout.nodes() as u32);
         match state.role {
             Role::Owner => nodes,

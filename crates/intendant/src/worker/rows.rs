@@ -169,7 +169,7 @@ impl<E: Element> Rows<'_, E> {
     ///
     /// # Panics
     /// If the call has no such position.
-    #[inline]
+    #[inline(always)]
     pub fn row(&mut self, at: usize) -> Row<'_, E> {
         let key = self.keys[at];
         if self.worker.fetched.places.get(at).is_none_or(|place| *place == LENT) {
@@ -200,8 +200,7 @@ impl<E: Element> Rows<'_, E> {
     pub fn finish(self) -> Result<(), Error> {
         let Self { worker, keys, failed, .. } = self;
         let copies = worker.fetched.keys.len();
-        let pulled = worker.fetched.pulled_and_lent;
-        worker.local.count_updates(keys.len() - copies, pulled.min(keys.len() - copies));
+        worker.local.count_updates(keys.len() - copies, worker.fetched.pulled_and_lent);
         if let Some(error) = failed {
             return Err(error);
         }

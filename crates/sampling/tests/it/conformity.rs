@@ -6,6 +6,9 @@ use intendant_core::{Key, Tick, random};
 use intendant_sampling::{
     Conformity, Distribution, DistributionError, Everything, Locality, Pooling, SampleError, Sampler, Scheme,
 };
+use proptest::prelude::*;
+use rand::TryRng;
+use std::convert::Infallible;
 use std::num::NonZeroU32;
 
 #[test]
@@ -65,6 +68,56 @@ fn frequencies_follow_the_distribution() {
         let mut shifted = probabilities.clone();
         shifted.rotate_right(1);
         assert!(probabilities[1] == probabilities[2] || !fits(&counts, &shifted, tests));
+    }
+}
+
+/// Numbers at equal distances instead of random ones.
+struct Even {
+    at: u64,
+    distance: u64,
+}
+
+impl TryRng for Even {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok((self.try_next_u64()? >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        self.at = self.at.wrapping_add(self.distance);
+        Ok(self.at)
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        bytes.fill_with(|| self.at as u8);
+        Ok(())
+    }
+}
+
+proptest! {
+    /// A draw for each of many equal parts of the random numbers shows the probabilities themselves.
+    #[test]
+    fn tables_have_the_probabilities_of_their_weights(
+        weights in proptest::collection::vec(prop_oneof![
+            Just(0.0), Just(1.0), 0.0..1e-12, 0.0..1.0, 0.0..1e3, Just(1e300),
+        ], 1..60),
+    ) {
+        const DRAWS: u64 = 1 << 16;
+        let largest = weights.iter().fold(0.0f64, |a, b| a.max(*b));
+        prop_assume!(largest > 0.0);
+        let total: f64 = weights.iter().map(|weight| weight / largest).sum();
+        let distribution = Distribution::weighted(Key(7), &weights).unwrap();
+        let mut counts = vec![0u64; weights.len()];
+        let mut numbers = Even { at: 0, distance: u64::MAX / DRAWS };
+        (0..DRAWS).for_each(|_| counts[distribution.draw(&mut numbers).index() - 7] += 1);
+        for (weight, count) in weights.iter().zip(&counts) {
+            let expected = weight / largest / total * DRAWS as f64;
+            // Each cell has one border inside, and two ends.
+            let cells = 3.0 * weights.len() as f64;
+            prop_assert!((*count as f64 - expected).abs() <= cells, "{count} {expected}");
+            prop_assert!(*weight > 0.0 || *count == 0);
+        }
     }
 }
 

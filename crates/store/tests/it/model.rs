@@ -306,3 +306,34 @@ fn the_flat_array_reads_adds_and_sets_rows() {
     flat.read(Key(1), &mut short);
     assert_eq!(short, [40_001.0; 3]);
 }
+
+#[test]
+fn the_only_one_who_has_the_flat_array_needs_no_latch() {
+    let init: Initialiser<f64> = Arc::new(|key, value| value.fill(key.0 as f64));
+    let uniform = Layout::builder().range("a", 7, 3).range("b", 5, 3).build().unwrap();
+    for (layout, keys) in [(layout(4), KEYS), (Arc::new(uniform), 12)] {
+        let mut flat = Flat::new(Arc::clone(&layout), &init);
+        for key in (0..keys).map(Key) {
+            let mut row = flat.lend_alone(key);
+            assert!(row.len() == layout.len(key) && row.iter().all(|x| *x == key.0 as f64));
+            row.iter_mut().for_each(|x| *x *= 2.0);
+        }
+        for key in (0..keys).map(Key) {
+            let mut value = vec![0.0; layout.len(key)];
+            flat.read(key, &mut value);
+            assert!(value.iter().all(|x| *x == 2.0 * key.0 as f64), "{key:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_dense_store_holds_can_be_seen_without_a_latch() {
+    let store = Store::<u32, f64>::dense(layout(4));
+    store.latch(Key(3)).allocate();
+    let entry = store.latch(Key(7));
+    assert!(store.seems_held(Key(3)) && !store.seems_held(Key(7)));
+    drop(entry);
+    store.latch(Key(3)).remove();
+    assert!(!store.seems_held(Key(3)));
+    assert!(Store::<u32, f64>::sparse(layout(4)).seems_held(Key(3)), "one has to look");
+}

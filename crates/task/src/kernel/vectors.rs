@@ -1,5 +1,5 @@
 //! Arithmetic with the vectors of the processor at hand, where the compiler does not find them by itself: it
-//! does for a single sum, but not for several at once.
+//! does for a single sum in some loops, but not in others, and not for several sums at once.
 //!
 //! As in [`super`], sums have a fixed order and nothing is contracted: the vectors of every processor hold
 //! the same [`LANES`] lanes, in more or fewer registers.
@@ -44,6 +44,25 @@ pub fn products<S: Simd, E: Element>(simd: S, a: &[E], b: &[E]) -> [E; 3] {
     }
 }
 
+/// `sum += factor · y`, and `y += other_factor · x`, in one pass. `simd` is what the caller is compiled for.
+///
+/// # Panics
+/// If a vector is shorter than `sum`.
+#[inline(always)]
+pub fn add_both<S: Simd, E: Element>(simd: S, sum: &mut [E], y: &mut [E], x: &[E], factors: [E; 2]) {
+    let (y, x) = (&mut y[..sum.len()], &x[..sum.len()]);
+    match E::TYPE {
+        ElementType::F32 => {
+            let (sum, y) = (bytemuck::cast_slice_mut(sum), bytemuck::cast_slice_mut(y));
+            add_both_f32(simd, sum, y, bytemuck::cast_slice(x), bytemuck::cast(factors));
+        }
+        ElementType::F64 => {
+            let (sum, y) = (bytemuck::cast_slice_mut(sum), bytemuck::cast_slice_mut(y));
+            add_both_f64(simd, sum, y, bytemuck::cast_slice(x), bytemuck::cast(factors));
+        }
+    }
+}
+
 /// One divided by the root of each number. `simd` is what the caller is compiled for.
 #[inline(always)]
 pub fn inverse_roots<S: Simd, E: Element>(simd: S, numbers: [E; 4]) -> [E; 4] {
@@ -55,7 +74,7 @@ pub fn inverse_roots<S: Simd, E: Element>(simd: S, numbers: [E; 4]) -> [E; 4] {
 
 macro_rules! vectors {
     (
-        $float:ty, $product:ident, $products:ident, $inverse_roots:ident, $width:ident,
+        $float:ty, $product:ident, $products:ident, $add_both:ident, $inverse_roots:ident, $width:ident,
         $split:ident, $split_mut:ident, $splat:ident, $add:ident, $mul:ident, $div:ident, $sqrt:ident
     ) => {
         #[inline(always)]
@@ -80,6 +99,28 @@ macro_rules! vectors {
             }
             let rest = a_rest.iter().zip(b_rest).fold(0.0, |sum, (a, b)| sum + a * b);
             total(lanes) + rest
+        }
+
+        #[inline(always)]
+        fn $add_both<S: Simd>(
+            simd: S,
+            sum: &mut [$float],
+            y: &mut [$float],
+            x: &[$float],
+            [factor, other_factor]: [$float; 2],
+        ) {
+            let (factors, other_factors) = (simd.$splat(factor), simd.$splat(other_factor));
+            let (sums, sum_rest) = S::$split_mut(sum);
+            let (ys, y_rest) = S::$split_mut(y);
+            let (xs, x_rest) = S::$split(x);
+            for ((sum, y), x) in sums.iter_mut().zip(ys).zip(xs) {
+                *sum = simd.$add(*sum, simd.$mul(factors, *y));
+                *y = simd.$add(*y, simd.$mul(other_factors, *x));
+            }
+            for ((sum, y), x) in sum_rest.iter_mut().zip(y_rest).zip(x_rest) {
+                *sum += factor * *y;
+                *y += other_factor * *x;
+            }
         }
 
         #[inline(always)]
@@ -134,6 +175,7 @@ vectors!(
     f32,
     product_f32,
     products_f32,
+    add_both_f32,
     inverse_roots_f32,
     F32_LANES,
     as_simd_f32s,
@@ -148,6 +190,7 @@ vectors!(
     f64,
     product_f64,
     products_f64,
+    add_both_f64,
     inverse_roots_f64,
     F64_LANES,
     as_simd_f64s,
