@@ -24,6 +24,7 @@ mod sync;
 
 pub use flat::Flat;
 pub use latch::{Latch, LatchGuard};
+pub use prefetch::prefetch;
 pub use row::Row;
 pub use store::{Entry, Slot, Store};
 
