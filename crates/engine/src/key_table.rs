@@ -42,7 +42,7 @@ impl<V> KeyTable<V> {
     }
 
     /// The place of the record of `key`. Another channel's key has none.
-    #[inline]
+    #[inline(always)]
     fn place(&self, key: Key) -> Option<usize> {
         let place = match &self.index {
             Index::Dense(layout, places) => places.get(layout.place(key)),
@@ -85,6 +85,12 @@ impl<V> KeyTable<V> {
     /// Adds the record of a key that has none.
     pub(crate) fn insert(&mut self, key: Key, record: V) -> &mut V {
         let at = self.free.pop().map_or(self.records.len(), |at| at as usize);
+        // Where one of the next records goes.
+        if let Some(later) = self.free.len().checked_sub(RECORDS_AHEAD)
+            && let Some(record) = self.records.get(self.free[later] as usize)
+        {
+            prefetch(record);
+        }
         let place = at as u32 + 1;
         let before = match &mut self.index {
             Index::Dense(layout, places) => {

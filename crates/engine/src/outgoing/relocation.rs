@@ -105,6 +105,9 @@ impl RelocationMessages {
         cargo.counters.push(counter);
         if let Some(hub) = hub {
             let version = hub.version();
+            if cargo.holders.capacity() == 0 {
+                cargo.holders.reserve(room.keys * hub.holders().len());
+            }
             cargo.holders.extend(hub.holders().iter().map(|holder| {
                 let Holder { node, generation, seq, .. } = *holder;
                 HolderRow { at, version, node, generation, seq }

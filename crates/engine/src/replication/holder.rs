@@ -4,7 +4,7 @@
 //! [`Holder`] asks owners for replicas, sends deltas, processes the owners' updates, and drops replicas.
 //! Accesses that wait for a replica to be set up or dropped are queued in its record.
 
-use super::held::{Asked, Generations, Held};
+use super::held::{Generations, Held};
 use super::key_list::KeyList;
 use super::pool::Pool;
 use super::staleness::Staleness;
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use intendant_core::{Element, Key, copy_from_bytes, copy_to_bytes};
 use intendant_store::Entry;
-use intendant_techniques::replication::{Dropped, Replica, Stage};
+use intendant_techniques::replication::{Dropped, Stage};
 use intendant_techniques::{Replicas, Role, SlotState};
 use intendant_wire::{AccessKind, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind};
 use std::collections::{BTreeSet, VecDeque};
@@ -158,17 +158,8 @@ impl<E: Element> Holder<E> {
     pub(crate) fn want(&mut self, core: &Core<E>, out: &mut Output, key: Key, state: &SlotState, need: u32) {
         let Some(held) = self.held.get_mut(key) else {
             let generation = self.generations.fresh();
-            let held = Held {
-                replica: Replica::ask(generation, core.shared.layout().combine()),
-                since: core.now,
-                allowance: 0,
-                listed: false,
-                wanted: true,
-                closed: false,
-                asked: Asked::new(need),
-                queue: VecDeque::new(),
-            };
-            self.held.insert(key, held);
+            let held = Held::new(generation, core.shared.layout().combine(), core.now);
+            self.held.insert(key, held).ask(need);
             return ask(core, out, key, state, generation, need);
         };
         held.wanted = true;
@@ -177,7 +168,7 @@ impl<E: Element> Holder<E> {
         }
         if held.replica.stage() == Stage::Dropping {
             self.revive(core, out, key, state, need);
-        } else if held.asked.insert(need) {
+        } else if held.ask(need) {
             ask(core, out, key, state, held.replica.generation(), need);
         }
     }
@@ -187,7 +178,8 @@ impl<E: Element> Holder<E> {
         let generation = self.generations.after(held.replica.generation());
         held.replica.revive(generation);
         held.since = core.now;
-        held.asked = Asked::new(need);
+        held.reached(u32::MAX);
+        held.ask(need);
         ask(core, out, key, state, generation, need);
     }
 
@@ -270,7 +262,7 @@ impl<E: Element> Holder<E> {
     pub(crate) fn queue(&mut self, staleness: &mut Staleness, key: Key, access: Access, operand: Bytes) {
         staleness.waits(&access);
         let held = self.held.get_mut(key).expect("an access waits only for a replica that has a record");
-        held.queue.push_back((access, operand));
+        held.queue(access, operand);
     }
 
     /// A read waits for a fresher copy of `key`, whose slot is `state`.
@@ -401,7 +393,8 @@ impl<E: Element> Holder<E> {
             }
             (ReplicaUpdateKind::Acknowledged, Some(held)) => {
                 if held.replica.acknowledged(version, seq) {
-                    self.settle(core, out, staleness, key);
+                    let ends = held.ends();
+                    self.settle(core, out, staleness, key, ends);
                 }
             }
             (ReplicaUpdateKind::Dropped, Some(_)) => self.on_dropped(core, out, staleness, key, generation),
@@ -459,7 +452,7 @@ impl<E: Element> Holder<E> {
             if replicas.is_some_and(Replicas::is_clocked) {
                 state.side = state.side.max(clock);
             }
-            held.asked.reached(clock);
+            held.reached(clock);
             if replicas == Some(Replicas::Lazy) {
                 self.aging.insert((entry.state().side, key));
             }
@@ -471,7 +464,7 @@ impl<E: Element> Holder<E> {
             return Ok(());
         }
         out.decisions.note(core.now, key, DecisionKind::SetUp);
-        for (access, operand) in std::mem::take(&mut held.queue) {
+        for (access, operand) in held.take_queue() {
             staleness.waited(&access);
             out.effects.push(Effect::Resume { key, access, operand });
         }
@@ -482,12 +475,14 @@ impl<E: Element> Holder<E> {
 
     /// The replica of `key` has been renewed, and the accesses that waited for it have continued.
     pub(crate) fn renewed(&mut self, core: &Core<E>, out: &mut Output, staleness: &mut Staleness, key: Key) {
-        self.settle(core, out, staleness, key);
+        let ends = self.held.get(key).is_some_and(Held::ends);
+        self.settle(core, out, staleness, key, ends);
         staleness.unpark(out, key);
     }
 
-    /// The message in flight for a replica has been answered: continues what waited for that.
-    fn settle(&mut self, core: &Core<E>, out: &mut Output, staleness: &mut Staleness, key: Key) {
+    /// The message in flight for a replica, which is to end if `ends`, has been answered: continues what
+    /// waited for that.
+    fn settle(&mut self, core: &Core<E>, out: &mut Output, staleness: &mut Staleness, key: Key, ends: bool) {
         if staleness.is_blocked_by(key) {
             if self.carry_on(core, out, key) {
                 staleness.unblock(key);
@@ -502,7 +497,9 @@ impl<E: Element> Holder<E> {
                 Some(_) | None => self.list(key),
             }
         }
-        self.end_if_due(core, out, key);
+        if ends {
+            self.end_if_due(core, out, key);
+        }
     }
 
     fn on_dropped(
@@ -536,9 +533,8 @@ impl<E: Element> Holder<E> {
                 }
                 out.stats.replica_drops += 1;
                 out.decisions.note(core.now, key, DecisionKind::GivenUp);
-                let held = self.forget(staleness, key).expect("the caller has found the record");
-                self.pool.put(held.replica.into_memory());
-                for (access, operand) in held.queue {
+                let mut held = self.forget(staleness, key).expect("the caller has found the record");
+                for (access, operand) in held.take_queue() {
                     staleness.waited(&access);
                     out.effects.push(Effect::Resume { key, access, operand });
                 }
@@ -546,6 +542,7 @@ impl<E: Element> Holder<E> {
                 if held.wanted {
                     out.effects.push(Effect::ReplicaWanted { key });
                 }
+                self.pool.put(held.replica.into_memory());
             }
         }
     }
@@ -570,7 +567,7 @@ impl<E: Element> Holder<E> {
         bytes: &[u8],
     ) -> VecDeque<(Access, Bytes)> {
         let key = entry.key();
-        let Some(held) = self.forget(staleness, key) else {
+        let Some(mut held) = self.forget(staleness, key) else {
             copy_from_bytes(entry.overwrite(), bytes);
             return VecDeque::new();
         };
@@ -580,7 +577,7 @@ impl<E: Element> Holder<E> {
         }
         if stage == Stage::Asking {
             copy_from_bytes(entry.overwrite(), bytes);
-            return held.queue;
+            return held.take_queue();
         }
         out.stats.replica_drops += 1;
         let updated = entry.state().is_dirty();
@@ -588,8 +585,9 @@ impl<E: Element> Holder<E> {
         self.value.resize(copy.len(), E::ZERO);
         copy_from_bytes(&mut self.value, bytes);
         held.replica.promote(merged, &self.value, copy, updated);
+        let queue = held.take_queue();
         self.pool.put(held.replica.into_memory());
-        held.queue
+        queue
     }
 }
 
