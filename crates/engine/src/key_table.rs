@@ -1,8 +1,8 @@
 //! Records of some of a channel's keys.
 //!
-//! A dense store has an index entry for each key, so that a record is found without a search, and can be
-//! prefetched: keys that come and go by the thousand would otherwise wait for memory at each step. The records
-//! themselves lie together, and the place of a record that was removed last is filled first.
+//! With a dense store, each key has an index entry, so that a record is found without a search, and can be
+//! prefetched: keys that come and go by the thousand would otherwise wait for memory at each step. The
+//! records themselves lie together, and the place of a record that was removed last is filled first.
 
 use crate::channel::core::Hash;
 use hashbrown::HashMap;

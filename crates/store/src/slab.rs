@@ -133,8 +133,8 @@ impl<E: bytemuck::Pod> Slab<E> {
     /// Address of the value at `place`.
     ///
     /// # Safety
-    /// The caller holds the latch of the shard to which `place` was handed out by [`Slab::take`]. A place that
-    /// was given back stays with its shard.
+    /// The caller holds the latch of the shard to which `place` was handed out by [`Slab::take`]. A place
+    /// that was given back stays with its shard.
     #[inline]
     pub(crate) unsafe fn value(&self, place: u32) -> *mut E {
         let index = place - 1;

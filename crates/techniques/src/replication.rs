@@ -161,17 +161,17 @@ impl<E: Element> Replica<E> {
         Some((self.seq, &self.sent))
     }
 
-    /// Takes the set-up that the copy has asked for: the main copy was `main` at `version`, and so is the copy
-    /// now.
+    /// Takes the set-up that the copy has asked for: the main copy was `main` at `version`, and so is the
+    /// copy now.
     pub fn set_up(&mut self, version: u32, main: Box<[E]>) {
         intendant_core::strict_assert!(self.stage == Stage::Asking);
         (self.stage, self.version, self.base) = (Stage::Held, version, main);
     }
 
-    /// Takes a set-up or refresh of a copy that has a value: the main copy was `main` at `version` and contained this holder's deltas up
-    /// to number `merged`. `value` becomes `main` plus the holder's updates that it lacks; `updated` says
-    /// whether `value` has updates since the last delta. Returns false, and changes nothing, if the version
-    /// is not newer.
+    /// Takes a set-up or refresh of a copy that has a value: the main copy was `main` at `version` and
+    /// contained this holder's deltas up to number `merged`. `value` becomes `main` plus the holder's updates
+    /// that it lacks; `updated` says whether `value` has updates since the last delta. Returns false, and
+    /// changes nothing, if the version is not newer.
     pub fn refresh(&mut self, version: u32, merged: u32, main: &[E], value: &mut [E], updated: bool) -> bool {
         match self.stage {
             Stage::Reviving => self.stage = Stage::Held,

@@ -1,5 +1,5 @@
-//! Memory for the values that replicas keep besides their copy, reused when replicas are dropped. Replicas come
-//! and go by the thousand; the allocator would merge and split the pieces of memory each time.
+//! Memory for the values that replicas keep besides their copy, reused when replicas are dropped. Replicas
+//! come and go by the thousand; the allocator would merge and split the pieces of memory each time.
 
 use intendant_core::Element;
 
