@@ -2,7 +2,7 @@
 
 /// Asks for the cache line at `at`. Any address is fine, mapped or not.
 #[inline(always)]
-pub fn prefetch<T>(at: *const T) {
+pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint; it does not access memory in the sense of the language and never faults.
     unsafe {
