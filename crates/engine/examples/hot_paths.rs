@@ -4,7 +4,7 @@
 //! instructions` does that.
 
 use intendant_core::random::stream;
-use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
+use intendant_core::{ChannelId, Clock, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
 use intendant_engine::{
     Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, Started, Storage,
 };
@@ -134,6 +134,30 @@ impl Cluster {
         self.finish(node, started)
     }
 
+    /// A worker signals intent for `keys` during one clock, and the channel acts on it.
+    fn intend(&mut self, node: usize, keys: &[Key], clock: u32) -> Done {
+        let shared = Arc::clone(&self.nodes[node].shared);
+        let wake = shared.intend(WorkerId(0), keys, Clock(clock)..Clock(clock + 1))?;
+        self.look(node, !wake.is_empty())?;
+        if keys.last().is_some_and(|key| !shared.is_local(*key)) {
+            return Err("an intent has not brought its keys here".into());
+        }
+        Ok(())
+    }
+
+    /// A worker advances its clock, and the channel acts on the intents that end.
+    fn advance(&mut self, node: usize, clock: u32) -> Done {
+        let Node { shared, local, .. } = &mut self.nodes[node];
+        let advanced = shared.advance_clock(local, Clock(clock));
+        self.look(node, !advanced.wake.is_empty())
+    }
+
+    /// The channel has a round of intents, for which it is woken if it sleeps.
+    fn look(&mut self, node: usize, wake: bool) -> Done {
+        self.now = self.now.after(1_000_000);
+        self.handle(node, if wake { Input::Wake } else { Input::Tick })
+    }
+
     /// All nodes bring copies in step.
     fn round(&mut self) -> Done {
         self.now = self.now.after(1_000_000);
@@ -159,6 +183,21 @@ fn path(name: &str) -> Option<Path> {
         "relocation" => (lapse, |cluster, call| {
             let keys = cluster.keys(call, BATCH);
             (0..cluster.nodes.len()).try_for_each(|node| cluster.localize(node, &keys))
+        }),
+        // There and back, each time for the only node with intent.
+        "moves" => (Technique::Adaptive.policy(), |cluster, call| {
+            let (keys, clock) = (cluster.keys(call, BATCH), call as u32);
+            (0..cluster.nodes.len()).try_for_each(|node| {
+                cluster.intend(node, &keys, clock)?;
+                cluster.advance(node, clock + 1)
+            })
+        }),
+        // The owner has intent, too: the other node gets replicas, adds to them, and drops them.
+        "set-ups" => (Technique::Adaptive.policy(), |cluster, call| {
+            let (keys, clock) = (cluster.keys(call, BATCH), call as u32);
+            (0..cluster.nodes.len()).rev().try_for_each(|node| cluster.intend(node, &keys, clock))?;
+            cluster.push(0, &keys)?;
+            (0..cluster.nodes.len()).try_for_each(|node| cluster.advance(node, clock + 1))
         }),
         // Both add to the same keys: updates go to the owner, new values to the holder.
         "copies" => (directed, |cluster, call| {

@@ -81,7 +81,10 @@ pub struct Decision {
 pub(crate) struct Decisions {
     /// Whether decisions are kept: only intents lead to any.
     kept: bool,
-    recent: VecDeque<Decision>,
+    /// The latest decisions; full once there were so many, and then overwritten from the start.
+    recent: Vec<Decision>,
+    /// Where the next one is written.
+    next: usize,
     watched: BTreeMap<Key, VecDeque<Decision>>,
 }
 
@@ -89,9 +92,10 @@ impl Decisions {
     /// Keeps decisions from now on.
     pub(crate) fn new(watched: impl Iterator<Item = Key>) -> Self {
         let watched = watched.map(|key| (key, VecDeque::new())).collect();
-        Self { kept: true, recent: VecDeque::new(), watched }
+        Self { kept: true, recent: Vec::new(), next: 0, watched }
     }
 
+    #[inline]
     pub(crate) fn note(&mut self, at: Tick, key: Key, what: DecisionKind) {
         if !self.kept {
             return;
@@ -100,25 +104,29 @@ impl Decisions {
         if !self.watched.is_empty()
             && let Some(kept) = self.watched.get_mut(&key)
         {
-            push(kept, decision, WATCHED_MAX);
+            if kept.len() == WATCHED_MAX {
+                kept.pop_front();
+            }
+            kept.push_back(decision);
         }
-        push(&mut self.recent, decision, RECENT_MAX);
+        match self.recent.get_mut(self.next) {
+            Some(oldest) => *oldest = decision,
+            None => self.recent.push(decision),
+        }
+        self.next = (self.next + 1) % RECENT_MAX;
     }
 
     /// The remembered decisions about a key, oldest first.
     pub(crate) fn of(&self, key: Key) -> Vec<Decision> {
         match self.watched.get(&key) {
             Some(kept) => kept.iter().copied().collect(),
-            None => self.recent.iter().filter(|decision| decision.key == key).copied().collect(),
+            None => {
+                // Until the list is full, none is older than the first.
+                let (later, earlier) = self.recent.split_at(self.next.min(self.recent.len()));
+                earlier.iter().chain(later).filter(|decision| decision.key == key).copied().collect()
+            }
         }
     }
-}
-
-fn push(kept: &mut VecDeque<Decision>, decision: Decision, max: usize) {
-    if kept.len() == max {
-        kept.pop_front();
-    }
-    kept.push_back(decision);
 }
 
 #[cfg(test)]
@@ -130,9 +138,11 @@ mod tests {
         let mut decisions = Decisions::new([Key(7)].into_iter());
         decisions.note(Tick(1), Key(7), DecisionKind::Began);
         decisions.note(Tick(1), Key(8), DecisionKind::Began);
-        for at in 0..RECENT_MAX as u64 {
+        for at in 0..RECENT_MAX as u64 + 3 {
             decisions.note(Tick(2 + at), Key(9), DecisionKind::Ended);
         }
+        let times: Vec<u64> = decisions.of(Key(9)).iter().map(|decision| decision.at.0).collect();
+        assert_eq!(times, (5..RECENT_MAX as u64 + 5).collect::<Vec<_>>(), "oldest first");
         assert_eq!(decisions.of(Key(7)), [Decision { at: Tick(1), key: Key(7), what: DecisionKind::Began }]);
         assert_eq!(decisions.of(Key(8)), []);
         assert_eq!(decisions.of(Key(9)).len(), RECENT_MAX);

@@ -27,6 +27,7 @@ mod error;
 mod input;
 mod instances;
 mod intent;
+mod key_table;
 mod node;
 mod outgoing;
 pub mod quiesce;

@@ -27,5 +27,11 @@ pub use latch::{Latch, LatchGuard};
 pub use row::Row;
 pub use store::{Entry, Slot, Store};
 
+/// Asks for the cache line at `at`, which need not be mapped: a hint for callers that keep tables by key.
+#[inline(always)]
+pub fn prefetch<T>(at: *const T) {
+    prefetch::prefetch(at);
+}
+
 // Not in the source of shards, which model checking compiles with larger primitives.
 const _: () = assert!(store::SHARD_PARTS.0 <= 64 && store::SHARD_PARTS.1 >= 64, "see `store::Shard`");

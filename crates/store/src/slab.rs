@@ -29,7 +29,9 @@ type Chunk<E> = AtomicPtr<E>;
 pub(crate) struct Book {
     /// What has not been handed out yet of the chunk taken last: indexes of values.
     fresh: std::ops::Range<u32>,
-    free: Vec<u32>,
+    /// The place that was given back last, 0 if there is none. In its memory is the one before, and so on:
+    /// the memory is needed anyway when a place is handed out again.
+    free: u32,
     /// Values in use.
     held: usize,
 }
@@ -42,8 +44,7 @@ impl Book {
 
     /// The place that is handed out next, 0 if it needs a chunk first.
     pub(crate) fn next(&self) -> u32 {
-        let fresh = self.fresh.clone().next().map_or(0, |index| index + 1);
-        self.free.last().copied().unwrap_or(fresh)
+        if self.free != 0 { self.free } else { self.fresh.clone().next().map_or(0, |index| index + 1) }
     }
 }
 
@@ -62,6 +63,9 @@ pub(crate) struct Slab<E> {
 }
 
 impl<E: bytemuck::Pod> Slab<E> {
+    /// The memory of every value that is given back holds the place of another one.
+    const LINK: () = assert!(size_of::<E>() >= size_of::<u32>() && align_of::<E>() >= align_of::<u32>());
+
     /// A slab for values of `len` elements, of which each shard will never have more than `values_max` says
     /// for it (if that is known).
     pub(crate) fn new(len: usize, values_max: Option<&[usize]>) -> Self {
@@ -129,8 +133,8 @@ impl<E: bytemuck::Pod> Slab<E> {
     /// Address of the value at `place`.
     ///
     /// # Safety
-    /// The caller holds the latch of the shard to which `place` was handed out by [`Slab::take`], and it was
-    /// not given back.
+    /// The caller holds the latch of the shard to which `place` was handed out by [`Slab::take`]. A place
+    /// that was given back stays with its shard.
     #[inline]
     pub(crate) unsafe fn value(&self, place: u32) -> *mut E {
         let index = place - 1;
@@ -174,7 +178,12 @@ impl<E: bytemuck::Pod> Slab<E> {
     /// The caller holds the latch of the shard whose book of this slab `book` is.
     pub(crate) unsafe fn take(&self, book: &mut Book) -> (u32, bool) {
         book.held += 1;
-        if let Some(place) = book.free.pop() {
+        let place = book.free;
+        if place != 0 {
+            // SAFETY: the caller holds the latch of the book's shard, to which the place was handed out. The
+            // memory of a value holds a `u32`, see `LINK`, and `give` wrote one there; no slot names the
+            // place, so that nothing was written since.
+            book.free = unsafe { self.value(place).cast::<u32>().read() };
             return (place, true);
         }
         if book.fresh.is_empty() {
@@ -222,7 +231,11 @@ impl<E: bytemuck::Pod> Slab<E> {
             "place {place} was never handed out"
         );
         book.held -= 1;
-        book.free.push(place);
+        let () = Self::LINK;
+        // SAFETY: the caller holds the latch, the place is handed out and not used afterwards. The memory of
+        // a value holds a `u32`.
+        unsafe { self.value(place).cast::<u32>().write(book.free) };
+        book.free = place;
     }
 }
 

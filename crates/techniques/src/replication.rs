@@ -43,6 +43,7 @@
 use crate::combine;
 use crate::role::is_newer;
 use intendant_core::{Combine, Element, NodeId};
+use smallvec::SmallVec;
 
 /// The stage of a holder's registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +126,19 @@ impl<E: Element> Replica<E> {
         combine::change(self.combine, value, &self.base)
     }
 
+    /// Gives the copy memory for deltas, as long as the value and with any contents, if it has none. Without
+    /// it, the first delta allocates.
+    pub fn reserve(&mut self, memory: impl FnOnce() -> Box<[E]>) {
+        if self.sent.is_empty() {
+            self.sent = memory();
+        }
+    }
+
+    /// The memory that the copy has: for the main copy and for deltas. Either may be empty.
+    pub fn into_memory(self) -> [Box<[E]>; 2] {
+        [self.base, self.sent]
+    }
+
     /// Makes the updates in `value` that are not in flight the delta in flight. Returns its number and
     /// elements; `None` if there are no updates, or the holder may not send a delta now.
     pub fn collect(&mut self, value: &mut [E]) -> Option<(u32, &[E])> {
@@ -147,20 +161,23 @@ impl<E: Element> Replica<E> {
         Some((self.seq, &self.sent))
     }
 
-    /// Takes a set-up or refresh: the main copy was `main` at `version` and contained this holder's deltas up
-    /// to number `merged`. `value` becomes `main` plus the holder's updates that it lacks; `updated` says
-    /// whether `value` has updates since the last delta. Returns false, and changes nothing, if the version
-    /// is not newer.
+    /// Takes the set-up that the copy has asked for: the main copy was `main` at `version`, and so is the
+    /// copy now.
+    pub fn set_up(&mut self, version: u32, main: Box<[E]>) {
+        intendant_core::strict_assert!(self.stage == Stage::Asking);
+        (self.stage, self.version, self.base) = (Stage::Held, version, main);
+    }
+
+    /// Takes a set-up or refresh of a copy that has a value: the main copy was `main` at `version` and
+    /// contained this holder's deltas up to number `merged`. `value` becomes `main` plus the holder's updates
+    /// that it lacks; `updated` says whether `value` has updates since the last delta. Returns false, and
+    /// changes nothing, if the version is not newer.
     pub fn refresh(&mut self, version: u32, merged: u32, main: &[E], value: &mut [E], updated: bool) -> bool {
         match self.stage {
-            Stage::Asking => {
-                value.copy_from_slice(main);
-                (self.stage, self.version, self.base) = (Stage::Held, version, main.into());
-                return true;
-            }
             Stage::Reviving => self.stage = Stage::Held,
             Stage::Held | Stage::Dropping if !is_newer(version, self.version) => return false,
             Stage::Held | Stage::Dropping => {}
+            Stage::Asking => unreachable!("a copy without a value is set up first"),
         }
         self.rebase(merged, main, value, updated);
         self.sending &= self.seq != merged;
@@ -253,7 +270,7 @@ impl<E: Element> Replica<E> {
     /// Takes a hand-over of the key: `main` contains this holder's deltas up to the number in `merged` of the
     /// generation in it (`None`: the owner did not know the holder). `copy` becomes the main copy: `main`
     /// plus the updates that it lacks.
-    pub fn promote(self, merged: Option<(u32, u32)>, main: &[E], copy: &mut [E], updated: bool) {
+    pub fn promote(&self, merged: Option<(u32, u32)>, main: &[E], copy: &mut [E], updated: bool) {
         if self.stage == Stage::Asking {
             copy.copy_from_slice(main);
             return;
@@ -282,8 +299,8 @@ pub struct Holder {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Hub {
     version: u32,
-    /// Ascending by node.
-    holders: Vec<Holder>,
+    /// Ascending by node. Most keys have one, which needs no memory of its own.
+    holders: SmallVec<[Holder; 1]>,
 }
 
 /// What an owner does about an *ask*.
@@ -402,7 +419,7 @@ impl Hub {
         version: u32,
         holders: impl IntoIterator<Item = (NodeId, u32, u32)>,
     ) -> (Self, Option<(u32, u32)>) {
-        let (mut hub, mut own) = (Self { version: version.wrapping_add(1), holders: Vec::new() }, None);
+        let (mut hub, mut own) = (Self { version: version.wrapping_add(1), holders: SmallVec::new() }, None);
         for (node, generation, seq) in holders {
             // The last update of the old owner to a holder may still be under way.
             match hub.find(node) {

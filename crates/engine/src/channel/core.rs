@@ -46,6 +46,13 @@ impl<E: Element> Core<E> {
         Room { keys: keys.len(), bytes: self.values_bytes(keys) }
     }
 
+    /// Memory that the share of one other node of `keys` and their values needs, if they are distributed
+    /// evenly.
+    pub(crate) fn share(&self, keys: &[Key]) -> Room {
+        let others = (self.shared.layout().nodes() - 1).max(1);
+        Room { keys: keys.len().div_ceil(others), bytes: self.values_bytes(keys).div_ceil(others) }
+    }
+
     /// The relocation counter that an answer carries for a key with this slot state: none, unless nodes
     /// remember locations.
     pub(crate) fn told_counter(&self, state: &SlotState) -> Option<u32> {

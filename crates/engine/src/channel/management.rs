@@ -16,7 +16,7 @@ use crate::replication::{self, check_rows};
 use bytes::Bytes;
 use intendant_core::{Element, Key, NodeId};
 use intendant_store::Entry;
-use intendant_techniques::replication::AskOutcome;
+use intendant_techniques::replication::{AskOutcome, Hub};
 use intendant_techniques::{Decider, Initiator, Replicas, Role, SlotState};
 use intendant_wire::{
     HandOver, IntentReport, Moved, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
@@ -94,6 +94,7 @@ impl<E: Element> Channel<E> {
             let value = &values[offset..offset + self.core.value_bytes(key)];
             offset += value.len();
             self.core.shared.prefetch_arrival(keys, at);
+            self.replication.holder.prefetch(keys, at);
             let (core, out) = (&self.core, &mut self.out);
             let (mut entry, _) = core.shared.latch(key);
             relocation::check_arrival(core, key, entry.state(), counter)?;
@@ -184,9 +185,15 @@ impl<E: Element> Channel<E> {
         request: &ReplicaRequest,
     ) -> Result<(), ProtocolError> {
         owner::check_request(&self.core, from, request)?;
+        // The answers are for one holder, and the keys that move go there.
+        let room = self.core.room(&request.keys);
+        self.out.outgoing.replication.expect(room);
+        self.out.outgoing.relocation.expect(room);
         let mut offset = 0;
         for (at, key) in request.keys.iter().copied().enumerate() {
-            self.core.shared.prefetch(&request.keys, at);
+            self.core.shared.prefetch_departure(&request.keys, at);
+            self.replication.owner.prefetch(&request.keys, at);
+            self.intents.prefetch(&request.keys, at);
             let delta = request.kind == ReplicaRequestKind::Delta;
             let bytes = if delta { self.core.value_bytes(key) } else { 0 };
             self.replica_request(Request::at(request, at, offset, bytes))?;
@@ -218,6 +225,9 @@ impl<E: Element> Channel<E> {
         let replication::Replication { owner, staleness, .. } = &mut self.replication;
         match kind {
             ReplicaRequestKind::Ask => {
+                if role == Role::Owner && move_to_first(core, out, &self.intents, &mut entry, request) {
+                    return Ok(());
+                }
                 let outcome = owner.register(core, &mut entry, request);
                 if outcome == AskOutcome::New {
                     if decide(core, out, &self.intents, owner, &mut entry, Cause::Began(holder)) {
@@ -249,6 +259,7 @@ impl<E: Element> Channel<E> {
         for (at, key) in update.keys.iter().copied().enumerate() {
             let (core, out) = (&self.core, &mut self.out);
             core.shared.prefetch(&update.keys, at);
+            self.replication.holder.prefetch(&update.keys, at);
             if let Some(counter) = update.counters.get(at) {
                 self.relocation.learn(core, key, from, *counter);
             }
@@ -308,9 +319,13 @@ impl<E: Element> Channel<E> {
         }
         self.intents.found.each = each;
         let mut changed = mem::take(&mut self.intents.found.changed);
-        for key in changed.drain(..) {
+        self.out.outgoing.replication.expect(self.core.share(&changed));
+        for (at, key) in changed.iter().copied().enumerate() {
+            self.core.shared.prefetch_slots(&changed, at);
+            self.replication.holder.prefetch(&changed, at);
             self.reconsider(key)?;
         }
+        changed.clear();
         self.intents.found.changed = changed;
         Ok(())
     }
@@ -372,9 +387,28 @@ fn decide<E: Element>(
     cause: Cause,
 ) -> bool {
     let key = entry.key();
-    let Some(to) = intents.choose(key, owner.hub(key), cause) else { return false };
+    let hub = if entry.state().role == Role::Hub { owner.hub(key) } else { None };
+    let Some(to) = intents.choose(key, hub, cause) else { return false };
     out.decisions.note(core.now, key, DecisionKind::Moved(to, cause));
     move_owned(core, out, owner, entry, to);
+    true
+}
+
+/// The owner's rule for a key of which no other node has a replica and a node asks for one: most often, the
+/// key moves there. Its registration then needs no record here. Returns whether the key moves.
+fn move_to_first<E: Element>(
+    core: &Core<E>,
+    out: &mut Output,
+    intents: &Intents,
+    entry: &mut Entry<'_, SlotState, E>,
+    request: Request<'_>,
+) -> bool {
+    let (key, cause) = (entry.key(), Cause::Began(request.holder));
+    let mut hub = Hub::default();
+    hub.ask(request.holder, request.generation);
+    let Some(to) = intents.choose(key, Some(&hub), cause) else { return false };
+    out.decisions.note(core.now, key, DecisionKind::Moved(to, cause));
+    move_with(core, out, entry, to, Some(&hub));
     true
 }
 
@@ -386,10 +420,22 @@ fn move_owned<E: Element>(
     entry: &mut Entry<'_, SlotState, E>,
     to: NodeId,
 ) {
-    let counter = entry.state().counter.wrapping_add(1);
-    entry.state_mut().role = Role::Absent;
-    entry.state_mut().side = 0;
-    entry.state_mut().set_dirty(false);
-    let hub = owner.depart(core, entry.key());
-    relocation::hand_over(core, out, entry, to, counter, hub.as_ref());
+    let hub = owner.depart(entry.key());
+    move_with(core, out, entry, to, hub.as_ref());
+}
+
+/// Hands over a key that is owned here, with the registrations in `hub`.
+fn move_with<E: Element>(
+    core: &Core<E>,
+    out: &mut Output,
+    entry: &mut Entry<'_, SlotState, E>,
+    to: NodeId,
+    hub: Option<&Hub>,
+) {
+    let state = entry.state_mut();
+    let counter = state.counter.wrapping_add(1);
+    state.role = Role::Absent;
+    state.side = 0;
+    state.set_dirty(false);
+    relocation::hand_over(core, out, entry, to, counter, hub);
 }

@@ -81,7 +81,7 @@ impl<E: Element> Channel<E> {
             out: Output { decisions, ..Output::default() },
             operations: Operations::default(),
             relocation: Relocation::default(),
-            replication: Replication::new(layout.nodes()),
+            replication: Replication::new(&core.shared),
             static_replicas: StaticReplicas::new(&core),
             intents,
             snapshots: Snapshots::default(),
@@ -171,23 +171,23 @@ impl<E: Element> Channel<E> {
         if self.out.effects.is_empty() {
             return Ok(());
         }
-        let shared = Arc::clone(&self.core.shared);
         // A stack: the first effect is on top, and the effects that it raises are put above the others.
         self.out.effects.reverse();
         while let Some(effect) = self.out.effects.pop() {
             let others = self.out.effects.len();
-            self.hand_to(&shared, effect)?;
+            self.hand_to(effect)?;
             self.out.effects[others..].reverse();
         }
         Ok(())
     }
 
     /// Hands one effect on.
-    fn hand_to(&mut self, shared: &Shared<E>, effect: Effect) -> Result<(), ProtocolError> {
+    fn hand_to(&mut self, effect: Effect) -> Result<(), ProtocolError> {
         let (core, out, replication) = (&self.core, &mut self.out, &mut self.replication);
         match effect {
             Effect::Resume { key, access, operand } => {
-                return self.access(shared, access, key, &operand, 0..operand.len());
+                let shared = Arc::clone(&core.shared);
+                return self.access(&shared, access, key, &operand, 0..operand.len());
             }
             Effect::Unpark { key } => replication.staleness.resume_parked(out, key),
             Effect::ReplicaRenewed { key } => {

@@ -7,7 +7,11 @@
 use crate::channel::core::Hash;
 use hashbrown::HashMap;
 use intendant_core::{Key, Layout};
+use intendant_store::prefetch;
 use std::sync::Arc;
+
+/// How many keys ahead counts are prefetched.
+const AHEAD: usize = 8;
 
 /// The counts of a channel's keys.
 pub(crate) enum Active {
@@ -33,6 +37,16 @@ impl Active {
         match self {
             Self::Dense(layout, counts) => counts[layout.place(key)],
             Self::Sparse(counts) => counts.get(&key).copied().unwrap_or(0),
+        }
+    }
+
+    /// Prefetches the counts of the keys behind the one at `at`, for a caller that goes through all of them.
+    #[inline]
+    pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
+        if let Self::Dense(layout, counts) = self
+            && let Some(count) = keys.get(at + AHEAD).and_then(|key| counts.get(layout.place(*key)))
+        {
+            prefetch(count);
         }
     }
 

@@ -134,6 +134,13 @@ impl Intents {
         self.active.as_ref().map_or(0, |active| active.of(key))
     }
 
+    /// Prefetches the counts of the keys behind the one at `at`.
+    pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
+        if let Some(active) = &self.active {
+            active.prefetch(keys, at);
+        }
+    }
+
     /// Who decides about keys, if intents lead to anything.
     pub(crate) fn decider(&self) -> Option<Decider> {
         self.policy.map(|policy| policy.decider)
@@ -217,7 +224,8 @@ impl Intents {
         }
         // If keys only move, each intent is a reason to fetch the key back.
         let every = more && policy.is_some_and(|policy| policy.choice == Choice::Relocate);
-        for key in keys {
+        for (at, key) in keys.iter().enumerate() {
+            active.prefetch(keys, at);
             if active.count(*key, more) == u32::from(more) || every {
                 found.changed.push(*key);
             }

@@ -52,6 +52,11 @@ impl Buffers {
         found.map_or_else(|| Vec::with_capacity(bytes), |at| self.reclaim(at))
     }
 
+    /// An empty buffer for what `room` announces, or the largest free one if that is unknown.
+    pub(crate) fn take_for(&mut self, room: Room) -> Vec<u8> {
+        if room.bytes > 0 { self.take(room.bytes) } else { self.take_any() }
+    }
+
     /// The largest free buffer, empty, for a payload of unknown size.
     pub(crate) fn take_any(&mut self) -> Vec<u8> {
         let free = self.lent.iter().enumerate().filter(|(_, (lent, _))| lent.is_unique());

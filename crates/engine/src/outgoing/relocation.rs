@@ -26,7 +26,7 @@ pub(crate) struct RelocationMessages {
     ready: Vec<Action>,
     /// Other messages whose frame is full. They leave after the hand-overs.
     full: Vec<Action>,
-    /// What the current input hands over at most.
+    /// What the current input hands over at most; nothing if that is unknown.
     room: Room,
     buffers: Buffers,
 }
@@ -45,7 +45,7 @@ impl Cargo {
             keys: Vec::with_capacity(room.keys),
             counters: Vec::with_capacity(room.keys),
             holders: Vec::new(),
-            values: buffers.take(room.bytes),
+            values: buffers.take_for(room),
         }
     }
 }
@@ -105,6 +105,9 @@ impl RelocationMessages {
         cargo.counters.push(counter);
         if let Some(hub) = hub {
             let version = hub.version();
+            if cargo.holders.capacity() == 0 {
+                cargo.holders.reserve(room.keys * hub.holders().len());
+            }
             cargo.holders.extend(hub.holders().iter().map(|holder| {
                 let Holder { node, generation, seq, .. } = *holder;
                 HolderRow { at, version, node, generation, seq }

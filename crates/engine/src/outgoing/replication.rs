@@ -1,6 +1,6 @@
 //! Outgoing replica requests (holder to owner) and replica updates (owner to holder).
 
-use super::buffers::Buffers;
+use super::buffers::{Buffers, Room};
 use super::groups::Groups;
 use crate::input::Action;
 use intendant_core::{Element, Key, NodeId, copy_to_bytes, limits};
@@ -56,27 +56,40 @@ pub(crate) struct ReplicationMessages {
     ready_requests: Vec<Action>,
     /// Updates whose frame is full.
     ready_updates: Vec<Action>,
+    /// What the current input says to one node at most; nothing if that is unknown.
+    room: Room,
     buffers: Buffers,
 }
 
 impl Requests {
-    fn of(kind: ReplicaRequestKind, buffers: &mut Buffers) -> Self {
-        let values = if kind == ReplicaRequestKind::Delta { buffers.take_any() } else { Vec::new() };
-        Self { values, ..Self::default() }
+    fn with(kind: ReplicaRequestKind, room: Room, buffers: &mut Buffers) -> Self {
+        let values = if kind == ReplicaRequestKind::Delta { buffers.take_for(room) } else { Vec::new() };
+        Self {
+            keys: Vec::with_capacity(room.keys),
+            generations: Vec::with_capacity(room.keys),
+            numbers: Vec::with_capacity(room.keys),
+            values,
+            payload: 0,
+        }
     }
 }
 
 impl Updates {
-    fn of(kind: ReplicaUpdateKind, buffers: &mut Buffers) -> Self {
+    fn with(kind: ReplicaUpdateKind, room: Room, buffers: &mut Buffers) -> Self {
         let values = match kind {
-            ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => buffers.take_any(),
+            ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => buffers.take_for(room),
             ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => Vec::new(),
         };
-        Self { values, ..Self::default() }
+        Self { clock: 0, rows: Vec::with_capacity(room.keys), values }
     }
 }
 
 impl ReplicationMessages {
+    /// Announces how many keys, and bytes of their values, the messages to one node have at most.
+    pub(crate) fn expect(&mut self, room: Room) {
+        self.room = room.of_a_frame();
+    }
+
     /// Adds a replica request about one key, whose value has `value_bytes` bytes: the owner answers a frame
     /// as a whole. `delta` appends the elements of a delta.
     pub(crate) fn request(
@@ -88,8 +101,8 @@ impl ReplicationMessages {
         value_bytes: usize,
         delta: impl FnOnce(&mut Vec<u8>),
     ) {
-        let buffers = &mut self.buffers;
-        let group = self.requests.entry(route, || Requests::of(route.kind, buffers));
+        let (room, buffers) = (self.room, &mut self.buffers);
+        let group = self.requests.entry(route, || Requests::with(route.kind, room, buffers));
         let (payload, delta_bytes) = match route.kind {
             ReplicaRequestKind::Ask => (value_bytes, 0),
             ReplicaRequestKind::Delta => (value_bytes, value_bytes),
@@ -100,7 +113,7 @@ impl ReplicationMessages {
             || group.keys.len() == limits::FRAME_KEYS_MAX
             || frame + group.values.len() + delta_bytes > limits::FRAME_BYTES_MAX;
         if full && !group.keys.is_empty() {
-            let full = mem::replace(group, Requests::of(route.kind, &mut self.buffers));
+            let full = mem::replace(group, Requests::with(route.kind, room, &mut self.buffers));
             self.ready_requests.push(request_action(route, full, &mut self.buffers));
         }
         group.keys.push(key);
@@ -124,8 +137,8 @@ impl ReplicationMessages {
         row: UpdateRow,
         value: &[E],
     ) {
-        let buffers = &mut self.buffers;
-        let group = self.updates.entry((to, kind), || Updates::of(kind, buffers));
+        let (room, buffers) = (self.room, &mut self.buffers);
+        let group = self.updates.entry((to, kind), || Updates::with(kind, room, buffers));
         let payload = group.values.len() + size_of_val(value);
         let frame = HEADER_BYTES + (group.rows.len() + 1) * kind.key_bytes(row.counter.is_some());
         let full = payload > limits::FRAME_PAYLOAD_BYTES_TARGET
@@ -133,7 +146,7 @@ impl ReplicationMessages {
             || frame + payload > limits::FRAME_BYTES_MAX;
         // A holder that waits for this clock must not get an older one.
         if (full || group.clock != clock) && !group.rows.is_empty() {
-            let full = mem::replace(group, Updates::of(kind, &mut self.buffers));
+            let full = mem::replace(group, Updates::with(kind, room, &mut self.buffers));
             self.ready_updates.push(update_action(to, kind, full, &mut self.buffers));
         }
         if group.rows.is_empty() {
@@ -157,6 +170,7 @@ impl ReplicationMessages {
         while let Some((route, deltas)) = self.requests.pop_first() {
             actions.push(request_action(route, deltas, &mut self.buffers));
         }
+        self.room = Room::default();
     }
 }
 

@@ -339,7 +339,9 @@ pub(crate) fn check_arrival<E: Element>(
 pub(crate) fn on_moved<E: Element>(core: &Core<E>, from: NodeId, moved: &Moved) -> Result<(), ProtocolError> {
     check_initiator(core, Initiator::Owner, "reports where keys are")?;
     core.check_keys(&moved.keys)?;
-    for (key, counter) in moved.keys.iter().copied().zip(moved.counters.iter().copied()) {
+    let keys = moved.keys.iter().copied();
+    for (at, (key, counter)) in keys.zip(moved.counters.iter().copied()).enumerate() {
+        core.shared.prefetch_slots(&moved.keys, at);
         core.check_home(key, "reports the place of")?;
         core.shared.latch(key).0.state_mut().learn(from, counter);
     }

@@ -2,10 +2,10 @@
 
 use crate::channel::effects::Access;
 use bytes::Bytes;
-use intendant_core::Tick;
+use intendant_core::{Combine, Element, Tick};
 use intendant_techniques::is_newer;
 use intendant_techniques::replication::Replica;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 /// A replica, or a request for one.
 pub(crate) struct Held<E> {
@@ -14,21 +14,85 @@ pub(crate) struct Held<E> {
     pub(crate) since: Tick,
     /// The allowance with which it began to count updates after the last delta, if replicas have one.
     pub(crate) allowance: u32,
+    /// Whether it is in the list of replicas with unsent updates.
+    pub(crate) listed: bool,
     /// Whether it is to stay.
     pub(crate) wanted: bool,
     /// A worker set the key: the replica serves no access any more, and will be dropped.
     pub(crate) closed: bool,
-    /// Clocks that the owner was asked for and has not reached, as far as this node knows. Kept one by one,
-    /// so that a slow worker's request does not wait for a faster one's.
-    pub(crate) asked: BTreeSet<u32>,
-    /// Accesses that wait until the replica is set up or dropped.
-    pub(crate) queue: VecDeque<(Access, Bytes)>,
+    /// What waits for it, if anything has: most replicas do without.
+    waiting: Option<Box<Waiting>>,
 }
 
-impl<E> Held<E> {
+/// What waits for a replica.
+#[derive(Default)]
+struct Waiting {
+    asked: Asked,
+    /// Accesses that wait until the replica is set up or dropped.
+    queue: VecDeque<(Access, Bytes)>,
+}
+
+impl<E: Element> Held<E> {
+    /// The record of a replica that is asked for at `now`.
+    pub(crate) fn new(generation: u32, combine: Combine, now: Tick) -> Self {
+        Self {
+            replica: Replica::ask(generation, combine),
+            since: now,
+            allowance: 0,
+            listed: false,
+            wanted: true,
+            closed: false,
+            waiting: None,
+        }
+    }
+
     /// Whether the replica is to be dropped.
     pub(crate) fn ends(&self) -> bool {
         !self.wanted || self.closed
+    }
+
+    /// Notes that the owner is asked for clock `need`. Returns whether it was not before.
+    pub(crate) fn ask(&mut self, need: u32) -> bool {
+        need > 0 && self.waiting.get_or_insert_default().asked.insert(need)
+    }
+
+    /// The owner has reached `clock`.
+    pub(crate) fn reached(&mut self, clock: u32) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.asked.reached(clock);
+        }
+    }
+
+    /// An access waits until the replica is set up or dropped.
+    pub(crate) fn queue(&mut self, access: Access, operand: Bytes) {
+        self.waiting.get_or_insert_default().queue.push_back((access, operand));
+    }
+
+    /// Takes the accesses that wait.
+    pub(crate) fn take_queue(&mut self) -> VecDeque<(Access, Bytes)> {
+        self.waiting.as_mut().map_or_else(VecDeque::new, |waiting| std::mem::take(&mut waiting.queue))
+    }
+}
+
+/// Clocks that the owner was asked for and has not reached, as far as this node knows. Kept one by one, so
+/// that a slow worker's request does not wait for a faster one's.
+#[derive(Default)]
+struct Asked {
+    /// In no order: as many as workers wait, at most.
+    clocks: Vec<u32>,
+}
+
+impl Asked {
+    fn insert(&mut self, need: u32) -> bool {
+        let new = !self.clocks.contains(&need);
+        if new {
+            self.clocks.push(need);
+        }
+        new
+    }
+
+    fn reached(&mut self, clock: u32) {
+        self.clocks.retain(|need| *need > clock);
     }
 }
 
@@ -59,6 +123,15 @@ mod tests {
     use super::*;
     use intendant_core::NodeId;
     use intendant_techniques::replication::{AskOutcome, Hub};
+
+    #[test]
+    fn an_owner_is_asked_for_a_clock_once_until_it_has_reached_it() {
+        let mut held: Held<f32> = Held::new(1, Combine::Sum, Tick(0));
+        assert!(!held.ask(0) && held.waiting.is_none(), "every owner has reached 0");
+        assert!(held.ask(3) && !held.ask(3) && held.ask(5) && held.ask(4));
+        held.reached(4);
+        assert!(held.ask(4) && !held.ask(5));
+    }
 
     #[test]
     fn a_replica_of_any_age_is_revived_under_a_generation_that_its_owner_accepts() {

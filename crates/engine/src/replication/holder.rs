@@ -5,28 +5,31 @@
 //! Accesses that wait for a replica to be set up or dropped are queued in its record.
 
 use super::held::{Generations, Held};
-use super::key_set::KeySet;
+use super::key_list::KeyList;
+use super::pool::Pool;
 use super::staleness::Staleness;
 use crate::channel::core::{Core, Hash};
 use crate::channel::effects::{Access, Effect, Output};
 use crate::decisions::DecisionKind;
 use crate::error::ProtocolError;
+use crate::key_table::KeyTable;
+use crate::node::Shared;
 use crate::outgoing::replication::RequestRoute;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use intendant_core::{Element, Key, copy_from_bytes, copy_to_bytes};
 use intendant_store::Entry;
-use intendant_techniques::replication::{Dropped, Replica, Stage};
+use intendant_techniques::replication::{Dropped, Stage};
 use intendant_techniques::{Replicas, Role, SlotState};
 use intendant_wire::{AccessKind, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind};
 use std::collections::{BTreeSet, VecDeque};
 
 /// The replicas that this node holds of a channel's keys.
 pub(crate) struct Holder<E> {
-    held: HashMap<Key, Held<E>, Hash>,
+    held: KeyTable<Held<E>>,
     generations: Generations,
     /// Keys whose replicas have unsent updates. An entry is obsolete if the slot's dirty flag is clear.
-    pub(crate) dirty: KeySet,
+    dirty: KeyList,
     /// By key, accesses of this node's workers that were sent away and are not answered. While there are any,
     /// the registration must not be dropped: the owner must send their effect to this node before it answers
     /// them.
@@ -36,19 +39,8 @@ pub(crate) struct Holder<E> {
     aging: BTreeSet<(u32, Key)>,
     /// The value of an update, while it is processed.
     value: Vec<E>,
-}
-
-impl<E> Default for Holder<E> {
-    fn default() -> Self {
-        Self {
-            held: HashMap::default(),
-            generations: Generations::default(),
-            dirty: KeySet::default(),
-            unanswered: HashMap::default(),
-            aging: BTreeSet::new(),
-            value: Vec::new(),
-        }
-    }
+    /// Memory of replicas that were dropped, for new ones.
+    pool: Pool<E>,
 }
 
 /// One key of a [`ReplicaUpdate`].
@@ -81,9 +73,63 @@ impl<'a> Update<'a> {
 }
 
 impl<E: Element> Holder<E> {
+    /// No replicas.
+    pub(crate) fn new(shared: &Shared<E>) -> Self {
+        Self {
+            held: KeyTable::new(shared.layout(), shared.is_lazy()),
+            generations: Generations::default(),
+            dirty: KeyList::default(),
+            unanswered: HashMap::default(),
+            aging: BTreeSet::new(),
+            value: Vec::new(),
+            pool: Pool::default(),
+        }
+    }
+
     /// Whether this node holds, or has asked for, a replica of `key`.
     pub(crate) fn holds(&self, key: Key) -> bool {
-        self.held.contains_key(&key)
+        self.held.contains(key)
+    }
+
+    /// Prefetches the records of the keys behind the one at `at`.
+    pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
+        self.held.prefetch(keys, at);
+    }
+
+    /// Number of replicas that are listed because they may have unsent updates.
+    pub(crate) fn listed(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// The replica of `key` has unsent updates, which the next round sends.
+    pub(crate) fn list(&mut self, key: Key) {
+        if let Some(held) = self.held.get_mut(key) {
+            self.dirty.insert(key, &mut held.listed);
+        }
+    }
+
+    /// Sends the unsent updates of `key` now, or in the next round if they must wait.
+    pub(crate) fn send_soon(&mut self, core: &Core<E>, out: &mut Output, key: Key) {
+        if !self.carry_on(core, out, key) {
+            self.list(key);
+        }
+    }
+
+    /// Sends the unsent updates of all listed replicas. Those that must wait stay listed; `waits` gets their
+    /// keys.
+    pub(crate) fn send_listed(&mut self, core: &Core<E>, out: &mut Output, mut waits: impl FnMut(Key)) {
+        let keys = self.dirty.take();
+        out.outgoing.replication.expect(core.share(&keys));
+        for (at, key) in keys.iter().copied().enumerate() {
+            core.shared.prefetch(&keys, at);
+            self.held.prefetch(&keys, at);
+            let Some(held) = self.held.get_mut(key).filter(|held| held.listed) else { continue };
+            self.dirty.remove(&mut held.listed);
+            if !self.carry_on(core, out, key) {
+                self.list(key);
+                waits(key);
+            }
+        }
     }
 
     /// Whether this node holds, or has asked for, any replica.
@@ -93,17 +139,16 @@ impl<E: Element> Holder<E> {
 
     /// Whether the replica of `key`, held or asked for, is to stay; `None` if there is none.
     pub(crate) fn wants(&self, key: Key) -> Option<bool> {
-        self.held.get(&key).map(|held| held.wanted)
+        self.held.get(key).map(|held| held.wanted)
     }
 
     /// Replicas here that are not settled: the owner does not know of them yet, or a delta or a drop is in
     /// flight.
     pub(crate) fn unsettled(&self, replicas: Option<Replicas>) -> usize {
-        #[expect(clippy::disallowed_methods, reason = "counting does not depend on the order")]
         let unsettled = self
             .held
-            .values()
-            .filter(|held| held.replica.stage() != Stage::Held || held.replica.is_sending())
+            .iter()
+            .filter(|(_, held)| held.replica.stage() != Stage::Held || held.replica.is_sending())
             .count();
         // Under lazy replication a settled node holds none.
         if replicas == Some(Replicas::Lazy) { self.held.len() } else { unsettled }
@@ -111,18 +156,10 @@ impl<E: Element> Holder<E> {
 
     /// A replica of `key` is wanted here, with all updates up to clock `need`. `state` is the key's slot.
     pub(crate) fn want(&mut self, core: &Core<E>, out: &mut Output, key: Key, state: &SlotState, need: u32) {
-        let Some(held) = self.held.get_mut(&key) else {
+        let Some(held) = self.held.get_mut(key) else {
             let generation = self.generations.fresh();
-            let held = Held {
-                replica: Replica::ask(generation, core.shared.layout().combine()),
-                since: core.now,
-                allowance: 0,
-                wanted: true,
-                closed: false,
-                asked: BTreeSet::from([need]),
-                queue: VecDeque::new(),
-            };
-            self.held.insert(key, held);
+            let held = Held::new(generation, core.shared.layout().combine(), core.now);
+            self.held.insert(key, held).ask(need);
             return ask(core, out, key, state, generation, need);
         };
         held.wanted = true;
@@ -131,23 +168,24 @@ impl<E: Element> Holder<E> {
         }
         if held.replica.stage() == Stage::Dropping {
             self.revive(core, out, key, state, need);
-        } else if need > 0 && held.asked.insert(need) {
+        } else if held.ask(need) {
             ask(core, out, key, state, held.replica.generation(), need);
         }
     }
 
     fn revive(&mut self, core: &Core<E>, out: &mut Output, key: Key, state: &SlotState, need: u32) {
-        let held = self.held.get_mut(&key).expect("a dropped replica has a record");
+        let held = self.held.get_mut(key).expect("a dropped replica has a record");
         let generation = self.generations.after(held.replica.generation());
         held.replica.revive(generation);
         held.since = core.now;
-        held.asked = BTreeSet::from([need]);
+        held.reached(u32::MAX);
+        held.ask(need);
         ask(core, out, key, state, generation, need);
     }
 
     /// The replica of `key` is not wanted any more.
     pub(crate) fn unwant(&mut self, core: &Core<E>, out: &mut Output, key: Key) {
-        if let Some(held) = self.held.get_mut(&key) {
+        if let Some(held) = self.held.get_mut(key) {
             held.wanted = false;
             self.end_if_due(core, out, key);
         }
@@ -155,8 +193,7 @@ impl<E: Element> Holder<E> {
 
     /// Drops all replicas, and sends their unsent updates at once.
     pub(crate) fn unwant_all(&mut self, core: &Core<E>, out: &mut Output) {
-        #[expect(clippy::disallowed_methods, reason = "sorted right below")]
-        let mut keys: Vec<Key> = self.held.keys().copied().collect();
+        let mut keys: Vec<Key> = self.held.iter().map(|(key, _)| key).collect();
         keys.sort_unstable();
         for key in keys {
             self.unwant(core, out, key);
@@ -215,7 +252,7 @@ impl<E: Element> Holder<E> {
         let key = entry.key();
         entry.state_mut().set_closed(true);
         drop(entry);
-        if let Some(held) = self.held.get_mut(&key) {
+        if let Some(held) = self.held.get_mut(key) {
             held.closed = true;
             self.carry_on(core, out, key);
         }
@@ -224,8 +261,8 @@ impl<E: Element> Holder<E> {
     /// An access waits until the replica of `key` is set up or dropped.
     pub(crate) fn queue(&mut self, staleness: &mut Staleness, key: Key, access: Access, operand: Bytes) {
         staleness.waits(&access);
-        let held = self.held.get_mut(&key).expect("an access waits only for a replica that has a record");
-        held.queue.push_back((access, operand));
+        let held = self.held.get_mut(key).expect("an access waits only for a replica that has a record");
+        held.queue(access, operand);
     }
 
     /// A read waits for a fresher copy of `key`, whose slot is `state`.
@@ -248,7 +285,7 @@ impl<E: Element> Holder<E> {
     /// Sends the unsent updates of `key`, or asks the owner to drop the registration. Returns false if there
     /// are updates that must wait: for a value, or for the answer to the delta in flight.
     pub(crate) fn carry_on(&mut self, core: &Core<E>, out: &mut Output, key: Key) -> bool {
-        let Some(held) = self.held.get_mut(&key) else { return true };
+        let Some(held) = self.held.get_mut(key) else { return true };
         let (mut entry, role) = core.shared.latch(key);
         if role != Role::Replica {
             return true;
@@ -259,7 +296,7 @@ impl<E: Element> Holder<E> {
         let (ends, generation) = (held.ends(), held.replica.generation());
         if entry.state().is_dirty() {
             entry.state_mut().set_dirty(false);
-            self.dirty.remove(key);
+            self.dirty.remove(&mut held.listed);
             let state = entry.state();
             let value = entry.value_mut().expect("a replica has a value");
             let drift = core.shared.urgent().map(|urgent| {
@@ -268,6 +305,7 @@ impl<E: Element> Holder<E> {
                 held.allowance = urgent.allowance(updates, change);
                 (updates, change)
             });
+            held.replica.reserve(|| self.pool.take(value.len()));
             let delta = held.replica.collect(value);
             if drift.is_some() {
                 entry.state_mut().side = held.allowance;
@@ -323,13 +361,13 @@ impl<E: Element> Holder<E> {
     /// round or at the next clock: otherwise a replica that workers keep updating would send a delta per
     /// round trip. They are sent at once only if an access waits for the end.
     fn end_if_due(&mut self, core: &Core<E>, out: &mut Output, key: Key) {
-        let Some(held) = self.held.get(&key).filter(|held| held.ends()) else { return };
+        let Some(held) = self.held.get(key).filter(|held| held.ends()) else { return };
         let closed = held.closed;
         let (entry, role) = core.shared.latch(key);
         let updated = role == Role::Replica && entry.state().is_dirty();
         drop(entry);
         if updated && !closed {
-            self.dirty.insert(key);
+            self.list(key);
         } else {
             self.carry_on(core, out, key);
         }
@@ -347,7 +385,7 @@ impl<E: Element> Holder<E> {
         update: Update<'_>,
     ) -> Result<(), ProtocolError> {
         let Update { kind, key, generation, seq, version, .. } = update;
-        let held = self.held.get_mut(&key).filter(|held| held.replica.generation() == generation);
+        let held = self.held.get_mut(key).filter(|held| held.replica.generation() == generation);
         match (kind, held) {
             (ReplicaUpdateKind::SetUp, None) => refuse(core, out, key, generation),
             (ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh, Some(_)) => {
@@ -355,7 +393,8 @@ impl<E: Element> Holder<E> {
             }
             (ReplicaUpdateKind::Acknowledged, Some(held)) => {
                 if held.replica.acknowledged(version, seq) {
-                    self.settle(core, out, staleness, key);
+                    let ends = held.ends();
+                    self.settle(core, out, staleness, key, ends);
                 }
             }
             (ReplicaUpdateKind::Dropped, Some(_)) => self.on_dropped(core, out, staleness, key, generation),
@@ -377,9 +416,7 @@ impl<E: Element> Holder<E> {
     ) -> Result<(), ProtocolError> {
         let Update { key, seq, version, clock, value: bytes, .. } = update;
         let replicas = core.policy().replicas;
-        self.value.resize(core.shared.layout().len(key), E::ZERO);
-        copy_from_bytes(&mut self.value, bytes);
-        let held = self.held.get_mut(&key).expect("the caller has found the record");
+        let held = self.held.get_mut(key).expect("the caller has found the record");
         let (mut entry, role) = core.shared.latch(key);
         let new = held.replica.stage() == Stage::Asking;
         let answered = (new || held.replica.stage() == Stage::Reviving).then_some(held.since);
@@ -388,7 +425,10 @@ impl<E: Element> Holder<E> {
             if role != Role::Absent {
                 return Err(ProtocolError::SetUpRole { key, role });
             }
-            entry.allocate();
+            let mut main = self.pool.take(core.shared.layout().len(key));
+            copy_from_bytes(&mut main, bytes);
+            entry.overwrite().copy_from_slice(&main);
+            held.replica.set_up(version, main);
             let state = entry.state_mut();
             state.role = Role::Replica;
             state.side = 0;
@@ -399,8 +439,12 @@ impl<E: Element> Holder<E> {
             state.set_closed(held.closed);
             out.stats.replica_setups += 1;
         }
-        let value = entry.value_mut().expect("a replica has a value");
-        let newer = held.replica.refresh(version, seq, &self.value, value, updated);
+        let newer = new || {
+            let value = entry.value_mut().expect("a replica has a value");
+            self.value.resize(value.len(), E::ZERO);
+            copy_from_bytes(&mut self.value, bytes);
+            held.replica.refresh(version, seq, &self.value, value, updated)
+        };
         out.stats.synced_keys += u64::from(newer);
         // An update with the same value may carry a later clock.
         if newer || version == held.replica.version() {
@@ -408,7 +452,7 @@ impl<E: Element> Holder<E> {
             if replicas.is_some_and(Replicas::is_clocked) {
                 state.side = state.side.max(clock);
             }
-            held.asked = held.asked.split_off(&clock.saturating_add(1));
+            held.reached(clock);
             if replicas == Some(Replicas::Lazy) {
                 self.aging.insert((entry.state().side, key));
             }
@@ -420,7 +464,7 @@ impl<E: Element> Holder<E> {
             return Ok(());
         }
         out.decisions.note(core.now, key, DecisionKind::SetUp);
-        for (access, operand) in std::mem::take(&mut held.queue) {
+        for (access, operand) in held.take_queue() {
             staleness.waited(&access);
             out.effects.push(Effect::Resume { key, access, operand });
         }
@@ -431,12 +475,14 @@ impl<E: Element> Holder<E> {
 
     /// The replica of `key` has been renewed, and the accesses that waited for it have continued.
     pub(crate) fn renewed(&mut self, core: &Core<E>, out: &mut Output, staleness: &mut Staleness, key: Key) {
-        self.settle(core, out, staleness, key);
+        let ends = self.held.get(key).is_some_and(Held::ends);
+        self.settle(core, out, staleness, key, ends);
         staleness.unpark(out, key);
     }
 
-    /// The message in flight for a replica has been answered: continues what waited for that.
-    fn settle(&mut self, core: &Core<E>, out: &mut Output, staleness: &mut Staleness, key: Key) {
+    /// The message in flight for a replica, which is to end if `ends`, has been answered: continues what
+    /// waited for that.
+    fn settle(&mut self, core: &Core<E>, out: &mut Output, staleness: &mut Staleness, key: Key, ends: bool) {
         if staleness.is_blocked_by(key) {
             if self.carry_on(core, out, key) {
                 staleness.unblock(key);
@@ -448,10 +494,12 @@ impl<E: Element> Holder<E> {
                 // It became urgent while the delta was in flight.
                 Some(urgent) if state.is_urgent() => urgent.list(core.id, key),
                 // In the next round, unless an access waits for the end.
-                Some(_) | None => self.dirty.insert(key),
+                Some(_) | None => self.list(key),
             }
         }
-        self.end_if_due(core, out, key);
+        if ends {
+            self.end_if_due(core, out, key);
+        }
     }
 
     fn on_dropped(
@@ -462,7 +510,7 @@ impl<E: Element> Holder<E> {
         key: Key,
         generation: u32,
     ) {
-        let held = self.held.get_mut(&key).expect("the caller has found the record");
+        let held = self.held.get_mut(key).expect("the caller has found the record");
         let (mut entry, _) = core.shared.latch(key);
         let state = entry.state();
         match held.replica.dropped(generation, state.is_dirty()) {
@@ -485,8 +533,8 @@ impl<E: Element> Holder<E> {
                 }
                 out.stats.replica_drops += 1;
                 out.decisions.note(core.now, key, DecisionKind::GivenUp);
-                let held = self.forget(staleness, key).expect("the caller has found the record");
-                for (access, operand) in held.queue {
+                let mut held = self.forget(staleness, key).expect("the caller has found the record");
+                for (access, operand) in held.take_queue() {
                     staleness.waited(&access);
                     out.effects.push(Effect::Resume { key, access, operand });
                 }
@@ -494,15 +542,17 @@ impl<E: Element> Holder<E> {
                 if held.wanted {
                     out.effects.push(Effect::ReplicaWanted { key });
                 }
+                self.pool.put(held.replica.into_memory());
             }
         }
     }
 
     /// The replica of `key` has been dropped or has become the main copy. Returns its record.
     fn forget(&mut self, staleness: &mut Staleness, key: Key) -> Option<Held<E>> {
-        self.dirty.remove(key);
         staleness.unblock(key);
-        self.held.remove(&key)
+        let mut held = self.held.remove(key)?;
+        self.dirty.remove(&mut held.listed);
+        Some(held)
     }
 
     /// The main copy of `entry`'s key has arrived with value `bytes`; `merged` is the generation and the
@@ -510,7 +560,6 @@ impl<E: Element> Holder<E> {
     /// and returns the accesses that waited for a replica.
     pub(crate) fn promote(
         &mut self,
-        core: &Core<E>,
         out: &mut Output,
         staleness: &mut Staleness,
         entry: &mut Entry<'_, SlotState, E>,
@@ -518,7 +567,7 @@ impl<E: Element> Holder<E> {
         bytes: &[u8],
     ) -> VecDeque<(Access, Bytes)> {
         let key = entry.key();
-        let Some(held) = self.forget(staleness, key) else {
+        let Some(mut held) = self.forget(staleness, key) else {
             copy_from_bytes(entry.overwrite(), bytes);
             return VecDeque::new();
         };
@@ -526,17 +575,19 @@ impl<E: Element> Holder<E> {
         if matches!(stage, Stage::Asking | Stage::Reviving) {
             out.effects.push(Effect::OwnerAnswered { since: held.since });
         }
-        let mut main = vec![E::ZERO; core.shared.layout().len(key)];
-        copy_from_bytes(&mut main, bytes);
+        if stage == Stage::Asking {
+            copy_from_bytes(entry.overwrite(), bytes);
+            return held.take_queue();
+        }
+        out.stats.replica_drops += 1;
         let updated = entry.state().is_dirty();
-        let copy = if stage == Stage::Asking {
-            entry.allocate()
-        } else {
-            out.stats.replica_drops += 1;
-            entry.value_mut().expect("a replica has a value")
-        };
-        held.replica.promote(merged, &main, copy, updated);
-        held.queue
+        let copy = entry.value_mut().expect("a replica has a value");
+        self.value.resize(copy.len(), E::ZERO);
+        copy_from_bytes(&mut self.value, bytes);
+        held.replica.promote(merged, &self.value, copy, updated);
+        let queue = held.take_queue();
+        self.pool.put(held.replica.into_memory());
+        queue
     }
 }
 

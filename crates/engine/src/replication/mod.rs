@@ -7,14 +7,16 @@
 
 mod held;
 pub(crate) mod holder;
-mod key_set;
+mod key_list;
 pub(crate) mod owner;
+mod pool;
 pub(crate) mod staleness;
 
 use crate::channel::core::Core;
 use crate::channel::effects::{Access, Output};
 use crate::error::ProtocolError;
 use crate::input::Action;
+use crate::node::Shared;
 use bytes::Bytes;
 use holder::Holder;
 use intendant_core::{Element, Key, NodeId, Tick};
@@ -64,11 +66,11 @@ impl Rounds {
 }
 
 impl<E: Element> Replication<E> {
-    pub(crate) fn new(nodes: usize) -> Self {
+    pub(crate) fn new(shared: &Shared<E>) -> Self {
         Self {
-            holder: Holder::default(),
-            owner: Owner::default(),
-            staleness: Staleness::new(nodes),
+            holder: Holder::new(shared),
+            owner: Owner::new(shared),
+            staleness: Staleness::new(shared.layout().nodes()),
             rounds: Rounds::default(),
             noted: Vec::new(),
         }
@@ -77,7 +79,7 @@ impl<E: Element> Replication<E> {
     /// Number of items of work that remain before the channel is settled.
     pub(crate) fn outstanding(&self, core: &Core<E>) -> usize {
         self.holder.unsettled(core.policy().replicas)
-            + self.holder.dirty.len()
+            + self.holder.listed()
             + self.owner.unsent()
             + usize::from(!self.staleness.is_settled())
     }
@@ -121,14 +123,11 @@ impl<E: Element> Replication<E> {
         value: &[u8],
         rows: impl Iterator<Item = &'a HolderRow>,
     ) -> VecDeque<(Access, Bytes)> {
-        let mut version = 0;
-        let holders = rows.map(|row| {
-            version = row.version;
-            (row.node, row.generation, row.seq)
-        });
-        let holders: Vec<_> = holders.collect();
+        let mut rows = rows.peekable();
+        let version = rows.peek().map_or(0, |row| row.version);
+        let holders = rows.map(|row| (row.node, row.generation, row.seq));
         let (hub, merged) = Hub::arrived(core.node(), version, holders);
-        let queue = self.holder.promote(core, out, &mut self.staleness, entry, merged, value);
+        let queue = self.holder.promote(out, &mut self.staleness, entry, merged, value);
         entry.state_mut().set_closed(false);
         entry.state_mut().side = 0;
         self.owner.arrive(core, entry, hub);
@@ -153,9 +152,7 @@ impl<E: Element> Replication<E> {
         urgent.take(core.id, &mut self.noted);
         for (at, key) in self.noted.iter().copied().enumerate() {
             core.shared.prefetch(&self.noted, at);
-            if !self.holder.carry_on(core, out, key) {
-                self.holder.dirty.insert(key);
-            }
+            self.holder.send_soon(core, out, key);
         }
         self.noted.clear();
     }
@@ -173,13 +170,7 @@ impl<E: Element> Replication<E> {
     fn round(&mut self, core: &Core<E>, out: &mut Output) {
         self.collect(core);
         let before = out.stats.synced_keys;
-        let keys = self.holder.dirty.take();
-        for (at, key) in keys.iter().copied().enumerate() {
-            core.shared.prefetch(&keys, at);
-            if !self.holder.carry_on(core, out, key) {
-                self.holder.dirty.insert(key);
-            }
-        }
+        self.holder.send_listed(core, out, |_| ());
         self.owner.update_all(core, out, self.staleness.clock());
         out.stats.sync_rounds += u64::from(out.stats.synced_keys > before);
     }
@@ -188,7 +179,7 @@ impl<E: Element> Replication<E> {
     fn collect(&mut self, core: &Core<E>) {
         let (holder, owner) = (&mut self.holder, &mut self.owner);
         core.take_changed(&mut self.noted, |entry, role| match role {
-            Role::Replica => holder.dirty.insert(entry.key()),
+            Role::Replica => holder.list(entry.key()),
             Role::Hub => {
                 entry.state_mut().set_dirty(false);
                 owner.changed(core, entry.key());
@@ -223,12 +214,9 @@ impl<E: Element> Replication<E> {
             let Some(clock) = self.staleness.may_publish() else { return false };
             self.collect(core);
             let mut blocked = BTreeSet::new();
-            for key in self.holder.dirty.take() {
-                if !self.holder.carry_on(core, out, key) {
-                    self.holder.dirty.insert(key);
-                    blocked.insert(key);
-                }
-            }
+            self.holder.send_listed(core, out, |key| {
+                blocked.insert(key);
+            });
             self.staleness.publish_after(clock, blocked);
         }
         let Some((next, before)) = self.staleness.take_next() else { return false };

@@ -1,13 +1,14 @@
 //! The owner's part of replication: registrations of holders, merging their deltas, and the updates that they
 //! get. See the table in [`intendant_techniques::replication`].
 
-use super::key_set::KeySet;
+use super::key_list::KeyList;
 use super::staleness::Staleness;
-use crate::channel::core::{Core, Hash};
+use crate::channel::core::Core;
 use crate::channel::effects::Output;
 use crate::error::ProtocolError;
+use crate::key_table::KeyTable;
+use crate::node::Shared;
 use crate::outgoing::replication::{RequestRoute, UpdateRow};
-use hashbrown::HashMap;
 use intendant_core::{Element, Key, NodeId, limits};
 use intendant_store::Entry;
 use intendant_techniques::combine;
@@ -16,13 +17,20 @@ use intendant_techniques::{Replicas, Role, SlotState};
 use intendant_wire::{ReplicaRequest, ReplicaRequestKind, ReplicaUpdateKind};
 use std::collections::BTreeSet;
 
-/// A channel's keys that are owned here and replicated elsewhere.
+/// A key that is owned here and replicated elsewhere.
 #[derive(Default)]
+struct Replicated {
+    hub: Hub,
+    /// Whether it is in the list of keys with changes that some holders may not have yet.
+    listed: bool,
+}
+
+/// A channel's keys that are owned here and replicated elsewhere.
 pub(crate) struct Owner {
-    hubs: HashMap<Key, Hub, Hash>,
+    hubs: KeyTable<Replicated>,
     /// Keys with changes that some holders may not have yet. The next round (`essp`: the next global clock)
     /// sends their values.
-    unsent: KeySet,
+    unsent: KeyList,
     /// Holders to which an update must go before the answer to their access.
     owed: BTreeSet<(Key, NodeId)>,
     /// By node, the number of this channel's owned keys that the node replicates.
@@ -60,9 +68,25 @@ impl<'a> Request<'a> {
 }
 
 impl Owner {
+    /// No replicas elsewhere.
+    pub(crate) fn new<E: Element>(shared: &Shared<E>) -> Self {
+        Self {
+            hubs: KeyTable::new(shared.layout(), shared.is_lazy()),
+            unsent: KeyList::default(),
+            owed: BTreeSet::new(),
+            holders: vec![0; shared.layout().nodes()],
+            behind: Vec::new(),
+        }
+    }
+
     /// The record of a key that is owned here and replicated elsewhere.
     pub(crate) fn hub(&self, key: Key) -> Option<&Hub> {
-        self.hubs.get(&key)
+        self.hubs.get(key).map(|replicated| &replicated.hub)
+    }
+
+    /// Prefetches the records of the keys behind the one at `at`.
+    pub(crate) fn prefetch(&self, keys: &[Key], at: usize) {
+        self.hubs.prefetch(keys, at);
     }
 
     /// Number of keys that are owned here and replicated elsewhere.
@@ -82,16 +106,9 @@ impl Owner {
 
     /// The main copy of `key` has changed, other than by a holder's delta.
     pub(super) fn changed<E: Element>(&mut self, core: &Core<E>, key: Key) {
-        if let Some(hub) = self.hubs.get_mut(&key) {
+        if let Some(Replicated { hub, listed }) = self.hubs.get_mut(key) {
             hub.touch();
-            self.update_later(core, key);
-        }
-    }
-
-    /// Some holders of `key` lack changes. Under lazy replication they ask for them.
-    fn update_later<E: Element>(&mut self, core: &Core<E>, key: Key) {
-        if core.policy().replicas != Some(Replicas::Lazy) {
-            self.unsent.insert(key);
+            update_later(core, &mut self.unsent, key, listed);
         }
     }
 
@@ -116,7 +133,7 @@ impl Owner {
         if writes {
             self.changed(core, key);
         }
-        if self.hubs.get(&key).is_some_and(|hub| hub.owes(origin)) {
+        if self.hub(key).is_some_and(|hub| hub.owes(origin)) {
             self.owed.insert((key, origin));
         }
     }
@@ -131,13 +148,16 @@ impl Owner {
     ) -> AskOutcome {
         let Request { key, holder, generation, .. } = request;
         self.take_mark(core, entry);
-        let hub = self.hubs.entry(key).or_default();
+        if !self.hubs.contains(key) {
+            self.hubs.insert(key, Replicated::default());
+        }
+        let Replicated { hub, .. } = self.hubs.get_mut(key).expect("it has a record now");
         let before = hub.holders().len();
         let outcome = hub.ask(holder, generation);
         let more = hub.holders().len() - before;
         entry.state_mut().role = Role::Hub;
         entry.state_mut().side = hub.holders().len() as u32;
-        self.count_holder(core, holder, more, 0);
+        self.count_holder(holder, more, 0);
         outcome
     }
 
@@ -171,8 +191,7 @@ impl Owner {
         Ok(())
     }
 
-    fn count_holder<E: Element>(&mut self, core: &Core<E>, holder: NodeId, more: usize, less: usize) {
-        self.holders.resize(core.shared.layout().nodes(), 0);
+    fn count_holder(&mut self, holder: NodeId, more: usize, less: usize) {
         let count = &mut self.holders[holder.index()];
         *count = (*count + more).saturating_sub(less);
     }
@@ -191,7 +210,7 @@ impl Owner {
     ) -> Result<(), ProtocolError> {
         let Request { key, holder, generation, number: seq, delta, .. } = request;
         self.take_mark(core, entry);
-        let Some(hub) = self.hubs.get_mut(&key) else { return Ok(()) };
+        let Some(Replicated { hub, listed }) = self.hubs.get_mut(key) else { return Ok(()) };
         let kind = match hub.merge(holder, generation, seq) {
             Merge::Ghost => return Ok(()),
             Merge::Impossible => return Err(ProtocolError::MissingDeltas { key, seq }),
@@ -201,9 +220,9 @@ impl Owner {
         let value = entry.value_mut().expect("an owner holds the value");
         combine::add_message(core.shared.layout().combine(), value, delta);
         out.stats.synced_keys += 1;
-        self.update(core, out, clock, entry, holder, kind);
-        if self.hubs.get(&key).is_some_and(|hub| hub.behind().next().is_some()) {
-            self.update_later(core, key);
+        update(core, out, clock, entry, hub, holder, kind);
+        if hub.behind().next().is_some() {
+            update_later(core, &mut self.unsent, key, listed);
         }
         Ok(())
     }
@@ -219,10 +238,10 @@ impl Owner {
     ) -> bool {
         let Request { key, holder, generation, .. } = request;
         self.take_mark(core, entry);
-        let hub = self.hubs.get_mut(&key);
+        let hub = self.hubs.get_mut(key).map(|replicated| &mut replicated.hub);
         let left = hub.and_then(|hub| hub.leave(holder, generation).then(|| hub.holders().is_empty()));
         if let Some(alone) = left {
-            self.count_holder(core, holder, 0, 1);
+            self.count_holder(holder, 0, 1);
             staleness.disown(key, holder);
             if alone {
                 self.forget(key);
@@ -238,14 +257,15 @@ impl Owner {
     }
 
     fn forget(&mut self, key: Key) -> Option<Hub> {
-        self.unsent.remove(key);
-        self.hubs.remove(&key)
+        let Replicated { hub, mut listed } = self.hubs.remove(key)?;
+        self.unsent.remove(&mut listed);
+        Some(hub)
     }
 
     /// The key leaves. Returns its record, which travels with it.
-    pub(crate) fn depart<E: Element>(&mut self, core: &Core<E>, key: Key) -> Option<Hub> {
+    pub(crate) fn depart(&mut self, key: Key) -> Option<Hub> {
         let hub = self.forget(key)?;
-        hub.holders().iter().for_each(|holder| self.count_holder(core, holder.node, 0, 1));
+        hub.holders().iter().for_each(|holder| self.count_holder(holder.node, 0, 1));
         Some(hub)
     }
 
@@ -265,12 +285,12 @@ impl Owner {
         }
         entry.state_mut().role = Role::Hub;
         entry.state_mut().side = hub.holders().len() as u32;
-        hub.holders().iter().for_each(|holder| self.count_holder(core, holder.node, 1, 0));
-        self.hubs.insert(key, hub);
-        self.update_later(core, key);
+        hub.holders().iter().for_each(|holder| self.count_holder(holder.node, 1, 0));
+        let Replicated { listed, .. } = self.hubs.insert(key, Replicated { hub, listed: false });
+        update_later(core, &mut self.unsent, key, listed);
     }
 
-    /// Sends a holder the value, or the acknowledgement of its delta.
+    /// Sends a holder the value, if it is registered.
     fn update<E: Element>(
         &mut self,
         core: &Core<E>,
@@ -280,20 +300,9 @@ impl Owner {
         to: NodeId,
         kind: ReplicaUpdateKind,
     ) {
-        let key = entry.key();
-        let counter = core.told_counter(&entry.state());
-        let Some(hub) = self.hubs.get_mut(&key) else { return };
-        let Some(holder) = hub.tell(to) else { return };
-        let (generation, seq, version) = (holder.generation, holder.seq, hub.version());
-        let row = UpdateRow { key, generation, seq, version, counter };
-        let value = match kind {
-            ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => {
-                entry.value().expect("an owner holds the value")
-            }
-            ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => &[],
-        };
-        out.stats.synced_keys += u64::from(!value.is_empty());
-        out.outgoing.replication.update(to, kind, clock, row, value);
+        if let Some(Replicated { hub, .. }) = self.hubs.get_mut(entry.key()) {
+            update(core, out, clock, entry, hub, to, kind);
+        }
     }
 
     /// Sends `to` the value of `key` and the global clock, if it still holds a replica.
@@ -320,7 +329,7 @@ impl Owner {
                 continue;
             }
             self.take_mark(core, &mut entry);
-            if self.hubs.get(&key).is_some_and(|hub| hub.owes(to)) {
+            if self.hub(key).is_some_and(|hub| hub.owes(to)) {
                 self.update(core, out, clock, &mut entry, to, ReplicaUpdateKind::Refresh);
             }
         }
@@ -329,22 +338,57 @@ impl Owner {
     /// Sends updates to all holders that lack changes.
     pub(super) fn update_all<E: Element>(&mut self, core: &Core<E>, out: &mut Output, clock: u32) {
         let keys = self.unsent.take();
+        out.outgoing.replication.expect(core.share(&keys));
         for (at, key) in keys.iter().copied().enumerate() {
             core.shared.prefetch(&keys, at);
-            let (mut entry, role) = core.shared.latch(key);
-            if role != Role::Hub {
+            self.hubs.prefetch(&keys, at);
+            if self.hubs.get(key).is_none_or(|replicated| !replicated.listed) {
                 continue;
             }
+            let (mut entry, _) = core.shared.latch(key);
             self.take_mark(core, &mut entry);
-            self.unsent.remove(key);
+            let Some(Replicated { hub, listed }) = self.hubs.get_mut(key) else { continue };
+            self.unsent.remove(listed);
             let mut behind = std::mem::take(&mut self.behind);
-            behind.extend(self.hubs.get(&key).into_iter().flat_map(Hub::behind));
+            behind.extend(hub.behind());
             for to in behind.drain(..) {
                 self.update(core, out, clock, &mut entry, to, ReplicaUpdateKind::Refresh);
             }
             self.behind = behind;
         }
     }
+}
+
+/// Some holders of `key`, whose record has `listed`, lack changes. Under lazy replication they ask for them.
+fn update_later<E: Element>(core: &Core<E>, unsent: &mut KeyList, key: Key, listed: &mut bool) {
+    if core.policy().replicas != Some(Replicas::Lazy) {
+        unsent.insert(key, listed);
+    }
+}
+
+/// Sends a holder the value, or the acknowledgement of its delta, if it is registered.
+fn update<E: Element>(
+    core: &Core<E>,
+    out: &mut Output,
+    clock: u32,
+    entry: &mut Entry<'_, SlotState, E>,
+    hub: &mut Hub,
+    to: NodeId,
+    kind: ReplicaUpdateKind,
+) {
+    let key = entry.key();
+    let counter = core.told_counter(&entry.state());
+    let Some(holder) = hub.tell(to) else { return };
+    let (generation, seq, version) = (holder.generation, holder.seq, hub.version());
+    let row = UpdateRow { key, generation, seq, version, counter };
+    let value = match kind {
+        ReplicaUpdateKind::SetUp | ReplicaUpdateKind::Refresh => {
+            entry.value().expect("an owner holds the value")
+        }
+        ReplicaUpdateKind::Acknowledged | ReplicaUpdateKind::Dropped => &[],
+    };
+    out.stats.synced_keys += u64::from(!value.is_empty());
+    out.outgoing.replication.update(to, kind, clock, row, value);
 }
 
 /// Checks that a holder's request about a key that is not owned here may be forwarded.

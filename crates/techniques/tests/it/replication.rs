@@ -9,10 +9,10 @@ const B: NodeId = NodeId(2);
 
 /// A holder at this version of a main copy of one element; its copy.
 fn held(version: u32, main: f32) -> (Replica<f32>, [f32; 1]) {
-    let (mut replica, mut value) = (Replica::ask(1, Combine::Sum), [9.0]);
-    assert!(replica.refresh(version, 0, &[main], &mut value, false));
-    assert_eq!((replica.stage(), replica.version(), value), (Stage::Held, version, [main]));
-    (replica, value)
+    let mut replica = Replica::ask(1, Combine::Sum);
+    replica.set_up(version, [main].into());
+    assert_eq!((replica.stage(), replica.version()), (Stage::Held, version));
+    (replica, [main])
 }
 
 #[test]
