@@ -39,6 +39,11 @@ mod slab;
 #[path = "shipped/store.rs"]
 mod store;
 
+/// As the store that is shipped.
+pub fn prefetch<T>(at: *const T) {
+    prefetch::prefetch(at);
+}
+
 pub use latch::{Latch, LatchGuard};
 pub use row::Row;
 pub use store::{Entry, Slot, Store};
