@@ -73,7 +73,7 @@ static WIDE: Matrix = Matrix::new(Setting {
 /// default's four times as long ones, all words copied to all nodes learned .40 of what one process does in
 /// one of ten runs.
 static LONG: Matrix = Matrix::new(Setting {
-    task: &["--data", "builtin:topics:1000x200000", "--dim", "16", "--sample", "0.001", "--lr", "0.006"],
+    task: &["--data", "builtin:topics:1000x600000", "--dim", "16", "--sample", "0.001", "--lr", "0.002"],
     epochs: "3",
     ..SETTING
 });
