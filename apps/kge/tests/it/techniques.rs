@@ -48,6 +48,14 @@ static MATRIX: Matrix = Matrix::new(SETTING);
 /// other setting's epochs.
 static LONG: Matrix = Matrix::new(Setting { task: &["--dim", "32"], epochs: "4", ..SETTING });
 
+/// Triples that are trained in place.
+static IN_PLACE: Matrix = Matrix::new(Setting {
+    task: &["--dim", "32", "--loss", "logistic", "--negatives", "10"],
+    epochs: "6",
+    measure: |test| -test["heldout_loss"].as_f64().unwrap(),
+    ..SETTING
+});
+
 intendant_apptest::technique_tests!(MATRIX, noise: NOISE, loose: STALENESS);
 
 /// By default, keys are replicated that are in more than 100 times as many triples as the mean key.
@@ -84,6 +92,11 @@ fn techniques_that_act_on_intents() {
     for case in case::BY_INTENT {
         LONG.check(&case, STALENESS);
     }
+}
+
+#[test]
+fn rows_in_place() {
+    IN_PLACE.check(&case::ADAPTIVE, STALENESS);
 }
 
 #[test]
