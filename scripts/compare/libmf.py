@@ -9,7 +9,7 @@ LIBMF is not part of this project. Install it in an environment of its own, comp
 and run both programs in turn, as other load on a machine changes both:
 
     python3 -m venv DIR
-    CFLAGS="-O3 -DUSEAVX -mavx" DIR/bin/pip install --no-binary libmf numpy libmf==0.9.2
+    CXXFLAGS="-O3 -DUSEAVX -mavx" DIR/bin/pip install --no-binary libmf numpy libmf==0.9.2
     DIR/bin/python scripts/compare/libmf.py TRAIN TEST
     intendant-mf --technique single --data TRAIN --test TEST --report REPORT
 
@@ -83,7 +83,12 @@ def main():
         cpu, wall = time.process_time(), time.perf_counter()
         model.fit(train)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        errors = model.predict(test[:, :2]) - test[:, 2]
+        # The package's own predictions need another memory layout than it says.
+        rows, columns = model.p_factors(), model.q_factors()
+        row, column = (test[:, side].astype(int) for side in (0, 1))
+        if row.max() >= len(rows) or column.max() >= len(columns):
+            sys.exit("the test table has rows or columns that the training table lacks")
+        errors = (rows[row] * columns[column]).sum(axis=1) - test[:, 2]
         rmse = float(numpy.sqrt(numpy.mean(errors.astype(numpy.float64) ** 2)))
         times.append((passes, cpu, wall))
         print(
