@@ -5,7 +5,7 @@ use crate::batch::Query;
 use crate::data::Names;
 use crate::model::ModelKind;
 use intendant_sampling::{Everything, Manager};
-use intendant_task::Row;
+use intendant_task::PlainRows;
 use std::collections::BTreeSet;
 
 /// A graph of `entities` entities and 3 relations with pseudorandom triples.
@@ -68,20 +68,6 @@ fn naive_penalty(config: &Config, embedding: &[f64]) -> f64 {
     config.penalties.n3 * cubes + config.penalties.l2 * squares
 }
 
-/// Rows of plain memory.
-struct Plain<'a> {
-    keys: &'a [Key],
-    values: &'a mut [Vec<f64>],
-}
-
-impl Rows<f64> for Plain<'_> {
-    fn row(&mut self, at: usize) -> Row<'_, f64> {
-        Row::unshared(&mut self.values[self.keys[at].index()])
-    }
-
-    fn prefetch(&self, _at: usize) {}
-}
-
 /// A batch with its samples.
 struct Step {
     task: Kge<f64>,
@@ -135,7 +121,7 @@ impl Step {
     fn train(&self, model: &mut [Vec<f64>]) -> StepReport {
         let keys = self.keys();
         let report = if self.task.trains_in_place() {
-            let mut rows = Plain { keys: &keys, values: model };
+            let mut rows = PlainRows { keys: &keys, values: model };
             self.task.train(&mut self.task.scratch(), &self.prepared.batch, &keys, &mut rows)
         } else {
             let (report, updates) = self.compute(model);

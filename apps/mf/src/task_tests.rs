@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::data::{Entry, Ids};
-use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Row, Schedule};
+use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, PlainRows, Schedule};
 use proptest::prelude::*;
 use std::convert::Infallible;
 
@@ -58,20 +58,6 @@ fn initial(task: &Mf<f64>) -> Vec<Vec<f64>> {
     (0..model.keys()).map(value).collect()
 }
 
-/// Rows of plain memory.
-struct Plain<'a> {
-    keys: &'a [Key],
-    values: &'a mut [Vec<f64>],
-}
-
-impl Rows<f64> for Plain<'_> {
-    fn row(&mut self, at: usize) -> Row<'_, f64> {
-        Row::unshared(&mut self.values[self.keys[at].index()])
-    }
-
-    fn prefetch(&self, _at: usize) {}
-}
-
 /// Trains `epochs` epochs by a single worker on plain memory; the model, the losses, the test sums.
 fn train(config: Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
     let task = Arc::new(Mf::<f64>::new(data(), config).unwrap());
@@ -94,7 +80,7 @@ fn train(config: Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
             }
             Op::Train => {
                 let trained = driver.train(|keys, act| {
-                    assert!(act(&mut Plain { keys, values: &mut values }));
+                    assert!(act(&mut PlainRows { keys, values: &mut values }));
                     Ok::<(), Infallible>(())
                 });
                 trained.unwrap();

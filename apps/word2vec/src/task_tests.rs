@@ -5,7 +5,7 @@ use super::*;
 use crate::data::Options;
 use crate::model::Optimizer;
 use intendant_sampling::{Everything, Manager};
-use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Reduction, Row, Schedule};
+use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, PlainRows, Reduction, Schedule};
 use std::convert::Infallible;
 use std::io::{Seek, SeekFrom, Write};
 use tempfile::NamedTempFile;
@@ -76,20 +76,6 @@ fn gathered(values: &[Vec<f64>], keys: &[Key]) -> Vec<f64> {
     keys.iter().flat_map(|key| values[key.index()].clone()).collect()
 }
 
-/// Rows of plain memory, by key.
-struct Plain<'a> {
-    keys: &'a [Key],
-    values: &'a mut [Vec<f64>],
-}
-
-impl Rows<f64> for Plain<'_> {
-    fn row(&mut self, at: usize) -> Row<'_, f64> {
-        Row::unshared(&mut self.values[self.keys[at].index()])
-    }
-
-    fn prefetch(&self, _at: usize) {}
-}
-
 /// Trains by a single worker on plain memory; the model, the losses, the test sums.
 fn train(task: &Arc<Word2vec<f64>>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
     let mut values = initial(task);
@@ -123,7 +109,7 @@ fn train(task: &Arc<Word2vec<f64>>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Re
             }
             Op::Train => {
                 let trained = driver.train(|keys, act| {
-                    assert!(act(&mut Plain { keys, values: &mut values }));
+                    assert!(act(&mut PlainRows { keys, values: &mut values }));
                     Ok::<(), Infallible>(())
                 });
                 trained.unwrap();
@@ -307,7 +293,7 @@ fn gradients_are_derivatives_of_the_loss() {
             .collect();
         let mut trained = |values: &[Vec<f64>]| {
             let mut values = values.to_vec();
-            let mut rows = Plain { keys: &all, values: &mut values };
+            let mut rows = PlainRows { keys: &all, values: &mut values };
             (task.train(&mut scratch, &prepared.batch, &all, &mut rows).loss, values)
         };
         let (_, after) = trained(&start);
@@ -393,7 +379,7 @@ fn a_text_that_changes_ends_the_run() {
     file.seek(SeekFrom::Start(100)).unwrap();
     file.write_all(b"x").unwrap();
     let prepared = failed(6).expect("the change is noticed");
-    let mut rows = Plain { keys: &[], values: &mut [] };
+    let mut rows = PlainRows { keys: &[], values: &mut [] };
     assert!(task.train(&mut task.scratch(), &prepared.batch, &[], &mut rows).loss.is_nan());
     let said = corpus.failure().unwrap().to_string();
     assert!(said.contains("changed while it was in use: what was read at byte "), "{said}");

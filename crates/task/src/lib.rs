@@ -18,6 +18,7 @@ pub mod kernel;
 mod loader;
 mod op;
 mod order;
+mod plain;
 mod task;
 
 pub use driver::Driver;
@@ -26,6 +27,7 @@ pub use intendant_store::Row;
 pub use loader::{Announcement, Loader, LoaderEvent, LoaderOp, LookAhead};
 pub use op::{Diverged, Event, Op, Progress, Schedule};
 pub use order::{EpochOrder, expected_batches};
+pub use plain::PlainRows;
 pub use task::{
     BatchAt, Cost, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Rows, SampleRequest,
     StepReport, Subepoch, Task, Update,

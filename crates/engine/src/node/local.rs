@@ -208,17 +208,18 @@ impl<E: Element> Local<E> {
     }
 
     /// Counts keys that were lent to the worker: each is a pull and a push that was served here. The worker
-    /// has pulled `pulled` keys before, which was counted then. It may have pulled more than were lent to it:
-    /// keys that left this node again, and were pulled twice, count once.
+    /// has pulled `pulled` keys before, which were counted then. They are more than were lent if keys left this
+    /// node again: those were pulled twice, and count once.
     #[inline]
     pub fn count_updates(&mut self, keys: usize, pulled: usize) {
-        let (keys, more) = (keys as u64, keys.saturating_sub(pulled) as u64);
-        let twice = (pulled as u64).saturating_sub(keys);
-        let of_remote = twice.min(self.stats.remote);
-        self.stats.pull_keys = self.stats.pull_keys + more - twice;
+        let (keys, pulled) = (keys as u64, pulled as u64);
+        let twice = pulled.saturating_sub(keys);
+        // A key that arrived between the search and the first pull was pulled here.
+        let remote = twice.min(self.stats.remote);
+        self.stats.pull_keys = self.stats.pull_keys + keys - pulled;
         self.stats.push_keys += keys;
-        self.stats.remote -= of_remote;
-        self.stats.local = self.stats.local + keys + more - (twice - of_remote);
+        self.stats.remote -= remote;
+        self.stats.local = self.stats.local + keys + keys.saturating_sub(pulled) + remote - twice;
     }
 
     fn count_place(&mut self, keys: usize) {
@@ -502,6 +503,28 @@ mod tests {
             copy_to_bytes(&value, &mut values);
         }
         Completion { op, positions, values: values.into() }
+    }
+
+    /// Each key of a step counts as a pull and a push, whatever was pulled for it.
+    #[test]
+    fn a_lent_key_counts_as_a_pull_and_a_push() {
+        let node = node();
+        let mut local = Local::<f32>::new(WorkerId(0), node.layout());
+        let mut counted = |pulled: [u64; 2], keys: usize, pulled_and_lent: usize| {
+            local.stats = AccessStats::default();
+            let [here, away] = pulled;
+            (local.stats.pull_keys, local.stats.local, local.stats.remote) = (here + away, here, away);
+            local.count_updates(keys, pulled_and_lent);
+            let AccessStats { pull_keys, push_keys, local, remote, .. } = local.stats;
+            assert_eq!(local + remote, pull_keys + push_keys);
+            [pull_keys, push_keys, local, remote]
+        };
+        assert_eq!(counted([0, 0], 5, 0), [5, 5, 10, 0]);
+        assert_eq!(counted([0, 2], 5, 2), [5, 5, 8, 2], "two have come meanwhile");
+        // Three keys came and left again. Their second pull counts, with the push of their copies to come.
+        assert_eq!(counted([0, 6], 0, 3), [3, 0, 0, 3]);
+        assert_eq!(counted([0, 6], 1, 3), [4, 1, 1, 4]);
+        assert_eq!(counted([3, 1], 0, 2), [2, 0, 2, 0], "they were here when they were pulled first");
     }
 
     fn expected(position: u32, at: usize) -> f32 {

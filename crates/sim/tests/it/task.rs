@@ -102,6 +102,17 @@ fn plain<E: Element>() -> (Vec<E>, u64) {
     (values, digest)
 }
 
+/// The loss of the last epoch is below the part `falls_to` of the first one's, and the part `right` of the
+/// held-out pairs is ranked right.
+#[track_caller]
+fn check_learned<E>(outcome: &TaskOutcome<E>, falls_to: f64, right: f64, at: &str) {
+    let [first, .., last, test] = &outcome.combined[..] else { panic!("{at}: too few epochs") };
+    let loss = |r: &intendant_task::Reduction| r.get("loss") / r.get("examples");
+    assert!(loss(last) < falls_to * loss(first), "{at}: loss {} to {}", loss(first), loss(last));
+    let ranked = test.get("quality.ranked_right") / test.get("quality.count");
+    assert!(ranked > right, "{at}: {ranked} of the held-out pairs are ranked right");
+}
+
 fn digest<E>(outcome: &TaskOutcome<E>) -> u64 {
     outcome.combined.iter().fold(0, |sum, reduction| sum.wrapping_add(reduction.digest))
 }
@@ -126,11 +137,7 @@ fn it_learns<E: Element>() {
         let outcome = train::<E>(&TaskConfig { channels, ..TaskConfig::new(nodes, workers, SCHEDULE) });
         let at = format!("{nodes} nodes with {workers} workers");
         assert_eq!(digest(&outcome), expected, "{at}: the same examples");
-        let [first, .., last, test] = &outcome.combined[..] else { panic!("{at}: too few epochs") };
-        let loss = |r: &intendant_task::Reduction| r.get("loss") / r.get("examples");
-        assert!(loss(last) < 0.7 * loss(first), "{at}: loss {} to {}", loss(first), loss(last));
-        let right = test.get("quality.ranked_right") / test.get("quality.count");
-        assert!(right > 0.9, "{at}: {right} of the held-out pairs are ranked right");
+        check_learned(&outcome, 0.7, 0.9, &at);
         let accesses = outcome.accesses;
         assert_eq!(accesses.local + accesses.remote, accesses.pull_keys + accesses.push_keys, "{at}");
         assert!(accesses.sampled > 0, "{at}");
@@ -248,11 +255,7 @@ fn a_task_is_trained_with_copies() {
         let name = format!("{} {:?}", config.technique, config.replication.pace);
         let outcome = train::<f32>(&config);
         assert_eq!(digest(&outcome), expected, "{name}: the same examples");
-        let [first, .., last, test] = &outcome.combined[..] else { panic!("{name}: too few epochs") };
-        let loss = |r: &intendant_task::Reduction| r.get("loss") / r.get("examples");
-        assert!(loss(last) < 0.8 * loss(first), "{name}: loss {} to {}", loss(first), loss(last));
-        let right = test.get("quality.ranked_right") / test.get("quality.count");
-        assert!(right > 0.85, "{name}: {right} of the held-out pairs are ranked right");
+        check_learned(&outcome, 0.8, 0.85, &name);
         let stats = &outcome.management;
         assert!(stats.sync_rounds > 0 && stats.synced_keys > 0, "{name}: {stats:?}");
         let lazily = matches!(config.technique, Technique::Ssp | Technique::Essp);
@@ -333,11 +336,7 @@ fn a_task_is_trained_in_place() {
         let name = format!("{} {:?}", config.technique, config.replication.pace);
         let outcome = train(&config);
         assert_eq!(digest(&outcome), expected, "{name}: the same examples");
-        let [first, .., last, test] = &outcome.combined[..] else { panic!("{name}: too few epochs") };
-        let loss = |r: &intendant_task::Reduction| r.get("loss") / r.get("examples");
-        assert!(loss(last) < 0.8 * loss(first), "{name}: loss {} to {}", loss(first), loss(last));
-        let right = test.get("quality.ranked_right") / test.get("quality.count");
-        assert!(right > 0.85, "{name}: {right} of the held-out pairs are ranked right");
+        check_learned(&outcome, 0.8, 0.85, &name);
         for accesses in outcome.epochs.iter().map(|epoch| epoch.accesses) {
             assert_eq!(accesses.local + accesses.remote, accesses.pull_keys + accesses.push_keys, "{name}");
             assert_eq!(accesses.pull_keys, accesses.push_keys, "{name}");
