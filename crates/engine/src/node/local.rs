@@ -208,8 +208,8 @@ impl<E: Element> Local<E> {
     }
 
     /// Counts keys that were lent to the worker: each is a pull and a push that was served here. The worker
-    /// has pulled `pulled` keys before, which were counted then. They are more than were lent if keys left this
-    /// node again: those were pulled twice, and count once.
+    /// has pulled `pulled` keys before, which were counted then. They are more than were lent if keys left
+    /// this node again: those were pulled twice, and count once.
     #[inline]
     pub fn count_updates(&mut self, keys: usize, pulled: usize) {
         let (keys, pulled) = (keys as u64, pulled as u64);
