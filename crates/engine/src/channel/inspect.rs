@@ -39,7 +39,10 @@ impl<E: Element> Channel<E> {
             Some(Replicas::Directed { .. }) => {
                 let has_rounds = policy.intents.is_none() || self.replication.has_copies();
                 let round = has_rounds.then_some(self.replication.rounds.next());
-                round.into_iter().chain(self.intents.due()).min()
+                // While no worker moves on, intents are not due and no replica becomes urgent.
+                let intents = self.intents.due();
+                let urgent = intents.and_then(|_| self.replication.next_look());
+                [round, intents, urgent].into_iter().flatten().min()
             }
             None | Some(Replicas::Lazy | Replicas::Eager) => {
                 self.static_replicas.due(self.core.shared.replication().pace)

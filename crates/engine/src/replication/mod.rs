@@ -39,9 +39,17 @@ pub(crate) struct Replication<E> {
     noted: Vec<Key>,
 }
 
+/// How long an urgent replica waits for the channel's look, in µs, while intents are acted on. A round of
+/// intents may be longer: it takes as long as owners take to answer, which is longest when the network is
+/// busy and copies change fastest. On 16 simulated nodes of 4 workers, urgent replicas that waited for rounds
+/// of intents lost half of what an epoch teaches; 1 ms and 0.5 ms are no better than 2 ms.
+const URGENT_EVERY: u64 = 2_000;
+
 /// When rounds of deltas and updates of directed replicas may start.
 #[derive(Default)]
 pub(crate) struct Rounds {
+    /// The last look, whether or not it started a round.
+    looked: Tick,
     /// The next round.
     next: Tick,
     /// When the next round would start without postponement.
@@ -74,6 +82,11 @@ impl<E: Element> Replication<E> {
             rounds: Rounds::default(),
             noted: Vec::new(),
         }
+    }
+
+    /// When the channel must look for urgent replicas; `None` if it holds none.
+    pub(crate) fn next_look(&self) -> Option<Tick> {
+        self.holder.holds_any().then(|| self.rounds.looked.after(URGENT_EVERY))
     }
 
     /// Number of items of work that remain before the channel is settled.
@@ -136,6 +149,7 @@ impl<E: Element> Replication<E> {
 
     /// Sends the updates of urgent replicas, and starts a round if it is due.
     pub(crate) fn tick(&mut self, core: &Core<E>, out: &mut Output) {
+        self.rounds.looked = core.now;
         self.send_urgent(core, out);
         if let Some(Replicas::Directed { every }) = core.policy().replicas
             && core.now >= self.rounds.next
