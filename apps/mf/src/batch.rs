@@ -65,25 +65,37 @@ impl Batch {
         (Self { examples, runs, rows: rows.len() }, keys.collect())
     }
 
-    /// As [`Batch::new`], of entries that are different cells of one column. Rows are in the order of the
-    /// entries.
-    pub(crate) fn of_one_column(data: &Dataset, entries: &[Entry]) -> (Self, Vec<Key>) {
-        let end = entries.len();
+    /// As [`Batch::new`], with a key for the row of each entry, in the order of the entries, and a key for
+    /// each run of entries of one column: the keys are distinct if the entries are different cells of one
+    /// column.
+    pub(crate) fn by_run(data: &Dataset, entries: &[Entry]) -> (Self, Vec<Key>) {
+        let rows = entries.len();
         let example = |(row, entry): (u32, &Entry)| Example {
             row,
             row_uses: data.row_uses()[entry.row as usize],
             value: entry.value,
         };
         let examples = (0..).zip(entries).map(example).collect();
-        let mut keys = Vec::with_capacity(end + 1);
+        let mut keys = Vec::with_capacity(rows + RUNS);
         keys.extend(entries.iter().map(|entry| Key(u64::from(entry.row))));
-        let column = entries[0].column;
-        keys.push(column_key(data, column));
-        let column_uses = data.column_uses()[column as usize];
-        let run = Run { column: end as u32, column_uses, end };
-        (Self { examples, runs: vec![run], rows: end }, keys)
+        let mut runs = Vec::with_capacity(RUNS);
+        let mut end = 0;
+        for run in entries.chunk_by(|a, b| a.column == b.column) {
+            let column = run[0].column;
+            end += run.len();
+            runs.push(Run {
+                column: keys.len() as u32,
+                column_uses: data.column_uses()[column as usize],
+                end,
+            });
+            keys.push(column_key(data, column));
+        }
+        (Self { examples, runs, rows }, keys)
     }
 }
+
+/// Few batches have more runs.
+const RUNS: usize = 8;
 
 fn column_key(data: &Dataset, column: u32) -> Key {
     Key(data.rows().len() as u64 + u64::from(column))

@@ -8,7 +8,9 @@
 //!
 //! Both are functions of the data, the seed and the number of workers and nodes. They use no keys and values.
 
-use crate::data::Dataset;
+pub(crate) mod tiles;
+
+use crate::data::{Dataset, Entry};
 use clap::ValueEnum;
 use intendant_core::lock;
 use intendant_core::random::{Permutation, mix, stream};
@@ -17,6 +19,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::Mutex;
+use tiles::Tiles;
 
 /// How an epoch is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -28,14 +31,15 @@ pub enum Algorithm {
 }
 
 /// The entries of a batch.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Chosen {
-    /// Indices of training entries, in the order in which they are trained.
-    pub(crate) entries: Vec<u32>,
+    /// In the order in which they are trained.
+    pub(crate) entries: Vec<Entry>,
     /// The column that is visited, if this is the first batch of the visit.
     pub(crate) opens: Option<u32>,
-    /// Whether they are known to be different cells of one column.
-    pub(crate) of_one_column: bool,
+    /// Whether the batch accesses a row once per entry, and a column once per run of its entries. If they are
+    /// known to be different cells of one column, nothing is accessed twice. Otherwise each is accessed once.
+    pub(crate) by_run: bool,
 }
 
 /// A division of the entries among workers.
@@ -43,6 +47,7 @@ pub(crate) struct Chosen {
 pub(crate) enum Division {
     Blocks(Blocks),
     Columns(Columns),
+    Tiles(Tiles),
 }
 
 /// Names of the uses of the seed.
@@ -53,9 +58,19 @@ const VISITS: u64 = 4;
 const ENTRIES: u64 = 5;
 
 impl Division {
-    pub(crate) fn new(algorithm: Algorithm, data: &Dataset, seed: u64, workers: u32, nodes: u32) -> Self {
+    /// With so many `tiles` of rows, if there is one node.
+    pub(crate) fn new(
+        algorithm: Algorithm,
+        data: &Dataset,
+        seed: u64,
+        (workers, nodes): (u32, u32),
+        tiles: u32,
+    ) -> Self {
         match algorithm {
             Algorithm::Blocks => Self::Blocks(Blocks::new(data, seed, workers)),
+            Algorithm::Columns if nodes == 1 && tiles > 1 => {
+                Self::Tiles(Tiles::new(data, seed, workers, tiles))
+            }
             Algorithm::Columns => Self::Columns(Columns::new(data, seed, workers, nodes)),
         }
     }
@@ -64,7 +79,7 @@ impl Division {
     pub(crate) fn subepochs(&self) -> u32 {
         match self {
             Self::Blocks(blocks) => blocks.workers,
-            Self::Columns(_) => 1,
+            Self::Columns(_) | Self::Tiles(_) => 1,
         }
     }
 
@@ -76,6 +91,7 @@ impl Division {
                 cell.len().div_ceil(batch) as u64
             }
             Self::Columns(columns) => columns.runs(worker).iter().map(|run| run.batches(batch)).sum(),
+            Self::Tiles(tiles) => tiles.batches(worker, batch),
         }
     }
 
@@ -83,15 +99,16 @@ impl Division {
     ///
     /// # Panics
     /// If there is no such batch.
-    pub(crate) fn choose(&self, at: BatchAt, batch: usize) -> Chosen {
+    pub(crate) fn choose(&self, data: &Dataset, at: BatchAt, batch: usize) -> Chosen {
         match self {
-            Self::Blocks(blocks) => blocks.choose(at, batch),
-            Self::Columns(columns) => columns.choose(at, batch),
+            Self::Blocks(blocks) => blocks.choose(data, at, batch),
+            Self::Columns(columns) => columns.choose(data, at, batch),
+            Self::Tiles(tiles) => Chosen { entries: tiles.choose(at, batch), opens: None, by_run: true },
         }
     }
 
     /// Groups of entries, each with its worker. A group is trained in a random order, in batches without
-    /// entries of other groups.
+    /// entries of other groups. Tiles have none: see [`Tiles::sizes`].
     pub(crate) fn parts(&self) -> Box<dyn Iterator<Item = (u32, &[u32])> + '_> {
         match self {
             Self::Blocks(blocks) => {
@@ -102,19 +119,23 @@ impl Division {
             Self::Columns(columns) => Box::new((0..).zip(&columns.runs).flat_map(move |(worker, runs)| {
                 runs.iter().map(move |run| (worker, &columns.order[run.range()]))
             })),
+            Self::Tiles(_) => Box::new(std::iter::empty()),
         }
     }
 
     /// This worker's share of the rows that its node keeps.
     pub(crate) fn rows(&self, data: &Dataset, partition: Partition) -> Vec<u32> {
-        let (parts, part) = match self {
-            Self::Blocks(blocks) => (&blocks.row_block, partition.worker),
-            Self::Columns(columns) => (&columns.row_node, partition.node()),
+        let of = |parts: &[u32], part: u32| -> Vec<u32> {
+            (0..).zip(parts).filter(|(_, p)| **p == part).map(|(row, _)| row).collect()
         };
-        let mut rows: Vec<u32> = (0..).zip(parts).filter(|(_, p)| **p == part).map(|(row, _)| row).collect();
+        let mut rows = match self {
+            Self::Blocks(blocks) => of(&blocks.row_block, partition.worker),
+            Self::Columns(columns) => of(&columns.row_node, partition.node()),
+            Self::Tiles(_) => (0..data.rows().len() as u32).collect(),
+        };
         // Rows without entries may be anywhere.
         rows.retain(|row| data.row_uses()[*row as usize] > 0);
-        if let Self::Columns(_) = self {
+        if let Self::Columns(_) | Self::Tiles(_) = self {
             // Each of the node's workers takes a share of them.
             let share = partition.worker % partition.workers_per_node();
             let mut index = 0;
@@ -137,7 +158,7 @@ impl Division {
                 columns.dedup();
                 columns
             }
-            Self::Columns(_) => Vec::new(),
+            Self::Columns(_) | Self::Tiles(_) => Vec::new(),
         }
     }
 }
@@ -175,6 +196,21 @@ fn sort_by(entries: &[u32], buckets: usize, bucket: impl Fn(u32) -> u32) -> Vec<
         *place += 1;
     }
     sorted
+}
+
+/// The order of things that belongs to a seed.
+fn shuffle<T>(things: &mut [T], seed: u64) {
+    for last in (1..things.len()).rev() {
+        // The high half of the product is below the number of those left.
+        let random = mix(seed ^ last as u64);
+        let other = (u128::from(random) * (last as u128 + 1)) >> 64;
+        things.swap(last, other as usize);
+    }
+}
+
+/// The training entries of these indices.
+fn gather(data: &Dataset, entries: &[u32]) -> Vec<Entry> {
+    entries.iter().map(|entry| data.train()[*entry as usize]).collect()
 }
 
 /// Parameter blocking.
@@ -226,14 +262,14 @@ impl Blocks {
         self.starts[cell] as usize..self.starts[cell + 1] as usize
     }
 
-    fn choose(&self, at: BatchAt, batch: usize) -> Chosen {
+    fn choose(&self, data: &Dataset, at: BatchAt, batch: usize) -> Chosen {
         let worker = at.partition.worker;
         let columns = self.column_block(at.subepoch, worker);
         let cell = &self.order[self.cell(worker, columns)];
         let name = [ENTRIES, at.subepoch.epoch.into(), worker.into(), columns.into()];
         let mut shuffle = lock(&self.shuffles[worker as usize]);
         let entries = shuffle.slice(cell, stream(self.seed, &name), at.index, batch);
-        Chosen { entries, opens: None, of_one_column: false }
+        Chosen { entries: gather(data, &entries), opens: None, by_run: false }
     }
 }
 
@@ -287,13 +323,7 @@ impl Shuffle {
             }
             self.window.extend_from_slice(&entries[range.end / BLOCK * BLOCK..range.end]);
         }
-        let seed = stream(seed, &[number as u64]);
-        for last in (1..self.window.len()).rev() {
-            // The high half of the product is below the number of those left.
-            let random = mix(seed ^ last as u64);
-            let other = (u128::from(random) * (last as u128 + 1)) >> 64;
-            self.window.swap(last, other as usize);
-        }
+        shuffle(&mut self.window, stream(seed, &[number as u64]));
     }
 }
 
@@ -409,7 +439,7 @@ impl Columns {
         Visit { epoch, batch, ends: ends.collect(), runs: order }
     }
 
-    fn choose(&self, at: BatchAt, batch: usize) -> Chosen {
+    fn choose(&self, data: &Dataset, at: BatchAt, batch: usize) -> Chosen {
         let (worker, epoch) = (at.partition.worker, at.subepoch.epoch);
         // If this panics, the visit is still that of its epoch.
         let Visits { visit, place, shuffle } = &mut *lock(&self.visits[worker as usize]);
@@ -424,7 +454,8 @@ impl Columns {
         let node = worker / self.workers_per_node;
         let seed = stream(self.seed, &[ENTRIES, epoch.into(), node.into(), run.column.into()]);
         let entries = shuffle.slice(&self.order[run.range()], seed, at.index - first, batch);
-        Chosen { entries, opens: (at.index == first).then_some(run.column), of_one_column: !run.repeats }
+        let opens = (at.index == first).then_some(run.column);
+        Chosen { entries: gather(data, &entries), opens, by_run: !run.repeats }
     }
 }
 

@@ -31,15 +31,27 @@ fn partition(worker: u32, nodes: u32, per_node: u32) -> Partition {
     Partition { worker, workers: nodes * per_node, nodes, threads: 1 }
 }
 
+/// The index of an entry of [`matrix`].
+fn index(entry: &Entry) -> usize {
+    entry.value as usize
+}
+
 /// All batches of an epoch, subepoch by subepoch, worker by worker.
-fn epoch(division: &Division, epoch: u32, nodes: u32, per_node: u32, batch: usize) -> Vec<Trained> {
+fn epoch(
+    data: &Dataset,
+    division: &Division,
+    epoch: u32,
+    nodes: u32,
+    per_node: u32,
+    batch: usize,
+) -> Vec<Trained> {
     let mut trained = Vec::new();
     for index in 0..division.subepochs() {
         let subepoch = Subepoch { epoch, index };
         for worker in 0..nodes * per_node {
             for index in 0..division.batches(subepoch, worker, batch) {
                 let at = BatchAt { subepoch, partition: partition(worker, nodes, per_node), index };
-                trained.push(Trained { subepoch, worker, chosen: division.choose(at, batch) });
+                trained.push(Trained { subepoch, worker, chosen: division.choose(data, at, batch) });
             }
         }
     }
@@ -55,14 +67,22 @@ fn settings() -> impl Strategy<Value = (Dataset, u32, u32, usize, u64)> {
 
 proptest! {
     #[test]
-    fn every_entry_is_trained_once_in_an_epoch((data, nodes, per_node, batch, seed) in settings()) {
+    fn every_entry_is_trained_once_in_an_epoch(
+        (data, nodes, per_node, batch, seed) in settings(),
+        tiles in 1u32..6,
+    ) {
         for algorithm in [Algorithm::Blocks, Algorithm::Columns] {
-            let division = Division::new(algorithm, &data, seed, nodes * per_node, nodes);
+            let division = Division::new(algorithm, &data, seed, (nodes * per_node, nodes), tiles);
+            prop_assert_eq!(
+                matches!(division, Division::Tiles(_)),
+                nodes == 1 && tiles > 1 && algorithm == Algorithm::Columns
+            );
             for number in 0..2 {
                 let mut times = vec![0; data.train().len()];
-                for Trained { chosen, .. } in epoch(&division, number, nodes, per_node, batch) {
+                for Trained { chosen, .. } in epoch(&data, &division, number, nodes, per_node, batch) {
                     prop_assert!((1..=batch).contains(&chosen.entries.len()));
-                    chosen.entries.iter().for_each(|entry| times[*entry as usize] += 1);
+                    chosen.entries.iter().for_each(|entry| times[index(entry)] += 1);
+                    prop_assert!(chosen.entries.iter().all(|entry| *entry == data.train()[index(entry)]));
                 }
                 prop_assert!(times.iter().all(|times| *times == 1), "{algorithm:?}: {times:?}");
             }
@@ -73,7 +93,7 @@ proptest! {
     #[test]
     fn a_worker_has_its_rows_and_its_block_for_itself((data, nodes, per_node, batch, seed) in settings()) {
         let workers = nodes * per_node;
-        let division = Division::new(Algorithm::Blocks, &data, seed, workers, nodes);
+        let division = Division::new(Algorithm::Blocks, &data, seed, (workers, nodes), 1);
         let mut owner = BTreeMap::new();
         for worker in 0..workers {
             for row in division.rows(&data, partition(worker, nodes, per_node)) {
@@ -83,10 +103,9 @@ proptest! {
         let used_rows = data.row_uses().iter().filter(|uses| **uses > 0).count();
         prop_assert_eq!(owner.len(), used_rows, "every row with entries has an owner");
         let mut used: BTreeMap<(u32, u32), BTreeSet<u32>> = BTreeMap::new();
-        for Trained { subepoch, worker, chosen } in epoch(&division, 1, nodes, per_node, batch) {
+        for Trained { subepoch, worker, chosen } in epoch(&data, &division, 1, nodes, per_node, batch) {
             prop_assert_eq!(chosen.opens, None);
             for entry in chosen.entries {
-                let entry = data.train()[entry as usize];
                 prop_assert_eq!(owner[&entry.row], worker);
                 used.entry((subepoch.index, worker)).or_default().insert(entry.column);
             }
@@ -112,7 +131,7 @@ proptest! {
     /// What makes a node localize each column once per epoch.
     #[test]
     fn a_node_visits_each_of_its_columns_once((data, nodes, per_node, batch, seed) in settings()) {
-        let division = Division::new(Algorithm::Columns, &data, seed, nodes * per_node, nodes);
+        let division = Division::new(Algorithm::Columns, &data, seed, (nodes * per_node, nodes), 1);
         let mut home = BTreeMap::new();
         for worker in 0..nodes * per_node {
             for row in division.rows(&data, partition(worker, nodes, per_node)) {
@@ -122,19 +141,77 @@ proptest! {
         let mut opened = BTreeSet::new();
         let mut open: Option<(u32, u32)> = None;
         let mut visited = BTreeSet::new();
-        for Trained { worker, chosen, .. } in epoch(&division, 0, nodes, per_node, batch) {
+        for Trained { worker, chosen, .. } in epoch(&data, &division, 0, nodes, per_node, batch) {
             if let Some(column) = chosen.opens {
                 prop_assert!(opened.insert((worker / per_node, column)), "column {} is opened twice", column);
                 open = Some((worker, column));
             }
             for entry in chosen.entries {
-                let entry = data.train()[entry as usize];
                 prop_assert_eq!(open, Some((worker, entry.column)), "only the open column is trained");
                 prop_assert_eq!(home[&entry.row], worker / per_node);
                 visited.insert((worker / per_node, entry.column));
             }
         }
         prop_assert_eq!(opened, visited);
+    }
+
+    /// A tile's rows stay in the cache while it is trained; a column is of one worker.
+    #[test]
+    fn workers_go_through_the_tiles_in_the_same_order(
+        (data, _, workers, batch, seed) in settings(),
+        count in 2u32..6,
+    ) {
+        let division = Division::new(Algorithm::Columns, &data, seed, (workers, 1), count);
+        let rows = deal(data.row_uses(), count, stream(seed, &[ROWS]));
+        let mut orders = vec![Vec::new(); workers as usize];
+        let mut owners = BTreeMap::new();
+        for Trained { worker, chosen, .. } in epoch(&data, &division, 1, 1, workers, batch) {
+            prop_assert_eq!(chosen.opens, None, "nothing has to be localized");
+            let tiles: BTreeSet<u32> = chosen.entries.iter().map(|e| rows[e.row as usize]).collect();
+            prop_assert_eq!(tiles.len(), 1, "a batch is of one tile");
+            orders[worker as usize].extend(tiles);
+            for entry in &chosen.entries {
+                prop_assert_eq!(*owners.entry(entry.column).or_insert(worker), worker);
+            }
+        }
+        orders.iter_mut().for_each(|order| order.dedup());
+        let place = |tile| move |order: &Vec<u32>| order.iter().position(|t| *t == tile);
+        for one in 0..count {
+            for two in 0..one {
+                let before = orders.iter().filter_map(|o| Some(place(one)(o)? < place(two)(o)?));
+                let before: BTreeSet<bool> = before.collect();
+                prop_assert!(before.len() < 2, "tiles {one} and {two}: {orders:?}");
+            }
+        }
+    }
+
+    /// A batch is a function of its index, whatever was asked for before.
+    #[test]
+    fn batches_of_tiles_may_be_chosen_in_any_order(
+        (data, _, workers, batch, seed) in settings(),
+        asked in proptest::collection::vec((0u32..3, any::<u32>(), any::<u64>()), 1..20),
+    ) {
+        let new = || Division::new(Algorithm::Columns, &data, seed, (workers, 1), 3);
+        let (division, mut expected) = (new(), BTreeMap::new());
+        for number in 0..3 {
+            for worker in 0..workers {
+                let subepoch = Subepoch { epoch: number, index: 0 };
+                for index in 0..division.batches(subepoch, worker, batch) {
+                    let at = BatchAt { subepoch, partition: partition(worker, 1, workers), index };
+                    expected.insert((number, worker, index), division.choose(&data, at, batch));
+                }
+            }
+        }
+        let division = new();
+        for (number, worker, index) in asked {
+            let (worker, subepoch) = (worker % workers, Subepoch { epoch: number, index: 0 });
+            let batches = division.batches(subepoch, worker, batch);
+            if batches > 0 {
+                let index = index % batches;
+                let at = BatchAt { subepoch, partition: partition(worker, 1, workers), index };
+                prop_assert_eq!(&division.choose(&data, at, batch), &expected[&(number, worker, index)]);
+            }
+        }
     }
 
     #[test]
@@ -156,20 +233,73 @@ fn what_is_heavy_is_outweighed_by_much_that_is_light() {
 }
 
 #[test]
+fn epochs_of_tiles_differ_in_every_order() {
+    let data = matrix(60, 5, 2000, 3);
+    let division = Division::new(Algorithm::Columns, &data, 9, (1, 1), 4);
+    let rows = deal(data.row_uses(), 4, stream(9, &[ROWS]));
+    let order = |number| -> Vec<Entry> {
+        epoch(&data, &division, number, 1, 1, 64).into_iter().flat_map(|t| t.chosen.entries).collect()
+    };
+    let orders: Vec<Vec<Entry>> = (0..6).map(order).collect();
+    let differing = |of: &dyn Fn(&[Entry]) -> Vec<u32>| -> usize {
+        orders.iter().map(|order| of(order)).collect::<BTreeSet<_>>().len()
+    };
+    let tiles = |order: &[Entry]| -> Vec<u32> { order.iter().map(|e| rows[e.row as usize]).collect() };
+    let of_tile = |order: &[Entry]| -> Vec<Entry> {
+        order.iter().copied().filter(|e| rows[e.row as usize] == 0).collect()
+    };
+    let columns = |order: &[Entry]| -> Vec<u32> { of_tile(order).iter().map(|e| e.column).collect() };
+    let entries = |order: &[Entry]| -> Vec<u32> {
+        of_tile(order).iter().filter(|e| e.column == 0).map(|e| index(e) as u32).collect()
+    };
+    assert!(differing(&tiles) >= 4, "orders of tiles");
+    assert!(differing(&columns) >= 3, "orders of columns: from each of five on");
+    assert_eq!(differing(&entries), 6, "orders of entries");
+    assert_eq!(orders[0], order(0));
+}
+
+#[test]
+fn steps_of_a_length_without_common_divisor_reach_every_number() {
+    for len in 1..200 {
+        for seed in 0..20 {
+            let order = tiles::Order::new(len, mix(seed));
+            let mut reached: Vec<usize> = order.places(0..len as usize).collect();
+            assert_eq!(
+                order.places(len as usize / 2..len as usize).next(),
+                reached.get(len as usize / 2).copied()
+            );
+            reached.sort_unstable();
+            assert!(reached.into_iter().eq(0..len as usize), "{len}");
+        }
+    }
+}
+
+/// Few rows fit into a cache, and few entries for each row and column make the visits of columns too short.
+#[test]
+fn large_matrices_with_enough_entries_have_tiles() {
+    let count = |rows, columns, entries, bytes| tiles::count(&matrix(rows, columns, entries, 1), bytes);
+    assert_eq!(count(1000, 10, 100_000, 512), 1);
+    assert_eq!(count(2000, 10, 100_000, 512), 2);
+    assert_eq!(count(2000, 10, 100_000, 4096), 16);
+    assert_eq!(count(2000, 1000, 24_000, 4096), 3, "8 entries of a column in a tile");
+    assert_eq!(count(2000, 1000, 2000, 4096), 1);
+}
+
+#[test]
 fn epochs_differ_in_every_order() {
     let data = matrix(60, 30, 2000, 3);
-    let blocks = Division::new(Algorithm::Blocks, &data, 9, 8, 2);
+    let blocks = Division::new(Algorithm::Blocks, &data, 9, (8, 2), 1);
     let order = |number| {
         let Division::Blocks(blocks) = &blocks else { unreachable!() };
         (0..8).map(|index| blocks.column_block(Subepoch { epoch: number, index }, 0)).collect::<Vec<_>>()
     };
     let orders: BTreeSet<Vec<u32>> = (0..6).map(order).collect();
     assert!(orders.len() >= 5, "orders of subepochs: {orders:?}");
-    let columns = Division::new(Algorithm::Columns, &data, 9, 4, 2);
+    let columns = Division::new(Algorithm::Columns, &data, 9, (4, 2), 1);
     let visits = |number| -> (Vec<u32>, Vec<u32>) {
-        let trained = epoch(&columns, number, 2, 2, 1000);
+        let trained = epoch(&data, &columns, number, 2, 2, 1000);
         let columns = trained.iter().filter_map(|t| t.chosen.opens).collect();
-        (columns, trained.into_iter().flat_map(|t| t.chosen.entries).collect())
+        (columns, trained.into_iter().flat_map(|t| t.chosen.entries).map(|e| index(&e) as u32).collect())
     };
     let (first, second) = (visits(0), visits(1));
     assert!(first.0 != second.0 && first == visits(0), "the order of columns is the epoch's");
@@ -184,8 +314,8 @@ fn epochs_differ_in_every_order() {
 #[test]
 fn workers_visit_columns_in_different_orders() {
     let data = matrix(200, 30, 4000, 3);
-    let division = Division::new(Algorithm::Columns, &data, 9, 2, 2);
-    let trained = epoch(&division, 0, 2, 1, 1000);
+    let division = Division::new(Algorithm::Columns, &data, 9, (2, 2), 1);
+    let trained = epoch(&data, &division, 0, 2, 1, 1000);
     let of = |worker| -> Vec<u32> {
         trained.iter().filter(|t| t.worker == worker).filter_map(|t| t.chosen.opens).collect()
     };

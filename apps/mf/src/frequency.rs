@@ -4,7 +4,8 @@
 //! entries of a batch differ from epoch to epoch; numbers of accesses are averages over all orders. With
 //! batches of one entry, the accesses equal the uses, which are the entries of each row and column. With
 //! larger batches, a column is accessed once per batch of its visit, and its rows once per entry: no column
-//! is hot by its accesses, though some are in use for a large part of the epoch.
+//! is hot by its accesses, though some are in use for a large part of the epoch. With tiles, a column is
+//! accessed once per batch of each of its visits.
 
 use crate::data::Dataset;
 use crate::division::Division;
@@ -33,6 +34,16 @@ pub(crate) fn frequencies(
 ) -> Vec<Frequency> {
     let first_column = data.rows().len();
     let mut counts = vec![Count::default(); first_column + data.columns().len()];
+    if let Division::Tiles(tiles) = division {
+        for (row, uses) in data.row_uses().iter().enumerate() {
+            (counts[row].accesses, counts[row].uses) = (f64::from(*uses), u64::from(*uses));
+        }
+        for (column, entries, all) in tiles.sizes() {
+            let count = &mut counts[first_column + column as usize];
+            count.accesses += expected_pieces(all as u64, batch as u64, entries as u64);
+            count.uses += entries as u64;
+        }
+    }
     for (worker, part) in division.parts() {
         let node = worker / partition.workers_per_node();
         let keys = |entry: &u32| {
@@ -56,4 +67,10 @@ pub(crate) fn frequencies(
         shared: count.shared,
     };
     (0..).zip(&counts).map(frequency).filter(|frequency| frequency.accesses > 0.0).collect()
+}
+
+/// Into how many pieces `entries` successive entries of a tile are cut, on average over the places at which
+/// the tile of `all` entries begins, if it is cut into batches.
+fn expected_pieces(all: u64, batch: u64, entries: u64) -> f64 {
+    1.0 + (entries - 1) as f64 * all.div_ceil(batch) as f64 / all as f64
 }

@@ -1,8 +1,8 @@
 //! Frequencies against what workers pull.
 
-use super::tests::{config, data};
+use super::tests::{config, data, ids};
 use super::*;
-use crate::data::Generator;
+use crate::data::{Entry, Generator};
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Row, Schedule};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -141,6 +141,19 @@ fn frequencies_of_distinct_cells_visited_by_column_are_exact() {
             };
             assert!((frequency.accesses - f64::from(expected)).abs() < 1e-9, "{frequency:?}");
         }
+    }
+}
+
+/// A row is accessed once per entry, a column once per batch of each of its visits.
+#[test]
+fn frequencies_with_tiles_are_how_often_keys_are_pulled() {
+    let cell = |i: u32| Entry { row: i % 1100, column: i / 1100, value: f64::from(i % 6) - 1.0 };
+    let data = Arc::new(Dataset::new(ids(1100), ids(3), (0..3000).map(cell).collect(), Vec::new()));
+    for batch in [1, 64, 4000] {
+        let config = Config { rank: 64, optimizer: Optimizer::Sgd, batch, ..config() };
+        let task = Arc::new(Mf::<f64>::new(Arc::clone(&data), config).unwrap());
+        assert!(matches!(*task.division(Partition::alone()), Division::Tiles(_)));
+        [(1, 1), (1, 2)].into_iter().for_each(|cluster| check(&task, cluster, batch == 1));
     }
 }
 

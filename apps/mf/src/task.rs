@@ -2,16 +2,17 @@
 //!
 //! Keys: the rows from 0, then the columns. A batch is trained entry by entry, in place: rows are lent one by
 //! one. The entries of a column that follow each other are trained on one copy of the column, to which the
-//! difference is added at the end, accumulators included. With batches of one entry, each entry is a pull and
+//! difference is added at the end, accumulators included. With tiles of rows (see `division`), a batch has
+//! the entries of several columns, one column after the other, and names a row once per entry. With batches of one entry, each entry is a pull and
 //! a push of two keys, as in the parameter server papers.
 
 use crate::batch::{Batch, Example};
 use crate::data::{Dataset, Entry};
-use crate::division::{Algorithm, Division};
+use crate::division::{Algorithm, Division, tiles};
 use crate::evaluate::Errors;
 use crate::frequency::frequencies;
 use crate::model::{Decay, Optimizer, Scope, Shape, Trainer, initialise};
-use intendant_core::random::stream;
+use intendant_core::random::{mix, stream};
 use intendant_core::{Combine, Element, Key, limits, lock};
 use intendant_sampling::Sampler;
 use intendant_task::kernel::elementwise;
@@ -188,7 +189,9 @@ impl<E: Element> Mf<E> {
             return Arc::clone(division);
         }
         let seed = stream(self.config.seed, &[DIVISION]);
-        let division = Arc::new(Division::new(self.config.algorithm, &self.data, seed, workers, nodes));
+        let tiles = tiles::count(&self.data, self.config.shape().len() * size_of::<E>());
+        let shared = (workers, nodes);
+        let division = Arc::new(Division::new(self.config.algorithm, &self.data, seed, shared, tiles));
         divisions.push((workers, nodes, Arc::clone(&division)));
         division
     }
@@ -231,16 +234,15 @@ impl<E: Element> Task for Mf<E> {
     }
 
     fn prepare(&self, at: BatchAt) -> Prepared<Batch> {
-        let chosen = self.division(at.partition).choose(at, self.config.batch);
+        let chosen = self.division(at.partition).choose(&self.data, at, self.config.batch);
+        let seed = mix(at.subepoch.epoch.into());
         let hash = |entry: &Entry| {
             let cell = u64::from(entry.row) << 32 | u64::from(entry.column);
-            stream(at.subepoch.epoch.into(), &[cell, entry.value.to_bits()])
+            mix(mix(cell ^ seed) ^ entry.value.to_bits())
         };
-        let entry = |entry: &u32| self.data.train()[*entry as usize];
-        let entries: Vec<Entry> = chosen.entries.iter().map(entry).collect();
-        let digest = entries.iter().map(hash).fold(0u64, u64::wrapping_add);
-        let new = if chosen.of_one_column { Batch::of_one_column } else { Batch::new };
-        let (batch, keys) = new(&self.data, &entries);
+        let digest = chosen.entries.iter().map(hash).fold(0u64, u64::wrapping_add);
+        let new = if chosen.by_run { Batch::by_run } else { Batch::new };
+        let (batch, keys) = new(&self.data, &chosen.entries);
         // The rows are at this node, and so is the column at its later batches; with parameter blocking, at
         // the first one, too.
         let near = chosen.opens.map(|column| self.column_key(column)).into_iter().collect();
@@ -351,6 +353,8 @@ impl<E: Element> WithSimd for Step<'_, E> {
         let examples = &self.batch.examples;
         let (mut loss, mut at) = (0.0f64, 0);
         examples.iter().take(AHEAD).for_each(|example| self.rows.prefetch(example.row as usize));
+        // With tiles, a batch has a few short runs.
+        self.batch.runs.iter().take(AHEAD).for_each(|run| self.rows.prefetch(run.column as usize));
         for run in &self.batch.runs {
             self.column.copy_from_slice(&self.rows.row(run.column as usize));
             self.before.copy_from_slice(self.column);

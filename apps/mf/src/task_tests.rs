@@ -6,7 +6,7 @@ use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, PlainRows
 use proptest::prelude::*;
 use std::convert::Infallible;
 
-fn ids(count: u32) -> Ids {
+pub(super) fn ids(count: u32) -> Ids {
     Ids::Numbers { first: 0, count }
 }
 
@@ -118,8 +118,8 @@ fn train_naively(config: &Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>) {
         let mut loss = 0.0;
         for index in 0..task.batches(Subepoch { epoch, index: 0 }, Partition::alone()) {
             let at = BatchAt::alone(epoch, index);
-            for entry in task.division(Partition::alone()).choose(at, config.batch).entries {
-                let Entry { row, column, value } = data.train()[entry as usize];
+            for entry in task.division(Partition::alone()).choose(data, at, config.batch).entries {
+                let Entry { row, column, value } = entry;
                 let (r, c) = (values[row as usize].clone(), values[6 + column as usize].clone());
                 let product: f64 = (0..k).map(|i| r[i] * c[i]).sum();
                 let error = value - if config.bias { data.mean() + r[k] + c[k] + product } else { product };
