@@ -6,7 +6,10 @@
 //! is the algorithm of [thesis §4.4.1, §5.4.6]: nodes have rows of their own, and one worker of a node visits
 //! a column and trains all of the node's entries in it.
 //!
-//! Both are functions of the data, the seed and the number of workers and nodes. They use no keys and values.
+//! On one node, [`Tiles`] take the place of columns if rows do not fit into a cache.
+//!
+//! All are functions of the data, the seed and the number of workers and nodes. They use no keys and values.
+//! Only how many tiles there are depends on the bytes of a value.
 
 pub(crate) mod tiles;
 
@@ -58,7 +61,7 @@ const VISITS: u64 = 4;
 const ENTRIES: u64 = 5;
 
 impl Division {
-    /// With so many `tiles` of rows, if there is one node.
+    /// `tiles` counts only for columns on one node.
     pub(crate) fn new(
         algorithm: Algorithm,
         data: &Dataset,

@@ -34,6 +34,7 @@ pub(crate) fn frequencies(
 ) -> Vec<Frequency> {
     let first_column = data.rows().len();
     let mut counts = vec![Count::default(); first_column + data.columns().len()];
+    // One node has all tiles: nothing is shared.
     if let Division::Tiles(tiles) = division {
         for (row, uses) in data.row_uses().iter().enumerate() {
             (counts[row].accesses, counts[row].uses) = (f64::from(*uses), u64::from(*uses));
@@ -72,5 +73,7 @@ pub(crate) fn frequencies(
 /// Into how many pieces `entries` successive entries of a tile are cut, on average over the places at which
 /// the tile of `all` entries begins, if it is cut into batches.
 fn expected_pieces(all: u64, batch: u64, entries: u64) -> f64 {
-    1.0 + (entries - 1) as f64 * all.div_ceil(batch) as f64 / all as f64
+    let batches = all.div_ceil(batch) as f64;
+    // The only column of a tile follows itself.
+    if entries == all { batches } else { 1.0 + (entries - 1) as f64 * batches / all as f64 }
 }
