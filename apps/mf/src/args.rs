@@ -44,9 +44,9 @@ pub(crate) struct Flags {
     pub(crate) l2_scope: Scope,
 
     /// Maximum number of entries per batch, which are trained on one copy of their column. With 1, each entry
-    /// is a pull and a push of two keys (the parameter server papers' setting)
-    #[arg(long, value_name = "B", default_value_t = 64)]
-    pub(crate) batch: usize,
+    /// is a pull and a push of two keys (the parameter server papers' setting) [default: 64; on one node 128]
+    #[arg(long, value_name = "B")]
+    pub(crate) batch: Option<usize>,
 
     /// Standard deviation of the initial factors
     #[arg(long, value_name = "SCALE", default_value_t = 0.1)]

@@ -26,7 +26,8 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         bias: flags.bias,
         algorithm: flags.algorithm,
         optimizer: flags.optimizer,
-        batch: flags.batch,
+        // On one node, a batch holds up nothing that others wait for.
+        batch: flags.batch.unwrap_or(if plan.nodes == 1 { 128 } else { 64 }),
         learning_rate: flags.lr.unwrap_or(if sgd { 0.01 } else { 0.05 }),
         bold_driver: flags.bold_driver,
         l2: flags.l2,
@@ -37,6 +38,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
     };
     config.check()?;
     plan.config.set("lr", config.learning_rate);
+    plan.config.set("batch", config.batch as i64);
     let generator = match &plan.data {
         None => Some(BUILTIN),
         Some(DataSource::Builtin(name)) => Some(name.as_str()),
