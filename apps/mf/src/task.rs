@@ -3,8 +3,8 @@
 //! Keys: the rows from 0, then the columns. A batch is trained entry by entry, in place: rows are lent one by
 //! one. The entries of a column that follow each other are trained on one copy of the column, to which the
 //! difference is added at the end, accumulators included. With tiles of rows (see `division`), a batch has
-//! the entries of several columns, one column after the other, and names a row once per entry. With batches of
-//! one entry, each entry is a pull and a push of two keys, as in the parameter server papers.
+//! the entries of several columns, one column after the other, and names a row once per entry. With batches
+//! of one entry, each entry is a pull and a push of two keys, as in the parameter server papers.
 
 use crate::batch::{Batch, Example};
 use crate::data::{Dataset, Entry};
