@@ -63,6 +63,15 @@ impl<E: Element> Shared<E> {
         if self.lends_all() {
             return Ok(());
         }
+        if let Some(parts) = &self.parts {
+            // A replica that is about to be given up counts as here; so does one that has left since.
+            for (position, key) in keys.iter().enumerate() {
+                if parts.of(key.index()) == 0 || self.is_waited_for(local, *key) {
+                    absent.push(position as u32);
+                }
+            }
+            return Ok(());
+        }
         let need = self.need_of(local).unwrap_or(0);
         keys.iter().take(AHEAD).for_each(|key| self.store.prefetch_slot(*key));
         for (position, key) in keys.iter().enumerate() {
