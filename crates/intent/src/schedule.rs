@@ -115,7 +115,13 @@ struct Lane {
     first: usize,
     runs: VecDeque<Run>,
     /// Those that came later than intents with later clocks: the other clock, and the keys.
-    late: BTreeMap<u32, Vec<(u32, Box<[Key]>)>>,
+    late: BTreeMap<u32, Vec<Late>>,
+}
+
+#[derive(Debug)]
+struct Late {
+    other: u32,
+    keys: Box<[Key]>,
 }
 
 /// So many keys, the clock by which they are ordered, and the other clock.
@@ -129,7 +135,7 @@ struct Run {
 impl Lane {
     fn add(&mut self, keys: &[Key], clock: u32, other: u32) {
         if self.runs.back().is_some_and(|last| last.clock > clock) {
-            self.late.entry(clock).or_default().push((other, keys.into()));
+            self.late.entry(clock).or_default().push(Late { other, keys: keys.into() });
             return;
         }
         self.keys.extend_from_slice(keys);
@@ -151,7 +157,7 @@ impl Lane {
             && is_due(*entry.key())
         {
             let clock = *entry.key();
-            entry.remove().iter().for_each(|(other, keys)| take(keys, clock, *other));
+            entry.remove().iter().for_each(|late| take(&late.keys, clock, late.other));
         }
     }
 

@@ -1,11 +1,11 @@
 //! The parts that this node has of keys, for samplers: a byte per key, read without a latch.
 //!
-//! Local sampling looks at several keys for each sample. A latch is a locked instruction: no later load begins
-//! before it, so a sampler would wait for each key that it draws by itself. Bytes are also nearer to the core
-//! than slots, which have 16.
+//! Local sampling looks at several keys for each sample. A latch is a locked instruction: no later load
+//! begins before it, so a sampler would wait for each key that it draws by itself. Bytes are also nearer to
+//! the core than slots, which have 16.
 //!
-//! Whoever changes the role of a key, or the number of its holders, sets the byte under the latch. (The name
-//! and the meaning of a part are those of [`super::Shared::part`].)
+//! The channel that changes the role of a key, or the number of its holders, sets the byte under the latch.
+//! (The name and the meaning of a part are those of [`super::Shared::part`].)
 
 use intendant_techniques::{Role, SlotState};
 use std::sync::atomic::{AtomicU8, Ordering};
