@@ -86,8 +86,9 @@ impl<E: Element> Locality for NodeParts<E> {
         if self.shared.layout().contains(key) { self.shared.part(key) } else { 0 }
     }
 
-    fn prefetch(&self, key: Key) {
-        self.shared.prefetch_slot(key);
+    fn find_parts(&self, keys: &[Key], parts: &mut [u32]) {
+        keys.iter().for_each(|key| self.shared.prefetch_part(*key));
+        keys.iter().zip(parts).for_each(|(key, part)| *part = self.part(*key));
     }
 
     fn nodes(&self) -> u32 {

@@ -10,9 +10,10 @@
 //!
 //! While the cluster rests, channels are *held* ([`Board::hold`]): signals wait until a worker continues.
 
-use crate::schedule::Intent;
+use crate::schedule::Intents;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, Mutex, Ordering, fence};
-use intendant_core::ChannelId;
+use intendant_core::{ChannelId, Key};
+use std::ops::Range;
 use std::sync::PoisonError;
 
 /// The clock of a worker that is finished: all its intents are over.
@@ -30,7 +31,7 @@ const HELD: u8 = 2;
 
 /// What one worker and one channel share.
 struct Signals {
-    intents: Mutex<Vec<Intent>>,
+    intents: Mutex<Intents>,
     /// Whether there are intents: a hint, which spares the lock.
     any: AtomicBool,
     /// The clock at which the channel must be woken.
@@ -51,7 +52,7 @@ impl Board {
     #[must_use]
     pub fn new(workers: usize, channels: usize) -> Self {
         let signals = || Signals {
-            intents: Mutex::new(Vec::new()),
+            intents: Mutex::new(Intents::default()),
             any: AtomicBool::new(false),
             wake: AtomicU32::new(NEVER),
         };
@@ -90,16 +91,25 @@ impl Board {
             && current.compare_exchange(state, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// A worker signals an intent for keys of one channel. True if the channel must be woken.
+    /// A worker signals that it will use `keys`, which belong to one channel, while its clock is in `window`.
+    /// True if the channel must be woken.
     ///
     /// # Panics
     /// If there is no such worker or channel.
     #[must_use]
-    pub fn signal(&self, worker: usize, channel: usize, intent: Intent) -> bool {
+    pub fn signal(
+        &self,
+        worker: usize,
+        channel: usize,
+        keys: impl Iterator<Item = Key>,
+        window: Range<u32>,
+    ) -> bool {
         let signals = self.signals(worker, channel);
         {
             let mut intents = signals.intents.lock().unwrap_or_else(PoisonError::into_inner);
-            intents.push(intent);
+            if !intents.push(keys, window.start, window.end) {
+                return false;
+            }
             // Relaxed: written under the lock only, so that the last value agrees with the list. The fence
             // orders it before the check of the sleeper.
             signals.any.store(true, Ordering::Relaxed);
@@ -165,22 +175,20 @@ impl Board {
         self.states[channel].load(Ordering::Relaxed) != AWAKE
     }
 
-    /// Takes the intents that a worker has signalled, in order.
+    /// Moves the intents that a worker has signalled to `taken`, which is empty: its memory is for the next
+    /// ones.
     ///
     /// # Panics
     /// If there is no such worker or channel.
-    pub fn take(&self, worker: usize, channel: usize, take: &mut dyn FnMut(Intent)) {
+    pub fn take(&self, worker: usize, channel: usize, taken: &mut Intents) {
         let signals = self.signals(worker, channel);
         // Relaxed: a missed signal is found in the next round, or by the check before the channel sleeps.
         if !signals.any.load(Ordering::Relaxed) {
             return;
         }
-        let intents = {
-            let mut intents = signals.intents.lock().unwrap_or_else(PoisonError::into_inner);
-            signals.any.store(false, Ordering::Relaxed);
-            std::mem::take(&mut *intents)
-        };
-        intents.into_iter().for_each(take);
+        let mut intents = signals.intents.lock().unwrap_or_else(PoisonError::into_inner);
+        signals.any.store(false, Ordering::Relaxed);
+        std::mem::swap(&mut *intents, taken);
     }
 
     /// A channel goes to sleep, until a worker signals an intent for its keys or a worker's clock reaches

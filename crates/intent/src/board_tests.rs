@@ -1,20 +1,28 @@
 //! What the board does in one thread. (Its own file is compiled against other primitives as well.)
 
-use crate::{Board, FINISHED, Intent};
+use crate::{Board, FINISHED, Intents};
 use intendant_core::{ChannelId, Key};
 
-fn intent(key: u64) -> Intent {
-    Intent { keys: vec![Key(key)].into(), start: 3, end: 4 }
+/// Signals an intent for one key.
+fn signal(board: &Board, worker: usize, channel: usize, key: u64) -> bool {
+    board.signal(worker, channel, std::iter::once(Key(key)), 3..4)
+}
+
+/// The keys of the intents that have been signalled.
+fn take(board: &Board, worker: usize, channel: usize) -> Vec<Key> {
+    let mut taken = Intents::default();
+    board.take(worker, channel, &mut taken);
+    taken.iter().flat_map(|(keys, ..)| keys).copied().collect()
 }
 
 #[test]
 fn sleepers_are_woken_once_by_what_they_wait_for() {
     let board = Board::new(2, 2);
-    assert!(!board.signal(0, 1, intent(1)), "it is awake");
+    assert!(!signal(&board, 0, 1, 1), "it is awake");
     assert!(!board.sleep(1, |_| None), "something was announced before");
-    let mut taken = Vec::new();
-    board.take(0, 1, &mut |intent| taken.push(intent));
-    assert_eq!(taken, [intent(1)]);
+    assert_eq!(take(&board, 0, 1), [Key(1)]);
+    assert!(!board.signal(0, 1, std::iter::empty(), 3..4), "nothing");
+    assert!(take(&board, 0, 1).is_empty());
     assert!(board.sleep(1, |worker| (worker == 1).then_some(5)));
     assert_eq!(board.advance(0, 100), [], "no channel waits for this worker");
     assert_eq!(board.advance(1, 4), []);
@@ -22,9 +30,9 @@ fn sleepers_are_woken_once_by_what_they_wait_for() {
     assert_eq!(board.advance(1, 6), [], "it is awake by now");
     assert!(!board.sleep(1, |_| Some(6)), "the clock is there already");
     assert!(board.sleep(1, |_| Some(1_000)));
-    assert!(!board.signal(1, 0, intent(2)), "another channel");
-    assert!(board.signal(1, 1, intent(2)));
-    assert!(!board.signal(1, 1, intent(3)));
+    assert!(!signal(&board, 1, 0, 2), "another channel");
+    assert!(signal(&board, 1, 1, 2));
+    assert!(!signal(&board, 1, 1, 3));
 }
 
 #[test]
@@ -34,12 +42,10 @@ fn every_worker_has_intents_of_its_own_on_every_channel() {
     assert_eq!(board.workers(), workers);
     let all = || (0..workers).flat_map(|worker| (0..channels).map(move |channel| (worker, channel)));
     for (worker, channel) in all() {
-        assert!(!board.signal(worker, channel, intent((10 * worker + channel) as u64)));
+        assert!(!signal(&board, worker, channel, (10 * worker + channel) as u64));
     }
     for (worker, channel) in all() {
-        let mut taken = Vec::new();
-        board.take(worker, channel, &mut |intent| taken.push(intent));
-        assert_eq!(taken, [intent((10 * worker + channel) as u64)]);
+        assert_eq!(take(&board, worker, channel), [Key((10 * worker + channel) as u64)]);
     }
 }
 
@@ -49,7 +55,7 @@ fn an_intent_announced_while_the_cluster_rests_wakes_no_channel() {
     board.hold(1);
     assert_eq!([0, 1].map(|channel| board.is_held(channel)), [false, true]);
     assert_eq!([0, 1].map(|channel| board.is_asleep(channel)), [false, true]);
-    assert!(!board.signal(0, 1, intent(1)));
+    assert!(!signal(&board, 0, 1, 1));
     assert_eq!(board.resume(), [ChannelId(1)]);
     assert_eq!(board.resume(), []);
     assert!(!board.sleep(1, |_| None), "it has not been taken");

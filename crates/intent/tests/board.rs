@@ -9,7 +9,7 @@ mod sync {
 }
 
 mod schedule {
-    pub(crate) use intendant_intent::Intent;
+    pub(crate) use intendant_intent::Intents;
 }
 
 #[allow(dead_code, unreachable_pub, reason = "a program uses a part of it")]
@@ -18,13 +18,20 @@ mod board;
 
 use board::{Board, FINISHED};
 use intendant_core::Key;
-use intendant_intent::Intent;
+use intendant_intent::Intents;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-fn intent(start: u32) -> Intent {
-    Intent { keys: vec![Key(1)].into(), start, end: start + 1 }
+fn signal(board: &Board, worker: usize, start: u32) -> bool {
+    board.signal(worker, 0, std::iter::once(Key(1)), start..start + 1)
+}
+
+/// Number of intents that have been signalled.
+fn take(board: &Board) -> usize {
+    let mut taken = Intents::default();
+    board.take(0, 0, &mut taken);
+    taken.iter().count()
 }
 
 /// A channel that looks at clocks and announcements, and then sleeps until a clock comes to `wake`, or
@@ -37,8 +44,7 @@ struct Look {
 
 fn look(board: &Board, wake: u32) -> Look {
     let clock = board.clock(0);
-    let mut taken = 0;
-    board.take(0, 0, &mut |_| taken += 1);
+    let taken = take(board);
     Look { clock, taken, asleep: board.sleep(0, |_| Some(wake)) }
 }
 
@@ -69,7 +75,7 @@ fn model(act: fn(&Board) -> usize, seen: fn(&Look) -> bool) {
 
 #[test]
 fn a_signal_is_not_overlooked() {
-    model(|board| usize::from(board.signal(0, 0, intent(3))), |look| look.taken > 0);
+    model(|board| usize::from(signal(board, 0, 3)), |look| look.taken > 0);
 }
 
 #[test]
@@ -91,13 +97,12 @@ fn who_sees_a_clock_finds_what_was_announced_before() {
         let worker = {
             let board = Arc::clone(&board);
             thread::spawn(move || {
-                let woken = board.signal(0, 0, intent(1));
+                let woken = signal(&board, 0, 1);
                 assert!(!woken && board.advance(0, 1).is_empty(), "no channel sleeps");
             })
         };
         let clock = board.clock(0);
-        let mut taken = 0;
-        board.take(0, 0, &mut |_| taken += 1);
+        let taken = take(&board);
         assert!(clock == 0 || taken == 1);
         worker.join().unwrap();
     });
@@ -111,7 +116,7 @@ fn a_channel_that_is_held_goes_on_once() {
         board.hold(0);
         let other = {
             let board = Arc::clone(&board);
-            thread::spawn(move || usize::from(board.signal(1, 0, intent(1))) + board.advance(1, 1).len())
+            thread::spawn(move || usize::from(signal(&board, 1, 1)) + board.advance(1, 1).len())
         };
         let mine = board.resume().len();
         let woken = mine + other.join().unwrap();

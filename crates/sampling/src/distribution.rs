@@ -131,4 +131,14 @@ impl Distribution {
             }
         }
     }
+    /// Draws a key for each place of `keys`. (See [`Distribution::draw_all`].)
+    #[inline(never)]
+    pub(crate) fn fill(&self, rng: &mut Pcg64Mcg, keys: &mut [Key]) {
+        match &self.0 {
+            Kind::Uniform(_) => keys.iter_mut().for_each(|key| *key = self.draw(rng)),
+            Kind::Weighted { keys: range, table } => {
+                keys.iter_mut().for_each(|key| *key = Key(range.start + table.draw(rng.next_u64())));
+            }
+        }
+    }
 }

@@ -13,8 +13,10 @@ pub trait Locality {
     /// its part, all nodes together draw it as often as one node that holds all keys.
     fn part(&self, key: Key) -> u32;
 
-    /// Hints that [`Locality::part`] of the key is about to be asked.
-    fn prefetch(&self, _key: Key) {}
+    /// [`Locality::part`] of each of `keys`, written to the same position of `parts`.
+    fn find_parts(&self, keys: &[Key], parts: &mut [u32]) {
+        keys.iter().zip(parts).for_each(|(key, part)| *part = self.part(*key));
+    }
 
     /// Number of nodes, N.
     fn nodes(&self) -> u32;

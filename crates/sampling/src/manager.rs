@@ -6,7 +6,7 @@ use crate::recent::Recent;
 use crate::share::{Looks, Share};
 use crate::{Distribution, DistributionId, Handle, Locality, SampleError, Sampler, Scheme};
 use intendant_core::{Key, lock, random, statistics};
-use rand::{RngExt, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// distribution, all of them miss with probability (1 − 1/N)^(16 N), which is less than e⁻¹⁶.
 const LOCAL_DRAWS: u32 = 16;
 
-/// How many keys are drawn before the node looks at the first of them.
-const DRAWN_AHEAD: usize = 16;
+/// How many keys are drawn before the node looks at the first of them, at most.
+const BLOCK: usize = 64;
 
 statistics! {
     /// What sampling did on a node.
@@ -137,7 +137,9 @@ impl Manager {
                 let (mut rng, elsewhere) = (rng(), share.elsewhere(place.nodes()));
                 let many = (0..samples).filter(|_| rng.random_bool(elsewhere)).count();
                 let chosen = entry.distribution.draw_all(&mut rng, many);
-                let accepted = chosen.iter().filter(|key| accepts(place, **key, &mut rng)).count() as u32;
+                let nodes = place.nodes();
+                let is_accepted = |key: &&Key| accepts(place.part(**key), nodes, &mut rng);
+                let accepted = chosen.iter().filter(is_accepted).count() as u32;
                 share.record(Looks { all: many as u32, accepted });
                 Source::Local { chosen, left: samples - many, rng }
             }
@@ -248,34 +250,29 @@ impl Manager {
         keys: &mut Vec<Key>,
         looks: &mut Looks,
     ) {
-        // What the node knows of a key takes long to fetch, so that keys are drawn ahead. Keys that are left
-        // in the end are thrown away unseen, which has no influence on those that are accepted.
-        let mut ahead = [Key(0); DRAWN_AHEAD];
-        let ahead = &mut ahead[..samples.min(DRAWN_AHEAD)];
-        let draw = |rng: &mut Pcg64Mcg| {
-            let key = distribution.draw(rng);
-            place.prefetch(key);
-            key
-        };
-        ahead.iter_mut().for_each(|key| *key = draw(rng));
-        let mut at = 0;
-        for _ in 0..samples {
-            let mut tries = LOCAL_DRAWS * place.nodes();
-            let key = loop {
-                let key = std::mem::replace(&mut ahead[at], draw(rng));
-                at = if at + 1 < ahead.len() { at + 1 } else { 0 };
-                tries -= 1;
-                if tries == 0 {
-                    self.strayed.fetch_add(1, Ordering::Relaxed);
-                    break key;
-                }
-                looks.all += 1;
-                if accepts(place, key, rng) {
-                    looks.accepted += 1;
-                    break key;
-                }
-            };
-            keys.push(key);
+        // Keys are drawn, looked up and accepted by the block: the memory accesses of a block overlap, and
+        // there is no branch for each key, which no processor could predict. Keys that are accepted beyond
+        // those that are wanted are thrown away. That has no influence on the others, which come first.
+        let nodes = place.nodes();
+        let (mut block, mut parts) = ([Key(0); BLOCK], [0; BLOCK]);
+        let (end, mut rejected) = (keys.len() + samples, 0);
+        while keys.len() < end {
+            let wanted = end - keys.len();
+            // A node accepts one of N draws, if it has its share.
+            let drawn = wanted.saturating_mul(nodes as usize).min(BLOCK);
+            let (block, parts) = (&mut block[..drawn], &mut parts[..drawn]);
+            distribution.fill(rng, block);
+            place.find_parts(block, parts);
+            let last = block[drawn - 1];
+            let accepted = accept(block, parts, nodes, rng);
+            (looks.all, looks.accepted) = (looks.all + drawn as u32, looks.accepted + accepted as u32);
+            keys.extend_from_slice(&block[..accepted.min(wanted)]);
+            rejected = if accepted > 0 { 0 } else { rejected + drawn as u32 };
+            if rejected >= LOCAL_DRAWS * nodes {
+                rejected = 0;
+                self.strayed.fetch_add(1, Ordering::Relaxed);
+                keys.push(last);
+            }
         }
     }
 
@@ -306,8 +303,21 @@ fn take(chosen: &mut VecDeque<Key>, samples: usize, keys: &mut Vec<Key>) {
     chosen.drain(..samples);
 }
 
-/// Whether a node draws `key` locally, now that it is the next independent draw.
-fn accepts(place: &impl Locality, key: Key, rng: &mut Pcg64Mcg) -> bool {
-    let (part, nodes) = (place.part(key), place.nodes());
-    part > 0 && (part >= nodes || rng.random_range(0..nodes) < part)
+/// Whether a node with `part` of `nodes` parts of a key draws it locally, now that it is the next independent
+/// draw.
+#[inline]
+fn accepts(part: u32, nodes: u32, rng: &mut Pcg64Mcg) -> bool {
+    let nth = (u64::from(rng.next_u32()) * u64::from(nodes)) >> 32;
+    nth < u64::from(part)
+}
+
+/// Moves the keys of a block that a node accepts to its front; their number. `parts` are those of the keys.
+#[inline(never)]
+fn accept(block: &mut [Key], parts: &[u32], nodes: u32, rng: &mut Pcg64Mcg) -> usize {
+    let mut accepted = 0;
+    for (at, part) in parts.iter().enumerate() {
+        block[accepted] = block[at];
+        accepted += usize::from(accepts(*part, nodes, rng));
+    }
+    accepted
 }

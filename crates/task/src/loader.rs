@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub enum LoaderOp {
     /// Prepare these samples → [`LoaderEvent::Prepared`].
     PrepareSample(SampleRequest),
-    /// Announce what the worker will access: call [`Loader::take_intent`] → [`LoaderEvent::Done`].
+    /// Announce what the worker will access: call [`Loader::next_intent`] → [`LoaderEvent::Done`].
     Intend,
     /// Hand the batch ([`Loader::take`]) to the worker; wait if it is already far enough ahead →
     /// [`LoaderEvent::Done`].
@@ -107,6 +107,8 @@ pub struct Loader<T: Task> {
     clock_every: Option<NonZeroU32>,
     /// What is to be announced before the next batch is delivered; `None` if nothing ever is.
     announcements: Option<Vec<Announcement>>,
+    /// What was announced last. Its memory is used again.
+    announced: Announcement,
     /// The next batch has been announced.
     is_announced: bool,
     grouped: usize,
@@ -142,6 +144,7 @@ impl<T: Task> Loader<T> {
             clock: 0,
             clock_every: schedule.clock_every,
             announcements: schedule.intents.then(Vec::new),
+            announced: Announcement::new(Vec::new(), 0..0),
             is_announced: false,
             grouped: 0,
             is_opening: true,
@@ -228,7 +231,10 @@ impl<T: Task> Loader<T> {
                 let samples = first.handles.iter().flat_map(Handle::ahead).collect();
                 announcements.push(Announcement::new(samples, clock..end));
             }
-            announcements.push(Announcement::new(first.keys.clone(), clock..clock + 1));
+            let mut keys = std::mem::take(&mut self.announced.keys);
+            keys.clear();
+            keys.extend_from_slice(&first.keys);
+            announcements.push(Announcement::new(keys, clock..clock + 1));
             announcements.retain(|announcement| !announcement.keys.is_empty());
             self.is_announced = true;
         }
@@ -238,8 +244,10 @@ impl<T: Task> Loader<T> {
     ///
     /// # Panics
     /// If the last operation was not [`LoaderOp::Intend`].
-    pub fn take_intent(&mut self) -> Announcement {
-        self.announcements.as_mut().and_then(Vec::pop).expect("take_intent follows Intend")
+    pub fn next_intent(&mut self) -> &Announcement {
+        let next = self.announcements.as_mut().and_then(Vec::pop);
+        self.announced = next.expect("next_intent follows Intend");
+        &self.announced
     }
 
     /// Says what happened, asks what to do next.

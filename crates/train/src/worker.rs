@@ -24,7 +24,7 @@ pub(crate) fn load<T: Task>(
                 LoaderEvent::Prepared(handle)
             }
             LoaderOp::Intend => {
-                node.intend(worker, &loader.take_intent())?;
+                node.intend(worker, loader.next_intent())?;
                 LoaderEvent::Done
             }
             LoaderOp::Deliver => match batches.send(loader.take()) {

@@ -104,6 +104,7 @@ impl<E: Element> Channel<E> {
                 intendant_techniques::relocation::arrive(entry.state_mut(), false, counter);
                 let rows = std::iter::from_fn(|| rows.next_if(|row| row.at as usize == at));
                 let waited = self.replication.arrive(core, out, &mut entry, value, rows);
+                core.shared.set_part(&entry);
                 drop(entry);
                 self.arrived_with_holders(from, key, counter, waited)?;
             } else {
@@ -234,6 +235,7 @@ impl<E: Element> Channel<E> {
                         return Ok(());
                     }
                     out.decisions.note(core.now, key, DecisionKind::Registered(holder));
+                    core.shared.set_part(&entry);
                 }
                 owner.answer(core, out, staleness, &mut entry, request, outcome)?;
             }
@@ -241,6 +243,7 @@ impl<E: Element> Channel<E> {
             ReplicaRequestKind::Drop => {
                 if owner.release(core, out, staleness, &mut entry, request) {
                     out.decisions.note(core.now, key, DecisionKind::Released(holder));
+                    core.shared.set_part(&entry);
                     decide(core, out, &self.intents, owner, &mut entry, Cause::Ended(holder));
                 }
             }
@@ -437,5 +440,6 @@ fn move_with<E: Element>(
     state.role = Role::Absent;
     state.side = 0;
     state.set_dirty(false);
+    core.shared.set_part(entry);
     relocation::hand_over(core, out, entry, to, counter, hub);
 }

@@ -54,6 +54,8 @@ pub(crate) struct Intents {
     timing: Timing,
     /// By worker.
     schedules: Vec<Schedule>,
+    /// What a worker has signalled since the last round; empty between uses.
+    taken: intendant_intent::Intents,
     /// By worker.
     estimates: Vec<Estimate>,
     /// By worker, the clock at the last round.
@@ -102,6 +104,7 @@ impl Intents {
             policy,
             timing,
             schedules: (0..workers).map(|_| Schedule::default()).collect(),
+            taken: intendant_intent::Intents::default(),
             estimates: vec![timing.estimate(); workers],
             clocks: vec![0; workers],
             idle_rounds: 0,
@@ -199,7 +202,9 @@ impl Intents {
             // clocks.
             let clock = board.clock(worker);
             let mut schedule = std::mem::take(&mut self.schedules[worker]);
-            board.take(worker, core.id.index(), &mut |intent| schedule.add(intent));
+            board.take(worker, core.id.index(), &mut self.taken);
+            self.taken.iter().for_each(|(keys, start, end)| schedule.add(keys, start, end));
+            self.taken.clear();
             moved |= std::mem::replace(&mut self.clocks[worker], clock) != clock;
             let until = self.estimates[worker].round(clock, &self.timing);
             let until = if policy.action == Act::AtOnce { u32::MAX } else { until };

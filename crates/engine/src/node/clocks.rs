@@ -4,7 +4,7 @@ use super::Shared;
 use super::local::Local;
 use crate::error::AccessError;
 use intendant_core::{ChannelId, Clock, Element, Key, NodeId, WorkerId};
-use intendant_intent::{Board, FINISHED, Intent};
+use intendant_intent::{Board, FINISHED};
 use intendant_techniques::clocks::{NodeClock, RESTING};
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -103,18 +103,17 @@ impl<E: Element> Shared<E> {
             return Err(AccessError::KeyOutOfRange { key: keys[position], position, last });
         }
         let Some(board) = self.board.as_ref().filter(|_| start < end) else { return Ok(Vec::new()) };
-        let mut wake = Vec::new();
-        let mut signal = |channel: usize, keys: Box<[Key]>| {
-            if !keys.is_empty() && board.signal(worker.index(), channel, Intent { keys, start, end }) {
+        let (mut wake, worker, channels) = (Vec::new(), worker.index(), self.layout.channels());
+        for channel in 0..channels {
+            let own = |key: &Key| self.layout.channel(*key).index() == channel;
+            let all = keys.iter().copied();
+            let must_wake = if channels == 1 {
+                board.signal(worker, channel, all, start..end)
+            } else {
+                board.signal(worker, channel, all.filter(own), start..end)
+            };
+            if must_wake {
                 wake.push(ChannelId(channel as u16));
-            }
-        };
-        if self.layout.channels() == 1 {
-            signal(0, keys.into());
-        } else {
-            for channel in 0..self.layout.channels() {
-                let own = |key: &&Key| self.layout.channel(**key).index() == channel;
-                signal(channel, keys.iter().filter(own).copied().collect());
             }
         }
         Ok(wake)

@@ -21,6 +21,9 @@ use intendant_wire::AccessKind;
 /// How many keys ahead of a search slots are prefetched.
 const AHEAD: usize = 16;
 
+/// Of how many rows slots are prefetched by a search that does not need them: those that are lent first.
+const FIRST: usize = 64;
+
 impl<E: Element> Shared<E> {
     /// Lends the value of `key` to a worker. Copies are marked as changed. `None` if this node has no copy
     /// that serves a pull and a push of this worker here and now, or an operation of the worker on the key
@@ -61,6 +64,16 @@ impl<E: Element> Shared<E> {
     ) -> Result<(), AccessError> {
         self.check(keys, None)?;
         if self.lends_all() {
+            return Ok(());
+        }
+        if let Some(parts) = &self.parts {
+            keys.iter().take(FIRST).for_each(|key| self.store.prefetch_slot(*key));
+            // A replica that is about to be given up counts as here; so does one that has left since.
+            for (position, key) in keys.iter().enumerate() {
+                if parts.of(key.index()) == 0 || self.is_waited_for(local, *key) {
+                    absent.push(position as u32);
+                }
+            }
             return Ok(());
         }
         let need = self.need_of(local).unwrap_or(0);

@@ -2,14 +2,14 @@
 //!
 //! This file has [`Shared`] itself. [`fast_path`] has the calls that a worker's thread serves without its
 //! channels, [`lend`] lends rows to be changed in place, [`clocks`] has what workers report of their clocks,
-//! channels, [`lend`] lends rows to be changed in place, [`clocks`] has what workers report of their clocks,
 //! staleness bounds and intents, [`local`] the outstanding operations of one worker, [`urgent`] the replicas
-//! whose updates should be sent soon.
+//! whose updates should be sent soon, [`parts`] what samplers see of keys.
 
 pub(crate) mod clocks;
 pub(crate) mod fast_path;
 mod lend;
 pub(crate) mod local;
+mod parts;
 pub(crate) mod urgent;
 
 use crate::Storage;
@@ -21,6 +21,7 @@ use intendant_techniques::{
     Assignment, Directory, Policy, Replicas, Role, SlotState, StaticReplicaPace, StaticReplicas,
 };
 use intendant_wire::AccessKind;
+use parts::Parts;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use urgent::Urgent;
@@ -134,6 +135,8 @@ pub struct Shared<E> {
     board: Option<Board>,
     /// If the technique directs replicas, and there are other nodes.
     urgent: Option<Urgent>,
+    /// As above, of a dense store.
+    parts: Option<Parts>,
 }
 
 impl<E: Element> Shared<E> {
@@ -182,6 +185,7 @@ impl<E: Element> Shared<E> {
         let board = board.map(|_| Board::new(workers, layout.channels()));
         let directed = matches!(policy.replicas, Some(Replicas::Directed { .. })) && layout.nodes() > 1;
         let urgent = directed.then(|| Urgent::new(layout.channels(), layout.nodes()));
+        let parts = (directed && !lazy).then(|| Parts::new(layout.keys(), layout.nodes())).flatten();
         let shared = Self {
             node,
             layout,
@@ -196,6 +200,7 @@ impl<E: Element> Shared<E> {
             bounds,
             board,
             urgent,
+            parts,
         };
         for keys in &shared.static_keys {
             for (index, key) in keys.iter().enumerate() {
@@ -325,6 +330,15 @@ impl<E: Element> Shared<E> {
         // The state last: if the application's function panics, no thread mistakes zeros for the value.
         (self.init)(key, entry.allocate());
         *entry.state_mut() = SlotState::owner();
+        self.set_part(entry);
+    }
+
+    /// Tells samplers this node's part of a key, after a change of its role or of the number of its holders.
+    #[inline]
+    pub(crate) fn set_part(&self, entry: &Entry<'_, SlotState, E>) {
+        if let Some(parts) = &self.parts {
+            parts.set(entry.key().index(), &entry.state());
+        }
     }
 
     /// Latches `key` and returns this node's role for it. A key of a lazy store gets its value here when it
@@ -480,22 +494,32 @@ impl<E: Element> Shared<E> {
     ///
     /// # Panics
     /// If the key does not exist.
+    #[inline]
     pub fn part(&self, key: Key) -> u32 {
+        match &self.parts {
+            Some(parts) => parts.of(key.index()),
+            None => self.find_part(key),
+        }
+    }
+
+    /// As [`Shared::part`], of the slot.
+    fn find_part(&self, key: Key) -> u32 {
         // A key whose value is not here is neither owned nor replicated here.
         if !self.lazy && !self.store.seems_held(key) {
             return 0;
         }
         let (state, nodes) = (self.store.latch(key).state(), self.layout.nodes() as u32);
-        match state.role {
-            Role::Owner => nodes,
-            // With bounded staleness, owners do not count holders, and readers make replicas of all keys.
-            Role::Hub => nodes.saturating_sub(state.side),
-            Role::Replica | Role::Static => 1,
-            // An untouched key is at its home.
-            Role::Absent if self.lazy && state == SlotState::default() && self.directory.is_home(key) => {
-                nodes
-            }
-            Role::Absent | Role::Arriving | Role::Leaving => 0,
+        // An untouched key is at its home.
+        let untouched = || self.lazy && state == SlotState::default() && self.directory.is_home(key);
+        parts::part(&state, nodes).unwrap_or_else(|| if untouched() { nodes } else { 0 })
+    }
+
+    /// Hints that [`Shared::part`] of `key` is about to be asked. Any key is fine.
+    #[inline]
+    pub fn prefetch_part(&self, key: Key) {
+        // Bytes are near, and loads of them overlap.
+        if self.parts.is_none() {
+            self.store.prefetch_slot(key);
         }
     }
 

@@ -437,6 +437,7 @@ impl<E: Element> Holder<E> {
                 state.side = held.allowance;
             }
             state.set_closed(held.closed);
+            core.shared.set_part(&entry);
             out.stats.replica_setups += 1;
         }
         let newer = new || {
@@ -525,6 +526,7 @@ impl<E: Element> Holder<E> {
                 slot.role = Role::Absent;
                 slot.side = 0;
                 slot.set_closed(false);
+                core.shared.set_part(&entry);
                 if core.shared.is_lazy() && entry.state() == SlotState::default() {
                     entry.remove();
                 } else {

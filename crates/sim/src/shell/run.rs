@@ -234,8 +234,8 @@ impl<'a, T: Task> TaskRun<'a, T> {
                     event = LoaderEvent::Prepared(handle.map_err(Self::sample_error(worker))?);
                 }
                 LoaderOp::Intend => {
-                    let Announcement { keys, window } = self.workers[worker].loader.take_intent();
-                    self.cluster.intend(worker, &keys, window, Caller::Loader)?;
+                    let Announcement { keys, window } = self.workers[worker].loader.next_intent();
+                    self.cluster.intend(worker, keys, window.clone(), Caller::Loader)?;
                     event = LoaderEvent::Done;
                 }
                 LoaderOp::Deliver => {

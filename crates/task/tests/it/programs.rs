@@ -175,7 +175,7 @@ fn deliver(
                 loader.step(LoaderEvent::Prepared(handle))
             }
             LoaderOp::Intend => {
-                announced.push(loader.take_intent());
+                announced.push(loader.next_intent().clone());
                 loader.step(LoaderEvent::Done)
             }
             LoaderOp::Deliver => return Some(loader.take()),

@@ -1,0 +1,74 @@
+//! The parts that this node has of keys, for samplers: a byte per key, read without a latch.
+//!
+//! Local sampling looks at several keys for each sample. A latch is a locked instruction: no later load
+//! begins before it, so a sampler would wait for each key that it draws by itself. Bytes are also nearer to
+//! the core than slots, which have 16.
+//!
+//! The channel that changes the role of a key, or the number of its holders, sets the byte under the latch.
+//! (The name and the meaning of a part are those of [`super::Shared::part`].)
+
+use intendant_techniques::{Role, SlotState};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The parts of all keys, in N-th parts for N nodes.
+pub(super) struct Parts {
+    nodes: u8,
+    parts: Box<[AtomicU8]>,
+}
+
+impl Parts {
+    /// No parts of any key; `None` if there are more nodes than a byte can count.
+    pub(super) fn new(keys: u64, nodes: usize) -> Option<Self> {
+        let nodes = u8::try_from(nodes).ok()?;
+        Some(Self { nodes, parts: (0..keys).map(|_| AtomicU8::new(0)).collect() })
+    }
+
+    /// The node's part of the key at `index`. It may be outdated.
+    ///
+    /// # Panics
+    /// If there is no such key.
+    #[inline(always)]
+    pub(super) fn of(&self, index: usize) -> u32 {
+        // Relaxed: nothing is read because of the answer, except under a latch.
+        self.parts[index].load(Ordering::Relaxed).into()
+    }
+
+    /// The slot of the key at `index` is `state` now; the caller holds its latch.
+    #[inline]
+    pub(super) fn set(&self, index: usize, state: &SlotState) {
+        let part = part(state, self.nodes.into()).unwrap_or(0);
+        self.parts[index].store(part as u8, Ordering::Relaxed);
+    }
+}
+
+/// The part, in N-th parts for `nodes` N, that a slot in this state has; `None` if no copy is here.
+pub(super) fn part(state: &SlotState, nodes: u32) -> Option<u32> {
+    match state.role {
+        Role::Owner => Some(nodes),
+        // With bounded staleness, owners do not count holders, and readers make replicas of all keys.
+        Role::Hub => Some(nodes.saturating_sub(state.side)),
+        Role::Replica | Role::Static => Some(1),
+        Role::Absent | Role::Arriving | Role::Leaving => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_have_parts() {
+        let parts = Parts::new(3, 4).expect("few nodes");
+        let mut state = SlotState::default();
+        let mut set = |role, side| {
+            (state.role, state.side) = (role, side);
+            parts.set(1, &state);
+            [0, 1, 2].map(|index| parts.of(index))
+        };
+        assert_eq!(set(Role::Owner, 0), [0, 4, 0]);
+        assert_eq!(set(Role::Hub, 3), [0, 1, 0]);
+        assert_eq!(set(Role::Replica, 900), [0, 1, 0]);
+        assert_eq!(set(Role::Absent, 900), [0, 0, 0]);
+        assert!(Parts::new(3, 255).is_some() && Parts::new(3, 256).is_none());
+    }
+}
