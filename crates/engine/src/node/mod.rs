@@ -2,7 +2,6 @@
 //!
 //! This file has [`Shared`] itself. [`fast_path`] has the calls that a worker's thread serves without its
 //! channels, [`lend`] lends rows to be changed in place, [`clocks`] has what workers report of their clocks,
-//! channels, [`lend`] lends rows to be changed in place, [`clocks`] has what workers report of their clocks,
 //! staleness bounds and intents, [`local`] the outstanding operations of one worker, [`urgent`] the replicas
 //! whose updates should be sent soon.
 
@@ -11,6 +10,8 @@ pub(crate) mod fast_path;
 mod lend;
 pub(crate) mod local;
 pub(crate) mod urgent;
+#[cfg(test)]
+mod urgent_tests;
 
 use crate::Storage;
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes};

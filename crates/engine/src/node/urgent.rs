@@ -10,11 +10,10 @@
 //! lacks the unsent updates of all holders, and there may be as many holders as nodes. So young parameters,
 //! which take long steps, are sent after each update, and settled ones rarely.
 
-use intendant_core::{ChannelId, Element, Key, Layout, lock};
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use intendant_core::{ChannelId, Element, Key, Layout};
 use intendant_store::Entry;
 use intendant_techniques::{Role, SlotState};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// By how much a value may change, relative to its norm, by updates that all nodes together hold back. On 8
 /// simulated nodes (KGE, paired seeds) a loss after four epochs is 1.056 times that of one node if every
@@ -85,42 +84,5 @@ impl Urgent {
             std::mem::swap(&mut *listed, keys);
             list.any.store(false, Ordering::Relaxed);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_replica_may_change_by_its_share_of_the_drift() {
-        let two = Urgent::new(1, 2);
-        assert_eq!([2, 8, 64].map(|nodes| Urgent::new(1, nodes).first_allowance()), [4, 1, 1]);
-        // 10 updates changed it by 1 %: 150 may change it by 15 %.
-        assert_eq!(two.allowance(10, 0.01), 150);
-        assert_eq!(Urgent::new(1, 8).allowance(10, 0.01), 37);
-        assert_eq!(two.allowance(1, 0.5), 1);
-        assert_eq!(two.allowance(0, 0.5), 1);
-        assert_eq!(two.allowance(5, 0.0), 1000);
-        assert_eq!(two.allowance(5, f64::INFINITY), 1);
-        assert_eq!(two.allowance(5, f64::NAN), 0, "a run that has diverged ends soon");
-    }
-
-    #[test]
-    fn each_channel_takes_its_own_keys_once() {
-        let urgent = Urgent::new(2, 2);
-        let mut keys = Vec::new();
-        urgent.take(ChannelId(0), &mut keys);
-        assert!(keys.is_empty());
-        urgent.list(ChannelId(0), Key(4));
-        urgent.list(ChannelId(1), Key(7));
-        urgent.list(ChannelId(0), Key(2));
-        urgent.take(ChannelId(0), &mut keys);
-        assert_eq!(keys, [Key(4), Key(2)]);
-        keys.clear();
-        urgent.take(ChannelId(0), &mut keys);
-        assert!(keys.is_empty());
-        urgent.take(ChannelId(1), &mut keys);
-        assert_eq!(keys, [Key(7)]);
     }
 }
