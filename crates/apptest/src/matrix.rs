@@ -216,6 +216,29 @@ impl Matrix {
         self.learnt(&self.report(&[&case.flags()[..], &["--nodes", "4", "--simulate"]].concat()))
     }
 
+    /// On four simulated nodes, no technique sends less than what every parameter manager has to send, up to
+    /// each epoch.
+    ///
+    /// # Panics
+    /// If one does, or if nothing has to be sent.
+    #[track_caller]
+    pub fn check_bound(&self, cases: &[Case]) {
+        for case in cases {
+            let simulated = ["--nodes", "4", "--simulate", "--bound", "epoch,100"];
+            let report = self.report(&[&case.flags()[..], &simulated].concat());
+            let (mut sent, mut least) = (0, 0);
+            for epoch in report["epochs"].as_array().expect("an array") {
+                let bytes = |place: &str| epoch["bound"].pointer(place).and_then(Value::as_u64).expect(place);
+                sent += bytes("/sent_bytes");
+                least += bytes("/least/0/bytes");
+                assert!(least <= sent, "{:?}: {least} of {sent}", case.flags());
+                assert!(bytes("/least/1/bytes") > 0, "{:?}: {epoch}", case.flags());
+            }
+            assert!(least > 0, "{:?}: {}", case.flags(), report["bound"]);
+            assert_eq!(report["bound"]["sent_bytes"], sent);
+        }
+    }
+
     /// Three nodes learn the same every time, at any speed of nodes, also if time is virtual.
     ///
     /// # Panics

@@ -86,6 +86,11 @@ const SIMULATED: [&str; 8] = [
     "simulation.nic_busy",
 ];
 
+/// Members of runs and of epochs with `--bound`; the staleness is absent if it is that of an epoch.
+const BOUND: [&str; 3] = ["bound.sent_bytes", "bound.least[].bytes", "bound.least[].ratio"];
+/// The same, of a staleness in milliseconds.
+const STALENESS: &str = "bound.least[].staleness_ms";
+
 /// Every path below `value`, with `[]` for the elements of arrays; what is empty is a path itself.
 fn paths(value: &Value, at: &str, all: &mut BTreeSet<String>) {
     match value {
@@ -147,12 +152,22 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
     if report["simulated"] == true {
         documented.extend(owned(&SIMULATED));
     }
+    let mut bound = Vec::new();
+    if let Some(found) = report.get("bound") {
+        bound = owned(&BOUND);
+        if found["least"].as_array().expect("bounds").iter().any(|least| least.get("staleness_ms").is_some())
+        {
+            bound.push(STALENESS.to_owned());
+        }
+    }
+    documented.extend(bound.iter().cloned());
     has(&run, documented, "the run");
 
     for (number, epoch) in (1..).zip(epochs.as_array().expect("an array")) {
         let validated = valid_every > 0 && number % valid_every == 0;
         let quality = if validated { of("quality") } else { owned(&["quality"]) };
-        has(epoch, [owned(&EPOCH), owned(&COUNTS), quality].concat(), &format!("epoch {number}"));
+        let documented = [owned(&EPOCH), owned(&COUNTS), quality, bound.clone()].concat();
+        has(epoch, documented, &format!("epoch {number}"));
         assert_eq!(epoch["epoch"], number);
     }
 }
@@ -165,10 +180,22 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
 pub fn described(quality: &[&str]) {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.md");
     let page = std::fs::read_to_string(page).expect("docs/report.md");
-    let members =
-        [&RUN[..], &EPOCH, &COUNTS, &REPLICATED, &[SHARE], &SAMPLING, &POOLS, &SIMULATED, quality].concat();
+    let members = [
+        &RUN[..],
+        &EPOCH,
+        &COUNTS,
+        &REPLICATED,
+        &[SHARE],
+        &SAMPLING,
+        &POOLS,
+        &SIMULATED,
+        &BOUND,
+        &[STALENESS],
+        quality,
+    ]
+    .concat();
     // Each part of a path is a member: relocation_ms as well as p50.
-    for name in members.iter().flat_map(|path| path.trim_end_matches("[]").split('.')) {
+    for name in members.iter().flat_map(|path| path.split('.').map(|part| part.trim_end_matches("[]"))) {
         assert!(page.contains(&format!("`{name}`")), "docs/report.md lacks {name}");
     }
 }

@@ -36,6 +36,7 @@ mod replication;
 mod static_replicas;
 mod stats;
 mod storage;
+mod sync;
 
 pub use channel::{Channel, Explanation};
 pub use decisions::{Cause, Decision, DecisionKind};

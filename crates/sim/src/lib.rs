@@ -10,6 +10,7 @@
 //! | [`Delays`] | durations: a [`Network`], a [`Machine`], and factors for the cost of values ([`Charge`]) |
 //! | [`presets`] | networks and machines of the papers, and parsers for files that describe others |
 //! | [`Faults`] | slow connections, slow nodes, partitions |
+//! | `bound/` | what a parameter manager that knows the future must send ([`Staleness`]) |
 //! | `invariants/` | invariants of messages, calls and nodes ([`cluster::Checks`]: at events or at rest) |
 //! | [`reach`] | counts of the situations that a run has reached |
 //! | [`meeting`] | quiescence and snapshots, for programs that drive a cluster |
@@ -18,6 +19,7 @@
 //! codec and techniques are the crates used in production; this crate does not implement the protocol.
 #![forbid(unsafe_code)]
 
+mod bound;
 pub mod cluster;
 mod delays;
 mod dice;
@@ -34,6 +36,7 @@ pub mod reach;
 mod shell;
 mod trace;
 
+pub use bound::Staleness;
 pub use delays::{Delays, Spread};
 pub use dice::Dice;
 pub use facility::Load;

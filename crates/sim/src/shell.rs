@@ -11,6 +11,7 @@ mod run;
 
 pub use meter::EpochOutcome;
 
+use crate::bound::Staleness;
 use crate::cluster::{Checks, Cluster, ClusterConfig};
 use crate::delays::Delays;
 use crate::faults::Faults;
@@ -63,6 +64,8 @@ pub struct TaskConfig {
     pub faults: Faults,
     /// When invariants are checked.
     pub checks: Checks,
+    /// What reads must see in the bounds of what is sent ([`EpochOutcome::bounds`]); each takes some time.
+    pub bounds: Vec<Staleness>,
     /// Seed of random homes.
     pub layout_seed: u64,
     /// Seed of delays and of the order of simultaneous events. It does not affect the task's own randomness.
@@ -98,6 +101,7 @@ impl TaskConfig {
             delays: Delays::of(machine, network, Charge::ACTUAL),
             faults: Faults::none(),
             checks: Checks::EveryStep,
+            bounds: Vec::new(),
             layout_seed: 0,
             seed: 0,
             events_max: u64::MAX,

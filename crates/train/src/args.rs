@@ -197,6 +197,12 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
     pub(crate) charge_compute: Option<f64>,
 
+    /// Compute what a parameter manager that knows the future must send at least, beside what is sent
+    /// (docs/report.md), if reads see the updates of other nodes at the end of each epoch (epoch), or also
+    /// those that are older than MS milliseconds; several separated by commas, as in epoch,100
+    #[arg(long, value_name = "epoch|MS", value_parser = parse::bounds, help_heading = SIMULATION)]
+    pub(crate) bound: Option<crate::bound::Bounds>,
+
     /// At the end, explain the locations of these parameters: owner, replicas, intents and the latest
     /// decisions, as each node sees them; names, key numbers and ranges of keys, as in virus,3,10..20
     #[arg(long, value_name = "KEYS", value_parser = parse::keys, help_heading = OUTPUT)]

@@ -19,6 +19,7 @@ mod agreement;
 mod ahead;
 mod app;
 mod args;
+mod bound;
 mod cluster;
 mod error;
 mod explain;
@@ -47,6 +48,7 @@ mod worker;
 
 pub use app::{App, Application};
 pub use args::{DataSource, Technique, TestSource};
+pub use bound::{Bound, Least};
 pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};
 pub use export::Exporter;
 pub use plan::Plan;

@@ -1,6 +1,7 @@
 //! Values of the common flags from their text. The errors name what is allowed.
 
 use crate::args::{DataSource, Technique, TestSource};
+use crate::bound::{self, Bounds};
 use crate::explain::{self, Keys};
 
 /// The names of all techniques.
@@ -21,6 +22,10 @@ pub(crate) fn technique(text: &str) -> Result<Technique, String> {
 
 pub(crate) fn keys(text: &str) -> Result<Keys, String> {
     explain::keys(text)
+}
+
+pub(crate) fn bounds(text: &str) -> Result<Bounds, String> {
+    bound::parse(text)
 }
 
 pub(crate) fn data(text: &str) -> Result<DataSource, String> {

@@ -1,6 +1,7 @@
 //! The report: the contract between applications, benchmarks and plots. Its schema is documented in
 //! `docs/report.md`.
 
+use crate::bound::Bound;
 use crate::meter::Totals;
 use crate::plan::Plan;
 use crate::progress::number;
@@ -57,6 +58,9 @@ pub struct Report {
     /// More about a simulated run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulated>,
+    /// What the epochs sent beside what they had to send; only of a simulated run that was asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
 }
 
 /// What only a simulation can measure, summed or averaged over the epochs.
@@ -115,6 +119,9 @@ pub struct Epoch {
     pub network: NetworkStats,
     /// Quality on the validation data after this epoch; empty if there was no validation.
     pub quality: BTreeMap<String, f64>,
+    /// What this epoch sent beside what it had to send, as in [`Report::bound`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
 }
 
 /// Accesses, summed over all workers.
@@ -315,6 +322,7 @@ impl Report {
                 management: Management::new(&tally.management, channels, sum.seconds),
                 network: tally.traffic,
                 quality: means(&tally.reduction),
+                bound: None,
             });
         }
         Self {
@@ -335,6 +343,7 @@ impl Report {
             network: traffic,
             sampling: Sampling::new(sampler, &sampled),
             simulation: None,
+            bound: None,
         }
     }
 

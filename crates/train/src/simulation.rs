@@ -6,6 +6,7 @@
 //! whose workers share its memory.
 
 use crate::args::{CommonArgs, Technique};
+use crate::bound::{Bound, Bounds};
 use crate::error::{PathDisplay, TrainError};
 use crate::explain::{self, Explained};
 use crate::export::{Exporter, Staging};
@@ -50,6 +51,8 @@ pub struct Simulation {
     pub charge_compute: f64,
     /// The durations that follow from these.
     pub delays: Delays,
+    /// What is computed beside what is sent.
+    pub(crate) bounds: Bounds,
 }
 
 /// A preset, or else the text of a file.
@@ -92,6 +95,7 @@ impl Simulation {
                 ("--machine", args.machine.is_some()),
                 ("--charge", args.charge.is_some()),
                 ("--charge-compute", args.charge_compute.is_some()),
+                ("--bound", args.bound.is_some()),
             ];
             return match given.iter().find(|(_, given)| *given) {
                 Some((flag, _)) => {
@@ -113,7 +117,8 @@ impl Simulation {
         let charge = factor("--charge", args.charge.unwrap_or(1.0))?;
         let charge_compute = factor("--charge-compute", args.charge_compute.unwrap_or(charge))?;
         let delays = Delays::of(machines, network, Charge::new(charge, charge_compute));
-        Ok(Some(Self { net, machine, charge, charge_compute, delays }))
+        let bounds = args.bound.clone().unwrap_or_default();
+        Ok(Some(Self { net, machine, charge, charge_compute, delays, bounds }))
     }
 
     fn config(&self, plan: &Plan, replication: ReplicationConfig, sampler: &Sampler) -> TaskConfig {
@@ -134,6 +139,7 @@ impl Simulation {
             look_ahead: plan.look_ahead,
             delays: self.delays,
             checks: Checks::AtRest,
+            bounds: self.bounds.0.clone(),
             layout_seed: plan.seed,
             seed: plan.seed,
             ..TaskConfig::new(plan.nodes, plan.workers, plan.schedule(sampler))
@@ -231,6 +237,10 @@ impl Simulation {
             channel_wait_ms: channels.mean_wait_ns() / 1e6,
             nic_busy: sending.utilisation(virtual_ns) / plan.nodes as f64,
         });
+        report.bound = Bound::of(&self.bounds, &outcome.epochs);
+        for (reported, epoch) in report.epochs.iter_mut().zip(&outcome.epochs) {
+            reported.bound = Bound::of(&self.bounds, std::slice::from_ref(epoch));
+        }
         report
     }
 }

@@ -77,6 +77,7 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
                 HumanBytes(report.network.bytes)
             ),
         ));
+        rows.extend(report.bound.as_ref().map(|bound| ("sent", bound.describe())));
     }
     let quality: Vec<_> = in_reading_order(&report.test)
         .into_iter()

@@ -130,3 +130,9 @@ fn measure() {
     MATRIX.measure(&[&case::WITHOUT_INTENTS[..], &case::NEVER].concat(), 10);
     LONG.measure(&case::BY_INTENT, 10);
 }
+
+#[test]
+fn no_technique_sends_less_than_a_manager_that_knows_the_future() {
+    MATRIX.check_bound(&case::WITHOUT_INTENTS);
+    MATRIX.check_bound(&case::BY_INTENT);
+}

@@ -142,3 +142,8 @@ fn measure_schemes() {
     MATRIX.measure_schemes(&case::SAMPLED, 10);
     LONG.measure_schemes(&[case::ADAPTIVE], 10);
 }
+
+#[test]
+fn no_technique_sends_less_than_a_manager_that_knows_the_future() {
+    MATRIX.check_bound(&[case::CLASSIC, case::LAPSE, case::FULL_REPLICATION, case::ADAPTIVE]);
+}

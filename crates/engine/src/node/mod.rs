@@ -11,6 +11,8 @@ mod lend;
 pub(crate) mod local;
 mod parts;
 pub(crate) mod urgent;
+#[cfg(test)]
+mod urgent_tests;
 
 use crate::Storage;
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes};

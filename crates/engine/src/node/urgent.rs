@@ -11,11 +11,10 @@
 //! `n` is proportional to `1 / sqrt(N c)`. So young parameters, which take long steps, are sent after each
 //! update, and settled ones rarely.
 
-use intendant_core::{ChannelId, Element, Key, Layout, lock};
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use intendant_core::{ChannelId, Element, Key, Layout};
 use intendant_store::Entry;
 use intendant_techniques::{Role, SlotState};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The allowance where all nodes together change a value by its norm with one update each: what a delta costs
 /// in terms of what readers lack. On 8 simulated nodes (KGE, 12,000 entities, 40 relations) 0.3 costs half
@@ -86,43 +85,5 @@ impl Urgent {
             std::mem::swap(&mut *listed, keys);
             list.any.store(false, Ordering::Relaxed);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_allowance_weighs_what_readers_lack_against_deltas() {
-        let two = Urgent::new(1, 2);
-        assert_eq!([2, 8, 64].map(|nodes| Urgent::new(1, nodes).first_allowance()), [4, 1, 1]);
-        // 10 updates changed it by 1 %. A quarter of that, or four times as many nodes: twice or half as many.
-        assert_eq!(two.allowance(10, 0.01), 13);
-        assert_eq!(two.allowance(10, 0.0025), 26);
-        assert_eq!(Urgent::new(1, 8).allowance(10, 0.01), 6);
-        assert_eq!(two.allowance(1, 0.5), 1);
-        assert_eq!(two.allowance(0, 0.5), 1);
-        assert_eq!(two.allowance(5, 0.0), 1000);
-        assert_eq!(two.allowance(5, f64::INFINITY), 1);
-        assert_eq!(two.allowance(5, f64::NAN), 0, "a run that has diverged ends soon");
-    }
-
-    #[test]
-    fn each_channel_takes_its_own_keys_once() {
-        let urgent = Urgent::new(2, 2);
-        let mut keys = Vec::new();
-        urgent.take(ChannelId(0), &mut keys);
-        assert!(keys.is_empty());
-        urgent.list(ChannelId(0), Key(4));
-        urgent.list(ChannelId(1), Key(7));
-        urgent.list(ChannelId(0), Key(2));
-        urgent.take(ChannelId(0), &mut keys);
-        assert_eq!(keys, [Key(4), Key(2)]);
-        keys.clear();
-        urgent.take(ChannelId(0), &mut keys);
-        assert!(keys.is_empty());
-        urgent.take(ChannelId(1), &mut keys);
-        assert_eq!(keys, [Key(7)]);
     }
 }

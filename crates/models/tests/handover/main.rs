@@ -151,19 +151,25 @@ fn moved_by_owners() {
     explore(Setup { policy, nodes: 3, ..SMALL });
 }
 
+/// A program of a worker over copies.
+type Program = fn(ReplicaWorker) -> replicas::Log;
+
 /// One schedule over copies.
-fn run_replicas(setup: Setup, reached: &Mutex<(replicas::Reach, ManagementStats)>) {
+fn run_replicas(setup: Setup, program: Program, reached: &Mutex<(replicas::Reach, ManagementStats)>) {
     let (world, channels, deliveries) = World::start(setup);
     let workers = deliveries.into_iter().enumerate().map(|(me, deliveries)| {
         let worker = ReplicaWorker::new(me, Arc::clone(&world), deliveries);
-        thread::spawn(move || worker.run())
+        thread::spawn(move || program(worker))
     });
     let workers: Vec<_> = workers.collect();
     let logs: Vec<_> = workers.into_iter().map(|w| w.join().expect("the worker ends")).collect();
+    world.come_to_rest();
+    let urgent = world.urgent().len() as u64;
     let stats = world.finish(channels);
     replicas::check(&setup, &world, &logs);
     let (sum, management) = &mut *reached.lock().expect("no thread panics");
     management.merge(&stats);
+    sum.urgent += urgent;
     for replicas::Log { reach, .. } in logs {
         sum.on_hub += reach.on_hub;
         sum.on_replica += reach.on_replica;
@@ -174,9 +180,13 @@ fn run_replicas(setup: Setup, reached: &Mutex<(replicas::Reach, ManagementStats)
 }
 
 fn explore_replicas(setup: Setup) -> (replicas::Reach, ManagementStats) {
+    explore_program(setup, ReplicaWorker::run)
+}
+
+fn explore_program(setup: Setup, program: Program) -> (replicas::Reach, ManagementStats) {
     let reached = Arc::new(Mutex::new((replicas::Reach::default(), ManagementStats::default())));
     let sink = Arc::clone(&reached);
-    try_all(move || run_replicas(setup, &sink));
+    try_all(move || run_replicas(setup, program, &sink));
     let reached = reached.lock().expect("no thread panics").clone();
     let copied = setup.policy.name != Technique::RelocateOnIntent.policy().name;
     // With intents, updates leave when these end, which may be before the first round.
@@ -194,6 +204,17 @@ fn replicas_as_directed() {
     assert!(reach.on_hub > 0 && reach.on_replica > 0 && reach.deferred > 0, "{reach:?}");
     let ManagementStats { relocations, replica_setups, replica_drops, .. } = management;
     assert!(relocations > 0 && replica_setups > 0 && replica_drops > 0, "{management:?}");
+}
+
+/// Only the list of urgent replicas makes a channel send updates: there is one round, at the first look.
+#[test]
+fn urgent_replicas() {
+    let replicas = Some(Replicas::Directed { every: Tick(1 << 40) });
+    let policy = Policy { relocation: Some(Initiator::Owner), replicas, ..lapse(Order::Chain, true) };
+    let (reach, management) =
+        explore_program(Setup { policy, calls: 10, ..SMALL }, ReplicaWorker::run_urgent);
+    assert!(reach.urgent > 0 && reach.on_replica > 0 && reach.lent > 0, "{reach:?}");
+    assert!(management.drift.count() > 0, "{management:?}");
 }
 
 #[test]

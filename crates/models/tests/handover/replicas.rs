@@ -25,6 +25,8 @@ pub(crate) struct Reach {
     pub(crate) deferred: u64,
     /// Rows changed in place.
     pub(crate) lent: u64,
+    /// Replicas that were urgent when all workers had ended: the next look had to send their updates.
+    pub(crate) urgent: u64,
 }
 
 struct Read {
@@ -97,6 +99,25 @@ impl ReplicaWorker {
                 _ => self.input(key, Input::Tick),
             }
         }
+        self.end()
+    }
+
+    /// Updates one key often, through pushes and in place, while the channel looks. Nodes that do not own it
+    /// have a replica.
+    pub(crate) fn run_urgent(mut self) -> Log {
+        let key = Key(0);
+        self.input(key, Input::Replicate { keys: vec![key] });
+        for _ in 0..self.world.setup.calls {
+            match shuttle::rand::thread_rng().gen_range(0..8) {
+                0..3 => self.push(key),
+                3..6 => self.update(key),
+                _ => self.input(key, Input::Tick),
+            }
+        }
+        self.end()
+    }
+
+    fn end(self) -> Log {
         let told = self.shared().retire(&self.local);
         self.tell(told.clock);
         self.wake(&told.wake);

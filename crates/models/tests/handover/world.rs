@@ -10,7 +10,7 @@ use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
 use intendant_engine::{
     Action, Channel, Completion, Input, ManagementStats, ReplicationConfig, Shared, SharedConfig, Storage,
 };
-use intendant_techniques::{Policy, Role, StaticReplicaPace};
+use intendant_techniques::{Policy, Replicas, Role, StaticReplicaPace};
 use shuttle::rand::Rng;
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
 use shuttle::sync::{Condvar, Mutex};
@@ -193,11 +193,11 @@ impl World {
     pub(crate) fn finish(&self, channels: Channels) -> ManagementStats {
         self.come_to_rest();
         if self.setup.has_copies() {
+            self.put_all(|| Input::Tick);
+            let urgent = self.urgent();
+            assert!(urgent.is_empty(), "channels have looked, but have not sent urgent updates: {urgent:?}");
             for _ in 0..SETTLES {
-                let places =
-                    (0..self.setup.nodes).flat_map(|node| (0..self.setup.channels).map(move |c| (node, c)));
-                places.for_each(|(node, c)| self.put(node, ChannelId(c as u16), node, Input::Settle));
-                self.come_to_rest();
+                self.put_all(|| Input::Settle);
             }
         }
         for inbox in &self.inboxes {
@@ -226,8 +226,31 @@ impl World {
         stats
     }
 
+    /// Passes an input to every channel, and waits until nothing is under way.
+    fn put_all(&self, input: impl Fn() -> Input) {
+        for (node, channel) in
+            (0..self.setup.nodes).flat_map(|node| (0..self.setup.channels).map(move |c| (node, c)))
+        {
+            self.put(node, ChannelId(channel as u16), node, input());
+        }
+        self.come_to_rest();
+    }
+
+    /// The replicas whose unsent updates have used up their allowance, by node, if they have one.
+    pub(crate) fn urgent(&self) -> Vec<(usize, Key)> {
+        if !matches!(self.setup.policy.replicas, Some(Replicas::Directed { .. })) {
+            return Vec::new();
+        }
+        let is_urgent = |(node, key): &(usize, Key)| {
+            let state = self.nodes[*node].slot(*key);
+            state.role == Role::Replica && state.is_dirty() && state.is_urgent()
+        };
+        let places = (0..self.setup.nodes).flat_map(|node| (0..KEYS).map(move |key| (node, Key(key))));
+        places.filter(is_urgent).collect()
+    }
+
     /// Waits until nothing is under way.
-    fn come_to_rest(&self) {
+    pub(crate) fn come_to_rest(&self) {
         while self.under_way.load(Ordering::Relaxed) > 0 {
             thread::yield_now();
         }

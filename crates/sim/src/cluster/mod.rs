@@ -282,6 +282,7 @@ pub struct Cluster<E> {
     actions: Vec<Action>,
     messages: u64,
     bytes: u64,
+    sent_value_bytes: u64,
 }
 
 impl<E: Element> Cluster<E> {
@@ -383,6 +384,7 @@ impl<E: Element> Cluster<E> {
             actions: Vec::new(),
             messages: 0,
             bytes: 0,
+            sent_value_bytes: 0,
         };
         (0..cluster.stations.len()).for_each(|station| cluster.set_timer(station));
         cluster
@@ -438,6 +440,11 @@ impl<E: Element> Cluster<E> {
     /// Messages and charged bytes that all nodes have sent so far.
     pub fn traffic(&self) -> (u64, u64) {
         (self.messages, self.bytes)
+    }
+
+    /// Bytes of the elements in these messages, not charged with any factor.
+    pub fn sent_value_bytes(&self) -> u64 {
+        self.sent_value_bytes
     }
 
     /// Access counters of a worker.

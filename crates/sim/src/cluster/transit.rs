@@ -44,6 +44,7 @@ impl<E: Element> Cluster<E> {
         let bytes = (frame.len() - value_bytes) as u64 + self.delays.charge.bytes(value_bytes);
         self.messages += 1;
         self.bytes += bytes;
+        self.sent_value_bytes += value_bytes as u64;
         let link = self.link(from, to, channel);
         let number = self.invariants.fifo.sent(link);
         let latency_ns =

@@ -31,6 +31,12 @@ pub struct EpochOutcome {
     pub messages: u64,
     /// Charged bytes of these messages ([`crate::Charge`]).
     pub bytes: u64,
+    /// Bytes of the elements in these messages, not charged with any factor.
+    pub value_bytes: u64,
+    /// Bytes of values that any parameter manager had to send at least, per staleness of
+    /// [`TaskConfig::bounds`](super::TaskConfig::bounds). Of all epochs up to one, they are not more than
+    /// what was sent in these epochs.
+    pub bounds: Vec<u64>,
     /// Load of threads and NICs.
     pub load: ClusterLoad,
 }
@@ -43,6 +49,7 @@ struct Counters {
     sampling: SamplingStats,
     messages: u64,
     bytes: u64,
+    value_bytes: u64,
     load: ClusterLoad,
 }
 
@@ -50,7 +57,9 @@ impl Counters {
     fn now<E: Element>(cluster: &Cluster<E>, sampling: SamplingStats) -> Self {
         let (messages, bytes) = cluster.traffic();
         let management = cluster.management();
-        Self { at_ns: cluster.now_ns(), management, sampling, messages, bytes, load: cluster.load() }
+        let value_bytes = cluster.sent_value_bytes();
+        let (at_ns, load) = (cluster.now_ns(), cluster.load());
+        Self { at_ns, management, sampling, messages, bytes, value_bytes, load }
     }
 }
 
@@ -112,8 +121,8 @@ impl Meter {
         }
     }
 
-    /// Measurements of the epoch that ended last.
-    pub(super) fn outcome(&mut self, reduction: Reduction) -> EpochOutcome {
+    /// Measurements of the epoch that ended last, and its bounds.
+    pub(super) fn outcome(&mut self, reduction: Reduction, bounds: Vec<u64>) -> EpochOutcome {
         let end = self.end.as_ref().unwrap_or(&self.start);
         self.sampled = end.sampling;
         let (mut accesses, mut late) = (AccessStats::default(), AccessStats::default());
@@ -130,6 +139,8 @@ impl Meter {
             sampling: end.sampling.since(&self.start.sampling),
             messages: end.messages - self.start.messages,
             bytes: end.bytes - self.start.bytes,
+            value_bytes: end.value_bytes - self.start.value_bytes,
+            bounds,
             load: end.load.since(&self.start.load),
         }
     }

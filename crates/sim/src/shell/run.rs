@@ -4,6 +4,7 @@
 use super::meter::Meter;
 use super::rows::{ClusterRows, Copies};
 use super::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome};
+use crate::bound::Bound;
 use crate::cluster::{Caller, Cluster, Happened, Wait};
 use crate::delays::Delays;
 use crate::meeting::{Quiescence, Stream};
@@ -100,6 +101,7 @@ pub(super) struct TaskRun<'a, T: Task> {
     sampling: Vec<Manager>,
     quiescence: Quiescence,
     meter: Meter,
+    bounds: Vec<Bound>,
     epochs: Vec<EpochOutcome>,
     observer: &'a mut dyn Observer,
 }
@@ -133,8 +135,10 @@ impl<'a, T: Task> TaskRun<'a, T> {
         let sampler = config.sampler.as_ref().unwrap_or(&task.model().sampler).settled(movement);
         let manager = |node| Manager::new(sampler.clone(), config.layout_seed, node);
         let sampling = (0..config.nodes as u16).map(manager).collect();
+        let bound = |staleness| Bound::new(Arc::clone(cluster.layout()), size_of::<T::Element>(), staleness);
         Self {
             meter: Meter::new(cluster.workers()),
+            bounds: config.bounds.iter().copied().map(bound).collect(),
             cluster,
             workers: (0..workers).map(state).collect(),
             config,
@@ -378,7 +382,11 @@ impl<'a, T: Task> TaskRun<'a, T> {
                     manager.observe(&keys[..keys.len() - samples]);
                 }
                 match self.cluster.pull_into(worker, keys, values, Wait::Blocking)? {
-                    None => Ok(Some(Event::Done)),
+                    None => {
+                        let (node, now_ns) = (worker / self.config.workers, self.cluster.now_ns());
+                        self.bounds.iter_mut().for_each(|bound| bound.read(node, keys, now_ns));
+                        Ok(Some(Event::Done))
+                    }
                     Some(op) => {
                         state.waiting = Waiting::Pull(op);
                         Ok(None)
@@ -396,6 +404,8 @@ impl<'a, T: Task> TaskRun<'a, T> {
                     (state.waiting, state.postponed) = (Waiting::Room, Some(Op::Push));
                     return Ok(None);
                 }
+                let (node, now_ns) = (worker / self.config.workers, self.cluster.now_ns());
+                self.bounds.iter_mut().for_each(|bound| bound.write(node, keys, now_ns));
                 // The push stays outstanding until the next flush.
                 self.cluster.push(worker, keys, values)?;
                 self.meter.step(&self.cluster, worker, &state.driver.progress());
@@ -508,6 +518,11 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 let elements = self.cluster.elements(&keys) - copies.update().1.len();
                 self.cluster.updated(worker, lent, elements, pulled);
                 self.computed(worker, trained?);
+                let (node, now_ns) = (worker / self.config.workers, self.cluster.now_ns());
+                for bound in &mut self.bounds {
+                    bound.read(node, &keys, now_ns);
+                    bound.write(node, &keys, now_ns);
+                }
                 break;
             }
             let fetch: Vec<Key> = absent.iter().map(|position| keys[*position as usize]).collect();
@@ -543,7 +558,8 @@ impl<'a, T: Task> TaskRun<'a, T> {
         let mut sum = Reduction::default();
         self.workers.iter().for_each(|state| sum.merge(state.driver.reduction()));
         if self.epochs.len() < self.config.schedule.epochs as usize {
-            let epoch = self.meter.outcome(sum.clone());
+            let bounds = self.bounds.iter_mut().map(Bound::end_epoch).collect();
+            let epoch = self.meter.outcome(sum.clone(), bounds);
             self.observer.epoch(self.epochs.len() + 1, &epoch);
             self.epochs.push(epoch);
         }
@@ -557,8 +573,11 @@ impl<'a, T: Task> TaskRun<'a, T> {
         match state.waiting {
             Waiting::Pull(waiting) if waiting == op => {
                 let pulled = self.cluster.take_pulled(worker, op).unwrap_or_default();
-                let (_, values) = state.driver.pull_buffers();
+                let (keys, values) = state.driver.pull_buffers();
                 values.copy_from_slice(&pulled);
+                // The read ends now.
+                let (node, now_ns) = (worker / self.config.workers, self.cluster.now_ns());
+                self.bounds.iter_mut().for_each(|bound| bound.read(node, keys, now_ns));
                 self.resume_worker(worker, 0, Event::Done);
             }
             Waiting::Copies(waiting) if waiting == op => {
