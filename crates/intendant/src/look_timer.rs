@@ -1,6 +1,6 @@
-//! The time of a channel's next *look*, an [`intendant_engine::Input::Tick`]. Looks act on intents and start
-//! rounds of replicas that are due. They must be rare enough that their work, on this node and on others,
-//! leaves the cores to the workers.
+//! The time of a channel's next *look*, an [`intendant_engine::Input::Tick`]. Looks act on intents, send the
+//! deltas of urgent replicas, and start rounds of replicas that are due. They must be rare enough that their
+//! work, on this node and on others, leaves the cores to the workers.
 //!
 //! Most of the work that a look causes follows later, when other nodes answer, and when messages of their
 //! looks reach this node. So the timer counts all the time that the channel's thread was busy since the last
@@ -11,7 +11,7 @@
 //! A channel that has sent nothing and got no request for a while is idle. Rounds of replicas then rest as
 //! long as those of a busy channel, and so do looks that only start rounds, because waking up costs most. A
 //! message or a request of a worker ends that at once. An update that a worker makes to a replica on the fast
-//! path does not; the next round sends it.
+//! path does not; the next look or round sends it.
 
 use intendant_core::Tick;
 

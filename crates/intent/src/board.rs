@@ -181,6 +181,7 @@ impl Board {
     /// # Panics
     /// If there is no such worker or channel.
     pub fn take(&self, worker: usize, channel: usize, taken: &mut Intents) {
+        debug_assert!(taken.is_empty(), "they would be signalled again");
         let signals = self.signals(worker, channel);
         // Relaxed: a missed signal is found in the next round, or by the check before the channel sleeps.
         if !signals.any.load(Ordering::Relaxed) {

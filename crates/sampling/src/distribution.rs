@@ -131,6 +131,7 @@ impl Distribution {
             }
         }
     }
+
     /// Draws a key for each place of `keys`. (See [`Distribution::draw_all`].)
     #[inline(never)]
     pub(crate) fn fill(&self, rng: &mut Pcg64Mcg, keys: &mut [Key]) {

@@ -263,7 +263,6 @@ impl Manager {
             let (block, parts) = (&mut block[..drawn], &mut parts[..drawn]);
             distribution.fill(rng, block);
             place.find_parts(block, parts);
-            let last = block[drawn - 1];
             let accepted = accept(block, parts, nodes, rng);
             (looks.all, looks.accepted) = (looks.all + drawn as u32, looks.accepted + accepted as u32);
             keys.extend_from_slice(&block[..accepted.min(wanted)]);
@@ -271,7 +270,7 @@ impl Manager {
             if rejected >= LOCAL_DRAWS * nodes {
                 rejected = 0;
                 self.strayed.fetch_add(1, Ordering::Relaxed);
-                keys.push(last);
+                keys.push(distribution.draw(rng));
             }
         }
     }

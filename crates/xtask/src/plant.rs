@@ -101,6 +101,10 @@ fn copy(root: &Path) -> Result<Scratch, String> {
     let is_there =
         |file: &&str| !file.is_empty() && (root.join(file).is_file() || root.join(file).is_symlink());
     let wanted: Vec<&str> = listed.split('\0').filter(is_there).collect();
+    // First: a file must not be written behind a link of an earlier copy.
+    let made = fs::create_dir_all(&scratch.tree);
+    made.map_err(|error| format!("cannot create {}: {error}", scratch.tree.display()))?;
+    remove_others(&scratch.tree, &scratch.tree, &wanted)?;
     for file in &wanted {
         if root.join(file).is_symlink() {
             scratch.link(file, root)?;
@@ -109,7 +113,6 @@ fn copy(root: &Path) -> Result<Scratch, String> {
         let content = fs::read(root.join(file)).map_err(|error| format!("cannot read {file}: {error}"))?;
         scratch.write(file, &content)?;
     }
-    remove_others(&scratch.tree, &scratch.tree, &wanted)?;
     Ok(scratch)
 }
 

@@ -39,7 +39,8 @@ impl<E: Element> Channel<E> {
             Some(Replicas::Directed { .. }) => {
                 let has_rounds = policy.intents.is_none() || self.replication.has_copies();
                 let round = has_rounds.then_some(self.replication.rounds.next());
-                // While no worker moves on, intents are not due and no replica becomes urgent.
+                // A channel that sleeps, or has no intents, finds urgent replicas in its rounds: looks of
+                // their own would wake idle nodes.
                 let intents = self.intents.due();
                 let urgent = intents.and_then(|_| self.replication.next_look());
                 [round, intents, urgent].into_iter().flatten().min()

@@ -110,7 +110,9 @@ impl<E: Element> Shared<E> {
             let must_wake = if channels == 1 {
                 board.signal(worker, channel, all, start..end)
             } else {
-                board.signal(worker, channel, all.filter(own), start..end)
+                // A channel without keys has a lock that need not be taken.
+                let mut own = all.filter(own).peekable();
+                own.peek().is_some() && board.signal(worker, channel, own, start..end)
             };
             if must_wake {
                 wake.push(ChannelId(channel as u16));

@@ -68,7 +68,8 @@ impl<E: Element> Shared<E> {
         }
         if let Some(parts) = &self.parts {
             keys.iter().take(FIRST).for_each(|key| self.store.prefetch_slot(*key));
-            // A replica that is about to be given up counts as here; so does one that has left since.
+            // `Policy::check` allows no bounds on staleness, no moves on request and no static replicas
+            // beside directed ones: where there are parts, each part is a row that can be lent.
             for (position, key) in keys.iter().enumerate() {
                 if parts.of(key.index()) == 0 || self.is_waited_for(local, *key) {
                     absent.push(position as u32);
@@ -94,12 +95,6 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub fn lends_all(&self) -> bool {
         self.layout.nodes() == 1 && self.bounds.is_none()
-    }
-
-    /// Hints that the state of `key` is about to be asked for. Any key is fine.
-    #[inline]
-    pub fn prefetch_slot(&self, key: Key) {
-        self.store.prefetch_slot(key);
     }
 
     /// Hints that the row of `key` is about to be lent, and that of `later` a few rows after it.

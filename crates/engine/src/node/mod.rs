@@ -137,7 +137,7 @@ pub struct Shared<E> {
     board: Option<Board>,
     /// If the technique directs replicas, and there are other nodes.
     urgent: Option<Urgent>,
-    /// As above, of a dense store.
+    /// What samplers read. `None` also in sparse stores, and if there are more nodes than a byte counts.
     parts: Option<Parts>,
 }
 

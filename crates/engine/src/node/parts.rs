@@ -47,6 +47,8 @@ pub(super) fn part(state: &SlotState, nodes: u32) -> Option<u32> {
         Role::Owner => Some(nodes),
         // With bounded staleness, owners do not count holders, and readers make replicas of all keys.
         Role::Hub => Some(nodes.saturating_sub(state.side)),
+        // A closed replica serves no access any more.
+        Role::Replica if state.is_closed() => None,
         Role::Replica | Role::Static => Some(1),
         Role::Absent | Role::Arriving | Role::Leaving => None,
     }
@@ -69,6 +71,9 @@ mod tests {
         assert_eq!(set(Role::Hub, 3), [0, 1, 0]);
         assert_eq!(set(Role::Replica, 900), [0, 1, 0]);
         assert_eq!(set(Role::Absent, 900), [0, 0, 0]);
+        (state.role, state.side) = (Role::Replica, 1);
+        state.set_closed(true);
+        assert_eq!(part(&state, 4), None);
         assert!(Parts::new(3, 255).is_some() && Parts::new(3, 256).is_none());
     }
 }

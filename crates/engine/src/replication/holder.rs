@@ -251,6 +251,7 @@ impl<E: Element> Holder<E> {
     fn close(&mut self, core: &Core<E>, out: &mut Output, mut entry: Entry<'_, SlotState, E>) {
         let key = entry.key();
         entry.state_mut().set_closed(true);
+        core.shared.set_part(&entry);
         drop(entry);
         if let Some(held) = self.held.get_mut(key) {
             held.closed = true;

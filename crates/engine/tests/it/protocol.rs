@@ -2,10 +2,13 @@
 
 use super::node::{Node, bytes, config, layout};
 use bytes::Bytes;
-use intendant_core::{Key, NodeId, Tick, WorkerId};
-use intendant_engine::{Action, Completion, Input, Local, SharedConfig, Storage};
+use intendant_core::{Clock, Key, NodeId, Tick, WorkerId};
+use intendant_engine::{Action, Completion, Input, Local, ReplicationConfig, SharedConfig, Storage};
 use intendant_techniques::{Order, Policy, Technique};
-use intendant_wire::{AccessKind, Message, OpId, Origin, Request, Response};
+use intendant_wire::{
+    AccessKind, Message, OpId, Origin, ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind, Request,
+    Response,
+};
 
 // Of ten keys on three nodes, 0 to 3 are at home on node 0, which is tested, 4 to 6 on node 1, the rest on
 // node 2.
@@ -269,4 +272,38 @@ fn a_postponed_round_starts_when_it_is_due() {
     node.channel.hasten_round();
     assert_eq!(node.channel.next_round(), due);
     assert!(tick(&mut node, due) > due, "the round started");
+}
+
+#[test]
+fn urgent_replicas_do_not_wait_for_rounds_of_intents() {
+    let replication = ReplicationConfig { round_min: Tick(50_000), ..ReplicationConfig::default() };
+    let policy = Technique::Adaptive.policy();
+    let mut node = Node::new(SharedConfig { replication, ..config(0, &layout(3, 10, 2), policy) });
+    let (key, begin) = (Key(4), Tick(1_000_000));
+    node.shared.intend(WorkerId(0), &[key], Clock(0)..Clock(100)).unwrap();
+    let asked = node.handle(begin, Input::Tick).unwrap();
+    let [Action::Send { to: PEER, message: Message::ReplicaRequest(ask) }] = &asked[..] else {
+        panic!("{asked:?}")
+    };
+    let (kind, counters) = (ReplicaUpdateKind::SetUp, vec![0; usize::from(policy.caches)]);
+    let (keys, generations) = (ask.keys.clone(), ask.generations.clone());
+    let (seqs, versions, values) = (vec![0], vec![0], bytes(&[4., 4.]));
+    let set_up = ReplicaUpdate { kind, clock: 0, keys, generations, seqs, versions, counters, values };
+    let message = Message::ReplicaUpdate(set_up);
+    node.handle(begin.after(100), Input::Message { from: PEER, message }).unwrap();
+
+    for look in 1..20 {
+        let due = node.channel.due().unwrap();
+        assert_eq!(due, begin.after(2_000 * look), "the next round is far");
+        assert_eq!(node.handle(due, Input::Tick).unwrap(), [], "nothing has changed");
+    }
+    for _ in 0..8 {
+        assert_eq!(node.push(&[key], &[1., 1.]), [], "the replica serves it");
+    }
+    let due = node.channel.due().unwrap();
+    let sent = node.handle(due, Input::Tick).unwrap();
+    let [Action::Send { to: PEER, message: Message::ReplicaRequest(delta) }] = &sent[..] else {
+        panic!("{sent:?}")
+    };
+    assert_eq!(delta.kind, ReplicaRequestKind::Delta);
 }

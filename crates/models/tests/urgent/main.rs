@@ -51,7 +51,7 @@ const UPDATES: u32 = 6;
 /// Looks of the channel while workers update.
 const LOOKS: usize = 4;
 /// The change of a value by an update, relative to its norm: of four nodes, each may make two updates.
-const CHANGE: f64 = 0.03;
+const CHANGE: f64 = 0.02;
 
 /// A node with replicas of all keys. One channel has all of them.
 struct Node {

@@ -62,7 +62,7 @@ pub enum Staleness {
 
 /// The bound of a run, which grows with its accesses.
 #[derive(Clone, Debug)]
-pub(crate) struct Bound {
+struct Bound {
     layout: Arc<Layout>,
     /// Bytes of an element.
     element: usize,
@@ -75,7 +75,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    pub(crate) fn new(layout: Arc<Layout>, element: usize, staleness: Staleness) -> Self {
+    fn new(layout: Arc<Layout>, element: usize, staleness: Staleness) -> Self {
         let staleness_ns = match staleness {
             Staleness::Epoch => None,
             Staleness::Within(Tick(us)) => Some(us.saturating_mul(1_000)),
@@ -85,7 +85,7 @@ impl Bound {
     }
 
     /// A worker of `node` has read `keys`.
-    pub(crate) fn read(&mut self, node: usize, keys: &[Key], now_ns: u64) {
+    fn read(&mut self, node: usize, keys: &[Key], now_ns: u64) {
         for key in keys {
             let trace = &mut self.traces[key.index()];
             let transfers = trace.read(node as u16, self.epoch, now_ns, self.staleness_ns);
@@ -94,12 +94,12 @@ impl Bound {
     }
 
     /// A worker of `node` has added to `keys`.
-    pub(crate) fn write(&mut self, node: usize, keys: &[Key], now_ns: u64) {
+    fn write(&mut self, node: usize, keys: &[Key], now_ns: u64) {
         keys.iter().for_each(|key| self.traces[key.index()].write(node as u16, self.epoch, now_ns));
     }
 
     /// The epoch ends. Returns its bytes.
-    pub(crate) fn end_epoch(&mut self) -> u64 {
+    fn end_epoch(&mut self) -> u64 {
         for key in (0..self.layout.keys()).map(Key) {
             let transfers = self.traces[key.index()].end_epoch();
             self.count(key, transfers);
@@ -112,6 +112,37 @@ impl Bound {
         if transfers > 0 {
             self.bytes += u64::from(transfers) * (self.layout.len(key) * self.element) as u64;
         }
+    }
+}
+
+/// The bounds of a run, one per staleness that was asked for. They see all accesses of workers.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    each: Vec<Bound>,
+    /// Per node.
+    workers: usize,
+}
+
+impl Bounds {
+    /// Bounds with the given stalenesses, in a cluster with so many workers per node.
+    pub(crate) fn new(layout: &Arc<Layout>, element: usize, staleness: &[Staleness], workers: usize) -> Self {
+        let bound = |staleness: &Staleness| Bound::new(Arc::clone(layout), element, *staleness);
+        Self { each: staleness.iter().map(bound).collect(), workers }
+    }
+
+    /// A worker, of all nodes, has read `keys`.
+    pub(crate) fn read(&mut self, worker: usize, keys: &[Key], now_ns: u64) {
+        self.each.iter_mut().for_each(|bound| bound.read(worker / self.workers, keys, now_ns));
+    }
+
+    /// A worker, of all nodes, has added to `keys`.
+    pub(crate) fn write(&mut self, worker: usize, keys: &[Key], now_ns: u64) {
+        self.each.iter_mut().for_each(|bound| bound.write(worker / self.workers, keys, now_ns));
+    }
+
+    /// The epoch ends. Returns the bytes of each bound.
+    pub(crate) fn end_epoch(&mut self) -> Vec<u64> {
+        self.each.iter_mut().map(Bound::end_epoch).collect()
     }
 }
 

@@ -34,8 +34,8 @@ pub struct EpochOutcome {
     /// Bytes of the elements in these messages, not charged with any factor.
     pub value_bytes: u64,
     /// Bytes of values that any parameter manager had to send at least, per staleness of
-    /// [`TaskConfig::bounds`](super::TaskConfig::bounds). Of all epochs up to one, they are not more than
-    /// what was sent in these epochs.
+    /// [`TaskConfig::bounds`](super::TaskConfig::bounds). With the staleness of an epoch, they are not more
+    /// than what was sent, of all epochs up to one.
     pub bounds: Vec<u64>,
     /// Load of threads and NICs.
     pub load: ClusterLoad,

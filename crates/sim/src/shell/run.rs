@@ -4,7 +4,7 @@
 use super::meter::Meter;
 use super::rows::{ClusterRows, Copies};
 use super::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome};
-use crate::bound::Bound;
+use crate::bound::Bounds;
 use crate::cluster::{Caller, Cluster, Happened, Wait};
 use crate::delays::Delays;
 use crate::meeting::{Quiescence, Stream};
@@ -101,7 +101,7 @@ pub(super) struct TaskRun<'a, T: Task> {
     sampling: Vec<Manager>,
     quiescence: Quiescence,
     meter: Meter,
-    bounds: Vec<Bound>,
+    bounds: Bounds,
     epochs: Vec<EpochOutcome>,
     observer: &'a mut dyn Observer,
 }
@@ -135,10 +135,11 @@ impl<'a, T: Task> TaskRun<'a, T> {
         let sampler = config.sampler.as_ref().unwrap_or(&task.model().sampler).settled(movement);
         let manager = |node| Manager::new(sampler.clone(), config.layout_seed, node);
         let sampling = (0..config.nodes as u16).map(manager).collect();
-        let bound = |staleness| Bound::new(Arc::clone(cluster.layout()), size_of::<T::Element>(), staleness);
+        let (layout, element) = (cluster.layout(), size_of::<T::Element>());
+        let bounds = Bounds::new(layout, element, &config.bounds, config.workers);
         Self {
             meter: Meter::new(cluster.workers()),
-            bounds: config.bounds.iter().copied().map(bound).collect(),
+            bounds,
             cluster,
             workers: (0..workers).map(state).collect(),
             config,
@@ -383,8 +384,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 }
                 match self.cluster.pull_into(worker, keys, values, Wait::Blocking)? {
                     None => {
-                        let (node, now_ns) = (worker / self.config.workers, self.cluster.now_ns());
-                        self.bounds.iter_mut().for_each(|bound| bound.read(node, keys, now_ns));
+                        self.bounds.read(worker, keys, self.cluster.now_ns());
                         Ok(Some(Event::Done))
                     }
                     Some(op) => {
@@ -404,8 +404,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                     (state.waiting, state.postponed) = (Waiting::Room, Some(Op::Push));
                     return Ok(None);
                 }
-                let (node, now_ns) = (worker / self.config.workers, self.cluster.now_ns());
-                self.bounds.iter_mut().for_each(|bound| bound.write(node, keys, now_ns));
+                self.bounds.write(worker, keys, self.cluster.now_ns());
                 // The push stays outstanding until the next flush.
                 self.cluster.push(worker, keys, values)?;
                 self.meter.step(&self.cluster, worker, &state.driver.progress());
@@ -518,11 +517,9 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 let elements = self.cluster.elements(&keys) - copies.update().1.len();
                 self.cluster.updated(worker, lent, elements, pulled);
                 self.computed(worker, trained?);
-                let (node, now_ns) = (worker / self.config.workers, self.cluster.now_ns());
-                for bound in &mut self.bounds {
-                    bound.read(node, &keys, now_ns);
-                    bound.write(node, &keys, now_ns);
-                }
+                let now_ns = self.cluster.now_ns();
+                self.bounds.read(worker, &keys, now_ns);
+                self.bounds.write(worker, &keys, now_ns);
                 break;
             }
             let fetch: Vec<Key> = absent.iter().map(|position| keys[*position as usize]).collect();
@@ -558,7 +555,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         let mut sum = Reduction::default();
         self.workers.iter().for_each(|state| sum.merge(state.driver.reduction()));
         if self.epochs.len() < self.config.schedule.epochs as usize {
-            let bounds = self.bounds.iter_mut().map(Bound::end_epoch).collect();
+            let bounds = self.bounds.end_epoch();
             let epoch = self.meter.outcome(sum.clone(), bounds);
             self.observer.epoch(self.epochs.len() + 1, &epoch);
             self.epochs.push(epoch);
@@ -576,8 +573,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 let (keys, values) = state.driver.pull_buffers();
                 values.copy_from_slice(&pulled);
                 // The read ends now.
-                let (node, now_ns) = (worker / self.config.workers, self.cluster.now_ns());
-                self.bounds.iter_mut().for_each(|bound| bound.read(node, keys, now_ns));
+                self.bounds.read(worker, keys, self.cluster.now_ns());
                 self.resume_worker(worker, 0, Event::Done);
             }
             Waiting::Copies(waiting) if waiting == op => {
