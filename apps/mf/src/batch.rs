@@ -94,7 +94,7 @@ impl Batch {
     }
 }
 
-/// Few batches have more runs.
+/// Memory for so many runs is reserved; it grows for batches with more.
 const RUNS: usize = 8;
 
 fn column_key(data: &Dataset, column: u32) -> Key {

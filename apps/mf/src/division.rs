@@ -40,8 +40,8 @@ pub(crate) struct Chosen {
     pub(crate) entries: Vec<Entry>,
     /// The column that is visited, if this is the first batch of the visit.
     pub(crate) opens: Option<u32>,
-    /// Whether the batch accesses a row once per entry, and a column once per run of its entries. If they are
-    /// known to be different cells of one column, nothing is accessed twice. Otherwise each is accessed once.
+    /// True: the batch accesses a row once per entry, and a column once per run of its entries. False: it
+    /// accesses each row and each column once.
     pub(crate) by_run: bool,
 }
 

@@ -41,8 +41,7 @@ pub(crate) struct Replication<E> {
 
 /// How long an urgent replica waits for the channel's look, in µs, while intents are acted on. A round of
 /// intents may be longer: it takes as long as owners take to answer, which is longest when the network is
-/// busy and copies change fastest. On 16 simulated nodes of 4 workers, urgent replicas that waited for rounds
-/// of intents lost half of what an epoch teaches; 1 ms and 0.5 ms are no better than 2 ms.
+/// busy and copies change fastest. 1 ms and 0.5 ms teach no more than 2 ms (docs/decisions/0013).
 const URGENT_EVERY: u64 = 2_000;
 
 /// When rounds of deltas and updates of directed replicas may start.
