@@ -44,7 +44,7 @@ pub(crate) struct Replication<E> {
 /// busy and copies change fastest. 1 ms and 0.5 ms teach no more than 2 ms (docs/decisions/0013).
 const URGENT_EVERY: u64 = 2_000;
 
-/// When rounds of deltas and updates of directed replicas may start.
+/// When the last look was, and when rounds of deltas and updates of directed replicas may start.
 #[derive(Default)]
 pub(crate) struct Rounds {
     /// The last look, whether or not it started a round.
