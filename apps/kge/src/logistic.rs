@@ -52,7 +52,8 @@ pub(crate) fn train<S: Simd, E: Element>(
             if *key == answer {
                 continue;
             }
-            let mut row = rows.row(sample);
+            // A sample that has left meanwhile is skipped.
+            let Some(mut row) = rows.sample(sample) else { continue };
             let (embedding, sums) = row.split_at_mut(composed.vector.len());
             let score = product(simd, &composed.vector, embedding);
             if !score.finite() {

@@ -86,7 +86,9 @@ impl<E: Element> Train<'_, E> {
                 // The word of the context itself is no counterexample.
                 continue;
             }
-            let mut row = self.rows.row(at);
+            // A sample that has left meanwhile is skipped.
+            let row = if is_sample { self.rows.sample(at) } else { Some(self.rows.row(at)) };
+            let Some(mut row) = row else { continue };
             let score = product(simd, &input[..error.len()], &row);
             self.stepper.output(simd, error, &mut row, input, losses.add(score, is_sample));
         }

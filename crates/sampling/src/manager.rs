@@ -32,7 +32,8 @@ statistics! {
         late_pools: u64,
         /// Samples that were moved to the end of their handle.
         postponed: u64,
-        /// Samples that were not here when they were drawn, for the schemes that check: postponing and local.
+        /// Samples that were not here when they were drawn or used, for the schemes that check: postponing
+        /// and local.
         strayed: u64,
     }
 }
@@ -47,6 +48,8 @@ pub struct Manager {
     memories: Vec<Memory>,
     /// Whether a scheme uses the keys that are pulled directly.
     observes: bool,
+    /// Whether all schemes draw among the keys that are here.
+    draws_near: bool,
     drawn: AtomicU64,
     postponed: AtomicU64,
     strayed: AtomicU64,
@@ -74,8 +77,10 @@ impl Manager {
         };
         let memories: Vec<_> = sampler.entries().iter().enumerate().map(memory).collect();
         let observes = memories.iter().any(|memory| matches!(memory, Memory::Recent(_)));
+        let mut schemes = memories.iter().map(|memory| matches!(memory, Memory::Share(_)));
+        let draws_near = !memories.is_empty() && schemes.all(|local| local);
         let [drawn, postponed, strayed] = [const { AtomicU64::new(0) }; 3];
-        Self { sampler, memories, observes, drawn, postponed, strayed }
+        Self { sampler, memories, observes, draws_near, drawn, postponed, strayed }
     }
 
     /// The registered distributions.
@@ -273,6 +278,18 @@ impl Manager {
                 keys.push(distribution.draw(rng));
             }
         }
+    }
+
+    /// Whether samples are the keys that are here when they are drawn, with every distribution. One that has
+    /// left before it is used need not be used, but counted ([`Manager::count_strayed`]).
+    #[inline]
+    pub fn draws_near(&self) -> bool {
+        self.draws_near
+    }
+
+    /// Counts samples that had left when they were to be used.
+    pub fn count_strayed(&self, samples: u64) {
+        self.strayed.fetch_add(samples, Ordering::Relaxed);
     }
 
     /// Whether to call [`Manager::observe`] for direct accesses.

@@ -208,6 +208,15 @@ pub trait Rows<E> {
     /// If the batch has no such position.
     fn row(&mut self, at: usize) -> Row<'_, E>;
 
+    /// Lends the row of a sample. `None` if its key was drawn because it was near, and has left since: then
+    /// the task skips the sample, as it would have drawn another key a moment later.
+    ///
+    /// # Panics
+    /// As [`Rows::row`].
+    fn sample(&mut self, at: usize) -> Option<Row<'_, E>> {
+        Some(self.row(at))
+    }
+
     /// Hints that the row at a position is about to be lent. Positions beyond the last one are ignored.
     fn prefetch(&self, at: usize);
 }

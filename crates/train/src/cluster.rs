@@ -104,6 +104,10 @@ impl<E: Element> Rows<E> for ClusterRows<'_, E> {
         self.0.row(at)
     }
 
+    fn sample(&mut self, at: usize) -> Option<Row<'_, E>> {
+        self.0.sample(at)
+    }
+
     fn prefetch(&self, at: usize) {
         self.0.prefetch(at);
     }

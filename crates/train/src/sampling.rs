@@ -182,7 +182,8 @@ pub struct Sampling {
     pub late_pools: u64,
     /// Samples that were moved to the end of their handle.
     pub postponed: u64,
-    /// Samples that were not at the node when they were drawn; only postponing and local sampling check.
+    /// Samples that were not at the node when they were drawn or used; only postponing and local sampling
+    /// check.
     pub strayed: u64,
 }
 

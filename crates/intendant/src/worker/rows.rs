@@ -22,6 +22,8 @@ pub struct Rows<'a, E: Element> {
     /// The worker's own, so that a lent row does not borrow the worker.
     node: Arc<NodeParts<E>>,
     keys: &'a [Key],
+    /// Samples that [`Rows::sample`] did not lend.
+    strayed: usize,
     /// Why a row could not be read.
     failed: Option<Error>,
 }
@@ -99,7 +101,7 @@ impl<E: Element> Worker<E> {
             self.fetch(keys)?;
             self.lend_arrived(keys)?;
         }
-        Ok(Rows { node: Arc::clone(&self.inner), worker: self, keys, failed: None })
+        Ok(Rows { node: Arc::clone(&self.inner), worker: self, keys, strayed: 0, failed: None })
     }
 
     /// Pulls copies for the positions that have none yet.
@@ -185,6 +187,22 @@ impl<E: Element> Rows<'_, E> {
         Row::unshared(&mut self.worker.fetched.values[start..start + len])
     }
 
+    /// As [`Rows::row`], for a sample. `None` if samples are drawn among the keys that are here
+    /// ([`intendant_sampling::Scheme::Local`]), and this one has left since the call began. The caller should
+    /// skip it: a pull would make the caller wait for one of many samples, and a moment later the sampler
+    /// would have drawn another key. With other schemes, the row is pulled, because these schemes promise
+    /// certain keys.
+    #[inline(always)]
+    pub fn sample(&mut self, at: usize) -> Option<Row<'_, E>> {
+        let is_copy = self.worker.fetched.places.get(at).is_some_and(|place| *place != LENT);
+        if !is_copy && self.node.sampling.draws_near() {
+            let row = self.node.shared.lend(&self.worker.local, self.keys[at]);
+            self.strayed += usize::from(row.is_none());
+            return row;
+        }
+        Some(self.row(at))
+    }
+
     /// Hints that the row at a position is about to be lent. Positions beyond the last one are ignored.
     #[inline]
     pub fn prefetch(&self, at: usize) {
@@ -198,9 +216,14 @@ impl<E: Element> Rows<'_, E> {
     /// # Errors
     /// As [`Worker::pull`].
     pub fn finish(self) -> Result<(), Error> {
-        let Self { worker, keys, failed, .. } = self;
+        let Self { worker, node, keys, strayed, failed } = self;
         let copies = worker.fetched.keys.len();
-        worker.local.count_updates(keys.len() - copies, worker.fetched.pulled_and_lent);
+        // A sample may be skipped more than once.
+        let lent = (keys.len() - copies).saturating_sub(strayed).max(worker.fetched.pulled_and_lent);
+        worker.local.count_updates(lent, worker.fetched.pulled_and_lent);
+        if strayed > 0 {
+            node.sampling.count_strayed(strayed as u64);
+        }
         if let Some(error) = failed {
             return Err(error);
         }

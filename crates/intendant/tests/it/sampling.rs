@@ -121,3 +121,38 @@ fn the_system_picks_by_level_and_technique() {
     assert!(picked(Technique::Classic), "reuse");
     assert!(!picked(Technique::Lapse), "local");
 }
+
+/// A key leaves between the call and the loan of its row: the sample is skipped if any other key would have
+/// done, and pulled if the scheme promises this one.
+#[test]
+fn a_near_sample_that_has_left_is_skipped() {
+    for scheme in Scheme::ALL {
+        let (config, _) = config(Technique::Lapse, scheme);
+        let mut nodes = Node::start_local(config, 2).unwrap();
+        let mut workers: Vec<_> = nodes.iter_mut().flat_map(Node::workers).collect();
+        let keys = [Key(600), Key(601)];
+        workers[0].localize(&keys).unwrap();
+        let [first, second] = &mut workers[..] else { panic!("one worker per node") };
+        let mut rows = first.rows(&keys).unwrap();
+        second.localize(&keys[1..]).unwrap();
+        assert_eq!(rows.sample(0).expect("it is here")[0], 600.0, "{scheme}");
+        let skipped = rows.sample(1).is_none_or(|mut row| {
+            assert_eq!(row[0], 601.0, "{scheme}");
+            row[0] = 1.0;
+            false
+        });
+        assert_eq!(
+            rows.row(1)[0],
+            if skipped { 601.0 } else { 1.0 },
+            "{scheme}: a row is pulled in any case"
+        );
+        rows.finish().unwrap();
+        first.flush().unwrap();
+        let mut value = [0.0; 3];
+        second.pull(&keys[1..], &mut value).unwrap();
+        assert_eq!((skipped, value[0]), if scheme == Scheme::Local { (true, 601.0) } else { (false, 1.0) });
+        assert_eq!(nodes[0].sampling().strayed, u64::from(skipped));
+        drop(workers);
+        Node::shutdown_all(nodes).unwrap();
+    }
+}
