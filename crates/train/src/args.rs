@@ -145,7 +145,7 @@ pub(crate) struct CommonArgs {
     pub(crate) look_ahead: Option<usize>,
 
     /// Minimum number of keys in these batches: loaders prepare more batches if batches are small [default:
-    /// 65536 with techniques that act on intents, 8192 on one node, else 0; 0 with --look-ahead]
+    /// 262144 with techniques that act on intents, 8192 on one node, else 0; 0 with --look-ahead]
     #[arg(long, value_name = "K", value_parser = count_or_none(1 << 26), help_heading = CLUSTER)]
     pub(crate) look_ahead_keys: Option<usize>,
 

@@ -24,7 +24,7 @@ const AHEAD: LookAhead = LookAhead { batches: 8, keys: 0 };
 const ALONE_AHEAD: LookAhead = LookAhead { keys: 1 << 13, ..AHEAD };
 /// The same if loaders signal intents: tens of milliseconds of training, so that several rounds of decisions
 /// fit in.
-const FAR_AHEAD: LookAhead = LookAhead { batches: 128, keys: 1 << 16 };
+const FAR_AHEAD: LookAhead = LookAhead { batches: 128, keys: 1 << 18 };
 
 /// Batches ahead at which keys are moved to the node that will train with them, if the user does not say.
 const LOCALIZE_AHEAD: u32 = 1;
