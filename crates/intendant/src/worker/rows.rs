@@ -218,9 +218,8 @@ impl<E: Element> Rows<'_, E> {
     pub fn finish(self) -> Result<(), Error> {
         let Self { worker, node, keys, strayed, failed } = self;
         let copies = worker.fetched.keys.len();
-        // A sample may be skipped more than once.
-        let lent = (keys.len() - copies).saturating_sub(strayed).max(worker.fetched.pulled_and_lent);
-        worker.local.count_updates(lent, worker.fetched.pulled_and_lent);
+        // Samples that were not lent count as well: the number of accesses does not depend on what moves.
+        worker.local.count_updates(keys.len() - copies, worker.fetched.pulled_and_lent);
         if strayed > 0 {
             node.sampling.count_strayed(strayed as u64);
         }
