@@ -208,8 +208,9 @@ pub trait Rows<E> {
     /// If the batch has no such position.
     fn row(&mut self, at: usize) -> Row<'_, E>;
 
-    /// Lends the row of a sample. `None` if its key was drawn because it was near, and has left since: then
-    /// the task skips the sample, as it would have drawn another key a moment later.
+    /// Lends the row of a sample. `None` if samples are drawn among the keys that are near, and this one has
+    /// left since: then the task skips it. Elsewhere (on plain memory, in a simulation, where no time passes
+    /// between the search for rows and their use) every row is lent.
     ///
     /// # Panics
     /// As [`Rows::row`].
