@@ -63,7 +63,7 @@ pub use intendant_sampling::{
 };
 pub use intendant_techniques::assignment;
 pub use intendant_techniques::{
-    Act, Assignment, AssignmentError, Choice, Initiator, Intents, KeyTechnique, Order, Policy, Replicas,
+    Act, Assignment, AssignmentError, Choice, Initiator, IntentPolicy, KeyTechnique, Order, Policy, Replicas,
     Role, StaticReplicaPace, StaticReplicas, Technique,
 };
 pub use intendant_transport::socket::Links;

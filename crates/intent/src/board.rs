@@ -10,7 +10,7 @@
 //!
 //! While the cluster rests, channels are *held* ([`Board::hold`]): signals wait until a worker continues.
 
-use crate::schedule::Intents;
+use crate::schedule::Signalled;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, Mutex, Ordering, fence};
 use intendant_core::{ChannelId, Key};
 use std::ops::Range;
@@ -31,7 +31,7 @@ const HELD: u8 = 2;
 
 /// What one worker and one channel share.
 struct Signals {
-    intents: Mutex<Intents>,
+    intents: Mutex<Signalled>,
     /// Whether there are intents: a hint, which spares the lock.
     any: AtomicBool,
     /// The clock at which the channel must be woken.
@@ -52,7 +52,7 @@ impl Board {
     #[must_use]
     pub fn new(workers: usize, channels: usize) -> Self {
         let signals = || Signals {
-            intents: Mutex::new(Intents::default()),
+            intents: Mutex::new(Signalled::default()),
             any: AtomicBool::new(false),
             wake: AtomicU32::new(NEVER),
         };
@@ -180,7 +180,7 @@ impl Board {
     ///
     /// # Panics
     /// If there is no such worker or channel.
-    pub fn take(&self, worker: usize, channel: usize, taken: &mut Intents) {
+    pub fn take(&self, worker: usize, channel: usize, taken: &mut Signalled) {
         debug_assert!(taken.is_empty(), "they would be signalled again");
         let signals = self.signals(worker, channel);
         // Relaxed: a missed signal is found in the next round, or by the check before the channel sleeps.

@@ -1,6 +1,6 @@
 //! What the board does in one thread. (Its own file is compiled against other primitives as well.)
 
-use crate::{Board, FINISHED, Intents};
+use crate::{Board, FINISHED, Signalled};
 use intendant_core::{ChannelId, Key};
 
 /// Signals an intent for one key.
@@ -10,7 +10,7 @@ fn signal(board: &Board, worker: usize, channel: usize, key: u64) -> bool {
 
 /// The keys of the intents that have been signalled.
 fn take(board: &Board, worker: usize, channel: usize) -> Vec<Key> {
-    let mut taken = Intents::default();
+    let mut taken = Signalled::default();
     board.take(worker, channel, &mut taken);
     taken.iter().flat_map(|(keys, ..)| keys).copied().collect()
 }

@@ -18,5 +18,5 @@ mod timing;
 
 pub use board::{Board, FINISHED};
 pub use quantile::PoissonQuantile;
-pub use schedule::{Intents, Schedule};
+pub use schedule::{Schedule, Signalled};
 pub use timing::{Estimate, Timing, TimingConfig, TimingError};

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Intents in the order in which they were signalled. Of each: a worker will use some keys while its clock is
 /// in `start..end`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Intents {
+pub struct Signalled {
     keys: Vec<Key>,
     windows: Vec<Window>,
 }
@@ -21,7 +21,7 @@ struct Window {
     end: u32,
 }
 
-impl Intents {
+impl Signalled {
     /// Appends an intent for `keys`, each of which counts as often as it occurs. `start` is the first clock,
     /// `end` the first at which they are not used any more. Returns whether there are any keys; if not,
     /// nothing is appended.
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn signalled_intents_keep_their_order_and_none_is_empty() {
-        let mut intents = Intents::default();
+        let mut intents = Signalled::default();
         assert!(intents.push([Key(2), Key(1)].into_iter(), 3, 5));
         assert!(!intents.push(std::iter::empty(), 4, 6));
         assert!(intents.push([Key(7)].into_iter(), 1, 2));

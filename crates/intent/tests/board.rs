@@ -9,7 +9,7 @@ mod sync {
 }
 
 mod schedule {
-    pub(crate) use intendant_intent::Intents;
+    pub(crate) use intendant_intent::Signalled;
 }
 
 #[allow(dead_code, unreachable_pub, reason = "a program uses a part of it")]
@@ -18,7 +18,7 @@ mod board;
 
 use board::{Board, FINISHED};
 use intendant_core::Key;
-use intendant_intent::Intents;
+use intendant_intent::Signalled;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -29,7 +29,7 @@ fn signal(board: &Board, worker: usize, start: u32) -> bool {
 
 /// Number of intents that have been signalled.
 fn take(board: &Board) -> usize {
-    let mut taken = Intents::default();
+    let mut taken = Signalled::default();
     board.take(0, 0, &mut taken);
     taken.iter().count()
 }

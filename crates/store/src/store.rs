@@ -225,7 +225,7 @@ impl<S: Copy + Default + PartialEq + Send, E: Element> Store<S, E> {
 
     /// First hint that a value is about to be made for `key`: fetches the part that determines its place.
     #[inline]
-    pub fn prefetch_part(&self, key: Key) {
+    pub fn prefetch_slab(&self, key: Key) {
         prefetch(self.part(key));
     }
 

@@ -112,7 +112,7 @@ fn one_shard(sparse: bool) -> Arc<Store<u32, f32>> {
 fn count(store: &Store<u32, f32>, key: Key) {
     store.prefetch_slot(key);
     store.prefetch_value(key);
-    store.prefetch_part(key);
+    store.prefetch_slab(key);
     store.prefetch_place(key);
     let mut entry = store.latch(key);
     let state = entry.state() + 1;

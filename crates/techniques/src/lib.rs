@@ -34,7 +34,7 @@ pub use assignment::{Assignment, AssignmentError, KeyTechnique};
 pub use clip::Clip;
 pub use directory::{Directory, NextHop};
 pub use policy::{
-    Act, Choice, Decider, Initiator, Intents, Order, Policy, PolicyError, Replicas, StaticReplicaPace,
+    Act, Choice, Decider, Initiator, IntentPolicy, Order, Policy, PolicyError, Replicas, StaticReplicaPace,
     StaticReplicas, Technique,
 };
 pub use role::{Role, SlotState, is_newer};

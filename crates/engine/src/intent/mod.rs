@@ -50,12 +50,12 @@ const STANDING_PER_ROUND: usize = 1 << 12;
 /// A channel's knowledge of its workers' intents.
 pub(crate) struct Intents {
     /// What intents lead to; `None` if the technique ignores them: then all other fields are empty.
-    policy: Option<intendant_techniques::Intents>,
+    policy: Option<intendant_techniques::IntentPolicy>,
     timing: Timing,
     /// By worker.
     schedules: Vec<Schedule>,
     /// What a worker has signalled since the last round; empty between uses.
-    taken: intendant_intent::Intents,
+    taken: intendant_intent::Signalled,
     /// By worker.
     estimates: Vec<Estimate>,
     /// By worker, the clock at the last round.
@@ -104,7 +104,7 @@ impl Intents {
             policy,
             timing,
             schedules: (0..workers).map(|_| Schedule::default()).collect(),
-            taken: intendant_intent::Intents::default(),
+            taken: intendant_intent::Signalled::default(),
             estimates: vec![timing.estimate(); workers],
             clocks: vec![0; workers],
             idle_rounds: 0,

@@ -370,7 +370,7 @@ impl<E: Element> Shared<E> {
     #[inline]
     pub(crate) fn prefetch_departure(&self, keys: &[Key], at: usize) {
         self.prefetch(keys, at);
-        ahead(keys, at, |key| self.store.prefetch_part(key));
+        ahead(keys, at, |key| self.store.prefetch_slab(key));
     }
 
     /// Prefetches the slots of the keys behind the one at `at`.
@@ -385,7 +385,7 @@ impl<E: Element> Shared<E> {
     pub(crate) fn prefetch_arrival(&self, keys: &[Key], at: usize) {
         ahead(keys, at, |key| {
             self.store.prefetch_slot(key);
-            self.store.prefetch_part(key);
+            self.store.prefetch_slab(key);
         });
         if let Some(ahead) = keys.get(at + VALUES_AHEAD) {
             self.store.prefetch_place(*ahead);

@@ -49,7 +49,7 @@ pub(crate) struct IntentRound {
 
 /// The account of all nodes' intents.
 pub(crate) struct Intents {
-    policy: intendant_techniques::Intents,
+    policy: intendant_techniques::IntentPolicy,
     workers_per_node: usize,
     /// By worker of all nodes.
     clocks: Vec<u32>,
@@ -64,7 +64,7 @@ pub(crate) struct Intents {
 
 impl Intents {
     pub(crate) fn new(
-        policy: intendant_techniques::Intents,
+        policy: intendant_techniques::IntentPolicy,
         nodes: usize,
         channels: usize,
         workers_per_node: usize,
@@ -300,7 +300,7 @@ mod tests {
     use intendant_techniques::Act;
 
     const K: Key = Key(3);
-    const ADAPTIVE: intendant_techniques::Intents = intendant_techniques::Intents {
+    const ADAPTIVE: intendant_techniques::IntentPolicy = intendant_techniques::IntentPolicy {
         choice: Choice::Adaptive,
         action: Act::InTime,
         decider: Decider::Owner,
@@ -341,7 +341,8 @@ mod tests {
     #[test]
     fn homes_know_what_was_reported() {
         for (decider, left) in [(Decider::Home, 0), (Decider::HomeOfEach, 1)] {
-            let mut intents = Intents::new(intendant_techniques::Intents { decider, ..ADAPTIVE }, 2, 1, 1);
+            let mut intents =
+                Intents::new(intendant_techniques::IntentPolicy { decider, ..ADAPTIVE }, 2, 1, 1);
             let knows =
                 |intents: &Intents, known: &[NodeId]| intents.knows(0, NodeId(0), K, known.to_vec()).is_ok();
             assert!(knows(&intents, &[]));
@@ -384,7 +385,7 @@ mod tests {
         assert!(!check(&intents, Role::Replica, 1, Some(false)));
         assert!(!check(&intents, Role::Owner, 1, Some(true)), "it is here");
         assert!(!check(&intents, Role::Owner, 0, None), "miscounted");
-        let policy = intendant_techniques::Intents { choice: Choice::Relocate, ..ADAPTIVE };
+        let policy = intendant_techniques::IntentPolicy { choice: Choice::Relocate, ..ADAPTIVE };
         let relocate = Intents { policy, ..intents };
         assert!(check(&relocate, Role::Absent, 1, None), "another node fetched it");
     }

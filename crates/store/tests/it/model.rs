@@ -111,7 +111,7 @@ fn run(store: &Store<u32, f64>, steps: &[Step]) -> Result<(), TestCaseError> {
         }
         store.prefetch_slot(Key(KEYS - 1));
         store.prefetch_value(Key(KEYS - 1));
-        store.prefetch_part(Key(KEYS - 1));
+        store.prefetch_slab(Key(KEYS - 1));
         store.prefetch_place(Key(KEYS - 1));
     }
     let held: BTreeMap<u64, (u32, Vec<f64>)> =

@@ -1,13 +1,13 @@
 //! [`super::adaptive`] without one of its parts [thesis §5.3.3, §5.3.4, §5.4.4, §5.4.5].
 
-use super::{Act, Choice, Decider, Intents, Policy, adaptive};
+use super::{Act, Choice, Decider, IntentPolicy, Policy, adaptive};
 
 /// Replicas only: keys stay at their homes. A node that uses a key alone receives its value and sends its
 /// updates.
 pub const REPLICATE_ON_INTENT: Policy = Policy {
     name: "replicate-on-intent",
     relocation: None,
-    intents: Some(Intents { choice: Choice::Replicate, action: Act::InTime, decider: Decider::Owner }),
+    intents: Some(IntentPolicy { choice: Choice::Replicate, action: Act::InTime, decider: Decider::Owner }),
     ..adaptive::POLICY
 };
 
@@ -15,7 +15,7 @@ pub const REPLICATE_ON_INTENT: Policy = Policy {
 /// access it remotely.
 pub const RELOCATE_ON_INTENT: Policy = Policy {
     name: "relocate-on-intent",
-    intents: Some(Intents { choice: Choice::Relocate, action: Act::InTime, decider: Decider::Owner }),
+    intents: Some(IntentPolicy { choice: Choice::Relocate, action: Act::InTime, decider: Decider::Owner }),
     ..adaptive::POLICY
 };
 
@@ -23,7 +23,7 @@ pub const RELOCATE_ON_INTENT: Policy = Policy {
 /// are.
 pub const IMMEDIATE_ACTION: Policy = Policy {
     name: "immediate-action",
-    intents: Some(Intents { choice: Choice::Adaptive, action: Act::AtOnce, decider: Decider::Owner }),
+    intents: Some(IntentPolicy { choice: Choice::Adaptive, action: Act::AtOnce, decider: Decider::Owner }),
     ..adaptive::POLICY
 };
 
@@ -31,7 +31,7 @@ pub const IMMEDIATE_ACTION: Policy = Policy {
 pub const REPLICATE_EVERYWHERE: Policy = Policy {
     name: "replicate-everywhere",
     relocation: None,
-    intents: Some(Intents { choice: Choice::Everywhere, action: Act::InTime, decider: Decider::Owner }),
+    intents: Some(IntentPolicy { choice: Choice::Everywhere, action: Act::InTime, decider: Decider::Owner }),
     ..adaptive::POLICY
 };
 
@@ -40,7 +40,7 @@ pub const REPLICATE_EVERYWHERE: Policy = Policy {
 /// the key over.
 pub const HOME_DECIDES: Policy = Policy {
     name: "home-decides",
-    intents: Some(Intents { choice: Choice::Adaptive, action: Act::InTime, decider: Decider::Home }),
+    intents: Some(IntentPolicy { choice: Choice::Adaptive, action: Act::InTime, decider: Decider::Home }),
     ..adaptive::POLICY
 };
 
@@ -50,6 +50,10 @@ pub const HOME_DECIDES: Policy = Policy {
 /// clocks of all workers now and then.
 pub const NAIVE_INTENTS: Policy = Policy {
     name: "naive-intents",
-    intents: Some(Intents { choice: Choice::Adaptive, action: Act::InTime, decider: Decider::HomeOfEach }),
+    intents: Some(IntentPolicy {
+        choice: Choice::Adaptive,
+        action: Act::InTime,
+        decider: Decider::HomeOfEach,
+    }),
     ..adaptive::POLICY
 };

@@ -56,7 +56,7 @@ pub struct Policy {
     /// Which keys have static replicas; `None` if none has, and the user cannot assign any.
     pub static_replicas: Option<StaticReplicas>,
     /// What intents of workers lead to; `None` if they are ignored.
-    pub intents: Option<Intents>,
+    pub intents: Option<IntentPolicy>,
 }
 
 /// The policy combines mechanisms that do not work together.
@@ -186,7 +186,7 @@ impl Replicas {
 
 /// What intents of workers lead to [thesis ch. 5].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Intents {
+pub struct IntentPolicy {
     /// The rule by which the decider chooses what happens to a key.
     pub choice: Choice,
     /// When a node treats an intent as active.
@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn homes_decide_as_adaptive_does_or_not_at_all() {
         let own = Technique::HomeDecides.policy();
-        let intents = Intents { choice: Choice::Relocate, ..own.intents.expect("it acts on them") };
+        let intents = IntentPolicy { choice: Choice::Relocate, ..own.intents.expect("it acts on them") };
         let wrong = Policy { intents: Some(intents), ..own };
         assert_eq!(wrong.check(), Err(PolicyError::Misplaced("home-decides")));
         assert_eq!(own.check(), Ok(()));
