@@ -1,7 +1,7 @@
 //! Claims: checks the bounds of a figure's claims against the numbers of its runs.
 
 use super::config::{Claim, Scale};
-use super::metric::{Number, Ratio, Reports};
+use super::metric::{Ratio, Reports, Spread};
 use std::fmt;
 
 /// A claim with its outcome.
@@ -12,12 +12,20 @@ pub(crate) struct JudgedClaim {
     fitted: bool,
     deviation: Option<String>,
     /// The number and the outcome; `None` if the claim was not checked.
-    found: Option<(Ratio, Outcome)>,
+    found: Option<Found>,
+}
+
+/// The number of a claim that was checked.
+struct Found {
+    number: Spread,
+    outcome: Outcome,
+    /// Of how many seeds, and with how many of them the bounds hold.
+    seeds: (usize, usize),
 }
 
 /// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Outcome {
+pub(crate) enum Outcome {
     Holds,
     /// It does not hold, but the number is in the range of its known deviation.
     Deviates,
@@ -28,7 +36,32 @@ enum Outcome {
 impl JudgedClaim {
     /// Whether the claim must hold and does not.
     pub(crate) fn broken(&self) -> bool {
-        matches!(self.found, Some((_, Outcome::Broken)))
+        self.outcome() == Some(Outcome::Broken)
+    }
+
+    /// The outcome; `None` if it was not checked.
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        self.found.as_ref().map(|found| found.outcome)
+    }
+
+    /// The claim with its number, bounds and the source's number, without the outcome.
+    pub(crate) fn line(&self) -> String {
+        let Self { text, paper, bound, fitted, found, .. } = self;
+        let Some(Found { number, seeds: (seeds, holds), .. }) = found else { return text.clone() };
+        let fitted = if *fitted { "; fitted to it" } else { "" };
+        let seeds =
+            if *seeds > 1 { format!("; within bounds with {holds} of {seeds} seeds") } else { String::new() };
+        format!("{text}: {number} ({bound}; source: {paper}{fitted}{seeds})")
+    }
+
+    /// The reason for a known deviation.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.deviation.as_deref()
+    }
+
+    /// Whether constants or settings were fitted to the source's number.
+    pub(crate) const fn fitted(&self) -> bool {
+        self.fitted
     }
 
     /// Whether the claim was checked.
@@ -39,18 +72,25 @@ impl JudgedClaim {
 
 impl fmt::Display for JudgedClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, paper, bound, fitted, deviation, found } = self;
-        let Some((number, outcome)) = found else { return write!(f, "  not judged  {text}") };
-        let word = match outcome {
-            Outcome::Holds => "holds   ",
-            Outcome::Broken => "BROKEN  ",
-            Outcome::Deviates => "DEVIATES",
-        };
-        let fitted = if *fitted { "; fitted to it" } else { "" };
-        write!(f, "  {word}  {text}: {number} ({bound}; source: {paper}{fitted})")?;
-        match deviation {
-            Some(reason) => write!(f, "\n            {reason}"),
-            None => Ok(()),
+        let line = self.line();
+        match self.outcome() {
+            None => write!(f, "  not judged  {line}")?,
+            Some(outcome) => write!(f, "  {:<8}  {line}", outcome.word())?,
+        }
+        match &self.deviation {
+            Some(reason) if self.judged() => write!(f, "\n            {reason}"),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl Outcome {
+    /// In a word: how pages and the terminal show it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Broken => "BROKEN",
+            Self::Deviates => "DEVIATES",
         }
     }
 }
@@ -64,8 +104,8 @@ pub(crate) fn short(number: f64) -> String {
     format!("{number:.digits$}")
 }
 
-/// Checks a claim. Returns an error if a report lacks a number. A claim about a run that was left out, or at
-/// another scale, is not checked.
+/// Checks a claim with the median of its seeds. Returns an error if a report lacks a number. A claim about a
+/// run that was left out, or at another scale, is not checked.
 pub(crate) fn judge(claim: &Claim, reports: &Reports, scale: Scale) -> Result<JudgedClaim, String> {
     let mut bound = match (claim.at_least, claim.at_most) {
         (Some(least), Some(most)) => format!("{least} to {most}"),
@@ -76,23 +116,19 @@ pub(crate) fn judge(claim: &Claim, reports: &Reports, scale: Scale) -> Result<Ju
     if let Some([from, to]) = claim.deviates {
         bound.push_str(&format!(", known deviation: {from} to {to}"));
     }
-    let term = |term: &String| {
-        let (run, metric) = term.split_once(": ")?;
-        reports.number(run, metric)
-    };
     let mut found = None;
     if claim.scales.is_empty() || claim.scales.contains(&scale) {
-        let value = term(&claim.value).transpose()?;
-        let over = claim.over.as_ref().map_or(Some(Ok(Number::exact(1.0))), term).transpose()?;
-        if let (Some(value), Some(over)) = (value, over) {
-            let number = value.over(over);
-            let (least, most) = (number.least(), number.most());
+        let over = claim.over.as_ref().and_then(|over| over.split_once(": "));
+        let value = claim.value.split_once(": ").and_then(|value| reports.spread(value, over));
+        if let Some(number) = value.transpose()? {
+            let within = |ratio: Ratio| claim.holds(ratio.least(), ratio.most());
+            let (least, most) = (number.median().least(), number.median().most());
             let outcome = match claim.deviates {
                 None if claim.holds(least, most) => Outcome::Holds,
                 Some([from, to]) if least >= from && most <= to => Outcome::Deviates,
                 None | Some(_) => Outcome::Broken,
             };
-            found = Some((number, outcome));
+            found = Some(Found { seeds: number.count(within), number, outcome });
         }
     }
     let Claim { text, paper, fitted, deviation, .. } = claim.clone();
@@ -126,7 +162,8 @@ mod tests {
             Report::parse(&format!(r#"{{"epochs":[{{"seconds":{seconds}}}]}}"#)).expect("a report")
         };
         let reports = |a, b| {
-            let by_run = BTreeMap::from([("a".to_owned(), report(a)), ("b".to_owned(), report(b))]);
+            let by_run =
+                BTreeMap::from([("a".to_owned(), vec![report(a)]), ("b".to_owned(), vec![report(b)])]);
             Reports { by_run, ..Reports::new(Scale::Small) }
         };
         let nan = reports(0.0, 0.0);

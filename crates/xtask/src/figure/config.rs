@@ -1,5 +1,6 @@
 //! The files in `bench-configs/`: parses figures and checks that their parts fit together.
 
+use super::metric::{Reports, Spread};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -52,6 +53,100 @@ pub(crate) struct Figure {
     pub(crate) notes: Vec<String>,
     /// The definition of quality, for the metrics that use it.
     pub(crate) quality: Option<Quality>,
+    /// The pictures, beside that of quality. If there are none, the first column and each column of ratios are
+    /// shown.
+    #[serde(default)]
+    pub(crate) plots: Vec<Plot>,
+}
+
+/// A picture of a column.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Plot {
+    /// What it shows; the heading of the column by default.
+    pub(crate) title: Option<String>,
+    /// Bars or lines.
+    pub(crate) kind: PlotKind,
+    /// The heading of the column.
+    pub(crate) y: String,
+    /// The label of the horizontal axis, for lines.
+    pub(crate) x: Option<String>,
+    /// The axes that are logarithmic.
+    #[serde(default)]
+    pub(crate) log: Vec<PlotAxis>,
+    /// Whether the line `y = x` is drawn: a linear speed-up.
+    #[serde(default)]
+    pub(crate) linear: bool,
+    /// The lines.
+    #[serde(default)]
+    pub(crate) series: Vec<Series>,
+}
+
+/// How a column is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PlotKind {
+    /// A bar for each run.
+    Bars,
+    /// Lines through runs.
+    Lines,
+}
+
+/// An axis of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PlotAxis {
+    /// Horizontal.
+    X,
+    /// Vertical.
+    Y,
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Series {
+    /// Its name in the legend.
+    pub(crate) name: String,
+    /// The runs.
+    pub(crate) runs: Vec<String>,
+    /// The place of each run on the horizontal axis.
+    pub(crate) x: Vec<f64>,
+}
+
+impl Plot {
+    /// Bars of a column.
+    pub(crate) fn bars(heading: &str) -> Self {
+        let y = heading.to_owned();
+        let (title, x, log, linear, series) = (None, None, Vec::new(), false, Vec::new());
+        Self { title, kind: PlotKind::Bars, y, x, log, linear, series }
+    }
+
+    fn check(&self, figure: &Figure) -> Result<(), String> {
+        let wrong = |what: String| Err(format!("the picture of '{}' {what}", self.y));
+        if figure.columns.iter().all(|column| column.heading != self.y) {
+            return wrong("shows no column: there is none with this heading".to_owned());
+        }
+        if (self.kind == PlotKind::Lines) == self.series.is_empty() {
+            return wrong("needs series if it has lines, and none if it has bars".to_owned());
+        }
+        for series in &self.series {
+            if series.runs.len() != series.x.len() {
+                return wrong(format!(
+                    "has {} runs and {} places of '{}'",
+                    series.runs.len(),
+                    series.x.len(),
+                    series.name
+                ));
+            }
+            if let Some(run) =
+                series.runs.iter().find(|run| figure.runs.iter().all(|known| known.name != **run))
+            {
+                return wrong(format!("names '{run}', which is no run"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The quality of a model after an epoch, and the level that is good enough.
@@ -60,6 +155,8 @@ pub(crate) struct Figure {
 pub(crate) struct Quality {
     /// JSON pointer into an epoch of a report: `/quality/rmse`.
     pub(crate) pointer: String,
+    /// What it is, for pictures; the last part of the pointer by default.
+    pub(crate) label: Option<String>,
     /// Whether lower numbers are better: a loss, an error.
     pub(crate) lower_is_better: bool,
     /// The number of an untrained model, by scale, because it may depend on the data. Quality is the distance
@@ -112,6 +209,17 @@ pub(crate) struct Column {
     pub(crate) divide_by: f64,
     /// Divides this run's metric by each run's metric: a speed-up.
     pub(crate) relative_to: Option<String>,
+}
+
+impl Column {
+    /// The column's numbers of a run; `None` if it was left out.
+    pub(crate) fn spread(&self, reports: &Reports, run: &str) -> Option<Result<Spread, String>> {
+        let spread = match &self.relative_to {
+            None => reports.spread((run, &self.metric), None),
+            Some(base) => reports.spread((base, &self.metric), Some((run, &self.metric))),
+        };
+        Some(spread?.map(|spread| spread.divided_by(self.divide_by)))
+    }
 }
 
 const fn one() -> f64 {
@@ -207,6 +315,7 @@ impl Figure {
                 return Err(format!("column '{}' is relative to '{run}', which is no run", column.heading));
             }
         }
+        figure.plots.iter().try_for_each(|plot| plot.check(&figure))?;
         for claim in &figure.claims {
             claim.check()?;
             for term in [Some(&claim.value), claim.over.as_ref()].into_iter().flatten() {

@@ -10,6 +10,17 @@ use std::fmt;
 #[derive(Clone, Debug)]
 pub(crate) struct Report(Value);
 
+/// The quality after an epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    /// From 1.
+    pub(crate) epoch: usize,
+    /// Since the beginning, without evaluation.
+    pub(crate) seconds: f64,
+    /// As reported.
+    pub(crate) quality: f64,
+}
+
 /// A number, or a lower bound of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Number {
@@ -39,6 +50,11 @@ pub(crate) struct Ratio {
 }
 
 impl Ratio {
+    /// The number, whatever it bounds.
+    pub(crate) const fn value(self) -> f64 {
+        self.value
+    }
+
     /// Its lower bound.
     pub(crate) const fn least(self) -> f64 {
         if self.or_less { 0.0 } else { self.value }
@@ -47,6 +63,53 @@ impl Ratio {
     /// Its upper bound.
     pub(crate) const fn most(self) -> f64 {
         if self.or_more && !self.value.is_nan() { f64::INFINITY } else { self.value }
+    }
+}
+
+/// A number of several seeds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Spread {
+    /// By seed, ascending by value. Not empty.
+    ratios: Vec<Ratio>,
+}
+
+impl Spread {
+    fn new(mut ratios: Vec<Ratio>) -> Self {
+        ratios.sort_by(|a, b| a.value.total_cmp(&b.value));
+        Self { ratios }
+    }
+
+    /// The number of which half of the seeds have no more; of an even number of seeds, the lower one.
+    pub(crate) fn median(&self) -> Ratio {
+        self.ratios[(self.ratios.len() - 1) / 2]
+    }
+
+    /// All numbers divided by one.
+    pub(crate) fn divided_by(mut self, divisor: f64) -> Self {
+        self.ratios.iter_mut().for_each(|ratio| ratio.value /= divisor);
+        self
+    }
+
+    /// The least and the greatest number.
+    pub(crate) fn ends(&self) -> (Ratio, Ratio) {
+        (self.ratios[0], self.ratios[self.ratios.len() - 1])
+    }
+
+    /// Of how many seeds it is, and for how many a condition holds.
+    pub(crate) fn count(&self, holds: impl Fn(Ratio) -> bool) -> (usize, usize) {
+        (self.ratios.len(), self.ratios.iter().filter(|ratio| holds(**ratio)).count())
+    }
+}
+
+/// The median; of several seeds, also the least and the greatest number.
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.median())?;
+        if self.ratios.len() > 1 {
+            let (least, most) = self.ends();
+            write!(f, " [{}, {}]", short(least.value), short(most.value))?;
+        }
+        Ok(())
     }
 }
 
@@ -86,14 +149,14 @@ impl Report {
         self.epochs().iter().map(|e| seconds(e).ok_or_else(|| "an epoch has no seconds".to_owned())).sum()
     }
 
-    /// For each epoch with a quality: seconds since the beginning, and the quality.
-    fn course(&self, quality: &Quality) -> Result<Vec<(f64, f64)>, String> {
+    /// The course of quality: a point for each epoch that has one.
+    fn course(&self, quality: &Quality) -> Result<Vec<Point>, String> {
         let mut seconds = 0.0;
         let mut course = Vec::new();
-        for epoch in self.epochs() {
+        for (at, epoch) in self.epochs().iter().enumerate() {
             seconds += epoch["seconds"].as_f64().ok_or_else(|| "an epoch has no seconds".to_owned())?;
             if let Some(found) = epoch.pointer(&quality.pointer).and_then(Value::as_f64) {
-                course.push((seconds, found));
+                course.push(Point { epoch: at + 1, seconds, quality: found });
             }
         }
         if course.is_empty() {
@@ -123,7 +186,8 @@ impl Report {
 /// The reports of a figure.
 #[derive(Clone, Debug)]
 pub(crate) struct Reports {
-    pub(crate) by_run: BTreeMap<String, Report>,
+    /// By run, then by seed. All runs have equally many seeds.
+    pub(crate) by_run: BTreeMap<String, Vec<Report>>,
     pub(crate) quality: Option<Quality>,
     pub(crate) scale: Scale,
 }
@@ -135,7 +199,8 @@ impl Reports {
         Self { by_run: BTreeMap::new(), quality: None, scale }
     }
 
-    /// A metric of a run by its name; `None` if the run was left out.
+    /// A metric of a run by its name, divided by that of another run with the same seed; `None` if a run was
+    /// left out.
     ///
     /// | name | number |
     /// | --- | --- |
@@ -151,13 +216,30 @@ impl Reports {
     /// | `/…` | the number at this JSON pointer |
     ///
     /// If quality is never good enough, `time_to_quality` is a lower bound: all seconds.
-    pub(crate) fn number(&self, run: &str, name: &str) -> Option<Result<Number, String>> {
-        let report = self.by_run.get(run)?;
+    pub(crate) fn spread(
+        &self,
+        (run, name): (&str, &str),
+        over: Option<(&str, &str)>,
+    ) -> Option<Result<Spread, String>> {
+        let seeds = self.by_run.get(run)?.len();
+        let of_seed = |seed: usize| {
+            let value = self.number(run, name, seed)?;
+            let over =
+                over.map_or(Some(Ok(Number::exact(1.0))), |(run, name)| self.number(run, name, seed))?;
+            Some(value.and_then(|value| Ok(value.over(over?))))
+        };
+        let ratios: Option<Result<Vec<Ratio>, String>> = (0..seeds).map(of_seed).collect();
+        Some(ratios?.map(Spread::new))
+    }
+
+    /// A metric of a run with a seed.
+    fn number(&self, run: &str, name: &str, seed: usize) -> Option<Result<Number, String>> {
+        let report = self.by_run.get(run)?.get(seed)?;
         let number = match name {
-            "quality" => self.course(report).map(|course| Number::exact(course[course.len() - 1].1)),
+            "quality" => self.course(report).map(|course| Number::exact(course[course.len() - 1].quality)),
             "progress" | "time_to_quality" => {
                 let baseline = &self.quality.as_ref()?.baseline;
-                let baseline = self.by_run.get(baseline)?;
+                let baseline = self.by_run.get(baseline)?.get(seed)?;
                 self.compared(name, report, baseline)
             }
             own => report.own(own).map(Number::exact),
@@ -165,7 +247,13 @@ impl Reports {
         Some(number.map_err(|error| format!("{run}: {error}")))
     }
 
-    fn course(&self, report: &Report) -> Result<Vec<(f64, f64)>, String> {
+    /// The course of quality of each seed of a run; none without quality.
+    pub(crate) fn courses(&self, run: &str) -> Vec<Vec<Point>> {
+        let reports = self.by_run.get(run).map(Vec::as_slice).unwrap_or_default();
+        reports.iter().filter_map(|report| self.course(report).ok()).collect()
+    }
+
+    fn course(&self, report: &Report) -> Result<Vec<Point>, String> {
         let quality = self.quality.as_ref().ok_or("the figure does not define quality")?;
         report.course(quality)
     }
@@ -181,14 +269,15 @@ impl Reports {
                 "the figure does not define the quality of an untrained model at scale {scale}"
             ));
         };
-        let far = |(_, quality): &(f64, f64)| if lower_is_better { from - quality } else { quality - from };
+        let far = |at: &Point| if lower_is_better { from - at.quality } else { at.quality - from };
         let best = self.course(baseline)?.iter().map(far).fold(f64::NEG_INFINITY, f64::max);
         if best <= 0.0 {
             return Err(format!(
                 "the baseline does not learn: its best quality is {best} better than that of an untrained model"
             ));
         }
-        let course: Vec<(f64, f64)> = self.course(report)?.iter().map(|at| (at.0, far(at) / best)).collect();
+        let course: Vec<(f64, f64)> =
+            self.course(report)?.iter().map(|at| (at.seconds, far(at) / best)).collect();
         let (total, last) = course[course.len() - 1];
         if name == "progress" {
             return Ok(Number::exact(last));
@@ -212,14 +301,15 @@ mod tests {
     fn reports(runs: &[(&str, &str)], quality: Option<Quality>) -> Reports {
         let parse =
             |(name, text): &(&str, &str)| ((*name).to_owned(), Report::parse(text).expect("a report"));
-        Reports { by_run: runs.iter().map(parse).collect(), quality, ..Reports::new(Scale::Small) }
+        let by_run = runs.iter().map(parse).map(|(run, report)| (run, vec![report])).collect();
+        Reports { by_run, quality, ..Reports::new(Scale::Small) }
     }
 
     /// An error whose untrained value is 2, and 4 at another scale.
     fn falling(baseline: &str) -> Quality {
         let from = BTreeMap::from([(Scale::Small, 2.0), (Scale::Ci, 4.0)]);
         let (pointer, baseline) = ("/quality/rmse".to_owned(), baseline.to_owned());
-        Quality { pointer, lower_is_better: true, from, baseline, part: 0.9 }
+        Quality { pointer, label: None, lower_is_better: true, from, baseline, part: 0.9 }
     }
 
     #[test]
@@ -235,15 +325,15 @@ mod tests {
             ("bytes_per_s", 100.0),
             ("/management/relocation_ms/mean", 2.5),
         ] {
-            assert_eq!(reports.number("a", name), Some(Ok(Number::exact(number))), "{name}");
+            assert_eq!(reports.number("a", name, 0), Some(Ok(Number::exact(number))), "{name}");
         }
-        let missing = reports.number("a", "/test/rmse");
+        let missing = reports.number("a", "/test/rmse", 0);
         assert_eq!(missing, Some(Err("a: the report has no number /test/rmse".to_owned())));
         for wrong in ["speed", "quality"] {
-            assert!(reports.number("a", wrong).is_some_and(|number| number.is_err()), "{wrong}");
+            assert!(reports.number("a", wrong, 0).is_some_and(|number| number.is_err()), "{wrong}");
         }
-        assert!(reports.number("empty", "seconds").is_some_and(|number| number.is_err()));
-        assert_eq!(reports.number("b", "seconds"), None);
+        assert!(reports.number("empty", "seconds", 0).is_some_and(|number| number.is_err()));
+        assert_eq!(reports.number("b", "seconds", 0), None);
     }
 
     /// An error whose untrained value is 2. The baseline reaches 1, of which nine tenths are good enough:
@@ -263,7 +353,7 @@ mod tests {
         let quality = falling("single");
         let runs = [("single", &single[..]), ("fast", &fast), ("slow", &slow), ("at once", &at_once)];
         let reports = reports(&runs, Some(quality));
-        let time = |run| reports.number(run, "time_to_quality").expect("it ran").expect("a number");
+        let time = |run| reports.number(run, "time_to_quality", 0).expect("it ran").expect("a number");
         let close = |number: Number, value: f64| (number.value - value).abs() < 1e-9 && !number.or_more;
         assert!(close(time("single"), 17.5), "{:?}", time("single"));
         assert!(close(time("fast"), 3.0), "{:?}", time("fast"));
@@ -274,13 +364,13 @@ mod tests {
         assert_eq!(ratio.to_string(), "> 33.3");
         let inverse = time("fast").over(time("slow"));
         assert!(inverse.least() == 0.0 && (inverse.most() - 0.03).abs() < 1e-9, "{inverse}");
-        let progress = reports.number("slow", "progress").expect("it ran").expect("a number");
+        let progress = reports.number("slow", "progress", 0).expect("it ran").expect("a number");
         assert!(close(progress, 0.2), "{progress:?}");
-        let quality = reports.number("slow", "quality").expect("it ran").expect("a number");
+        let quality = reports.number("slow", "quality", 0).expect("it ran").expect("a number");
         assert!(close(quality, 1.8), "{quality:?}");
         let progress_at = |scale, lower_is_better| {
             let quality = Some(Quality { lower_is_better, ..falling("single") });
-            Reports { scale, quality, ..reports.clone() }.number("slow", "progress").expect("it ran")
+            Reports { scale, quality, ..reports.clone() }.number("slow", "progress", 0).expect("it ran")
         };
         let elsewhere = progress_at(Scale::Ci, true).expect("a number");
         assert!(close(elsewhere, 2.2 / 3.0), "{elsewhere:?}");
@@ -292,6 +382,24 @@ mod tests {
         // Without the baseline, there is no metric.
         let alone =
             Reports { by_run: BTreeMap::from([("fast".into(), reports.by_run["fast"].clone())]), ..reports };
-        assert_eq!(alone.number("fast", "time_to_quality"), None);
+        assert_eq!(alone.number("fast", "time_to_quality", 0), None);
+    }
+
+    /// Ratios are of equal seeds, and their median is shown with both ends.
+    #[test]
+    fn ratios_are_paired_by_seed() {
+        let seeds = |all: [f64; 3]| {
+            all.map(|s| Report::parse(&format!(r#"{{"epochs":[{{"seconds":{s}}}]}}"#)).expect("a report"))
+        };
+        let runs = [("a", [2.0, 30.0, 4.0]), ("b", [1.0, 10.0, 4.0])];
+        let by_run = runs.map(|(run, all)| (run.to_owned(), seeds(all).to_vec())).into();
+        let reports = Reports { by_run, ..Reports::new(Scale::Small) };
+        let spread =
+            reports.spread(("a", "seconds"), Some(("b", "seconds"))).expect("runs").expect("numbers");
+        assert_eq!(spread.to_string(), "2.00 [1.00, 3.00]");
+        assert_eq!(spread.count(|ratio| ratio.least() >= 2.0), (3, 2));
+        let own = reports.spread(("a", "seconds"), None).expect("runs").expect("numbers");
+        assert_eq!(own.to_string(), "4.00 [2.00, 30.0]");
+        assert_eq!(reports.spread(("a", "seconds"), Some(("c", "seconds"))), None);
     }
 }

@@ -1,25 +1,26 @@
 //! `cargo xtask figure`: runs the programs of a figure or table of the sources, prints our numbers beside the
-//! source's, and checks the figure's claims.
+//! source's, checks the figure's claims, and writes a page with pictures.
 //!
 //! A figure is a file in `bench-configs/`: the program and the flags of each run ([`config`]), the numbers of
 //! the reports that are shown ([`metric`]), and the claims about them ([`claim`]). Simulated runs are
 //! deterministic, so a claim that holds once always holds; absolute times are those of the model, not of this
-//! machine.
+//! machine. [`runs`] executes the runs of all figures, and [`page`] writes what they gave.
 
 mod claim;
 mod config;
 mod metric;
+mod page;
+mod picture;
+mod runs;
 mod table;
 
-use crate::clock;
 use crate::process::{self, cargo};
 use config::{Figure, Scale};
 use metric::{Report, Reports};
+use page::{Page, Tally};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 /// Reproduce a figure or table of the sources.
 #[derive(clap::Args)]
@@ -29,12 +30,18 @@ pub(crate) struct Args {
     /// Amount of work: ci (seconds), small (minutes) or full (up to hours)
     #[arg(long, default_value = "small")]
     scale: Scale,
-    /// Number of runs at the same time
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    jobs: u16,
+    /// Number of seeds of each run [default: 3 at scale small, otherwise 1]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=99))]
+    seeds: Option<u64>,
+    /// Number of runs at the same time [default: the number of cores; 1 at scale full]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: Option<u16>,
     /// Only these runs; claims that need other runs are skipped
     #[arg(long, value_name = "RUN")]
     only: Vec<String>,
+    /// Also write the pages to docs/figures
+    #[arg(long)]
+    write: bool,
     /// Do not build the programs
     #[arg(long)]
     no_build: bool,
@@ -49,29 +56,128 @@ pub(crate) struct Args {
 impl Args {
     /// All figures at scale ci, with programs of the dev profile.
     pub(crate) fn ci() -> Self {
-        let name = "all".to_owned();
-        Self { name, scale: Scale::Ci, jobs: 2, only: Vec::new(), no_build: false, dev: true, dry_run: false }
+        Self {
+            name: "all".to_owned(),
+            scale: Scale::Ci,
+            seeds: None,
+            jobs: None,
+            only: Vec::new(),
+            write: false,
+            no_build: false,
+            dev: true,
+            dry_run: false,
+        }
+    }
+
+    fn seeds(&self) -> u64 {
+        self.seeds.unwrap_or(if self.scale == Scale::Small { 3 } else { 1 })
+    }
+
+    fn jobs(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.map_or_else(|| if self.scale == Scale::Full { 1 } else { cores() }, usize::from)
+    }
+
+    /// The command that gives the same page.
+    fn command(&self, name: &str) -> String {
+        let scale = self.scale.name();
+        format!("cargo xtask figure {name} --scale {scale} --seeds {}", self.seeds())
     }
 }
 
-/// Runs the figures. Returns an error if a claim does not hold.
+/// A figure with its name and the folder of its page.
+struct Named {
+    name: String,
+    figure: Figure,
+    folder: PathBuf,
+}
+
+/// Runs the figures. Returns an error if a run fails or a claim does not hold.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
+    let place = process::target().join("figures").join(args.scale.name());
+    let figures = read(args, &place)?;
+    let planned: Vec<runs::Planned> = figures
+        .iter()
+        .enumerate()
+        .flat_map(|(at, named)| {
+            runs::plan(at, &named.name, &named.figure, args, &named.folder.join("reports"))
+        })
+        .collect();
+    if args.dry_run {
+        planned.iter().for_each(|run| println!("{}", run.line()));
+        return Ok(());
+    }
+    if !args.no_build {
+        build(&figures, args.dev)?;
+    }
+    for Named { folder, .. } in &figures {
+        let reports = folder.join("reports");
+        std::fs::create_dir_all(&reports).map_err(|error| format!("{}: {error}", reports.display()))?;
+    }
+    let mut problems = Vec::new();
+    let mut pages = Vec::new();
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        let planned = &planned;
+        scope.spawn(move || runs::execute(planned, args.jobs(), &sender));
+        let mut missing: Vec<usize> =
+            (0..figures.len()).map(|at| planned.iter().filter(|run| run.figure == at).count()).collect();
+        let mut reports: Vec<Option<Report>> = planned.iter().map(|_| None).collect();
+        for (at, result) in receiver {
+            let figure = planned[at].figure;
+            missing[figure] -= 1;
+            match result {
+                Ok(report) => reports[at] = Some(report),
+                Err(problem) => problems.push(problem),
+            }
+            if missing[figure] == 0 {
+                match complete(figure, &figures[figure], planned, &mut reports, args) {
+                    Ok(page) => pages.push((figure, page)),
+                    Err(problem) => problems.push(format!("{}: {problem}", figures[figure].name)),
+                }
+            }
+        }
+    });
+    pages.sort_by_key(|(figure, _)| *figure);
+    let pages: Vec<Page> = pages.into_iter().map(|(_, page)| page).collect();
+    if args.name == "all" {
+        page::index(&pages, args.scale.name(), &place)?;
+        println!("Claims: {}. All figures: {}", tally(&pages).words(), place.join("index.html").display());
+    }
+    if args.write {
+        keep(&pages, &place, args.name == "all")?;
+    }
+    for page in &pages {
+        let broken = page.claims.iter().filter(|claim| claim.broken());
+        problems.extend(broken.map(|claim| format!("{}: does not hold: {}", page.name, claim.line())));
+    }
+    if problems.is_empty() { Ok(()) } else { Err(format!("problems:\n  {}", problems.join("\n  "))) }
+}
+
+fn tally(pages: &[Page]) -> Tally {
+    Tally::of(pages.iter().flat_map(|page| &page.claims))
+}
+
+/// Reads the files of the figures.
+fn read(args: &Args, place: &Path) -> Result<Vec<Named>, String> {
     let folder = process::root().join("bench-configs");
     let names = if args.name == "all" { names(&folder)? } else { vec![args.name.clone()] };
-    let mut broken = Vec::new();
-    for name in &names {
+    let mut figures = Vec::new();
+    for name in names {
         let path = folder.join(format!("{name}.toml"));
         let text = std::fs::read_to_string(&path).map_err(|error| match names_line(&folder) {
             Ok(known) => format!("there is no figure {name} ({error}); there are: {known}"),
             Err(problem) => problem,
         })?;
         let figure = Figure::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        broken.extend(one(name, &figure, args)?.into_iter().map(|claim| format!("{name}: {claim}")));
+        if let Some(unknown) = args.only.iter().find(|only| figure.runs.iter().all(|run| run.name != **only))
+        {
+            let known: Vec<&str> = figure.runs.iter().map(|run| run.name.as_str()).collect();
+            return Err(format!("{name} has no run '{unknown}'; there are: {}", known.join(", ")));
+        }
+        figures.push(Named { folder: place.join(&name), name, figure });
     }
-    if broken.is_empty() {
-        return Ok(());
-    }
-    Err(format!("these claims do not hold:\n  {}", broken.join("\n  ")))
+    Ok(figures)
 }
 
 fn names(folder: &Path) -> Result<Vec<String>, String> {
@@ -89,43 +195,29 @@ fn names_line(folder: &Path) -> Result<String, String> {
     names(folder).map(|names| names.join(", "))
 }
 
-/// Runs a figure, prints it, and returns the claims that do not hold.
-fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> {
-    if let Some(unknown) = args.only.iter().find(|only| figure.runs.iter().all(|run| run.name != **only)) {
-        let known: Vec<&str> = figure.runs.iter().map(|run| run.name.as_str()).collect();
-        return Err(format!("{name} has no run '{unknown}'; there are: {}", known.join(", ")));
+/// Prints a figure whose runs are complete, judges it, and writes its page.
+fn complete(
+    at: usize,
+    Named { name, figure, folder }: &Named,
+    planned: &[runs::Planned],
+    reports: &mut [Option<Report>],
+    args: &Args,
+) -> Result<Page, String> {
+    let mut by_run: BTreeMap<String, Vec<Report>> = BTreeMap::new();
+    for (run, report) in planned.iter().zip(reports).filter(|(run, _)| run.figure == at) {
+        let report = report.take().ok_or("not judged, because a run failed")?;
+        by_run.entry(run.run.clone()).or_default().push(report);
     }
-    let wanted =
-        |run: &&config::Run| run.is_at(args.scale) && (args.only.is_empty() || args.only.contains(&run.name));
-    let runs: Vec<&config::Run> = figure.runs.iter().filter(wanted).collect();
-    let place = process::root().join("target/figures").join(name).join(args.scale.name());
-    std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
-    let commands: Vec<PlannedRun<'_>> = runs.iter().map(|run| plan(figure, run, args, &place)).collect();
-    println!("== {name}: {} ({})", figure.title, figure.source);
-    if args.dry_run {
-        commands.iter().for_each(|planned| println!("{}", planned.line()));
-        return Ok(Vec::new());
-    }
-    if !args.no_build {
-        build(figure, args.dev)?;
-    }
-    let by_run = run_all(&commands, usize::from(args.jobs))?;
     let reports = Reports { by_run, quality: figure.quality.clone(), scale: args.scale };
+    println!("== {name}: {} ({})", figure.title, figure.source);
     println!("{}", table::render(figure, &reports));
-    println!("  Numbers of the source are in brackets. Reports: {}", place.display());
+    println!("  Numbers of the source are in brackets. Page: {}", folder.join("README.md").display());
     figure.notes.iter().for_each(|note| println!("  {note}"));
-    let mut judged = 0;
-    let mut broken = Vec::new();
-    for claim in &figure.claims {
-        let judged_claim = claim::judge(claim, &reports, args.scale)?;
-        println!("{judged_claim}");
-        judged += usize::from(judged_claim.judged());
-        if judged_claim.broken() {
-            broken.push(claim.text.clone());
-        }
-    }
-    if judged == 0 && !figure.claims.is_empty() && args.only.is_empty() {
-        let nothing = format!("{name}: no claim is judged at scale {}", args.scale.name());
+    let judge = |claim| claim::judge(claim, &reports, args.scale);
+    let claims = figure.claims.iter().map(judge).collect::<Result<Vec<_>, String>>()?;
+    claims.iter().for_each(|claim| println!("{claim}"));
+    if claims.iter().all(|claim| !claim.judged()) && !claims.is_empty() && args.only.is_empty() {
+        let nothing = format!("no claim is judged at scale {}", args.scale.name());
         // Full scale takes hours and is inspected by hand. At the smaller scales, a figure must be able to
         // fail.
         if args.scale != Scale::Full {
@@ -133,73 +225,40 @@ fn one(name: &str, figure: &Figure, args: &Args) -> Result<Vec<String>, String> 
         }
         println!("  {nothing}");
     }
-    Ok(broken)
+    page::write(name, figure, &reports, claims, &args.command(name), folder)
 }
 
-/// A run with its complete command.
-struct PlannedRun<'a> {
-    run: &'a config::Run,
-    program: PathBuf,
-    args: Vec<String>,
-    report: PathBuf,
-}
-
-impl PlannedRun<'_> {
-    fn line(&self) -> String {
-        format!("{} {}", self.program.display(), self.args.join(" "))
-    }
-}
-
-fn plan<'a>(figure: &'a Figure, run: &'a config::Run, args: &Args, place: &Path) -> PlannedRun<'a> {
-    let app = run.app.as_ref().unwrap_or(&figure.app);
-    let report = place.join(format!("{}.json", run.name.replace([' ', '/'], "-")));
-    let scaled = |all: &'a BTreeMap<config::Scale, Vec<String>>| {
-        all.get(&args.scale).map(Vec::as_slice).unwrap_or_default()
+/// Copies pages, their numbers and their pictures as SVG to `docs/figures`.
+fn keep(pages: &[Page], place: &Path, all: bool) -> Result<(), String> {
+    let docs = process::root().join("docs/figures");
+    let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let copy = |from: PathBuf, to: PathBuf| {
+        std::fs::copy(&from, &to).map(|_| ()).map_err(|error| failed(&to, error))
     };
-    let mut flags: Vec<String> =
-        [&figure.args[..], scaled(&figure.scales), &run.args, scaled(&run.args_at)].concat();
-    flags.extend(["--no-progress".to_owned(), "--report".to_owned(), report.display().to_string()]);
-    PlannedRun { run, program: process::program(app, !args.dev), args: flags, report }
+    for page in pages {
+        let (from, to) = (place.join(&page.name), docs.join(&page.name));
+        if to.exists() {
+            std::fs::remove_dir_all(&to).map_err(|error| failed(&to, error))?;
+        }
+        std::fs::create_dir_all(&to).map_err(|error| failed(&to, error))?;
+        let pictures = page.pictures().map(|file| format!("{file}.svg"));
+        for file in ["README.md".to_owned(), "numbers.csv".to_owned()].into_iter().chain(pictures) {
+            copy(from.join(&file), to.join(&file))?;
+        }
+    }
+    if all { copy(place.join("README.md"), docs.join("README.md")) } else { Ok(()) }
 }
 
-fn build(figure: &Figure, dev: bool) -> Result<(), String> {
-    let mut apps: Vec<&str> =
-        figure.runs.iter().map(|run| run.app.as_ref().unwrap_or(&figure.app).as_str()).collect();
+fn build(figures: &[Named], dev: bool) -> Result<(), String> {
+    let mut apps: Vec<&str> = figures
+        .iter()
+        .flat_map(|Named { figure, .. }| {
+            figure.runs.iter().map(|run| run.app.as_ref().unwrap_or(&figure.app).as_str())
+        })
+        .collect();
     apps.sort_unstable();
     apps.dedup();
     let packages = apps.iter().flat_map(|app| ["--package", app]);
     let profile = if dev { "dev" } else { "release" };
     process::run(cargo(&process::root()).args(["build", "--quiet", "--profile", profile]).args(packages))
-}
-
-/// Runs all commands, `jobs` at a time, and reads their reports.
-fn run_all(commands: &[PlannedRun<'_>], jobs: usize) -> Result<BTreeMap<String, Report>, String> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(BTreeMap::new());
-    let work = || {
-        // Relaxed: no other data depends on the counter.
-        while let Some(planned) = commands.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (result, took) = clock::timed(|| execute(planned));
-            println!("  {:<24} {:>7.1} s", planned.run.name, took.as_secs_f64());
-            if let Ok(mut results) = results.lock() {
-                results.insert(planned.run.name.clone(), result);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, commands.len().max(1)) {
-            scope.spawn(work);
-        }
-    });
-    let results = results.into_inner().map_err(|_| "a thread that ran programs panicked".to_owned())?;
-    results.into_iter().map(|(name, result)| Ok((name, result?))).collect()
-}
-
-fn execute(planned: &PlannedRun<'_>) -> Result<Report, String> {
-    // A report of an earlier run must not be read as this run's.
-    let _ = std::fs::remove_file(&planned.report);
-    process::text(Command::new(&planned.program).args(&planned.args))?;
-    let text = std::fs::read_to_string(&planned.report)
-        .map_err(|error| format!("{}: {error}", planned.report.display()))?;
-    Report::parse(&text).map_err(|error| format!("{}: {error}", planned.report.display()))
 }

@@ -1,0 +1,271 @@
+//! The runs of figures: their commands, executing several at a time, and continuing after an interruption.
+//!
+//! Beside each report lies a record of the command and of the program that wrote it. A run whose record is
+//! that of the same command of the same program is not executed again.
+
+use super::Args;
+use super::config::{Figure, Run, Scale};
+use super::metric::Report;
+use crate::{clock, process};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::mpsc::Sender;
+
+/// A run of a figure with a seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    /// Position of its figure.
+    pub(crate) figure: usize,
+    /// Name of the figure and of the run, and the seed, for people.
+    label: String,
+    /// Name of the run.
+    pub(crate) run: String,
+    program: PathBuf,
+    args: Vec<String>,
+    report: PathBuf,
+}
+
+/// How a report came about.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Record {
+    args: Vec<String>,
+    /// Hash of the program's file.
+    program: u64,
+    seconds: f64,
+}
+
+impl Planned {
+    pub(crate) fn line(&self) -> String {
+        format!("{} {}", self.program.display(), self.args.join(" "))
+    }
+
+    fn record(&self) -> PathBuf {
+        self.report.with_extension("record")
+    }
+
+    /// The record of an earlier execution of the same command, whichever program it was.
+    fn known(&self) -> Option<Record> {
+        let record: Record = serde_json::from_str(&std::fs::read_to_string(self.record()).ok()?).ok()?;
+        (record.args == self.args).then_some(record)
+    }
+
+    fn read(&self) -> Result<Report, String> {
+        let text = std::fs::read_to_string(&self.report)
+            .map_err(|error| format!("{}: {error}", self.report.display()))?;
+        Report::parse(&text).map_err(|error| format!("{}: {error}", self.report.display()))
+    }
+
+    fn execute(&self, program: u64) -> Result<f64, String> {
+        // A report of an earlier run must not be read as this run's.
+        let _ = std::fs::remove_file(self.record());
+        let _ = std::fs::remove_file(&self.report);
+        let (result, took) = clock::timed(|| process::text(Command::new(&self.program).args(&self.args)));
+        result?;
+        let record = Record { args: self.args.clone(), program, seconds: took.as_secs_f64() };
+        let text = serde_json::to_string(&record).map_err(|error| error.to_string())?;
+        std::fs::write(self.record(), text)
+            .map_err(|error| format!("{}: {error}", self.record().display()))?;
+        Ok(record.seconds)
+    }
+}
+
+/// The runs of a figure at a scale, each with all seeds. `place` is the folder of its reports.
+pub(crate) fn plan(at: usize, name: &str, figure: &Figure, args: &Args, place: &Path) -> Vec<Planned> {
+    let wanted =
+        |run: &&Run| run.is_at(args.scale) && (args.only.is_empty() || args.only.contains(&run.name));
+    let of_run = |run: &Run, seed: u64| {
+        let app = run.app.as_ref().unwrap_or(&figure.app);
+        let file = format!("{}.{seed}.json", run.name.replace([' ', '/'], "-"));
+        let report = place.join(file);
+        let scaled = |all: &BTreeMap<Scale, Vec<String>>| all.get(&args.scale).cloned().unwrap_or_default();
+        let mut flags: Vec<String> =
+            [figure.args.clone(), scaled(&figure.scales), run.args.clone(), scaled(&run.args_at)].concat();
+        let path = report.display().to_string();
+        flags.extend(["--seed", &seed.to_string(), "--no-progress", "--report", &path].map(str::to_owned));
+        Planned {
+            figure: at,
+            label: format!(
+                "{name}: {}{}",
+                run.name,
+                if args.seeds() > 1 { format!(", seed {seed}") } else { String::new() }
+            ),
+            run: run.name.clone(),
+            program: process::program(app, !args.dev),
+            args: flags,
+            report,
+        }
+    };
+    let runs = figure.runs.iter().filter(wanted);
+    runs.flat_map(|run| (1..=args.seeds()).map(move |seed| of_run(run, seed))).collect()
+}
+
+/// What is left to do.
+struct Queue {
+    next: usize,
+    finished: usize,
+    /// Seconds of the runs that were executed now, and their number.
+    executed: (f64, usize),
+}
+
+/// Executes what is not up to date, `jobs` at a time, and sends each report with its position in `planned`.
+pub(crate) fn execute(planned: &[Planned], jobs: usize, reports: &Sender<(usize, Result<Report, String>)>) {
+    let programs = hashes(planned);
+    let current = |run: &Planned| programs.get(&run.program).copied().unwrap_or_default();
+    let done: Vec<bool> = planned
+        .iter()
+        .map(|run| run.known().is_some_and(|record| record.program == current(run)) && run.read().is_ok())
+        .collect();
+    let expected: Vec<Option<f64>> = planned.iter().map(|run| Some(run.known()?.seconds)).collect();
+    let ready = done.iter().filter(|done| **done).count();
+    if ready > 0 {
+        println!("{ready} of {} runs have been executed with these programs before", planned.len());
+    }
+    let queue = Mutex::new(Queue { next: 0, finished: ready, executed: (0.0, 0) });
+    let lock = || queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let take = || {
+        let mut queue = lock();
+        let at = queue.next;
+        queue.next += 1;
+        planned.get(at).map(|run| (at, run))
+    };
+    let work = || {
+        while let Some((at, run)) = take() {
+            let result = if done[at] {
+                run.read()
+            } else {
+                let executed = run.execute(current(run));
+                let mut queue = lock();
+                queue.finished += 1;
+                if let Ok(seconds) = executed {
+                    queue.executed.0 += seconds;
+                    queue.executed.1 += 1;
+                    let usual = queue.executed.0 / queue.executed.1 as f64;
+                    let left = (queue.next..planned.len()).filter(|at| !done[*at]);
+                    let left: f64 = left.map(|at| expected[at].unwrap_or(usual)).sum();
+                    println!(
+                        "[{}/{}] {:<44} {seconds:>7.1} s{}",
+                        queue.finished,
+                        planned.len(),
+                        run.label,
+                        remaining(left / jobs as f64)
+                    );
+                }
+                drop(queue);
+                executed.and_then(|_| run.read())
+            };
+            let result = result.map_err(|error| format!("{}: {error}", run.label));
+            if reports.send((at, result)).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, planned.len().max(1)) {
+            scope.spawn(work);
+        }
+    });
+}
+
+/// The time that is left, in words.
+fn remaining(seconds: f64) -> String {
+    match seconds {
+        ..1.0 => String::new(),
+        ..90.0 => format!("   about {seconds:.0} s left"),
+        ..5400.0 => format!("   about {:.0} min left", seconds / 60.0),
+        _ => format!("   about {:.1} h left", seconds / 3600.0),
+    }
+}
+
+/// A hash of the file of each program; 0 if it cannot be read, in which case executing it says why.
+fn hashes(planned: &[Planned]) -> BTreeMap<PathBuf, u64> {
+    let mut hashes = BTreeMap::new();
+    for run in planned {
+        hashes.entry(run.program.clone()).or_insert_with(|| {
+            let mut hasher = DefaultHasher::new();
+            std::fs::read(&run.program).unwrap_or_default().hash(&mut hasher);
+            hasher.finish()
+        });
+    }
+    hashes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// A program that copies its first argument to its second, and counts its executions in its third.
+    fn planned(folder: &Path) -> Vec<Planned> {
+        let program = folder.join("program");
+        std::fs::write(&program, "#!/bin/sh\nprintf '%s' \"$1\" > \"$2\"; echo x >> \"$3\"\n")
+            .expect("a file");
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+        let run = |name: &str| {
+            let report = folder.join(format!("{name}.json"));
+            let counted = folder.join("counted").display().to_string();
+            let args = vec![r#"{"epochs":[]}"#.to_owned(), report.display().to_string(), counted];
+            Planned {
+                figure: 0,
+                label: name.to_owned(),
+                run: name.to_owned(),
+                program: program.clone(),
+                args,
+                report,
+            }
+        };
+        vec![run("one"), run("two"), run("three")]
+    }
+
+    #[test]
+    fn runs_are_executed_once_and_again_if_the_program_changes() {
+        let folder = process::target().join("tmp-figure-runs");
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let all = planned(&folder);
+        let run = || {
+            let (sender, receiver) = mpsc::channel();
+            execute(&all, 2, &sender);
+            drop(sender);
+            let results: Vec<_> = receiver.iter().collect();
+            assert_eq!(results.iter().filter(|(_, result)| result.is_ok()).count(), 3, "{results:?}");
+            std::fs::read_to_string(folder.join("counted")).expect("counts").lines().count()
+        };
+        assert_eq!(run(), 3);
+        assert_eq!(run(), 3, "all were up to date");
+        std::fs::write(&all[1].report, "half a rep").expect("a file");
+        assert_eq!(run(), 4, "one report was broken");
+        let program = folder.join("program");
+        let text = std::fs::read_to_string(&program).expect("a program");
+        std::fs::write(&program, format!("{text}# changed\n")).expect("a file");
+        assert_eq!(run(), 7, "another program");
+    }
+
+    #[test]
+    fn a_run_that_fails_names_itself() {
+        let run = Planned {
+            figure: 0,
+            label: "fig: one".to_owned(),
+            run: "one".to_owned(),
+            program: PathBuf::from("/nonexistent"),
+            args: Vec::new(),
+            report: process::target().join("tmp-none.json"),
+        };
+        let (sender, receiver) = mpsc::channel();
+        execute(&[run], 1, &sender);
+        let (_, result) = receiver.recv().expect("a result");
+        assert!(result.expect_err("it failed").starts_with("fig: one: cannot start"));
+    }
+
+    #[test]
+    fn time_left_is_in_words() {
+        assert_eq!(
+            [0.2, 30.0, 600.0, 7200.0].map(remaining),
+            ["", "   about 30 s left", "   about 10 min left", "   about 2.0 h left"]
+        );
+    }
+}
