@@ -53,8 +53,8 @@ pub(crate) struct Figure {
     pub(crate) notes: Vec<String>,
     /// The definition of quality, for the metrics that use it.
     pub(crate) quality: Option<Quality>,
-    /// The pictures, beside that of quality. If there are none, the first column and each column of ratios are
-    /// shown.
+    /// The pictures, beside that of quality. If there are none, the first column is shown, and each column of
+    /// ratios.
     #[serde(default)]
     pub(crate) plots: Vec<Plot>,
 }

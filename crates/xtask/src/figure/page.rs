@@ -1,5 +1,5 @@
-//! Pages: one in Markdown for each figure, with its pictures, its table and its claims, and an index of all of
-//! them in HTML and in Markdown.
+//! Pages: one in Markdown for each figure, with its pictures, its table and its claims, and an index of them
+//! in HTML and in Markdown.
 
 use super::claim::{JudgedClaim, Outcome};
 use super::config::Figure;

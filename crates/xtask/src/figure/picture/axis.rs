@@ -95,8 +95,10 @@ impl Ranged for Axis {
 
     fn map(&self, number: &f64, (begin, end): (i32, i32)) -> i32 {
         let place = |number: f64| if self.log { number.ln() } else { number };
-        let share = (place(*number) - place(self.from)) / (place(self.to) - place(self.from));
-        begin + (share * f64::from(end - begin)).round() as i32
+        // What has no place on a logarithmic axis, such as zero, lies at its lower end.
+        let number = if self.log && *number <= 0.0 || number.is_nan() { self.from } else { *number };
+        let share = (place(number) - place(self.from)) / (place(self.to) - place(self.from));
+        begin + (share.clamp(-1.0, 2.0) * f64::from(end - begin)).round() as i32
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
@@ -146,6 +148,8 @@ mod tests {
     fn numbers_lie_where_they_belong() {
         let axis = Axis { from: 1.0, to: 100.0, log: true, labels: Labels::Round };
         assert_eq!([1.0, 10.0, 100.0].map(|number| axis.map(&number, (0, 200))), [0, 100, 200]);
+        assert_eq!([0.0, -3.0, f64::NAN].map(|number| axis.map(&number, (0, 200))), [0; 3]);
+        assert_eq!(axis.map(&f64::INFINITY, (0, 200)), 400, "outside");
         let axis = Axis { log: false, from: 0.0, ..axis };
         assert_eq!([0.0, 10.0, 100.0].map(|number| axis.map(&number, (200, 0))), [200, 180, 0]);
     }
