@@ -152,7 +152,7 @@ fn draw_lines<B: DrawingBackend>(
     });
     let mut x = Axis::fit(marks().map(|mark| mark.x).chain(source().map(|at| at.0)), lines.log.0, false);
     if lines.few {
-        let mut places: Vec<f64> = marks().map(|mark| mark.x).collect();
+        let mut places: Vec<f64> = marks().map(|mark| mark.x).chain(source().map(|at| at.0)).collect();
         places.sort_by(f64::total_cmp);
         places.dedup();
         x = x.label(places);

@@ -93,6 +93,15 @@ pub(crate) struct Picture {
 
 /// Draws all charts of a figure, as SVG and as PNG, into `folder`.
 pub(crate) fn write(figure: &Figure, reports: &Reports, folder: &Path) -> Result<Vec<Picture>, String> {
+    // Pictures of an earlier version of the figure must not be taken for this one's.
+    for entry in
+        std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?.flatten()
+    {
+        let path = entry.path();
+        if path.extension().is_some_and(|ending| ending == "svg" || ending == "png") {
+            std::fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
     let mut pictures = Vec::new();
     for (file, title, chart) in charts(figure, reports) {
         draw::write(&title, &chart, &folder.join(&file))?;
