@@ -114,11 +114,9 @@ pub(crate) fn write(figure: &Figure, reports: &Reports, folder: &Path) -> Result
 fn charts(figure: &Figure, reports: &Reports) -> Vec<(String, String, Chart)> {
     let mut charts = Vec::new();
     if let Some(lines) = courses(figure, reports) {
-        charts.push((
-            "course".to_owned(),
-            "Quality over time and over epochs".to_owned(),
-            Chart::Lines(lines),
-        ));
+        let several = lines.len() > 1;
+        let title = if several { "Quality over time and over epochs" } else { "Quality after an epoch" };
+        charts.push(("course".to_owned(), title.to_owned(), Chart::Lines(lines)));
     }
     let by_default: Vec<Plot> = figure
         .columns
@@ -228,7 +226,8 @@ fn lines(figure: &Figure, reports: &Reports, plot: &Plot, column: &Column) -> Li
     }
 }
 
-/// Quality over time and over epochs: the medians of all seeds, with the least and the greatest quality.
+/// Quality over time and, if a run has several, over epochs: the medians of all seeds, with the least and
+/// the greatest quality.
 fn courses(figure: &Figure, reports: &Reports) -> Option<Vec<Lines>> {
     let quality = figure.quality.as_ref()?;
     let untrained = quality.from.get(&reports.scale).copied();
@@ -289,10 +288,12 @@ fn courses(figure: &Figure, reports: &Reports) -> Option<Vec<Lines>> {
         shade_below_one: false,
     };
     let epochs = lines(&|point| point.epoch as f64);
-    Some(vec![
-        chart("seconds", most > 6.0 * least, false, over_time),
-        chart("epochs", false, epochs.iter().all(|line| line.marks.len() < 12), epochs),
-    ])
+    let longest = epochs.iter().map(|line| line.marks.len()).max().unwrap_or(0);
+    let mut charts = vec![chart("seconds", most > 6.0 * least, false, over_time)];
+    if longest > 1 {
+        charts.push(chart("epochs", false, longest < 12, epochs));
+    }
+    Some(charts)
 }
 
 #[cfg(test)]
