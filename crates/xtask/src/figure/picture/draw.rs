@@ -123,7 +123,7 @@ fn draw_bars<B: DrawingBackend>(
     for (at, bar) in bars.bars.iter().enumerate() {
         let middle = (count - 1 - at) as f64 + 0.5;
         let colour = if bar.slower { GREY } else { COLOURS[0] };
-        let begin = axis.from().max(0.0);
+        let begin = bars.base.filter(|_| bars.log).unwrap_or(axis.from().max(0.0));
         chart.draw_series([Rectangle::new(
             [(begin, middle - 0.33), (bar.value, middle + 0.33)],
             colour.filled(),
@@ -131,9 +131,9 @@ fn draw_bars<B: DrawingBackend>(
         draw_range(&mut chart, (bar.least, middle), (bar.most, middle), scale)?;
         let source: Vec<(f64, f64)> = bar.source.iter().map(|source| (*source, middle)).collect();
         draw_source(&mut chart, &source, DARK, scale)?;
-        let end = bar.source.iter().fold(bar.value.max(bar.most), |end, source| end.max(*source));
+        let end = bar.source.iter().fold(bar.value.max(bar.most).max(begin), |end, source| end.max(*source));
         chart.draw_series([
-            EmptyElement::at((end, middle)) + Text::new(bar.text.clone(), (8 * scale, 0), label.clone())
+            EmptyElement::at((end, middle)) + Text::new(bar.text.clone(), (11 * scale, 0), label.clone())
         ])?;
     }
     Ok(())

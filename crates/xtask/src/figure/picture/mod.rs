@@ -71,6 +71,8 @@ pub(crate) struct Bar {
 pub(crate) struct Bars {
     pub(crate) label: String,
     pub(crate) log: bool,
+    /// Where bars begin if the axis is logarithmic; at its lower end by default.
+    pub(crate) base: Option<f64>,
     pub(crate) bars: Vec<Bar>,
 }
 
@@ -198,7 +200,10 @@ fn bars(figure: &Figure, reports: &Reports, plot: &Plot, column: &Column) -> Bar
         })
         .filter(|bar| bar.value.is_finite())
         .collect();
-    Bars { label: column.heading.clone(), log: plot.log.contains(&super::config::PlotAxis::Y), bars }
+    let hollow = if bars.iter().any(|bar| !bar.source.is_empty()) { " (hollow: source)" } else { "" };
+    let label = format!("{}{hollow}", column.heading);
+    let base = column.relative_to.as_ref().map(|_| 1.0);
+    Bars { label, log: plot.log.contains(&super::config::PlotAxis::Y), base, bars }
 }
 
 fn lines(figure: &Figure, reports: &Reports, plot: &Plot, column: &Column) -> Lines {
