@@ -335,11 +335,9 @@ fn is_decision(input: &Input) -> bool {
 
 /// Number of keys that an input about replicas synchronises itself: its own keys.
 fn keys_to_synchronise(input: &Input) -> u64 {
-    match input {
-        Input::Message { message: Message::ReplicaRequest(request), .. } => request.keys.len() as u64,
-        Input::Message { message: Message::ReplicaUpdate(update), .. } => update.keys.len() as u64,
-        _ => 0,
-    }
+    let Input::Message { message, .. } = input else { return 0 };
+    let about_replicas = matches!(message, Message::ReplicaRequest(_) | Message::ReplicaUpdate(_));
+    if about_replicas { message.key_count() as u64 } else { 0 }
 }
 
 /// A short description of `input`, for traces.
