@@ -96,8 +96,8 @@ pub enum Checks {
     /// All invariants, for runs that search for defects: those on messages and calls when the message or call
     /// happens, those on the state of nodes at every event.
     EveryStep,
-    /// What costs next to nothing, for runs that measure: a cluster that claims to be quiescent has nothing in
-    /// flight, snapshots are complete, connections keep order, workers respect their limit of outstanding
+    /// What costs next to nothing, for runs that measure: a cluster that claims to be quiescent has nothing
+    /// in flight, snapshots are complete, connections keep order, workers respect their limit of outstanding
     /// bytes, and the run ends. Most reach markers are not set, and [`Cluster::owner`] and [`Cluster::is_at`]
     /// know no moves.
     Quiet,
