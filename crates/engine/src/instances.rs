@@ -18,6 +18,7 @@ intendant_core::instances! {
     Shared::<E>::learn as fn(_, _, _, _) -> _,
     Shared::<E>::held as fn(_) -> _,
     Shared::<E>::peek as fn(_, _) -> _,
+    Shared::<E>::peek_into as fn(_, _, _) -> _,
     Shared::<E>::peek_copy as fn(_, _) -> _,
     Shared::<E>::inspect as fn(_, _) -> _,
     Local::<E>::complete as fn(_, _, _, _) -> _,

@@ -62,7 +62,7 @@ pub struct TaskConfig {
     pub delays: Delays,
     /// Faults and the intervals in which they are active.
     pub faults: Faults,
-    /// When invariants are checked.
+    /// What is checked.
     pub checks: Checks,
     /// What reads must see in the bounds of what is sent ([`EpochOutcome::bounds`]); each takes some time.
     pub bounds: Vec<Staleness>,

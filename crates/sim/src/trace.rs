@@ -33,6 +33,12 @@ impl Trace {
         self.hash = xxh3_64_with_seed(bytes, self.hash);
     }
 
+    /// Whether the readable trace is enabled.
+    #[inline]
+    pub(crate) fn has_lines(&self) -> bool {
+        self.lines.is_some()
+    }
+
     /// Appends a line if the readable trace is enabled.
     #[inline]
     pub(crate) fn line(&mut self, at_ns: u64, text: impl FnOnce() -> String) {

@@ -138,7 +138,7 @@ impl Simulation {
             sampler: Some(sampler.clone()),
             look_ahead: plan.look_ahead,
             delays: self.delays,
-            checks: Checks::AtRest,
+            checks: Checks::Quiet,
             bounds: self.bounds.0.clone(),
             layout_seed: plan.seed,
             seed: plan.seed,

@@ -465,8 +465,19 @@ impl<E: Element> Shared<E> {
     /// If the key does not exist.
     #[inline(never)]
     pub fn peek(&self, key: Key) -> Option<Vec<E>> {
+        let mut value = Vec::new();
+        self.peek_into(key, &mut value).then_some(value)
+    }
+
+    /// Appends the value of `key` to `values`, if [`Shared::peek`] reads it. Returns whether it does.
+    ///
+    /// # Panics
+    /// If the key does not exist.
+    #[inline(never)]
+    pub fn peek_into(&self, key: Key, values: &mut Vec<E>) -> bool {
         let (entry, role) = self.latch(key);
-        if self.is_main(key, role) { entry.value().map(<[E]>::to_vec) } else { None }
+        let value = if self.is_main(key, role) { entry.value() } else { None };
+        value.map(|value| values.extend_from_slice(value)).is_some()
     }
 
     /// Reads this node's copy of `key`, of any kind, as [`Shared::peek`] does.

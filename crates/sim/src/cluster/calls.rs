@@ -5,8 +5,8 @@ use super::{Cluster, Event, InboxItem};
 use crate::invariants::Violation;
 use crate::machine::scaled;
 use crate::reach::Marker;
-use intendant_core::{Element, Key, NodeId, Tick};
-use intendant_engine::{AccessError, Row, SnapshotAsk, Started};
+use intendant_core::{ChannelId, Element, Key, NodeId, Tick};
+use intendant_engine::{AccessError, Row, SnapshotAsk, Started, Submission};
 use intendant_techniques::Role;
 use intendant_wire::OpId;
 
@@ -374,10 +374,29 @@ impl<E: Element> Cluster<E> {
             let deferred: Vec<_> = submissions.iter().flat_map(|(_, s)| s.keys()).collect();
             format!("worker {worker} {what} {keys:?}: {op:?}, deferred {deferred:?}")
         });
+        let after = self.worker_states[worker].local.outstanding_bytes();
+        self.invariants.bounded.called(after, call).map_err(|finding| self.violation(finding))?;
+        if self.checks_all() {
+            self.record_call(worker, what, keys, &submissions);
+        }
+        for (channel, submission) in submissions {
+            self.send_to_channel(worker, channel.index(), InboxItem::Access(submission));
+        }
+        Ok(op)
+    }
+
+    /// Records a call and its submissions for the checks, and marks what was reached.
+    fn record_call(
+        &mut self,
+        worker: usize,
+        what: &'static str,
+        keys: &[Key],
+        submissions: &[(ChannelId, Submission)],
+    ) {
         let node = self.node_of(worker);
         let mut deferred = 0;
         let mut owners = 0u64;
-        for (channel, submission) in &submissions {
+        for (channel, submission) in submissions {
             let station = self.station(node, channel.index());
             let keys = submission.keys();
             self.invariants.replies.submitted(station, worker, submission.op, keys, submission.positions());
@@ -390,8 +409,6 @@ impl<E: Element> Cluster<E> {
                 }
             }
         }
-        let after = self.worker_states[worker].local.outstanding_bytes();
-        self.invariants.bounded.called(after, call).map_err(|finding| self.violation(finding))?;
         let marks = [
             (deferred == 0, Marker::LocalServed),
             (deferred > 0 && deferred < keys.len(), Marker::MixedCall),
@@ -405,9 +422,5 @@ impl<E: Element> Cluster<E> {
         let access = !matches!(what, "localize" | "synchronize");
         let reached = marks.into_iter().filter(|(reached, _)| *reached && access);
         reached.for_each(|(_, marker)| self.reach.mark(marker));
-        for (channel, submission) in submissions {
-            self.send_to_channel(worker, channel.index(), InboxItem::Access(submission));
-        }
-        Ok(op)
     }
 }

@@ -2,10 +2,10 @@
 //! workers take completions.
 
 use super::messages::describe_message;
-use super::{Checks, Cluster, Delivery, Event, Happened, InboxItem};
+use super::{Cluster, Delivery, Event, Happened, InboxItem};
 use crate::invariants::{Invariants, Violation};
 use crate::reach::Marker;
-use intendant_core::{Element, NodeId, Tick, WorkerId};
+use intendant_core::{Element, Tick, WorkerId};
 use intendant_engine::{Action, Input};
 use intendant_wire::Message;
 
@@ -13,7 +13,8 @@ use intendant_wire::Message;
 enum Source {
     Timer,
     Inbox,
-    Node(usize),
+    /// The node at this place of [`Station::senders`](super::Station::senders).
+    Sender(usize),
 }
 
 impl<E: Element> Cluster<E> {
@@ -46,7 +47,7 @@ impl<E: Element> Cluster<E> {
         self.trace.event(self.queue.now_ns(), kind, who, what);
         self.note_activity(event);
         let mut checked = self.invariants.progress.step(self.trace.events() - self.ticks, self.ticks);
-        if self.checks == Checks::EveryStep {
+        if self.checks_all() {
             checked = checked.and_then(|()| {
                 let Invariants { owners, ledger, .. } = &mut self.invariants;
                 owners.step(&self.nodes, ledger)
@@ -82,13 +83,8 @@ impl<E: Element> Cluster<E> {
     fn choose(&mut self, station: usize) -> Option<Source> {
         let Self { stations, dice, reach, .. } = self;
         let station = &stations[station];
-        let ready = |at: usize| match at {
-            0 => station.timer.is_due,
-            1 => !station.inbox.is_empty(),
-            _ => !station.received[at - 2].is_empty(),
-        };
-        let sources = station.received.len() + 2;
-        let count = (0..sources).filter(|at| ready(*at)).count();
+        let (timer, inbox) = (usize::from(station.timer.is_due), usize::from(!station.inbox.is_empty()));
+        let count = timer + inbox + station.senders.len();
         let nth = match count {
             0 => return None,
             1 => 0,
@@ -97,11 +93,12 @@ impl<E: Element> Cluster<E> {
                 dice.below(count as u64) as usize
             }
         };
-        let at = (0..sources).filter(|at| ready(*at)).nth(nth)?;
-        Some(match at {
-            0 => Source::Timer,
-            1 => Source::Inbox,
-            _ => Source::Node(at - 2),
+        Some(if nth < timer {
+            Source::Timer
+        } else if nth < timer + inbox {
+            Source::Inbox
+        } else {
+            Source::Sender(nth - timer - inbox)
         })
     }
 
@@ -125,7 +122,9 @@ impl<E: Element> Cluster<E> {
                     self.stations[station].inbox.pop_front().expect("the inbox has something");
                 let input = match item {
                     InboxItem::Access(submission) => {
-                        self.invariants.replies.handled(station, worker, submission.op);
+                        if self.checks_all() {
+                            self.invariants.replies.handled(station, worker, submission.op);
+                        }
                         submitted = submission.keys().len();
                         Input::Submit(submission)
                     }
@@ -151,10 +150,9 @@ impl<E: Element> Cluster<E> {
                 // them.
                 (came_ns, machine.input(submitted as u64, 0), input)
             }
-            Source::Node(from) => {
-                let (came_ns, frame) =
-                    self.stations[station].received[from].pop_front().expect("something was received");
-                let (from, frame_bytes) = (NodeId(from as u16), frame.len());
+            Source::Sender(at) => {
+                let (from, came_ns, frame) = self.stations[station].take_received(at);
+                let frame_bytes = frame.len();
                 let message = Message::decode(frame).map_err(|error| {
                     self.violation(("protocol", format!("{from:?} sent an invalid frame: {error}")))
                 })?;
@@ -186,7 +184,13 @@ impl<E: Element> Cluster<E> {
         let input = self.stations[station].current.take().expect("a turn per input");
         self.trace.line(self.queue.now_ns(), || format!("n{node}/c{channel} takes {}", describe(&input)));
         let mut actions = std::mem::take(&mut self.actions);
-        self.before_input(station, &input);
+        let checks_all = self.checks_all();
+        if checks_all {
+            self.before_input(station, &input);
+        }
+        let synced_before = self.stations[station].engine.management().synced_keys;
+        let syncs_itself = keys_to_synchronise(&input);
+        self.pending_decisions -= usize::from(is_decision(&input));
         let reports = matches!(input, Input::Settle);
         let is_tick = matches!(input, Input::Tick);
         self.ticks += u64::from(is_tick);
@@ -198,26 +202,29 @@ impl<E: Element> Cluster<E> {
             self.idle_timers = 0;
             self.last_activity_ns = self.queue.now_ns();
         }
-        self.after_input(station, &actions)?;
-        self.check_intents(station).map_err(|finding| self.violation(finding))?;
-        if is_tick {
-            self.check_urgent(station).map_err(|finding| self.violation(finding))?;
+        if checks_all {
+            self.after_input(station, &actions)?;
+            self.check_intents(station).map_err(|finding| self.violation(finding))?;
+            if is_tick {
+                self.check_urgent(station).map_err(|finding| self.violation(finding))?;
+            }
         }
-        let mut at_ns = self.now_ns() + self.sync_work(station);
+        let synced = self.stations[station].engine.management().synced_keys - synced_before;
+        let mut at_ns = self.now_ns() + self.sync_work(station, synced.saturating_sub(syncs_itself));
         for action in actions.drain(..) {
             at_ns = self.act(at_ns, node, channel, action)?;
         }
         self.actions = actions;
         let mut happened = Happened::Internal;
-        // A report walks everything that the channel holds, which is too expensive for every input of runs
-        // that measure.
-        if reports || self.checks == Checks::EveryStep {
+        if reports || checks_all {
             let report = self.stations[station].engine.report();
-            let waiting = self.invariants.replies.waiting(station);
-            let awaited = self.invariants.ledger.awaited_by(station);
-            let arrivals = (self.stations[station].engine.arriving(), awaited);
-            let checked = self.invariants.bounded.handled(station, report, waiting, arrivals);
-            checked.map_err(|finding| self.violation(finding))?;
+            if checks_all {
+                let waiting = self.invariants.replies.waiting(station);
+                let awaited = self.invariants.ledger.awaited_by(station);
+                let arrivals = (self.stations[station].engine.arriving(), awaited);
+                let checked = self.invariants.bounded.handled(station, report, waiting, arrivals);
+                checked.map_err(|finding| self.violation(finding))?;
+            }
             if reports {
                 happened = Happened::Reported(report);
             }
@@ -255,9 +262,11 @@ impl<E: Element> Cluster<E> {
             Action::Complete { worker, completion } => {
                 let station = self.station(node, channel);
                 let worker = self.worker_number(node, worker)?;
-                let answered =
-                    self.invariants.replies.answered(station, worker, completion.op, &completion.positions);
-                answered.map_err(|finding| self.violation(finding))?;
+                if self.checks_all() {
+                    let (op, positions) = (completion.op, &completion.positions);
+                    let answered = self.invariants.replies.answered(station, worker, op, positions);
+                    answered.map_err(|finding| self.violation(finding))?;
+                }
                 self.deliver_at(at_ns, worker, channel, Delivery::Access(completion));
                 Ok(at_ns)
             }
@@ -304,17 +313,31 @@ impl<E: Element> Cluster<E> {
         match delivery {
             Delivery::Access(completion) => {
                 let sink = state.sink.as_mut().map(|(op, values)| (*op, &mut values[..]));
-                state.local.complete(completion.clone(), &self.layout, sink);
-                let (op, done) = (completion.op, state.local.is_done(completion.op));
+                let op = completion.op;
+                let positions = self.trace.has_lines().then(|| completion.positions.clone());
+                state.local.complete(completion, &self.layout, sink);
+                let done = state.local.is_done(op);
                 self.trace.line(self.queue.now_ns(), || {
                     let end = if done { ", done" } else { "" };
-                    format!("worker {worker} takes {op:?} positions {:?}{end}", completion.positions)
+                    format!("worker {worker} takes {op:?} positions {:?}{end}", positions.unwrap_or_default())
                 });
                 Happened::Answered { worker, op, done }
             }
             Delivery::Part(part) => Happened::Part { worker, part },
         }
     }
+}
+
+/// Whether an input is a decision of a node ([`Cluster::pending_decisions`]).
+fn is_decision(input: &Input) -> bool {
+    matches!(input, Input::Relocate { .. } | Input::Replicate { .. } | Input::Unreplicate { .. })
+}
+
+/// Number of keys that an input about replicas synchronises itself: its own keys.
+fn keys_to_synchronise(input: &Input) -> u64 {
+    let Input::Message { message, .. } = input else { return 0 };
+    let about_replicas = matches!(message, Message::ReplicaRequest(_) | Message::ReplicaUpdate(_));
+    if about_replicas { message.key_count() as u64 } else { 0 }
 }
 
 /// A short description of `input`, for traces.

@@ -8,6 +8,7 @@ intendant_core::instances! {
     Cluster::<E>::new as fn(_) -> _,
     Cluster::<E>::is_local as fn(_, _, _) -> _,
     Cluster::<E>::part as fn(_, _, _) -> _,
+    Cluster::<E>::find_parts as fn(_, _, _, _) -> _,
     Cluster::<E>::accesses as fn(_, _) -> _,
     Cluster::<E>::management as fn(_) -> _,
     Cluster::<E>::load as fn(_) -> _,

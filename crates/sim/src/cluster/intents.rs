@@ -52,12 +52,14 @@ impl<E: Element> Cluster<E> {
         if !wake.is_empty() {
             self.reach.mark(Marker::WokenBySignal);
         }
-        for channel in 0..self.layout.channels() {
-            let own = |key: &Key| self.layout.channel(*key).index() == channel;
-            let keys: Vec<Key> = keys.iter().copied().filter(own).collect();
-            let station = self.station(node, channel);
-            if let Some(intents) = self.invariants.intents.as_mut().filter(|_| !keys.is_empty()) {
-                intents.signalled(station, worker, keys, window.start.0..window.end.0);
+        let first = self.station(node, 0);
+        if let Some(intents) = &mut self.invariants.intents {
+            for channel in 0..self.layout.channels() {
+                let own = |key: &Key| self.layout.channel(*key).index() == channel;
+                let keys: Vec<Key> = keys.iter().copied().filter(own).collect();
+                if !keys.is_empty() {
+                    intents.signalled(first + channel, worker, keys, window.start.0..window.end.0);
+                }
             }
         }
         self.wake_channels(node, &wake);

@@ -80,7 +80,7 @@ pub struct ClusterConfig<E> {
     pub delays: Delays,
     /// Faults and their intervals.
     pub faults: Faults,
-    /// When invariants are checked.
+    /// What is checked.
     pub checks: Checks,
     /// Upper bound of events; a run that exceeds it fails.
     pub events_max: u64,
@@ -90,14 +90,17 @@ pub struct ClusterConfig<E> {
     pub trace: bool,
 }
 
-/// When the invariants on the state of nodes are checked. Invariants on messages and calls are always
-/// checked, when the message or call happens.
+/// What is checked beside what engines check themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checks {
-    /// At every event, for runs that search for defects.
+    /// All invariants, for runs that search for defects: those on messages and calls when the message or call
+    /// happens, those on the state of nodes at every event.
     EveryStep,
-    /// When the cluster is quiescent, for runs that measure.
-    AtRest,
+    /// What costs next to nothing, for runs that measure: a cluster that claims to be quiescent has nothing
+    /// in flight, snapshots are complete, connections keep order, workers respect their limit of outstanding
+    /// bytes, and the run ends. Most reach markers are not set, and [`Cluster::owner`] and [`Cluster::is_at`]
+    /// know no moves.
+    Quiet,
 }
 
 /// An event of the event queue. Its content waits in a [`Lane`], which keeps order by construction.
@@ -202,10 +205,41 @@ struct Station<E> {
     inbox: VecDeque<(u64, usize, InboxItem)>,
     /// Received frames with their arrival times, by sending node.
     received: Vec<VecDeque<(u64, Bytes)>>,
+    /// The nodes of which frames wait in `received`, in ascending order.
+    senders: Vec<u16>,
     thread: Facility,
     /// The input that the thread works on.
     current: Option<Input>,
     timer: Timer,
+}
+
+impl<E> Station<E> {
+    /// A frame of node `from` is received.
+    fn receive(&mut self, from: usize, at_ns: u64, frame: Bytes) {
+        let received = &mut self.received[from];
+        if received.is_empty() {
+            let from = from as u16;
+            let at = self.senders.partition_point(|sender| *sender < from);
+            self.senders.insert(at, from);
+        }
+        received.push_back((at_ns, frame));
+    }
+
+    /// Takes the next frame of the sender at `at` of `senders`: the sender, the time of arrival, the frame.
+    fn take_received(&mut self, at: usize) -> (NodeId, u64, Bytes) {
+        let from = self.senders[at];
+        let received = &mut self.received[usize::from(from)];
+        let (came_ns, frame) = received.pop_front().expect("a sender has a frame here");
+        if received.is_empty() {
+            self.senders.remove(at);
+        }
+        (NodeId(from), came_ns, frame)
+    }
+
+    /// Whether an input waits, ticks aside.
+    fn has_input(&self) -> bool {
+        !self.inbox.is_empty() || !self.senders.is_empty()
+    }
 }
 
 /// A channel's timer, set to [`Channel::due`].
@@ -318,6 +352,7 @@ impl<E: Element> Cluster<E> {
                 engine: Channel::new(ChannelId(channel as u16), Arc::clone(node)),
                 inbox: VecDeque::new(),
                 received: (0..nodes).map(|_| VecDeque::new()).collect(),
+                senders: Vec::with_capacity(nodes),
                 thread: Facility::default(),
                 current: None,
                 timer: Timer::default(),
@@ -417,6 +452,14 @@ impl<E: Element> Cluster<E> {
         self.nodes[node].part(key)
     }
 
+    /// A node's parts of `keys`: see [`Shared::part`].
+    #[inline(never)]
+    pub fn find_parts(&self, node: usize, keys: &[Key], parts: &mut [u32]) {
+        let node = &self.nodes[node];
+        keys.iter().for_each(|key| node.prefetch_part(*key));
+        keys.iter().zip(parts).for_each(|(key, part)| *part = node.part(*key));
+    }
+
     /// The virtual time.
     pub fn now_ns(&self) -> u64 {
         self.queue.now_ns()
@@ -480,8 +523,12 @@ impl<E: Element> Cluster<E> {
     /// If a key has no owner, which the invariants exclude.
     #[inline(never)]
     pub fn values(&self) -> Vec<E> {
-        let owned = |key| self.nodes.iter().find_map(|node| node.peek(key)).expect("every key has an owner");
-        (0..self.layout.keys()).map(Key).flat_map(owned).collect()
+        let mut values = Vec::with_capacity(self.layout.elements() as usize);
+        for key in (0..self.layout.keys()).map(Key) {
+            let owned = self.nodes.iter().any(|node| node.peek_into(key, &mut values));
+            assert!(owned, "every key has an owner");
+        }
+        values
     }
 
     /// The reach markers.
@@ -504,6 +551,11 @@ impl<E: Element> Cluster<E> {
     #[inline(never)]
     pub fn stuck(&self, who: &str) -> Violation {
         self.violation(Progress::stuck(who))
+    }
+
+    /// Whether the run searches for defects.
+    fn checks_all(&self) -> bool {
+        self.checks == Checks::EveryStep
     }
 
     fn node_of(&self, worker: usize) -> usize {

@@ -3,7 +3,7 @@
 //! Timers alone do not keep a run alive. When no other event is left, each timer expires once or twice more;
 //! if that has no effect, the run is over.
 
-use super::{CallOutcome, Cluster, Event, Happened, InboxItem, Station};
+use super::{CallOutcome, Cluster, Event, Happened, InboxItem};
 use crate::invariants::Violation;
 use crate::reach::Marker;
 use intendant_core::{Clock, Element, Key, NodeId, Tick, limits};
@@ -156,13 +156,10 @@ impl<E: Element> Cluster<E> {
 
     /// Whether only timers without effect are left.
     pub(super) fn only_timers_are_left(&self) -> bool {
-        let waits = |station: &Station<E>| {
-            !station.inbox.is_empty() || station.received.iter().any(|received| !received.is_empty())
-        };
         // A channel that is awake may be about to act on an intent, even if other channels tick more often.
         self.queue.len() == self.timers + self.ticking
             && self.idle_timers > self.idle_timers_max()
-            && self.stations.iter().all(|station| station.engine.is_asleep() && !waits(station))
+            && self.stations.iter().all(|station| station.engine.is_asleep() && !station.has_input())
     }
 
     /// Number of consecutive timers without effect after which the run is over.
@@ -175,10 +172,9 @@ impl<E: Element> Cluster<E> {
         self.last_activity_ns
     }
 
-    /// Charges a channel for the keys that it synchronised in addition to those of its input: each is looked
-    /// up and copied. Returns the duration.
-    pub(super) fn sync_work(&mut self, station: usize) -> u64 {
-        let synced = self.synced(station);
+    /// Charges a channel for `synced` keys that it synchronised in addition to those of its input: each is
+    /// looked up and copied. Returns the duration.
+    pub(super) fn sync_work(&mut self, station: usize, synced: u64) -> u64 {
         if synced == 0 {
             return 0;
         }

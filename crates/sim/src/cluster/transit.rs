@@ -17,23 +17,8 @@ impl<E: Element> Cluster<E> {
         channel: usize,
         message: &Message,
     ) -> Result<(), Violation> {
-        if let Message::Request(request) = message {
-            let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
-            let checked = self.invariants.hops.sent(request, ledger, |key| node.slot(key).counter);
-            checked.map_err(|finding| self.violation(finding))?;
-        }
-        if let Message::ReplicaRequest(request) = message {
-            let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
-            // A request that goes over the home is bounded by what the home knows.
-            let checked = if self.policy.homes_decide() && request.kind == ReplicaRequestKind::Ask {
-                let home = |key| &self.nodes[self.layout.home(key).index()];
-                self.invariants
-                    .hops
-                    .replica_request_sent(request, ledger, 1, |key| home(key).slot(key).counter)
-            } else {
-                self.invariants.hops.replica_request_sent(request, ledger, 0, |key| node.slot(key).counter)
-            };
-            checked.map_err(|finding| self.violation(finding))?;
+        if self.checks_all() {
+            self.check_hops(from, message)?;
         }
         let frame = message.encode();
         self.trace.bytes(&frame);
@@ -58,6 +43,29 @@ impl<E: Element> Cluster<E> {
             self.reach.mark(Marker::CrowdedConnection);
         }
         self.queue.schedule(due_ns, Event::Front { link: link as u32 }, &mut self.dice);
+        Ok(())
+    }
+
+    /// Checks how often a message that leaves a node has been forwarded.
+    fn check_hops(&mut self, from: usize, message: &Message) -> Result<(), Violation> {
+        if let Message::Request(request) = message {
+            let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
+            let checked = self.invariants.hops.sent(request, ledger, |key| node.slot(key).counter);
+            checked.map_err(|finding| self.violation(finding))?;
+        }
+        if let Message::ReplicaRequest(request) = message {
+            let (node, ledger) = (&self.nodes[from], &self.invariants.ledger);
+            // A request that goes over the home is bounded by what the home knows.
+            let checked = if self.policy.homes_decide() && request.kind == ReplicaRequestKind::Ask {
+                let home = |key| &self.nodes[self.layout.home(key).index()];
+                self.invariants
+                    .hops
+                    .replica_request_sent(request, ledger, 1, |key| home(key).slot(key).counter)
+            } else {
+                self.invariants.hops.replica_request_sent(request, ledger, 0, |key| node.slot(key).counter)
+            };
+            checked.map_err(|finding| self.violation(finding))?;
+        }
         Ok(())
     }
 
@@ -97,7 +105,7 @@ impl<E: Element> Cluster<E> {
         let (from, to) = self.ends(link);
         let station = self.station(to, link % self.layout.channels());
         let now_ns = self.now_ns();
-        self.stations[station].received[from].push_back((now_ns, item.frame));
+        self.stations[station].receive(from, now_ns, item.frame);
         self.begin_turn(station)?;
         Ok(Happened::Internal)
     }

@@ -1,7 +1,7 @@
 //! Observes a channel handling an input: records the state before it, then lets the checks compare the state
 //! and the actions after it, and marks what was reached.
 
-use super::{Checks, Cluster};
+use super::Cluster;
 use crate::invariants::{Finding, Violation};
 use crate::reach::Marker;
 use intendant_core::{Element, Key, NodeId, WorkerId};
@@ -65,8 +65,6 @@ pub(super) struct Watch {
     pub(super) input: WatchedInput,
     /// Number of keys of a submitted access.
     submitted: usize,
-    /// 1 if the input is a decision about replicas.
-    decisions: usize,
     /// The keys of the input, if a check needs them.
     pub(super) keys: Vec<Key>,
     /// Positions of an access, parallel to `keys`.
@@ -81,8 +79,7 @@ pub(super) struct Watch {
     /// The channel's counters before the input: queued accesses, localization conflicts.
     queued: u64,
     conflicts: u64,
-    /// The channel's counters before the input: synchronised keys, reads that waited for the staleness bound.
-    synced: u64,
+    /// The channel's counter before the input: reads that waited for the staleness bound.
     pub(super) stale_reads: u64,
 }
 
@@ -91,9 +88,8 @@ impl<E: Element> Cluster<E> {
     pub(super) fn before_input(&mut self, station: usize, input: &Input) {
         let here = station / self.layout.channels();
         let moves = self.policy.relocation.is_some() || self.policy.replicas.is_some();
-        let every_step = moves && self.checks == Checks::EveryStep;
         let Self { watch, invariants, stations, .. } = self;
-        (watch.submitted, watch.decisions) = (0, 0);
+        watch.submitted = 0;
         watch.keys.clear();
         watch.positions.clear();
         watch.counters.clear();
@@ -102,10 +98,10 @@ impl<E: Element> Cluster<E> {
         watch.slots.clear();
         let stats = stations[station].engine.management();
         (watch.queued, watch.conflicts) = (stats.queued, stats.localization_conflicts);
-        (watch.synced, watch.stale_reads) = (stats.synced_keys, stats.stale_reads);
+        watch.stale_reads = stats.stale_reads;
         watch.input = match input {
             Input::Submit(s) => {
-                if every_step {
+                if moves {
                     watch.keys.extend_from_slice(s.keys());
                     watch.positions.extend_from_slice(s.positions());
                 }
@@ -123,23 +119,21 @@ impl<E: Element> Cluster<E> {
                 watch.keys.extend_from_slice(keys);
                 WatchedInput::MoveDecision
             }
-            Input::Replicate { .. } | Input::Unreplicate { .. } => {
-                watch.decisions = 1;
-                WatchedInput::Other
-            }
             Input::Settle => WatchedInput::Settle,
             Input::Tick | Input::Wake => WatchedInput::Tick,
-            Input::Snapshot(_) | Input::Clock(_) => WatchedInput::Other,
+            Input::Replicate { .. } | Input::Unreplicate { .. } | Input::Snapshot(_) | Input::Clock(_) => {
+                WatchedInput::Other
+            }
             Input::Message { from, message } => match message {
                 Message::Request(request) => {
-                    if every_step {
+                    if moves {
                         watch.keys.extend_from_slice(&request.keys);
                         watch.positions.extend_from_slice(&request.positions);
                     }
                     WatchedInput::Access { origin: request.origin, from: Some(*from), hops: request.hops }
                 }
                 Message::Response(response) => {
-                    if every_step {
+                    if moves {
                         let worker = here * self.workers_per_node + response.worker.index();
                         let positions = &response.positions;
                         invariants.replies.keys(station, worker, response.op, positions, &mut watch.keys);
@@ -190,7 +184,7 @@ impl<E: Element> Cluster<E> {
                 Message::SnapshotRequest(_) | Message::SnapshotPart(_) => WatchedInput::Other,
             },
         };
-        if every_step {
+        if moves {
             let node = &self.nodes[here];
             self.watch.slots.extend(self.watch.keys.iter().map(|key| node.slot(*key)));
         }
@@ -199,8 +193,6 @@ impl<E: Element> Cluster<E> {
     /// Checks what the engine made of the input; none of its `actions` has been executed yet.
     pub(super) fn after_input(&mut self, station: usize, actions: &[Action]) -> Result<(), Violation> {
         self.mark_sent(station, actions);
-        self.pending_decisions -=
-            usize::from(matches!(self.watch.input, WatchedInput::MoveDecision)) + self.watch.decisions;
         let here = NodeId((station / self.layout.channels()) as u16);
         if self.policy.relocation.is_none() {
             return self.check_replication(station, actions).map_err(|finding| self.violation(finding));
@@ -286,31 +278,6 @@ impl<E: Element> Cluster<E> {
             }
         }
         Ok(())
-    }
-
-    /// Keys that the channel synchronised while it handled the input, without those of the input itself.
-    pub(super) fn synced(&self, station: usize) -> u64 {
-        let synced = self.stations[station].engine.management().synced_keys - self.watch.synced;
-        match self.watch.input {
-            WatchedInput::ReplicaRequest { .. } | WatchedInput::ReplicaUpdate(_) => {
-                synced.saturating_sub(self.watch.keys.len() as u64)
-            }
-            WatchedInput::Other
-            | WatchedInput::Access { .. }
-            | WatchedInput::LocalizeCall
-            | WatchedInput::MoveDecision
-            | WatchedInput::Response
-            | WatchedInput::Localize(_)
-            | WatchedInput::Relocate
-            | WatchedInput::IntentReport { .. }
-            | WatchedInput::HandOver
-            | WatchedInput::Moved
-            | WatchedInput::Clock { .. }
-            | WatchedInput::Reduce { .. }
-            | WatchedInput::Synchronize { .. }
-            | WatchedInput::Tick
-            | WatchedInput::Settle => synced,
-        }
     }
 
     /// Updates the queues of accesses that wait for the arrival of a key.

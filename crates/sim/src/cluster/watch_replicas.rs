@@ -1,8 +1,8 @@
 //! Observes what a channel does about replicas: records it in the invariants' own accounts, checks it there,
 //! and marks what was reached.
 
+use super::Cluster;
 use super::watch::WatchedInput;
-use super::{Checks, Cluster};
 use crate::invariants::{Finding, Promoted, Registered, SentUpdate, urgent};
 use crate::reach::Marker;
 use intendant_core::{Element, Key, NodeId};
@@ -15,15 +15,9 @@ use intendant_wire::{
 use xxhash_rust::xxh3::xxh3_64;
 
 impl<E: Element> Cluster<E> {
-    /// Whether replicas are checked: the technique has some, and the run searches for defects.
-    fn checks_replication(&self) -> bool {
-        self.checks == Checks::EveryStep
-            && (self.policy.replicas.is_some() || self.policy.static_replicas.is_some())
-    }
-
     /// Checks that a channel that has looked has left no urgent replica behind.
     pub(super) fn check_urgent(&self, station: usize) -> Result<(), Finding> {
-        if !self.checks_replication() || !matches!(self.policy.replicas, Some(Replicas::Directed { .. })) {
+        if !matches!(self.policy.replicas, Some(Replicas::Directed { .. })) {
             return Ok(());
         }
         let channels = self.layout.channels();
@@ -37,7 +31,7 @@ impl<E: Element> Cluster<E> {
 
     /// Checks an input and its actions as far as they concern replicas.
     pub(super) fn check_replication(&mut self, station: usize, actions: &[Action]) -> Result<(), Finding> {
-        if !self.checks_replication() {
+        if self.policy.replicas.is_none() && self.policy.static_replicas.is_none() {
             return Ok(());
         }
         let here = NodeId((station / self.layout.channels()) as u16);

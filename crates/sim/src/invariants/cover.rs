@@ -7,13 +7,15 @@ use std::ops::Range;
 /// The keys of a snapshot so far.
 pub(crate) struct Cover {
     range: Range<u64>,
-    seen: Vec<bool>,
+    /// A bit per key.
+    seen: Vec<u64>,
+    left: u64,
 }
 
 impl Cover {
     pub(crate) fn new(range: Range<u64>) -> Self {
-        let keys = (range.end - range.start) as usize;
-        Self { range, seen: vec![false; keys] }
+        let keys = range.end - range.start;
+        Self { range, seen: vec![0; keys.div_ceil(64) as usize], left: keys }
     }
 
     /// Adds the keys of a part.
@@ -22,22 +24,25 @@ impl Cover {
             if !self.range.contains(&key.0) {
                 return Err(("cover", format!("the snapshot of keys {:?} has {key:?}", self.range)));
             }
-            if std::mem::replace(&mut self.seen[(key.0 - self.range.start) as usize], true) {
+            let at = key.0 - self.range.start;
+            let (word, bit) = (&mut self.seen[(at / 64) as usize], 1 << (at % 64));
+            if *word & bit != 0 {
                 return Err(("cover", format!("the snapshot of keys {:?} has {key:?} twice", self.range)));
             }
+            *word |= bit;
+            self.left -= 1;
         }
         Ok(())
     }
 
     /// Checks that no key is missing after the last part.
     pub(crate) fn finish(&self) -> Result<(), Finding> {
-        match self.seen.iter().position(|seen| !seen) {
-            None => Ok(()),
-            Some(at) => {
-                let missing = Key(self.range.start + at as u64);
-                Err(("cover", format!("the snapshot of keys {:?} lacks {missing:?}", self.range)))
-            }
+        if self.left == 0 {
+            return Ok(());
         }
+        let lacks = |at: &u64| self.seen[(*at / 64) as usize] >> (*at % 64) & 1 == 0;
+        let missing = (0..self.range.end - self.range.start).find(lacks).map(|at| Key(self.range.start + at));
+        Err(("cover", format!("the snapshot of keys {:?} lacks {missing:?}", self.range)))
     }
 }
 

@@ -19,8 +19,8 @@ pub(crate) struct ReplicasAtRest<'a, E> {
     pub(crate) replicas: Option<Replicas>,
     /// Each node's list of registered holders.
     pub(crate) hubs: &'a [Option<&'a Hub>],
-    /// The account of replica messages; `None` if the run does not keep it.
-    pub(crate) merged: Option<&'a Merged>,
+    /// The account of replica messages.
+    pub(crate) merged: &'a Merged,
 }
 
 fn wrong<T>(key: Key, what: String) -> Result<T, Finding> {
@@ -97,8 +97,7 @@ impl<E: Element> ReplicasAtRest<'_, E> {
         if let Some(behind) = hub.behind().next() {
             return wrong(key, format!("{behind:?} has not been sent the last version: {hub:?}"));
         }
-        let Some(merged) = self.merged else { return Ok(()) };
-        hub.holders().iter().try_for_each(|h| merged.settled(key, h.node, h.generation, h.seq))
+        hub.holders().iter().try_for_each(|h| self.merged.settled(key, h.node, h.generation, h.seq))
     }
 }
 

@@ -81,6 +81,9 @@ impl<E: Element> Copies<E> {
 
     /// Drops the copies of rows that can be lent by now: all but those at the positions of `absent`.
     pub(super) fn lend_others(&mut self, absent: &[u32], layout: &Layout) {
+        if self.keys.is_empty() {
+            return;
+        }
         let (keys, positions) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.positions));
         let (values, places) = (std::mem::take(&mut self.values), self.places.clone());
         self.places.fill(LENT);

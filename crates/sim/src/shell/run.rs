@@ -84,6 +84,10 @@ impl<E: Element> Locality for NodeLocality<'_, E> {
         self.cluster.part(self.node, key)
     }
 
+    fn find_parts(&self, keys: &[Key], parts: &mut [u32]) {
+        self.cluster.find_parts(self.node, keys, parts);
+    }
+
     fn nodes(&self) -> u32 {
         self.cluster.node_count() as u32
     }
@@ -103,6 +107,8 @@ pub(super) struct TaskRun<'a, T: Task> {
     meter: Meter,
     bounds: Bounds,
     epochs: Vec<EpochOutcome>,
+    /// Memory for the values of a part of a snapshot.
+    snapshot: Vec<T::Element>,
     observer: &'a mut dyn Observer,
 }
 
@@ -146,6 +152,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
             sampling,
             quiescence: Quiescence::default(),
             epochs: Vec::new(),
+            snapshot: Vec::new(),
             observer,
         }
     }
@@ -608,10 +615,10 @@ impl<'a, T: Task> TaskRun<'a, T> {
 
     /// A worker receives a part of the snapshot that it reads.
     fn part(&mut self, worker: usize, part: &SnapshotPart) -> Result<(), TaskFailure> {
-        let mut values = vec![T::Element::ZERO; self.cluster.elements(&part.keys)];
-        copy_from_bytes(&mut values, &part.values);
+        self.snapshot.resize(self.cluster.elements(&part.keys), T::Element::ZERO);
+        copy_from_bytes(&mut self.snapshot, &part.values);
         let state = &mut self.workers[worker];
-        state.driver.snapshot_part(&part.keys, &values);
+        state.driver.snapshot_part(&part.keys, &self.snapshot);
         let stream = state.stream.as_mut().expect("parts come while a stream is read");
         if stream.part(&mut self.cluster, part)? {
             state.stream = None;
