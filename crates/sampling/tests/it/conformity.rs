@@ -297,6 +297,68 @@ fn distance_from_uniform(counts: &[u64]) -> f64 {
     counts.iter().map(|count| (*count as f64 / n - p).abs()).sum::<f64>() / 2.0
 }
 
+/// One of eight nodes with equal shares of π, between which keys move while samples are drawn. Some keys have
+/// copies on all nodes.
+struct Moving {
+    node: u64,
+    step: u64,
+    /// The part that a node says it has of a key with copies: one eighth, if it tells the truth.
+    copy: u32,
+}
+
+impl Moving {
+    const NODES: u64 = 8;
+    const KEYS: u64 = 2_000;
+    const COPIED: u64 = 16;
+
+    /// Whether the samples of all nodes together, which draw equally many, pass the χ² test of inclusion.
+    fn samples_fit(copy: u32) -> bool {
+        let distribution = Distribution::uniform(0..Self::KEYS).unwrap();
+        let mut counts = vec![0u64; Self::KEYS as usize];
+        for node in 0..Self::NODES {
+            let (manager, id) = manager(distribution.clone(), Scheme::Local, 5, node as u16);
+            for step in 0..1_000 {
+                let place = Self { node, step, copy };
+                for key in keys(&manager, id, 50, random::stream(9, &[node, step]), &place) {
+                    counts[key.index()] += 1;
+                }
+            }
+        }
+        fits(&counts, &vec![1.0 / Self::KEYS as f64; counts.len()], 2)
+    }
+}
+
+impl Locality for Moving {
+    fn is_local(&self, key: Key) -> bool {
+        self.part(key) > 0
+    }
+
+    fn part(&self, key: Key) -> u32 {
+        let owned = (key.0 + self.step / 50) % Self::NODES == self.node;
+        if key.0 < Self::COPIED {
+            self.copy
+        } else if owned {
+            Self::NODES as u32
+        } else {
+            0
+        }
+    }
+
+    fn nodes(&self) -> u32 {
+        Self::NODES as u32
+    }
+
+    fn now(&self) -> Tick {
+        Tick(0)
+    }
+}
+
+#[test]
+fn inclusion_over_a_cluster_passes_the_chi_squared_test() {
+    assert!(Moving::samples_fit(1));
+    assert!(!Moving::samples_fit(Moving::NODES as u32), "copies that count as whole keys");
+}
+
 /// A node of a cluster in which the most frequent keys have replicas on all nodes.
 struct Member {
     node: u64,
