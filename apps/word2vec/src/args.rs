@@ -73,7 +73,7 @@ pub(crate) struct Flags {
     pub(crate) analogies_words: u32,
 
     /// Test on the word similarities of this file: lines of two words and a number, the larger the more
-    /// similar
+    /// similar; or builtin:topics: words of a generated text are similar if they are of the same topic
     #[arg(long, value_name = "FILE")]
     pub(crate) similarity: Option<PathBuf>,
 }

@@ -21,6 +21,9 @@ pub(crate) struct Resolved {
 /// The text that is trained on by default.
 const BUILTIN: &str = "wiki";
 
+/// The name of the similarities that a generated text has itself.
+const TOPICS: &str = "builtin:topics";
+
 /// Fills in the defaults that depend on other flags; records them, so that the effective configuration is
 /// complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
@@ -70,10 +73,19 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<(Corpus, Tests), 
     let vocabulary = corpus.vocabulary();
     let analogies =
         resolved.analogies.as_ref().map(|(file, words)| Analogies::read(file, vocabulary, *words));
-    let similarities = resolved.similarity.as_ref().map(|file| Similarities::read(file, vocabulary));
+    let similarities = resolved.similarity.as_ref().map(|file| {
+        if file.as_os_str() != TOPICS {
+            return Similarities::read(file, vocabulary).map_err(TrainError::usage);
+        }
+        Similarities::of_topics(&corpus).ok_or_else(|| {
+            let data =
+                "--similarity builtin:topics needs a generated text, --data builtin:topics:WORDSxTOKENS";
+            TrainError::usage(data.to_owned())
+        })
+    });
     let tests = Tests {
         analogies: analogies.transpose().map_err(TrainError::usage)?,
-        similarities: similarities.transpose().map_err(TrainError::usage)?,
+        similarities: similarities.transpose()?,
     };
     if plan.rank() == 0 {
         let (words, training) = (corpus.words(), corpus.training_words());

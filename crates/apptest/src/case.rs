@@ -22,8 +22,8 @@ impl Case {
 }
 
 /// What needs no intents, but for the controls.
-pub const WITHOUT_INTENTS: [Case; 9] =
-    [CLASSIC, LAPSE, SSP, SSP_LOOSE, ESSP, NUPS, NUPS_DEFAULT, FULL_REPLICATION, SYNCHRONOUS];
+pub const WITHOUT_INTENTS: [Case; 10] =
+    [CLASSIC, LAPSE, SSP, SSP_LOOSE, ESSP, NUPS, NUPS_DEFAULT, BIPS, FULL_REPLICATION, SYNCHRONOUS];
 
 /// What acts on intents, as users get it.
 pub const BY_INTENT: [Case; 7] = [
@@ -157,6 +157,17 @@ pub const NUPS: Case = Case {
 /// NuPS with all defaults: which keys are replicated, how often they are synchronised, how far ahead others
 /// move.
 pub const NUPS_DEFAULT: Case = Case { technique: "nups", flags: &[], works: nups };
+
+/// The hottest keys have replicas, the others stay at their homes.
+pub const BIPS: Case = Case {
+    technique: "bips",
+    flags: &["--replicate-top", "20", "--sync-every-ms", "2"],
+    works: |report| {
+        assert_eq!(report["model"]["replicated"]["keys"], 20);
+        has_none(report, &["relocations"]);
+        assert!(did(report, "sync_rounds") > 0, "{}", report["management"]);
+    },
+};
 
 /// Some keys, but not all, were replicated and synchronised; others moved.
 ///

@@ -309,5 +309,10 @@ macro_rules! technique_tests {
         fn nups() {
             $matrix.check(&$crate::case::NUPS, $noise);
         }
+
+        #[test]
+        fn bips() {
+            $matrix.check(&$crate::case::BIPS, $noise);
+        }
     };
 }

@@ -136,7 +136,7 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
     let epochs = members.remove("epochs").expect("epochs");
     let technique = report["technique"].as_str().expect("a name");
     let mut documented = [owned(&RUN), owned(&COUNTS), of("test")].concat();
-    if ["nups", "full-replication"].contains(&technique) {
+    if ["nups", "bips", "full-replication"].contains(&technique) {
         documented.extend(owned(&REPLICATED));
         // What a user names need not be what the task counts.
         if technique == "full-replication" || report["model"]["replicated"].get("access_share").is_some() {

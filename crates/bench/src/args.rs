@@ -31,6 +31,10 @@ pub(crate) struct Args {
     /// What accesses are measured beside (local) [default: plain].
     #[arg(long)]
     pub(crate) limit: Option<Limit>,
+    /// How the worker accesses the values (local): in shared memory, through the queue of a channel's thread,
+    /// or through messages to another process that holds all of them, one call at a time [default: shared].
+    #[arg(long, value_name = "KIND")]
+    pub(crate) local_access: Option<Access>,
     /// Parameter management technique [default: classic; relocate and sample: lapse; sync: full-replication;
     /// intent and idle: adaptive].
     #[arg(long)]
@@ -43,10 +47,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) in_flight: Option<u32>,
     /// Connections between the two node processes, and of the limit: auto (Unix sockets on one host) or tcp
-    /// (remote, relocate, sync, intent, idle) [default: auto].
+    /// (remote, relocate, sync, intent, idle, local with ipc) [default: auto].
     #[arg(long)]
     pub(crate) transport: Option<Transport>,
-    /// On which cores the two node processes run (remote, relocate, sync, intent, idle).
+    /// On which cores the two node processes run (remote, relocate, sync, intent, idle, local with ipc).
     #[arg(long, default_value = "apart")]
     pub(crate) cores: Cores,
     /// Time to spend per row, in seconds.
@@ -118,6 +122,28 @@ pub(crate) enum Limit {
     Plain,
     /// One array for all threads, with a latch for each row: what hot keys cost the threads that share them.
     Latched,
+}
+
+/// How a worker accesses the values that it trains on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Access {
+    /// In shared memory, as in Lapse.
+    Shared,
+    /// Through the queue of a thread of the same process, as in Petuum.
+    Queue,
+    /// Through messages to another process of the same host, as in PS-Lite.
+    Ipc,
+}
+
+impl Access {
+    /// As on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Queue => "queue",
+            Self::Ipc => "ipc",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -26,10 +26,10 @@ mod settings;
 mod sync;
 mod turns;
 
-use args::{Args, Mode};
+use args::{Access, Args, Mode};
 use clap::Parser;
 use error::BenchError;
-use intendant::{Element, ElementType, Layout, Node, NodeConfig};
+use intendant::{Element, ElementType, Layout, LocalAccess, Node, NodeConfig};
 use pair::{Pair, Part};
 use row::Row;
 use settings::Settings;
@@ -65,6 +65,7 @@ fn run(settings: &Settings) -> Result<u8, BenchError> {
 
 fn run_with<E: Element>(settings: &Settings) -> Result<u8, BenchError> {
     let rows = match settings.mode {
+        Mode::Local if settings.access == Access::Ipc => return between(settings, remote::rows::<E>),
         Mode::Local => local::rows::<E>(settings)?,
         Mode::Remote => return between(settings, remote::rows::<E>),
         Mode::Relocate => return between(settings, relocate::rows::<E>),
@@ -107,6 +108,9 @@ fn config<E: Element>(settings: &Settings) -> Result<NodeConfig<E>, BenchError> 
     let mut config = NodeConfig::<E>::new(layout, Arc::new(|_, value| value.fill(E::ONE)));
     config.technique = settings.technique;
     config.workers = settings.threads;
+    if settings.access == Access::Queue {
+        config.access = LocalAccess::Queue;
+    }
     config.transport = settings.transport;
     if settings.mode == Mode::Sync {
         sync::configure(&mut config);

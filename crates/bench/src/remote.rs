@@ -1,4 +1,5 @@
-//! Remote accesses: what a worker pays for values that another process owns.
+//! Remote accesses: what a worker pays for values that another process owns. If these are all that the worker
+//! uses, this is also the access to local values through messages between processes.
 
 use crate::args::Op;
 use crate::error::BenchError;

@@ -1,5 +1,6 @@
 //! One line of results, as a table and as JSON.
 
+use crate::args::Mode;
 use crate::error::BenchError;
 use crate::measure::Spread;
 use crate::settings::Settings;
@@ -20,6 +21,8 @@ pub(crate) struct Row {
     pub(crate) len: usize,
     pub(crate) batch: usize,
     pub(crate) threads: usize,
+    /// How the worker accesses values of its own node.
+    pub(crate) local_access: &'static str,
     /// What the limit is.
     pub(crate) limit: String,
     pub(crate) wall_ns_per_key: f64,
@@ -52,6 +55,7 @@ impl Row {
             len: settings.len,
             batch: settings.batch,
             threads: settings.threads,
+            local_access: settings.access.name(),
             limit: limit.into(),
             wall_ns_per_key: 0.0,
             cpu_ns_per_key: 0.0,
@@ -93,6 +97,9 @@ impl Row {
             self.p99_us
         )?;
         write!(out, "         limit: {}", self.limit)?;
+        if self.mode == Mode::Local.name() {
+            write!(out, "; local access: {}", self.local_access)?;
+        }
         for (name, value) in &self.more {
             // Bytes per second as readable as shares of a core.
             let digits = if value.abs() >= 100.0 { 0 } else { 4 };

@@ -1,6 +1,6 @@
 //! What the command line means for its mode: defaults, and what makes no sense there.
 
-use crate::args::{Args, Cores, Dist, Limit, Mode, Op};
+use crate::args::{Access, Args, Cores, Dist, Limit, Mode, Op};
 use crate::error::BenchError;
 use intendant::{ElementType, Initiator, Technique, Transport};
 use std::path::PathBuf;
@@ -17,6 +17,7 @@ pub(crate) struct Settings {
     pub(crate) keys: u64,
     pub(crate) dist: Dist,
     pub(crate) limit: Limit,
+    pub(crate) access: Access,
     pub(crate) technique: Technique,
     pub(crate) float: ElementType,
     /// Calls under way at the same time; 1 is a synchronous call after the other.
@@ -42,19 +43,23 @@ impl Settings {
     pub(crate) fn new(args: Args) -> Result<Self, BenchError> {
         use Mode::{Idle, Intent, Local, Memory, Relocate, Remote, Sample, Sync};
         let mode = args.mode;
+        let access = args.local_access.unwrap_or(Access::Shared);
+        // The same measurement, of keys that the user calls local.
+        let as_remote = mode == Remote || mode == Local && access == Access::Ipc;
         let unused = [
             ("--op", args.op.is_some(), matches!(mode, Local | Remote)),
             ("--batch", args.batch.is_some(), mode != Memory),
             ("--dist", args.dist.is_some(), !matches!(mode, Memory | Relocate)),
-            ("--limit", args.limit.is_some(), mode == Local),
+            ("--limit", args.limit.is_some(), mode == Local && !as_remote),
+            ("--local-access", args.local_access.is_some(), mode == Local),
             ("--in-flight", args.in_flight.is_some(), matches!(mode, Remote | Relocate)),
-            ("--transport", args.transport.is_some(), !matches!(mode, Local | Memory | Sample)),
+            ("--transport", args.transport.is_some(), as_remote || !matches!(mode, Local | Memory | Sample)),
         ];
         let unused = unused.into_iter().filter(|(_, given, used)| *given && !used).map(|(option, ..)| option);
         let threads = args.threads.unwrap_or(1) as usize;
-        if threads > 1 && !matches!(mode, Local | Sample) {
+        if threads > 1 && (as_remote || !matches!(mode, Local | Sample)) {
             return Err(BenchError::Usage(format!(
-                "mode {} measures one worker per node, not --threads {threads}; local and sample take more",
+                "mode {} measures one worker per node, not --threads {threads}; local in one process and sample take more",
                 mode.name()
             )));
         }
@@ -64,7 +69,7 @@ impl Settings {
             Sync => Technique::FullReplication,
             Intent | Idle => Technique::Adaptive,
         });
-        check_technique(mode, technique)?;
+        check_technique(if as_remote { Remote } else { mode }, technique)?;
         let batch = args.batch.unwrap_or(128) as usize;
         let settings = Self {
             mode,
@@ -75,9 +80,14 @@ impl Settings {
             keys: args.keys.unwrap_or(if mode == Memory { 4_000_000 } else { 100_000 }),
             dist: args.dist.unwrap_or(Dist::Uniform),
             limit: args.limit.unwrap_or(Limit::Plain),
+            access: if mode == Local { access } else { Access::Shared },
             technique,
             float: args.float,
-            in_flight: args.in_flight.unwrap_or(if mode == Remote && batch == 1 { 1 } else { 8 }) as usize,
+            in_flight: match args.in_flight {
+                _ if mode == Local => 1,
+                None if mode == Remote && batch == 1 => 1,
+                given => given.unwrap_or(8) as usize,
+            },
             transport: args.transport.unwrap_or_default(),
             cores: args.cores,
             seconds: args.seconds,
@@ -105,6 +115,7 @@ impl Settings {
             Mode::Memory => 4,
             // Some keys must be at home on either node.
             Mode::Remote | Mode::Intent | Mode::Idle => 16,
+            Mode::Local if self.access == Access::Ipc => 16,
             Mode::Local | Mode::Sample => 1,
         };
         if *keys < least {
@@ -183,6 +194,8 @@ mod tests {
         assert_eq!(settings("remote --batch 1").expect("sensible").in_flight, 1);
         assert_eq!(settings("remote --batch 1 --in-flight 3").expect("sensible").in_flight, 3);
         assert_eq!(settings("remote").expect("sensible").in_flight, 8);
+        let local = settings("local --local-access ipc").expect("sensible");
+        assert_eq!((local.access, local.in_flight, local.batch), (Access::Ipc, 1, 128));
     }
 
     #[test]
@@ -191,6 +204,10 @@ mod tests {
             settings("memory --op pull --batch 3 --len 4").expect("sensible").unused,
             ["--op", "--batch"]
         );
+        let unused = |line| settings(line).expect("sensible").unused;
+        assert_eq!(unused("remote --local-access queue"), ["--local-access"]);
+        assert_eq!(unused("local --local-access ipc --limit plain --transport tcp"), ["--limit"]);
+        assert_eq!(unused("local --local-access queue --limit plain --transport tcp"), ["--transport"]);
         assert!(
             settings("remote --op pull --batch 3 --dist zipf --in-flight 2")
                 .expect("sensible")
@@ -203,6 +220,9 @@ mod tests {
     fn what_a_mode_cannot_measure_is_refused_by_name() {
         for (line, part) in [
             ("relocate --technique classic", "lapse"),
+            ("local --local-access ipc --technique ssp", "classic"),
+            ("local --local-access ipc --threads 2", "--threads 2"),
+            ("local --local-access ipc --keys 15", "--keys is 15"),
             ("sync --technique lapse", "nups"),
             ("intent --technique ssp", "adaptive"),
             ("remote --technique full-replication", "classic"),

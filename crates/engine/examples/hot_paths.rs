@@ -6,7 +6,7 @@
 use intendant_core::random::stream;
 use intendant_core::{ChannelId, Clock, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
 use intendant_engine::{
-    Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, Started, Storage,
+    Action, Channel, Input, Local, LocalAccess, ReplicationConfig, Shared, SharedConfig, Started, Storage,
 };
 use intendant_techniques::{Order, Policy, Replicas, Technique};
 use intendant_wire::Message;
@@ -47,6 +47,7 @@ impl Cluster {
                 layout: Arc::clone(&layout),
                 init: Arc::new(|_, value: &mut [f32]| value.fill(1.0)),
                 storage: Storage::Dense,
+                access: LocalAccess::Shared,
                 policy: *policy,
                 replication: ReplicationConfig::default(),
                 workers: 1,

@@ -187,6 +187,20 @@ pub enum ProtocolError {
         /// The slot here.
         state: SlotState,
     },
+    /// A hand-over that says nonsense about broadcasts.
+    #[error("it hands over keys with {found} numbers of broadcasts, or with more than this node has sent")]
+    Broadcasts {
+        /// How many numbers it has.
+        found: usize,
+    },
+    /// The location of a key that this node did not ask for, or that is impossible.
+    #[error("it says that {key:?} is at node {at}: it was not asked, or that is this node or none")]
+    LocatesUnasked {
+        /// The key.
+        key: Key,
+        /// Where the key is said to be.
+        at: NodeId,
+    },
     /// A row of a hand-over that describes no possible holder.
     #[error("it hands over a nonsensical holder: {0:?}")]
     HolderRow(HolderRow),

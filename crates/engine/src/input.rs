@@ -92,6 +92,15 @@ impl Submission {
         }
     }
 
+    /// Bytes of the values that a push or set brings.
+    #[must_use]
+    pub fn value_bytes(&self) -> usize {
+        match &self.work {
+            Work::Access { values, .. } => values.len(),
+            Work::Localize { .. } | Work::Synchronize { .. } => 0,
+        }
+    }
+
     /// The positions in the worker's call: one per key.
     #[must_use]
     pub fn positions(&self) -> &[u32] {
@@ -111,6 +120,10 @@ pub struct Completion {
     pub positions: Vec<u32>,
     /// For a pull, their values, little-endian.
     pub values: Bytes,
+    /// For an access with [`LocalAccess::Queue`](crate::LocalAccess::Queue): how many of the keys were not
+    /// here when the channel first looked for them, or had to wait for a fresher copy. `None` otherwise: then
+    /// the worker has looked.
+    pub late: Option<u32>,
 }
 
 /// Asks for a part of a snapshot.

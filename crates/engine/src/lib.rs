@@ -12,9 +12,9 @@
 //! [`Completion`], which the worker processes with [`Local::complete`].
 //!
 //! Start at `channel` (the turn: how an input passes through the mechanisms). Each mechanism has a folder and
-//! owns its state: `access`, `relocation`, `replication`, `static_replicas`, `intent`. None refers to
-//! another: it raises an effect, which the channel hands on. `outgoing` groups the messages of a turn; `node`
-//! is the part that workers and channels share.
+//! owns its state: `access`, `location`, `relocation`, `replication`, `static_replicas`, `intent`. None
+//! refers to another: it raises an effect, which the channel hands on. `outgoing` groups the messages of a
+//! turn; `node` is the part that workers and channels share.
 //!
 //! This crate starts no threads, opens no sockets and reads no clock. The caller executes the [`Action`]s
 //! that it returns.
@@ -28,6 +28,9 @@ mod input;
 mod instances;
 mod intent;
 mod key_table;
+mod local_access;
+mod location;
+mod look_timer;
 mod node;
 mod outgoing;
 pub mod quiesce;
@@ -43,6 +46,8 @@ pub use decisions::{Cause, Decision, DecisionKind};
 pub use error::{AccessError, ProtocolError, Violation};
 pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission, Work};
 pub use intendant_store::Row;
+pub use local_access::LocalAccess;
+pub use look_timer::LookTimer;
 pub use node::clocks::Advanced;
 pub use node::local::{Local, Started};
 pub use node::{ReplicationConfig, Shared, SharedConfig};

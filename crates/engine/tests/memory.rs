@@ -4,7 +4,9 @@
 
 use bytes::Bytes;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
-use intendant_engine::{Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, Storage};
+use intendant_engine::{
+    Action, Channel, Input, Local, LocalAccess, ReplicationConfig, Shared, SharedConfig, Storage,
+};
 use intendant_techniques::{StaticReplicaPace, Technique};
 use intendant_wire::Message;
 use std::alloc::{GlobalAlloc, Layout as Block, System};
@@ -70,6 +72,7 @@ impl Cluster {
                 layout: Arc::clone(layout),
                 init: Arc::new(|_, value: &mut [f32]| value.fill(0.0)),
                 storage: Storage::Dense,
+                access: LocalAccess::Shared,
                 policy: Technique::FullReplication.policy(),
                 replication: ReplicationConfig {
                     pace: StaticReplicaPace::Asked,

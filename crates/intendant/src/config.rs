@@ -2,10 +2,10 @@
 
 use crate::error::Error;
 use intendant_core::{Element, Initialiser, Key, Layout, Tick, limits, random};
-use intendant_engine::{ReplicationConfig, Storage};
+use intendant_engine::{LocalAccess, ReplicationConfig, Storage};
 use intendant_sampling::Sampler;
 use intendant_techniques::{
-    Assignment, KeyTechnique, Order, Policy, Replicas, StaticReplicaPace, StaticReplicas, Technique,
+    Assignment, KeyTechnique, Location, Order, Policy, Replicas, StaticReplicaPace, StaticReplicas, Technique,
 };
 use intendant_transport::Transport;
 
@@ -28,6 +28,8 @@ pub struct NodeConfig<E> {
     pub workers: usize,
     /// Dense or sparse.
     pub storage: Storage,
+    /// How workers access values of their node. Nodes may differ in it.
+    pub access: LocalAccess,
     /// Order of a worker's operations on a key; `None` for the technique's own. With a technique that sets up
     /// and drops replicas during the run (`ssp`, `essp`, `adaptive` and its ablations), it is always
     /// [`Order::Chain`].
@@ -36,8 +38,12 @@ pub struct NodeConfig<E> {
     /// still there and costs one if not; `None` for the technique's own. With caches, the default order is
     /// [`Order::Chain`].
     pub caches: Option<bool>,
+    /// How nodes find keys that move on request ([`Technique::Lapse`], [`Technique::Nups`]); `None` for their
+    /// homes. With other locations than homes, the default order is [`Order::Chain`], and `caches` has no
+    /// effect.
+    pub location: Option<Location>,
     /// How copies are kept, of techniques that have some: which keys have static replicas
-    /// ([`Technique::Nups`]), when those are brought in step ([`Technique::Nups`],
+    /// ([`Technique::Nups`], [`Technique::Bips`]), when those are brought in step (these, and
     /// [`Technique::FullReplication`]), and how stale a read may be ([`Technique::Ssp`],
     /// [`Technique::Essp`]). The others ignore it. See the table at the [crate](crate#techniques).
     pub replication: ReplicationConfig,
@@ -58,19 +64,20 @@ pub struct NodeConfig<E> {
 impl<E> NodeConfig<E> {
     /// The technique's policy, with the user's choices.
     pub(crate) fn policy(&self) -> Policy {
-        self.technique.policy().with(self.order, self.caches)
+        self.technique.policy().located(self.location).with(self.order, self.caches)
     }
 
-    /// Chooses how [`Technique::Nups`] manages a key: by static replicas, or by relocation, which is the
-    /// default for all keys. Other techniques ignore it.
+    /// Chooses how [`Technique::Nups`] or [`Technique::Bips`] manages a key: by static replicas, or, which is
+    /// the default for all keys, by relocation or at its home. Other techniques ignore it.
     pub fn set_technique(&mut self, key: Key, technique: KeyTechnique) {
         self.replication.assignment.set_technique(key, technique);
     }
 
-    /// Checks the part of [`NodeConfig::replication`] that the technique uses.
+    /// Checks [`NodeConfig::location`], and the part of [`NodeConfig::replication`] that the technique uses.
     pub(crate) fn check_replication(&self, layout: &Layout) -> Result<(), Error> {
         let policy = self.policy();
         let wrong = |what: String| Error::Config(format!("technique {}: {what}", self.technique));
+        policy.check().map_err(|error| Error::Config(error.to_string()))?;
         if policy.intents.is_some() {
             self.replication.timing.check().map_err(|error| wrong(error.to_string()))?;
             let sane = Tick(1)..=Tick(1 << 40);
@@ -108,7 +115,7 @@ impl<E> NodeConfig<E> {
         let mut own = vec![
             ("technique", policy.name.to_owned()),
             ("order", format!("{:?}", policy.order).to_lowercase()),
-            ("caches", policy.caches.to_string()),
+            ("location", policy.location.to_string()),
         ];
         // Nodes may differ in when they act on intents, and in how often they send updates of replicas that
         // follow intents.
@@ -121,6 +128,7 @@ impl<E> NodeConfig<E> {
             every: _,
             round_min: _,
             watched: _,
+            portion_bytes: _,
         } = &self.replication;
         if let Some(static_replicas) = policy.static_replicas {
             if static_replicas == StaticReplicas::Assigned {
@@ -170,8 +178,10 @@ impl<E: Element> NodeConfig<E> {
             technique: Technique::Adaptive,
             workers: 1,
             storage: Storage::default(),
+            access: LocalAccess::default(),
             order: None,
             caches: None,
+            location: None,
             replication: ReplicationConfig::default(),
             outstanding_bytes: limits::OUTSTANDING_BYTES_DEFAULT,
             settings: Vec::new(),
@@ -211,17 +221,18 @@ mod tests {
         let clip = |config: &mut NodeConfig<f32>| config.replication.clip = Some(2.0);
         let staleness = |config: &mut NodeConfig<f32>| config.replication.staleness = 2;
         for technique in Technique::ALL {
-            let (nups, full) = (technique == Technique::Nups, technique == Technique::FullReplication);
+            let some = matches!(technique, Technique::Nups | Technique::Bips);
+            let all = some || technique == Technique::FullReplication;
             let clocked = matches!(technique, Technique::Ssp | Technique::Essp);
-            let all = [
-                (matters(technique, assign), nups),
-                (matters(technique, pace), nups || full),
-                (matters(technique, faster), nups || full),
-                (matters(technique, clip), nups || full),
+            let matter = [
+                (matters(technique, assign), some),
+                (matters(technique, pace), all),
+                (matters(technique, faster), all),
+                (matters(technique, clip), all),
                 (matters(technique, staleness), clocked),
                 (matters(technique, |config| config.settings = vec![("loss".into(), "log".into())]), true),
             ];
-            assert!(all.iter().all(|(found, expected)| found == expected), "{technique}: {all:?}");
+            assert!(matter.iter().all(|(found, expected)| found == expected), "{technique}: {matter:?}");
         }
         let digest = |technique| {
             let config = config(technique);
@@ -245,7 +256,7 @@ mod tests {
         let restless =
             |config: &mut NodeConfig<f32>| config.replication.pace = StaticReplicaPace::Every(Tick(0));
         let clip = |factor| move |config: &mut NodeConfig<f32>| config.replication.clip = Some(factor);
-        for technique in [Technique::Nups, Technique::FullReplication] {
+        for technique in [Technique::Nups, Technique::Bips, Technique::FullReplication] {
             assert!(refused(technique, &restless).is_some());
             for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
                 assert!(refused(technique, &clip(factor)).is_some_and(|text| text.contains("clipped")));

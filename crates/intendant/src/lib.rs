@@ -23,7 +23,6 @@ mod error;
 mod health;
 mod inbox;
 mod instances;
-mod look_timer;
 mod mailbox;
 mod meeting;
 mod membership;
@@ -52,8 +51,8 @@ pub use intendant_core::{
     NodeId, Tick, WorkerId,
 };
 pub use intendant_engine::{
-    AccessError, AccessStats, Cause, Decision, DecisionKind, Explanation, ManagementStats, NetworkStats,
-    ReplicationConfig, Row, Storage,
+    AccessError, AccessStats, Cause, Decision, DecisionKind, Explanation, LocalAccess, ManagementStats,
+    NetworkStats, ReplicationConfig, Row, Storage,
 };
 pub use intendant_intent::{TimingConfig, TimingError};
 pub use intendant_launch::{Endpoint, Launcher, Rendezvous, RendezvousError};
@@ -63,8 +62,8 @@ pub use intendant_sampling::{
 };
 pub use intendant_techniques::assignment;
 pub use intendant_techniques::{
-    Act, Assignment, AssignmentError, Choice, Initiator, IntentPolicy, KeyTechnique, Order, Policy, Replicas,
-    Role, StaticReplicaPace, StaticReplicas, Technique,
+    Act, Assignment, AssignmentError, Choice, Initiator, IntentPolicy, KeyTechnique, Location, Order, Policy,
+    Replicas, Role, StaticReplicaPace, StaticReplicas, Technique,
 };
 pub use intendant_transport::socket::Links;
 pub use intendant_transport::{Token, Transport};

@@ -8,7 +8,6 @@ use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::health::Health;
 use crate::inbox::{Command, inbox};
-use crate::look_timer::LookTimer;
 use crate::mailbox::{MailReceiver, mailbox};
 use crate::meeting::{Meetings, OWN};
 use crate::membership::{Group, Membership};
@@ -19,7 +18,9 @@ use crate::worker::Worker;
 use intendant_control::MonotonicClock;
 use intendant_control::{Control, Failure, FailureKind, Introduction, JoinError};
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, lock};
-use intendant_engine::{Advanced, Channel, Local, ManagementStats, NetworkStats, Shared, SharedConfig};
+use intendant_engine::{
+    Advanced, Channel, Local, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig,
+};
 use intendant_launch::Rendezvous;
 use intendant_sampling::{Manager, SamplingStats};
 use intendant_transport::socket::{self, Links};
@@ -146,7 +147,7 @@ impl<E: Element> Node<E> {
             .map(|(rank, fabrics)| {
                 let membership = Membership::Group { rank, group: Arc::clone(&group) };
                 let fabrics = fabrics.into_iter().map(FabricBuilder::from).collect();
-                Self::start(config.clone(), Arc::clone(&layout), rank, membership, fabrics, None)
+                Self::start(config.clone(), Arc::clone(&layout), rank, membership, fabrics, None, nodes)
             })
             .collect()
     }
@@ -232,12 +233,16 @@ impl<E: Element> Node<E> {
         tracing::info!("connections to the other nodes: {unix} over Unix sockets, {tcp} over TCP");
         control.watch_arrivals(mesh.arrivals());
         let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
+        let here = roster.nodes.get(rank.index()).map(|node| node.tcp.ip());
+        let nodes_here = roster.nodes.iter().filter(|node| Some(node.tcp.ip()) == here).count().max(1);
         let guard = MeshGuard { mesh, runtime: Some(runtime) };
-        let node = Self::start(config, layout, rank, Membership::Control(control), fabrics, Some(guard))?;
+        let membership = Membership::Control(control);
+        let node = Self::start(config, layout, rank, membership, fabrics, Some(guard), nodes_here)?;
         node.inner.membership.gather(&format!("{OWN}ready"), "ready", Vec::new())?;
         Ok(node)
     }
 
+    /// `nodes_here` nodes share the machine, this one included.
     fn start(
         config: NodeConfig<E>,
         layout: Arc<Layout>,
@@ -245,14 +250,18 @@ impl<E: Element> Node<E> {
         membership: Membership,
         fabrics: Vec<FabricBuilder>,
         mesh: Option<MeshGuard>,
+        nodes_here: usize,
     ) -> Result<Self, Error> {
         let policy = config.policy();
-        let NodeConfig { init, sampler, seed, workers, storage, replication, outstanding_bytes, .. } = config;
+        let NodeConfig {
+            init, sampler, seed, workers, storage, access, replication, outstanding_bytes, ..
+        } = config;
         let shared = SharedConfig {
             node: rank,
             layout: Arc::clone(&layout),
             init,
             storage,
+            access,
             policy,
             replication,
             workers,
@@ -274,6 +283,8 @@ impl<E: Element> Node<E> {
             }
         });
         membership.watch(&health);
+        let cores = thread::available_parallelism().map_or(1, usize::from) / nodes_here;
+        let looks = LookTimer::new(workers + layout.channels(), cores);
         let mut threads = Vec::new();
         for (channel, (fabric, receiver)) in fabrics.into_iter().zip(receivers).enumerate() {
             let id = ChannelId(channel as u16);
@@ -288,7 +299,7 @@ impl<E: Element> Node<E> {
                 traffic: Arc::clone(&traffic),
                 counted: Default::default(),
                 calls: Calls::new(shared.policy(), shared.replication().pace),
-                looks: LookTimer::default(),
+                looks,
             };
             let thread = thread::Builder::new()
                 .name(format!("channel-{rank}-{channel}"))

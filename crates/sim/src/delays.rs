@@ -58,6 +58,12 @@ pub struct Delays {
     pub machine: Machine,
     /// Factors by which values and arithmetic are charged.
     pub charge: Charge,
+    /// Whether workers are processes of their own, which exchange messages with the channels of their node,
+    /// as in PS-Lite [thesis §3.3.2]. A worker's submission and its completion then each cost a frame:
+    /// sending it and receiving it, bytes included, but no network. The submission costs an input of the
+    /// channel besides, as if the thread that receives frames handed it over.
+    /// [`LocalAccess::Queue`](intendant_engine::LocalAccess) goes with it.
+    pub ipc: bool,
 }
 
 impl Delays {
@@ -73,6 +79,7 @@ impl Delays {
             network,
             machine,
             charge,
+            ipc: false,
         }
     }
 }

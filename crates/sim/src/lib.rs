@@ -21,6 +21,7 @@
 
 mod bound;
 pub mod cluster;
+mod core;
 mod delays;
 mod dice;
 mod facility;

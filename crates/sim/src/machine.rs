@@ -1,21 +1,27 @@
 //! The machine model: how long work takes on a worker's or a channel's thread.
 //!
 //! Times are linear in calls, keys, bytes and multiply-adds. Each thread has a core of its own, unless there
-//! are more threads than cores. A run may compute with short values and be *charged* for long ones
-//! ([`Charge`]): its virtual time and traffic are those of the charged length.
+//! are more threads than cores, or nodes share cores. A run may compute with short values and be *charged*
+//! for long ones ([`Charge`]): its virtual time and traffic are those of the charged length.
 //!
 //! The model has no caches, no memory bandwidth that threads share, and no scheduler of the operating system.
 
-use serde::Deserialize;
+use intendant_engine::LookTimer;
+use serde::{Deserialize, Serialize};
 
 /// Durations of the work of a node. All nodes have the same machine.
 ///
-/// A file ([`Machine::from_toml`]) must set all fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+/// A file ([`Machine::from_toml`]) must set all fields but `nodes_per_core`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// Cores per node; 0 gives every thread a core of its own.
     pub cores: usize,
+    /// Nodes that share a core on which all their threads run, loaders included, as processes of one host
+    /// that are pinned: node `n` of `N` has core `n` modulo `N / nodes_per_core`, rounded up. 0: nodes do not
+    /// share cores.
+    #[serde(default)]
+    pub nodes_per_core: usize,
     /// A call of a worker (pull, push, localize), without its keys.
     pub call_ns: u64,
     /// Each key of a worker's call: lookup, latch, cache misses.
@@ -25,7 +31,7 @@ pub struct Machine {
     pub byte_ps: u64,
     /// Each multiply-add of a training step, picoseconds.
     pub multiply_add_ps: u64,
-    /// Preparing a batch in a loader. Loaders have cores of their own.
+    /// Preparing a batch in a loader. Loaders have cores of their own, unless nodes share cores.
     pub prepare_ns: u64,
     /// Waking a sleeping thread: a channel without inputs, a worker that waits.
     pub wake_ns: u64,
@@ -45,6 +51,7 @@ impl Machine {
     pub const fn infinitely_fast() -> Self {
         Self {
             cores: 0,
+            nodes_per_core: 0,
             call_ns: 0,
             key_ns: 0,
             byte_ps: 0,
@@ -73,6 +80,17 @@ impl Machine {
         self.input_ns + keys * self.input_key_ns + bytes.saturating_mul(self.channel_byte_ps) / 1_000
     }
 
+    /// Duration of an access with `keys` that a worker of the node hands over through a queue, if the channel
+    /// answers it from its own values: it costs what a call costs, because no frame is received or sent.
+    pub(crate) const fn queued(&self, keys: u64) -> u64 {
+        self.call_ns + keys * self.input_key_ns
+    }
+
+    /// What such an access takes longer if the channel has to ask another node.
+    pub(crate) const fn queued_elsewhere(&self) -> u64 {
+        self.input_ns.saturating_sub(self.call_ns)
+    }
+
     /// Duration of sending a frame of charged `bytes`.
     pub(crate) const fn send(&self, bytes: u64) -> u64 {
         self.send_ns + bytes.saturating_mul(self.channel_byte_ps) / 1_000
@@ -86,6 +104,18 @@ impl Machine {
         let (cores, workers, channels) = (self.cores as f64, workers.max(1) as f64, channels.max(1) as f64);
         let overdraft = ((workers + channels - cores) / channels).clamp(0.0, 1.0);
         Sharing { work: (workers / cores).max(1.0), steal: overdraft / cores.min(workers) }
+    }
+}
+
+impl Machine {
+    /// The timer of the looks of a channel, on a node with `threads` workers and channels.
+    pub(crate) fn look_timer(&self, threads: usize) -> LookTimer {
+        let cores = match (self.cores, self.nodes_per_core) {
+            (0, 0) => usize::MAX,
+            (0, _) => 1,
+            (cores, _) => cores,
+        };
+        LookTimer::new(threads, cores)
     }
 }
 
@@ -118,6 +148,11 @@ impl Charge {
     pub fn new(values: f64, compute: f64) -> Self {
         let milli = |factor: f64| (factor * 1e3).round() as u64;
         Self { values_milli: milli(values), compute_milli: milli(compute) }
+    }
+
+    /// Length of values whose charged length is `bytes`, at least 1.
+    pub(crate) fn uncharged(&self, bytes: usize) -> usize {
+        ((bytes as u64).saturating_mul(1_000) / self.values_milli.max(1)).max(1) as usize
     }
 
     /// Charged length of `bytes` of values.

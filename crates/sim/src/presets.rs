@@ -107,6 +107,9 @@ impl Machine {
     /// If a field is missing, unknown or out of range.
     pub fn from_toml(text: &str) -> Result<Self, PresetError> {
         let machine: Self = parse(text)?;
+        if machine.nodes_per_core > 0 && machine.cores > 0 {
+            return refuse(text, "nodes_per_core", "must be 0 if cores is not 0");
+        }
         for (field, value) in [
             ("call_ns", machine.call_ns),
             ("key_ns", machine.key_ns),
@@ -175,5 +178,9 @@ mod tests {
         assert!(error(&good.replace("cores = ", "core = ")).contains("core"));
         let huge = error(&good.replace("key_ns = 920\n", "key_ns = 9000000000\n"));
         assert!(huge.contains("key_ns must not be greater"), "{huge}");
+        let both = error(&format!("{good}\nnodes_per_core = 2\n"));
+        assert!(both.contains("nodes_per_core must be 0"), "{both}");
+        let shared = good.replace("cores = 16", "cores = 0\nnodes_per_core = 2");
+        assert_eq!(Machine::from_toml(&shared).map(|machine| machine.nodes_per_core), Ok(2));
     }
 }

@@ -49,6 +49,8 @@ markers! {
     Chained = "chained",
     /// The fast path deferred a key that the channel could serve without a message.
     InboxRace = "inbox_race",
+    /// A channel served a worker that accesses all values through queues.
+    QueueServed = "queue_served",
     /// A request was split over several frames because of its length.
     SplitFrame = "split_frame",
     /// A worker had several operations outstanding.
@@ -209,6 +211,10 @@ markers! {
     RestedBetween = "rested_between",
     /// A final value lacks a part of its updates because they were clipped.
     Clipped = "clipped",
+    /// A broadcast reached no owner, and its node sent it again.
+    BroadcastAgain = "broadcast_again",
+    /// A broadcast reached the owner of a key, and an earlier owner had decided it.
+    BroadcastDecided = "broadcast_decided",
     /// The run had a plan of faults.
     Faulty = "faulty",
     /// Elements were `f64`.

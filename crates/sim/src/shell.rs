@@ -20,10 +20,10 @@ use crate::machine::{Charge, Machine};
 use crate::network::Network;
 use crate::reach::Reach;
 use intendant_core::{Key, KeyOrder, Layout, LayoutError};
-use intendant_engine::{AccessStats, Explanation, ManagementStats, ReplicationConfig, Storage};
+use intendant_engine::{AccessStats, Explanation, LocalAccess, ManagementStats, ReplicationConfig, Storage};
 use intendant_sampling::{SampleError, Sampler};
 use intendant_task::{Diverged, LookAhead, Progress, Reduction, Schedule, Task};
-use intendant_techniques::{Order, Technique};
+use intendant_techniques::{Location, Order, Technique};
 use run::TaskRun;
 use std::sync::Arc;
 
@@ -42,12 +42,16 @@ pub struct TaskConfig {
     pub key_order: KeyOrder,
     /// Dense or sparse stores.
     pub storage: Storage,
+    /// How workers access values of their node.
+    pub access: LocalAccess,
     /// The technique.
     pub technique: Technique,
     /// Order of a worker's operations on a key; `None` uses the technique's default.
     pub order: Option<Order>,
     /// Whether nodes cache key locations; `None` uses the technique's default.
     pub caches: Option<bool>,
+    /// How nodes find keys, with techniques that move keys on request; `None` uses the technique's default.
+    pub location: Option<Location>,
     /// Configuration of replicas; ignored by techniques without replicas.
     pub replication: ReplicationConfig,
     /// The distributions to sample from; `None` uses those that the task registered, unchanged.
@@ -90,9 +94,11 @@ impl TaskConfig {
             shards: 64,
             key_order: KeyOrder::Random,
             storage: Storage::Dense,
+            access: LocalAccess::Shared,
             technique: Technique::Classic,
             order: None,
             caches: None,
+            location: None,
             replication: ReplicationConfig::default(),
             sampler: None,
             outstanding_bytes_max: intendant_core::limits::OUTSTANDING_BYTES_DEFAULT,
@@ -208,7 +214,8 @@ pub fn run_task<T: Task>(
         layout,
         init: Arc::clone(&model.init),
         storage: config.storage,
-        policy: config.technique.policy().with(config.order, config.caches),
+        access: config.access,
+        policy: config.technique.policy().located(config.location).with(config.order, config.caches),
         replication: config.replication.clone(),
         workers: config.workers,
         outstanding_bytes_max: config.outstanding_bytes_max,

@@ -3,9 +3,9 @@
 //! The home of a key is static ([`Layout::home`]). If requesters start relocations, the home orders them and
 //! so knows the owner before any other node. If owners start relocations, the home learns of them afterwards.
 //! A hint in a slot is the owner of which this node learned last. A stale hint costs a forward and is
-//! otherwise harmless.
+//! otherwise harmless. [`crate::location`] has the other strategies.
 
-use crate::{Initiator, Policy, Role, SlotState};
+use crate::{Initiator, Location, Policy, Role, SlotState};
 use intendant_core::{Key, Layout, NodeId};
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// over.
 const HOPS_MAX: u8 = 2;
 
-/// Forwards at most if owners start relocations: each relocation during the flight may add one. Their number
-/// has no known bound, but a request with this many forwards goes in circles.
-const HOPS_MAX_BY_OWNERS: u8 = 250;
+/// Forwards at most if requests follow the key from owner to owner: each relocation during the flight may add
+/// one. Their number has no known bound, but a request with this many forwards goes in circles.
+const HOPS_MAX_AFTER_KEY: u8 = 250;
 
 /// The destination of a request that this node cannot serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,14 +35,14 @@ pub struct Directory {
     node: NodeId,
     layout: Arc<Layout>,
     relocation: Option<Initiator>,
-    caches: bool,
+    location: Location,
 }
 
 impl Directory {
     /// The directory of `node`.
     #[must_use]
     pub fn new(node: NodeId, layout: Arc<Layout>, policy: &Policy) -> Self {
-        Self { node, layout, relocation: policy.relocation, caches: policy.caches }
+        Self { node, layout, relocation: policy.relocation, location: policy.location }
     }
 
     /// The home of `key`.
@@ -57,18 +57,46 @@ impl Directory {
         self.home(key) == self.node
     }
 
+    /// Whether this node is the home of `key` and orders its relocations.
+    #[inline]
+    pub fn orders(&self, key: Key) -> bool {
+        self.location.has_homes() && self.is_home(key)
+    }
+
+    /// Whether requests follow the key from owner to owner, because an old owner knows a newer location than
+    /// the sender.
+    #[inline]
+    #[must_use]
+    pub const fn follows(&self) -> bool {
+        matches!(self.relocation, Some(Initiator::Owner))
+            || matches!(self.location, Location::BroadcastRelocations)
+    }
+
     /// How often nodes may forward a request.
     #[must_use]
     pub const fn hops_max(&self) -> u8 {
-        match self.relocation {
-            None | Some(Initiator::Requester) => HOPS_MAX,
-            Some(Initiator::Owner) => HOPS_MAX_BY_OWNERS,
+        if self.follows() { HOPS_MAX_AFTER_KEY } else { HOPS_MAX }
+    }
+
+    /// Whether this node stores where `key`, whose slot has this state, is: routing depends on it, now or
+    /// when the key leaves.
+    #[must_use]
+    pub fn stores(&self, key: Key, state: &SlotState) -> bool {
+        let (owned, at_home) = (state.role.is_owner(), self.is_home(key));
+        let hinted = state.hint().is_some();
+        match self.location {
+            _ if self.relocation.is_none() => false,
+            Location::BroadcastOperations => false,
+            Location::BroadcastRelocations => owned || hinted,
+            Location::Home { .. } | Location::Request if at_home => owned || hinted,
+            Location::Home { caches } => !owned && hinted && (caches || self.follows()),
+            Location::Request => false,
         }
     }
 
     fn hint(&self, state: &SlotState) -> Option<NodeId> {
         intendant_core::strict_assert!(
-            matches!(state.role, Role::Absent | Role::Leaving | Role::Replica),
+            !state.role.is_owner() && state.role != Role::Static,
             "it is here: {state:?}"
         );
         state.hint().filter(|hint| *hint != self.node)
@@ -79,19 +107,23 @@ impl Directory {
     #[inline]
     pub fn first_hop(&self, key: Key, state: &SlotState) -> NextHop {
         match self.hint(state) {
-            Some(hint) if self.caches && state.role != Role::Leaving => NextHop::To(hint),
+            Some(hint) if self.caches() && state.role != Role::Leaving => NextHop::To(hint),
             _ => self.next_hop(key, state),
         }
     }
 
+    const fn caches(&self) -> bool {
+        matches!(self.location, Location::Home { caches: true })
+    }
+
     /// The node to which this node forwards a request for `key`: the home forwards to the owner, another node
-    /// to the home. If owners start relocations, this node knows a newer location than the sender did, and
-    /// forwards to that.
+    /// to the home. If requests follow the key, this node knows a newer location than the sender did, and
+    /// forwards to that; the first owner of a key is its home.
     #[inline]
     pub fn next_hop(&self, key: Key, state: &SlotState) -> NextHop {
         let home = self.home(key);
         match self.hint(state) {
-            Some(hint) if home == self.node || self.relocation == Some(Initiator::Owner) => NextHop::To(hint),
+            Some(hint) if home == self.node || self.follows() => NextHop::To(hint),
             _ if home == self.node => NextHop::Lost,
             _ => NextHop::To(home),
         }

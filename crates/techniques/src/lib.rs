@@ -5,6 +5,7 @@
 //!
 //! - [`access`]: pull, push and set, at the owner or at a node with a copy;
 //! - [`Directory`]: the node to which a node sends an access that it does not serve;
+//! - [`location`]: how a node finds the main copies of keys;
 //! - [`relocation`]: how main copies move;
 //! - [`replication`]: how the owner keeps replicas in step;
 //! - [`allreduce`]: how static replicas, which every node has, are kept in step; [`assignment`]: which keys
@@ -25,6 +26,7 @@ mod clip;
 pub mod clocks;
 pub mod combine;
 mod directory;
+pub mod location;
 pub mod policy;
 pub mod relocation;
 pub mod replication;
@@ -34,7 +36,7 @@ pub use assignment::{Assignment, AssignmentError, KeyTechnique};
 pub use clip::Clip;
 pub use directory::{Directory, NextHop};
 pub use policy::{
-    Act, Choice, Decider, Initiator, IntentPolicy, Order, Policy, PolicyError, Replicas, StaticReplicaPace,
-    StaticReplicas, Technique,
+    Act, Choice, Decider, Initiator, IntentPolicy, Location, Order, Policy, PolicyError, Replicas,
+    StaticReplicaPace, StaticReplicas, Technique,
 };
 pub use role::{Role, SlotState, is_newer};

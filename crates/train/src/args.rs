@@ -9,9 +9,11 @@ use crate::replication::ReplicationArgs;
 use crate::sampling::SamplingArgs;
 use clap::ArgAction;
 use clap::builder::RangedU64ValueParser;
-use intendant::{Order, Storage, Transport};
-use intendant_core::{ElementType, KeyOrder, limits};
+use intendant::{Location, Order, Storage, Transport};
+use intendant_core::{ElementType, KeyOrder, UnknownName, by_name, limits};
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// The source of the training data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,46 @@ impl Technique {
             Self::Single => "single",
             Self::Server(technique) => technique.policy().name,
         }
+    }
+}
+
+/// How workers access values that their node holds [thesis §3.2.3, §3.3.2].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalAccess {
+    /// In shared memory.
+    Shared,
+    /// Through the queue of a channel's thread in the same process.
+    Queue,
+    /// Through messages to another process. Only simulated: workers and channels of a real node share a
+    /// process.
+    Ipc,
+}
+
+impl LocalAccess {
+    /// How the engine accesses the values.
+    pub(crate) const fn of_engine(self) -> intendant::LocalAccess {
+        match self {
+            Self::Shared => intendant::LocalAccess::Shared,
+            Self::Queue | Self::Ipc => intendant::LocalAccess::Queue,
+        }
+    }
+}
+
+impl fmt::Display for LocalAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shared => "shared",
+            Self::Queue => "queue",
+            Self::Ipc => "ipc",
+        })
+    }
+}
+
+impl FromStr for LocalAccess {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        by_name("a way to local values", name, [Self::Shared, Self::Queue, Self::Ipc])
     }
 }
 
@@ -105,7 +147,8 @@ pub(crate) struct CommonArgs {
     /// Parameter management technique: single (plain shared memory of one process, no server), classic
     /// (static allocation of parameters to nodes), lapse (parameters move to the node that is about to use
     /// them), full-replication (every node has a replica of every parameter), ssp, essp (replicas on demand,
-    /// of bounded staleness), nups (frequent parameters are replicated, the others move), adaptive (loaders
+    /// of bounded staleness), nups (frequent parameters are replicated, the others move), bips (the others
+    /// stay), adaptive (loaders
     /// signal which parameters their batches will use, and the system moves or replicates these), or adaptive
     /// without one of its parts: replicate-on-intent, relocate-on-intent, immediate-action,
     /// replicate-everywhere, home-decides (the home of a parameter decides, not its owner), naive-intents (as
@@ -131,6 +174,12 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "KIND", default_value = "dense", help_heading = CLUSTER)]
     pub(crate) storage: Storage,
 
+    /// How workers access the values of their own node: shared (in shared memory), queue (through the queue
+    /// of a channel's thread) or, with --simulate, ipc (as if each worker were a process that exchanges
+    /// messages with its node)
+    #[arg(long, value_name = "KIND", default_value = "shared", help_heading = CLUSTER)]
+    pub(crate) local_access: LocalAccess,
+
     /// Order of a worker's operations on one key: fifo or chain [default: the technique's own]
     #[arg(long, value_name = "ORDER", help_heading = CLUSTER)]
     pub(crate) order: Option<Order>,
@@ -138,6 +187,13 @@ pub(crate) struct CommonArgs {
     /// Whether nodes cache the locations of parameters that they accessed [default: the technique's own]
     #[arg(long, value_name = "true|false", help_heading = CLUSTER)]
     pub(crate) caches: Option<bool>,
+
+    /// How nodes find parameters that move on request (lapse, nups): home (the home of a parameter forwards
+    /// accesses), home-cached (nodes remember locations), request (nodes ask the home first),
+    /// broadcast-relocations (every node knows every location) or broadcast-operations (nodes ask all others)
+    /// [default: home]
+    #[arg(long, value_name = "NAME", conflicts_with = "caches", help_heading = CLUSTER)]
+    pub(crate) location: Option<Location>,
 
     /// Batches that each worker's loader prepares ahead. With techniques that act on intents, the loader
     /// signals the keys of a batch when it has prepared it [default: 128 with such techniques, else 8]

@@ -38,8 +38,10 @@ pub(crate) fn start<E: Element>(
     config.settings = settings;
     config.threads_per_worker = THREADS_PER_WORKER;
     config.storage = plan.storage;
+    config.access = plan.local_access.of_engine();
     config.order = plan.order;
     config.caches = plan.caches;
+    config.location = plan.location;
     config.replication = replication;
     config.transport = plan.transport;
     let node = match &plan.rendezvous {

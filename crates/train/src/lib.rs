@@ -47,7 +47,7 @@ mod tally;
 mod worker;
 
 pub use app::{App, Application};
-pub use args::{DataSource, Technique, TestSource};
+pub use args::{DataSource, LocalAccess, Technique, TestSource};
 pub use bound::{Bound, Least};
 pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};
 pub use export::Exporter;

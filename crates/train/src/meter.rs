@@ -44,10 +44,15 @@ pub(crate) fn add_first_loss(reduction: &mut Reduction, worker: u32, loss: f64) 
     reduction.add(&format!("{UNTRAINED}{worker}"), loss);
 }
 
-/// Mean loss per example of a worker's first batch, if `progress` is that after it.
+/// A mean over fewer examples says little: a word may have one pair or ten, and a batch may be a part of an
+/// example.
+const FIRST_EXAMPLES_MIN: u64 = 8;
+
+/// Mean loss per example of a worker's first batch, if `progress` is that after it and the batch has enough
+/// examples.
 pub(crate) fn first_loss(progress: &Progress) -> Option<f64> {
-    let is_first = progress.epoch == 0 && progress.batches == 1 && progress.examples > 0;
-    is_first.then(|| progress.loss / progress.examples as f64)
+    let is_first = progress.epoch == 0 && progress.batches == 1;
+    (is_first && progress.examples >= FIRST_EXAMPLES_MIN).then(|| progress.loss / progress.examples as f64)
 }
 
 /// The least of some losses. A worker that starts late trains its first batch on values that others have
@@ -262,5 +267,15 @@ mod tests {
             meter.quiesced();
             assert_eq!(meter.cpu_ns > 0, told);
         }
+    }
+
+    #[test]
+    fn the_first_loss_is_that_of_a_whole_batch_of_several_examples() {
+        let after =
+            |epoch, batches, examples, loss| Progress { epoch, batches, batches_total: 9, examples, loss };
+        assert_eq!(first_loss(&after(0, 1, 8, 16.0)), Some(2.0));
+        assert_eq!(first_loss(&after(0, 1, 7, 16.0)), None, "parts of examples, or few");
+        assert_eq!(first_loss(&after(0, 2, 16, 16.0)), None);
+        assert_eq!(first_loss(&after(1, 1, 8, 16.0)), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The plan of a run: the common flags, checked and complete.
 
-use crate::args::{CommonArgs, DataSource, Technique, TestSource};
+use crate::args::{CommonArgs, DataSource, LocalAccess, Technique, TestSource};
 use crate::error::TrainError;
 use crate::explain::Keys;
 use crate::export;
@@ -12,7 +12,7 @@ use crate::sampling::SamplingPlan;
 use crate::settings::Config;
 use crate::signals::Interrupt;
 use crate::simulation::Simulation;
-use intendant::{Initiator, Order, Rendezvous, Storage, Transport};
+use intendant::{Initiator, Location, Order, Rendezvous, Storage, Transport};
 use intendant_core::{ElementType, KeyOrder, Movement};
 use intendant_sampling::Sampler;
 use intendant_task::{LookAhead, Schedule};
@@ -58,10 +58,14 @@ pub struct Plan {
     pub key_order: KeyOrder,
     /// How a node stores its values.
     pub storage: Storage,
+    /// How workers access the values of their own node.
+    pub local_access: LocalAccess,
     /// Order of a worker's operations on one key; `None` is the technique's own.
     pub order: Option<Order>,
     /// Whether nodes remember locations; `None` is the technique's own.
     pub caches: Option<bool>,
+    /// How nodes find keys that move on request; `None` is by their homes.
+    pub location: Option<Location>,
     /// How far ahead each worker's loader is.
     pub look_ahead: LookAhead,
     /// Batches ahead of its training at which a batch's keys are localized; 0 if never.
@@ -179,6 +183,7 @@ impl Plan {
         };
         let sampling = SamplingPlan::new(&args.sampling, args.technique, movement)?;
         refuse_routing_that_would_be_ignored(&args)?;
+        check_local_access(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
         // Other nodes may be on other machines and do not write.
         if rendezvous.as_ref().is_none_or(|r| r.rank().0 == 0) {
@@ -199,8 +204,10 @@ impl Plan {
             channels: args.channels,
             key_order: args.key_order,
             storage: args.storage,
+            local_access: args.local_access,
             order: args.order,
             caches: args.caches,
+            location: args.location,
             look_ahead,
             intents,
             explain: args.explain.unwrap_or_default(),
@@ -275,8 +282,31 @@ fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainEr
                 "technique {technique} chains operations on a key; leave --order out"
             )))
         }
-        Technique::Server(_) | Technique::Single => Ok(()),
+        Technique::Server(technique) => {
+            let policy = technique.policy().located(args.location);
+            policy.check().map_err(|error| TrainError::usage(format!("--location: {error}")))
+        }
+        Technique::Single if args.location.is_some() => Err(TrainError::usage(
+            "technique single has no nodes that look for keys; leave --location out".to_owned(),
+        )),
+        Technique::Single => Ok(()),
     }
+}
+
+/// Workers and channels of a real node share a process, and technique single has no channels.
+fn check_local_access(args: &CommonArgs) -> Result<(), TrainError> {
+    let access = args.local_access;
+    if access != LocalAccess::Shared && args.technique == Technique::Single {
+        return Err(TrainError::usage(format!(
+            "--local-access {access} is about nodes with channels, and technique single has none; use --technique classic"
+        )));
+    }
+    if access == LocalAccess::Ipc && !args.simulate {
+        return Err(TrainError::usage(
+            "--local-access ipc is only simulated: add --simulate; intendant-bench measures it on this machine",
+        ));
+    }
+    Ok(())
 }
 
 /// Tells before hours of training whether report and export can be written, and that they overwrite no file

@@ -37,9 +37,9 @@ pub(crate) struct ReplicationArgs {
     #[arg(long, value_name = "BATCHES", help_heading = REPLICATION)]
     pub(crate) clock_every: Option<u32>,
 
-    /// Milliseconds between synchronisations of replicated parameters (nups, full-replication, and techniques
-    /// that act on intents). This is a goal; no access waits for it, and the report says what was reached
-    /// [default: 40]
+    /// Milliseconds between synchronisations of replicated parameters (nups, bips, full-replication, and
+    /// techniques that act on intents). This is a goal; no access waits for it, and the report says what was
+    /// reached [default: 40]
     #[arg(long, value_name = "MS", help_heading = REPLICATION)]
     pub(crate) sync_every_ms: Option<f64>,
 
@@ -53,25 +53,25 @@ pub(crate) struct ReplicationArgs {
     pub(crate) sync_batches: Option<u32>,
 
     /// Scale down each update of a replicated parameter whose norm exceeds FACTOR times the average norm, to
-    /// that norm (nups, full-replication)
+    /// that norm (nups, bips, full-replication)
     #[arg(long, value_name = "FACTOR", help_heading = REPLICATION)]
     pub(crate) clip_updates: Option<f64>,
 
     /// Replicate parameters that training examples use more than FACTOR times as often as the average of all
-    /// parameters that several nodes use (nups) [default: 100]
+    /// parameters that several nodes use (nups, bips) [default: 100]
     #[arg(long, value_name = "FACTOR", help_heading = REPLICATION)]
     pub(crate) replicate_above: Option<f64>,
 
-    /// Replicate X times as many parameters as --replicate-above chooses: the most frequent ones (nups)
+    /// Replicate X times as many parameters as --replicate-above chooses: the most frequent ones (nups, bips)
     /// [default: 1]
     #[arg(long, value_name = "X", help_heading = REPLICATION)]
     pub(crate) replicate_scale: Option<f64>,
 
-    /// Replicate the N most frequent parameters (nups)
+    /// Replicate the N most frequent parameters (nups, bips)
     #[arg(long, value_name = "N", help_heading = REPLICATION)]
     pub(crate) replicate_top: Option<u64>,
 
-    /// Replicate the keys in this file (nups): each line is a key, a range first..end without its end,
+    /// Replicate the keys in this file (nups, bips): each line is a key, a range first..end without its end,
     /// first.. or *; # begins a comment
     #[arg(long, value_name = "FILE", help_heading = REPLICATION)]
     pub(crate) replicate_file: Option<PathBuf>,
@@ -133,7 +133,8 @@ impl ReplicationPlan {
         let static_replicas = policy.and_then(|p| p.static_replicas);
         let assigned = static_replicas == Some(StaticReplicas::Assigned);
         let intents = policy.is_some_and(|p| p.intents.is_some());
-        let (stale, replicating) = ("ssp and essp", "nups and full-replication");
+        let (stale, assigning) = ("ssp and essp", "nups and bips");
+        let replicating = "nups, bips and full-replication";
         let pacing = "techniques that synchronise replicas in the background";
         let flags = [
             ("--staleness", args.staleness.is_some(), clocked, stale),
@@ -146,10 +147,10 @@ impl ReplicationPlan {
                 "full-replication",
             ),
             ("--clip-updates", args.clip_updates.is_some(), static_replicas.is_some(), replicating),
-            ("--replicate-above", args.replicate_above.is_some(), assigned, "nups"),
-            ("--replicate-scale", args.replicate_scale.is_some(), assigned, "nups"),
-            ("--replicate-top", args.replicate_top.is_some(), assigned, "nups"),
-            ("--replicate-file", args.replicate_file.is_some(), assigned, "nups"),
+            ("--replicate-above", args.replicate_above.is_some(), assigned, assigning),
+            ("--replicate-scale", args.replicate_scale.is_some(), assigned, assigning),
+            ("--replicate-top", args.replicate_top.is_some(), assigned, assigning),
+            ("--replicate-file", args.replicate_file.is_some(), assigned, assigning),
         ];
         if let Some((flag, _, _, techniques)) = flags.iter().find(|(_, given, allowed, _)| *given && !allowed)
         {
@@ -308,7 +309,7 @@ fn choose(
     let known = || {
         frequencies.ok_or_else(|| {
             TrainError::usage(format!(
-                "task {task} does not know how often parameters are accessed; name the parameters that nups replicates by \
+                "task {task} does not know how often parameters are accessed; name the parameters to replicate by \
                  --replicate-file"
             ))
         })
@@ -350,7 +351,9 @@ pub(crate) fn tell(resolved: &Resolved, plan: &Plan) {
     let Some(replicated) = resolved.replicated.filter(|_| plan.rank() == 0 && plan.nodes > 1) else { return };
     if replicated.keys == 0 {
         let reason = why_none(&plan.replication.choice);
-        tracing::warn!("no key is replicated: {reason}; without replicas, nups equals lapse");
+        tracing::warn!(
+            "no key is replicated: {reason}; without replicas, nups equals lapse, and bips classic"
+        );
     } else if plan.progress {
         crate::logging::say(&format!("replicated: {replicated}"));
     }

@@ -22,24 +22,28 @@ fn refused(flags: &str, what: &str) {
 
 #[test]
 fn a_flag_is_for_the_techniques_that_make_something_of_it() {
-    let techniques = ["single", "classic", "lapse", "ssp", "essp", "nups", "full-replication", "adaptive"];
+    let techniques =
+        ["single", "classic", "lapse", "ssp", "essp", "nups", "bips", "full-replication", "adaptive"];
     let background = "techniques that synchronise replicas in the background";
     let flags: [(&str, &[&str]); 9] = [
         ("--staleness 3", &["ssp", "essp"]),
         ("--clock-every 10", &["ssp", "essp"]),
-        ("--sync-every-ms 10", &["nups", "full-replication", "adaptive"]),
+        ("--sync-every-ms 10", &["nups", "bips", "full-replication", "adaptive"]),
         ("--sync-batches 2", &["full-replication"]),
-        ("--clip-updates 2", &["nups", "full-replication"]),
-        ("--replicate-above 10", &["nups"]),
-        ("--replicate-scale 4", &["nups"]),
-        ("--replicate-top 5", &["nups"]),
-        ("--replicate-file no-such-file", &["nups"]),
+        ("--clip-updates 2", &["nups", "bips", "full-replication"]),
+        ("--replicate-above 10", &["nups", "bips"]),
+        ("--replicate-scale 4", &["nups", "bips"]),
+        ("--replicate-top 5", &["nups", "bips"]),
+        ("--replicate-file no-such-file", &["nups", "bips"]),
     ];
     for (flag, allowed) in flags {
         for technique in techniques {
             let given = format!("--technique {technique} {flag}");
             if !allowed.contains(&technique) {
-                let named = allowed.join(" and ");
+                let (last, others) = allowed.split_last().expect("some");
+                let others = others.join(", ");
+                let named =
+                    if others.is_empty() { (*last).to_owned() } else { format!("{others} and {last}") };
                 let named = if allowed.contains(&"adaptive") { background } else { &named };
                 refused(&given, &format!("is for {named}; it has no effect with technique {technique}: "));
             } else if flag.contains("file") {

@@ -5,7 +5,7 @@
 //! CPU seconds are the time that its workers and channels were busy. Technique `single` is one simulated node
 //! whose workers share its memory.
 
-use crate::args::{CommonArgs, Technique};
+use crate::args::{CommonArgs, LocalAccess, Technique};
 use crate::bound::{Bound, Bounds};
 use crate::error::{PathDisplay, TrainError};
 use crate::explain::{self, Explained};
@@ -116,7 +116,8 @@ impl Simulation {
         let machines = lookup("--machine", &machine, &presets::MACHINES, Machine::named, Machine::from_toml)?;
         let charge = factor("--charge", args.charge.unwrap_or(1.0))?;
         let charge_compute = factor("--charge-compute", args.charge_compute.unwrap_or(charge))?;
-        let delays = Delays::of(machines, network, Charge::new(charge, charge_compute));
+        let ipc = args.local_access == LocalAccess::Ipc;
+        let delays = Delays { ipc, ..Delays::of(machines, network, Charge::new(charge, charge_compute)) };
         let bounds = args.bound.clone().unwrap_or_default();
         Ok(Some(Self { net, machine, charge, charge_compute, delays, bounds }))
     }
@@ -131,9 +132,11 @@ impl Simulation {
             channels: plan.channels,
             key_order: plan.key_order,
             storage: plan.storage,
+            access: plan.local_access.of_engine(),
             technique,
             order: plan.order,
             caches: plan.caches,
+            location: plan.location,
             replication,
             sampler: Some(sampler.clone()),
             look_ahead: plan.look_ahead,

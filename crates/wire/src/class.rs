@@ -33,6 +33,12 @@ pub enum MessageClass {
     Reduce = 12,
     /// [`IntentReport`](crate::IntentReport).
     IntentReport = 13,
+    /// [`Locate`](crate::Locate).
+    Locate = 14,
+    /// [`Located`](crate::Located).
+    Located = 15,
+    /// [`Void`](crate::Void).
+    Void = 16,
 }
 
 /// The mechanism that a class of messages belongs to.
@@ -52,11 +58,13 @@ pub enum MessageFamily {
     AllReduce,
     /// Intents that homes decide about.
     Intent,
+    /// Finding main copies.
+    Location,
 }
 
 impl MessageClass {
     /// All classes, by number.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Request,
         Self::Response,
         Self::SnapshotRequest,
@@ -70,6 +78,9 @@ impl MessageClass {
         Self::Clock,
         Self::Reduce,
         Self::IntentReport,
+        Self::Locate,
+        Self::Located,
+        Self::Void,
     ];
 
     /// The name, as statistics and traces show it.
@@ -89,6 +100,9 @@ impl MessageClass {
             Self::Clock => "clock",
             Self::Reduce => "reduce",
             Self::IntentReport => "intent report",
+            Self::Locate => "locate",
+            Self::Located => "located",
+            Self::Void => "void",
         }
     }
 
@@ -103,6 +117,7 @@ impl MessageClass {
             Self::Clock => MessageFamily::Clock,
             Self::Reduce => MessageFamily::AllReduce,
             Self::IntentReport => MessageFamily::Intent,
+            Self::Locate | Self::Located | Self::Void => MessageFamily::Location,
         }
     }
 
@@ -137,7 +152,10 @@ mod tests {
             MessageClass::ReplicaUpdate => Some(MessageClass::Clock),
             MessageClass::Clock => Some(MessageClass::Reduce),
             MessageClass::Reduce => Some(MessageClass::IntentReport),
-            MessageClass::IntentReport => None,
+            MessageClass::IntentReport => Some(MessageClass::Locate),
+            MessageClass::Locate => Some(MessageClass::Located),
+            MessageClass::Located => Some(MessageClass::Void),
+            MessageClass::Void => None,
         }
     }
 

@@ -20,6 +20,7 @@ mod clock;
 mod error;
 mod frame;
 mod intent;
+mod location;
 mod message;
 mod reduce;
 mod relocation;
@@ -32,6 +33,7 @@ pub use clock::{Clock, ClockScope};
 pub use error::{HeaderField, WireError};
 pub use frame::HEADER_BYTES;
 pub use intent::IntentReport;
+pub use location::{Locate, Located, Void};
 pub use message::Message;
 pub use reduce::Reduce;
 pub use relocation::{HandOver, HolderRow, Localize, Moved, Relocate};
@@ -39,4 +41,4 @@ pub use replica::{ReplicaRequest, ReplicaRequestKind, ReplicaUpdate, ReplicaUpda
 pub use snapshot::{Cursor, SnapshotPart, SnapshotRequest};
 
 /// Version of the data-plane protocol; nodes of different versions refuse each other in the handshake.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;

@@ -2,8 +2,8 @@
 
 use crate::frame::{Header, Payload};
 use crate::{
-    Clock, HandOver, IntentReport, Localize, MessageClass, Moved, Reduce, Relocate, ReplicaRequest,
-    ReplicaUpdate, Request, Response, SnapshotPart, SnapshotRequest, WireError,
+    Clock, HandOver, IntentReport, Localize, Locate, Located, MessageClass, Moved, Reduce, Relocate,
+    ReplicaRequest, ReplicaUpdate, Request, Response, SnapshotPart, SnapshotRequest, Void, WireError,
 };
 use bytes::Bytes;
 use intendant_core::{Key, limits};
@@ -19,13 +19,13 @@ pub enum Message {
     SnapshotRequest(SnapshotRequest),
     /// Back to the requester.
     SnapshotPart(SnapshotPart),
-    /// Requester to home.
+    /// Requester to home, or to the owner.
     Localize(Localize),
     /// Home to owner.
     Relocate(Relocate),
     /// Old owner to new owner.
     HandOver(HandOver),
-    /// New owner to home.
+    /// New owner to home, or to all nodes.
     Moved(Moved),
     /// Holder of replicas to owner.
     ReplicaRequest(ReplicaRequest),
@@ -37,6 +37,12 @@ pub enum Message {
     Reduce(Reduce),
     /// Node to home.
     IntentReport(IntentReport),
+    /// Requester to home.
+    Locate(Locate),
+    /// Back to the requester.
+    Located(Located),
+    /// New owner to node.
+    Void(Void),
 }
 
 impl Message {
@@ -55,6 +61,9 @@ impl Message {
             Self::Clock(message) => message,
             Self::Reduce(message) => message,
             Self::IntentReport(message) => message,
+            Self::Locate(message) => message,
+            Self::Located(message) => message,
+            Self::Void(message) => message,
         }
     }
 
@@ -129,6 +138,9 @@ impl Message {
             MessageClass::Clock => Clock::read(&header, body).map(Self::Clock),
             MessageClass::Reduce => Reduce::read(&header, body).map(Self::Reduce),
             MessageClass::IntentReport => IntentReport::read(&header, body).map(Self::IntentReport),
+            MessageClass::Locate => Locate::read(&header, body).map(Self::Locate),
+            MessageClass::Located => Located::read(&header, body).map(Self::Located),
+            MessageClass::Void => Void::read(&header, body).map(Self::Void),
         }
     }
 }

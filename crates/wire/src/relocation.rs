@@ -1,13 +1,13 @@
 //! Relocation of main copies.
 //!
-//! | class | node | argument | count | then |
-//! | --- | --- | --- | --- | --- |
-//! | localize | | | keys | keys |
-//! | relocate | next owner | | keys | keys, counters |
-//! | hand-over | | rows of holders | keys | keys, counters, rows of holders, elements |
-//! | moved | | | keys | keys, counters |
+//! | class | flags | node | worker | argument | count | then |
+//! | --- | --- | --- | --- | --- | --- | --- |
+//! | localize | forwards | requester | | | keys | keys |
+//! | relocate | | next owner | | | keys | keys, counters |
+//! | hand-over | | | broadcast numbers | rows of holders | keys | keys, counters, numbers, rows, elements |
+//! | moved | | | | | keys | keys, counters |
 //!
-//! Tag, flags and worker are zero. A row of holders has 18 bytes: index of the key (u32), version (u32),
+//! The tag is zero. A row of holders has 18 bytes: index of the key (u32), version (u32),
 //! holder (u16), generation (u32), number of the last merged delta (u32).
 
 use crate::frame::{Body, Header, KEY_BYTES, NUMBER_BYTES, Payload, check_ascending, put_numbers};
@@ -15,9 +15,13 @@ use crate::{HeaderField, MessageClass, WireError};
 use bytes::{BufMut, Bytes};
 use intendant_core::{Key, NodeId, limits, strict_assert};
 
-/// Asks the home of keys to move them to the sender.
+/// Asks the home of keys, or their owner, to move them to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Localize {
+    /// The node that wants the keys.
+    pub requester: NodeId,
+    /// How often the message has been forwarded; never where homes order relocations.
+    pub hops: u8,
     /// The keys.
     pub keys: Vec<Key>,
 }
@@ -28,16 +32,17 @@ impl Payload for Localize {
     }
 
     fn head(&self, room: usize) -> Vec<u8> {
-        Header::new(self.class(), self.keys.len()).frame_of_keys(&self.keys, &[], room)
+        let Self { requester, hops, keys } = self;
+        let header = Header { node: requester.0, flags: *hops, ..Header::new(self.class(), keys.len()) };
+        header.frame_of_keys(keys, &[], room)
     }
 
     fn read(header: &Header, mut body: Body) -> Result<Self, WireError> {
-        only_keys(header)?;
-        header.unused([HeaderField::Node])?;
+        header.unused([HeaderField::Tag, HeaderField::Worker, HeaderField::Argument])?;
         body.need(header.count * KEY_BYTES)?;
         let keys = body.keys(header.count);
         body.end()?;
-        Ok(Self { keys })
+        Ok(Self { requester: NodeId(header.node), hops: header.flags, keys })
     }
 
     fn keys(&self) -> [&[Key]; 2] {
@@ -85,6 +90,9 @@ pub struct HandOver {
     pub keys: Vec<Key>,
     /// Per key, its relocation counter from now on.
     pub counters: Vec<u32>,
+    /// Where nodes broadcast operations, per node the number of its broadcasts that all these keys have been
+    /// through. Empty elsewhere.
+    pub decided: Vec<u32>,
     /// The holders of replicas of these keys: at most one row per key and node, ascending by key, then node.
     pub holders: Vec<HolderRow>,
     /// The elements of all values, little-endian, concatenated.
@@ -147,28 +155,34 @@ impl Payload for HandOver {
     }
 
     fn head(&self, room: usize) -> Vec<u8> {
-        let Self { keys, counters, holders, values: _ } = self;
+        let Self { keys, counters, decided, holders, values: _ } = self;
         strict_assert!(counters.len() == keys.len(), "a counter per key");
         strict_assert!(holders.len() <= limits::FRAME_KEYS_MAX, "senders split what is too long");
         strict_assert!(HolderRow::check(holders, keys.len()).is_ok(), "rows in order: {holders:?}");
-        let rows = holders.len() * HolderRow::BYTES;
-        let header = Header { argument: holders.len() as u32, ..Header::new(self.class(), keys.len()) };
-        let mut frame = header.frame_of_keys(keys, &[counters], rows + room);
+        let more = decided.len() * NUMBER_BYTES + holders.len() * HolderRow::BYTES;
+        let header = Header {
+            worker: decided.len() as u16,
+            argument: holders.len() as u32,
+            ..Header::new(self.class(), keys.len())
+        };
+        let mut frame = header.frame_of_keys(keys, &[counters], more + room);
+        put_numbers(&mut frame, decided);
         holders.iter().for_each(|row| row.put(&mut frame));
         frame
     }
 
     fn read(header: &Header, mut body: Body) -> Result<Self, WireError> {
         let (count, rows) = (header.count, header.argument as usize);
-        header.unused([HeaderField::Tag, HeaderField::Flags, HeaderField::Node, HeaderField::Worker])?;
+        let numbers = usize::from(header.worker);
+        header.unused([HeaderField::Tag, HeaderField::Flags, HeaderField::Node])?;
         if rows > limits::FRAME_KEYS_MAX {
             return Err(WireError::TooManyHolders { rows });
         }
-        body.need(count * Self::KEY_BYTES + rows * HolderRow::BYTES)?;
-        let (keys, counters) = (body.keys(count), body.numbers(count));
+        body.need(count * Self::KEY_BYTES + numbers * NUMBER_BYTES + rows * HolderRow::BYTES)?;
+        let (keys, counters, decided) = (body.keys(count), body.numbers(count), body.numbers(numbers));
         let holders: Vec<HolderRow> = (0..rows).map(|_| HolderRow::read(&mut body)).collect();
         HolderRow::check(&holders, count)?;
-        Ok(Self { keys, counters, holders, values: body.values() })
+        Ok(Self { keys, counters, decided, holders, values: body.values() })
     }
 
     fn keys(&self) -> [&[Key]; 2] {
@@ -211,7 +225,7 @@ impl Payload for Moved {
     }
 }
 
-/// Checks the fields that localize, relocate and moved do not use.
+/// Checks the fields that relocate and moved do not use.
 fn only_keys(header: &Header) -> Result<(), WireError> {
     header.unused([HeaderField::Tag, HeaderField::Flags, HeaderField::Worker, HeaderField::Argument])
 }

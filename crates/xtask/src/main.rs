@@ -3,7 +3,8 @@
 //! `cargo xtask verify` runs the checks that a change must pass; `cargo xtask sim` runs and replays seeds of
 //! the simulator; `cargo xtask plant` shows that the checks find known bugs; `cargo xtask figure` reproduces
 //! figures of the sources; `cargo xtask measure` measures speed, `cargo xtask instructions` counts
-//! instructions.
+//! instructions; `cargo xtask calibrate`, `validate-sim` and `sensitivity` compare the simulator with
+//! reality.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool prints")]
 
@@ -17,6 +18,7 @@ mod plant;
 mod process;
 #[cfg(feature = "generate")]
 mod protocol;
+mod reality;
 mod rust;
 mod sim;
 mod tidy;
@@ -44,6 +46,12 @@ enum Command {
     Figure(figure::Args),
     /// Measure speed, and print it beside targets and rivals
     Measure(measure::Args),
+    /// Measure the constants of this machine, and write files for --machine and --net
+    Calibrate(reality::calibrate::Args),
+    /// Compare simulated with real runs, with the constants of this machine
+    ValidateSim(reality::validate::Args),
+    /// Change each constant of machines and networks, and show which claims of figures depend on it
+    Sensitivity(reality::sensitivity::Args),
     /// Count the instructions per access, and compare them with the recorded counts
     Instructions(instructions::Args),
     /// Compare the code of the control plane's messages with their protocol
@@ -60,6 +68,9 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Figure(args) => figure::run(&args),
         Command::Measure(args) => measure::run(&args),
+        Command::Calibrate(args) => reality::calibrate::run(&args),
+        Command::ValidateSim(args) => reality::validate::run(&args),
+        Command::Sensitivity(args) => reality::sensitivity::run(&args),
         Command::Instructions(args) => instructions::run(&args),
         #[cfg(feature = "generate")]
         Command::Protocol(args) => protocol::run(&args),

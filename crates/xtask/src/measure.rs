@@ -64,8 +64,8 @@ fn one() -> f64 {
     1.0
 }
 
-/// The place of the table in the page.
-const BEGIN: &str = "<!-- begin: cargo xtask measure --write -->\n";
+/// The command that writes the table, as the page names it, and the end of a table.
+const WRITTEN_BY: &str = "cargo xtask measure --write";
 const END: &str = "<!-- end -->";
 
 /// Measures and prints the rows, and writes the table with `--write`.
@@ -101,11 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let table = render(&rows, &numbers);
     println!("\n{table}");
     if args.write {
-        let page = root.join("docs/performance.md");
-        let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
-        let text =
-            replace(&text, &table).ok_or_else(|| format!("{} has no place for the table", page.display()))?;
-        std::fs::write(&page, text).map_err(|error| format!("{}: {error}", page.display()))?;
+        replace_between(&root.join("docs/performance.md"), WRITTEN_BY, &table)?;
     }
     Ok(())
 }
@@ -185,7 +181,8 @@ impl Row {
     }
 }
 
-fn median(numbers: &[f64]) -> Option<f64> {
+/// The median; of an even number, the mean of the two in the middle. `None` of none.
+pub(crate) fn median(numbers: &[f64]) -> Option<f64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
@@ -222,11 +219,21 @@ fn render(rows: &[&Row], numbers: &BTreeMap<&str, Vec<f64>>) -> String {
     table
 }
 
+/// Replaces the table of the page that `command` writes: what is between the comments `begin: command` and
+/// `end`.
+pub(crate) fn replace_between(page: &Path, command: &str, table: &str) -> Result<(), String> {
+    let text = std::fs::read_to_string(page).map_err(|error| format!("{}: {error}", page.display()))?;
+    let text = replace(&text, command, table)
+        .ok_or_else(|| format!("{} has no place for the table of `{command}`", page.display()))?;
+    std::fs::write(page, text).map_err(|error| format!("{}: {error}", page.display()))
+}
+
 /// The page with its table replaced; `None` if it has no place for one.
-fn replace(page: &str, table: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
+fn replace(page: &str, command: &str, table: &str) -> Option<String> {
+    let begin = format!("<!-- begin: {command} -->\n");
+    let (before, rest) = page.split_once(&begin)?;
     let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}{table}{END}{after}"))
+    Some(format!("{before}{begin}{table}{END}{after}"))
 }
 
 #[cfg(test)]
@@ -239,8 +246,9 @@ mod tests {
         let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("a file of the project");
         let rows = parse(&read("bench-configs/measured/performance.toml")).expect("valid");
         assert!(rows.len() > 10);
-        let page = replace(&read("docs/performance.md"), "| new |\n").expect("a place");
+        let page = replace(&read("docs/performance.md"), WRITTEN_BY, "| new |\n").expect("a place");
         assert!(page.contains("| new |\n<!-- end -->"));
+        assert_eq!(replace(&page, "cargo xtask other", ""), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use clap::Parser;
 use intendant_checkers::workload::{self, Mode, Run};
 use intendant_engine::Storage;
 use intendant_sim::reach::Reach;
-use intendant_techniques::{Order, Technique};
+use intendant_techniques::{Location, Order, Technique};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,6 +36,10 @@ pub(crate) struct Args {
     /// Whether nodes cache key locations (where keys do not move: start with mostly wrong ones): on or off
     #[arg(long, value_parser = parse_switch)]
     caches: Option<bool>,
+    /// How nodes find keys, where they move on request: home, home-cached, request, broadcast-relocations or
+    /// broadcast-operations
+    #[arg(long, conflicts_with = "caches")]
+    location: Option<Location>,
     /// Whether workers wait for each operation (sync) or not (async)
     #[arg(long, value_parser = parse_mode)]
     mode: Option<ModeArg>,
@@ -154,13 +158,18 @@ impl Args {
             }
             TechniqueArg::Hub => Mode::hub(),
         };
+        let (location, caches) = match self.location {
+            Some(Location::Home { caches }) => (None, Some(caches)),
+            location => (location, None),
+        };
         Mode {
             nodes: self.nodes,
             calls: self.ops,
             asynchronous: self.mode.map(|mode| mode.0),
             order: self.order,
             storage: self.storage,
-            caches: self.caches,
+            caches: self.caches.or(caches),
+            location,
             staleness: self.staleness,
             asked: self.pace.map(|pace| pace.0),
             faults: self.faults,
@@ -359,7 +368,8 @@ mod tests {
         let stale = Mode { staleness: Some(3), ..Mode::new(Technique::Essp) };
         let asked = Mode { asked: Some(true), ..Mode::new(Technique::FullReplication) };
         let paced = Mode { asked: Some(false), ..Mode::new(Technique::Nups) };
-        for mode in [drawn, fixed, other, hub, stale, asked, paced] {
+        let located = Mode { location: Some(Location::Request), ..Mode::new(Technique::Lapse) };
+        for mode in [drawn, fixed, other, hub, stale, asked, paced, located] {
             let text = mode.to_string();
             let options: Vec<&str> = text.split_whitespace().collect();
             assert_eq!(

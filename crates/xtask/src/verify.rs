@@ -40,7 +40,7 @@ enum Length {
 
 /// The simulated sets: name, options of `cargo xtask sim` besides the seeds, length. The sets of lapse are
 /// the columns of [thesis Tab. 3.2], and one with chained operations, which make the last column consistent.
-const SIMULATIONS: [(&str, &str, Length); 29] = [
+const SIMULATIONS: [(&str, &str, Length); 33] = [
     ("classic sync fifo", "--technique classic --mode sync --order fifo", Length::Usual),
     ("classic sync chain", "--technique classic --mode sync --order chain", Length::Usual),
     ("classic async fifo", "--technique classic --mode async --order fifo", Length::Usual),
@@ -54,6 +54,9 @@ const SIMULATIONS: [(&str, &str, Length); 29] = [
         "--technique lapse --mode async --caches on --order fifo --expect inconsistent",
         Length::Usual,
     ),
+    ("location requests", "--technique lapse --location request", Length::Usual),
+    ("broadcast relocations", "--technique lapse --location broadcast-relocations", Length::Usual),
+    ("broadcast operations", "--technique lapse --location broadcast-operations", Length::Usual),
     (
         "by owners async",
         "--technique lapse --initiator owner --mode async --caches on --order chain",
@@ -64,6 +67,7 @@ const SIMULATIONS: [(&str, &str, Length); 29] = [
     ("ssp", "--technique ssp", Length::Usual),
     ("essp", "--technique essp", Length::Usual),
     ("nups", "--technique nups", Length::Usual),
+    ("bips", "--technique bips", Length::Usual),
     ("full replication", "--technique full-replication --pace every", Length::Usual),
     ("synchronous replication", "--technique full-replication --pace asked", Length::Usual),
     ("adaptive", "--technique adaptive", Length::Usual),

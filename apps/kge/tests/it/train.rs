@@ -319,6 +319,9 @@ fn a_model_that_learnt_nothing_is_worth_a_warning() {
             "{warned}"
         );
         assert_eq!(said(how), "");
+        // A batch is one of the scores of a triple, so its loss says nothing.
+        let scores = ["--loss", "logistic", "--negatives", "4", "--batch", "1", "--separate"];
+        assert_eq!(said(&[how, &scores].concat()), "");
     }
 }
 

@@ -262,6 +262,14 @@ impl Corpus {
         &self.vocabulary
     }
 
+    /// Pairs of words of a generated text, in numbers of words, and whether both are of the same topic.
+    /// `None` if the text is read.
+    pub fn topic_pairs(&self) -> Option<Vec<([u32; 2], bool)>> {
+        let Text::Topics { topics, numbers } = &self.text else { return None };
+        let number = |rank: u32| numbers[rank as usize];
+        Some(topics.pairs().into_iter().map(|(ranks, same)| (ranks.map(number), same)).collect())
+    }
+
     /// The blocks to learn from, ascending.
     pub fn training(&self) -> &[u32] {
         &self.training

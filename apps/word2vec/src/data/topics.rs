@@ -47,6 +47,16 @@ const BLOCK_WORDS: u64 = 1000;
 const BLOCKS_MIN: u64 = 64;
 const BLOCKS: u64 = 1 << 16;
 
+/// Pairs of words whose similarity is known.
+const PAIRS: u32 = 1000;
+
+/// They are among so many of the most frequent words that belong to topics, as words that people rate are
+/// mostly frequent ones.
+const PAIRS_WORDS: u32 = 2000;
+
+/// Names the choice of the pairs.
+const PAIRS_SEED: u64 = 0x7061_6972_732d_6f66;
+
 /// A word that belongs to all generated texts.
 const SEED: u64 = 0x5445_5854_544f_5049;
 
@@ -147,6 +157,31 @@ impl Topics {
         format!("w{rank}")
     }
 
+    /// Pairs of different words that belong to topics, by their ranks, and whether they belong to the same
+    /// one: half of them do. Words of the same topic occur in the same sentences, so they are similar. Empty
+    /// if no topic has two words, or if there is one topic.
+    pub(super) fn pairs(&self) -> Vec<([u32; 2], bool)> {
+        let candidates = (self.words - self.common).min(PAIRS_WORDS);
+        let of_topic = candidates / self.topics;
+        if self.topics < 2 || of_topic < 2 {
+            return Vec::new();
+        }
+        let mut rng = Pcg64Mcg::seed_from_u64(stream(PAIRS_SEED, &[self.words.into()]));
+        let word = |topic: u32, place: u32| self.common + place * self.topics + topic;
+        let pairs = (0..PAIRS).map(|number| {
+            let (topic, place) = (rng.random_range(0..self.topics), rng.random_range(0..of_topic));
+            let same = number % 2 == 0;
+            let other = if same {
+                word(topic, (place + rng.random_range(1..of_topic)) % of_topic)
+            } else {
+                let other_topic = (topic + rng.random_range(1..self.topics)) % self.topics;
+                word(other_topic, rng.random_range(0..of_topic))
+            };
+            ([word(topic, place), other], same)
+        });
+        pairs.collect()
+    }
+
     /// How often all words occur, also those that do not.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = vec![0u64; self.words as usize];
@@ -186,6 +221,25 @@ mod tests {
             }
         }
         sentences
+    }
+
+    /// Sentences have words of one topic, so words of pairs of the same topic meet far more often.
+    #[test]
+    fn words_of_a_topic_occur_together() {
+        let topics = Topics::parse("2000x200000").unwrap();
+        let pairs = topics.pairs();
+        assert_eq!((pairs.len(), pairs.iter().filter(|(_, same)| *same).count()), (1000, 500));
+        let mut meetings = [0u32; 2];
+        for sentence in read(&topics) {
+            for ([a, b], same) in &pairs {
+                assert_ne!(a, b);
+                if sentence.contains(a) && sentence.contains(b) {
+                    meetings[usize::from(*same)] += 1;
+                }
+            }
+        }
+        assert!(meetings[1] > 10 * meetings[0] && meetings[1] > 1000, "{meetings:?}");
+        assert_eq!(Topics::parse("20x1000").unwrap().pairs(), [], "one topic");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Word similarity: do cosines order pairs of words as people do?
 
 use super::Vectors;
+use crate::data::{Corpus, UNKNOWN};
 use intendant_core::random::stream;
 use intendant_core::{Element, Key};
 
@@ -23,6 +24,16 @@ pub struct Similarities {
 }
 
 impl Similarities {
+    /// Pairs of words of a generated text: 1 if both are of the same topic, else 0. Half of the ratings are
+    /// equal, so perfect vectors reach √3/2 = 0.87. `None` if the text is not generated.
+    pub fn of_topics(corpus: &Corpus) -> Option<Self> {
+        let pairs = corpus.topic_pairs()?;
+        let known = pairs.iter().filter(|(words, _)| !words.contains(&UNKNOWN));
+        let rated = known.map(|(words, same)| Rated { words: *words, score: f64::from(u8::from(*same)) });
+        let rated: Vec<Rated> = rated.collect();
+        Some(Self { skipped: pairs.len() - rated.len(), rated })
+    }
+
     pub(crate) fn digest(&self) -> u64 {
         let rated = self.rated.iter();
         rated.fold(self.skipped as u64, |digest, rated| {

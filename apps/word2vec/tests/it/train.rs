@@ -70,6 +70,20 @@ fn what_is_trained_does_not_depend_on_who_trains_it() {
     assert_eq!((&report["model"]["keys"], &report["model"]["values"]), (&2000.into(), &32_000.into()));
 }
 
+/// Trained vectors of a generated text tell topics apart, those without training do not.
+#[test]
+fn a_generated_text_has_similarities() {
+    let flags = ["--data", "builtin:topics:1000x200000", "--similarity", "builtin:topics", "--dim", "8"];
+    let similarity = |more: &[&str]| {
+        let report = report(&[&flags[..], &["--technique", "single", "--sample", "0.01"], more].concat());
+        assert_eq!((test(&report, "similarity_pairs"), test(&report, "similarity_skipped")), (1000.0, 0.0));
+        test(&report, "similarity")
+    };
+    let (untrained, trained) =
+        (similarity(&["--epochs", "0"]), similarity(&["--epochs", "3", "--lr", "0.05"]));
+    assert!(untrained.abs() < 0.1 && trained > 0.4, "{untrained} {trained}");
+}
+
 #[test]
 fn one_worker_gives_the_same_model_every_time() {
     let run = |technique| {
@@ -269,6 +283,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
             &["--similarity", &header],
             "header, line 1: its third column is 'high', which is no number, and no pair",
         ),
+        (&["--similarity", "builtin:topics"], "--similarity builtin:topics needs a generated text, --data "),
         (&["--data", &alone], nothing),
         (&["--data", "builtin:topics:2x300", "--sample", "1e-12"], nothing),
         (&["--data", &rare, "--min-count", "1", "--sentence-words", "1"], nothing),

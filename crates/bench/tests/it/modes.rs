@@ -89,6 +89,18 @@ fn local() {
 }
 
 #[test]
+fn local_access() {
+    for access in ["queue", "ipc"] {
+        let rows = rows(&["local", "--keys", "1000", "--batch", "4", "--local-access", access]);
+        assert_eq!(ops(&rows), ["pull", "push"]);
+        positive(&rows, &TIMES);
+        assert_eq!(rows[0]["local_access"], access);
+        // Only messages between processes have a length.
+        assert_eq!(rows[0].get("request_bytes").is_some(), access == "ipc");
+    }
+}
+
+#[test]
 fn remote() {
     for args in [
         &["remote", "--keys", "1000", "--batch", "1"][..],

@@ -125,6 +125,7 @@ fn run_typed<E: Element>(scenario: &Scenario, trace: bool) -> Run {
             if registers.contains(&key.0) { Registers::initial(value) } else { lanes::initial(key, value) }
         }),
         storage: scenario.storage,
+        access: scenario.access,
         policy: scenario.policy,
         replication: scenario.replication.clone(),
         workers: scenario.workers,

@@ -4,7 +4,7 @@
 use intendant_core::Tick;
 use intendant_engine::Storage;
 use intendant_sim::reach::Marker;
-use intendant_techniques::{Choice, Initiator, Order, Policy, Replicas, StaticReplicas, Technique};
+use intendant_techniques::{Choice, Initiator, Location, Order, Policy, Replicas, StaticReplicas, Technique};
 use std::fmt;
 
 /// What all runs of a set have in common. Options that are `None` are drawn from each run's seed, such that
@@ -30,6 +30,8 @@ pub struct Mode {
     /// Whether nodes cache locations. Where keys do not move: whether nodes start with cached locations that
     /// are mostly wrong.
     pub caches: Option<bool>,
+    /// How nodes find keys, where they move on request; `None` for their homes.
+    pub location: Option<Location>,
     /// The staleness bound, for techniques with one.
     pub staleness: Option<u32>,
     /// Whether static replicas are synchronised only when workers ask for it.
@@ -52,6 +54,7 @@ impl Mode {
             order: None,
             storage: None,
             caches: None,
+            location: None,
             staleness: None,
             asked: None,
             faults: None,
@@ -95,11 +98,16 @@ impl Mode {
         self.hub || self.has_static_replicas() || self.technique.policy().replicas.is_some()
     }
 
+    /// Whether operations on a key may take different ways even without caches.
+    pub(super) fn takes_ways(&self) -> bool {
+        self.location.is_some_and(|location| !location.keeps_order())
+    }
+
     /// The policy of a run.
     pub(super) fn policy(&self, order: Order, caches: bool, every: Tick) -> Policy {
         let own = self.technique.policy();
         let mixed = Policy { relocation: self.relocation(), replicas: self.replicas(every), ..own };
-        mixed.with(Some(order), Some(caches))
+        mixed.located(self.location).with(Some(order), Some(caches))
     }
 
     /// The markers that a set of runs in this mode must reach, each with the number of runs that suffices for
@@ -119,11 +127,16 @@ impl Mode {
         let requesters = self.relocation() == Some(Initiator::Requester) && several(2);
         let owners = self.relocation() == Some(Initiator::Owner) && several(2);
         let moves = requesters || owners;
-        let caches = maybe(self.caches);
+        let location = self.location.unwrap_or(self.technique.policy().location);
+        let is_home = matches!(location, Location::Home { .. });
+        let caches = maybe(self.caches) && is_home;
+        let (broadcast, elsewhere) = (location == Location::BroadcastOperations, !is_home);
         // Asynchronous workers with unchained operations: with caches, their histories are inconsistent, so
         // no caches are drawn.
         let unchained = self.asynchronous == Some(true) && self.order == Some(Order::Fifo);
         let caches = caches && !(moves && unchained && self.caches.is_none());
+        // Whether requests take several ways, and are forwarded.
+        let ways = caches || elsewhere && !broadcast;
         let policy = self.technique.policy();
         let (lazy, eager) =
             (policy.replicas == Some(Replicas::Lazy), policy.replicas == Some(Replicas::Eager));
@@ -159,9 +172,10 @@ impl Mode {
             Marker::CrowdedChannel | Marker::CrowdedConnection => (50, several(2)),
             Marker::SeveralLengths | Marker::SetServed => (50, true),
             Marker::SeveralOwners => (50, remote && several(3)),
-            Marker::ForwardedOnce => {
-                (50, (moves || caches && !clocked && !static_replicas && !by_intent) && several(3))
-            }
+            Marker::ForwardedOnce => (
+                50,
+                !broadcast && (moves || caches && !clocked && !static_replicas && !by_intent) && several(3),
+            ),
             Marker::Chained => (100, chains && remote),
             Marker::AsyncOverlap | Marker::KeyOverlap => (50, overlap),
             Marker::AdmissionWaited => (100, overlap),
@@ -170,27 +184,29 @@ impl Mode {
             Marker::DoublePrecision => (200, true),
             Marker::Combined => (100, self.has_copies()),
             // Few runs with copies have values that are long enough.
-            Marker::SplitFrame => (2_000, remote && !self.has_copies()),
+            Marker::SplitFrame => (2_000, remote && !self.has_copies() && !broadcast),
             Marker::SplitHandOver => (5_000, moves && !self.has_copies()),
             // Under static allocation, a deferred key is still at another node when its channel handles it.
             Marker::InboxRace => (rarely * 100, moves),
+            Marker::QueueServed => (100, true),
             // A request is forwarded twice if a cached location is wrong, or the home does not know the owner
             // yet.
             Marker::ForwardedAgain => {
-                (rarely * 100, (requesters && caches && !static_replicas || owners) && several(3))
+                (rarely * 100, (requesters && ways && !static_replicas || owners) && several(3))
             }
             Marker::Relocated | Marker::SeveralMoved => (50, moves),
-            Marker::Conflicted | Marker::ConflictSeen | Marker::Queued | Marker::WantedTwice => {
-                (50, requesters)
-            }
+            Marker::ConflictSeen | Marker::Queued | Marker::WantedTwice => (50, requesters),
+            Marker::Conflicted => (50, requesters && location.has_homes()),
             // Between two nodes, all messages take the same connection as the key.
             Marker::QueuedForOther | Marker::DepartureQueued => (rarely * 50, requesters && several(3)),
-            Marker::WantedBack => (rarely * 100, requesters && several(3)),
+            Marker::WantedBack => (rarely * 100, requesters && location.has_homes() && several(3)),
             // Without caches, all requests of a node take the way of its localize messages: over the home.
             Marker::CameHome => {
-                (rarely * 200, (requesters && caches && !static_replicas || owners) && several(3))
+                (rarely * 200, (requesters && ways && !static_replicas || owners) && several(3))
             }
-            Marker::CacheHit | Marker::CacheStale => (rarely * 100, moves && caches && several(3)),
+            Marker::CacheHit | Marker::CacheStale => {
+                (rarely * 100, moves && (caches || elsewhere) && several(3))
+            }
             // One location comes from the owner directly, the other from the next owner: one connection may
             // be faster.
             Marker::OldNews => (rarely * 500, moves && caches && several(3) && maybe(self.asynchronous)),
@@ -240,6 +256,7 @@ impl Mode {
             Marker::RelocatedByDrop | Marker::RelocatedByExpiry => (100, hub && by_intent && !homes),
             Marker::SentByHome | Marker::SentByOrder => (50, by_intent && homes),
             Marker::LostWanted => (500, by_intent && homes && several(3)),
+            Marker::BroadcastAgain | Marker::BroadcastDecided => (200, broadcast && several(3)),
             Marker::Faulty => (50, maybe(self.faults)),
         }
     }
@@ -250,7 +267,7 @@ impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { technique, by_owners, hub, nodes, calls, asynchronous, order, storage, caches, .. } =
             *self;
-        let Self { staleness, asked, faults, .. } = *self;
+        let Self { location, staleness, asked, faults, .. } = *self;
         if hub {
             write!(f, "--technique hub")?;
         } else {
@@ -275,6 +292,9 @@ impl fmt::Display for Mode {
         let on = |switch| if switch { "on" } else { "off" };
         if let Some(caches) = caches {
             write!(f, " --caches {}", on(caches))?;
+        }
+        if let Some(location) = location {
+            write!(f, " --location {location}")?;
         }
         if let Some(staleness) = staleness {
             write!(f, " --staleness {staleness}")?;

@@ -63,6 +63,7 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
         },
         clip: (clip && scenario.combine == Combine::Sum).then(|| dice.pick(&[0.5, 1.0, 1.5])),
         staleness: mode.staleness.unwrap_or(staleness),
+        portion_bytes: portion_bytes(&scenario),
         ..ReplicationConfig::default()
     };
     let clocked = scenario.is_clocked();
@@ -87,6 +88,12 @@ pub(super) fn draw(mode: &Mode, mut scenario: Scenario) -> Scenario {
         advance_with_every_call(mode, &mut scenario);
     }
     intents::draw(mode, scenario, every)
+}
+
+/// In some scenarios a round consists of many portions, which random workloads would else never fill.
+fn portion_bytes(scenario: &Scenario) -> usize {
+    let mut dice = Dice::new(random::stream(scenario.seed, &[6]));
+    if dice.once_in(4) { dice.between(1, 64) as usize } else { ReplicationConfig::default().portion_bytes }
 }
 
 /// A stress variant: clocks advance with every call, most calls access the same key, and the staleness bound

@@ -6,7 +6,7 @@ use super::intents::IntentSettings;
 use super::replicas::{self, Stop};
 use crate::lanes;
 use intendant_core::{Combine, Key, KeyOrder, Layout, NodeId, Tick, random};
-use intendant_engine::{ReplicationConfig, Storage};
+use intendant_engine::{LocalAccess, ReplicationConfig, Storage};
 use intendant_sim::Dice;
 use intendant_sim::Faults;
 use intendant_sim::{Charge, Delays, Machine, Network, Spread};
@@ -65,6 +65,8 @@ pub struct Scenario {
     pub snapshot_bytes_max: u32,
     /// Dense or sparse stores.
     pub storage: Storage,
+    /// How workers access values of their node.
+    pub access: LocalAccess,
     /// Whether nodes start with cached locations that are mostly wrong.
     pub stale_hints: bool,
     /// Whether elements are `f64`.
@@ -96,8 +98,15 @@ fn consistent(mode: &Mode, asynchronous: bool, order: Order, caches: bool) -> (O
         Some(Initiator::Owner) => (asynchronous, asynchronous),
     };
     let caches = mode.caches.unwrap_or(caches && !(moves && mode.order == Some(Order::Fifo)));
-    let chain = needs_chain || moves && caches;
+    let chain = needs_chain || moves && (caches || mode.takes_ways());
     (mode.order.unwrap_or(if chain { Order::Chain } else { order }), caches)
+}
+
+/// In some runs, channels serve the workers of their own node through queues. (Drawn apart from the rest, so
+/// that other runs do not depend on it.)
+fn access(seed: u64) -> LocalAccess {
+    let queues = Dice::new(random::stream(seed, &[7])).once_in(8);
+    if queues { LocalAccess::Queue } else { LocalAccess::Shared }
 }
 
 /// Draws durations that make races likely: each step is fast, slow or very slow compared to the others. Work
@@ -112,7 +121,7 @@ fn draw_delays(dice: &mut Dice) -> Delays {
     let (deliver, intake) = (spread(), spread());
     let network = Network { latency, byte_ps: 10, frame_bytes: 0 };
     let machine = Machine::infinitely_fast();
-    Delays { worker, enqueue, turn, deliver, intake, network, machine, charge: Charge::ACTUAL }
+    Delays { worker, enqueue, turn, deliver, intake, network, machine, charge: Charge::ACTUAL, ipc: false }
 }
 
 impl Scenario {
@@ -140,8 +149,11 @@ impl Scenario {
         let in_flight = dice.pick(&[2, 3, 8]);
         let asynchronous = mode.asynchronous.unwrap_or(asynchronous);
         let (order, caches) = if mode.has_copies() {
-            let order =
-                if asynchronous && caches && mode.has_static_replicas() { Order::Chain } else { order };
+            let order = if asynchronous && (caches || mode.takes_ways()) && mode.has_static_replicas() {
+                Order::Chain
+            } else {
+                order
+            };
             // Where keys never move, techniques with replicas do not use hints, so none are planted.
             let caches = mode.caches.unwrap_or(caches && mode.relocation().is_some());
             (mode.order.unwrap_or(order), caches)
@@ -180,6 +192,7 @@ impl Scenario {
             outstanding_bytes_max: dice.pick(&[1, 400, 2_000, 64 << 20]),
             snapshot_bytes_max: dice.pick(&[1, 300, 1 << 20]),
             storage: mode.storage.unwrap_or(storage),
+            access: access(seed),
             stale_hints: caches && mode.relocation().is_none() && !mode.has_copies(),
             double: dice.once_in(8),
             huge,

@@ -152,12 +152,14 @@ impl Operations {
         let keys = self.settle(worker, op, Kind::Access(kind), &positions)?;
         let expected = if kind == AccessKind::Pull { core.values_bytes(&keys) } else { 0 };
         ProtocolError::unless_bytes(|| "answer".into(), values.len(), expected)?;
-        let expected = if core.policy().caches { keys.len() } else { 0 };
+        let expected = if core.policy().caches() { keys.len() } else { 0 };
         if counters.len() != expected {
             let message = "answer".into();
             return Err(ProtocolError::Counters { message, found: counters.len(), expected });
         }
-        out.actions.push(Action::Complete { worker, completion: Completion { op, positions, values } });
+        let late = core.counts_late().then_some(positions.len() as u32);
+        let completion = Completion { op, positions, values, late };
+        out.actions.push(Action::Complete { worker, completion });
         Ok((keys, counters))
     }
 }

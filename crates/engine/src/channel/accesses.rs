@@ -12,7 +12,7 @@ use crate::outgoing::requests::Route;
 use bytes::Bytes;
 use intendant_core::{Element, Key, NodeId, WorkerId};
 use intendant_store::Entry;
-use intendant_techniques::{Role, SlotState};
+use intendant_techniques::{Location, Role, SlotState};
 use intendant_wire::{AccessKind, Message, Origin, Request, Response};
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl<E: Element> Channel<E> {
             shared.prefetch_slots(keys, at);
             let operand = operand(&self.core, kind, key, offset);
             offset = operand.end;
-            let access = Access { origin, kind, hops: 0, position, clock, need };
+            let access = Access { origin, kind, hops: 0, position, clock, need, late: false };
             if chained && !self.operations.may_start(key, &access, || values.slice(operand.clone())) {
                 self.replication.staleness.waits(&access);
                 continue;
@@ -61,7 +61,7 @@ impl<E: Element> Channel<E> {
             shared.prefetch(keys, at);
             let operand = operand(&self.core, kind, key, offset);
             offset = operand.end;
-            let access = Access { origin, kind, hops, position, clock: 0, need: 0 };
+            let access = Access { origin, kind, hops, position, clock: 0, need: 0, late: true };
             self.access(&shared, access, key, values, operand)?;
         }
         Ok(())
@@ -88,7 +88,7 @@ impl<E: Element> Channel<E> {
 
     /// Serves an access to a key that is here.
     #[inline(always)]
-    fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, access: &Access, operand: &[u8]) {
+    pub(super) fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, access: &Access, operand: &[u8]) {
         let counter = self.core.told_counter(&entry.state());
         self.out.serve(self.core.node(), counter, entry, access, operand);
         if access.hops > 0 && access.origin.node == self.core.node() {
@@ -125,24 +125,26 @@ impl<E: Element> Channel<E> {
             {
                 drop(entry);
                 let (core, out, replication) = (&self.core, &mut self.out, &mut self.replication);
-                replication.holder.park(core, out, &mut replication.staleness, key, &state, access);
+                let (staleness, access) = (&mut replication.staleness, access.late());
+                replication.holder.park(core, out, staleness, key, &state, access);
             }
             Role::Replica if own => {
                 let (core, out, replication) = (&self.core, &mut self.out, &mut self.replication);
                 let staleness = &mut replication.staleness;
                 let queued = || values.slice(operand.clone());
-                if let Some(entry) = replication.holder.admit(core, out, staleness, entry, access, queued) {
+                let admitted = replication.holder.admit(core, out, staleness, entry, access.late(), queued);
+                if let Some(entry) = admitted {
                     self.serve_copy(entry, &access, &values[operand]);
                 }
             }
             Role::Static if !own => return Err(ProtocolError::AccessesStatic(key)),
             Role::Owner | Role::Hub | Role::Static => self.serve_copy(entry, &access, &values[operand]),
-            Role::Arriving => {
+            Role::Arriving if own || self.core.policy().location.has_homes() => {
                 drop(entry);
                 let operand = values.slice(operand);
-                self.relocation.queue_access(&self.core, &mut self.out, key, access, operand);
+                self.relocation.queue_access(&self.core, &mut self.out, key, access.late(), operand);
             }
-            Role::Absent | Role::Leaving | Role::Replica => {
+            Role::Absent | Role::Arriving | Role::Leaving | Role::Replica => {
                 drop(entry);
                 self.send_away(key, &state, access, values, operand)?;
             }
@@ -163,13 +165,25 @@ impl<E: Element> Channel<E> {
         let Access { origin, kind, hops, position, .. } = access;
         let own = access.is_own(core.node());
         let queued = || values.slice(operand.clone());
-        if own && self.replication.wait_for_replica(core, out, key, state, access, queued) {
+        if own && self.replication.wait_for_replica(core, out, key, state, access.late(), queued) {
             return Ok(());
         }
         let to = if own {
             out.stats.localization_conflicts += u64::from(state.is_localized());
             self.replication.holder.sent_away(core, key);
-            core.first_hop(key, state)
+            match core.policy().location {
+                Location::BroadcastOperations => {
+                    self.locations.broadcast(core, out, key, access.late(), values, operand);
+                    return Ok(());
+                }
+                Location::Request if !core.shared.directory().is_home(key) => {
+                    self.locations.locate(core, out, key, access.late(), queued());
+                    return Ok(());
+                }
+                Location::Home { .. } | Location::Request | Location::BroadcastRelocations => {
+                    core.first_hop(key, state)
+                }
+            }
         } else if hops >= core.shared.directory().hops_max() {
             return Err(ProtocolError::TooManyHops { what: "request".into(), key, hops });
         } else {
@@ -189,11 +203,12 @@ impl<E: Element> Channel<E> {
         answer: Answer,
     ) -> Result<(), ProtocolError> {
         let Origin { node, worker, op } = origin;
-        let Answer { positions, counters, values } = answer;
+        let Answer { positions, counters, values, late } = answer;
         let values = self.out.outgoing.replies.lend(values);
         if node == self.core.node() {
             let keys = self.operations.settle(worker, op, kind, &positions)?;
-            let completion = Completion { op, positions, values };
+            let counts = matches!(kind, Kind::Access(_)) && self.core.counts_late();
+            let completion = Completion { op, positions, values, late: counts.then_some(late) };
             self.out.actions.push(Action::Complete { worker, completion });
             if let Kind::Access(_) = kind {
                 self.continue_chains(worker, &keys)?;
@@ -207,9 +222,10 @@ impl<E: Element> Channel<E> {
 
     /// An owner has answered (a part of) an operation of this node's worker.
     pub(super) fn on_response(&mut self, from: NodeId, response: Response) -> Result<(), ProtocolError> {
-        let worker = response.worker;
+        let (worker, op, positions) = (response.worker, response.op, response.positions.clone());
         let (core, out) = (&self.core, &mut self.out);
         let (keys, counters) = self.operations.on_response(core, out, response)?;
+        self.locations.answered(worker, op, &keys, &positions);
         for (key, counter) in keys.iter().zip(counters) {
             self.relocation.learn(core, *key, from, counter);
         }

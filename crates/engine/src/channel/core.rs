@@ -1,6 +1,7 @@
 //! What every mechanism of a channel reads and none changes: the channel's id, the node, the time of the
 //! input.
 
+use crate::LocalAccess;
 use crate::error::ProtocolError;
 use crate::node::Shared;
 use crate::outgoing::buffers::Room;
@@ -24,6 +25,11 @@ impl<E: Element> Core<E> {
     /// This node.
     pub(crate) fn node(&self) -> NodeId {
         self.shared.node()
+    }
+
+    /// Whether this node counts, for its workers, which of their accesses were late: the workers do not look.
+    pub(crate) fn counts_late(&self) -> bool {
+        self.shared.access() == LocalAccess::Queue
     }
 
     /// The technique.
@@ -56,7 +62,7 @@ impl<E: Element> Core<E> {
     /// The relocation counter that an answer carries for a key with this slot state: none, unless nodes
     /// remember locations.
     pub(crate) fn told_counter(&self, state: &SlotState) -> Option<u32> {
-        self.policy().caches.then_some(state.counter)
+        self.policy().caches().then_some(state.counter)
     }
 
     /// A copy of the slot state of `key`; the latch is released.

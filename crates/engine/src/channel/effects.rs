@@ -31,12 +31,19 @@ pub(crate) struct Access {
     pub(crate) clock: u32,
     /// A pull may read a copy only if it contains all updates up to this clock; 0 for another node's worker.
     pub(crate) need: u32,
+    /// Whether the key was not here, or too old, when this node first handled the access.
+    pub(crate) late: bool,
 }
 
 impl Access {
     /// Whether a worker of `here` made the access and no node has forwarded it.
     pub(crate) fn is_own(&self, here: NodeId) -> bool {
         self.origin.node == here && self.hops == 0
+    }
+
+    /// The access, which has to wait for a key or for a fresher copy.
+    pub(crate) fn late(self) -> Self {
+        Self { late: true, ..self }
     }
 
     /// Whether the access changes the value.
@@ -97,9 +104,9 @@ impl Output {
         access: &Access,
         operand: &[u8],
     ) {
-        let Access { origin, kind, hops, position, .. } = *access;
+        let Access { origin, kind, hops, position, late, .. } = *access;
         let value = entry.value_mut().expect("a served key must have a value");
-        self.outgoing.replies.served(origin, kind, position, counter, |read| {
+        self.outgoing.replies.served(origin, kind, position, late, counter, |read| {
             access::apply(kind, value, operand, read);
         });
         if origin.node != here {

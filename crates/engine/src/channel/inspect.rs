@@ -38,7 +38,7 @@ impl<E: Element> Channel<E> {
         match policy.replicas {
             Some(Replicas::Directed { .. }) => {
                 let has_rounds = policy.intents.is_none() || self.replication.has_copies();
-                let round = has_rounds.then_some(self.replication.rounds.next());
+                let round = has_rounds.then_some(self.replication.rounds.due());
                 // A channel that sleeps, or has no intents, finds urgent replicas in its rounds: looks of
                 // their own would wake idle nodes.
                 let intents = self.intents.due();

@@ -9,6 +9,7 @@ use crate::decisions::{Cause, DecisionKind};
 use crate::error::ProtocolError;
 use crate::intent::Intents;
 use crate::intent::home::Home;
+use crate::outgoing::relocation::Departing;
 use crate::relocation::{self, check_initiator};
 use crate::replication::holder::{self, Update};
 use crate::replication::owner::{self, Owner, Request};
@@ -83,8 +84,9 @@ impl<E: Element> Channel<E> {
 
     /// Keys arrive.
     pub(super) fn on_hand_over(&mut self, from: NodeId, hand_over: &HandOver) -> Result<(), ProtocolError> {
-        let HandOver { keys, counters, holders, values } = hand_over;
+        let HandOver { keys, counters, decided, holders, values } = hand_over;
         self.core.check_keys(keys)?;
+        self.locations.check_decided(&self.core, decided)?;
         check_rows(&self.core, from, hand_over)?;
         let expected = self.core.values_bytes(keys);
         ProtocolError::unless_bytes(|| "hand-over".into(), values.len(), expected)?;
@@ -109,6 +111,7 @@ impl<E: Element> Channel<E> {
                 self.arrived_with_holders(from, key, counter, waited)?;
             } else {
                 self.relocation.arrive(core, out, entry, value, counter)?;
+                self.arrived_without_home(from, key, counter, decided);
             }
         }
         Ok(())
@@ -441,5 +444,5 @@ fn move_with<E: Element>(
     state.side = 0;
     state.set_dirty(false);
     core.shared.set_part(entry);
-    relocation::hand_over(core, out, entry, to, counter, hub);
+    relocation::hand_over(core, out, entry, to, Departing { counter, hub, decided: &[] });
 }

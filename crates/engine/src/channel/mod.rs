@@ -7,6 +7,7 @@
 //! - `core`: what all mechanisms read.
 //! - [`effects`][]: what a turn produces.
 //! - [`accesses`][]: the path of an access.
+//! - [`location`][]: the flows of finding keys.
 //! - [`management`][]: the flows that involve several mechanisms.
 //! - [`snapshot`][]: snapshots.
 //! - [`inspect`][]: the queries of callers.
@@ -18,6 +19,7 @@ pub(crate) mod snapshot;
 
 mod accesses;
 mod inspect;
+mod location;
 mod management;
 
 pub use inspect::Explanation;
@@ -30,11 +32,13 @@ use crate::decisions::Decisions;
 use crate::error::{ProtocolError, Violation};
 use crate::input::{Action, Input, Kind, Submission, Work};
 use crate::intent::Intents;
+use crate::location::Locations;
 use crate::node::Shared;
 use crate::relocation::{self, Relocation};
 use crate::replication::Replication;
 use crate::static_replicas::{Start, StaticReplicas};
 use intendant_core::{ChannelId, Element, NodeId, Tick};
+use intendant_techniques::Location;
 use intendant_wire::{Message, Origin};
 use std::mem;
 use std::sync::Arc;
@@ -53,6 +57,7 @@ pub struct Channel<E> {
     out: Output,
     operations: Operations,
     relocation: Relocation,
+    locations: Locations,
     replication: Replication<E>,
     static_replicas: StaticReplicas<E>,
     intents: Intents,
@@ -81,6 +86,7 @@ impl<E: Element> Channel<E> {
             out: Output { decisions, ..Output::default() },
             operations: Operations::default(),
             relocation: Relocation::default(),
+            locations: Locations::new(&core),
             replication: Replication::new(&core.shared),
             static_replicas: StaticReplicas::new(&core),
             intents,
@@ -146,11 +152,14 @@ impl<E: Element> Channel<E> {
     fn on_message(&mut self, from: NodeId, message: Message) -> Result<(), ProtocolError> {
         let (core, out) = (&self.core, &mut self.out);
         match message {
+            Message::Request(request) if core.policy().location == Location::BroadcastOperations => {
+                self.on_broadcast(from, &request)
+            }
             Message::Request(request) => self.on_request(&request),
             Message::Response(response) => self.on_response(from, response),
             Message::SnapshotRequest(request) => snapshot::on_request(core, out, from, &request),
             Message::SnapshotPart(part) => self.snapshots.on_part(core, out, part),
-            Message::Localize(localize) => self.relocation.on_localize(core, out, from, &localize),
+            Message::Localize(localize) => self.on_localize(from, &localize),
             Message::Relocate(relocate) if core.policy().homes_decide() => self.obey(from, &relocate),
             Message::Relocate(relocate) => self.relocation.on_relocate(core, out, from, &relocate),
             Message::HandOver(hand_over) => self.on_hand_over(from, &hand_over),
@@ -163,6 +172,9 @@ impl<E: Element> Channel<E> {
             Message::Clock(clock) => self.replication.on_clock(core, out, from, &clock),
             Message::Reduce(reduce) => self.static_replicas.on_reduce(core, out, from, reduce),
             Message::IntentReport(report) => self.on_intent_report(from, &report),
+            Message::Locate(locate) => self.locations.on_locate(core, out, from, &locate),
+            Message::Located(located) => self.on_located(from, &located),
+            Message::Void(void) => self.on_void(&void),
         }
     }
 
@@ -214,6 +226,7 @@ impl<E: Element> Channel<E> {
             }
         }
         self.out.outgoing.flush(&mut self.out.actions);
+        self.locations.send(&self.core, &mut self.out);
         self.replication.update_owed(&self.core, &mut self.out);
         self.out.outgoing.replication.flush_requests(&mut self.out.actions);
         Ok(())

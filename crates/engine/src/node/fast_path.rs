@@ -3,6 +3,7 @@
 
 use super::Shared;
 use super::local::{Deferral, Local, Started};
+use crate::LocalAccess;
 use crate::error::AccessError;
 use crate::input::{Kind, Submission, Work};
 use intendant_core::{ChannelId, Element, Key, Layout, Tick, copy_to_bytes, limits};
@@ -129,7 +130,7 @@ impl<E: Element> Shared<E> {
     #[inline]
     fn read(&self, local: &mut Local<E>, keys: &[Key], values: &mut [E]) {
         self.walk(local, keys, Read(values));
-        local.count_pull(keys.len());
+        local.count_pull(keys.len(), self.access);
     }
 
     /// Starts a push: adds `values` (all updates, concatenated) to the values of `keys`. A key that occurs
@@ -141,7 +142,7 @@ impl<E: Element> Shared<E> {
     pub fn push(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
         self.check(keys, Some(values.len()))?;
         self.walk(local, keys, Add(values));
-        local.count_push(keys.len());
+        local.count_push(keys.len(), self.access);
         Ok(self.start(local, Call::access(AccessKind::Push, values)))
     }
 
@@ -153,7 +154,7 @@ impl<E: Element> Shared<E> {
     pub fn set(&self, local: &mut Local<E>, keys: &[Key], values: &[E]) -> Result<Started, AccessError> {
         self.check(keys, Some(values.len()))?;
         self.walk(local, keys, Put(values));
-        local.count_push(keys.len());
+        local.count_push(keys.len(), self.access);
         Ok(self.start(local, Call::access(AccessKind::Set, values)))
     }
 
@@ -161,6 +162,9 @@ impl<E: Element> Shared<E> {
     /// values are prefetched.
     #[inline]
     fn walk<S: Serve<E>>(&self, local: &mut Local<E>, keys: &[Key], mut call: S) {
+        if self.access == LocalAccess::Queue {
+            return self.defer_all(local, keys);
+        }
         let bounded = self.bounds.is_some() && S::KIND == AccessKind::Pull;
         let need = bounded.then(|| self.need(local.clock()));
         if let [key] = keys {
@@ -182,6 +186,16 @@ impl<E: Element> Shared<E> {
                 offset = self.visit(local, *key, position, offset, need, &mut call);
                 position += 1;
             }
+        }
+    }
+
+    /// Notes all keys of a call for their channels.
+    #[inline(never)]
+    fn defer_all(&self, local: &mut Local<E>, keys: &[Key]) {
+        let mut offset = 0;
+        for (position, key) in keys.iter().copied().enumerate() {
+            local.defer(self.layout.shard(key), position, key, offset);
+            offset += self.layout.len(key);
         }
     }
 
@@ -216,7 +230,8 @@ impl<E: Element> Shared<E> {
     }
 
     /// Reads the values of those of `keys` that are here into their places in `values`; `here` says, per key,
-    /// which these are. The places of the others do not change. This is the PullIfLocal of Lapse.
+    /// which these are. The places of the others do not change. This is the PullIfLocal of Lapse. With
+    /// [`LocalAccess::Queue`] no key is here for the worker.
     ///
     /// # Errors
     /// See [`AccessError`]; then nothing was done.
@@ -230,6 +245,10 @@ impl<E: Element> Shared<E> {
     ) -> Result<(), AccessError> {
         self.check(keys, Some(values.len()))?;
         here.clear();
+        if self.access == LocalAccess::Queue {
+            here.resize(keys.len(), false);
+            return Ok(());
+        }
         let mut offset = 0;
         let need = self.need(local.clock());
         for key in keys {
@@ -246,7 +265,7 @@ impl<E: Element> Shared<E> {
             here.push(served);
             offset += len;
         }
-        local.count_pull(here.iter().filter(|here| **here).count());
+        local.count_pull_if_local(here.iter().filter(|here| **here).count());
         Ok(())
     }
 
@@ -261,6 +280,10 @@ impl<E: Element> Shared<E> {
         self.check(keys, None)?;
         if self.policy.relocation != Some(Initiator::Requester) {
             return Ok(Started { op: None, submissions: Vec::new() });
+        }
+        if self.access == LocalAccess::Queue {
+            keys.iter().enumerate().for_each(|(position, key)| local.defer_localize(position, *key));
+            return Ok(self.start(local, Call { kind: Kind::Localize, values: &[], kept: None, now }));
         }
         keys.iter().take(2 * GROUP).for_each(|key| self.store.prefetch_slot(*key));
         for (position, key) in keys.iter().enumerate() {

@@ -12,6 +12,7 @@
 
 use super::Shared;
 use super::local::Local;
+use crate::LocalAccess;
 use crate::error::AccessError;
 use intendant_core::{Element, Key};
 use intendant_store::Row;
@@ -36,7 +37,7 @@ impl<E: Element> Shared<E> {
     /// If the key does not exist.
     #[inline(always)]
     pub fn lend(&self, local: &Local<E>, key: Key) -> Option<Row<'_, E>> {
-        if self.is_waited_for(local, key) {
+        if self.access == LocalAccess::Queue || self.is_waited_for(local, key) {
             return None;
         }
         let need = self.need_of(local);
@@ -66,6 +67,10 @@ impl<E: Element> Shared<E> {
         if self.lends_all() {
             return Ok(());
         }
+        if self.access == LocalAccess::Queue {
+            absent.extend(0..keys.len() as u32);
+            return Ok(());
+        }
         if let Some(parts) = &self.parts {
             keys.iter().take(FIRST).for_each(|key| self.store.prefetch_slot(*key));
             // `Policy::check` allows no bounds on staleness, no moves on request and no static replicas
@@ -91,15 +96,19 @@ impl<E: Element> Shared<E> {
         Ok(())
     }
 
-    /// Whether every row can be lent to every worker at any time: a single node without staleness bounds.
+    /// Whether every row can be lent to every worker at any time: a single node without staleness bounds,
+    /// with [`LocalAccess::Shared`].
     #[inline]
     pub fn lends_all(&self) -> bool {
-        self.layout.nodes() == 1 && self.bounds.is_none()
+        self.layout.nodes() == 1 && self.bounds.is_none() && self.access == LocalAccess::Shared
     }
 
     /// Hints that the row of `key` is about to be lent, and that of `later` a few rows after it.
     #[inline]
     pub fn prefetch_row(&self, key: Key, later: Option<Key>) {
+        if self.access == LocalAccess::Queue {
+            return;
+        }
         if let Some(later) = later {
             self.store.prefetch_slot(later);
         }

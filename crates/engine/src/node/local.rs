@@ -1,5 +1,6 @@
 //! The outstanding operations of one worker.
 
+use crate::LocalAccess;
 use crate::input::{Completion, Kind, Submission};
 use crate::outgoing::buffers::Buffers;
 use crate::stats::AccessStats;
@@ -197,14 +198,20 @@ impl<E: Element> Local<E> {
         self.stats.sampled += keys as u64;
     }
 
-    pub(crate) fn count_pull(&mut self, keys: usize) {
+    pub(crate) fn count_pull(&mut self, keys: usize, access: LocalAccess) {
         self.stats.pull_keys += keys as u64;
-        self.count_place(keys);
+        self.count_place(keys, access);
     }
 
-    pub(crate) fn count_push(&mut self, keys: usize) {
+    pub(crate) fn count_push(&mut self, keys: usize, access: LocalAccess) {
         self.stats.push_keys += keys as u64;
-        self.count_place(keys);
+        self.count_place(keys, access);
+    }
+
+    /// Counts keys that were pulled because they are here.
+    pub(crate) fn count_pull_if_local(&mut self, keys: usize) {
+        self.stats.pull_keys += keys as u64;
+        self.stats.local += keys as u64;
     }
 
     /// Counts keys that were lent to the worker: each is a pull and a push that was served here. The worker
@@ -222,7 +229,12 @@ impl<E: Element> Local<E> {
         self.stats.local = self.stats.local + keys + keys.saturating_sub(pulled) + remote - twice;
     }
 
-    fn count_place(&mut self, keys: usize) {
+    /// Counts where the keys of a call are. With [`LocalAccess::Queue`] the channel knows that, and the
+    /// worker counts it when the call is done ([`Completion::late`]).
+    fn count_place(&mut self, keys: usize, access: LocalAccess) {
+        if access == LocalAccess::Queue {
+            return;
+        }
         let remote = self.deferred.len() as u64;
         self.stats.remote += remote;
         self.stats.local += keys as u64 - remote;
@@ -353,7 +365,11 @@ impl<E: Element> Local<E> {
     /// check what peers send.
     #[inline(never)]
     pub fn complete(&mut self, completion: Completion, layout: &Layout, sink: Option<(OpId, &mut [E])>) {
-        let Completion { op: id, positions, values: bytes } = completion;
+        let Completion { op: id, positions, values: bytes, late } = completion;
+        if let Some(late) = late {
+            self.stats.remote += u64::from(late);
+            self.stats.local += positions.len() as u64 - u64::from(late);
+        }
         let op = self.ops.get_mut(&id).expect("completions are for outstanding operations");
         let as_it_came = matches!(op.values, Values::Kept(_))
             && bytes.len() >= PART_BYTES_MIN
@@ -488,6 +504,7 @@ mod tests {
             layout: Arc::new(layout.expect("a valid layout")),
             init: Arc::new(|_, value: &mut [f32]| value.fill(1.0)),
             storage: Storage::Dense,
+            access: LocalAccess::Shared,
             policy: Technique::Classic.policy(),
             replication: ReplicationConfig::default(),
             workers: 1,
@@ -502,7 +519,7 @@ mod tests {
             let value: [f32; LEN] = std::array::from_fn(|at| expected(*position, at));
             copy_to_bytes(&value, &mut values);
         }
-        Completion { op, positions, values: values.into() }
+        Completion { op, positions, values: values.into(), late: None }
     }
 
     /// Each key of a step counts as a pull and a push, whatever was pulled for it.

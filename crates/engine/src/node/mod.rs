@@ -14,8 +14,8 @@ pub(crate) mod urgent;
 #[cfg(test)]
 mod urgent_tests;
 
-use crate::Storage;
-use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes};
+use crate::{LocalAccess, Storage};
+use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, Tick, copy_to_bytes, limits};
 use intendant_intent::{Board, TimingConfig};
 use intendant_store::{Entry, Store};
 use intendant_techniques::clocks::WorkerClocks;
@@ -55,6 +55,8 @@ pub struct SharedConfig<E> {
     pub init: Initialiser<E>,
     /// Dense or sparse.
     pub storage: Storage,
+    /// How workers access values that are here.
+    pub access: LocalAccess,
     /// The technique.
     pub policy: Policy,
     /// How copies are kept; used by techniques that have copies.
@@ -84,6 +86,9 @@ pub struct ReplicationConfig {
     pub every: Option<Tick>,
     /// Shortest time between two rounds of intents: an upper limit on rounds per second.
     pub round_min: Tick,
+    /// Bytes of values that a channel sends in one input for a round of directed replicas: other inputs wait
+    /// meanwhile. The rest of the round follows in further ones.
+    pub portion_bytes: usize,
 }
 
 /// A thousand rounds per second: what the timers of operating systems resolve.
@@ -103,6 +108,7 @@ impl Default for ReplicationConfig {
             every: None,
             watched: Vec::new(),
             round_min: ROUND_MIN,
+            portion_bytes: limits::FRAME_PAYLOAD_BYTES_TARGET,
         }
     }
 }
@@ -125,6 +131,7 @@ pub struct Shared<E> {
     store: Store<SlotState, E>,
     init: Initialiser<E>,
     lazy: bool,
+    access: LocalAccess,
     directory: Directory,
     policy: Policy,
     replication: ReplicationConfig,
@@ -151,7 +158,7 @@ impl<E: Element> Shared<E> {
     #[must_use]
     #[inline(never)]
     pub fn new(config: SharedConfig<E>) -> Self {
-        let SharedConfig { node, layout, init, storage, mut policy, replication, workers } = config;
+        let SharedConfig { node, layout, init, storage, access, mut policy, replication, workers } = config;
         if let (Some(Replicas::Directed { .. }), Some(every)) = (policy.replicas, replication.every) {
             policy.replicas = Some(Replicas::Directed { every });
         }
@@ -194,6 +201,7 @@ impl<E: Element> Shared<E> {
             store,
             init,
             lazy,
+            access,
             directory,
             policy,
             replication,
@@ -313,6 +321,12 @@ impl<E: Element> Shared<E> {
         self.urgent.as_ref()
     }
 
+    /// How workers access values that are here.
+    #[inline]
+    pub(crate) fn access(&self) -> LocalAccess {
+        self.access
+    }
+
     /// Whether values are made when they are first touched.
     pub(crate) fn is_lazy(&self) -> bool {
         self.lazy
@@ -428,7 +442,7 @@ impl<E: Element> Shared<E> {
     /// If the key does not exist.
     #[inline(never)]
     pub fn learn(&self, key: Key, at: NodeId, counter: u32) -> bool {
-        if !self.policy.caches || at == self.node {
+        if !self.policy.caches() || at == self.node {
             return false;
         }
         let mut entry = self.store.latch(key);
@@ -450,6 +464,13 @@ impl<E: Element> Shared<E> {
     /// If the key does not exist.
     pub fn slot(&self, key: Key) -> SlotState {
         self.store.latch(key).state()
+    }
+
+    /// Number of keys whose location this node stores, apart from what the layout says of each key.
+    #[inline(never)]
+    pub fn locations(&self) -> u64 {
+        let stores = |key: &Key| self.directory.stores(*key, &self.slot(*key));
+        (0..self.layout.keys()).map(Key).filter(stores).count() as u64
     }
 
     /// Number of values that this node holds.

@@ -5,12 +5,14 @@
 
 pub(crate) mod buffers;
 pub(crate) mod groups;
+pub(crate) mod location;
 pub(crate) mod relocation;
 pub(crate) mod replication;
 pub(crate) mod replies;
 pub(crate) mod requests;
 
 use crate::input::Action;
+use location::LocationMessages;
 use relocation::RelocationMessages;
 use replication::ReplicationMessages;
 use replies::Replies;
@@ -22,14 +24,17 @@ pub(crate) struct Outgoing {
     pub(crate) requests: Requests,
     pub(crate) replies: Replies,
     pub(crate) relocation: RelocationMessages,
+    pub(crate) location: LocationMessages,
     pub(crate) replication: ReplicationMessages,
 }
 
 impl Outgoing {
-    /// Sends the messages of relocation, then requests: a message that follows a key must leave after the
-    /// key's hand-over. The channel sends replies, and the messages of replication, itself.
+    /// Sends the messages of relocation, then those about locations and requests: a message that follows a
+    /// key must leave after the key's hand-over. The channel sends replies, the messages of replication, and
+    /// broadcasts itself.
     pub(crate) fn flush(&mut self, actions: &mut Vec<Action>) {
         self.relocation.flush(actions);
+        self.location.flush(actions);
         self.requests.flush(actions);
     }
 }

@@ -12,15 +12,15 @@ use std::mem;
 /// Relocation messages of the current turn.
 #[derive(Default)]
 pub(crate) struct RelocationMessages {
-    /// By home.
-    localize: Groups<NodeId, Vec<Key>>,
+    /// By receiver, requester and number of forwards.
+    localize: Groups<(NodeId, NodeId, u8), Vec<Key>>,
     /// By old owner and new owner.
     relocate: Groups<(NodeId, NodeId), (Vec<Key>, Vec<u32>)>,
     /// By new owner.
     hand_over: Groups<NodeId, Cargo>,
     /// By home.
     intent_reports: BTreeMap<NodeId, IntentReport>,
-    /// By home.
+    /// By receiver.
     moved: Groups<NodeId, (Vec<Key>, Vec<u32>)>,
     /// Hand-overs whose frame is full.
     ready: Vec<Action>,
@@ -31,19 +31,32 @@ pub(crate) struct RelocationMessages {
     buffers: Buffers,
 }
 
+/// What leaves with a key, beside its value.
+#[derive(Clone, Copy)]
+pub(crate) struct Departing<'a> {
+    /// The relocation counter of the key from now on.
+    pub(crate) counter: u32,
+    /// The record of its replicas elsewhere, if there are any.
+    pub(crate) hub: Option<&'a Hub>,
+    /// Where nodes broadcast operations: per node, how many of its broadcasts the key has been through.
+    pub(crate) decided: &'a [u32],
+}
+
 #[derive(Default)]
 struct Cargo {
     keys: Vec<Key>,
     counters: Vec<u32>,
+    decided: Vec<u32>,
     holders: Vec<HolderRow>,
     values: Vec<u8>,
 }
 
 impl Cargo {
-    fn with(room: Room, buffers: &mut Buffers) -> Self {
+    fn with(room: Room, decided: &[u32], buffers: &mut Buffers) -> Self {
         Self {
             keys: Vec::with_capacity(room.keys),
             counters: Vec::with_capacity(room.keys),
+            decided: decided.to_vec(),
             holders: Vec::new(),
             values: buffers.take_for(room),
         }
@@ -56,9 +69,9 @@ impl RelocationMessages {
         self.room = room.of_a_frame();
     }
 
-    /// Asks `home` for `key`.
-    pub(crate) fn localize(&mut self, home: NodeId, key: Key) {
-        self.localize.entry(home, Vec::new).push(key);
+    /// Asks `to` to move `key` to `requester`; nodes have forwarded this `hops` times.
+    pub(crate) fn localize(&mut self, to: NodeId, requester: NodeId, hops: u8, key: Key) {
+        self.localize.entry((to, requester, hops), Vec::new).push(key);
     }
 
     /// Tells `owner` to hand `key` over to `to`.
@@ -76,28 +89,29 @@ impl RelocationMessages {
         }
     }
 
-    /// Hands `key` over to `to`, with the record of its replicas elsewhere if there are any; `copy` appends
-    /// the `bytes` bytes of its value.
+    /// Hands `key` over to `to`; `copy` appends the `bytes` bytes of its value.
     pub(crate) fn hand_over(
         &mut self,
         to: NodeId,
         key: Key,
-        counter: u32,
-        hub: Option<&Hub>,
+        departing: Departing<'_>,
         bytes: usize,
         copy: impl FnOnce(&mut Vec<u8>),
     ) {
+        let Departing { counter, hub, decided } = departing;
         let (room, buffers) = (self.room, &mut self.buffers);
-        let cargo = self.hand_over.entry(to, || Cargo::with(room, buffers));
+        let cargo = self.hand_over.entry(to, || Cargo::with(room, decided, buffers));
         let payload = cargo.values.len() + bytes;
         let rows = cargo.holders.len() + hub.map_or(0, |hub| hub.holders().len());
-        let heads = (cargo.keys.len() + 1) * HandOver::KEY_BYTES + rows * HolderRow::BYTES;
+        let heads =
+            (cargo.keys.len() + 1) * HandOver::KEY_BYTES + rows * HolderRow::BYTES + size_of_val(decided);
         let full = payload > limits::FRAME_PAYLOAD_BYTES_TARGET
             || cargo.keys.len() == limits::FRAME_KEYS_MAX
             || rows > limits::FRAME_KEYS_MAX
+            || cargo.decided != decided
             || HEADER_BYTES + heads + payload > limits::FRAME_BYTES_MAX;
         if full && !cargo.keys.is_empty() {
-            let full = mem::replace(cargo, Cargo::with(room, &mut self.buffers));
+            let full = mem::replace(cargo, Cargo::with(room, decided, &mut self.buffers));
             self.ready.push(load(to, full, &mut self.buffers));
         }
         let at = cargo.keys.len() as u32;
@@ -116,9 +130,9 @@ impl RelocationMessages {
         copy(&mut cargo.values);
     }
 
-    /// Tells `home` that `key` is here.
-    pub(crate) fn moved(&mut self, home: NodeId, key: Key, counter: u32) {
-        let (keys, counters) = self.moved.entry(home, Default::default);
+    /// Tells `to` that `key` is here.
+    pub(crate) fn moved(&mut self, to: NodeId, key: Key, counter: u32) {
+        let (keys, counters) = self.moved.entry(to, Default::default);
         keys.push(key);
         counters.push(counter);
     }
@@ -158,21 +172,21 @@ impl RelocationMessages {
             }
             send(owner, Message::Relocate(Relocate { to, keys, counters }));
         }
-        while let Some((home, keys)) = self.localize.pop_first() {
-            send(home, Message::Localize(Localize { keys }));
+        while let Some(((to, requester, hops), keys)) = self.localize.pop_first() {
+            send(to, Message::Localize(Localize { requester, hops, keys }));
         }
         while let Some((home, report)) = self.intent_reports.pop_first() {
             send(home, Message::IntentReport(report));
         }
-        while let Some((home, (keys, counters))) = self.moved.pop_first() {
-            send(home, Message::Moved(Moved { keys, counters }));
+        while let Some((to, (keys, counters))) = self.moved.pop_first() {
+            send(to, Message::Moved(Moved { keys, counters }));
         }
         self.room = Room::default();
     }
 }
 
 fn load(to: NodeId, cargo: Cargo, buffers: &mut Buffers) -> Action {
-    let Cargo { keys, counters, holders, values } = cargo;
-    let hand_over = HandOver { keys, counters, holders, values: buffers.lend(values) };
+    let Cargo { keys, counters, decided, holders, values } = cargo;
+    let hand_over = HandOver { keys, counters, decided, holders, values: buffers.lend(values) };
     Action::Send { to, message: Message::HandOver(hand_over) }
 }

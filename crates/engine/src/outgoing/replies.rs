@@ -16,6 +16,8 @@ pub(crate) struct Answer {
     pub(crate) counters: Vec<u32>,
     /// For a pull, the elements, little-endian.
     pub(crate) values: Vec<u8>,
+    /// How many of the accesses waited for a key or for a fresher copy.
+    pub(crate) late: u32,
 }
 
 impl Answer {
@@ -24,6 +26,7 @@ impl Answer {
             positions: Vec::with_capacity(room.keys),
             counters: Vec::new(),
             values: buffers.take(room.bytes),
+            late: 0,
         }
     }
 }
@@ -52,6 +55,7 @@ impl Replies {
         origin: Origin,
         kind: AccessKind,
         position: u32,
+        late: bool,
         counter: Option<u32>,
         serve: impl FnOnce(&mut Vec<u8>),
     ) {
@@ -59,6 +63,7 @@ impl Replies {
         let (room, buffers) = (self.room, &mut self.buffers);
         let answer = self.groups.entry((origin, kind), || Answer::with(room, buffers));
         answer.positions.push(position);
+        answer.late += u32::from(late);
         answer.counters.extend(counter);
         serve(&mut answer.values);
         // Queued accesses may have arrived in several frames; their answers may not fit into one.

@@ -10,6 +10,7 @@ mod arrival;
 use crate::channel::core::{Core, Hash};
 use crate::channel::effects::{Access, Output};
 use crate::error::ProtocolError;
+use crate::outgoing::relocation::Departing;
 use arrival::{Arrival, LocalizeRequest, Waiting};
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -17,8 +18,7 @@ use hashbrown::hash_map::Entry as MapEntry;
 use intendant_core::{Element, Key, NodeId, Tick, copy_from_bytes, copy_to_bytes};
 use intendant_store::Entry;
 use intendant_techniques::relocation::{self, Departure, Localized, Ordered};
-use intendant_techniques::replication::Hub;
-use intendant_techniques::{Initiator, Role, SlotState};
+use intendant_techniques::{Initiator, Location, Role, SlotState};
 use intendant_wire::{Localize, Moved, Origin, Relocate};
 use std::collections::VecDeque;
 
@@ -87,14 +87,19 @@ impl Relocation {
                     self.arrival(key).queue(Waiting::Localize { origin, position });
                 }
                 Localized::Ask => {
-                    let home = shared.directory().home(key);
-                    if home == shared.node() {
+                    let (home, state) = (shared.directory().home(key), entry.state());
+                    if core.policy().location == Location::BroadcastOperations {
+                        out.outgoing.location.want(key);
+                    } else if core.policy().location == Location::BroadcastRelocations {
+                        let owner = core.first_hop(key, &state);
+                        out.outgoing.relocation.localize(owner, shared.node(), 0, key);
+                    } else if home == shared.node() {
                         let ordered = relocation::order(entry.state_mut(), home, home);
                         let Ordered { owner, counter } =
                             ordered.expect("a home knows the owner of a key that is not here");
                         out.outgoing.relocation.relocate(owner, home, key, counter);
                     } else {
-                        out.outgoing.relocation.localize(home, key);
+                        out.outgoing.relocation.localize(home, shared.node(), 0, key);
                     }
                     drop(entry);
                     let request = LocalizeRequest { origin, position, at: issued };
@@ -109,7 +114,8 @@ impl Relocation {
         }
     }
 
-    /// A node asks for keys whose home is here.
+    /// A node asks for keys whose home is here, which orders their relocation. The caller has checked that
+    /// the keys exist.
     ///
     /// # Errors
     /// If it may not ask for them.
@@ -120,10 +126,7 @@ impl Relocation {
         from: NodeId,
         localize: &Localize,
     ) -> Result<(), ProtocolError> {
-        check_initiator(core, Initiator::Requester, "asks for keys")?;
-        core.check_keys(&localize.keys)?;
         let shared = &core.shared;
-        out.outgoing.relocation.expect(core.room(&localize.keys));
         for (at, key) in localize.keys.iter().copied().enumerate() {
             shared.prefetch_departure(&localize.keys, at);
             core.check_home(key, "sends a localize request for")?;
@@ -141,6 +144,54 @@ impl Relocation {
         Ok(())
     }
 
+    /// A node asks for keys that, as far as it knew, are owned here. They follow, or the message follows
+    /// them.
+    ///
+    /// # Errors
+    /// If the message goes in circles.
+    pub(crate) fn on_localize_of_owner<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        localize: &Localize,
+    ) -> Result<(), ProtocolError> {
+        let Localize { requester, hops, keys } = localize;
+        for (at, key) in keys.iter().copied().enumerate() {
+            core.shared.prefetch_departure(keys, at);
+            let (entry, role) = core.shared.latch(key);
+            if role == Role::Owner {
+                self.give(core, out, entry, *requester, &[]);
+                continue;
+            }
+            if *hops >= core.shared.directory().hops_max() {
+                return Err(ProtocolError::TooManyHops { what: "localize".into(), key, hops: *hops });
+            }
+            let to = core.next_hop(key, &entry.state());
+            if to == *requester {
+                return Err(ProtocolError::AsksForOwnKey(key));
+            }
+            out.outgoing.relocation.localize(to, *requester, hops + 1, key);
+        }
+        Ok(())
+    }
+
+    /// Hands a key that is owned here over to `to`, which asked for it. Per node, the key has been through
+    /// `decided` broadcasts.
+    pub(crate) fn give<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        mut entry: Entry<'_, SlotState, E>,
+        to: NodeId,
+        decided: &[u32],
+    ) {
+        let (key, counter) = (entry.key(), entry.state().counter.wrapping_add(1));
+        entry.state_mut().role = Role::Absent;
+        hand_over(core, out, &mut entry, to, Departing { counter, hub: None, decided });
+        drop(entry);
+        self.remember(core, key);
+    }
+
     /// The home of keys orders this node to hand them over.
     ///
     /// # Errors
@@ -153,6 +204,9 @@ impl Relocation {
         relocate: &Relocate,
     ) -> Result<(), ProtocolError> {
         check_initiator(core, Initiator::Requester, "orders relocations")?;
+        if !core.policy().location.has_homes() {
+            return Err(core.not_in_technique("orders relocations"));
+        }
         check_order(core, relocate)?;
         let Relocate { to, keys, counters } = relocate;
         out.outgoing.relocation.expect(core.room(keys));
@@ -178,7 +232,7 @@ impl Relocation {
         match relocation::leave(entry.state_mut()) {
             Departure::Now => {
                 entry.state_mut().role = Role::Absent;
-                hand_over(core, out, &mut entry, to, counter, None);
+                hand_over(core, out, &mut entry, to, Departing { counter, hub: None, decided: &[] });
                 drop(entry);
                 self.remember(core, key);
             }
@@ -208,14 +262,14 @@ impl Relocation {
     ) -> Result<(), ProtocolError> {
         let key = entry.key();
         copy_from_bytes(entry.overwrite(), value);
-        relocation::arrive(entry.state_mut(), core.shared.directory().is_home(key), counter);
+        relocation::arrive(entry.state_mut(), core.shared.directory().orders(key), counter);
         let Some(mut arrival) = self.arrivals.remove(&key) else {
             return Err(ProtocolError::UnexpectedHandOver { key, counter, state: entry.state() });
         };
         if let Some(asked) = arrival.asked_at() {
             out.stats.relocation.record(core.now.0.saturating_sub(asked.0));
         }
-        let told = core.policy().caches.then_some(counter);
+        let told = core.policy().caches().then_some(counter);
         loop {
             match arrival.next() {
                 Some(Waiting::Access { access, operand, since }) => {
@@ -226,7 +280,7 @@ impl Relocation {
                     out.outgoing.replies.localized(origin, position);
                 }
                 Some(Waiting::Departure { to, counter }) => {
-                    hand_over(core, out, &mut entry, to, counter, None);
+                    hand_over(core, out, &mut entry, to, Departing { counter, hub: None, decided: &[] });
                     if arrival.is_over() {
                         entry.state_mut().role = Role::Absent;
                         drop(entry);
@@ -253,13 +307,11 @@ impl Relocation {
     }
 
     /// Notes that the slot of `key` holds only a location from now on. Forgets the oldest such slot of a
-    /// sparse store if there are too many. Does nothing if owners move keys.
+    /// sparse store if there are too many. Does nothing if requests follow keys.
     pub(crate) fn remember<E: Element>(&mut self, core: &Core<E>, key: Key) {
-        // If owners move keys, requests need the location that an old owner remembers until the home knows
+        // If requests follow keys, they need the location that an old owner remembers until the home knows
         // the new owner.
-        if !core.shared.is_lazy()
-            || core.policy().relocation == Some(Initiator::Owner)
-            || core.shared.directory().is_home(key)
+        if !core.shared.is_lazy() || core.shared.directory().follows() || core.shared.directory().is_home(key)
         {
             return;
         }
@@ -293,15 +345,14 @@ pub(crate) fn hand_over<E: Element>(
     out: &mut Output,
     entry: &mut Entry<'_, SlotState, E>,
     to: NodeId,
-    counter: u32,
-    hub: Option<&Hub>,
+    departing: Departing<'_>,
 ) {
     let key = entry.key();
     let value = entry.value().expect("the owner that hands over holds the value");
     let bytes = core.value_bytes(key);
-    out.outgoing.relocation.hand_over(to, key, counter, hub, bytes, |cargo| copy_to_bytes(value, cargo));
+    out.outgoing.relocation.hand_over(to, key, departing, bytes, |cargo| copy_to_bytes(value, cargo));
     entry.release();
-    relocation::depart(entry.state_mut(), to, counter);
+    relocation::depart(entry.state_mut(), to, departing.counter);
 }
 
 /// Checks that a hand-over of the key may arrive now, with this counter.
@@ -319,7 +370,7 @@ pub(crate) fn check_arrival<E: Element>(
         None => (false, false),
         Some(Initiator::Requester) => (
             matches!(role, Role::Arriving | Role::Leaving),
-            relocation::is_plausible(&state, core.shared.directory().is_home(key), counter),
+            relocation::is_plausible(&state, core.shared.directory().orders(key), counter),
         ),
         // The home may know less than the new owner, which reports to it after the hand-over.
         Some(Initiator::Owner) => {
@@ -332,17 +383,22 @@ pub(crate) fn check_arrival<E: Element>(
     Err(ProtocolError::UnexpectedHandOver { key, counter, state })
 }
 
-/// A node reports to the home of keys that it owns them now.
+/// A node reports to the home of keys, or to all nodes, that it owns them now.
 ///
 /// # Errors
-/// If keys do not move so, or this node is not the home.
+/// If keys do not move so, or the report is for their home, which this node is not.
 pub(crate) fn on_moved<E: Element>(core: &Core<E>, from: NodeId, moved: &Moved) -> Result<(), ProtocolError> {
-    check_initiator(core, Initiator::Owner, "reports where keys are")?;
+    let to_all = core.policy().location == Location::BroadcastRelocations;
+    if !to_all {
+        check_initiator(core, Initiator::Owner, "reports where keys are")?;
+    }
     core.check_keys(&moved.keys)?;
     let keys = moved.keys.iter().copied();
     for (at, (key, counter)) in keys.zip(moved.counters.iter().copied()).enumerate() {
         core.shared.prefetch_slots(&moved.keys, at);
-        core.check_home(key, "reports the place of")?;
+        if !to_all {
+            core.check_home(key, "reports the place of")?;
+        }
         core.shared.latch(key).0.state_mut().learn(from, counter);
     }
     Ok(())

@@ -7,6 +7,7 @@
 use super::held::{Generations, Held};
 use super::key_list::KeyList;
 use super::pool::Pool;
+use super::portion::Portion;
 use super::staleness::Staleness;
 use crate::channel::core::{Core, Hash};
 use crate::channel::effects::{Access, Effect, Output};
@@ -115,21 +116,46 @@ impl<E: Element> Holder<E> {
         }
     }
 
-    /// Sends the unsent updates of all listed replicas. Those that must wait stay listed; `waits` gets their
-    /// keys.
-    pub(crate) fn send_listed(&mut self, core: &Core<E>, out: &mut Output, mut waits: impl FnMut(Key)) {
-        let keys = self.dirty.take();
-        out.outgoing.replication.expect(core.share(&keys));
-        for (at, key) in keys.iter().copied().enumerate() {
+    /// The replicas that are listed now are those whose updates [`Holder::send_gathered`] sends.
+    pub(crate) fn gather(&mut self) {
+        self.dirty.gather();
+    }
+
+    /// Number of gathered replicas that have not been processed.
+    pub(crate) fn gathered(&self) -> usize {
+        self.dirty.gathered()
+    }
+
+    /// Sends the unsent updates of a portion of the gathered replicas. Those that must wait are listed again;
+    /// `waits` gets their keys. Returns whether all have been processed.
+    pub(crate) fn send_gathered(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        portion: &mut Portion,
+        mut waits: impl FnMut(Key),
+    ) -> bool {
+        let (keys, mut at) = self.dirty.take_gathered();
+        out.outgoing.replication.expect(portion.room(core, &keys[at..]));
+        while let Some(key) = keys.get(at).copied()
+            && !portion.is_used_up()
+        {
             core.shared.prefetch(&keys, at);
             self.held.prefetch(&keys, at);
-            let Some(held) = self.held.get_mut(key).filter(|held| held.listed) else { continue };
+            at += 1;
+            let Some(held) = self.held.get_mut(key).filter(|held| held.listed) else {
+                portion.use_up(0);
+                continue;
+            };
             self.dirty.remove(&mut held.listed);
+            portion.use_up(core.value_bytes(key));
             if !self.carry_on(core, out, key) {
                 self.list(key);
                 waits(key);
             }
         }
+        self.dirty.put_back(keys, at);
+        self.gathered() == 0
     }
 
     /// Whether this node holds, or has asked for, any replica.
@@ -668,7 +694,7 @@ pub(crate) fn check_update<E: Element>(core: &Core<E>, update: &ReplicaUpdate) -
     let expected = if carries_values(*kind) { core.values_bytes(keys) } else { 0 };
     let message = || format!("{kind:?}");
     ProtocolError::unless_bytes(message, values.len(), expected)?;
-    let expected = if core.policy().caches { keys.len() } else { 0 };
+    let expected = if core.policy().caches() { keys.len() } else { 0 };
     if counters.len() == expected {
         return Ok(());
     }

@@ -2,12 +2,17 @@
 
 use intendant_core::Key;
 
-/// A list of keys that is filled one by one and emptied as a whole. The record of each key notes whether the
-/// key is listed, so that there is no search.
+/// A list of keys that is filled one by one and processed in portions. The record of each key notes whether
+/// the key is listed, so that there is no search.
 #[derive(Default)]
 pub(crate) struct KeyList {
-    /// May contain keys that were removed, and keys twice that were removed and inserted again.
+    /// Keys listed since the last [`KeyList::gather`]. May contain keys that were removed, and keys twice
+    /// that were removed and inserted again.
     keys: Vec<Key>,
+    /// The keys that are being processed, ascending: the result does not depend on the order of insertion.
+    gathered: Vec<Key>,
+    /// How many of them have been processed.
+    done: usize,
     /// How many keys are listed.
     listed: usize,
 }
@@ -31,12 +36,29 @@ impl KeyList {
         self.listed
     }
 
-    /// Takes the keys out, ascending: the result does not depend on the order of insertion. The caller
-    /// removes each; a key that is not listed any more is to be skipped.
-    pub(crate) fn take(&mut self) -> Vec<Key> {
-        let mut keys = std::mem::take(&mut self.keys);
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+    /// From now on all listed keys are processed; those listed later wait for the next call.
+    pub(crate) fn gather(&mut self) {
+        self.gathered.drain(..self.done);
+        self.done = 0;
+        self.gathered.append(&mut self.keys);
+        self.gathered.sort_unstable();
+        self.gathered.dedup();
+    }
+
+    /// Number of gathered keys that have not been processed.
+    pub(crate) fn gathered(&self) -> usize {
+        self.gathered.len() - self.done
+    }
+
+    /// Takes the gathered keys out, with the number of those that have been processed. The caller removes
+    /// each further one that it processes, skips those that are not listed any more, and calls
+    /// [`KeyList::put_back`].
+    pub(crate) fn take_gathered(&mut self) -> (Vec<Key>, usize) {
+        (std::mem::take(&mut self.gathered), self.done)
+    }
+
+    /// Puts the gathered keys back, of which `done` have been processed now.
+    pub(crate) fn put_back(&mut self, gathered: Vec<Key>, done: usize) {
+        (self.gathered, self.done) = (gathered, done);
     }
 }

@@ -10,6 +10,8 @@ pub(crate) mod holder;
 mod key_list;
 pub(crate) mod owner;
 mod pool;
+mod portion;
+mod rounds;
 pub(crate) mod staleness;
 
 use crate::channel::core::Core;
@@ -26,6 +28,8 @@ use intendant_techniques::replication::Hub;
 use intendant_techniques::{Replicas, Role, SlotState};
 use intendant_wire::{Clock, ClockScope, HandOver, HolderRow, Message};
 use owner::Owner;
+use portion::Portion;
+use rounds::Rounds;
 use staleness::Staleness;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -43,34 +47,6 @@ pub(crate) struct Replication<E> {
 /// intents may be longer: it takes as long as owners take to answer, which is longest when the network is
 /// busy and copies change fastest. 1 ms and 0.5 ms teach no more than 2 ms (docs/decisions/0013).
 const URGENT_EVERY: u64 = 2_000;
-
-/// When the last look was, and when rounds of deltas and updates of directed replicas may start.
-#[derive(Default)]
-pub(crate) struct Rounds {
-    /// The last look, whether or not it started a round.
-    looked: Tick,
-    /// The next round.
-    next: Tick,
-    /// When the next round would start without postponement.
-    paced: Tick,
-}
-
-impl Rounds {
-    /// When the next round may start.
-    pub(crate) fn next(&self) -> Tick {
-        self.next
-    }
-
-    /// No round starts before `earliest`.
-    pub(crate) fn postpone(&mut self, earliest: Tick) {
-        self.next = self.next.max(earliest);
-    }
-
-    /// Undoes postponements.
-    pub(crate) fn hasten(&mut self) {
-        self.next = self.next.min(self.paced);
-    }
-}
 
 impl<E: Element> Replication<E> {
     pub(crate) fn new(shared: &Shared<E>) -> Self {
@@ -146,16 +122,19 @@ impl<E: Element> Replication<E> {
         queue
     }
 
-    /// Sends the updates of urgent replicas, and starts a round if it is due.
+    /// Sends the updates of urgent replicas, and a portion of a round that is due or has started.
     pub(crate) fn tick(&mut self, core: &Core<E>, out: &mut Output) {
         self.rounds.looked = core.now;
         self.send_urgent(core, out);
         if let Some(Replicas::Directed { every }) = core.policy().replicas
-            && core.now >= self.rounds.next
+            && core.now >= self.rounds.due()
         {
-            self.rounds.paced = core.now.after(every.0);
-            self.rounds.next = self.rounds.paced;
-            self.round(core, out);
+            if !self.rounds.has_started() {
+                self.start_round(core, every);
+            }
+            let overdue = self.rounds.overdue(core.now, self.gathered());
+            let bytes = core.shared.replication().portion_bytes;
+            self.continue_round(core, out, Portion::of_an_input(bytes, overdue));
         }
     }
 
@@ -173,19 +152,41 @@ impl<E: Element> Replication<E> {
     /// Synchronises all replicas now.
     pub(crate) fn synchronize(&mut self, core: &Core<E>, out: &mut Output) {
         match core.policy().replicas {
-            Some(Replicas::Directed { .. } | Replicas::Eager) => self.round(core, out),
+            Some(Replicas::Directed { .. } | Replicas::Eager) => {
+                self.collect_and_gather(core);
+                self.rounds.start_unpaced();
+                self.continue_round(core, out, Portion::all());
+            }
             Some(Replicas::Lazy) => self.holder.unwant_all(core, out),
             None => {}
         }
     }
 
-    /// A round: sends the deltas of replicas here, and updates to holders elsewhere.
-    fn round(&mut self, core: &Core<E>, out: &mut Output) {
+    /// Starts a round: it sends the deltas of replicas here, and updates to holders elsewhere.
+    fn start_round(&mut self, core: &Core<E>, every: Tick) {
+        self.collect_and_gather(core);
+        self.rounds.start(core.now, every, self.gathered());
+    }
+
+    fn collect_and_gather(&mut self, core: &Core<E>) {
         self.collect(core);
-        let before = out.stats.synced_keys;
-        self.holder.send_listed(core, out, |_| ());
-        self.owner.update_all(core, out, self.staleness.clock());
-        out.stats.sync_rounds += u64::from(out.stats.synced_keys > before);
+        self.holder.gather();
+        self.owner.gather();
+    }
+
+    /// Number of keys that the round that has started must still process.
+    fn gathered(&self) -> usize {
+        self.holder.gathered() + self.owner.gathered()
+    }
+
+    /// Does a portion of the round that has started.
+    fn continue_round(&mut self, core: &Core<E>, out: &mut Output, mut portion: Portion) {
+        let (before, clock) = (out.stats.synced_keys, self.staleness.clock());
+        if self.holder.send_gathered(core, out, &mut portion, |_| ()) {
+            self.owner.update_gathered(core, out, &mut portion, clock);
+        }
+        let sent = out.stats.synced_keys > before;
+        out.stats.sync_rounds += u64::from(self.rounds.progress(self.gathered(), sent));
     }
 
     /// Finds the replicas and the main copies that workers have changed.
@@ -227,7 +228,8 @@ impl<E: Element> Replication<E> {
             let Some(clock) = self.staleness.may_publish() else { return false };
             self.collect(core);
             let mut blocked = BTreeSet::new();
-            self.holder.send_listed(core, out, |key| {
+            self.holder.gather();
+            self.holder.send_gathered(core, out, &mut Portion::all(), |key| {
                 blocked.insert(key);
             });
             self.staleness.publish_after(clock, blocked);
@@ -294,7 +296,8 @@ impl<E: Element> Replication<E> {
         }
         if core.policy().replicas == Some(Replicas::Eager) {
             self.collect(core);
-            self.owner.update_all(core, out, global);
+            self.owner.gather();
+            self.owner.update_gathered(core, out, &mut Portion::all(), global);
             // The updates must not arrive after the clock that makes them readable.
             out.outgoing.replication.flush_updates(&mut out.actions);
             let owner = &self.owner;

@@ -2,6 +2,7 @@
 //! get. See the table in [`intendant_techniques::replication`].
 
 use super::key_list::KeyList;
+use super::portion::Portion;
 use super::staleness::Staleness;
 use crate::channel::core::Core;
 use crate::channel::effects::Output;
@@ -335,14 +336,35 @@ impl Owner {
         }
     }
 
-    /// Sends updates to all holders that lack changes.
-    pub(super) fn update_all<E: Element>(&mut self, core: &Core<E>, out: &mut Output, clock: u32) {
-        let keys = self.unsent.take();
-        out.outgoing.replication.expect(core.share(&keys));
-        for (at, key) in keys.iter().copied().enumerate() {
+    /// The keys with changes that some holders lack now are those that [`Owner::update_gathered`] sends.
+    pub(super) fn gather(&mut self) {
+        self.unsent.gather();
+    }
+
+    /// Number of gathered keys that have not been processed.
+    pub(super) fn gathered(&self) -> usize {
+        self.unsent.gathered()
+    }
+
+    /// Sends updates to all holders that lack changes of a portion of the gathered keys. Returns whether all
+    /// have been processed.
+    pub(super) fn update_gathered<E: Element>(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        portion: &mut Portion,
+        clock: u32,
+    ) -> bool {
+        let (keys, mut at) = self.unsent.take_gathered();
+        out.outgoing.replication.expect(portion.room(core, &keys[at..]));
+        while let Some(key) = keys.get(at).copied()
+            && !portion.is_used_up()
+        {
             core.shared.prefetch(&keys, at);
             self.hubs.prefetch(&keys, at);
+            at += 1;
             if self.hubs.get(key).is_none_or(|replicated| !replicated.listed) {
+                portion.use_up(0);
                 continue;
             }
             let (mut entry, _) = core.shared.latch(key);
@@ -351,11 +373,14 @@ impl Owner {
             self.unsent.remove(listed);
             let mut behind = std::mem::take(&mut self.behind);
             behind.extend(hub.behind());
+            portion.use_up(behind.len() * core.value_bytes(key));
             for to in behind.drain(..) {
                 self.update(core, out, clock, &mut entry, to, ReplicaUpdateKind::Refresh);
             }
             self.behind = behind;
         }
+        self.unsent.put_back(keys, at);
+        self.gathered() == 0
     }
 }
 

@@ -8,12 +8,14 @@ use intendant_engine::{
     Action, Input, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Violation,
 };
 use intendant_techniques::{
-    Assignment, Initiator, KeyTechnique, Order, Policy, Replicas, Role, StaticReplicaPace, Technique,
+    Assignment, Initiator, KeyTechnique, Location, Order, Policy, Replicas, Role, StaticReplicaPace,
+    Technique,
 };
 use intendant_wire::{
-    self as wire, AccessKind, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message,
-    MessageClass, Moved, OpId, Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
-    ReplicaUpdateKind, Request, Response, SnapshotPart, SnapshotRequest,
+    self as wire, AccessKind, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Locate,
+    Located, Message, MessageClass, Moved, OpId, Origin, Reduce, Relocate, ReplicaRequest,
+    ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind, Request, Response, SnapshotPart, SnapshotRequest,
+    Void,
 };
 use std::sync::Arc;
 
@@ -155,11 +157,15 @@ impl Dice {
                 keys,
                 values,
             }),
-            MessageClass::Localize => Message::Localize(Localize { keys }),
+            MessageClass::Localize => {
+                let (requester, hops) = (origin.node, self.number(3) as u8);
+                Message::Localize(Localize { requester, hops, keys })
+            }
             MessageClass::Relocate => Message::Relocate(Relocate { to: origin.node, keys, counters }),
             MessageClass::HandOver => {
                 let (holders, values) = (self.holders(keys.len()), self.values(keys.len()));
-                Message::HandOver(HandOver { keys, counters, holders, values })
+                let decided = if self.below(8) > 0 { Vec::new() } else { self.numbers(3) };
+                Message::HandOver(HandOver { keys, counters, decided, holders, values })
             }
             MessageClass::Moved => Message::Moved(Moved { keys, counters }),
             MessageClass::ReplicaRequest => self.replica_request(keys),
@@ -176,23 +182,33 @@ impl Dice {
                 let over = begun.split_off(self.below(begun.len() as u64 + 1) as usize);
                 Message::IntentReport(IntentReport { begun, over })
             }
+            MessageClass::Locate => Message::Locate(Locate { keys }),
+            MessageClass::Located => Message::Located(Located { at: origin.node, keys }),
+            MessageClass::Void => {
+                let (after, upto) = (self.numbers(keys.len()), self.numbers(keys.len()));
+                Message::Void(Void { keys, after, upto })
+            }
         }
     }
 }
 
 #[test]
-fn a_node_without_replicas_survives_400_000_hostile_messages() {
+fn a_node_without_replicas_survives_700_000_hostile_messages() {
     let layout = Layout::builder().range("k", 12, 2).nodes(3).shards(4).channels(2).order(KeyOrder::Range);
     let layout = Arc::new(layout.build().unwrap());
     let outstanding = |node: &Node| node.channel.report().outstanding - node.channel.arriving() as u64;
     let (mut refused, mut served, mut came) = (0u32, 0u32, 0);
-    for seed in 0..2_000u64 {
+    for seed in 0..3_500u64 {
         let mut dice = Dice(seed);
         let order = Some(if seed % 4 < 2 { Order::Fifo } else { Order::Chain });
-        let policy = match seed / 4 % 4 {
+        let located = |location| Technique::Lapse.policy().located(Some(location)).with(order, None);
+        let policy = match seed / 4 % 7 {
             0 => Technique::Classic.policy().with(order, None),
             1 => Technique::Lapse.policy().with(order, Some(false)),
             2 => Technique::Lapse.policy().with(order, Some(true)),
+            3 => located(Location::Request),
+            4 => located(Location::BroadcastRelocations),
+            5 => located(Location::BroadcastOperations),
             _ => Policy { relocation: Some(Initiator::Owner), ..Technique::Lapse.policy() },
         };
         let storage = if seed % 2 == 0 { Storage::Dense } else { Storage::Sparse };
@@ -378,7 +394,7 @@ fn a_node_with_replicas_survives_hostile_messages() {
     let policies: Vec<Policy> =
         [directed, directed.with(None, Some(true))].into_iter().chain(techniques).collect();
     let (mut refused, mut served) = (vec![0; policies.len()], vec![0; policies.len()]);
-    for seed in 0..6_000u64 {
+    for seed in 0..8_000u64 {
         let mut dice = Dice(seed);
         let at = seed as usize % policies.len();
         let mut busy = Busy::new(&mut dice, policies[at]);
@@ -410,6 +426,7 @@ fn a_node_with_replicas_survives_hostile_messages() {
                     false
                 }
                 Message::Moved(_) | Message::SnapshotRequest(_) | Message::SnapshotPart(_) => false,
+                Message::Locate(_) | Message::Located(_) | Message::Void(_) => false,
             };
             let from = NodeId(1 + dice.below(2) as u16);
             let (result, actions) = node.hear(now, from, message);

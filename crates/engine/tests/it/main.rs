@@ -6,6 +6,7 @@
 mod bounds;
 mod cluster;
 mod hostile;
+mod local_access;
 mod node;
 mod protocol;
 mod relocation;

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
 use intendant_engine::{
-    Action, Channel, Input, Local, ReplicationConfig, Shared, SharedConfig, Started, Storage, Violation,
+    Action, Channel, Input, Local, LocalAccess, ReplicationConfig, Shared, SharedConfig, Started, Storage,
+    Violation,
 };
 use intendant_techniques::Policy;
 use intendant_wire::Message;
@@ -22,6 +23,7 @@ pub(crate) fn config(node: u16, layout: &Arc<Layout>, policy: Policy) -> SharedC
         layout: Arc::clone(layout),
         init: Arc::new(|key: Key, value: &mut [f32]| value.fill(key.0 as f32)),
         storage: Storage::Dense,
+        access: LocalAccess::Shared,
         policy,
         replication: ReplicationConfig::default(),
         workers: 1,

@@ -234,7 +234,7 @@ fn a_violation_says_what_is_wrong_and_changes_nothing() {
         }
         assert_eq!(node.shared.peek(HERE), Some(vec![1.0, 1.0]), "no refused message changed the value");
         let actions = node.receive(PEER, response(0, AccessKind::Push, &[0], &[]));
-        let completion = Completion { op: OpId(0), positions: vec![0], values: Bytes::new() };
+        let completion = Completion { op: OpId(0), positions: vec![0], values: Bytes::new(), late: None };
         assert_eq!(actions, [Action::Complete { worker: WorkerId(0), completion }]);
         assert!(node.refuse(PEER, response(0, AccessKind::Push, &[0], &[])).contains("waits for nothing"));
     }
@@ -285,7 +285,7 @@ fn urgent_replicas_do_not_wait_for_rounds_of_intents() {
     let [Action::Send { to: PEER, message: Message::ReplicaRequest(ask) }] = &asked[..] else {
         panic!("{asked:?}")
     };
-    let (kind, counters) = (ReplicaUpdateKind::SetUp, vec![0; usize::from(policy.caches)]);
+    let (kind, counters) = (ReplicaUpdateKind::SetUp, vec![0; usize::from(policy.caches())]);
     let (keys, generations) = (ask.keys.clone(), ask.generations.clone());
     let (seqs, versions, values) = (vec![0], vec![0], bytes(&[4., 4.]));
     let set_up = ReplicaUpdate { kind, clock: 0, keys, generations, seqs, versions, counters, values };

@@ -14,7 +14,8 @@ impl<E: Element> Worker<E> {
     /// Signals that this worker will access `keys` while its clock is in `window` [thesis §5.2]. The call
     /// costs little more than copying the keys, and affects only how fast the keys will be accessed. Earlier
     /// is better, and much too early does no harm. Windows may overlap; those of one key add up. Techniques
-    /// that do not act on intents, and clusters of one node, ignore it.
+    /// that do not act on intents, and clusters of one node, ignore it. An intent is one to read and to
+    /// write: the source lets applications tell these apart and treats them alike [thesis §5.3.1].
     ///
     /// # Errors
     /// [`Error::Access`] if a key does not exist; then nothing was signalled.

@@ -12,8 +12,8 @@ use std::time::Duration;
 const SAFETY_NET: Duration = Duration::from_secs(120);
 
 /// Techniques that copy keys.
-const COPYING: [Technique; 4] =
-    [Technique::Ssp, Technique::Essp, Technique::Nups, Technique::FullReplication];
+const COPYING: [Technique; 5] =
+    [Technique::Ssp, Technique::Essp, Technique::Nups, Technique::Bips, Technique::FullReplication];
 
 /// Runs `work` on every worker of every node, each on its own thread; fails if that does not end.
 fn run(

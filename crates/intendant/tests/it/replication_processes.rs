@@ -32,6 +32,7 @@ fn modes() -> Vec<Setting> {
         Setting { staleness: 0, ..of(Technique::Essp) },
         sparse(Technique::Essp),
         of(Technique::Nups),
+        of(Technique::Bips),
         sparse(Technique::FullReplication),
         Setting { pace: StaticReplicaPace::Asked, ..of(Technique::FullReplication) },
     ]

@@ -29,6 +29,10 @@ mod instances;
 mod intent;
 #[path = "shipped/key_table.rs"]
 mod key_table;
+#[path = "shipped/local_access.rs"]
+mod local_access;
+#[path = "shipped/location/mod.rs"]
+mod location;
 #[path = "shipped/node/mod.rs"]
 mod node;
 #[path = "shipped/outgoing/mod.rs"]
@@ -51,6 +55,7 @@ pub use decisions::{Cause, Decision, DecisionKind};
 pub use error::{AccessError, ProtocolError, Violation};
 pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission, Work};
 pub use intendant_store::Row;
+pub use local_access::LocalAccess;
 pub use node::clocks::Advanced;
 pub use node::local::{Local, Started};
 pub use node::{ReplicationConfig, Shared, SharedConfig};

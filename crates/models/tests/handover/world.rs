@@ -8,7 +8,8 @@ use intendant_checkers::lanes;
 use intendant_checkers::registers::Registers;
 use intendant_core::{ChannelId, Key, KeyOrder, Layout, NodeId, Tick, WorkerId};
 use intendant_engine::{
-    Action, Channel, Completion, Input, ManagementStats, ReplicationConfig, Shared, SharedConfig, Storage,
+    Action, Channel, Completion, Input, LocalAccess, ManagementStats, ReplicationConfig, Shared,
+    SharedConfig, Storage,
 };
 use intendant_techniques::{Policy, Replicas, Role, StaticReplicaPace};
 use shuttle::rand::Rng;
@@ -99,7 +100,9 @@ impl World {
                 pace: StaticReplicaPace::Every(Tick(20)),
                 ..ReplicationConfig::default()
             };
-            Arc::new(Shared::new(SharedConfig { node, layout, init, storage, policy, replication, workers }))
+            let access = LocalAccess::Shared;
+            let config = SharedConfig { node, layout, init, storage, access, policy, replication, workers };
+            Arc::new(Shared::new(config))
         };
         let inbox = |_| Inbox {
             mail: Mutex::new(Mail {

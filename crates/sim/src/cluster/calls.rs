@@ -2,11 +2,12 @@
 //! computation time and wake-ups.
 
 use super::{Cluster, Event, InboxItem};
+use crate::core::Core;
 use crate::invariants::Violation;
 use crate::machine::scaled;
 use crate::reach::Marker;
 use intendant_core::{ChannelId, Element, Key, NodeId, Tick};
-use intendant_engine::{AccessError, Row, SnapshotAsk, Started, Submission};
+use intendant_engine::{AccessError, LocalAccess, Row, SnapshotAsk, Started, Submission};
 use intendant_techniques::Role;
 use intendant_wire::OpId;
 
@@ -128,7 +129,8 @@ impl<E: Element> Cluster<E> {
         let found = self.nodes[self.node_of(worker)].find_absent(local, keys, &mut absent);
         found.map_err(|error| self.violation(("access", error.to_string())))?;
         let node = &self.nodes[self.node_of(worker)];
-        if absent.iter().any(|at| node.slot(keys[*at as usize]).role == Role::Owner) {
+        let lends = self.access == LocalAccess::Shared;
+        if lends && absent.iter().any(|at| node.slot(keys[*at as usize]).role == Role::Owner) {
             self.reach.mark(Marker::LentNotYet);
         }
         Ok(absent)
@@ -300,9 +302,19 @@ impl<E: Element> Cluster<E> {
         let start_ns = self.worker_states[worker].free_ns.max(self.now_ns());
         let work_ns = scaled(self.at_pace(start_ns, node, work_ns), self.sharing.work);
         let stolen_ns = if self.sharing.steal > 0.0 { self.stolen_ns(worker) } else { 0 };
+        let end_ns = match self.shared_core(node) {
+            Some(core) => core.work(start_ns, work_ns),
+            None => start_ns + work_ns + stolen_ns,
+        };
         let state = &mut self.worker_states[worker];
-        state.free_ns = start_ns + work_ns + stolen_ns;
+        state.free_ns = end_ns;
         state.busy_ns += work_ns;
+    }
+
+    /// The core that a node shares with others, or whose threads share it.
+    pub(super) fn shared_core(&mut self, node: usize) -> Option<&mut Core> {
+        let at = node.checked_rem(self.cores.len())?;
+        self.cores.get_mut(at)
     }
 
     /// Delay of a worker by the channels of its node since the previous call of this function.
@@ -337,11 +349,13 @@ impl<E: Element> Cluster<E> {
         self.queue.schedule(at_ns, Event::Awake { worker: worker as u32 }, &mut self.dice);
     }
 
-    /// Schedules the wake-up of a worker's loader.
+    /// Schedules the wake-up of a worker's loader when it has worked for `work_ns`.
     #[inline(never)]
-    pub fn wake_loader(&mut self, worker: usize, after_ns: u64) {
-        let pause_ns = self.delays.worker.draw(&mut self.dice) + after_ns;
-        self.schedule(pause_ns, Event::Loaded { worker: worker as u32 });
+    pub fn wake_loader(&mut self, worker: usize, work_ns: u64) {
+        let (node, now_ns) = (self.node_of(worker), self.now_ns());
+        let done_ns = self.shared_core(node).map_or(now_ns + work_ns, |core| core.work(now_ns, work_ns));
+        let pause_ns = self.delays.worker.draw(&mut self.dice);
+        self.schedule(done_ns - now_ns + pause_ns, Event::Loaded { worker: worker as u32 });
     }
 
     pub(super) fn schedule(&mut self, after_ns: u64, event: Event) {
@@ -349,6 +363,11 @@ impl<E: Element> Cluster<E> {
     }
 
     pub(super) fn send_to_channel(&mut self, worker: usize, channel: usize, item: InboxItem) {
+        if let InboxItem::Access(submission) = &item
+            && self.delays.ipc
+        {
+            self.work(worker, self.delays.machine.send(self.delays.charge.bytes(submission.value_bytes())));
+        }
         // A call submits its deferred keys at its end.
         let at_ns =
             self.worker_states[worker].free_ns.max(self.now_ns()) + self.delays.enqueue.draw(&mut self.dice);

@@ -6,7 +6,7 @@ use super::{Cluster, Delivery, Event, Happened, InboxItem};
 use crate::invariants::{Invariants, Violation};
 use crate::reach::Marker;
 use intendant_core::{Element, Tick, WorkerId};
-use intendant_engine::{Action, Input};
+use intendant_engine::{Action, Input, LocalAccess};
 use intendant_wire::Message;
 
 /// A source of inputs of a channel.
@@ -107,8 +107,8 @@ impl<E: Element> Cluster<E> {
         if self.stations[station].current.is_some() {
             return Ok(());
         }
-        let Some(source) = self.choose(station) else { return Ok(()) };
         let node = station / self.layout.channels();
+        let Some(source) = self.choose(station) else { return Ok(()) };
         let machine = self.delays.machine;
         let mut submitted = 0;
         let (came_ns, work_ns, input) = match source {
@@ -120,8 +120,13 @@ impl<E: Element> Cluster<E> {
             Source::Inbox => {
                 let (came_ns, worker, item) =
                     self.stations[station].inbox.pop_front().expect("the inbox has something");
+                let mut received_ns = 0;
                 let input = match item {
                     InboxItem::Access(submission) => {
+                        if self.delays.ipc {
+                            let values = self.delays.charge.bytes(submission.value_bytes());
+                            received_ns = machine.input(0, values);
+                        }
                         if self.checks_all() {
                             self.invariants.replies.handled(station, worker, submission.op);
                         }
@@ -148,7 +153,10 @@ impl<E: Element> Cluster<E> {
                 };
                 // The worker has copied the values; the channel does not copy them again before it sends
                 // them.
-                (came_ns, machine.input(submitted as u64, 0), input)
+                let keys = submitted as u64;
+                let work_ns =
+                    if self.is_queued(&input) { machine.queued(keys) } else { machine.input(keys, 0) };
+                (came_ns, work_ns + received_ns, input)
             }
             Source::Sender(at) => {
                 let (from, came_ns, frame) = self.stations[station].take_received(at);
@@ -164,17 +172,38 @@ impl<E: Element> Cluster<E> {
         };
         let now_ns = self.now_ns();
         let work_ns = self.delays.turn.draw(&mut self.dice) + self.at_pace(now_ns, node, work_ns);
-        let thread = &mut self.stations[station].thread;
-        let awake_ns = if thread.is_free(now_ns) { now_ns + machine.wake_ns } else { now_ns };
-        let (_, end_ns) = thread.serve(came_ns, awake_ns, work_ns);
+        let waking = self.stations[station].thread.is_free(now_ns);
+        let mut from_ns = if waking { now_ns + machine.wake_ns } else { now_ns };
+        if let Some(core) = self.shared_core(node) {
+            from_ns = core.channel_from(from_ns);
+        }
+        let (_, end_ns) = self.stations[station].thread.serve(came_ns, from_ns, work_ns);
+        if let Some(core) = self.shared_core(node) {
+            core.channel_worked(work_ns + if waking { machine.wake_ns } else { 0 }, end_ns);
+        }
         self.stations[station].current = Some(input);
         self.queue.schedule(end_ns, Event::Turn { station: station as u32 }, &mut self.dice);
         Ok(())
     }
 
+    /// Whether the input is a worker's access that comes through a queue because all accesses do, without
+    /// messages between processes.
+    fn is_queued(&self, input: &Input) -> bool {
+        self.access == LocalAccess::Queue && !self.delays.ipc && matches!(input, Input::Submit(_))
+    }
+
     /// Duration of `work_ns` on a thread of `node`, faults included, if it begins at `at_ns`.
     pub(super) fn at_pace(&self, at_ns: u64, node: usize, work_ns: u64) -> u64 {
         work_ns * self.faults.slowdown(at_ns, node)
+    }
+
+    /// Prolongs what a channel's thread does by `work_ns`. Returns its new end.
+    pub(super) fn prolong(&mut self, station: usize, work_ns: u64) -> u64 {
+        let end_ns = self.stations[station].thread.extend(work_ns);
+        if let Some(core) = self.shared_core(station / self.layout.channels()) {
+            core.channel_worked(work_ns, end_ns);
+        }
+        end_ns
     }
 
     /// A channel has finished its input: lets the engine handle it, executes the actions, and starts the next
@@ -196,6 +225,8 @@ impl<E: Element> Cluster<E> {
         self.ticks += u64::from(is_tick);
         self.ticking -= usize::from(is_tick);
         let now = Tick(self.queue.now_ns() / 1000);
+        let round = self.begins_look(station, &input);
+        let is_queued = self.is_queued(&input);
         let handled = self.stations[station].engine.handle(now, input, &mut actions);
         handled.map_err(|error| self.violation(("protocol", error.to_string())))?;
         if !(is_tick && actions.is_empty()) {
@@ -211,6 +242,10 @@ impl<E: Element> Cluster<E> {
         }
         let synced = self.stations[station].engine.management().synced_keys - synced_before;
         let mut at_ns = self.now_ns() + self.sync_work(station, synced.saturating_sub(syncs_itself));
+        if is_queued && actions.iter().any(|action| matches!(action, Action::Send { .. })) {
+            let work_ns = self.at_pace(at_ns, node, self.delays.machine.queued_elsewhere());
+            at_ns = self.prolong(station, work_ns);
+        }
         for action in actions.drain(..) {
             at_ns = self.act(at_ns, node, channel, action)?;
         }
@@ -229,6 +264,7 @@ impl<E: Element> Cluster<E> {
                 happened = Happened::Reported(report);
             }
         }
+        self.ends_look(station, round);
         self.set_timer(station);
         self.begin_turn(station)?;
         Ok(happened)
@@ -254,7 +290,8 @@ impl<E: Element> Cluster<E> {
                 let work_ns = self.delays.machine.send(self.delays.charge.bytes(value_bytes));
                 let work_ns = self.at_pace(at_ns, node, work_ns);
                 let station = self.station(node, channel);
-                let done_ns = self.stations[station].thread.extend(work_ns);
+                self.stations[station].sent += 1;
+                let done_ns = self.prolong(station, work_ns);
                 debug_assert_eq!(done_ns, at_ns + work_ns, "a thread does one thing at a time");
                 self.send(done_ns, node, to.index(), channel, &message)?;
                 Ok(done_ns)
@@ -267,8 +304,14 @@ impl<E: Element> Cluster<E> {
                     let answered = self.invariants.replies.answered(station, worker, op, positions);
                     answered.map_err(|finding| self.violation(finding))?;
                 }
-                self.deliver_at(at_ns, worker, channel, Delivery::Access(completion));
-                Ok(at_ns)
+                let mut done_ns = at_ns;
+                if self.delays.ipc {
+                    let bytes = self.delays.charge.bytes(completion.values.len());
+                    let work_ns = self.at_pace(at_ns, node, self.delays.machine.send(bytes));
+                    done_ns = self.prolong(station, work_ns);
+                }
+                self.deliver_at(done_ns, worker, channel, Delivery::Access(completion));
+                Ok(done_ns)
             }
             Action::CompleteSnapshot { worker, part } => {
                 let worker = self.worker_number(node, worker)?;
@@ -308,7 +351,10 @@ impl<E: Element> Cluster<E> {
             Delivery::Access(completion) => completion.values.len(),
             Delivery::Part(part) => part.values.len(),
         };
-        self.work(worker, self.delays.machine.copy(self.delays.charge.bytes(bytes)));
+        let (machine, charged) = (self.delays.machine, self.delays.charge.bytes(bytes));
+        let is_message = self.delays.ipc && matches!(delivery, Delivery::Access(_));
+        let received_ns = if is_message { machine.input(0, charged) } else { 0 };
+        self.work(worker, machine.copy(charged) + received_ns);
         let state = &mut self.worker_states[worker];
         match delivery {
             Delivery::Access(completion) => {

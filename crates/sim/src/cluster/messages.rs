@@ -13,7 +13,9 @@ pub(super) fn describe_message(message: &Message) -> String {
         Message::SnapshotRequest(r) => {
             format!("snapshot of {:?}..{:?} for {:?}", r.start, r.end, r.origin.node)
         }
-        Message::Localize(m) => format!("localize {:?}", m.keys),
+        Message::Localize(m) => {
+            format!("localize {:?} for {:?}, {} hops", m.keys, m.requester, m.hops)
+        }
         Message::Relocate(m) => {
             format!("order to hand {:?} over to {:?}, counters {:?}", m.keys, m.to, m.counters)
         }
@@ -40,6 +42,11 @@ pub(super) fn describe_message(message: &Message) -> String {
         }
         Message::IntentReport(m) => {
             format!("intent report: begun {:?}, ended {:?}", m.begun, m.over)
+        }
+        Message::Locate(m) => format!("locate {:?}", m.keys),
+        Message::Located(m) => format!("{:?} are at {:?}", m.keys, m.at),
+        Message::Void(m) => {
+            format!("void broadcasts: (keys, after, up to) {:?}", (&m.keys, &m.after, &m.upto))
         }
         Message::SnapshotPart(p) => format!("snapshot part of {} keys for {:?}", p.keys.len(), p.worker),
     }

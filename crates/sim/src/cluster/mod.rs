@@ -20,6 +20,7 @@ mod events;
 mod explain;
 mod instances;
 mod intents;
+mod looks;
 mod messages;
 mod replicas;
 mod rest;
@@ -30,6 +31,7 @@ mod watch_replicas;
 pub use calls::{CallOutcome, Wait};
 pub use intents::Caller;
 
+use crate::core::Core;
 use crate::delays::Delays;
 use crate::dice::Dice;
 use crate::facility::{Facility, Load};
@@ -47,8 +49,8 @@ use crate::trace::Trace;
 use bytes::Bytes;
 use intendant_core::{ChannelId, Element, Initialiser, Key, Layout, NodeId, WorkerId, random};
 use intendant_engine::{
-    AccessStats, Action, Channel, ChannelReport, Completion, Input, Local, ManagementStats,
-    ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Submission,
+    AccessStats, Action, Channel, ChannelReport, Completion, Input, Local, LocalAccess, LookTimer,
+    ManagementStats, ReplicationConfig, Shared, SharedConfig, SnapshotAsk, Storage, Submission,
 };
 use intendant_techniques::clocks::NodeClock;
 use intendant_techniques::{KeyTechnique, Policy, StaticReplicas};
@@ -66,6 +68,8 @@ pub struct ClusterConfig<E> {
     pub init: Initialiser<E>,
     /// Dense or sparse stores.
     pub storage: Storage,
+    /// How workers access values of their node.
+    pub access: LocalAccess,
     /// The policy of the technique.
     pub policy: Policy,
     /// Configuration of replicas; ignored by techniques without replicas.
@@ -211,6 +215,12 @@ struct Station<E> {
     /// The input that the thread works on.
     current: Option<Input>,
     timer: Timer,
+    /// When the thread looks for work that no input announces, as threads of nodes do.
+    looks: LookTimer,
+    /// The part of the thread's busy time that `looks` knows, in µs.
+    known_busy: u64,
+    /// Messages sent.
+    sent: u64,
 }
 
 impl<E> Station<E> {
@@ -277,9 +287,12 @@ pub struct Cluster<E> {
     workers_per_node: usize,
     delays: Delays,
     faults: Faults,
+    access: LocalAccess,
     policy: Policy,
     checks: Checks,
     sharing: Sharing,
+    /// The cores that nodes share; none if they do not.
+    cores: Vec<Core>,
     nodes: Vec<Arc<Shared<E>>>,
     nics: Vec<Nic>,
     /// By node, then channel.
@@ -324,18 +337,20 @@ impl<E: Element> Cluster<E> {
     #[must_use]
     #[inline(never)]
     pub fn new(config: ClusterConfig<E>) -> Self {
-        let ClusterConfig { layout, init, storage, policy, replication, workers, .. } = config;
+        let ClusterConfig { layout, init, storage, access, policy, replication, workers, .. } = config;
         let mut dice = Dice::new(random::stream(config.seed, &[1]));
         let (nodes, channels) = (layout.nodes(), layout.channels());
         let shared: Vec<Arc<Shared<E>>> = (0..nodes)
             .map(|node| {
                 let (layout, init) = (Arc::clone(&layout), Arc::clone(&init));
-                let (node, replication) = (NodeId(node as u16), replication.clone());
+                let (node, mut replication) = (NodeId(node as u16), replication.clone());
+                replication.portion_bytes = config.delays.charge.uncharged(replication.portion_bytes);
                 Arc::new(Shared::new(SharedConfig {
                     node,
                     layout,
                     init,
                     storage,
+                    access,
                     policy,
                     replication,
                     workers,
@@ -345,6 +360,7 @@ impl<E: Element> Cluster<E> {
         if config.stale_hints && nodes > 1 {
             plant_hints(&layout, &shared, &mut dice);
         }
+        let looks = config.delays.machine.look_timer(workers + channels);
         let mut stations = Vec::with_capacity(nodes * channels);
         let mut worker_states = Vec::with_capacity(nodes * workers);
         for node in &shared {
@@ -356,6 +372,9 @@ impl<E: Element> Cluster<E> {
                 thread: Facility::default(),
                 current: None,
                 timer: Timer::default(),
+                looks,
+                known_busy: 0,
+                sent: 0,
             }));
             worker_states.extend((0..workers).map(|worker| WorkerState {
                 local: Local::new(WorkerId(worker as u16), &layout),
@@ -369,6 +388,10 @@ impl<E: Element> Cluster<E> {
             }));
         }
         let links = nodes * nodes * channels;
+        let cores = match config.delays.machine.nodes_per_core {
+            0 => 0,
+            share => nodes.div_ceil(share),
+        };
         let static_replicas = keys_with_static_replicas(&layout, &policy, &replication);
         let has_copies = policy.replicas.is_some() || policy.static_replicas.is_some();
         let slack = has_copies.then_some(3 * layout.keys() + 2 * workers as u64 + 3);
@@ -377,8 +400,10 @@ impl<E: Element> Cluster<E> {
         let mut cluster = Self {
             workers_per_node: workers,
             sharing: config.delays.machine.sharing(workers, channels),
+            cores: vec![Core::default(); cores],
             delays: config.delays,
             faults: config.faults,
+            access,
             policy,
             checks: config.checks,
             nics: vec![Nic::default(); nodes],
@@ -392,7 +417,7 @@ impl<E: Element> Cluster<E> {
             invariants: Invariants {
                 ledger: Ledger::new(&layout),
                 owners: Owners::new(&layout, storage, policy.replicas.is_some(), static_replicas),
-                knowledge: Knowledge::new(&layout, storage, policy.relocation),
+                knowledge: Knowledge::new(&layout, storage, &policy),
                 queued: Queued::default(),
                 replies: Replies::new(stations.len()),
                 hops: Hops::new(&policy),
@@ -438,6 +463,11 @@ impl<E: Element> Cluster<E> {
     /// Number of nodes.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Number of keys whose location a node stores.
+    pub fn locations(&self, node: usize) -> u64 {
+        self.nodes[node].locations()
     }
 
     /// Whether a node holds a copy of `key`, so that an access needs no message.

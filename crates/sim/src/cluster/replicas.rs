@@ -114,7 +114,7 @@ impl<E: Element> Cluster<E> {
 
     /// Sets a channel's timer to the time that the channel names.
     pub(super) fn set_timer(&mut self, station: usize) {
-        let Some(Tick(due_us)) = self.stations[station].engine.due() else { return };
+        let Some(Tick(due_us)) = self.tick_due(station) else { return };
         let at_ns = due_us.saturating_mul(1_000).max(self.now_ns());
         let timer = &mut self.stations[station].timer;
         if timer.is_due || timer.at_ns == Some(at_ns) {
@@ -136,7 +136,7 @@ impl<E: Element> Cluster<E> {
         }
         timer.at_ns = None;
         self.idle_timers += 1;
-        if self.stations[station].engine.due().is_some_and(|due| due.0.saturating_mul(1_000) <= now_ns) {
+        if self.tick_due(station).is_some_and(|due| due.0.saturating_mul(1_000) <= now_ns) {
             self.stations[station].timer.is_due = true;
             self.begin_turn(station)?;
         } else {
@@ -183,7 +183,7 @@ impl<E: Element> Cluster<E> {
         let work_ns = delays.machine.input(synced, bytes) - delays.machine.input(0, 0);
         let node = station / self.layout.channels();
         let work_ns = self.at_pace(self.now_ns(), node, work_ns);
-        self.stations[station].thread.extend(work_ns);
+        self.prolong(station, work_ns);
         work_ns
     }
 }

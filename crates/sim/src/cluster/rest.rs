@@ -5,7 +5,7 @@ use crate::invariants::{Finding, InFlight, Invariants, ReplicasAtRest, Violation
 use crate::lane::Lane;
 use crate::reach::Marker;
 use intendant_core::{Element, Key};
-use intendant_engine::{ChannelReport, Input};
+use intendant_engine::{AccessStats, ChannelReport, Input};
 use std::collections::VecDeque;
 
 /// Upper bound of the keys whose copies one check compares. It covers all keys of the runs that search for
@@ -13,6 +13,23 @@ use std::collections::VecDeque;
 const COMPARED_AT_REST_MAX: u64 = 1 << 14;
 
 impl<E: Element> Cluster<E> {
+    /// Checks that every key of a finished access is counted once, as local or as remote.
+    fn check_accesses(&self) -> Result<(), Finding> {
+        for (worker, state) in self.worker_states.iter().enumerate() {
+            let AccessStats { pull_keys, push_keys, local, remote, .. } = state.local.stats();
+            if local + remote != pull_keys + push_keys {
+                return Err((
+                    "accesses",
+                    format!(
+                        "worker {worker} has pulled {pull_keys} and pushed {push_keys} keys, but counts {local} local \
+                         and {remote} remote accesses"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that nothing is in flight. A run that searches for defects also checks the invariants that are
     /// too expensive for every event.
     ///
@@ -44,6 +61,7 @@ impl<E: Element> Cluster<E> {
         check_quiet(&found).map_err(|finding| self.violation(finding))?;
         if self.checks_all() {
             self.check_state_at_rest().map_err(|finding| self.violation(finding))?;
+            self.check_accesses().map_err(|finding| self.violation(finding))?;
         }
         self.resting = true;
         if self.invariants.owners.lazy() && self.nodes.iter().any(|node| node.held() > 0) {

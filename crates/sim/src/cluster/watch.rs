@@ -5,8 +5,8 @@ use super::Cluster;
 use crate::invariants::{Finding, Violation};
 use crate::reach::Marker;
 use intendant_core::{Element, Key, NodeId, WorkerId};
-use intendant_engine::{Action, Input, Kind};
-use intendant_techniques::{Initiator, Order, Role, SlotState};
+use intendant_engine::{Action, Input, Kind, LocalAccess};
+use intendant_techniques::{Initiator, Location, Order, Role, SlotState};
 use intendant_wire::{ClockScope, Message, OpId, Origin, ReplicaRequestKind, ReplicaUpdateKind};
 
 /// The kind of an input, as far as checks distinguish it.
@@ -28,6 +28,7 @@ pub(super) enum WatchedInput {
     MoveDecision,
     Response,
     Localize(NodeId),
+    Void,
     Relocate,
     /// A report of intents to a home. The first `begun` keys begin, the others end.
     IntentReport {
@@ -181,7 +182,14 @@ impl<E: Element> Cluster<E> {
                     watch.keys.extend_from_slice(&report.over);
                     WatchedInput::IntentReport { from: *from, begun: report.begun.len() }
                 }
-                Message::SnapshotRequest(_) | Message::SnapshotPart(_) => WatchedInput::Other,
+                Message::Void(void) => {
+                    watch.keys.extend_from_slice(&void.keys);
+                    WatchedInput::Void
+                }
+                Message::SnapshotRequest(_)
+                | Message::SnapshotPart(_)
+                | Message::Locate(_)
+                | Message::Located(_) => WatchedInput::Other,
             },
         };
         if moves {
@@ -215,6 +223,10 @@ impl<E: Element> Cluster<E> {
         let ledger = &mut invariants.ledger;
         let by_owners = self.policy.relocation == Some(Initiator::Owner);
         let by_homes = self.policy.homes_decide();
+        let has_homes = self.policy.location.has_homes();
+        let again = matches!(watch.input, WatchedInput::Void);
+        let first = if here.0 == 0 { NodeId(1) } else { NodeId(0) };
+        let broadcast = self.policy.location == Location::BroadcastOperations;
         let mut ordered = |ledger: &mut crate::invariants::Ledger, key, to| {
             let place = ledger.place(key);
             if place.in_flight || ledger.last(key) > place.counter {
@@ -222,7 +234,9 @@ impl<E: Element> Cluster<E> {
             }
             ledger.ordered(key, to)
         };
-        if let WatchedInput::Localize(from) = watch.input {
+        if let WatchedInput::Localize(from) = watch.input
+            && has_homes
+        {
             for key in &watch.keys {
                 ordered(ledger, *key, from);
             }
@@ -236,7 +250,11 @@ impl<E: Element> Cluster<E> {
             let Action::Send { to, message } = action else { continue };
             match message {
                 Message::Localize(localize) => {
-                    localize.keys.iter().for_each(|key| ledger.requested(*key, here))
+                    // A forwarded one, a copy of one to another node, or a void one again.
+                    let old = localize.requester != here || broadcast && (*to != first || again);
+                    if !old {
+                        localize.keys.iter().for_each(|key| ledger.requested(*key, here));
+                    }
                 }
                 Message::Relocate(relocate) => {
                     for (key, counter) in relocate.keys.iter().zip(&relocate.counters) {
@@ -261,7 +279,7 @@ impl<E: Element> Cluster<E> {
                 }
                 Message::HandOver(hand_over) => {
                     for (key, counter) in hand_over.keys.iter().zip(&hand_over.counters) {
-                        let decides = by_owners && (!by_homes || layout.home(*key) == here);
+                        let decides = !has_homes || by_owners && (!by_homes || layout.home(*key) == here);
                         ledger.departed(*key, here, *to, *counter, decides)?;
                     }
                 }
@@ -274,7 +292,10 @@ impl<E: Element> Cluster<E> {
                 | Message::ReplicaUpdate(_)
                 | Message::Clock(_)
                 | Message::Reduce(_)
-                | Message::IntentReport(_) => {}
+                | Message::IntentReport(_)
+                | Message::Locate(_)
+                | Message::Located(_)
+                | Message::Void(_) => {}
             }
         }
         Ok(())
@@ -285,18 +306,24 @@ impl<E: Element> Cluster<E> {
         let Self { watch, invariants, .. } = self;
         let queued = &mut invariants.queued;
         let chained = self.policy.order == Order::Chain;
+        let has_homes = self.policy.location.has_homes();
         for (at, (key, slot)) in watch.keys.iter().zip(&watch.slots).enumerate() {
             match watch.input {
-                WatchedInput::Access { origin, from, .. } if slot.role == Role::Arriving => {
+                WatchedInput::Access { origin, from, .. }
+                    if slot.role == Role::Arriving && (has_homes || from.is_none()) =>
+                {
                     let keep = from.is_some() || !chained;
                     queued.access(here, *key, (origin, watch.positions[at]), keep);
                 }
-                WatchedInput::Localize(_) | WatchedInput::Relocate if slot.role == Role::Arriving => {
+                WatchedInput::Localize(_) | WatchedInput::Relocate
+                    if slot.role == Role::Arriving && has_homes =>
+                {
                     queued.departure(here, *key);
                 }
                 WatchedInput::HandOver => queued.arrival(here, *key),
                 WatchedInput::Access { .. }
                 | WatchedInput::Localize(_)
+                | WatchedInput::Void
                 | WatchedInput::Relocate
                 | WatchedInput::Other
                 | WatchedInput::LocalizeCall
@@ -331,7 +358,7 @@ impl<E: Element> Cluster<E> {
 
     /// Sets reach markers that follow from the actions.
     fn mark_sent(&mut self, station: usize, actions: &[Action]) {
-        let Self { watch, reach, stations, .. } = self;
+        let Self { watch, reach, stations, access, .. } = self;
         let (mut sent, mut completed) = (0, 0);
         let (mut last, mut loaded) = (None, None);
         for action in actions {
@@ -362,13 +389,29 @@ impl<E: Element> Cluster<E> {
         let stats = stations[station].engine.management();
         let queued = (stats.queued - watch.queued) as usize;
         let conflicts = stats.localization_conflicts - watch.conflicts;
+        let queues = *access == LocalAccess::Queue;
         let marks = [
-            (watch.submitted > 0 && completed > 0, Marker::InboxRace),
+            (!queues && watch.submitted > 0 && completed > 0, Marker::InboxRace),
+            (queues && watch.submitted > 0 && completed > 0, Marker::QueueServed),
             (sent + completed + queued < watch.submitted, Marker::Chained),
             (queued > 0, Marker::Queued),
             (conflicts > 0, Marker::ConflictSeen),
+            (matches!(watch.input, WatchedInput::Void) && sent > 0, Marker::BroadcastAgain),
         ];
         marks.into_iter().filter(|(reached, _)| *reached).for_each(|(_, marker)| reach.mark(marker));
+        if let WatchedInput::Access { origin, from: Some(_), .. } = watch.input
+            && self.policy.location == Location::BroadcastOperations
+        {
+            let answers = actions.iter().filter_map(|action| match action {
+                Action::Send { message: Message::Response(response), .. } if response.op == origin.op => {
+                    Some(response.positions.len())
+                }
+                Action::Send { .. } | Action::Complete { .. } | Action::CompleteSnapshot { .. } => None,
+            });
+            if watch.slots.iter().filter(|slot| slot.role == Role::Owner).count() > answers.sum() {
+                reach.mark(Marker::BroadcastDecided);
+            }
+        }
     }
 
     /// Sets reach markers that follow from the input and the slots before it.
@@ -403,6 +446,7 @@ impl<E: Element> Cluster<E> {
                 WatchedInput::Moved => &[(older, Marker::MovedLate)],
                 WatchedInput::MoveDecision => &[(!slot.role.is_owner(), Marker::OrderTooLate)],
                 WatchedInput::Access { from: None, .. }
+                | WatchedInput::Void
                 | WatchedInput::HandOver
                 | WatchedInput::IntentReport { .. }
                 | WatchedInput::ReplicaRequest { .. }

@@ -55,6 +55,7 @@ impl<E: Element> Cluster<E> {
             | WatchedInput::MoveDecision
             | WatchedInput::Response
             | WatchedInput::Localize(_)
+            | WatchedInput::Void
             | WatchedInput::Relocate
             | WatchedInput::IntentReport { .. }
             | WatchedInput::Moved
@@ -82,7 +83,10 @@ impl<E: Element> Cluster<E> {
                 | MessageFamily::Clock
                 | MessageFamily::AllReduce
                 | MessageFamily::Intent => Some(to),
-                MessageFamily::Access | MessageFamily::Snapshot | MessageFamily::Relocation => None,
+                MessageFamily::Access
+                | MessageFamily::Snapshot
+                | MessageFamily::Relocation
+                | MessageFamily::Location => None,
             },
             Action::Complete { .. } | Action::CompleteSnapshot { .. } => None,
         });
@@ -247,7 +251,10 @@ impl<E: Element> Cluster<E> {
                 | Message::Moved(_)
                 | Message::Clock(_)
                 | Message::Reduce(_)
-                | Message::IntentReport(_) => {}
+                | Message::IntentReport(_)
+                | Message::Locate(_)
+                | Message::Located(_)
+                | Message::Void(_) => {}
             }
         }
         // Messages are grouped by receiver; the versions of a key ascend in the order of its updates.
@@ -331,6 +338,7 @@ impl<E: Element> Cluster<E> {
             | WatchedInput::MoveDecision
             | WatchedInput::Response
             | WatchedInput::Localize(_)
+            | WatchedInput::Void
             | WatchedInput::Relocate
             | WatchedInput::IntentReport { .. }
             | WatchedInput::HandOver

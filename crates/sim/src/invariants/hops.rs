@@ -3,7 +3,7 @@
 //! | relocation | bound | reason |
 //! | --- | --- | --- |
 //! | none | 0; 1 with hints | the node that a stale hint names forwards to the home, which owns the key |
-//! | the home decides | 1; 2 with caches | as above; the home knows the present or the next owner |
+//! | the home decides | 1; 2 with caches, requests | as above; the home knows the next owner |
 //! | owners decide | relocations since the sender's knowledge | each forward follows newer knowledge |
 //! | owners decide, via the home | relocations since the home's knowledge, plus 1 | the home forwards once |
 //!
@@ -13,7 +13,7 @@
 use super::{Finding, Ledger};
 use hashbrown::HashMap;
 use intendant_core::{Key, NodeId};
-use intendant_techniques::{Initiator, Policy};
+use intendant_techniques::{Initiator, Location, Policy};
 use intendant_wire::{Origin, ReplicaRequest, Request};
 
 /// The bound in force.
@@ -35,12 +35,19 @@ type Hash = foldhash::fast::FixedState;
 impl Hops {
     pub(crate) fn new(policy: &Policy) -> Self {
         match policy.relocation {
-            None => Self::Fixed(u8::from(policy.caches)),
-            Some(Initiator::Requester) => Self::Fixed(1 + u8::from(policy.caches)),
-            Some(Initiator::Owner) => {
-                Self::PerFlight { accesses: HashMap::default(), replica_messages: HashMap::default() }
-            }
+            None => Self::Fixed(u8::from(policy.caches())),
+            Some(Initiator::Requester) => match policy.location {
+                Location::Home { caches } => Self::Fixed(1 + u8::from(caches)),
+                Location::Request => Self::Fixed(2),
+                Location::BroadcastOperations => Self::Fixed(0),
+                Location::BroadcastRelocations => Self::per_flight(),
+            },
+            Some(Initiator::Owner) => Self::per_flight(),
         }
+    }
+
+    fn per_flight() -> Self {
+        Self::PerFlight { accesses: HashMap::default(), replica_messages: HashMap::default() }
     }
 
     /// Checks a request that leaves a node. `known` returns the relocation counter that the node knows of a

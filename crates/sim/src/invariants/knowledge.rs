@@ -7,7 +7,7 @@ use super::{Finding, Ledger};
 use hashbrown::HashMap;
 use intendant_core::{Key, Layout, NodeId};
 use intendant_engine::Storage;
-use intendant_techniques::{Initiator, SlotState};
+use intendant_techniques::{Initiator, Location, Policy, SlotState};
 
 /// Number of keys up to which nodes keep all known locations: a channel of a sparse store keeps this many
 /// locations of absent keys.
@@ -24,10 +24,12 @@ pub(crate) struct Knowledge {
 }
 
 impl Knowledge {
-    pub(crate) fn new(layout: &Layout, storage: Storage, relocation: Option<Initiator>) -> Self {
-        let home_decides = relocation == Some(Initiator::Requester);
+    pub(crate) fn new(layout: &Layout, storage: Storage, policy: &Policy) -> Self {
+        let home_decides = policy.relocation == Some(Initiator::Requester) && policy.location.has_homes();
         let many = layout.keys() > NEVER_FORGOTTEN_KEYS;
-        let forgetful = many && home_decides && storage == Storage::Sparse;
+        let follows = policy.location == Location::BroadcastRelocations;
+        let requested = policy.relocation == Some(Initiator::Requester);
+        let forgetful = many && requested && !follows && storage == Storage::Sparse;
         Self { nodes: layout.nodes(), home_decides, forgetful, seen: HashMap::default() }
     }
 
@@ -73,15 +75,15 @@ impl Knowledge {
     }
 }
 
-/// At rest, the home of a key that moved knows its last owner.
-pub(crate) fn at_rest(key: Key, home: NodeId, state: &SlotState, ledger: &Ledger) -> Result<(), Finding> {
+/// At rest, a node that must know the last owner of a key that moved knows it.
+pub(crate) fn at_rest(key: Key, node: NodeId, state: &SlotState, ledger: &Ledger) -> Result<(), Finding> {
     let last = ledger.last(key);
     if state.counter == last {
         return Ok(());
     }
     Err((
         "knowledge",
-        format!("the cluster rests; of {key:?}, its home {home:?} knows {state:?}, but not counter {last}"),
+        format!("the cluster rests; of {key:?}, {node:?} knows {state:?}, but not counter {last}"),
     ))
 }
 
@@ -89,6 +91,7 @@ pub(crate) fn at_rest(key: Key, home: NodeId, state: &SlotState, ledger: &Ledger
 mod tests {
     use super::*;
     use intendant_core::KeyOrder;
+    use intendant_techniques::Technique;
     use std::sync::Arc;
 
     const K: Key = Key(0);
@@ -112,7 +115,7 @@ mod tests {
             ledger.departed(K, from, to, counter, false).unwrap();
             ledger.arrived(K, to, counter).unwrap();
         }
-        let mut knowledge = Knowledge::new(&layout, Storage::Sparse, Some(Initiator::Requester));
+        let mut knowledge = Knowledge::new(&layout, Storage::Sparse, &Technique::Lapse.policy());
         let mut check = |node: NodeId, state| knowledge.check(K, node, node == HOME, &state, &ledger);
         assert_eq!(check(A, SlotState::default()), Ok(()));
         assert_eq!(check(A, knows(B, 2)), Ok(()));

@@ -4,7 +4,7 @@
 use super::{Finding, Ledger, knowledge};
 use intendant_core::{Element, Key, Layout};
 use intendant_engine::{Shared, Storage};
-use intendant_techniques::Role;
+use intendant_techniques::{Location, Role};
 use std::sync::Arc;
 
 /// Upper bound of the (key, node) pairs checked at rest: more than any model of a simulated task has. Of a
@@ -77,13 +77,29 @@ impl Owners {
                 let key = Key(self.next.0);
                 ledger.settled(key)?;
                 if ledger.last(key) > 0 {
-                    let home = self.layout.home(key);
-                    knowledge::at_rest(key, home, &nodes[home.index()].slot(key), ledger)?;
+                    self.known_at_rest(nodes, key, ledger)?;
                 }
             }
             self.step(nodes, ledger)?;
         }
         Ok(())
+    }
+
+    /// Checks that the nodes that must know the location of `key`, which has moved, know it.
+    fn known_at_rest<E: Element>(
+        &self,
+        nodes: &[Arc<Shared<E>>],
+        key: Key,
+        ledger: &Ledger,
+    ) -> Result<(), Finding> {
+        let home = self.layout.home(key);
+        let know = |node: &&Arc<Shared<E>>| match node.policy().location {
+            Location::Home { .. } | Location::Request => node.node() == home,
+            Location::BroadcastRelocations => true,
+            Location::BroadcastOperations => false,
+        };
+        let mut knowing = nodes.iter().filter(know);
+        knowing.try_for_each(|node| knowledge::at_rest(key, node.node(), &node.slot(key), ledger))
     }
 
     #[inline]

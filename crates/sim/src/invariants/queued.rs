@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn answer(op: u32) -> Action {
-        let completion = Completion { op: OpId(op), positions: vec![3], values: Bytes::new() };
+        let completion = Completion { op: OpId(op), positions: vec![3], values: Bytes::new(), late: None };
         Action::Complete { worker: WorkerId(0), completion }
     }
 

@@ -1,12 +1,11 @@
 //! Tests of the network, machine and fault models: durations in simulated clusters equal those that queueing
 //! theory and the configured lengths predict.
 
-use intendant_core::{Initialiser, Key, KeyOrder, Layout, NodeId};
-use intendant_engine::{ReplicationConfig, Storage};
-use intendant_sim::cluster::{Checks, Cluster, ClusterConfig, Happened, Wait};
+use crate::still;
+use intendant_core::{Key, Layout, NodeId};
+use intendant_engine::LocalAccess;
+use intendant_sim::cluster::{Cluster, ClusterConfig, Happened, Wait};
 use intendant_sim::{Charge, Delays, Episode, Fault, Faults, Machine, Network, Spread};
-use intendant_techniques::Technique;
-use std::sync::Arc;
 
 const LEN: usize = 2_500;
 const VALUE_BYTES: u64 = 4 * LEN as u64;
@@ -21,24 +20,20 @@ fn plain() -> Delays {
 }
 
 fn cluster(nodes: usize, workers: usize, delays: Delays, faults: Faults, seed: u64) -> Cluster<f32> {
+    cluster_with(LocalAccess::Shared, nodes, workers, delays, faults, seed)
+}
+
+fn cluster_with(
+    access: LocalAccess,
+    nodes: usize,
+    workers: usize,
+    delays: Delays,
+    faults: Faults,
+    seed: u64,
+) -> Cluster<f32> {
     let layout = Layout::builder().range("keys", nodes as u64 * KEYS_PER_NODE, LEN).nodes(nodes);
-    let init: Initialiser<f32> = Arc::new(|_, value| value.fill(0.0));
-    Cluster::new(ClusterConfig {
-        layout: Arc::new(layout.order(KeyOrder::Range).shards(4).build().unwrap()),
-        init,
-        storage: Storage::Dense,
-        policy: Technique::Classic.policy(),
-        replication: ReplicationConfig::default(),
-        workers,
-        outstanding_bytes_max: usize::MAX,
-        stale_hints: false,
-        delays,
-        faults,
-        checks: Checks::EveryStep,
-        events_max: u64::MAX,
-        seed,
-        trace: false,
-    })
+    let base = still::config(layout, delays.network);
+    Cluster::new(ClusterConfig { access, workers, delays, faults, seed, ..base })
 }
 
 fn key(node: usize, nth: u64) -> Key {
@@ -108,6 +103,51 @@ fn charged_bytes_are_those_of_values_only() {
     let ((once, short), (many, long)) = (run(1.0), run(250.0));
     assert_eq!(many - once, 249 * 2 * VALUE_BYTES);
     assert_eq!(long - short, 249 * 2 * VALUE_BYTES, "a nanosecond per byte");
+}
+
+/// What a pull of two keys of the worker's own node costs on each of the three ways to local values.
+#[test]
+fn a_local_access_costs_a_queue_or_messages_if_memory_is_not_shared() {
+    let machine = Machine {
+        call_ns: 100,
+        key_ns: 10,
+        input_ns: 1_000,
+        input_key_ns: 1,
+        send_ns: 20_000,
+        channel_byte_ps: 1_000,
+        ..Machine::infinitely_fast()
+    };
+    let network = Network { latency: Spread::fixed(1 << 40), byte_ps: 0, frame_bytes: 0 };
+    let still = Spread::fixed(0);
+    let plain = Delays::of(machine, network, Charge::ACTUAL);
+    let plain = Delays { worker: still, enqueue: still, deliver: still, intake: still, ..plain };
+    let run = |access, ipc| {
+        let mut cluster = cluster_with(access, 2, 1, Delays { ipc, ..plain }, Faults::none(), 1);
+        cluster.pull(0, &[key(0, 0), key(0, 1)], Wait::Blocking).unwrap();
+        finish(&mut cluster);
+        assert_eq!(cluster.traffic(), (0, 0), "none of this goes over the network");
+        let accesses = cluster.accesses(0);
+        assert_eq!((accesses.local, accesses.remote), (2, 0));
+        let load = cluster.load();
+        (load.workers.busy_ns, load.channels.busy_ns)
+    };
+    assert_eq!(run(LocalAccess::Shared, false), (120, 0));
+    assert_eq!(run(LocalAccess::Queue, false), (120, 102), "a call of the channel");
+    // The worker sends a request without values, and receives the answer; the channel receives the request
+    // beside its input, and sends the answer.
+    let values = 2 * VALUE_BYTES;
+    assert_eq!(
+        run(LocalAccess::Queue, true),
+        (120 + 20_000 + 1_000 + values, 1_002 + 1_000 + 20_000 + values)
+    );
+    // For keys of another node, a channel takes as long whether it gets all accesses or these only.
+    let elsewhere = |access| {
+        let mut cluster = cluster_with(access, 2, 1, plain, Faults::none(), 1);
+        cluster.pull(0, &[key(0, 0), key(1, 0)], Wait::Blocking).unwrap();
+        finish(&mut cluster);
+        cluster.load().channels.busy_ns
+    };
+    assert_eq!(elsewhere(LocalAccess::Queue), elsewhere(LocalAccess::Shared) + 1, "one key more");
 }
 
 #[test]
@@ -244,4 +284,30 @@ fn no_update_is_lost_under_random_faults() {
         slower += usize::from(end > undisturbed);
     }
     assert!(slower > 20, "only {slower} of 50 plans disturbed anything");
+}
+
+/// Four nodes on two cores: what a node works delays the other node of its core, and no other.
+#[test]
+fn nodes_that_share_a_core_take_turns() {
+    let machine = Machine { nodes_per_core: 2, input_ns: 10_000, ..Machine::infinitely_fast() };
+    let network = Network { latency: Spread::fixed(1_000), byte_ps: 0, frame_bytes: 0 };
+    let mut cluster = cluster(4, 1, Delays::of(machine, network, Charge::ACTUAL), Faults::none(), 1);
+    cluster.push(0, &[key(2, 0)], &[1.0; LEN]).unwrap();
+    cluster.work(0, 50_000);
+    cluster.work(1, 70_000);
+    cluster.work(2, 50_000);
+    assert_eq!([0, 1, 2, 3].map(|worker| cluster.free_ns(worker)), [50_000, 70_000, 100_000, 0]);
+    // The channels of nodes 0 and 2 handle three inputs for a push: the submission, the request and the
+    // answer. What the workers of this core do next is late by all of them.
+    finish(&mut cluster);
+    let before = cluster.now_ns();
+    assert!(before < 100_000, "channels do not wait for workers: {before}");
+    cluster.work(2, 1_000);
+    cluster.work(3, 1_000);
+    assert_eq!(cluster.free_ns(2), 100_000 + 3 * 10_000 + 1_000);
+    assert_eq!(cluster.free_ns(3), 70_000 + 1_000);
+    // A loader needs the core as well.
+    cluster.wake_loader(0, 5_000);
+    cluster.work(0, 1_000);
+    assert_eq!(cluster.free_ns(0), 131_000 + 5_000 + 1_000);
 }

@@ -1,7 +1,9 @@
 //! Integration tests of the simulator: one program, a module per subject.
 
 mod likes;
+mod locations;
 mod machines;
 mod sampling;
 mod scenarios;
+mod still;
 mod task;

@@ -8,13 +8,12 @@
 //! In each phase of its intent, a node pulls and pushes the key without a message. At the end, the value has
 //! all pushes.
 
-use intendant_core::{Clock, Key, KeyOrder, Layout, NodeId};
-use intendant_engine::{ReplicationConfig, Storage};
-use intendant_sim::cluster::{Caller, Checks, Cluster, ClusterConfig, Wait};
-use intendant_sim::{Charge, Delays, Faults, Machine, Network, Spread};
+use crate::still;
+use intendant_core::{Clock, Key, Layout, NodeId};
+use intendant_sim::cluster::{Caller, Cluster, ClusterConfig, Wait};
+use intendant_sim::{Network, Spread};
 use intendant_techniques::Technique;
 use std::ops::Range;
-use std::sync::Arc;
 
 const NODES: usize = 4;
 /// Clocks per phase: enough for an action in time to end within the phase before.
@@ -95,24 +94,9 @@ fn clock_of(phase: u32) -> u32 {
 }
 
 fn cluster(technique: Technique) -> Cluster<f32> {
-    let layout = Layout::builder().range("keys", NODES as u64, 2).nodes(NODES).order(KeyOrder::Range);
+    let layout = Layout::builder().range("keys", NODES as u64, 2).nodes(NODES);
     let network = Network { latency: Spread::fixed(20_000), byte_ps: 80, frame_bytes: 50 };
-    Cluster::new(ClusterConfig {
-        layout: Arc::new(layout.shards(4).build().unwrap()),
-        init: Arc::new(|_, value| value.fill(0.0)),
-        storage: Storage::Dense,
-        policy: technique.policy(),
-        replication: ReplicationConfig::default(),
-        workers: 1,
-        outstanding_bytes_max: usize::MAX,
-        stale_hints: false,
-        delays: Delays::of(Machine::infinitely_fast(), network, Charge::ACTUAL),
-        faults: Faults::none(),
-        checks: Checks::EveryStep,
-        events_max: u64::MAX,
-        seed: 1,
-        trace: false,
-    })
+    Cluster::new(ClusterConfig { policy: technique.policy(), ..still::config(layout, network) })
 }
 
 /// Executes all events.

@@ -399,3 +399,19 @@ fn threads_share_cores_if_there_are_more_of_them() {
     let quarter = time(1) / time(0);
     assert!((3.8..4.2).contains(&quarter), "four workers on one core: {quarter}");
 }
+
+/// A channel whose looks take long rests afterwards, longer if it shares its core with workers.
+#[test]
+fn channels_rest_between_looks() {
+    let rounds = |send_ns, cores| {
+        let mut config = with_copies(4, 1).remove(3);
+        config.delays.charge.compute_milli = 1_000_000;
+        config.delays.machine.send_ns = send_ns;
+        config.delays.machine.cores = cores;
+        let outcome = train::<f32>(&config);
+        assert_eq!(digest(&outcome), plain::<f32>().1);
+        outcome.management.sync_rounds as f64 / outcome.virtual_ns as f64
+    };
+    let (idle, own, shared) = (rounds(0, 0), rounds(1_000_000, 0), rounds(1_000_000, 1));
+    assert!(own < 0.85 * idle && shared < 0.85 * own, "rounds per ns: {idle}, {own}, {shared}");
+}

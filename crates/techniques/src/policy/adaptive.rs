@@ -16,7 +16,7 @@
 //! when. Nodes cache the locations of keys. Operations are chained, because they may take different routes.
 //! Accesses without intent work as with any other technique: the current owner serves them.
 
-use super::{Act, Choice, Decider, Initiator, IntentPolicy, Order, Policy, Replicas};
+use super::{Act, Choice, Decider, Initiator, IntentPolicy, Location, Order, Policy, Replicas};
 use intendant_core::Tick;
 
 /// Time from the start of a round of deltas to the start of the next, at least. This gives 25 rounds per
@@ -29,7 +29,7 @@ pub const POLICY: Policy = Policy {
     name: "adaptive",
     order: Order::Chain,
     relocation: Some(Initiator::Owner),
-    caches: true,
+    location: Location::Home { caches: true },
     replicas: Some(Replicas::Directed { every: EVERY }),
     static_replicas: None,
     intents: Some(IntentPolicy { choice: Choice::Adaptive, action: Act::InTime, decider: Decider::Owner }),

@@ -5,14 +5,14 @@
 //! (worker → channel → connection → owner), each step of which keeps their order. So synchronous and
 //! asynchronous operations are sequentially consistent per key without chaining [thesis Tab. 3.2].
 
-use super::{Order, Policy};
+use super::{Location, Order, Policy};
 
 /// What this technique decides.
 pub const POLICY: Policy = Policy {
     name: "classic",
     order: Order::Fifo,
     relocation: None,
-    caches: false,
+    location: Location::Home { caches: false },
     replicas: None,
     static_replicas: None,
     intents: None,

@@ -4,14 +4,14 @@
 //! clock. After a while nodes have replicas of all keys that they ever read, and reads wait only for nodes
 //! that are slower than the staleness bound allows.
 
-use super::{Order, Policy, Replicas};
+use super::{Location, Order, Policy, Replicas};
 
 /// What this technique decides.
 pub const POLICY: Policy = Policy {
     name: "essp",
     order: Order::Chain,
     relocation: None,
-    caches: false,
+    location: Location::Home { caches: false },
     replicas: Some(Replicas::Eager),
     static_replicas: None,
     intents: None,

@@ -8,14 +8,14 @@
 //! nodes agree on. While a round runs in which every key has changed, it needs up to six times the model:
 //! also for its contribution, the sum so far, and incoming and outgoing frames.
 
-use super::{Order, Policy, StaticReplicas};
+use super::{Location, Order, Policy, StaticReplicas};
 
 /// What this technique decides.
 pub const POLICY: Policy = Policy {
     name: "full-replication",
     order: Order::Fifo,
     relocation: None,
-    caches: false,
+    location: Location::Home { caches: false },
     replicas: None,
     static_replicas: Some(StaticReplicas::All),
     intents: None,

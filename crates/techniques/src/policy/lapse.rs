@@ -10,14 +10,14 @@
 //! and the later one may arrive first [thesis theorem 3]; therefore [`Order::Chain`] is the default with
 //! caches.
 
-use super::{Initiator, Order, Policy};
+use super::{Initiator, Location, Order, Policy};
 
 /// What this technique decides.
 pub const POLICY: Policy = Policy {
     name: "lapse",
     order: Order::Fifo,
     relocation: Some(Initiator::Requester),
-    caches: false,
+    location: Location::Home { caches: false },
     replicas: None,
     static_replicas: None,
     intents: None,

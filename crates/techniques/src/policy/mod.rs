@@ -2,12 +2,16 @@
 
 pub mod ablations;
 pub mod adaptive;
+pub mod bips;
 pub mod classic;
 pub mod essp;
 pub mod full_replication;
 pub mod lapse;
+mod location;
 pub mod nups;
 pub mod ssp;
+
+pub use location::Location;
 
 use intendant_core::{Movement, Tick, UnknownName, by_name};
 use std::fmt;
@@ -49,8 +53,8 @@ pub struct Policy {
     pub order: Order,
     /// The node that starts relocations; `None` if keys do not move.
     pub relocation: Option<Initiator>,
-    /// Whether nodes cache the locations of the keys that they accessed.
-    pub caches: bool,
+    /// How nodes find the keys that they do not have.
+    pub location: Location,
     /// When nodes get replicas through the owner; `None` if never.
     pub replicas: Option<Replicas>,
     /// Which keys have static replicas; `None` if none has, and the user cannot assign any.
@@ -98,19 +102,41 @@ pub enum PolicyError {
         "technique {0} lets homes decide by another rule than that of adaptive, which is the only one that they know"
     )]
     Misplaced(&'static str),
+    /// Another location than homes, and keys that stay or that owners move.
+    #[error(
+        "technique {0} does not relocate keys on request: its nodes find keys by their homes; use location home or home-cached"
+    )]
+    Located(&'static str),
 }
 
 impl Policy {
-    /// This policy with the user's choice of order and caches. With caches, operations are chained unless the
-    /// user chooses otherwise, because they would not be in order [thesis theorem 3]. With replicas through
-    /// the owner they are always chained.
+    /// This policy with the user's choice of order and caches; only homes know caches. If the operations of a
+    /// worker on a key may take different ways, which they do with caches and with all other locations than
+    /// homes, operations are chained unless the user chooses otherwise, because they would not be in order
+    /// [thesis theorem 3]. With replicas through the owner they are always chained.
     #[must_use]
     pub fn with(self, order: Option<Order>, caches: Option<bool>) -> Self {
-        let caches = caches.unwrap_or(self.caches);
-        let chained = caches || self.replicas.is_some();
+        let location = match (self.location, caches) {
+            (Location::Home { .. }, Some(caches)) => Location::Home { caches },
+            (location, _) => location,
+        };
+        let chained = !location.keeps_order() || self.replicas.is_some();
         let order = order.unwrap_or(if chained { Order::Chain } else { self.order });
         let order = if self.replicas.is_some() { Order::Chain } else { order };
-        Self { order, caches, ..self }
+        Self { order, location, ..self }
+    }
+
+    /// This policy with the user's choice of how nodes find keys; call [`Policy::with`] afterwards.
+    #[must_use]
+    pub fn located(self, location: Option<Location>) -> Self {
+        Self { location: location.unwrap_or(self.location), ..self }
+    }
+
+    /// Whether nodes cache the locations of the keys that they accessed.
+    #[inline]
+    #[must_use]
+    pub const fn caches(&self) -> bool {
+        matches!(self.location, Location::Home { caches: true })
     }
 
     /// How keys come to the nodes of a cluster of `nodes` nodes that use them. Unless they stay, samples of
@@ -133,11 +159,16 @@ impl Policy {
 
     /// Checks that the mechanisms that the policy combines work together. The valid combinations are
     /// relocation by either initiator, static replicas with or without relocation, replicas by clocks, and
-    /// directed replicas of keys that stay or that their owners move.
+    /// directed replicas of keys that stay or that their owners move. Locations other than homes need
+    /// relocation by requesters.
     ///
     /// # Errors
     /// The first combination that does not work.
     pub const fn check(&self) -> Result<(), PolicyError> {
+        let requested = matches!(self.relocation, Some(Initiator::Requester));
+        if !requested && !matches!(self.location, Location::Home { .. }) {
+            return Err(PolicyError::Located(self.name));
+        }
         if let Some(intents) = self.intents {
             let directed = matches!(self.replicas, Some(Replicas::Directed { .. }));
             let moves = matches!(self.relocation, Some(Initiator::Owner));
@@ -288,6 +319,8 @@ pub enum Technique {
     Essp,
     /// Static replicas of some keys, relocation of the others: [`nups`].
     Nups,
+    /// Static replicas of some keys, static allocation of the others: [`bips`].
+    Bips,
     /// Relocation and replicas by intent: [`adaptive`].
     Adaptive,
     /// As adaptive, without relocation: [`ablations`].
@@ -306,13 +339,14 @@ pub enum Technique {
 
 impl Technique {
     /// All techniques.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Classic,
         Self::FullReplication,
         Self::Lapse,
         Self::Ssp,
         Self::Essp,
         Self::Nups,
+        Self::Bips,
         Self::Adaptive,
         Self::ReplicateOnIntent,
         Self::RelocateOnIntent,
@@ -332,6 +366,7 @@ impl Technique {
             Self::Ssp => ssp::POLICY,
             Self::Essp => essp::POLICY,
             Self::Nups => nups::POLICY,
+            Self::Bips => bips::POLICY,
             Self::Adaptive => adaptive::POLICY,
             Self::ReplicateOnIntent => ablations::REPLICATE_ON_INTENT,
             Self::RelocateOnIntent => ablations::RELOCATE_ON_INTENT,
@@ -377,7 +412,7 @@ mod tests {
         let lapse = Technique::Lapse.policy();
         let orders = |order, caches| {
             let policy = lapse.with(order, caches);
-            (policy.order, policy.caches)
+            (policy.order, policy.caches())
         };
         assert_eq!(orders(None, None), (Order::Fifo, false));
         assert_eq!(orders(None, Some(true)), (Order::Chain, true));
@@ -386,12 +421,34 @@ mod tests {
     }
 
     #[test]
+    fn keys_on_request_are_found_in_every_way_and_all_others_by_their_homes() {
+        for technique in Technique::ALL {
+            let requested = technique.policy().relocation == Some(Initiator::Requester);
+            for location in Location::ALL {
+                let policy = technique.policy().located(Some(location)).with(None, None);
+                let works = requested || matches!(location, Location::Home { .. });
+                assert_eq!(policy.check().is_ok(), works, "{technique}, {location}");
+                if requested {
+                    assert_eq!(
+                        policy.order == Order::Fifo,
+                        location.keeps_order(),
+                        "{technique}, {location}"
+                    );
+                }
+            }
+        }
+        let request = Technique::Lapse.policy().located(Some(Location::Request));
+        assert_eq!(request.with(None, Some(true)).location, Location::Request, "caches are those of homes");
+        assert_eq!(Technique::Lapse.policy().located(None), Technique::Lapse.policy());
+    }
+
+    #[test]
     fn operations_are_always_chained_with_replicas_that_come_and_go() {
         for technique in [Technique::Ssp, Technique::Essp, Technique::Adaptive] {
             for order in [None, Some(Order::Fifo), Some(Order::Chain)] {
                 for caches in [false, true] {
                     let policy = technique.policy().with(order, Some(caches));
-                    assert_eq!((policy.order, policy.caches), (Order::Chain, caches), "{technique}");
+                    assert_eq!((policy.order, policy.caches()), (Order::Chain, caches), "{technique}");
                 }
             }
         }

@@ -6,14 +6,14 @@
 //! ([`crate::allreduce`]); localizing them has no effect. All other keys are managed as by [`super::lapse`],
 //! and are sequentially consistent.
 
-use super::{Initiator, Order, Policy, StaticReplicas};
+use super::{Initiator, Location, Order, Policy, StaticReplicas};
 
 /// What this technique decides.
 pub const POLICY: Policy = Policy {
     name: "nups",
     order: Order::Fifo,
     relocation: Some(Initiator::Requester),
-    caches: false,
+    location: Location::Home { caches: false },
     replicas: None,
     static_replicas: Some(StaticReplicas::Assigned),
     intents: None,

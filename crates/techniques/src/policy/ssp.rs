@@ -12,14 +12,14 @@
 //! workers' clocks, when it sent the value [Lapser §2.3]; and the bound holds for keys that the reading node
 //! owns as well.
 
-use super::{Order, Policy, Replicas};
+use super::{Location, Order, Policy, Replicas};
 
 /// What this technique decides.
 pub const POLICY: Policy = Policy {
     name: "ssp",
     order: Order::Chain,
     relocation: None,
-    caches: false,
+    location: Location::Home { caches: false },
     replicas: Some(Replicas::Lazy),
     static_replicas: None,
     intents: None,

@@ -136,6 +136,14 @@ fn exit_codes_tell_what_happened() {
         ("--nodes 2 --rate 1e30", 3, "diverged in epoch 1, step "),
         ("--technique single --export /proc/no/such", 2, "cannot write this folder"),
         ("--simulate --nodes 2 --rate 1e30", 3, "regression: error: diverged in epoch 1, step "),
+        ("--local-access ipc", 2, "regression: error: --local-access ipc is only simulated: add --simulate"),
+        ("--nodes 2 --local-access ipc", 2, "regression: error: --local-access ipc is only simulated"),
+        (
+            "--technique single --local-access queue",
+            2,
+            "regression: error: --local-access queue is about nodes with channels, and technique single has none",
+        ),
+        ("--local-access fast", 2, "'fast' is not a way to local values; use shared, queue or ipc"),
         ("--net 10gbe", 2, "regression: error: --net is about simulated clusters; add --simulate"),
     ] {
         let (found, said) = end(&output(flags));
@@ -144,6 +152,31 @@ fn exit_codes_tell_what_happened() {
     }
     assert!(output("--help").status.success());
     assert!(output("--version").status.success());
+}
+
+/// What an access costs depends on how local values are accessed; which accesses are remote does not.
+#[test]
+fn local_values_are_accessed_in_memory_through_queues_or_simulated_messages() {
+    let folder = Folder::new();
+    let path = folder.path("r.json");
+    let run = |flags: &str| {
+        succeeded(&output(&format!("--technique classic --epochs 2 --report {} {flags}", path.display())));
+        let report = report(&path);
+        let access = report.access.counts;
+        assert_eq!(access.local + access.remote, access.pull_keys + access.push_keys, "{flags}");
+        let seconds: f64 = report.epochs.iter().map(|epoch| epoch.seconds).sum();
+        (seconds, (access.local, access.remote), report.config["local-access"].clone())
+    };
+    for nodes in ["--nodes 1", "--nodes 2"] {
+        let (_, shared, _) = run(nodes);
+        assert!(shared.0 > 0 && (shared.1 > 0) == nodes.ends_with('2'), "{shared:?}");
+        let (_, queue, named) = run(&format!("{nodes} --local-access queue"));
+        assert_eq!((queue, named), (shared, "queue".into()), "{nodes}");
+        let simulated = ["shared", "queue", "ipc"]
+            .map(|access| run(&format!("{nodes} --simulate --local-access {access}")));
+        assert!(simulated.iter().all(|(_, accesses, _)| *accesses == shared), "{nodes}: {simulated:?}");
+        assert!(simulated.is_sorted_by(|a, b| a.0 < b.0), "{nodes}: {simulated:?}");
+    }
 }
 
 #[test]
@@ -171,8 +204,8 @@ fn replication_and_its_frequency_are_reported() {
         assert!((management.syncs_per_second / expected - 1.0).abs() < 1e-9, "{management:?}, {expected}");
         assert_eq!(report.config["sync-every-ms"], 2.0);
     }
-    // Virtual time does not depend on the machine.
-    for (every, warned) in [("0.1", true), ("1", false)] {
+    // Virtual time does not depend on the machine. Channels that are busy with accesses rest between rounds.
+    for (every, warned) in [("0.1", true), ("5", false)] {
         let done = output(&format!("{nups} --nodes 4 --simulate --sync-every-ms {every}"));
         let said = text(&done.stderr);
         assert_eq!(said.contains("replicas were synchronised"), warned, "{said}");
@@ -190,6 +223,30 @@ fn replication_and_its_frequency_are_reported() {
         said.contains("--replicate-file: key 1001 is to be replicated, but the model has keys 0 to 1000"),
         "{said}"
     );
+}
+
+#[test]
+fn nodes_find_parameters_in_every_way() {
+    let folder = Folder::new();
+    let path = folder.path("r.json");
+    for location in ["home", "home-cached", "request", "broadcast-relocations", "broadcast-operations"] {
+        for simulated in ["", " --simulate"] {
+            let flags = format!("--technique lapse --nodes 3 --location {location}{simulated}");
+            succeeded(&output(&format!("{flags} --report {}", path.display())));
+            let report = report(&path);
+            assert_eq!(report.config["location"], location);
+            assert!(report.management.relocations > 0 && report.network.messages > 0, "{flags}");
+        }
+    }
+    for (flags, message) in [
+        ("--technique lapse --location nowhere", "'nowhere' is not a location"),
+        ("--technique single --location home", "technique single has no nodes that look for keys"),
+        ("--technique adaptive --location request", "--location: "),
+    ] {
+        let (code, said) = end(&output(flags));
+        assert_eq!(code, Some(2), "{flags}: {said}");
+        assert!(said.contains(message), "{flags}: {said}");
+    }
 }
 
 /// A command whose standard output is this file.

@@ -4,9 +4,10 @@
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_wire::{
-    AccessKind, Clock, ClockScope, Cursor, HandOver, HeaderField, HolderRow, IntentReport, Localize, Message,
-    MessageClass, Moved, OpId, Origin, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
-    ReplicaUpdateKind, Request, Response, SnapshotPart, SnapshotRequest, WireError,
+    AccessKind, Clock, ClockScope, Cursor, HandOver, HeaderField, HolderRow, IntentReport, Localize, Locate,
+    Located, Message, MessageClass, Moved, OpId, Origin, Reduce, Relocate, ReplicaRequest,
+    ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind, Request, Response, SnapshotPart, SnapshotRequest,
+    Void, WireError,
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -117,11 +118,14 @@ fn random(rng: &mut Pcg64Mcg) -> Message {
             keys,
             values,
         }),
-        MessageClass::Localize => Message::Localize(Localize { keys }),
+        MessageClass::Localize => {
+            Message::Localize(Localize { requester: origin.node, hops: rng.random(), keys })
+        }
         MessageClass::Relocate => Message::Relocate(Relocate { to: origin.node, keys, counters }),
         MessageClass::HandOver => {
             let holders = random_holders(rng, keys.len());
-            Message::HandOver(HandOver { keys, counters, holders, values })
+            let decided = (0..rng.random_range(0..4)).map(|_| rng.random()).collect();
+            Message::HandOver(HandOver { keys, counters, decided, holders, values })
         }
         MessageClass::Moved => Message::Moved(Moved { keys, counters }),
         MessageClass::ReplicaRequest => {
@@ -172,6 +176,9 @@ fn random(rng: &mut Pcg64Mcg) -> Message {
             let over = begun.split_off(rng.random_range(0..=begun.len()));
             Message::IntentReport(IntentReport { begun, over })
         }
+        MessageClass::Locate => Message::Locate(Locate { keys }),
+        MessageClass::Located => Message::Located(Located { at: origin.node, keys }),
+        MessageClass::Void => Message::Void(Void { keys, after: first, upto: second }),
     }
 }
 
@@ -273,9 +280,13 @@ fn fields(message: &Message) -> (Vec<HeaderField>, Vec<(usize, u8)>) {
         MessageClass::Response => (vec![Node], vec![(TAG, 3), (FLAGS, 2)]),
         MessageClass::SnapshotRequest => (vec![Tag, Flags, Count], vec![]),
         MessageClass::SnapshotPart => (vec![Flags, Node], vec![(TAG, 2)]),
-        MessageClass::Localize | MessageClass::Moved => (vec![Tag, Flags, Node, Worker, Argument], vec![]),
-        MessageClass::Relocate => (vec![Tag, Flags, Worker, Argument], vec![]),
-        MessageClass::HandOver | MessageClass::IntentReport => (vec![Tag, Flags, Node, Worker], vec![]),
+        MessageClass::Localize => (vec![Tag, Worker, Argument], vec![]),
+        MessageClass::Moved | MessageClass::Locate | MessageClass::Void => {
+            (vec![Tag, Flags, Node, Worker, Argument], vec![])
+        }
+        MessageClass::Relocate | MessageClass::Located => (vec![Tag, Flags, Worker, Argument], vec![]),
+        MessageClass::HandOver => (vec![Tag, Flags, Node], vec![]),
+        MessageClass::IntentReport => (vec![Tag, Flags, Node, Worker], vec![]),
         MessageClass::ReplicaRequest => (vec![Worker, Argument], vec![(TAG, 3)]),
         MessageClass::ReplicaUpdate => (vec![Node, Worker], vec![(TAG, 4), (FLAGS, 2)]),
         MessageClass::Clock => {
@@ -455,6 +466,7 @@ fn holders_are_of_keys_of_the_frame_and_ordered() {
     let message = Message::HandOver(HandOver {
         keys: vec![Key(5), Key(6)],
         counters: vec![1, 1],
+        decided: vec![],
         holders: vec![row(0, 1), row(0, 2), row(1, 1)],
         values: Bytes::new(),
     });

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use intendant_core::{Key, NodeId, WorkerId};
 use intendant_wire::{
-    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Message,
-    MessageClass, Moved, OpId, Origin, PROTOCOL, Reduce, Relocate, ReplicaRequest, ReplicaRequestKind,
-    ReplicaUpdate, ReplicaUpdateKind, Request, Response, SnapshotPart, SnapshotRequest,
+    AccessKind, Clock, ClockScope, Cursor, HandOver, HolderRow, IntentReport, Localize, Locate, Located,
+    Message, MessageClass, Moved, OpId, Origin, PROTOCOL, Reduce, Relocate, ReplicaRequest,
+    ReplicaRequestKind, ReplicaUpdate, ReplicaUpdateKind, Request, Response, SnapshotPart, SnapshotRequest,
+    Void,
 };
 use std::collections::BTreeSet;
 
@@ -80,8 +81,12 @@ fn cases() -> Vec<(Message, &'static str)> {
             "02010100 00000300 07000000 02000000 01000000 04000000 00000000 09000000",
         ),
         (
-            Message::Localize(Localize { keys: vec![Key(9), Key(1 << 40)] }),
-            "05000000 00000000 00000000 02000000 09000000 00000000 00000000 00010000",
+            Message::Localize(Localize {
+                requester: NodeId(0x0102),
+                hops: 3,
+                keys: vec![Key(9), Key(1 << 40)],
+            }),
+            "05000300 02010000 00000000 02000000 09000000 00000000 00000000 00010000",
         ),
         (
             Message::Relocate(Relocate { to: NodeId(0x0102), keys: vec![Key(9)], counters: vec![7] }),
@@ -91,6 +96,7 @@ fn cases() -> Vec<(Message, &'static str)> {
             Message::HandOver(HandOver {
                 keys: vec![Key(9)],
                 counters: vec![7],
+                decided: vec![],
                 holders: vec![],
                 values: values.clone(),
             }),
@@ -98,8 +104,20 @@ fn cases() -> Vec<(Message, &'static str)> {
         ),
         (
             Message::HandOver(HandOver {
+                keys: vec![Key(9)],
+                counters: vec![7],
+                decided: vec![0, 0x0405_0607, 2],
+                holders: vec![],
+                values: values.clone(),
+            }),
+            "07000000 00000300 00000000 01000000 09000000 00000000 07000000 00000000 07060504 02000000 \
+             0000803f 00000040",
+        ),
+        (
+            Message::HandOver(HandOver {
                 keys: vec![Key(9), Key(10)],
                 counters: vec![7, 8],
+                decided: vec![],
                 holders: vec![row(0, 0x0102, 2), row(1, 0, 3), row(1, 0x0102, 4)],
                 values: values.clone(),
             }),
@@ -114,6 +132,19 @@ fn cases() -> Vec<(Message, &'static str)> {
         (
             Message::IntentReport(IntentReport { begun: vec![Key(9)], over: vec![Key(1 << 40), Key(9)] }),
             "0d000000 00000000 02000000 01000000 09000000 00000000 00000000 00010000 09000000 00000000",
+        ),
+        (
+            Message::Locate(Locate { keys: vec![Key(9), Key(1 << 40)] }),
+            "0e000000 00000000 00000000 02000000 09000000 00000000 00000000 00010000",
+        ),
+        (
+            Message::Located(Located { at: NodeId(0x0102), keys: vec![Key(9)] }),
+            "0f000000 02010000 00000000 01000000 09000000 00000000",
+        ),
+        (
+            Message::Void(Void { keys: vec![Key(9), Key(10)], after: vec![1, 2], upto: vec![3, 4] }),
+            "10000000 00000000 00000000 02000000 09000000 00000000 0a000000 00000000 01000000 02000000 \
+             03000000 04000000",
         ),
         (
             Message::ReplicaRequest(ReplicaRequest {
@@ -231,9 +262,9 @@ fn cases() -> Vec<(Message, &'static str)> {
 }
 
 #[test]
-fn frames_of_version_4() {
+fn frames_of_version_5() {
     // Nodes that do not know a class refuse its frames, so a new class is a new version, too.
-    assert_eq!((PROTOCOL, MessageClass::ALL.len()), (4, 13));
+    assert_eq!((PROTOCOL, MessageClass::ALL.len()), (5, 16));
     for (message, golden) in cases() {
         assert_eq!(hex(&message.encode()), golden, "{message:?}");
         let (head, values) = message.encode_parts();

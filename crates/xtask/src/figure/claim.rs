@@ -54,6 +54,11 @@ impl JudgedClaim {
         format!("{text}: {number} ({bound}; source: {paper}{fitted}{seeds})")
     }
 
+    /// The claim in words.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The reason for a known deviation.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.deviation.as_deref()

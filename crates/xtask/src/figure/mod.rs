@@ -8,6 +8,7 @@
 
 mod claim;
 mod config;
+mod constant;
 mod metric;
 mod page;
 mod picture;
@@ -15,7 +16,10 @@ mod runs;
 mod table;
 
 use crate::process::{self, cargo};
+use claim::JudgedClaim;
+pub(crate) use claim::Outcome;
 use config::{Figure, Scale};
+pub(crate) use constant::{ScaledConstant, fields};
 use metric::{Report, Reports};
 use page::{Page, Tally};
 use std::collections::BTreeMap;
@@ -48,12 +52,23 @@ pub(crate) struct Args {
     /// Use programs of the dev profile, which build faster and run slower
     #[arg(long)]
     dev: bool,
+    /// Multiply a constant of the machines or the network, as in key_ns=1.5
+    #[arg(long, value_name = "FIELD=FACTOR")]
+    scale_constant: Option<ScaledConstant>,
     /// Print the commands without running them
     #[arg(long)]
     dry_run: bool,
+    /// Print no tables and no claims
+    #[arg(skip)]
+    quiet: bool,
 }
 
 impl Args {
+    /// A figure at scale ci, with a constant changed; prints only what it executes.
+    pub(crate) fn changed(name: &str, scale_constant: Option<ScaledConstant>) -> Self {
+        Self { name: name.to_owned(), scale_constant, dev: false, no_build: true, quiet: true, ..Self::ci() }
+    }
+
     /// All figures at scale ci, with programs of the dev profile.
     pub(crate) fn ci() -> Self {
         Self {
@@ -65,7 +80,9 @@ impl Args {
             write: false,
             no_build: false,
             dev: true,
+            scale_constant: None,
             dry_run: false,
+            quiet: false,
         }
     }
 
@@ -81,7 +98,16 @@ impl Args {
     /// The command that gives the same page.
     fn command(&self, name: &str) -> String {
         let scale = self.scale.name();
-        format!("cargo xtask figure {name} --scale {scale} --seeds {}", self.seeds())
+        let constant = self.scale_constant.as_ref();
+        let constant = constant.map_or(String::new(), |scaled| format!(" --scale-constant {scaled}"));
+        format!("cargo xtask figure {name} --scale {scale} --seeds {}{constant}", self.seeds())
+    }
+
+    /// The folder of the pages.
+    fn place(&self) -> PathBuf {
+        let changed =
+            self.scale_constant.as_ref().map_or(String::new(), |scaled| format!("-{}", scaled.name()));
+        process::target().join("figures").join(format!("{}{changed}", self.scale.name()))
     }
 }
 
@@ -94,23 +120,55 @@ struct Named {
 
 /// Runs the figures. Returns an error if a run fails or a claim does not hold.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
-    let place = process::target().join("figures").join(args.scale.name());
+    let place = args.place();
     let figures = read(args, &place)?;
-    let planned: Vec<runs::Planned> = figures
-        .iter()
-        .enumerate()
-        .flat_map(|(at, named)| {
-            runs::plan(at, &named.name, &named.figure, args, &named.folder.join("reports"))
-        })
-        .collect();
     if args.dry_run {
-        planned.iter().for_each(|run| println!("{}", run.line()));
+        plan(&figures, args)?.iter().for_each(|run| println!("{}", run.line()));
         return Ok(());
     }
     if !args.no_build {
         build(&figures, args.dev)?;
     }
-    for Named { folder, .. } in &figures {
+    let (pages, mut problems) = judge(&figures, args)?;
+    if args.name == "all" {
+        page::index(&pages, args.scale.name(), &place)?;
+        println!("Claims: {}. All figures: {}", tally(&pages).words(), place.join("index.html").display());
+    }
+    if args.write {
+        keep(&pages, &place, args.name == "all")?;
+    }
+    for page in &pages {
+        let broken = page.claims.iter().filter(|claim| claim.broken());
+        problems.extend(broken.map(|claim| format!("{}: does not hold: {}", page.name, claim.line())));
+    }
+    if problems.is_empty() { Ok(()) } else { Err(format!("problems:\n  {}", problems.join("\n  "))) }
+}
+
+/// The text and the outcome of each claim that is judged. Returns an error if a run fails.
+pub(crate) fn outcomes(args: &Args) -> Result<Vec<(String, Outcome)>, String> {
+    let (pages, problems) = judge(&read(args, &args.place())?, args)?;
+    if !problems.is_empty() {
+        return Err(problems.join("\n"));
+    }
+    let of_page = |page: &Page| {
+        let claim = |claim: &JudgedClaim| Some((claim.text().to_owned(), claim.outcome()?));
+        page.claims.iter().filter_map(claim).collect::<Vec<_>>()
+    };
+    Ok(pages.iter().flat_map(of_page).collect())
+}
+
+fn plan(figures: &[Named], args: &Args) -> Result<Vec<runs::Planned>, String> {
+    let of_figure = |(at, named): (usize, &Named)| {
+        runs::plan(at, &named.name, &named.figure, args, &named.folder.join("reports"))
+    };
+    let planned: Result<Vec<_>, String> = figures.iter().enumerate().map(of_figure).collect();
+    Ok(planned?.into_iter().flatten().collect())
+}
+
+/// Executes the runs of figures, and judges those that are complete. Returns also what went wrong.
+fn judge(figures: &[Named], args: &Args) -> Result<(Vec<Page>, Vec<String>), String> {
+    let planned = plan(figures, args)?;
+    for Named { folder, .. } in figures {
         let reports = folder.join("reports");
         std::fs::create_dir_all(&reports).map_err(|error| format!("{}: {error}", reports.display()))?;
     }
@@ -139,19 +197,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         }
     });
     pages.sort_by_key(|(figure, _)| *figure);
-    let pages: Vec<Page> = pages.into_iter().map(|(_, page)| page).collect();
-    if args.name == "all" {
-        page::index(&pages, args.scale.name(), &place)?;
-        println!("Claims: {}. All figures: {}", tally(&pages).words(), place.join("index.html").display());
-    }
-    if args.write {
-        keep(&pages, &place, args.name == "all")?;
-    }
-    for page in &pages {
-        let broken = page.claims.iter().filter(|claim| claim.broken());
-        problems.extend(broken.map(|claim| format!("{}: does not hold: {}", page.name, claim.line())));
-    }
-    if problems.is_empty() { Ok(()) } else { Err(format!("problems:\n  {}", problems.join("\n  "))) }
+    Ok((pages.into_iter().map(|(_, page)| page).collect(), problems))
 }
 
 fn tally(pages: &[Page]) -> Tally {
@@ -209,13 +255,17 @@ fn complete(
         by_run.entry(run.run.clone()).or_default().push(report);
     }
     let reports = Reports { by_run, quality: figure.quality.clone(), scale: args.scale };
-    println!("== {name}: {} ({})", figure.title, figure.source);
-    println!("{}", table::render(figure, &reports));
-    println!("  Numbers of the source are in brackets. Page: {}", folder.join("README.md").display());
-    figure.notes.iter().for_each(|note| println!("  {note}"));
+    if !args.quiet {
+        println!("== {name}: {} ({})", figure.title, figure.source);
+        println!("{}", table::render(figure, &reports));
+        println!("  Numbers of the source are in brackets. Page: {}", folder.join("README.md").display());
+        figure.notes.iter().for_each(|note| println!("  {note}"));
+    }
     let judge = |claim| claim::judge(claim, &reports, args.scale);
     let claims = figure.claims.iter().map(judge).collect::<Result<Vec<_>, String>>()?;
-    claims.iter().for_each(|claim| println!("{claim}"));
+    if !args.quiet {
+        claims.iter().for_each(|claim| println!("{claim}"));
+    }
     if claims.iter().all(|claim| !claim.judged()) && !claims.is_empty() && args.only.is_empty() {
         let nothing = format!("no claim is judged at scale {}", args.scale.name());
         // Full scale takes hours and is inspected by hand. At the smaller scales, a figure must be able to

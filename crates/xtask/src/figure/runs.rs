@@ -74,7 +74,16 @@ impl Planned {
 }
 
 /// The runs of a figure at a scale, each with all seeds. `place` is the folder of its reports.
-pub(crate) fn plan(at: usize, name: &str, figure: &Figure, args: &Args, place: &Path) -> Vec<Planned> {
+///
+/// # Errors
+/// If a constant is to be changed that a run's presets do not have.
+pub(crate) fn plan(
+    at: usize,
+    name: &str,
+    figure: &Figure,
+    args: &Args,
+    place: &Path,
+) -> Result<Vec<Planned>, String> {
     let wanted =
         |run: &&Run| run.is_at(args.scale) && (args.only.is_empty() || args.only.contains(&run.name));
     let of_run = |run: &Run, seed: u64| {
@@ -84,9 +93,12 @@ pub(crate) fn plan(at: usize, name: &str, figure: &Figure, args: &Args, place: &
         let scaled = |all: &BTreeMap<Scale, Vec<String>>| all.get(&args.scale).cloned().unwrap_or_default();
         let mut flags: Vec<String> =
             [figure.args.clone(), scaled(&figure.scales), run.args.clone(), scaled(&run.args_at)].concat();
+        if let Some(constant) = &args.scale_constant {
+            constant.apply(&mut flags, &args.place())?;
+        }
         let path = report.display().to_string();
         flags.extend(["--seed", &seed.to_string(), "--no-progress", "--report", &path].map(str::to_owned));
-        Planned {
+        Ok(Planned {
             figure: at,
             label: format!(
                 "{name}: {}{}",
@@ -97,7 +109,7 @@ pub(crate) fn plan(at: usize, name: &str, figure: &Figure, args: &Args, place: &
             program: process::program(app, !args.dev),
             args: flags,
             report,
-        }
+        })
     };
     let runs = figure.runs.iter().filter(wanted);
     runs.flat_map(|run| (1..=args.seeds()).map(move |seed| of_run(run, seed))).collect()

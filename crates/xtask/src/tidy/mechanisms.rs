@@ -6,7 +6,8 @@ use crate::rust::{Crate, Module};
 use std::path::Path;
 
 /// The modules of the mechanisms. Only the channel knows several of them.
-const MECHANISMS: [&str; 5] = ["access", "relocation", "replication", "static_replicas", "intent"];
+const MECHANISMS: [&str; 6] =
+    ["access", "location", "relocation", "replication", "static_replicas", "intent"];
 /// The module that calls the mechanisms, and the parts of it that mechanisms may name.
 const CHANNEL: &str = "channel";
 const CHANNEL_PARTS: [&str; 2] = ["core", "effects"];

@@ -117,6 +117,9 @@ fn name(message: &Message) -> &'static str {
         Message::Reduce(_) => "Reduce",
         Message::SnapshotRequest(_) => "SnapshotRequest",
         Message::SnapshotPart(_) => "SnapshotPart",
+        Message::Locate(_) => "Locate",
+        Message::Located(_) => "Located",
+        Message::Void(_) => "Void",
     }
 }
 

@@ -4,7 +4,7 @@ use super::super::cluster::{Cluster, Seed, Setup};
 use super::{is_complete, seeds};
 use intendant_core::{Key, NodeId, Tick};
 use intendant_engine::{Input, ManagementStats, ReplicationConfig, Storage};
-use intendant_techniques::{Initiator, Order, Policy, Replicas};
+use intendant_techniques::{Initiator, Location, Order, Policy, Replicas};
 use std::collections::BTreeMap;
 
 pub(crate) fn policy(caches: bool) -> Policy {
@@ -12,7 +12,7 @@ pub(crate) fn policy(caches: bool) -> Policy {
         name: "test",
         order: Order::Chain,
         relocation: Some(Initiator::Owner),
-        caches,
+        location: Location::Home { caches },
         replicas: Some(Replicas::Directed { every: Tick(100) }),
         static_replicas: None,
         intents: None,

@@ -207,7 +207,7 @@ impl Pusher {
         let replicated = (0..KEYS).step_by(setting.replicated as usize);
         let expected = if setting.technique == Technique::FullReplication {
             here == KEYS
-        } else if setting.technique == Technique::Nups {
+        } else if matches!(setting.technique, Technique::Nups | Technique::Bips) {
             replicated.into_iter().all(|key| copies[key as usize].is_some())
         } else {
             setting.technique != Technique::Essp || here > KEYS / setting.nodes as u64

@@ -1,12 +1,13 @@
-//! The time of a channel's next *look*, an [`intendant_engine::Input::Tick`]. Looks act on intents, send the
-//! deltas of urgent replicas, and start rounds of replicas that are due. They must be rare enough that their
-//! work, on this node and on others, leaves the cores to the workers.
+//! The time of a channel's next *look*, an [`Input::Tick`](crate::Input::Tick). Looks act on intents, send
+//! the deltas of urgent replicas, and do portions of rounds of replicas that are due. They must be rare
+//! enough that their work, on this node and on others, leaves the cores to the workers, and that the accesses
+//! of other nodes do not wait behind it.
 //!
 //! Most of the work that a look causes follows later, when other nodes answer, and when messages of their
 //! looks reach this node. So the timer counts all the time that the channel's thread was busy since the last
 //! look: the busier the thread, the longer it rests. Intents are then acted on earlier, because action timing
 //! ([`intendant_intent`]) sees more clocks per round, and the updates of a replica are gathered for longer
-//! before they are sent. If cores are free, nothing is delayed, unless the channel was idle.
+//! before they are sent. If the thread has little to do, nothing is delayed, unless the channel was idle.
 //!
 //! A channel that has sent nothing and got no request for a while is idle. Rounds of replicas then rest as
 //! long as those of a busy channel, and so do looks that only start rounds, because waking up costs most. A
@@ -15,12 +16,20 @@
 
 use intendant_core::Tick;
 
-/// A channel rests this many times as long as it was busy, so that looks take a quarter of a core at most.
-const REST: u64 = 3;
+/// A channel that shares its core with workers rests this many times as long as it was busy, so that looks
+/// take a quarter of a core at most.
+const REST_SHARED: u64 = 3;
+
+/// The same for a channel with a core of its own: looks take half of it at most, and accesses of other nodes
+/// the rest.
+const REST_OWN: u64 = 1;
 
 /// The longest rest of looks because of busy time that other nodes cause, in µs. Several rests must fit into
 /// the time by which loaders are ahead, which is tens of milliseconds.
 const LOOK_REST_MAX: u64 = 20_000;
+
+/// A channel that has not looked for longer than this, in µs, had no reason to: nothing postponed its looks.
+const SLEEP_MIN: u64 = 5 * LOOK_REST_MAX;
 
 /// The same for rounds of copies: five per second are still enough for most models [thesis Fig. 4.11].
 const ROUND_REST_MAX: u64 = 200_000;
@@ -30,11 +39,15 @@ const ROUND_REST_MAX: u64 = 200_000;
 const IDLE_AFTER: u64 = 800_000;
 
 /// Busy time of a channel's thread, and the time of its next look.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LookTimer {
+#[derive(Clone, Copy, Debug)]
+pub struct LookTimer {
+    /// How many times as long as it was busy the thread rests.
+    rest: u64,
     /// Time busy since the last look, and since the last look that started a round of copies, in µs.
     since_look: u64,
     since_round: u64,
+    /// The last look.
+    looked: Tick,
     /// Earliest time of the next look.
     rested: Tick,
     /// Messages sent by the end of the last round of copies.
@@ -47,8 +60,25 @@ pub(crate) struct LookTimer {
 }
 
 impl LookTimer {
+    /// A channel of a node with `threads` threads, workers and channels, which have `cores` cores to
+    /// themselves.
+    #[must_use]
+    pub fn new(threads: usize, cores: usize) -> Self {
+        Self {
+            rest: if threads > cores { REST_SHARED } else { REST_OWN },
+            since_look: 0,
+            since_round: 0,
+            looked: Tick(0),
+            rested: Tick(0),
+            sent: 0,
+            stirred: false,
+            active: Tick(0),
+            idle: false,
+        }
+    }
+
     /// The thread was busy for so long, in µs.
-    pub(crate) fn worked(&mut self, took: u64) {
+    pub fn worked(&mut self, took: u64) {
         self.since_look = self.since_look.saturating_add(took);
         self.since_round = self.since_round.saturating_add(took);
     }
@@ -56,10 +86,14 @@ impl LookTimer {
     /// A look that took `took` µs (not yet counted by [`LookTimer::worked`]) has ended at `now`. If it
     /// started a round of copies, `round` is the number of messages that the channel has sent so far; returns
     /// the earliest time of the next round.
-    pub(crate) fn looked(&mut self, now: Tick, took: u64, round: Option<u64>) -> Option<Tick> {
+    pub fn looked(&mut self, now: Tick, took: u64, round: Option<u64>) -> Option<Tick> {
         self.worked(took);
-        let rest = |busy: u64| busy.saturating_mul(REST);
-        let because_of_others = rest(std::mem::take(&mut self.since_look)).min(LOOK_REST_MAX);
+        let factor = self.rest;
+        let rest = |busy: u64| busy.saturating_mul(factor);
+        // Looks that work postponed follow each other faster: a channel that slept has rested.
+        let slept = now.0.saturating_sub(std::mem::replace(&mut self.looked, now).0) > SLEEP_MIN;
+        let since_look = std::mem::take(&mut self.since_look);
+        let because_of_others = if slept { 0 } else { rest(since_look).min(LOOK_REST_MAX) };
         self.rested = now.after(because_of_others.max(rest(took)));
         round.map(|sent| {
             let stirred = std::mem::take(&mut self.stirred);
@@ -75,13 +109,14 @@ impl LookTimer {
 
     /// Records activity. Returns whether the channel was idle, so that the next round of replicas should not
     /// rest any longer.
-    pub(crate) fn stir(&mut self) -> bool {
+    pub fn stir(&mut self) -> bool {
         self.stirred = true;
         std::mem::take(&mut self.idle)
     }
 
     /// The time of the next look, if the engine's tick is due at `due`.
-    pub(crate) fn next(&self, due: Tick) -> Tick {
+    #[must_use]
+    pub fn next(&self, due: Tick) -> Tick {
         due.max(self.rested)
     }
 }
@@ -92,7 +127,7 @@ mod tests {
 
     #[test]
     fn an_unloaded_channel_is_not_late() {
-        let mut timer = LookTimer::default();
+        let mut timer = LookTimer::new(3, 2);
         for look in 1..100 {
             let now = Tick(look * 1_000);
             timer.worked(100);
@@ -103,8 +138,9 @@ mod tests {
 
     #[test]
     fn a_busy_channel_rests_longer_up_to_a_bound() {
-        let mut timer = LookTimer::default();
+        let mut timer = LookTimer::new(3, 2);
         let now = Tick(10_000_000);
+        assert_eq!(timer.looked(Tick(9_990_000), 0, None), None);
         timer.worked(4_000);
         assert_eq!(timer.looked(now, 1_000, None), None);
         assert_eq!(timer.next(Tick(0)), now.after(15_000));
@@ -120,7 +156,7 @@ mod tests {
 
     #[test]
     fn an_idle_channel_rests_until_the_next_request() {
-        let (mut timer, begin) = (LookTimer::default(), Tick(10_000_000));
+        let (mut timer, begin) = (LookTimer::new(3, 2), Tick(10_000_000));
         let at = |ms: u64| begin.after(1_000 * ms);
         assert_eq!(timer.looked(at(0), 0, Some(7)), Some(at(0)), "it has sent something");
         // However often there are rounds, and whether or not there are looks for intents in between.
@@ -135,5 +171,30 @@ mod tests {
         assert_eq!(timer.looked(at(2_300), 0, Some(8)), Some(at(2_300)));
         assert_eq!(timer.looked(at(2_400), 0, Some(8)), Some(at(2_400).after(ROUND_REST_MAX)));
         assert_eq!(timer.looked(at(2_600), 0, Some(9)), Some(at(2_600)), "one message is enough");
+    }
+
+    #[test]
+    fn a_channel_with_a_core_of_its_own_rests_less() {
+        let now = Tick(50_000);
+        for (cores, rest) in [(1, 3_000), (2, 1_000)] {
+            let mut timer = LookTimer::new(2, cores);
+            assert_eq!(timer.looked(now, 1_000, Some(0)), Some(now.after(rest)));
+            assert_eq!(timer.next(Tick(0)), now.after(rest));
+        }
+    }
+
+    #[test]
+    fn a_channel_that_slept_has_rested() {
+        let mut timer = LookTimer::new(2, 1);
+        let begin = Tick(10_000_000);
+        timer.looked(begin, 0, None);
+        timer.worked(4_000);
+        let slept = begin.after(SLEEP_MIN + 1);
+        timer.looked(slept, 0, None);
+        assert_eq!(timer.next(Tick(0)), slept, "the work was long ago");
+        timer.worked(4_000);
+        let late = slept.after(SLEEP_MIN);
+        timer.looked(late, 0, None);
+        assert_eq!(timer.next(Tick(0)), late.after(12_000));
     }
 }
