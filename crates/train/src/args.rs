@@ -237,9 +237,9 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
     pub(crate) net: Option<String>,
 
-    /// Machines of the simulated cluster: xeon-e5-2640v2, xeon-silver-4216, or a file with the same fields
-    /// [default: the machines that the papers used with this network: xeon-silver-4216 with 100gib, else
-    /// xeon-e5-2640v2]
+    /// Machines of the simulated cluster: xeon-e5-2640v2, xeon-silver-4216, xeon-silver-4216-petuum, or a
+    /// file with the same fields [default: the machines that the papers used with this network:
+    /// xeon-silver-4216 with 100gib, else xeon-e5-2640v2]
     #[arg(long, value_name = "NAME|FILE.toml", help_heading = SIMULATION)]
     pub(crate) machine: Option<String>,
 
