@@ -68,11 +68,11 @@ static WIDE: Matrix = Matrix::new(Setting {
     ..SETTING
 });
 
-/// For techniques that synchronise by time. Those that act on intents do so every 40 ms by default, which is a
-/// large part of the epochs of the other texts: so long a text that single takes half a second, in small
+/// For techniques that synchronise by time. Those that act on intents do so every 40 ms by default, which is
+/// a large part of the epochs of the other texts: so long a text that single takes half a second, in small
 /// steps. With the default's four times as long ones, all words copied to all nodes learned .40 of what one
-/// process does in one of ten runs. Full replication every 2 ms diverged on the short text when a busy machine
-/// let rounds start every 11 ms.
+/// process does in one of ten runs. Full replication every 2 ms diverged on the short text when a busy
+/// machine let rounds start every 11 ms.
 static LONG: Matrix = Matrix::new(Setting {
     task: &["--data", "builtin:topics:1000x600000", "--dim", "16", "--sample", "0.001", "--lr", "0.002"],
     epochs: "3",
