@@ -1,0 +1,168 @@
+//! What holders send to owners: deltas, in portions of rounds or when they are urgent, and drops of replicas
+//! that are not wanted any more.
+
+use super::super::portion::Portion;
+use super::super::staleness::Staleness;
+use super::Holder;
+use super::requests::{request_drop, route_to_owner};
+use crate::channel::core::Core;
+use crate::channel::effects::Output;
+use intendant_core::{Element, Key, copy_to_bytes};
+use intendant_techniques::Role;
+use intendant_techniques::replication::Stage;
+use intendant_wire::ReplicaRequestKind;
+
+impl<E: Element> Holder<E> {
+    /// Number of replicas that are listed because they may have unsent updates.
+    pub(crate) fn listed(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// The replica of `key` has unsent updates, which the next round sends.
+    pub(crate) fn list(&mut self, key: Key) {
+        if let Some(held) = self.held.get_mut(key) {
+            self.dirty.insert(key, &mut held.listed);
+        }
+    }
+
+    /// Sends the unsent updates of `key` now, or in the next round if they must wait.
+    pub(crate) fn send_soon(&mut self, core: &Core<E>, out: &mut Output, key: Key) {
+        if !self.carry_on(core, out, key) {
+            self.list(key);
+        }
+    }
+
+    /// The replicas that are listed now are those whose updates [`Holder::send_gathered`] sends.
+    pub(crate) fn gather(&mut self) {
+        self.dirty.gather();
+    }
+
+    /// Number of gathered replicas that have not been processed.
+    pub(crate) fn gathered(&self) -> usize {
+        self.dirty.gathered()
+    }
+
+    /// Sends the unsent updates of a portion of the gathered replicas. Those that must wait are listed again;
+    /// `waits` gets their keys. Returns whether all have been processed.
+    pub(crate) fn send_gathered(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        portion: &mut Portion,
+        mut waits: impl FnMut(Key),
+    ) -> bool {
+        let (keys, mut at) = self.dirty.take_gathered();
+        out.outgoing.replication.expect(portion.room(core, &keys[at..]));
+        while let Some(key) = keys.get(at).copied()
+            && !portion.is_used_up()
+        {
+            core.shared.prefetch(&keys, at);
+            self.held.prefetch(&keys, at);
+            at += 1;
+            let Some(held) = self.held.get_mut(key).filter(|held| held.listed) else {
+                portion.use_up(0);
+                continue;
+            };
+            self.dirty.remove(&mut held.listed);
+            portion.use_up(core.value_bytes(key));
+            if !self.carry_on(core, out, key) {
+                self.list(key);
+                waits(key);
+            }
+        }
+        self.dirty.put_back(keys, at);
+        self.gathered() == 0
+    }
+
+    /// Sends the unsent updates of `key`, or asks the owner to drop the registration. Returns false if there
+    /// are updates that must wait: for a value, or for the answer to the delta in flight.
+    pub(crate) fn carry_on(&mut self, core: &Core<E>, out: &mut Output, key: Key) -> bool {
+        let Some(held) = self.held.get_mut(key) else { return true };
+        let (mut entry, role) = core.shared.latch(key);
+        if role != Role::Replica {
+            return true;
+        }
+        if held.replica.stage() != Stage::Held || held.replica.is_sending() {
+            return !entry.state().is_dirty();
+        }
+        let (ends, generation) = (held.ends(), held.replica.generation());
+        if entry.state().is_dirty() {
+            entry.state_mut().set_dirty(false);
+            self.dirty.remove(&mut held.listed);
+            let state = entry.state();
+            let value = entry.value_mut().expect("a replica has a value");
+            let drift = core.shared.urgent().map(|urgent| {
+                let updates = held.allowance.wrapping_sub(state.side);
+                let change = held.replica.change(value);
+                held.allowance = urgent.allowance(updates, change);
+                (updates, change)
+            });
+            held.replica.reserve(|| self.pool.take(value.len()));
+            let delta = held.replica.collect(value);
+            if drift.is_some() {
+                entry.state_mut().side = held.allowance;
+            }
+            if let Some((seq, delta)) = delta {
+                drop(entry);
+                drift.into_iter().for_each(|(updates, change)| out.stats.drifted(updates, change));
+                out.stats.synced_keys += 1;
+                let route = route_to_owner(core, key, &state, ReplicaRequestKind::Delta);
+                let bytes = size_of_val(delta);
+                let append = |values: &mut Vec<u8>| copy_to_bytes(delta, values);
+                out.outgoing.replication.request(route, key, generation, seq, bytes, append);
+                return true;
+            }
+        }
+        if ends && !self.unanswered.contains_key(&key) && held.replica.drop_out() {
+            let state = entry.state();
+            drop(entry);
+            request_drop(core, out, key, &state, generation);
+        }
+        true
+    }
+
+    /// Drops a replica that is to end, if it waits for nothing any more. Its updates are sent in the next
+    /// round or at the next clock: otherwise a replica that workers keep updating would send a delta per
+    /// round trip. They are sent at once only if an access waits for the end.
+    pub(super) fn end_if_due(&mut self, core: &Core<E>, out: &mut Output, key: Key) {
+        let Some(held) = self.held.get(key).filter(|held| held.ends()) else { return };
+        let closed = held.closed;
+        let (entry, role) = core.shared.latch(key);
+        let updated = role == Role::Replica && entry.state().is_dirty();
+        drop(entry);
+        if updated && !closed {
+            self.list(key);
+        } else {
+            self.carry_on(core, out, key);
+        }
+    }
+
+    /// The message in flight for a replica, which is to end if `ends`, has been answered: continues what
+    /// waited for that.
+    pub(super) fn settle(
+        &mut self,
+        core: &Core<E>,
+        out: &mut Output,
+        staleness: &mut Staleness,
+        key: Key,
+        ends: bool,
+    ) {
+        if staleness.is_blocked_by(key) {
+            if self.carry_on(core, out, key) {
+                staleness.unblock(key);
+            }
+        } else {
+            let state = core.shared.latch(key).0.state();
+            match core.shared.urgent() {
+                _ if !state.is_dirty() => {}
+                // It became urgent while the delta was in flight.
+                Some(urgent) if state.is_urgent() => urgent.list(core.id, key),
+                // In the next round, unless an access waits for the end.
+                Some(_) | None => self.list(key),
+            }
+        }
+        if ends {
+            self.end_if_due(core, out, key);
+        }
+    }
+}
