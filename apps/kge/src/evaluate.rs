@@ -24,13 +24,30 @@ use crate::data::{Answers, Known, Triple};
 use crate::matrix::{Rows, RowsMut, multiply_transposed};
 use crate::model::Scorer;
 use intendant_core::{Element, ElementType, Key, random};
-use intendant_task::{Evaluation, Reduction};
+use intendant_task::{Evaluation, Partition, Reduction};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Queries of one matrix product. The other side is a part of the stream, whose size its sender bounds; the
 /// scores of so many queries and a thousand entities fit into the cache.
 const QUERIES_PER_BLOCK: usize = 64;
+
+/// Triples of an evaluating worker, at least, if there are as many. Each of them reads all entities, which
+/// costs as much as ranking a few dozen triples.
+const TRIPLES_PER_WORKER_MIN: usize = 256;
+
+/// The triples that a worker evaluates. If there are few, some workers evaluate none; those that do are
+/// spread over all nodes.
+pub(crate) fn share(triples: &[Triple], partition: Partition) -> Vec<Triple> {
+    let (worker, workers) = (partition.worker as usize, partition.workers as usize);
+    let evaluating = (triples.len() / TRIPLES_PER_WORKER_MIN).clamp(1, workers);
+    // Number `at` of those that evaluate is worker `at * workers / evaluating`.
+    let at = (worker * evaluating).div_ceil(workers);
+    if at == evaluating || at * workers / evaluating != worker {
+        return Vec::new();
+    }
+    triples.iter().skip(at).step_by(evaluating).copied().collect()
+}
 
 /// Entities per prediction that the held-out loss judges besides the answer.
 const CORRUPTED: usize = 10;

@@ -222,3 +222,23 @@ fn scores_that_are_no_numbers_count_as_higher() {
     let after = evaluate(&data, &model, true, scorer, (1, 1, 60));
     assert!(after.get("quality.mrr_filtered") < before.get("quality.mrr_filtered"));
 }
+
+#[test]
+fn workers_share_the_triples_and_few_read_all_entities_for_few_triples() {
+    let triple = |at| Triple { subject: at, relation: 0, object: 0 };
+    for (triples, workers, evaluating) in
+        [(0, 3, 0), (1, 3, 1), (600, 1, 1), (600, 8, 2), (1000, 8, 3), (2560, 4, 4), (5000, 512, 19)]
+    {
+        let all: Vec<Triple> = (0..triples).map(triple).collect();
+        let part = |worker| share(&all, Partition { worker, workers, nodes: 1, threads: 1 });
+        let parts: Vec<Vec<Triple>> = (0..workers).map(part).collect();
+        let busy: Vec<usize> = (0..parts.len()).filter(|at| !parts[*at].is_empty()).collect();
+        assert_eq!(busy.len(), evaluating, "{triples} triples, {workers} workers");
+        let gaps = busy.windows(2).map(|pair| pair[1] - pair[0]);
+        let even = workers as usize / evaluating.max(1);
+        assert!(gaps.into_iter().all(|gap| gap == even || gap == even + 1), "not spread evenly: {busy:?}");
+        let mut subjects: Vec<u32> = parts.iter().flatten().map(|triple| triple.subject).collect();
+        subjects.sort_unstable();
+        assert_eq!(subjects, (0..triples).collect::<Vec<_>>());
+    }
+}

@@ -7,7 +7,7 @@ use crate::batch::{Batch, Scored, Scratch};
 use crate::cluster::Clusters;
 use crate::config::{Cluster, Config, Loss};
 use crate::data::{Dataset, Known, Names, Triple};
-use crate::evaluate::Ranking;
+use crate::evaluate::{self, Ranking};
 use crate::frequency::frequencies;
 use crate::model::{ADAGRAD_COST, AdaGrad, Penalties, initialise};
 use crate::share::{Share, within_node};
@@ -287,12 +287,7 @@ impl<E: Element> Task for Kge<E> {
             return None;
         }
         let known = self.known.get_or_init(|| Arc::new(Known::new(&self.data)));
-        let share: Vec<Triple> = triples
-            .iter()
-            .skip(partition.worker as usize)
-            .step_by(partition.workers as usize)
-            .copied()
-            .collect();
+        let share = evaluate::share(triples, partition);
         let entities = self.data.entities.len() as u64;
         let threads = partition.threads;
         Some(Box::new(Ranking::new(

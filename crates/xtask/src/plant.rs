@@ -2,7 +2,8 @@
 //!
 //! Each bug of `bugs/` is planted in a scratch copy of the workspace, and the copy's simulator must find it
 //! with one of the checks that the description names. Before that, the unmodified copy must pass all runs
-//! (control).
+//! (control). Bugs that make a technique worse and leave it correct are found by figures: at scale ci, a
+//! number of figures that the description states must have claims that do not hold.
 //!
 //! Other tests cover bugs that no simulated run can show: reactions to peers that violate the protocol
 //! (`crates/engine/tests/it/hostile.rs`), and races of two threads within a step
@@ -13,6 +14,7 @@ use crate::process::{self, cargo};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Options of `cargo xtask plant`.
 #[derive(clap::Args)]
@@ -60,6 +62,12 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let scratch = copy(&root)?;
     scratch.build()?;
     control(&scratch, &bugs)?;
+    if bugs.iter().any(|bug| bug.figures > 0) {
+        let broken = scratch.figures()?;
+        if !broken.is_empty() {
+            return Err(format!("without any bug, these figures do not hold: {}", broken.join(", ")));
+        }
+    }
     let mut missed = Vec::new();
     for bug in &bugs {
         println!("{}: {}", bug.name, bug.about.trim());
@@ -95,7 +103,7 @@ fn check(root: &Path, bugs: &[Bug]) -> Result<(), String> {
 fn copy(root: &Path) -> Result<Scratch, String> {
     let target = root.join("target").join("plant");
     let scratch = Scratch { tree: target.join("tree"), build: target.join("build") };
-    let mut git = std::process::Command::new("git");
+    let mut git = Command::new("git");
     git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let listed = process::text(&mut git)?;
     let is_there =
@@ -165,23 +173,52 @@ impl Scratch {
 
     fn build(&self) -> Result<(), String> {
         let mut command = cargo(&self.tree);
+        command.args(["build", "--quiet", "--offline", "--package", "xtask"]);
+        process::text(self.settings(&mut command)).map(drop)
+    }
+
+    /// How the copy is built.
+    fn settings<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
-            .args(["build", "--quiet", "--offline", "--package", "xtask"])
             .env("CARGO_TARGET_DIR", &self.build)
             // Every bug compiles the engine and what is above it anew, which takes longer than most of its
             // seeds.
             .env("CARGO_INCREMENTAL", "1")
-            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
-        // A planted bug may cause warnings, such as unused variables.
-        command.env("RUSTFLAGS", "--cap-lints=allow");
-        process::text(&mut command).map(drop)
+            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+            // A planted bug may cause warnings, such as unused variables.
+            .env("RUSTFLAGS", "--cap-lints=allow")
+    }
+
+    fn program(&self) -> Command {
+        let name = format!("xtask{}", std::env::consts::EXE_SUFFIX);
+        let mut command = Command::new(self.build.join("debug").join(name));
+        command.current_dir(&self.tree);
+        command
+    }
+
+    /// Judges all figures at scale ci in the copy. Returns the names of those with claims that do not hold,
+    /// or whose runs fail.
+    fn figures(&self) -> Result<Vec<String>, String> {
+        let mut command = self.program();
+        command.args(["figure", "all", "--scale", "ci", "--dev"]);
+        let output = process::output(self.settings(&mut command))?;
+        if output.status.success() {
+            return Ok(Vec::new());
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let problems = errors.lines().skip_while(|line| !line.ends_with("problems:")).skip(1);
+        let is_figure = |name: &String| self.tree.join(format!("bench-configs/{name}.toml")).is_file();
+        let name = |line: &str| Some(line.trim().split_once(": ")?.0.to_owned());
+        let mut names: Vec<String> = problems.filter_map(name).filter(is_figure).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() { Err(format!("{command:?} failed: {errors}")) } else { Ok(names) }
     }
 
     /// Runs seeds in the copy. Returns the output, and the check that failed, if any.
     fn simulate(&self, options: &[String], seeds: u64) -> Result<(String, Option<String>), String> {
-        let program = self.build.join("debug").join(format!("xtask{}", std::env::consts::EXE_SUFFIX));
-        let mut command = std::process::Command::new(program);
-        command.current_dir(&self.tree).arg("sim").args(options).args(["--seeds", &format!("0..{seeds}")]);
+        let mut command = self.program();
+        command.arg("sim").args(options).args(["--seeds", &format!("0..{seeds}")]);
         let output = process::output(&mut command)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let check = text.lines().find_map(|line| line.trim().strip_prefix("caught by: ")).map(str::to_owned);
@@ -224,12 +261,23 @@ fn plant(scratch: &Scratch, bug: &Bug) -> Result<Vec<String>, String> {
     }
     let edited = changed.iter().try_for_each(|(file, text)| scratch.write(file, text.as_bytes()));
     let found = edited.and_then(|()| scratch.build()).and_then(|()| {
-        bug.runs.iter().map(|options| find(scratch, bug, options)).collect::<Result<Vec<_>, _>>()
+        let mut found =
+            bug.runs.iter().map(|options| find(scratch, bug, options)).collect::<Result<Vec<_>, _>>()?;
+        if bug.figures > 0 {
+            found.push(find_by_figures(scratch, bug)?);
+        }
+        Ok(found)
     });
     for (file, original) in originals {
         scratch.write(file, &original)?;
     }
     found
+}
+
+fn find_by_figures(scratch: &Scratch, bug: &Bug) -> Result<String, String> {
+    let broken = scratch.figures()?;
+    let line = format!("{} figures do not hold: {}", broken.len(), broken.join(", "));
+    if broken.len() >= bug.figures { Ok(line) } else { Err(format!("{line}; {} must not", bug.figures)) }
 }
 
 fn find(scratch: &Scratch, bug: &Bug, options: &[String]) -> Result<String, String> {

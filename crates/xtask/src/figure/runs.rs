@@ -1,7 +1,8 @@
 //! The runs of figures: their commands, executing several at a time, and continuing after an interruption.
 //!
 //! Beside each report lies a record of the command and of the program that wrote it. A run whose record is
-//! that of the same command of the same program is not executed again.
+//! that of the same command of the same program is not executed again. A command that several figures have is
+//! executed once.
 
 use super::Args;
 use super::config::{Figure, Run, Scale};
@@ -47,6 +48,30 @@ impl Planned {
         self.report.with_extension("record")
     }
 
+    /// What the run executes, without the place of its report: flags with their values, in any order.
+    fn work(&self) -> (&Path, Vec<Vec<&str>>) {
+        let report = self.report.display().to_string();
+        let args: Vec<&str> = self.args.iter().map(String::as_str).filter(|arg| *arg != report).collect();
+        let mut flags: Vec<Vec<&str>> =
+            args.chunk_by(|_, next| !next.starts_with("--")).map(<[&str]>::to_vec).collect();
+        flags.sort_unstable();
+        (&self.program, flags)
+    }
+
+    /// Takes over the report of a run that does the same.
+    fn copy(&self, same: &Self) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", self.report.display());
+        let _ = std::fs::remove_file(self.record());
+        let record = same.known().ok_or_else(|| format!("{} has no report", same.label))?;
+        std::fs::copy(&same.report, &self.report).map_err(failed)?;
+        self.keep(&Record { args: self.args.clone(), ..record })
+    }
+
+    fn keep(&self, record: &Record) -> Result<(), String> {
+        let text = serde_json::to_string(record).map_err(|error| error.to_string())?;
+        std::fs::write(self.record(), text).map_err(|error| format!("{}: {error}", self.record().display()))
+    }
+
     /// The record of an earlier execution of the same command, whichever program it was.
     fn known(&self) -> Option<Record> {
         let record: Record = serde_json::from_str(&std::fs::read_to_string(self.record()).ok()?).ok()?;
@@ -66,9 +91,7 @@ impl Planned {
         let (result, took) = clock::timed(|| process::text(Command::new(&self.program).args(&self.args)));
         result?;
         let record = Record { args: self.args.clone(), program, seconds: took.as_secs_f64() };
-        let text = serde_json::to_string(&record).map_err(|error| error.to_string())?;
-        std::fs::write(self.record(), text)
-            .map_err(|error| format!("{}: {error}", self.record().display()))?;
+        self.keep(&record)?;
         Ok(record.seconds)
     }
 }
@@ -127,10 +150,18 @@ struct Queue {
 pub(crate) fn execute(planned: &[Planned], jobs: usize, reports: &Sender<(usize, Result<Report, String>)>) {
     let programs = hashes(planned);
     let current = |run: &Planned| programs.get(&run.program).copied().unwrap_or_default();
-    let done: Vec<bool> = planned
-        .iter()
-        .map(|run| run.known().is_some_and(|record| record.program == current(run)) && run.read().is_ok())
-        .collect();
+    let is_current = |run: &Planned| run.known().is_some_and(|record| record.program == current(run));
+    let done: Vec<bool> = planned.iter().map(|run| is_current(run) && run.read().is_ok()).collect();
+    // The first run that does the same, for each; and what copies its report.
+    let mut first: BTreeMap<_, usize> = BTreeMap::new();
+    let mut twins: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, run) in planned.iter().enumerate() {
+        let of = *first.entry(run.work()).or_insert(at);
+        if of != at {
+            twins.entry(of).or_default().push(at);
+        }
+    }
+    let is_twin = |at: usize| first.get(&planned[at].work()).is_some_and(|of| *of != at);
     let expected: Vec<Option<f64>> = planned.iter().map(|run| Some(run.known()?.seconds)).collect();
     let ready = done.iter().filter(|done| **done).count();
     if ready > 0 {
@@ -140,6 +171,9 @@ pub(crate) fn execute(planned: &[Planned], jobs: usize, reports: &Sender<(usize,
     let lock = || queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let take = || {
         let mut queue = lock();
+        while queue.next < planned.len() && is_twin(queue.next) {
+            queue.next += 1;
+        }
         let at = queue.next;
         queue.next += 1;
         planned.get(at).map(|run| (at, run))
@@ -156,7 +190,7 @@ pub(crate) fn execute(planned: &[Planned], jobs: usize, reports: &Sender<(usize,
                     queue.executed.0 += seconds;
                     queue.executed.1 += 1;
                     let usual = queue.executed.0 / queue.executed.1 as f64;
-                    let left = (queue.next..planned.len()).filter(|at| !done[*at]);
+                    let left = (queue.next..planned.len()).filter(|at| !done[*at] && !is_twin(*at));
                     let left: f64 = left.map(|at| expected[at].unwrap_or(usual)).sum();
                     println!(
                         "[{}/{}] {:<44} {seconds:>7.1} s{}",
@@ -169,9 +203,18 @@ pub(crate) fn execute(planned: &[Planned], jobs: usize, reports: &Sender<(usize,
                 drop(queue);
                 executed.and_then(|_| run.read())
             };
-            let result = result.map_err(|error| format!("{}: {error}", run.label));
-            if reports.send((at, result)).is_err() {
+            let named = |run: &Planned, error| format!("{}: {error}", run.label);
+            if reports.send((at, result.map_err(|error| named(run, error)))).is_err() {
                 return;
+            }
+            for twin in twins.get(&at).into_iter().flatten() {
+                let (copy, ready) = (&planned[*twin], done[*twin]);
+                let copied = if ready { Ok(()) } else { copy.copy(run) };
+                lock().finished += usize::from(!ready);
+                let result = copied.and_then(|()| copy.read()).map_err(|error| named(copy, error));
+                if reports.send((*twin, result)).is_err() {
+                    return;
+                }
             }
         }
     };
@@ -210,7 +253,8 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// A program that copies its first argument to its second, and counts its executions in its third.
+    /// A program that copies its first argument to its second, and counts its executions in its third. Its
+    /// fourth tells runs apart.
     fn planned(folder: &Path) -> Vec<Planned> {
         let program = folder.join("program");
         std::fs::write(&program, "#!/bin/sh\nprintf '%s' \"$1\" > \"$2\"; echo x >> \"$3\"\n")
@@ -220,7 +264,8 @@ mod tests {
         let run = |name: &str| {
             let report = folder.join(format!("{name}.json"));
             let counted = folder.join("counted").display().to_string();
-            let args = vec![r#"{"epochs":[]}"#.to_owned(), report.display().to_string(), counted];
+            let json = r#"{"epochs":[]}"#.to_owned();
+            let args = vec![json, report.display().to_string(), counted, name.to_owned()];
             Planned {
                 figure: 0,
                 label: name.to_owned(),
@@ -255,6 +300,35 @@ mod tests {
         let text = std::fs::read_to_string(&program).expect("a program");
         std::fs::write(&program, format!("{text}# changed\n")).expect("a file");
         assert_eq!(run(), 7, "another program");
+    }
+
+    #[test]
+    fn a_command_of_two_figures_is_executed_once() {
+        let folder = process::target().join("tmp-figure-twins");
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let mut all = planned(&folder);
+        let mut twin = all[0].clone();
+        twin.figure = 1;
+        twin.report = folder.join("twin.json");
+        twin.args[1] = twin.report.display().to_string();
+        // In another order.
+        all[0].args.extend(["--a", "1", "--b", "2"].map(str::to_owned));
+        twin.args.extend(["--b", "2", "--a", "1"].map(str::to_owned));
+        all.push(twin);
+        let run = || {
+            let (sender, receiver) = mpsc::channel();
+            execute(&all, 2, &sender);
+            drop(sender);
+            let mut ran: Vec<usize> =
+                receiver.iter().map(|(at, result)| result.map(|_| at).expect("a report")).collect();
+            ran.sort_unstable();
+            assert_eq!(ran, [0, 1, 2, 3]);
+            std::fs::read_to_string(folder.join("counted")).expect("counts").lines().count()
+        };
+        assert_eq!((run(), run()), (3, 3));
+        std::fs::remove_file(&all[3].report).expect("a report");
+        assert_eq!(run(), 3, "copied again");
     }
 
     #[test]
