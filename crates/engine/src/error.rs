@@ -188,13 +188,17 @@ pub enum ProtocolError {
         state: SlotState,
     },
     /// A hand-over that says nonsense about broadcasts.
-    #[error("it hands over keys with {found} numbers of broadcasts, or with more than this node has sent")]
+    #[error(
+        "it hands over keys with the numbers of {found} nodes' broadcasts; they are none, or one of each node, and at most as many as that node has sent"
+    )]
     Broadcasts {
         /// How many numbers it has.
         found: usize,
     },
     /// The location of a key that this node did not ask for, or that is impossible.
-    #[error("it says that {key:?} is at node {at}: it was not asked, or that is this node or none")]
+    #[error(
+        "it says that {key:?} is at node {at}, which this node did not ask for, or which is itself or no node of the cluster"
+    )]
     LocatesUnasked {
         /// The key.
         key: Key,

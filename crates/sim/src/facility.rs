@@ -59,6 +59,11 @@ impl Facility {
         self.free_ns < now_ns
     }
 
+    /// When the server has served all jobs.
+    pub(crate) fn end_ns(&self) -> u64 {
+        self.free_ns
+    }
+
     /// The load so far.
     pub(crate) fn load(&self) -> Load {
         self.load

@@ -48,7 +48,8 @@ pub enum Localized {
     Here,
     /// Nothing: the key is on its way here.
     Coming,
-    /// Ask the home. The role is [`Role::Arriving`] from now on.
+    /// Ask for the key: its home, its last known owner, or all nodes (by [`crate::Location`]). The role is
+    /// [`Role::Arriving`] from now on.
     Ask,
 }
 

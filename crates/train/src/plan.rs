@@ -272,7 +272,7 @@ impl Plan {
     }
 }
 
-/// With replicas through the owner, operations on a key are always chained.
+/// Replicas through the owner need chained operations, and only keys that requesters relocate have to be found.
 fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainError> {
     match args.technique {
         Technique::Server(technique)
@@ -283,7 +283,13 @@ fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainEr
             )))
         }
         Technique::Server(technique) => {
-            let policy = technique.policy().located(args.location);
+            let Some(location) = args.location else { return Ok(()) };
+            if technique.policy().relocation != Some(Initiator::Requester) {
+                return Err(TrainError::usage(format!(
+                    "technique {technique} does not relocate keys on request, so it has no --location; use lapse or nups"
+                )));
+            }
+            let policy = technique.policy().located(Some(location));
             policy.check().map_err(|error| TrainError::usage(format!("--location: {error}")))
         }
         Technique::Single if args.location.is_some() => Err(TrainError::usage(

@@ -40,7 +40,7 @@ enum Length {
 
 /// The simulated sets: name, options of `cargo xtask sim` besides the seeds, length. The sets of lapse are
 /// the columns of [thesis Tab. 3.2], and one with chained operations, which make the last column consistent.
-const SIMULATIONS: [(&str, &str, Length); 33] = [
+const SIMULATIONS: [(&str, &str, Length); 34] = [
     ("classic sync fifo", "--technique classic --mode sync --order fifo", Length::Usual),
     ("classic sync chain", "--technique classic --mode sync --order chain", Length::Usual),
     ("classic async fifo", "--technique classic --mode async --order fifo", Length::Usual),
@@ -67,6 +67,7 @@ const SIMULATIONS: [(&str, &str, Length); 33] = [
     ("ssp", "--technique ssp", Length::Usual),
     ("essp", "--technique essp", Length::Usual),
     ("nups", "--technique nups", Length::Usual),
+    ("nups, broadcasts", "--technique nups --location broadcast-relocations", Length::Usual),
     ("bips", "--technique bips", Length::Usual),
     ("full replication", "--technique full-replication --pace every", Length::Usual),
     ("synchronous replication", "--technique full-replication --pace asked", Length::Usual),

@@ -222,7 +222,8 @@ impl<E: Element> Channel<E> {
 
     /// An owner has answered (a part of) an operation of this node's worker.
     pub(super) fn on_response(&mut self, from: NodeId, response: Response) -> Result<(), ProtocolError> {
-        let (worker, op, positions) = (response.worker, response.op, response.positions.clone());
+        let (worker, op) = (response.worker, response.op);
+        let positions = if self.locations.awaits_answers() { response.positions.clone() } else { Vec::new() };
         let (core, out) = (&self.core, &mut self.out);
         let (keys, counters) = self.operations.on_response(core, out, response)?;
         self.locations.answered(worker, op, &keys, &positions);

@@ -157,11 +157,13 @@ impl Locations {
         }
     }
 
+    /// Whether broadcasts of this node wait for answers. If not, [`Locations::answered`] has nothing to do.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
     /// An owner has answered positions of an operation of this node's worker, of these keys.
     pub(crate) fn answered(&mut self, worker: WorkerId, op: OpId, keys: &[Key], positions: &[u32]) {
-        if self.sent.is_empty() {
-            return;
-        }
         for (key, position) in keys.iter().zip(positions) {
             let Entry::Occupied(mut of_key) = self.sent.entry(*key) else { continue };
             of_key.get_mut().retain(|Sent { access, .. }| {

@@ -1,9 +1,9 @@
 //! Relocation: localize requests of workers, orders of homes, and the hand-over. See the tables in
 //! [`intendant_techniques::relocation`].
 //!
-//! [`Relocation`] owns the keys that are arriving, with what waits for them, and, unless owners move keys,
-//! the bounded list of slots that hold only a location. It has no knowledge of replicas: the channel supplies
-//! the registrations that a hand-over carries.
+//! [`Relocation`] owns the keys that are arriving, with what waits for them, and, unless requests follow
+//! keys, the bounded list of slots that hold only a location. It has no knowledge of replicas: the channel
+//! supplies the registrations that a hand-over carries.
 
 mod arrival;
 
@@ -25,8 +25,8 @@ use std::collections::VecDeque;
 /// How many slots of a sparse store, per channel, may hold nothing but the location of a key that is
 /// elsewhere. The channel forgets the oldest ones; accesses to these keys are routed via their homes. Each
 /// takes about 64 bytes (a slot in an allocation of its own, an entry in the map of its shard, one in the
-/// list), so all together take about 4 MiB. If owners move keys, such slots are not bounded: see
-/// [`Relocation::remember`].
+/// list), so all together take about 4 MiB. If requests follow keys (`Directory::follows`), such slots
+/// are not bounded: see [`Relocation::remember`].
 const REMEMBERED_MAX: usize = 1 << 16;
 
 /// The keys of a channel that are arriving, and the slots that hold only a location.
@@ -34,7 +34,7 @@ const REMEMBERED_MAX: usize = 1 << 16;
 pub(crate) struct Relocation {
     /// Arriving keys, with what waits for them.
     arrivals: HashMap<Key, Arrival, Hash>,
-    /// Slots of a sparse store that hold only a location, oldest first; empty if owners move keys.
+    /// Slots of a sparse store that hold only a location, oldest first; empty if requests follow keys.
     remembered: VecDeque<Key>,
 }
 
@@ -148,7 +148,7 @@ impl Relocation {
     /// them.
     ///
     /// # Errors
-    /// If the message goes in circles.
+    /// If the message goes in circles, or asks for a key that the node has.
     pub(crate) fn on_localize_of_owner<E: Element>(
         &mut self,
         core: &Core<E>,
@@ -162,6 +162,9 @@ impl Relocation {
             if role == Role::Owner {
                 self.give(core, out, entry, *requester, &[]);
                 continue;
+            }
+            if role == Role::Static {
+                return Err(ProtocolError::AsksForOwnKey(key));
             }
             if *hops >= core.shared.directory().hops_max() {
                 return Err(ProtocolError::TooManyHops { what: "localize".into(), key, hops: *hops });

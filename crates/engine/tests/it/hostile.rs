@@ -391,8 +391,11 @@ fn a_node_with_replicas_survives_hostile_messages() {
     };
     let copies = |policy: &Policy| policy.replicas.is_some() || policy.static_replicas.is_some();
     let techniques = Technique::ALL.map(Technique::policy).into_iter().filter(copies);
+    // Static replicas beside keys that nodes find in other ways than by their homes.
+    let elsewhere = [Location::Request, Location::BroadcastRelocations, Location::BroadcastOperations];
+    let located = elsewhere.map(|location| Technique::Nups.policy().located(Some(location)).with(None, None));
     let policies: Vec<Policy> =
-        [directed, directed.with(None, Some(true))].into_iter().chain(techniques).collect();
+        [directed, directed.with(None, Some(true))].into_iter().chain(techniques).chain(located).collect();
     let (mut refused, mut served) = (vec![0; policies.len()], vec![0; policies.len()]);
     for seed in 0..8_000u64 {
         let mut dice = Dice(seed);

@@ -35,15 +35,16 @@ impl<E: Element> Cluster<E> {
 
     /// A channel has handled an input, and its thread has been charged for what follows.
     pub(super) fn ends_look(&mut self, station: usize, what: LookOrInput) {
-        let now_ns = self.now_ns();
         let station = &mut self.stations[station];
+        // The thread also does what follows from the input, which begins now.
+        let end_ns = station.thread.end_ns();
         let busy = station.thread.load().busy_ns / 1_000;
         let took = busy - std::mem::replace(&mut station.known_busy, busy);
         match what {
             LookOrInput::Input => station.looks.worked(took),
             LookOrInput::Look(before) => {
                 let round = (station.engine.next_round() != before).then_some(station.sent);
-                if let Some(earliest) = station.looks.looked(Tick(now_ns / 1_000), took, round) {
+                if let Some(earliest) = station.looks.looked(Tick(end_ns / 1_000), took, round) {
                     station.engine.postpone_round(earliest);
                 }
             }

@@ -296,7 +296,7 @@ impl StaticReplicaPace {
 /// The node that starts a relocation; see [`crate::relocation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Initiator {
-    /// The node that localizes the key, by a request to the key's home.
+    /// The node that localizes the key, by a request to its home or, with other locations, to other nodes.
     Requester,
     /// The owner of the key, when it knows which node should have it.
     Owner,

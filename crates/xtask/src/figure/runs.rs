@@ -152,10 +152,13 @@ pub(crate) fn execute(planned: &[Planned], jobs: usize, reports: &Sender<(usize,
     let current = |run: &Planned| programs.get(&run.program).copied().unwrap_or_default();
     let is_current = |run: &Planned| run.known().is_some_and(|record| record.program == current(run));
     let done: Vec<bool> = planned.iter().map(|run| is_current(run) && run.read().is_ok()).collect();
-    // The first run that does the same, for each; and what copies its report.
+    // For each run the one of those that do the same whose report the others copy, and the others.
     let mut first: BTreeMap<_, usize> = BTreeMap::new();
     let mut twins: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (at, run) in planned.iter().enumerate() {
+    // One that is done, if there is one: its report need not be made again.
+    let in_order =
+        (0..planned.len()).filter(|at| done[*at]).chain((0..planned.len()).filter(|at| !done[*at]));
+    for (at, run) in in_order.map(|at| (at, &planned[at])) {
         let of = *first.entry(run.work()).or_insert(at);
         if of != at {
             twins.entry(of).or_default().push(at);
