@@ -397,7 +397,7 @@ fn a_node_with_replicas_survives_hostile_messages() {
     let policies: Vec<Policy> =
         [directed, directed.with(None, Some(true))].into_iter().chain(techniques).chain(located).collect();
     let (mut refused, mut served) = (vec![0; policies.len()], vec![0; policies.len()]);
-    for seed in 0..8_000u64 {
+    for seed in 0..10_000u64 {
         let mut dice = Dice(seed);
         let at = seed as usize % policies.len();
         let mut busy = Busy::new(&mut dice, policies[at]);

@@ -4,7 +4,7 @@ use super::cluster::{Cluster, K, Setup};
 use super::node::{Node, config, layout};
 use intendant_core::{Key, NodeId, Tick};
 use intendant_engine::{Channel, Input, ReplicationConfig, Storage};
-use intendant_techniques::{Initiator, Policy, Role, Technique};
+use intendant_techniques::{Initiator, Location, Policy, Role, Technique};
 use intendant_wire::Message;
 
 fn cluster(policy: Policy, storage: Storage) -> Cluster {
@@ -219,5 +219,69 @@ fn an_older_location_does_not_overwrite_a_newer_one() {
     assert_eq!(c.deliver(2, 0), "Moved");
     assert_eq!((c.nodes[0].slot(K).hint(), c.nodes[0].slot(K).counter), (Some(NodeId(1)), 3));
     c.deliver_all();
+    c.end_idle();
+}
+
+fn located(location: Location) -> Cluster {
+    cluster(Technique::Lapse.policy().located(Some(location)).with(None, None), Storage::Dense)
+}
+
+/// Row "location request" of the table in `intendant_techniques::location`: two messages more than a static
+/// partition; and what happens if the key leaves after the answer.
+#[test]
+fn a_node_asks_the_home_where_a_key_is() {
+    let mut c = located(Location::Request);
+    c.localize_at(2);
+    assert_eq!((c.deliver(2, 0), c.deliver(0, 2), c.under_way()), ("Localize", "HandOver", 0));
+    c.push_at(1);
+    let steps = [c.deliver(1, 0), c.deliver(0, 1), c.deliver(1, 2), c.deliver(2, 1)];
+    assert_eq!((steps, c.under_way()), (["Locate", "Located", "Request", "Response"], 0));
+    assert_eq!(c.owner(), (2, [0., 1., 0.]));
+    c.push_at(1);
+    assert_eq!((c.deliver(1, 0), c.deliver(0, 1)), ("Locate", "Located"));
+    c.localize_at(0);
+    assert_eq!((c.deliver(0, 2), c.deliver(2, 0)), ("Relocate", "HandOver"));
+    let steps = [c.deliver(1, 2), c.deliver(2, 0), c.deliver(0, 1)];
+    assert_eq!((steps, c.under_way()), (["Request", "Request", "Response"], 0), "the home is asked again");
+    assert_eq!(c.owner(), (0, [0., 2., 0.]));
+    c.end_idle();
+}
+
+/// Row "broadcast relocations": the new owner tells all nodes but the old one, and what comes too late follows
+/// the key.
+#[test]
+fn all_nodes_learn_where_a_key_has_moved() {
+    let mut c = located(Location::BroadcastRelocations);
+    c.localize_at(1);
+    assert_eq!((c.deliver(1, 0), c.deliver(0, 1)), ("Localize", "HandOver"));
+    // Node 2 does not know yet: its localize follows the key.
+    c.localize_at(2);
+    assert_eq!((c.deliver(2, 0), c.deliver(0, 1)), ("Localize", "Localize"));
+    assert_eq!((c.deliver(1, 2), c.deliver(1, 2)), ("Moved", "HandOver"));
+    assert_eq!((c.deliver(2, 0), c.under_way()), ("Moved", 0));
+    c.push_at(0);
+    let steps = [c.deliver(0, 2), c.deliver(2, 0)];
+    assert_eq!((steps, c.under_way()), (["Request", "Response"], 0));
+    assert_eq!(c.owner(), (2, [1., 0., 0.]));
+    c.end_idle();
+}
+
+/// Row "broadcast operations": all nodes get an access, the owner alone executes it, also if the key moves
+/// between two deliveries.
+#[test]
+fn an_access_that_all_nodes_get_is_executed_once() {
+    let mut c = located(Location::BroadcastOperations);
+    c.push_at(1);
+    assert_eq!((c.deliver(1, 2), c.deliver(1, 0), c.deliver(0, 1)), ("Request", "Request", "Response"));
+    assert_eq!((c.owner(), c.under_way()), ((0, [0., 1., 0.]), 0));
+    // Node 2 has ignored the access before the key arrives there, and node 0 gets it after the key has left.
+    c.push_at(1);
+    assert_eq!(c.deliver(1, 2), "Request");
+    c.localize_at(2);
+    assert_eq!((c.deliver(2, 1), c.deliver(2, 0), c.deliver(0, 2)), ("Localize", "Localize", "HandOver"));
+    assert_eq!((c.deliver(1, 0), c.owner()), ("Request", (2, [0., 1., 0.])), "no owner has executed it");
+    assert_eq!(c.deliver(2, 1), "Void");
+    c.deliver_all();
+    assert_eq!(c.owner(), (2, [0., 2., 0.]));
     c.end_idle();
 }
