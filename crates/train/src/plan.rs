@@ -272,7 +272,8 @@ impl Plan {
     }
 }
 
-/// Replicas through the owner need chained operations, and only keys that requesters relocate have to be found.
+/// Replicas through the owner need chained operations, and only keys that requesters relocate have to be
+/// found.
 fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainError> {
     match args.technique {
         Technique::Server(technique)

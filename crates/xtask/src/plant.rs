@@ -196,7 +196,8 @@ impl Scratch {
         command
     }
 
-    /// Judges all figures at scale ci in the copy. Returns the names of those with claims that do not hold.
+    /// Judges all figures at scale ci in the copy. Returns the names of those with claims that do not hold,
+    /// or whose baseline does not learn.
     ///
     /// # Errors
     /// If a run fails.
@@ -209,7 +210,13 @@ impl Scratch {
         }
         let errors = String::from_utf8_lossy(&output.stderr);
         let problems = errors.lines().skip_while(|line| !line.ends_with("problems:")).skip(1);
-        let broken = |line: &str| Some(line.split_once(": does not hold: ")?.0.trim().to_owned());
+        // A figure whose model does not learn has no claims to judge, and fails as well.
+        let broken = |line: &str| {
+            let (name, _) = [": does not hold: ", ": the baseline does not learn"]
+                .iter()
+                .find_map(|what| line.split_once(what))?;
+            Some(name.split(':').next()?.trim().to_owned())
+        };
         let names: Option<BTreeSet<String>> = problems.map(broken).collect();
         match names {
             Some(names) if !names.is_empty() => Ok(names.into_iter().collect()),

@@ -247,8 +247,8 @@ fn a_node_asks_the_home_where_a_key_is() {
     c.end_idle();
 }
 
-/// Row "broadcast relocations": the new owner tells all nodes but the old one, and what comes too late follows
-/// the key.
+/// Row "broadcast relocations": the new owner tells all nodes but the old one, and what comes too late
+/// follows the key.
 #[test]
 fn all_nodes_learn_where_a_key_has_moved() {
     let mut c = located(Location::BroadcastRelocations);
