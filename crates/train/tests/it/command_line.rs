@@ -241,7 +241,8 @@ fn nodes_find_parameters_in_every_way() {
     for (flags, message) in [
         ("--technique lapse --location nowhere", "'nowhere' is not a location"),
         ("--technique single --location home", "technique single has no nodes that look for keys"),
-        ("--technique adaptive --location request", "--location: "),
+        ("--technique adaptive --location home", "adaptive does not relocate keys on request"),
+        ("--technique classic --location home-cached", "classic does not relocate keys on request"),
     ] {
         let (code, said) = end(&output(flags));
         assert_eq!(code, Some(2), "{flags}: {said}");
