@@ -3,7 +3,8 @@
 //! Each bug of `bugs/` is planted in a scratch copy of the workspace, and the copy's simulator must find it
 //! with one of the checks that the description names. Before that, the unmodified copy must pass all runs
 //! (control). Bugs that make a technique worse and leave it correct are found by figures: at scale ci, a
-//! number of figures that the description states must have claims that do not hold.
+//! number of figures that the description states must have claims that do not hold, or a baseline that does
+//! not learn.
 //!
 //! Other tests cover bugs that no simulated run can show: reactions to peers that violate the protocol
 //! (`crates/engine/tests/it/hostile.rs`), and races of two threads within a step

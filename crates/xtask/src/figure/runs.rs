@@ -155,6 +155,7 @@ pub(crate) fn execute(planned: &[Planned], jobs: usize, reports: &Sender<(usize,
     // For each run the one of those that do the same whose report the others copy, and the others.
     let mut first: BTreeMap<_, usize> = BTreeMap::new();
     let mut twins: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut is_twin = vec![false; planned.len()];
     // One that is done, if there is one: its report need not be made again.
     let in_order =
         (0..planned.len()).filter(|at| done[*at]).chain((0..planned.len()).filter(|at| !done[*at]));
@@ -162,9 +163,9 @@ pub(crate) fn execute(planned: &[Planned], jobs: usize, reports: &Sender<(usize,
         let of = *first.entry(run.work()).or_insert(at);
         if of != at {
             twins.entry(of).or_default().push(at);
+            is_twin[at] = true;
         }
     }
-    let is_twin = |at: usize| first.get(&planned[at].work()).is_some_and(|of| *of != at);
     let expected: Vec<Option<f64>> = planned.iter().map(|run| Some(run.known()?.seconds)).collect();
     let ready = done.iter().filter(|done| **done).count();
     if ready > 0 {
@@ -174,7 +175,7 @@ pub(crate) fn execute(planned: &[Planned], jobs: usize, reports: &Sender<(usize,
     let lock = || queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let take = || {
         let mut queue = lock();
-        while queue.next < planned.len() && is_twin(queue.next) {
+        while queue.next < planned.len() && is_twin[queue.next] {
             queue.next += 1;
         }
         let at = queue.next;
@@ -193,7 +194,7 @@ pub(crate) fn execute(planned: &[Planned], jobs: usize, reports: &Sender<(usize,
                     queue.executed.0 += seconds;
                     queue.executed.1 += 1;
                     let usual = queue.executed.0 / queue.executed.1 as f64;
-                    let left = (queue.next..planned.len()).filter(|at| !done[*at] && !is_twin(*at));
+                    let left = (queue.next..planned.len()).filter(|at| !done[*at] && !is_twin[*at]);
                     let left: f64 = left.map(|at| expected[at].unwrap_or(usual)).sum();
                     println!(
                         "[{}/{}] {:<44} {seconds:>7.1} s{}",
