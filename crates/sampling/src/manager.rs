@@ -145,7 +145,7 @@ impl Manager {
                 let nodes = place.nodes();
                 let is_accepted = |key: &&Key| accepts(place.part(**key), nodes, &mut rng);
                 let accepted = chosen.iter().filter(is_accepted).count() as u32;
-                share.record(Looks { all: many as u32, accepted });
+                share.record(Looks { all: many as u32, accepted }, nodes);
                 Source::Local { chosen, left: samples - many, rng }
             }
             (Scheme::Repurposing, _) => Source::Repurposing { left: samples, rng: rng() },
@@ -190,7 +190,7 @@ impl Manager {
                 *left -= more;
                 let mut looks = Looks::default();
                 self.draw_local(&entry.distribution, rng, place, more, keys, &mut looks);
-                share.record(looks);
+                share.record(looks, place.nodes());
             }
             Source::Repurposing { left, rng } => {
                 *left -= samples;
