@@ -53,6 +53,9 @@ pub(crate) struct Figure {
     pub(crate) notes: Vec<String>,
     /// The definition of quality, for the metrics that use it.
     pub(crate) quality: Option<Quality>,
+    /// Number of seeds at scale small, if it is not the usual one: figures whose runs take many minutes have
+    /// one.
+    pub(crate) seeds: Option<u64>,
     /// The pictures, beside that of quality. If there are none, the first column is shown, and each column of
     /// ratios.
     #[serde(default)]

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Amount of work: ci (seconds), small (minutes) or full (up to hours)
     #[arg(long, default_value = "small")]
     scale: Scale,
-    /// Number of seeds of each run [default: 3 at scale small, otherwise 1]
+    /// Number of seeds of each run [default: 3 at scale small, or what the figure's file says; otherwise 1]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=99))]
     seeds: Option<u64>,
     /// Number of runs at the same time [default: the number of cores; 1 at scale full]
@@ -86,8 +86,9 @@ impl Args {
         }
     }
 
-    fn seeds(&self) -> u64 {
-        self.seeds.unwrap_or(if self.scale == Scale::Small { 3 } else { 1 })
+    fn seeds(&self, figure: &Figure) -> u64 {
+        let usual = if self.scale == Scale::Small { figure.seeds.unwrap_or(3) } else { 1 };
+        self.seeds.unwrap_or(usual)
     }
 
     fn jobs(&self) -> usize {
@@ -96,11 +97,11 @@ impl Args {
     }
 
     /// The command that gives the same page.
-    fn command(&self, name: &str) -> String {
+    fn command(&self, name: &str, figure: &Figure) -> String {
         let scale = self.scale.name();
         let constant = self.scale_constant.as_ref();
         let constant = constant.map_or(String::new(), |scaled| format!(" --scale-constant {scaled}"));
-        format!("cargo xtask figure {name} --scale {scale} --seeds {}{constant}", self.seeds())
+        format!("cargo xtask figure {name} --scale {scale} --seeds {}{constant}", self.seeds(figure))
     }
 
     /// The folder of the pages.
@@ -275,7 +276,7 @@ fn complete(
         }
         println!("  {nothing}");
     }
-    page::write(name, figure, &reports, claims, &args.command(name), folder)
+    page::write(name, figure, &reports, claims, &args.command(name, figure), folder)
 }
 
 /// Copies pages, their numbers and their pictures as SVG to `docs/figures`.

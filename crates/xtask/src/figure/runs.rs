@@ -126,7 +126,7 @@ pub(crate) fn plan(
             label: format!(
                 "{name}: {}{}",
                 run.name,
-                if args.seeds() > 1 { format!(", seed {seed}") } else { String::new() }
+                if args.seeds(figure) > 1 { format!(", seed {seed}") } else { String::new() }
             ),
             run: run.name.clone(),
             program: process::program(app, !args.dev),
@@ -135,7 +135,7 @@ pub(crate) fn plan(
         })
     };
     let runs = figure.runs.iter().filter(wanted);
-    runs.flat_map(|run| (1..=args.seeds()).map(move |seed| of_run(run, seed))).collect()
+    runs.flat_map(|run| (1..=args.seeds(figure)).map(move |seed| of_run(run, seed))).collect()
 }
 
 /// What is left to do.
