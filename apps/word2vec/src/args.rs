@@ -24,8 +24,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "PART", default_value_t = 1e-4)]
     pub(crate) sample: f64,
 
-    /// Leave out words that occur less often [default: 5; builtin:topics: 0, which keeps all words, also
-    /// those that never occur]
+    /// Leave out words that occur less often [default: 5; generated texts: 0, which keeps all words,
+    /// also those that never occur]
     #[arg(long, value_name = "COUNT")]
     pub(crate) min_count: Option<u64>,
 

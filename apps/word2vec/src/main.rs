@@ -42,7 +42,7 @@ fn app() -> App {
          --data is a text file of words between blanks, in which a line is a sentence, a paragraph or an article (or one that is \
          compressed as .zst), builtin:wiki (the default: articles of English Wikipedia), or \
          builtin:topics:WORDSxTOKENS (a generated text; 200000x1000000 has 200,000 words, which occur a million times \
-         together). --test is the fraction of the text that is held out.",
+         together) or builtin:english:WORDSxTOKENS (the same with the frequencies of English without stop words). --test is the fraction of the text that is held out.",
     );
     App::new(command).default("epochs", EPOCHS_DEFAULT).describe(
         "test",

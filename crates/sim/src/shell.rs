@@ -25,6 +25,7 @@ use intendant_sampling::{SampleError, Sampler};
 use intendant_task::{Diverged, LookAhead, Progress, Reduction, Schedule, Task};
 use intendant_techniques::{Location, Order, Technique};
 use run::TaskRun;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// Configuration of a simulated training run: cluster, machines, network, faults and checks.
@@ -54,6 +55,10 @@ pub struct TaskConfig {
     pub location: Option<Location>,
     /// Configuration of replicas; ignored by techniques without replicas.
     pub replication: ReplicationConfig,
+    /// Upper bound of the keys of an operation on those rows of a batch, trained in place, that are not at the
+    /// worker's node. If there are more, the worker pulls part after part, and pushes as many parts. `None` is
+    /// one operation for all of them.
+    pub operation_keys_max: Option<NonZeroUsize>,
     /// The distributions to sample from; `None` uses those that the task registered, unchanged.
     pub sampler: Option<Sampler>,
     /// Upper bound of the value bytes that a worker may have outstanding.
@@ -100,6 +105,7 @@ impl TaskConfig {
             caches: None,
             location: None,
             replication: ReplicationConfig::default(),
+            operation_keys_max: None,
             sampler: None,
             outstanding_bytes_max: intendant_core::limits::OUTSTANDING_BYTES_DEFAULT,
             look_ahead: LookAhead { batches: 4, keys: 0 },
@@ -112,6 +118,10 @@ impl TaskConfig {
             seed: 0,
             events_max: u64::MAX,
         }
+    }
+
+    fn operation_keys(&self) -> usize {
+        self.operation_keys_max.map_or(usize::MAX, NonZeroUsize::get)
     }
 }
 

@@ -12,6 +12,7 @@ use clap::builder::RangedU64ValueParser;
 use intendant::{Location, Order, Storage, Transport};
 use intendant_core::{ElementType, KeyOrder, UnknownName, by_name, limits};
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -252,6 +253,11 @@ pub(crate) struct CommonArgs {
     /// the length of values]
     #[arg(long, value_name = "FACTOR", help_heading = SIMULATION)]
     pub(crate) charge_compute: Option<f64>,
+
+    /// Access the parameters of a batch that are at other nodes in operations of at most COUNT parameters, one
+    /// after the other, as programs do that pull each parameter by itself [default: all in one operation]
+    #[arg(long, value_name = "COUNT", help_heading = SIMULATION)]
+    pub(crate) operation_keys: Option<NonZeroUsize>,
 
     /// Compute what a parameter manager that knows the future must send at least, beside what is sent
     /// (docs/report.md), if reads see the updates of other nodes at the end of each epoch (epoch), or also

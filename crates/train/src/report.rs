@@ -14,6 +14,7 @@ use intendant_sampling::{Sampler, SamplingStats};
 use intendant_task::{Model, Partition, Reduction, Subepoch, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
 /// The version of the schema.
 pub const SCHEMA: &str = "intendant.report/1";
@@ -74,6 +75,9 @@ pub struct Simulated {
     pub charge: f64,
     /// Factor by which arithmetic counted.
     pub charge_compute: f64,
+    /// Upper bound of the keys of an operation on rows of other nodes, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation_keys: Option<NonZeroUsize>,
     /// Events of the whole run, evaluation included.
     pub events: u64,
     /// Share of the time in which a channel's thread was busy, mean over channels.

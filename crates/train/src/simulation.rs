@@ -28,6 +28,7 @@ use intendant_sim::{
     Charge, Delays, EpochOutcome, Machine, Network, Observer, TaskConfig, TaskFailure, TaskOutcome, run_task,
 };
 use intendant_task::Task;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
@@ -49,6 +50,8 @@ pub struct Simulation {
     pub charge: f64,
     /// Factor by which arithmetic counts.
     pub charge_compute: f64,
+    /// Upper bound of the keys of an operation on rows of other nodes, if there is one.
+    pub operation_keys: Option<NonZeroUsize>,
     /// The durations that follow from these.
     pub delays: Delays,
     /// What is computed beside what is sent.
@@ -95,6 +98,7 @@ impl Simulation {
                 ("--machine", args.machine.is_some()),
                 ("--charge", args.charge.is_some()),
                 ("--charge-compute", args.charge_compute.is_some()),
+                ("--operation-keys", args.operation_keys.is_some()),
                 ("--bound", args.bound.is_some()),
             ];
             return match given.iter().find(|(_, given)| *given) {
@@ -119,7 +123,8 @@ impl Simulation {
         let ipc = args.local_access == LocalAccess::Ipc;
         let delays = Delays { ipc, ..Delays::of(machines, network, Charge::new(charge, charge_compute)) };
         let bounds = args.bound.clone().unwrap_or_default();
-        Ok(Some(Self { net, machine, charge, charge_compute, delays, bounds }))
+        let operation_keys = args.operation_keys;
+        Ok(Some(Self { net, machine, charge, charge_compute, operation_keys, delays, bounds }))
     }
 
     fn config(&self, plan: &Plan, replication: ReplicationConfig, sampler: &Sampler) -> TaskConfig {
@@ -138,6 +143,7 @@ impl Simulation {
             caches: plan.caches,
             location: plan.location,
             replication,
+            operation_keys_max: self.operation_keys,
             sampler: Some(sampler.clone()),
             look_ahead: plan.look_ahead,
             delays: self.delays,
@@ -235,6 +241,7 @@ impl Simulation {
             machine: self.machine.clone(),
             charge: self.charge,
             charge_compute: self.charge_compute,
+            operation_keys: self.operation_keys,
             events: outcome.events,
             channel_busy: channels.utilisation(virtual_ns) / (plan.nodes * plan.channels) as f64,
             channel_wait_ms: channels.mean_wait_ns() / 1e6,

@@ -7,6 +7,7 @@
 //!
 //! This module has no keys and values, draws nothing at random, and does not define the order of training.
 
+mod law;
 mod scan;
 mod source;
 mod text;
@@ -101,8 +102,8 @@ pub enum DataError {
     },
     /// There is no such built-in text.
     #[error(
-        "there is no builtin:{name}; there are builtin:wiki (from English Wikipedia) and builtin:topics:WORDSxTOKENS (generated; \
-         at least 2 words and 216 tokens)"
+        "there is no builtin:{name}; there are builtin:wiki (from English Wikipedia), builtin:topics:WORDSxTOKENS and \
+         builtin:english:WORDSxTOKENS (generated; at least 2 words and 216 tokens)"
     )]
     Builtin {
         /// The name.
@@ -179,7 +180,7 @@ impl Corpus {
         Self::scanned(Source::open(path)?, options, (0.01, HELD_OUT_WORDS_MAX))
     }
 
-    /// A built-in text: `wiki`, or `topics:WORDSxTOKENS`.
+    /// A built-in text: `wiki`, `topics:WORDSxTOKENS` or `english:WORDSxTOKENS`.
     ///
     /// # Errors
     /// If there is none of this name, or no word is frequent enough.
@@ -192,7 +193,7 @@ impl Corpus {
             read.map_err(|source| DataError::Read { file: "builtin:wiki".to_owned(), source })?;
             return Self::scanned(Source::memory("builtin:wiki", bytes), options, HELD_OUT);
         }
-        let topics = name.strip_prefix("topics:").and_then(Topics::parse).ok_or_else(unknown)?;
+        let topics = Topics::named(name).ok_or_else(unknown)?;
         let counts = topics.counts();
         let min_count = options.min_count.unwrap_or(0);
         let vocabulary = Vocabulary::new(&counts, min_count);

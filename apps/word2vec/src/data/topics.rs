@@ -1,18 +1,19 @@
 //! Generated text of any size, for experiments in which only accesses count.
 //!
-//! What is made to look real is how often which word occurs, and which words occur together. Words follow
-//! Zipf's law with exponent 1. The most frequent ones occur everywhere; each of the others belongs to one of
-//! a few topics, and most words of a sentence are of its topic, so that neighbours tell something about each
-//! other. Sentences have 12 words on average.
+//! What is made to look real is how often which word occurs, and which words occur together. Words follow a
+//! [`Law`] of frequencies. The most frequent ones occur everywhere; each of the others belongs to one of a few
+//! topics, and most words of a sentence are of its topic, so that neighbours tell something about each other.
+//! Sentences have 12 words on average.
 //!
 //! The same specification gives the same text: it is a data set, and has nothing to do with the seed of the
 //! training. A sentence is a function of its number, and no sentence is ever held in memory.
 
+use super::law::Law;
 use super::text::Words;
 use super::words::{Counts, hash};
 use intendant_core::random::stream;
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution, Zipf};
+use rand_distr::Distribution;
 use rand_pcg::Pcg64Mcg;
 
 /// A generated text.
@@ -23,7 +24,7 @@ pub(super) struct Topics {
     /// Words that belong to no topic, the most frequent ones.
     common: u32,
     topics: u32,
-    popular: Zipf<f64>,
+    law: Law,
     block_sentences: u64,
 }
 
@@ -61,8 +62,18 @@ const PAIRS_SEED: u64 = 0x7061_6972_732d_6f66;
 const SEED: u64 = 0x5445_5854_544f_5049;
 
 impl Topics {
-    /// The text that `spec` describes: `WORDSxTOKENS`.
-    pub(super) fn parse(spec: &str) -> Option<Self> {
+    /// The text of a built-in name: `topics:WORDSxTOKENS`, whose words follow Zipf's law, or
+    /// `english:WORDSxTOKENS`, whose words are as frequent as those of English without stop words.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let (law, spec) = name.split_once(':')?;
+        match law {
+            "topics" => Self::parse(spec, Law::zipf),
+            "english" => Self::parse(spec, Law::english),
+            _ => None,
+        }
+    }
+
+    fn parse(spec: &str, law: impl Fn(u32) -> Law) -> Option<Self> {
         let (words, tokens) = spec.split_once('x')?;
         let (words, tokens) = (words.parse::<u32>().ok()?, tokens.parse::<u64>().ok()?);
         if !(2..1 << 31).contains(&words) || !(2 * TURN..1 << 48).contains(&tokens) {
@@ -70,10 +81,9 @@ impl Topics {
         }
         let common = (words / 10).clamp(1, COMMON_MAX);
         let topics = ((words - common) / 16).clamp(1, TOPICS_MAX);
-        let popular = Zipf::new(f64::from(words), 1.0).ok()?;
         let sentences = tokens.div_ceil(TURN) * LENGTHS.len() as u64;
         let block_sentences = (sentences / BLOCKS).max((sentences / BLOCKS_MIN).clamp(1, BLOCK_WORDS / 12));
-        Some(Self { words, tokens, common, topics, popular, block_sentences })
+        Some(Self { words, tokens, common, topics, law: law(words), block_sentences })
     }
 
     fn sentences(&self) -> u64 {
@@ -141,7 +151,7 @@ impl Topics {
     }
 
     fn draw(&self, topic: u32, rng: &mut Pcg64Mcg) -> u32 {
-        let rank = self.popular.sample(rng) as u32 - 1;
+        let rank = self.law.sample(rng);
         if rank < self.common || !rng.random_bool(REGULAR) {
             return rank;
         }
@@ -226,7 +236,7 @@ mod tests {
     /// Sentences have words of one topic, so words of pairs of the same topic meet far more often.
     #[test]
     fn words_of_a_topic_occur_together() {
-        let topics = Topics::parse("2000x200000").unwrap();
+        let topics = Topics::named("topics:2000x200000").unwrap();
         let pairs = topics.pairs();
         assert_eq!((pairs.len(), pairs.iter().filter(|(_, same)| *same).count()), (1000, 500));
         let mut meetings = [0u32; 2];
@@ -239,13 +249,13 @@ mod tests {
             }
         }
         assert!(meetings[1] > 10 * meetings[0] && meetings[1] > 1000, "{meetings:?}");
-        assert_eq!(Topics::parse("20x1000").unwrap().pairs(), [], "one topic");
+        assert_eq!(Topics::named("topics:20x1000").unwrap().pairs(), [], "one topic");
     }
 
     #[test]
     fn there_are_as_many_tokens_as_specified() {
         for tokens in [216, 217, 1000, 1007, 50_001] {
-            let topics = Topics::parse(&format!("500x{tokens}")).unwrap();
+            let topics = Topics::named(&format!("topics:500x{tokens}")).unwrap();
             let sentences = read(&topics);
             assert_eq!(sentences.iter().map(|s| s.len() as u64).sum::<u64>(), tokens);
             assert_eq!(sentences.len() as u64, topics.sentences());
@@ -258,7 +268,7 @@ mod tests {
     fn pieces_are_counted() {
         for (spec, max) in [("50x1000", 1), ("50x1007", 5), ("50x323", 5), ("50x216", 12), ("50x2000", 1000)]
         {
-            let topics = Topics::parse(spec).unwrap();
+            let topics = Topics::parse(spec, Law::zipf).unwrap();
             let mut words = Words::default();
             let mut pieces = 0;
             for block in 0..topics.blocks() {
@@ -271,7 +281,7 @@ mod tests {
 
     #[test]
     fn words_follow_zipfs_law_and_topics_hold_together() {
-        let topics = Topics::parse("20000x400000").unwrap();
+        let topics = Topics::parse("20000x400000", Law::zipf).unwrap();
         let sentences = read(&topics);
         let mut counts = vec![0.0; 20_000];
         sentences.iter().flatten().for_each(|word| counts[*word as usize] += 1.0);
@@ -300,7 +310,7 @@ mod tests {
     #[test]
     fn what_is_no_specification_is_refused() {
         for spec in ["", "x", "10", "10x", "1x1000", "10x100", "10x1000x3", "9999999999x1000", "-1x1000"] {
-            assert!(Topics::parse(spec).is_none(), "{spec}");
+            assert!(Topics::parse(spec, Law::zipf).is_none(), "{spec}");
         }
     }
 }

@@ -529,6 +529,8 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 self.bounds.write(worker, &keys, now_ns);
                 break;
             }
+            // The loop comes here again for the others.
+            let absent = &absent[..absent.len().min(self.config.operation_keys())];
             let fetch: Vec<Key> = absent.iter().map(|position| keys[*position as usize]).collect();
             if !self.cluster.admits(worker, &fetch) {
                 (state.waiting, state.postponed) = (Waiting::Room, Some(Op::Train));
@@ -536,7 +538,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
             }
             let mut values = vec![T::Element::ZERO; self.cluster.elements(&fetch)];
             let op = self.cluster.pull_into(worker, &fetch, &mut values, Wait::Blocking)?;
-            state.copies.pulled(&absent, &fetch, &values, self.cluster.layout());
+            state.copies.pulled(absent, &fetch, &values, self.cluster.layout());
             if let Some(op) = op {
                 state.waiting = Waiting::Copies(op);
                 return Ok(None);
@@ -549,8 +551,13 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 (state.waiting, state.postponed) = (Waiting::Room, Some(Op::Train));
                 return Ok(None);
             }
-            // The push stays outstanding until the next flush.
-            self.cluster.push(worker, keys, update)?;
+            // Pushes stay outstanding until the next flush.
+            let mut rest = update;
+            for keys in keys.chunks(self.config.operation_keys()) {
+                let (values, after) = rest.split_at(self.cluster.elements(keys));
+                self.cluster.push(worker, keys, values)?;
+                rest = after;
+            }
         }
         state.copies.end();
         self.meter.step(&self.cluster, worker, &state.driver.progress());

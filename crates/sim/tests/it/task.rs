@@ -11,7 +11,7 @@ use intendant_task::{
     Prepared, Pulled, Rows, SampleRequest, Schedule, Split, StepReport, Subepoch, Task, Update,
 };
 use intendant_techniques::{Assignment, KeyTechnique, Order, StaticReplicaPace, Technique};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 
 const SCHEDULE: Schedule = Schedule { valid_every: 3, ..Schedule::epochs(6) };
@@ -345,6 +345,22 @@ fn a_task_is_trained_in_place() {
         assert!(full || outcome.accesses.remote > 0, "{name}: some rows were not here");
         assert_eq!(train(&config).hash, outcome.hash, "{name}: equal seeds give equal runs");
     }
+}
+
+#[test]
+fn operations_of_one_key_wait_for_each_key() {
+    let task = Arc::new(InPlace(Likes::<f32>::new(5)));
+    let train = |config: &TaskConfig| run_task(&task, config, &mut ()).unwrap();
+    let config = TaskConfig { technique: Technique::Classic, ..TaskConfig::new(2, 1, SCHEDULE) };
+    let part = |keys| TaskConfig { operation_keys_max: NonZeroUsize::new(keys), ..config.clone() };
+    let [whole, many, one] = [&config, &part(1_000), &part(1)].map(train);
+    assert_eq!((digest(&one), digest(&many)), (digest(&whole), digest(&whole)), "the same examples");
+    assert_eq!((whole.hash, whole.virtual_ns), (many.hash, many.virtual_ns), "no batch has so many keys");
+    assert_eq!(one.epochs[0].accesses.push_keys, whole.epochs[0].accesses.push_keys);
+    // An operation is a request and its answer. Pushes may travel together, pulls do not.
+    let epoch = &one.epochs[0];
+    assert!(epoch.messages > epoch.accesses.remote && epoch.messages > 2 * whole.epochs[0].messages);
+    assert!(epoch.virtual_ns > 2 * whole.epochs[0].virtual_ns);
 }
 
 /// On a single node, techniques with replicas create none.
