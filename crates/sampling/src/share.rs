@@ -10,9 +10,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Draws after which older ones count half: at least so many, and so many per node. One of N draws is
-/// accepted, so the estimate of n draws has a relative standard deviation of √(N/n): at most 3.2 % right after
-/// older draws were halved, a third of the tolerance. With a number that did not grow with the nodes, 32 nodes
-/// that had their shares announced 6 % of their samples, and moved ten times as many keys as they needed.
+/// accepted, so the estimate of n draws has a relative standard deviation of √(N/n): at most 3.2 % right
+/// after older draws were halved, a third of the tolerance, and at most 8.8 % when the first draws are used
+/// ([decision 15](../../../docs/decisions/0015-local-samples.md)).
 const MEMORY: u32 = 1 << 13;
 const MEMORY_PER_NODE: u32 = 1 << 11;
 
@@ -96,6 +96,7 @@ mod tests {
         }
         assert_eq!(share.elsewhere(2), 0.0);
     }
+
     #[test]
     fn nodes_that_own_their_shares_draw_locally_however_many_they_are() {
         for nodes in [8, 32, 128, 512] {

@@ -55,9 +55,9 @@ pub struct TaskConfig {
     pub location: Option<Location>,
     /// Configuration of replicas; ignored by techniques without replicas.
     pub replication: ReplicationConfig,
-    /// Upper bound of the keys of an operation on those rows of a batch, trained in place, that are not at the
-    /// worker's node. If there are more, the worker pulls part after part, and pushes as many parts. `None` is
-    /// one operation for all of them.
+    /// Upper bound of the keys of an operation on those rows of a batch, trained in place, that are not at
+    /// the worker's node. If there are more, the worker pulls part after part, and pushes as many parts.
+    /// `None` is one operation for all of them.
     pub operation_keys_max: Option<NonZeroUsize>,
     /// The distributions to sample from; `None` uses those that the task registered, unchanged.
     pub sampler: Option<Sampler>,

@@ -165,6 +165,11 @@ impl Simulation {
         sampler: &Sampler,
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Outcome, TrainError> {
+        if self.operation_keys.is_some() && !task.trains_in_place() {
+            return Err(TrainError::usage(
+                "--operation-keys divides the accesses of batches that are trained in place, and these settings train copies; leave it out",
+            ));
+        }
         let mut first_losses = Vec::new();
         let progress = Progress::new(plan.nodes * plan.workers, plan.epochs, plan.progress);
         let (stop, signal) = (&AtomicBool::new(false), &AtomicI32::new(0));

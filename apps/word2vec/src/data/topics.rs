@@ -1,9 +1,9 @@
 //! Generated text of any size, for experiments in which only accesses count.
 //!
 //! What is made to look real is how often which word occurs, and which words occur together. Words follow a
-//! [`Law`] of frequencies. The most frequent ones occur everywhere; each of the others belongs to one of a few
-//! topics, and most words of a sentence are of its topic, so that neighbours tell something about each other.
-//! Sentences have 12 words on average.
+//! [`Law`] of frequencies. The most frequent ones occur everywhere; each of the others belongs to one of a
+//! few topics, and most words of a sentence are of its topic, so that neighbours tell something about each
+//! other. Sentences have 12 words on average.
 //!
 //! The same specification gives the same text: it is a data set, and has nothing to do with the seed of the
 //! training. A sentence is a function of its number, and no sentence is ever held in memory.
@@ -305,6 +305,19 @@ mod tests {
             }
         }
         assert!((0.62..0.68).contains(&(equal / pairs)), "{}", equal / pairs);
+    }
+
+    #[test]
+    fn a_text_has_the_law_that_its_name_says() {
+        let share = |name: &str| {
+            let counts = Topics::named(name).unwrap().counts();
+            counts.largest() as f64 / counts.total() as f64
+        };
+        let [zipf, english] = ["topics:20000x400000", "english:20000x400000"].map(share);
+        assert!((0.090..0.100).contains(&zipf) && (0.014..0.018).contains(&english), "{zipf}, {english}");
+        for name in ["english", "english:", "english:10", "German:2000x400000", "2000x400000"] {
+            assert!(Topics::named(name).is_none(), "{name}");
+        }
     }
 
     #[test]

@@ -274,7 +274,14 @@ fn a_simulation_is_one_process_whatever_the_number_of_nodes() {
 #[test]
 fn simulated_networks_and_machines_are_presets_or_files_and_belong_to_a_simulation() {
     let simulated = |more: &[&str]| bad(&[&["--label", "x", "--simulate"], more].concat(), &[]);
-    for flags in [["--net", "10gbe"], ["--machine", "m.toml"], ["--charge", "2"], ["--charge-compute", "2"]] {
+    let only_simulated = [
+        ["--net", "10gbe"],
+        ["--machine", "m.toml"],
+        ["--charge", "2"],
+        ["--charge-compute", "2"],
+        ["--operation-keys", "1"],
+    ];
+    for flags in only_simulated {
         let error = bad(&[&["--label", "x"], &flags[..]].concat(), &[]);
         assert!(error.contains(flags[0]) && error.contains("add --simulate"), "{error}");
     }
@@ -282,6 +289,7 @@ fn simulated_networks_and_machines_are_presets_or_files_and_belong_to_a_simulati
     assert!(error.contains("use 10gbe, 100gib, or a file that ends in .toml"), "{error}");
     let error = simulated(&["--machine", "xeon"]);
     assert!(error.contains("xeon-e5-2640v2, xeon-silver-4216"), "{error}");
+    assert!(simulated(&["--operation-keys", "0"]).contains("--operation-keys"));
     assert!(simulated(&["--net", "/no/such.toml"]).contains("/no/such.toml: cannot be read"));
     for factor in ["0", "-1", "nan", "1e9"] {
         for flag in ["--charge", "--charge-compute"] {

@@ -3,6 +3,7 @@
 use super::metric::{Reports, Spread};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 /// The amount of work of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Deserialize)]
@@ -55,7 +56,7 @@ pub(crate) struct Figure {
     pub(crate) quality: Option<Quality>,
     /// Number of seeds at scale small, if it is not the usual one: figures whose runs take many minutes have
     /// one.
-    pub(crate) seeds: Option<u64>,
+    pub(crate) seeds: Option<NonZeroU64>,
     /// The pictures, beside that of quality. If there are none, the first column is shown, and each column of
     /// ratios.
     #[serde(default)]
@@ -388,6 +389,9 @@ mod tests {
         assert!(wrong(&claim("a: seconds", ""), "").contains("has no bound"));
         assert!(wrong("", "relative_to='x'").contains("'x', which is no run"));
         assert!(wrong("", "colour='red'").contains("unknown field"));
+        let seeds = |seeds: &str| Figure::parse(&format!("seeds={seeds}\n{}", text("", "")));
+        assert_eq!(seeds("1").expect("a figure").seeds, NonZeroU64::new(1));
+        assert!(seeds("0").expect_err("refused").contains("nonzero"));
         let quality = |baseline: &str, part: &str| {
             format!(
                 "[quality]\npointer='/loss'\nlower_is_better=true\nfrom={{ci=1.0}}\nbaseline='{baseline}'\npart={part}"

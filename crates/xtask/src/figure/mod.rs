@@ -23,6 +23,7 @@ pub(crate) use constant::{ScaledConstant, fields};
 use metric::{Report, Reports};
 use page::{Page, Tally};
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
@@ -87,7 +88,7 @@ impl Args {
     }
 
     fn seeds(&self, figure: &Figure) -> u64 {
-        let usual = if self.scale == Scale::Small { figure.seeds.unwrap_or(3) } else { 1 };
+        let usual = if self.scale == Scale::Small { figure.seeds.map_or(3, NonZeroU64::get) } else { 1 };
         self.seeds.unwrap_or(usual)
     }
 
