@@ -1,7 +1,7 @@
 //! Claims: checks the bounds of a figure's claims against the numbers of its runs.
 
 use super::config::{Claim, Scale};
-use super::metric::{Ratio, Reports, Spread};
+use super::metric::{Bounds, Ratio, Reports, Spread};
 use std::fmt;
 
 /// A claim with its outcome.
@@ -127,7 +127,7 @@ pub(crate) fn judge(claim: &Claim, reports: &Reports, scale: Scale) -> Result<Ju
         let value = claim.value.split_once(": ").and_then(|value| reports.spread(value, over));
         if let Some(number) = value.transpose()? {
             let within = |ratio: Ratio| claim.holds(ratio.least(), ratio.most());
-            let (least, most) = (number.median().least(), number.median().most());
+            let Bounds { least, most } = number.median_bounds();
             let outcome = match claim.deviates {
                 None if claim.holds(least, most) => Outcome::Holds,
                 Some([from, to]) if least >= from && most <= to => Outcome::Deviates,

@@ -66,6 +66,13 @@ impl Ratio {
     }
 }
 
+/// What a number is not less and not more than; 0 and infinity if nothing is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bounds {
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
 /// A number of several seeds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Spread {
@@ -79,9 +86,20 @@ impl Spread {
         Self { ratios }
     }
 
-    /// The number of which half of the seeds have no more; of an even number of seeds, the lower one.
+    /// The number of which half of the seeds have no more; of an even number of seeds, the lower one. Bounds
+    /// count as numbers.
     pub(crate) fn median(&self) -> Ratio {
         self.ratios[(self.ratios.len() - 1) / 2]
+    }
+
+    /// The bounds of the median: it lies between them, wherever between its bounds the number of each seed is.
+    pub(crate) fn median_bounds(&self) -> Bounds {
+        let median = |bound: fn(Ratio) -> f64| {
+            let mut bounds: Vec<f64> = self.ratios.iter().copied().map(bound).collect();
+            bounds.sort_by(f64::total_cmp);
+            bounds[(bounds.len() - 1) / 2]
+        };
+        Bounds { least: median(Ratio::least), most: median(Ratio::most) }
     }
 
     /// All numbers divided by one.
@@ -101,27 +119,27 @@ impl Spread {
     }
 }
 
-/// The median; of several seeds, also the least and the greatest number.
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.least, self.most) {
+            (0.0, f64::INFINITY) => write!(f, "unknown"),
+            (least, f64::INFINITY) => write!(f, "> {}", short(least)),
+            (least, most) if least == most || most.is_nan() => write!(f, "{}", short(most)),
+            (0.0, most) => write!(f, "< {}", short(most)),
+            (least, most) => write!(f, "{} to {}", short(least), short(most)),
+        }
+    }
+}
+
+/// The median, or its bounds; of several seeds, also the least and the greatest number.
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.median())?;
+        write!(f, "{}", self.median_bounds())?;
         if self.ratios.len() > 1 {
             let (least, most) = self.ends();
             write!(f, " [{}, {}]", short(least.value), short(most.value))?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for Ratio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = short(self.value);
-        match (self.or_more, self.or_less) {
-            (false, false) => write!(f, "{number}"),
-            (true, false) => write!(f, "> {number}"),
-            (false, true) => write!(f, "< {number}"),
-            (true, true) => write!(f, "unknown"),
-        }
     }
 }
 
@@ -360,10 +378,10 @@ mod tests {
         assert!(close(time("at once"), 3.6), "{:?}", time("at once"));
         assert_eq!(time("slow"), Number { value: 100.0, or_more: true });
         let ratio = time("slow").over(time("fast"));
-        assert!((ratio.least() - 100.0 / 3.0).abs() < 1e-9 && ratio.most().is_infinite(), "{ratio}");
-        assert_eq!(ratio.to_string(), "> 33.3");
+        assert!((ratio.least() - 100.0 / 3.0).abs() < 1e-9 && ratio.most().is_infinite(), "{ratio:?}");
+        assert_eq!(Spread::new(vec![ratio]).to_string(), "> 33.3");
         let inverse = time("fast").over(time("slow"));
-        assert!(inverse.least() == 0.0 && (inverse.most() - 0.03).abs() < 1e-9, "{inverse}");
+        assert!(inverse.least() == 0.0 && (inverse.most() - 0.03).abs() < 1e-9, "{inverse:?}");
         let progress = reports.number("slow", "progress", 0).expect("it ran").expect("a number");
         assert!(close(progress, 0.2), "{progress:?}");
         let quality = reports.number("slow", "quality", 0).expect("it ran").expect("a number");
@@ -383,6 +401,26 @@ mod tests {
         let alone =
             Reports { by_run: BTreeMap::from([("fast".into(), reports.by_run["fast"].clone())]), ..reports };
         assert_eq!(alone.number("fast", "time_to_quality", 0), None);
+    }
+
+    /// A run that ended before it was good enough leaves the median of three seeds between the other two.
+    #[test]
+    fn bounds_of_numbers_give_bounds_of_their_median() {
+        let [two, three] = [2.0, 3.0].map(Number::exact);
+        let late = |value| Number { value, or_more: true };
+        let show = |ratios: &[Ratio]| Spread::new(ratios.to_vec()).to_string();
+        let one = Number::exact(1.0);
+        assert_eq!(show(&[late(2.0).over(one)]), "> 2.00");
+        assert_eq!(show(&[two.over(late(1.0))]), "< 2.00");
+        assert_eq!(show(&[late(2.0).over(late(1.0))]), "unknown");
+        assert_eq!(show(&[Number::exact(0.0).over(one)]), "0");
+        let others = [two.over(one), three.over(one)];
+        let with = |ratio| show(&[ratio, others[0], others[1]]);
+        assert_eq!(with(late(1.0).over(late(1.0))), "2.00 to 3.00 [1.00, 3.00]");
+        assert_eq!(with(Number::exact(2.5).over(late(1.0))), "2.00 to 2.50 [2.00, 3.00]");
+        assert_eq!(with(Number::exact(1.5).over(late(1.0))), "2.00 [1.50, 3.00]");
+        let bounds = Spread::new(vec![late(1.0).over(late(1.0)), others[0], others[1]]).median_bounds();
+        assert_eq!(bounds, Bounds { least: 2.0, most: 3.0 });
     }
 
     /// Ratios are of equal seeds, and their median is shown with both ends.

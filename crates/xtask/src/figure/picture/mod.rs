@@ -7,7 +7,7 @@ pub(crate) mod axis;
 mod draw;
 
 use super::config::{Column, Figure, Plot, PlotKind};
-use super::metric::{Point, Ratio, Reports, Spread};
+use super::metric::{Point, Reports, Spread};
 use std::path::Path;
 
 /// A number with the least and the greatest of all seeds.
@@ -193,7 +193,7 @@ fn bars(figure: &Figure, reports: &Reports, plot: &Plot, column: &Column) -> Bar
                 value,
                 least,
                 most,
-                text: Ratio::to_string(&spread.median()),
+                text: spread.median_bounds().to_string(),
                 source: source(figure, &run.name, column),
                 slower: column.relative_to.is_some() && value < 1.0,
             })
