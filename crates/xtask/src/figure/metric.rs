@@ -92,7 +92,7 @@ impl Spread {
         self.ratios[(self.ratios.len() - 1) / 2]
     }
 
-    /// The bounds of the median: it lies between them, wherever between its bounds the number of each seed is.
+    /// The bounds of the median: it lies between them, wherever between its bounds each seed's number is.
     pub(crate) fn median_bounds(&self) -> Bounds {
         let median = |bound: fn(Ratio) -> f64| {
             let mut bounds: Vec<f64> = self.ratios.iter().copied().map(bound).collect();

@@ -137,7 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         println!("Claims: {}. All figures: {}", tally(&pages).words(), place.join("index.html").display());
     }
     if args.write {
-        keep(&pages, &place, args.name == "all")?;
+        keep(&pages, &place, args.scale)?;
     }
     for page in &pages {
         let broken = page.claims.iter().filter(|claim| claim.broken());
@@ -280,8 +280,9 @@ fn complete(
     page::write(name, figure, &reports, claims, &args.command(name, figure), folder)
 }
 
-/// Copies pages, their numbers and their pictures as SVG to `docs/figures`.
-fn keep(pages: &[Page], place: &Path, all: bool) -> Result<(), String> {
+/// Copies pages, their numbers and their pictures as SVG to `docs/figures`, and writes the index of all pages
+/// there.
+fn keep(pages: &[Page], place: &Path, scale: Scale) -> Result<(), String> {
     let docs = process::root().join("docs/figures");
     let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let copy = |from: PathBuf, to: PathBuf| {
@@ -298,7 +299,8 @@ fn keep(pages: &[Page], place: &Path, all: bool) -> Result<(), String> {
             copy(from.join(&file), to.join(&file))?;
         }
     }
-    if all { copy(place.join("README.md"), docs.join("README.md")) } else { Ok(()) }
+    let index = docs.join("README.md");
+    std::fs::write(&index, page::list(&docs, scale.name())?).map_err(|error| failed(&index, error))
 }
 
 fn build(figures: &[Named], dev: bool) -> Result<(), String> {

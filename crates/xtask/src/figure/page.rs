@@ -53,6 +53,38 @@ impl Tally {
         })
     }
 
+    /// What [`Tally::words`] of it is.
+    fn parse(words: &str) -> Option<Self> {
+        let mut tally = Self::default();
+        for part in words.split(", ").filter(|part| *part != "no claims") {
+            let (count, what) = part.split_once(' ')?;
+            let count = count.parse().ok()?;
+            match what.split_once(" (").unwrap_or((what, "")) {
+                ("hold", fitted) => {
+                    tally.hold = count;
+                    let fitted = fitted.strip_suffix(" fitted)");
+                    tally.fitted = fitted.map_or(Some(0), |fitted| fitted.parse().ok())?;
+                }
+                ("deviate", _) => tally.deviate = count,
+                ("broken", _) => tally.broken = count,
+                ("not judged", _) => tally.not_judged = count,
+                _ => return None,
+            }
+        }
+        Some(tally)
+    }
+
+    /// The claims of both.
+    fn and(self, other: Self) -> Self {
+        Self {
+            hold: self.hold + other.hold,
+            fitted: self.fitted + other.fitted,
+            deviate: self.deviate + other.deviate,
+            broken: self.broken + other.broken,
+            not_judged: self.not_judged + other.not_judged,
+        }
+    }
+
     /// In words, without what did not occur.
     pub(crate) fn words(self) -> String {
         let fitted = if self.fitted > 0 { format!(" ({} fitted)", self.fitted) } else { String::new() };
@@ -122,14 +154,16 @@ pub(crate) fn index(pages: &[Page], scale: &str, folder: &Path) -> Result<(), St
          .holds {{ color: #00704a }} .DEVIATES {{ color: #a04000 }} .BROKEN {{ color: #b00020; font-weight: bold }}\n\
          </style>\n<h1>Figures of the sources, scale {scale}</h1>\n<p>Claims: {tally}.</p>\n<ul>\n"
     );
-    let mut text = format!(
-        "# Figures of the sources, scale {scale}\n\nClaims: {tally}.\n\n| figure | | claims |\n| --- | --- | --- |\n"
-    );
-    for Page { name, title, claims, .. } in pages {
-        let tally = Tally::of(claims.iter()).words();
+    let line = |Page { name, title, claims, .. }: &Page| {
+        let tally = Tally::of(claims.iter());
+        Line { name: name.clone(), title: title.clone(), tally }
+    };
+    let lines: Vec<Line> = pages.iter().map(line).collect();
+    for Line { name, title, tally } in &lines {
+        let tally = tally.words();
         let _ = writeln!(html, "<li><a href=\"#{name}\">{name}</a>: {}; {tally}</li>", escaped(title));
-        let _ = writeln!(text, "| [{name}]({name}/README.md) | {title} | {tally} |");
     }
+    let text = table_of(scale, &lines);
     html.push_str("</ul>\n");
     for Page { name, title, source, pictures, claims } in pages {
         let _ = writeln!(
@@ -160,6 +194,56 @@ pub(crate) fn index(pages: &[Page], scale: &str, folder: &Path) -> Result<(), St
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
+}
+
+/// The index in Markdown of all pages that `folder` has.
+///
+/// # Errors
+/// If a page cannot be read, or is none of [`write()`].
+pub(crate) fn list(folder: &Path, scale: &str) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut lines = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path().join("README.md");
+        if path.exists() {
+            let text =
+                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            lines.push(
+                Line::parse(&text).ok_or_else(|| format!("{}: not the page of a figure", path.display()))?,
+            );
+        }
+    }
+    lines.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(table_of(scale, &lines))
+}
+
+/// A line of the index in Markdown.
+struct Line {
+    name: String,
+    title: String,
+    tally: Tally,
+}
+
+impl Line {
+    /// The line of a page of [`write()`].
+    fn parse(page: &str) -> Option<Self> {
+        let mut lines = page.lines();
+        let name = lines.next()?.strip_prefix("# ")?.to_owned();
+        let title = lines.nth(1)?.split_once(". Source: ")?.0.to_owned();
+        let claims = lines.find_map(|line| line.strip_prefix("## Claims: "));
+        Some(Self { name, title, tally: claims.map_or(Some(Tally::default()), Tally::parse)? })
+    }
+}
+
+fn table_of(scale: &str, lines: &[Line]) -> String {
+    let tally = lines.iter().fold(Tally::default(), |sum, line| sum.and(line.tally)).words();
+    let mut text = format!(
+        "# Figures of the sources, scale {scale}\n\nClaims: {tally}.\n\n| figure | | claims |\n| --- | --- | --- |\n"
+    );
+    for Line { name, title, tally } in lines {
+        let _ = writeln!(text, "| [{name}]({name}/README.md) | {title} | {} |", tally.words());
+    }
+    text
 }
 
 fn escaped(text: &str) -> String {
@@ -206,6 +290,25 @@ mod tests {
         index(&[page], "ci", above).expect("an index");
         let html = std::fs::read_to_string(above.join("index.html")).expect("an index");
         assert!(html.contains("times &amp; more") && html.contains("src=\"fig/s.svg\""), "{html}");
-        assert!(std::fs::read_to_string(above.join("README.md")).expect("one").contains("(fig/README.md)"));
+        let index = std::fs::read_to_string(above.join("README.md")).expect("one");
+        assert!(
+            index.contains("| [fig](fig/README.md) | times & more | 1 hold (1 fitted), 1 deviate |"),
+            "{index}"
+        );
+        assert_eq!(list(above, "ci").expect("pages"), index, "the pages tell the same");
+        std::fs::write(folder.join("README.md"), "# fig\n\nOther text.\n").expect("a file");
+        assert!(list(above, "ci").expect_err("no page").contains("not the page of a figure"));
+    }
+
+    #[test]
+    fn tallies_are_read_as_they_are_written() {
+        for tally in [
+            Tally::default(),
+            Tally { hold: 3, ..Tally::default() },
+            Tally { hold: 12, fitted: 2, deviate: 1, broken: 4, not_judged: 5 },
+        ] {
+            assert_eq!(Tally::parse(&tally.words()), Some(tally));
+        }
+        assert_eq!(Tally::parse("3 do not hold"), None);
     }
 }
