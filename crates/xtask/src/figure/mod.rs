@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Only these runs; claims that need other runs are skipped
     #[arg(long, value_name = "RUN")]
     only: Vec<String>,
-    /// Also write the pages to docs/figures
+    /// Also write the pages to docs/figures, which has those of scale small
     #[arg(long)]
     write: bool,
     /// Do not build the programs
@@ -122,6 +122,9 @@ struct Named {
 
 /// Runs the figures. Returns an error if a run fails or a claim does not hold.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
+    if args.write && args.scale != Scale::Small {
+        return Err("--write is for --scale small: docs/figures has the pages of this scale".to_owned());
+    }
     let place = args.place();
     let figures = read(args, &place)?;
     if args.dry_run {
@@ -137,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         println!("Claims: {}. All figures: {}", tally(&pages).words(), place.join("index.html").display());
     }
     if args.write {
-        keep(&pages, &place, args.scale)?;
+        keep(&pages, &place)?;
     }
     for page in &pages {
         let broken = page.claims.iter().filter(|claim| claim.broken());
@@ -282,7 +285,7 @@ fn complete(
 
 /// Copies pages, their numbers and their pictures as SVG to `docs/figures`, and writes the index of all pages
 /// there.
-fn keep(pages: &[Page], place: &Path, scale: Scale) -> Result<(), String> {
+fn keep(pages: &[Page], place: &Path) -> Result<(), String> {
     let docs = process::root().join("docs/figures");
     let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let copy = |from: PathBuf, to: PathBuf| {
@@ -300,7 +303,7 @@ fn keep(pages: &[Page], place: &Path, scale: Scale) -> Result<(), String> {
         }
     }
     let index = docs.join("README.md");
-    std::fs::write(&index, page::list(&docs, scale.name())?).map_err(|error| failed(&index, error))
+    std::fs::write(&index, page::list(&docs, Scale::Small.name())?).map_err(|error| failed(&index, error))
 }
 
 fn build(figures: &[Named], dev: bool) -> Result<(), String> {
