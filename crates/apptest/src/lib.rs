@@ -13,4 +13,4 @@ pub mod schema;
 
 pub use case::Case;
 pub use matrix::{Matrix, Setting};
-pub use process::{App, command, finish, ranks, start};
+pub use process::{App, command, finish, ranks, start, unused_port};

@@ -3,8 +3,9 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -100,14 +101,35 @@ pub fn finish(child: Child) -> Output {
     output
 }
 
+/// A port of 127.0.0.1 that nothing listens at, for a process that binds it later.
+///
+/// The system hands out ports from 32,768 upwards on its own: to sockets bound to port 0 and to connections
+/// that go out. A port of that range, once released, may belong to a test beside this one before its process
+/// starts. Below, launchers of this project name ports from 20,000 upwards, and these tests those below that.
+/// Every call returns another one.
+#[must_use]
+pub fn unused_port() -> u16 {
+    const PORTS: std::ops::Range<u16> = 10_240..20_000;
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    // Test programs that run at the same time start at different places.
+    let start = std::process::id().wrapping_mul(61);
+    (0..PORTS.len())
+        .map(|_| {
+            let at = start.wrapping_add(CALLS.fetch_add(1, Ordering::Relaxed)) as usize % PORTS.len();
+            PORTS.start + u16::try_from(at).expect("within the range")
+        })
+        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .expect("a port that nothing listens at")
+}
+
 /// Makes commands the nodes of one cluster, in the order of their ranks, as torchrun would.
 #[must_use]
 pub fn ranks(mut commands: Vec<Command>) -> Vec<Command> {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let port = unused_port().to_string();
     let nodes = commands.len().to_string();
     for (rank, command) in commands.iter_mut().enumerate() {
         command.env("RANK", rank.to_string()).env("WORLD_SIZE", &nodes);
-        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port);
     }
     commands
 }

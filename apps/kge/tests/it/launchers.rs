@@ -1,9 +1,8 @@
 //! Processes as `srun` and `mpirun` start them: with their variables, set here by hand. `scripts/slurm.sh`
 //! and `scripts/mpi.sh` do the same with the programs themselves.
 
-use intendant_apptest::{App, finish, start};
+use intendant_apptest::{App, finish, start, unused_port};
 use serde_json::Value;
-use std::net::TcpListener;
 use std::process::{Child, Output};
 
 const KGE: App = App::new(env!("CARGO_BIN_EXE_intendant-kge"));
@@ -79,7 +78,7 @@ fn refused(processes: impl IntoIterator<Item = Variables>, flags: &[&str], parts
 
 #[test]
 fn two_processes_of_a_launcher_train_what_two_nodes_do() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = unused_port().to_string();
     let with_port = |rank| [task(rank), vec![("MASTER_PORT", port.clone())]].concat();
     let plain = KGE.report(&[&QUICK[..6], &["--nodes", "2"]].concat());
     for together in [report((0..2).map(with_port)), report((0..2).map(rank))] {
