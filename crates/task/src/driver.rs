@@ -1,14 +1,16 @@
 //! The training loop of one worker as a program without I/O.
 
+use crate::course::{Course, Rest};
 use crate::{
     Cost, Diverged, Evaluation, Event, Op, Partition, Prepared, Progress, Pulled, Reduction, Rows, Schedule,
-    Split, StepReport, Subepoch, Task, Update, kernel,
+    Split, Start, StepReport, Subepoch, Task, Update, kernel,
 };
 use intendant_core::{Element, Key};
 use intendant_sampling::Handle;
 use pulp::Arch;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,8 +30,10 @@ enum State {
     PushFlush,
     Clock,
     Synchronize,
+    Meet,
     SubepochFlush,
     SubepochBarrier,
+    SubepochMeet,
     EpochFlush,
     EpochQuiesce,
     Evaluate(Split),
@@ -47,14 +51,18 @@ pub struct Driver<T: Task> {
     schedule: Schedule,
     state: State,
     progress: Progress,
-    /// Index of the current subepoch, how many there are, and the batches of the current one: received, to be
-    /// trained.
-    subepoch: u32,
-    subepochs: u32,
+    course: Course<T>,
+    /// Indices of the current subepoch and of those that follow it, and the batches of the current one:
+    /// received, to be trained.
+    subepochs: Range<u32>,
     received: u64,
     /// Batches of the current subepoch that were trained.
     trained: u64,
     batches: u64,
+    /// Workers meet after so many batches of a subepoch, if each has more of them.
+    meeting: Option<u64>,
+    /// The batches of the worker with the fewest in this subepoch; only with [`Schedule::meets`].
+    fewest: u64,
     /// Steps of this epoch: done, and at the end of the current subepoch; only with
     /// [`Schedule::synchronize`]. In a subepoch all workers take as many as the one with the most batches, so
     /// that all synchronise equally often; those of workers that have run out of batches are empty.
@@ -85,18 +93,36 @@ pub struct Driver<T: Task> {
 impl<T: Task> Driver<T> {
     /// A driver for one worker.
     pub fn new(task: Arc<T>, partition: Partition, schedule: Schedule) -> Self {
-        let scratch = task.scratch();
+        Self::resume(task, partition, schedule, &Start::default(), Reduction::default())
+    }
+
+    /// A driver for one worker of a run that begins at `start`. `sums` are those of the epoch that goes on
+    /// there, for one of the workers; the others begin with zero.
+    pub fn resume(
+        task: Arc<T>,
+        partition: Partition,
+        schedule: Schedule,
+        start: &Start,
+        sums: Reduction,
+    ) -> Self {
+        let mut scratch = task.scratch();
+        for combined in &start.epochs {
+            task.epoch_ended(&mut scratch, combined);
+        }
+        let progress = Progress { epoch: start.epoch(), ..Progress::default() };
         Self {
+            course: Course::new(Arc::clone(&task), partition, start.rest.clone()),
             task,
             partition,
             schedule,
             state: State::Start,
-            progress: Progress::default(),
-            subepoch: 0,
-            subepochs: 0,
+            progress,
+            subepochs: 0..0,
             received: 0,
             trained: 0,
             batches: 0,
+            meeting: None,
+            fewest: 0,
             steps: 0,
             steps_end: 0,
             scratch,
@@ -112,9 +138,27 @@ impl<T: Task> Driver<T> {
             update: Vec::new(),
             diverged: None,
             evaluation: None,
-            reduction: Reduction::default(),
-            combined: Vec::new(),
+            reduction: sums,
+            combined: start.epochs.clone(),
         }
+    }
+
+    /// Asks for [`Op::Meet`] after so many batches of a subepoch, of this one or a later one; `None` if not
+    /// within subepochs. All workers say the same, at the same place. There is no meeting if a worker has no
+    /// more batches than that, or if the epoch has several subepochs, between which workers meet anyway.
+    pub fn meet_after(&mut self, batches: Option<u64>) {
+        self.meeting = batches;
+    }
+
+    /// Batches of the current subepoch that this worker has trained; for [`Op::Meet`].
+    pub fn trained(&self) -> u64 {
+        self.trained
+    }
+
+    /// What is left of the epoch when all workers are where this one is; for [`Op::Meet`].
+    pub fn rest(&self) -> Rest {
+        let subepoch = Subepoch { epoch: self.progress.epoch, index: self.subepochs.start };
+        self.course.rest_after(subepoch, self.trained)
     }
 
     /// How far this worker is.
@@ -255,12 +299,19 @@ impl<T: Task> Driver<T> {
             }
             (State::Push | State::Train | State::PushFlush, Event::Done) => Ok(self.tick()),
             (State::Clock, Event::Done) => Ok(self.end_step()),
-            (State::Synchronize, Event::Done) => Ok(self.next_batch()),
+            (State::Synchronize, Event::Done) => Ok(self.meet_or_go_on()),
+            (State::Meet, Event::Done) => Ok(self.next_batch()),
             (State::SubepochFlush, Event::Done) => self.go(State::SubepochBarrier, Op::Barrier),
             (State::SubepochBarrier, Event::Done) => {
-                self.subepoch += 1;
-                Ok(self.start_subepoch())
+                self.subepochs.start += 1;
+                self.trained = 0;
+                if self.schedule.meets {
+                    self.go(State::SubepochMeet, Op::Meet)
+                } else {
+                    Ok(self.start_subepoch())
+                }
             }
+            (State::SubepochMeet, Event::Done) => Ok(self.start_subepoch()),
             (State::EpochFlush, Event::Done) => self.go(State::EpochQuiesce, Op::Quiesce),
             (State::EpochQuiesce, Event::Done) => {
                 let every = self.schedule.valid_every;
@@ -324,28 +375,35 @@ impl<T: Task> Driver<T> {
             return Op::Quiesce;
         }
         let epoch = self.progress.epoch;
-        self.subepochs = self.task.subepochs(epoch, self.partition);
-        let batches = |index| self.task.batches(Subepoch { epoch, index }, self.partition);
-        let batches_total = (0..self.subepochs).map(batches).sum();
+        if epoch >= self.schedule.epochs {
+            return self.finish();
+        }
+        self.subepochs = self.course.subepochs(epoch);
+        let batches = |index| self.course.share(Subepoch { epoch, index }).batches();
+        let batches_total = self.subepochs.clone().map(batches).sum();
         self.progress = Progress { epoch, batches_total, ..Progress::default() };
-        self.subepoch = 0;
         (self.steps, self.steps_end) = (0, 0);
         self.start_subepoch()
     }
 
     fn start_subepoch(&mut self) -> Op {
-        if self.subepoch >= self.subepochs {
+        if self.subepochs.is_empty() {
             self.state = State::EpochFlush;
             return Op::Flush;
         }
-        let subepoch = Subepoch { epoch: self.progress.epoch, index: self.subepoch };
-        self.batches = self.task.batches(subepoch, self.partition);
+        let subepoch = Subepoch { epoch: self.progress.epoch, index: self.subepochs.start };
+        let share = self.course.share(subepoch);
+        self.batches = share.batches();
         if self.schedule.synchronize.is_some() {
-            let batches = self.partition.all().map(|worker| self.task.batches(subepoch, worker));
+            let batches = self.course.shares(subepoch).map(|share| share.batches());
             self.steps_end += batches.max().unwrap_or(0);
         }
+        if self.schedule.meets {
+            let batches = self.course.shares(subepoch).map(|share| share.batches());
+            self.fewest = batches.min().unwrap_or(0);
+        }
         (self.received, self.trained) = (0, 0);
-        self.near = self.task.block(subepoch, self.partition);
+        self.near = self.course.block(subepoch, &share);
         if self.near.is_empty() {
             self.next_batch()
         } else {
@@ -366,7 +424,7 @@ impl<T: Task> Driver<T> {
                 self.state = State::Synchronize;
                 Op::Synchronize
             }
-            None if self.subepoch + 1 < self.subepochs => {
+            None if self.subepochs.len() > 1 => {
                 self.state = State::SubepochFlush;
                 Op::Flush
             }
@@ -399,7 +457,22 @@ impl<T: Task> Driver<T> {
                 return Op::Synchronize;
             }
         }
+        self.meet_or_go_on()
+    }
+
+    /// Meets the other workers if it is time.
+    fn meet_or_go_on(&mut self) -> Op {
+        let is_due = self.meeting == Some(self.trained) && self.trained < self.fewest;
+        if self.schedule.meets && is_due && self.is_undivided() {
+            self.state = State::Meet;
+            return Op::Meet;
+        }
         self.next_batch()
+    }
+
+    /// Whether the epoch has one subepoch.
+    fn is_undivided(&self) -> bool {
+        self.subepochs == (0..1)
     }
 
     /// Skips the steps of this subepoch for which there is no batch, up to one after which others

@@ -12,6 +12,7 @@
 //! This crate has no threads, channels or clocks, and does not depend on techniques of parameter management.
 #![forbid(unsafe_code)]
 
+mod course;
 mod driver;
 mod evaluation;
 pub mod kernel;
@@ -21,11 +22,12 @@ mod order;
 mod plain;
 mod task;
 
+pub use course::{Rest, RestError, Stretch};
 pub use driver::Driver;
 pub use evaluation::{Evaluation, Reduction, Split};
 pub use intendant_store::Row;
 pub use loader::{Announcement, Loader, LoaderEvent, LoaderOp, LookAhead};
-pub use op::{Diverged, Event, Op, Progress, Schedule};
+pub use op::{Diverged, Event, Op, Progress, Schedule, Start};
 pub use order::{EpochOrder, expected_batches};
 pub use plain::PlainRows;
 pub use task::{

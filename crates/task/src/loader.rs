@@ -1,6 +1,7 @@
 //! The look-ahead: prepares the batches of one worker before it needs them.
 
-use crate::{BatchAt, Partition, Prepared, SampleRequest, Schedule, Subepoch, Task};
+use crate::course::{Course, Share};
+use crate::{Partition, Prepared, SampleRequest, Schedule, Start, Subepoch, Task};
 use intendant_core::{Clock, Key};
 use intendant_sampling::Handle;
 use std::collections::VecDeque;
@@ -90,12 +91,14 @@ impl LookAhead {
 /// Prepares the batches of one worker, epoch after epoch, as a program without I/O.
 pub struct Loader<T: Task> {
     task: Arc<T>,
-    at: BatchAt,
+    course: Course<T>,
     epochs: u32,
-    /// Of the current epoch.
-    subepochs: u32,
-    /// Of the current subepoch.
-    batches: u64,
+    /// The epoch, and indices of the current subepoch and of those that follow it.
+    epoch: u32,
+    subepochs: Range<u32>,
+    /// The batches of the current subepoch, and how many of them have been prepared.
+    share: Option<Share>,
+    index: u64,
     /// Batches that share handles, at most.
     portions: usize,
     /// Prepared batches: the first is next. The others before `grouped` draw from its handles.
@@ -124,20 +127,23 @@ fn alike<B>(one: &Prepared<B>, other: &Prepared<B>) -> bool {
 impl<T: Task> Loader<T> {
     /// A loader for one worker.
     pub fn new(task: Arc<T>, partition: Partition, schedule: &Schedule) -> Self {
-        let subepoch = Subepoch { epoch: 0, index: 0 };
+        Self::resume(task, partition, schedule, &Start::default())
+    }
+
+    /// A loader for one worker of a run that begins at `start`.
+    pub fn resume(task: Arc<T>, partition: Partition, schedule: &Schedule, start: &Start) -> Self {
         let portions = schedule.sample_portions.get().next_multiple_of(task.portions().get()) as usize;
-        let (mut subepochs, mut batches) = (0, 0);
-        if schedule.epochs > 0 {
-            subepochs = task.subepochs(0, partition);
-            batches = if subepochs > 0 { task.batches(subepoch, partition) } else { 0 };
-        }
-        let at = BatchAt { subepoch, partition, index: 0 };
+        let course = Course::new(Arc::clone(&task), partition, start.rest.clone());
+        let epoch = start.epoch();
+        let subepochs = if epoch < schedule.epochs { course.subepochs(epoch) } else { 0..0 };
         Self {
             task,
-            at,
+            course,
             epochs: schedule.epochs,
+            epoch,
             subepochs,
-            batches,
+            share: None,
+            index: 0,
             portions,
             prepared: VecDeque::new(),
             clocks: VecDeque::new(),
@@ -151,20 +157,26 @@ impl<T: Task> Loader<T> {
         }
     }
 
+    /// The batches of the current subepoch.
+    fn batches(&self) -> u64 {
+        self.share.as_ref().map_or(0, Share::batches)
+    }
+
     /// Goes to the next batch; false if none is left.
     fn advance(&mut self) -> bool {
-        while self.at.index >= self.batches {
-            let BatchAt { subepoch, partition, index } = &mut self.at;
-            subepoch.index += 1;
-            *index = 0;
-            if subepoch.index >= self.subepochs {
-                *subepoch = Subepoch { epoch: subepoch.epoch + 1, index: 0 };
-                if subepoch.epoch >= self.epochs {
+        while self.index >= self.batches() {
+            if self.share.take().is_some() {
+                self.subepochs.start += 1;
+            }
+            while self.subepochs.is_empty() {
+                self.epoch += 1;
+                if self.epoch >= self.epochs {
                     return false;
                 }
-                self.subepochs = self.task.subepochs(subepoch.epoch, *partition);
+                self.subepochs = self.course.subepochs(self.epoch);
             }
-            self.batches = if self.subepochs > 0 { self.task.batches(*subepoch, *partition) } else { 0 };
+            let subepoch = Subepoch { epoch: self.epoch, index: self.subepochs.start };
+            (self.share, self.index) = (Some(self.course.share(subepoch)), 0);
         }
         true
     }
@@ -177,18 +189,20 @@ impl<T: Task> Loader<T> {
         while self.prepared.len() < self.portions {
             let is_first = self.prepared.is_empty();
             // Handles do not outlive a subepoch: workers meet, and keys move, between them.
-            if !is_first && self.at.index >= self.batches {
+            if !is_first && self.index >= self.batches() {
                 break;
             }
             if !self.advance() {
                 return false;
             }
-            let next = self.task.prepare(self.at);
-            self.at.index += 1;
+            let share = self.share.as_ref().expect("advance has found one");
+            let next = self.task.prepare(share.batch(self.index));
+            let batches = share.batches();
+            self.index += 1;
             self.clocks.push_back(self.clock);
             // As the driver does.
-            let due = |every: NonZeroU32| self.at.index.is_multiple_of(every.get().into());
-            self.clock += u32::from(self.at.index == self.batches || self.clock_every.is_some_and(due));
+            let due = |every: NonZeroU32| self.index.is_multiple_of(every.get().into());
+            self.clock += u32::from(self.index == batches || self.clock_every.is_some_and(due));
             let ends = self.prepared.front().is_some_and(|first| !alike(first, &next));
             self.prepared.push_back(next);
             if ends {

@@ -1,9 +1,28 @@
 //! What a [`crate::Driver`] wants done, what it hears, and what it is told to do.
 
-use crate::{Cost, Prepared, Reduction};
+use crate::{Cost, Prepared, Reduction, Rest};
 use intendant_core::Key;
 use std::num::NonZeroU32;
 use std::ops::Range;
+use std::sync::Arc;
+
+/// Where a run begins: at the first batch (the default), or where an earlier run stopped.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// The combined sums of the epochs that were trained. Tasks are told of them again
+    /// ([`crate::Task::epoch_ended`]), so that what adapts to the course of the training is where it was.
+    pub epochs: Vec<Reduction>,
+    /// What is left of the epoch after these; `None` if all of it is.
+    pub rest: Option<Arc<Rest>>,
+}
+
+impl Start {
+    /// The epoch that is trained first, from 0.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epochs.len() as u32
+    }
+}
 
 /// When what is trained and evaluated; equal for all workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +47,9 @@ pub struct Schedule {
     /// Advance the clock after every so many batches of a subepoch and after its last one; `None` means after
     /// the last one only. It is the unit in which techniques of bounded staleness count.
     pub clock_every: Option<NonZeroU32>,
+    /// Workers meet ([`Op::Meet`]) between subepochs, and within them wherever [`crate::Driver::meet_after`]
+    /// says.
+    pub meets: bool,
     /// Announce, as soon as a batch is prepared, what will be accessed while the worker's clock is that of
     /// the batch ([`crate::LoaderOp::Intend`]).
     pub intents: bool,
@@ -49,6 +71,7 @@ impl Schedule {
             synchronous: false,
             synchronize: None,
             clock_every: NonZeroU32::new(1),
+            meets: false,
             intents: false,
             sample_portions: NonZeroU32::MIN,
         }
@@ -86,6 +109,9 @@ pub enum Op {
     /// Bring the copies that every node keeps in step, together with all other workers, each of which comes
     /// here as often → [`Event::Done`].
     Synchronize,
+    /// All workers are between the same two batches, and [`crate::Driver::rest`] is what is left: they may
+    /// decide together what to do about it → [`Event::Done`].
+    Meet,
     /// Wait until everything that this worker pushed has been applied → [`Event::Done`].
     Flush,
     /// Wait until all workers have come here and nothing is in flight in the cluster → [`Event::Done`].

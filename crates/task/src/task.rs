@@ -4,6 +4,7 @@ use crate::{Evaluation, Reduction, Split};
 use intendant_core::{Combine, Element, Initialiser, Key};
 use intendant_sampling::{DistributionId, Handle, Sampler};
 use intendant_store::Row;
+use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 
 /// One range of a model's keys.
@@ -106,7 +107,7 @@ impl Partition {
 }
 
 /// A part of an epoch: all workers meet before and after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Subepoch {
     /// Epoch, from 0.
     pub epoch: u32,

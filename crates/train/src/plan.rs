@@ -240,6 +240,7 @@ impl Plan {
             synchronous: self.synchronous,
             synchronize: self.replication.sync_batches,
             clock_every: self.replication.clock_every,
+            meets: false,
             intents: self.intents.are_signalled,
             sample_portions: sampler.portions(),
         }

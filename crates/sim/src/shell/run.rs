@@ -450,6 +450,8 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 }
                 Ok(None)
             }
+            // The schedule asks for no meetings: a simulated run is not interrupted.
+            Op::Meet => Ok(Some(Event::Done)),
             Op::Localize { wait } => {
                 let keys = state.driver.localize_keys();
                 if !self.cluster.admits(worker, keys) {

@@ -101,6 +101,7 @@ fn train(values: &mut [f32], schedule: Schedule) -> Result<Vec<String>, String> 
             | Op::Compute(_)
             | Op::Push
             | Op::Synchronize
+            | Op::Meet
             | Op::Snapshot(_) => panic!("{op:?}"),
         };
     }

@@ -2,3 +2,4 @@
 
 mod in_place;
 mod programs;
+mod resume;

@@ -4,8 +4,8 @@ use intendant_core::{Clock, Key};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Everything, Manager, Sampler};
 use intendant_task::{
     Announcement, BatchAt, Cost, Driver, EpochOrder, Evaluation, Event, Loader, LoaderEvent, LoaderOp, Model,
-    ModelRange, Op, Partition, Prepared, Pulled, Reduction, SampleRequest, Schedule, Split, StepReport,
-    Subepoch, Task, Update, expected_batches,
+    ModelRange, Op, Partition, Prepared, Pulled, Reduction, Rest, SampleRequest, Schedule, Split, Start,
+    StepReport, Subepoch, Task, Update, expected_batches,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,11 +13,11 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 
-const EXAMPLES: u64 = 23;
+pub(crate) const EXAMPLES: u64 = 23;
 const BATCH: u64 = 4;
 
 /// Adds the number of an example to its key, and 1 to two sampled keys of another range and length.
-struct Sums {
+pub(crate) struct Sums {
     model: Model<f64>,
     samples: DistributionId,
     /// An update that is not finite, at this example.
@@ -28,7 +28,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(bad: Option<u64>) -> Arc<Self> {
+    pub(crate) fn new(bad: Option<u64>) -> Arc<Self> {
         let mut sampler = Sampler::builder();
         let uniform = Distribution::uniform(EXAMPLES..EXAMPLES + 5).unwrap();
         let samples = sampler.register(uniform, Conformity::Conform);
@@ -40,7 +40,7 @@ impl Sums {
         Arc::new(Self { model, samples, bad, subepochs: None, batch: BATCH })
     }
 
-    fn in_subepochs(subepochs: u32, batch: u64) -> Arc<Self> {
+    pub(crate) fn in_subepochs(subepochs: u32, batch: u64) -> Arc<Self> {
         let mut task = Arc::into_inner(Self::new(None)).unwrap();
         (task.subepochs, task.batch) = (Some(subepochs), batch);
         Arc::new(task)
@@ -143,12 +143,12 @@ impl Task for Sums {
     }
 }
 
-type Values = BTreeMap<Key, Vec<f64>>;
+pub(crate) type Values = BTreeMap<Key, Vec<f64>>;
 
 /// All workers in one thread, one after the other between meetings.
-struct Cluster {
-    model: Values,
-    workers: Vec<(Driver<Sums>, Loader<Sums>)>,
+pub(crate) struct Cluster {
+    pub(crate) model: Values,
+    pub(crate) workers: Vec<(Driver<Sums>, Loader<Sums>)>,
     ops: Vec<Vec<String>>,
     localized: Vec<Vec<Vec<Key>>>,
     /// Per worker, what its loader announced, and its clock.
@@ -157,6 +157,9 @@ struct Cluster {
     announces: bool,
     /// Announcements that were used.
     used: BTreeSet<(usize, usize)>,
+    /// Meetings after which the cluster stops at the next one, and what was left then.
+    pub(crate) meetings: Option<u32>,
+    pub(crate) stopped: Option<Rest>,
 }
 
 fn deliver(
@@ -186,13 +189,25 @@ fn deliver(
 
 impl Cluster {
     fn new(task: &Arc<Sums>, workers: u32, schedule: Schedule) -> Self {
+        Self::resume(task, workers, schedule, &Start::default(), &Reduction::default())
+    }
+
+    /// A cluster that goes on at `start`, with these sums of the epoch.
+    pub(crate) fn resume(
+        task: &Arc<Sums>,
+        workers: u32,
+        schedule: Schedule,
+        start: &Start,
+        sums: &Reduction,
+    ) -> Self {
         let model = &task.model;
         let values = (0..model.keys()).map(|k| (Key(k), vec![0.0; model.len(Key(k))])).collect();
         let worker = |worker| {
             let partition =
                 Partition { worker, workers, nodes: if workers == 4 { 2 } else { 1 }, threads: 1 };
-            let driver = Driver::new(Arc::clone(task), partition, schedule);
-            (driver, Loader::new(Arc::clone(task), partition, &schedule))
+            let sums = if worker == 0 { sums.clone() } else { Reduction::default() };
+            let driver = Driver::resume(Arc::clone(task), partition, schedule, start, sums);
+            (driver, Loader::resume(Arc::clone(task), partition, &schedule, start))
         };
         let workers: Vec<_> = (0..workers).map(worker).collect();
         Self {
@@ -203,15 +218,17 @@ impl Cluster {
             clocks: vec![0; workers.len()],
             announces: schedule.intents,
             used: BTreeSet::new(),
+            meetings: None,
+            stopped: None,
             workers,
         }
     }
 
-    fn run(&mut self, task: &Sums) -> Result<(), intendant_task::Diverged> {
+    pub(crate) fn run(&mut self, task: &Sums) -> Result<(), intendant_task::Diverged> {
         let mut events: Vec<Option<Event<Vec<u64>>>> =
             self.workers.iter().map(|_| Some(Event::Start)).collect();
         loop {
-            let (mut meetings, mut reductions) = (Vec::new(), Vec::new());
+            let (mut meetings, mut reductions, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
             let mut done = 0;
             for (at, (driver, loader)) in self.workers.iter_mut().enumerate() {
                 let mut event = events[at].take().unwrap();
@@ -276,7 +293,11 @@ impl Cluster {
                         }
                         Op::Train => panic!("it trains on copies"),
                         Op::Compute(_) | Op::Flush => Event::Done,
-                        Op::Quiesce | Op::Barrier | Op::Synchronize => {
+                        Op::Meet if self.meetings == Some(0) => {
+                            stopped.push(driver.rest());
+                            break;
+                        }
+                        Op::Quiesce | Op::Barrier | Op::Synchronize | Op::Meet => {
                             meetings.push(op);
                             events[at] = Some(Event::Done);
                             break;
@@ -301,6 +322,14 @@ impl Cluster {
                 "all workers meet in the same: {meetings:?}"
             );
             assert!([0, self.workers.len()].contains(&meetings.len()), "all workers meet");
+            if meetings.contains(&Op::Meet) {
+                self.meetings = self.meetings.map(|left| left - 1);
+            }
+            if let Some(rest) = stopped.pop() {
+                assert_eq!(stopped, vec![rest.clone(); self.workers.len() - 1], "all agree on what is left");
+                self.stopped = Some(rest);
+                return Ok(());
+            }
             if done > 0 {
                 assert_eq!(done, self.workers.len(), "all workers finish together");
                 return Ok(());
@@ -315,7 +344,7 @@ impl Cluster {
     }
 }
 
-const EVERYTHING: u64 = (1 << EXAMPLES) - 1;
+pub(crate) const EVERYTHING: u64 = (1 << EXAMPLES) - 1;
 
 #[test]
 fn every_example_is_trained_once_per_epoch_with_any_number_of_workers() {
