@@ -216,6 +216,7 @@ pub(super) fn run(task: &Arc<Kge<f32>>, partition: Partition, schedule: Schedule
             | Op::Compute(_)
             | Op::Push
             | Op::AdvanceClock
+            | Op::Meet
             | Op::Synchronize
             | Op::Flush
             | Op::Quiesce => Event::Done,

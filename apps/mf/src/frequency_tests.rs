@@ -59,6 +59,7 @@ fn pulls(task: &Arc<Mf<f64>>, partition: Partition) -> Vec<Vec<u32>> {
             | Op::Push
             | Op::Compute(_)
             | Op::AdvanceClock
+            | Op::Meet
             | Op::Synchronize
             | Op::Flush
             | Op::Quiesce

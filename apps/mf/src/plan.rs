@@ -21,13 +21,14 @@ const BUILTIN: &str = "zipf";
 /// complete.
 pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainError> {
     let sgd = flags.optimizer == Optimizer::Sgd;
+    let resumed = plan.resumed("batch").and_then(|batch| usize::try_from(batch.as_u64()?).ok());
     let config = Config {
         rank: flags.rank,
         bias: flags.bias,
         algorithm: flags.algorithm,
         optimizer: flags.optimizer,
         // On one node, a batch holds up nothing that others wait for.
-        batch: flags.batch.unwrap_or(if plan.nodes == 1 { 128 } else { 64 }),
+        batch: flags.batch.or(resumed).unwrap_or(if plan.nodes == 1 { 128 } else { 64 }),
         learning_rate: flags.lr.unwrap_or(if sgd { 0.01 } else { 0.05 }),
         bold_driver: flags.bold_driver,
         l2: flags.l2,

@@ -95,6 +95,7 @@ fn train(config: Config, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Reduction) {
             | Op::Push
             | Op::Compute(_)
             | Op::AdvanceClock
+            | Op::Meet
             | Op::Synchronize
             | Op::Flush
             | Op::Quiesce

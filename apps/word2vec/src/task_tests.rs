@@ -128,6 +128,7 @@ fn train(task: &Arc<Word2vec<f64>>, epochs: u32) -> (Vec<Vec<f64>>, Vec<f64>, Re
             | Op::Push
             | Op::Compute(_)
             | Op::AdvanceClock
+            | Op::Meet
             | Op::Synchronize
             | Op::Flush
             | Op::Quiesce => Event::Done,

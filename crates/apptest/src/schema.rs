@@ -74,6 +74,9 @@ const SAMPLING: [&str; 7] = [
 ];
 /// The same, if the scheme has pools.
 const POOLS: [&str; 2] = ["sampling.pool_keys", "sampling.pool_uses"];
+/// Members of a run with checkpoints.
+const CHECKPOINTS: [&str; 4] =
+    ["checkpoints.count", "checkpoints.bytes", "checkpoints.stop_ms", "checkpoints.write_ms"];
 /// Members of a simulated run.
 const SIMULATED: [&str; 8] = [
     "simulation.net",
@@ -149,6 +152,9 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
             documented.extend(owned(&POOLS));
         }
     }
+    if report.get("checkpoints").is_some() {
+        documented.extend(owned(&CHECKPOINTS));
+    }
     if report["simulated"] == true {
         documented.extend(owned(&SIMULATED));
     }
@@ -188,6 +194,7 @@ pub fn described(quality: &[&str]) {
         &[SHARE],
         &SAMPLING,
         &POOLS,
+        &CHECKPOINTS,
         &SIMULATED,
         &BOUND,
         &[STALENESS],

@@ -357,8 +357,27 @@ impl<E: Element> Worker<E> {
             let last = Key(layout.keys() - 1);
             return Err(AccessError::KeyOutOfRange { key: Key(range.end - 1), position: 0, last }.into());
         }
+        self.read_owned((0..layout.nodes()).map(|node| NodeId(node as u16)), range, part)
+    }
+
+    /// As [`Worker::snapshot`], of the values that this node owns: of all nodes together, each key once.
+    ///
+    /// # Errors
+    /// As [`Worker::snapshot`].
+    pub fn snapshot_of_node(&mut self, part: &mut dyn FnMut(&[Key], &[E])) -> Result<(), Error> {
+        let (node, keys) = (self.inner.shared.node(), self.inner.shared.layout().keys());
+        self.read_owned(std::iter::once(node), 0..keys, part)
+    }
+
+    fn read_owned(
+        &mut self,
+        owners: impl Iterator<Item = NodeId>,
+        range: Range<u64>,
+        part: &mut dyn FnMut(&[Key], &[E]),
+    ) -> Result<(), Error> {
+        let layout = Arc::clone(self.inner.shared.layout());
         let mut values = Vec::new();
-        for owner in (0..layout.nodes()).map(|node| NodeId(node as u16)) {
+        for owner in owners {
             for channel in (0..layout.channels()).map(|channel| ChannelId(channel as u16)) {
                 let mut cursor = None;
                 loop {

@@ -23,8 +23,10 @@ const ABSENT: &str = "absent";
 pub(crate) struct Terms(Vec<(String, String)>);
 
 impl Terms {
-    pub(crate) fn new<T: Task>(task: &T, plan: &Plan) -> Self {
+    /// `origin` names where the run begins.
+    pub(crate) fn new<T: Task>(task: &T, plan: &Plan, origin: &str) -> Self {
         let export = if plan.export.is_some() { "given" } else { ABSENT };
+        let checkpoint = if plan.checkpoints.folder.is_some() { "given" } else { ABSENT };
         let common = [
             ("task", task.name().to_owned()),
             ("technique", plan.technique.name().to_owned()),
@@ -33,6 +35,7 @@ impl Terms {
             ("seed", plan.seed.to_string()),
             ("workers", plan.workers.to_string()),
             ("export", export.to_owned()),
+            ("checkpoint", checkpoint.to_owned()),
         ];
         let mut terms: Vec<_> = common.map(|(name, value)| (name.to_owned(), value)).into();
         for (name, value) in plan.config.settings() {
@@ -50,6 +53,7 @@ impl Terms {
             ("digest of the data", format!("{:016x}", task.digest())),
             ("batches", batches.to_string()),
             ("keys", task.model().keys().to_string()),
+            ("start", origin.to_owned()),
         ];
         terms.extend(derived.map(|(name, value)| (name.to_owned(), value)));
         Self(terms)
@@ -58,7 +62,8 @@ impl Terms {
     /// The same for joining a cluster, with flags named as the user types them.
     pub(crate) fn settings(&self, plan: &Plan) -> Vec<(String, String)> {
         let named = |name: &String| {
-            let is_flag = name == "export" || (name != PROGRAM && plan.config.get(name).is_some());
+            let is_flag = ["export", "checkpoint"].contains(&name.as_str())
+                || (name != PROGRAM && plan.config.get(name).is_some());
             if is_flag { format!("--{name}") } else { name.clone() }
         };
         self.0.iter().map(|(name, value)| (named(name), value.clone())).collect()

@@ -265,6 +265,26 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "epoch|MS", value_parser = parse::bounds, help_heading = SIMULATION)]
     pub(crate) bound: Option<crate::bound::Bounds>,
 
+    /// Write checkpoints to this folder, from which --resume continues the run. All nodes must reach it
+    #[arg(long, value_name = "DIR", conflicts_with = "simulate", help_heading = CHECKPOINTS)]
+    pub(crate) checkpoint: Option<PathBuf>,
+
+    /// Seconds between two checkpoints. There is one at the end of the training as well
+    #[arg(
+        long, value_name = "S", default_value_t = 60.0, value_parser = parse::checkpoint_seconds,
+        help_heading = CHECKPOINTS
+    )]
+    pub(crate) checkpoint_seconds: f64,
+
+    /// Continue from the newest checkpoint, if there is one. The number of nodes, that of workers and the
+    /// technique may differ from those of the run that wrote it
+    #[arg(long, requires = "checkpoint", help_heading = CHECKPOINTS)]
+    pub(crate) resume: bool,
+
+    /// Begin with the parameters of a checkpoint of another run, instead of initial ones
+    #[arg(long, value_name = "DIR", conflicts_with = "simulate", help_heading = CHECKPOINTS)]
+    pub(crate) from: Option<PathBuf>,
+
     /// At the end, explain the locations of these parameters: owner, replicas, intents and the latest
     /// decisions, as each node sees them; names, key numbers and ranges of keys, as in virus,3,10..20
     #[arg(long, value_name = "KEYS", value_parser = parse::keys, help_heading = OUTPUT)]
@@ -296,6 +316,7 @@ const DATA: &str = "Data";
 const TRAINING: &str = "Training";
 const CLUSTER: &str = "Cluster";
 const SIMULATION: &str = "Simulation";
+const CHECKPOINTS: &str = "Checkpoints";
 const OUTPUT: &str = "Output and configuration";
 
 fn count(max: usize) -> RangedU64ValueParser<usize> {

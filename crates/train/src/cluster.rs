@@ -5,9 +5,9 @@ use crate::parameters::{NodeHandle, Parameters, Part, Train};
 use crate::plan::Plan;
 use intendant::{AccessStats, NetworkStats};
 use intendant::{Explanation, ManagementStats, Node, NodeConfig, Preparer, ReplicationConfig, Worker};
-use intendant_core::{Element, Key, Layout, WorkerId};
+use intendant_core::{Element, Initialiser, Key, Layout, WorkerId};
 use intendant_sampling::{Handle, SampleError, Sampler, SamplingStats};
-use intendant_task::{Announcement, Model, Row, Rows, SampleRequest};
+use intendant_task::{Announcement, Row, Rows, SampleRequest};
 use std::ops::Range;
 
 /// A worker has a training thread and a loader thread.
@@ -22,13 +22,13 @@ pub(crate) struct ClusterNode<E: Element> {
 /// Joins the cluster, or starts one of a single node.
 pub(crate) fn start<E: Element>(
     layout: Layout,
-    model: &Model<E>,
+    init: Initialiser<E>,
     plan: &Plan,
     replication: ReplicationConfig,
     sampler: &Sampler,
     settings: Vec<(String, String)>,
 ) -> Result<ClusterNode<E>, TrainError> {
-    let mut config = NodeConfig::new(layout, model.init.clone());
+    let mut config = NodeConfig::new(layout, init);
     config.sampler = sampler.clone();
     config.seed = plan.seed;
     if let crate::args::Technique::Server(technique) = plan.technique {
@@ -157,6 +157,10 @@ impl<E: Element> Parameters<E> for ClusterWorker<E> {
 
     fn snapshot(&mut self, range: Range<u64>, part: &mut Part<'_, E>) -> Result<(), TrainError> {
         Ok(self.0.snapshot(range, part)?)
+    }
+
+    fn snapshot_of_node(&mut self, part: &mut Part<'_, E>) -> Result<(), TrainError> {
+        Ok(self.0.snapshot_of_node(part)?)
     }
 
     fn advance_clock(&mut self) {

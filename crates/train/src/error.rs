@@ -2,6 +2,7 @@
 
 use intendant::launch::LaunchError;
 use intendant::{Failure, FailureKind};
+use intendant_checkpoint::CheckpointError;
 use intendant_core::Key;
 use intendant_sampling::SampleError;
 use intendant_sim::TaskFailure;
@@ -19,6 +20,8 @@ pub mod exit {
     pub const DIVERGED: u8 = 3;
     /// Another node of the cluster died or stopped answering.
     pub const PEER_LOST: u8 = 4;
+    /// No checkpoint can be used, because all are damaged.
+    pub const DAMAGED: u8 = 5;
     /// Added to the number of the signal that ended the run.
     pub const SIGNAL: u8 = 128;
 }
@@ -143,6 +146,12 @@ pub enum TrainError {
         /// Why.
         source: io::Error,
     },
+    /// A checkpoint cannot be read, or the folder of checkpoints cannot be used.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The last checkpoint of a run could not be made.
+    #[error("{0}")]
+    Unsaved(String),
     /// The model could not be exported.
     #[error("export failed: {0}")]
     Export(AppError),
@@ -211,8 +220,12 @@ impl TrainError {
             Self::Diverged(_) | Self::DivergedElsewhere { .. } => exit::DIVERGED,
             Self::Cluster(error) => error.exit_code(),
             Self::Launch(error) => error.exit_code(),
+            Self::Checkpoint(CheckpointError::Damaged { .. }) => exit::DAMAGED,
+            Self::Checkpoint(CheckpointError::Version { .. }) => exit::USAGE,
             Self::Interrupted(signal) => exit::SIGNAL.saturating_add(u8::try_from(*signal).unwrap_or(0)),
-            Self::Stopped(_)
+            Self::Checkpoint(_)
+            | Self::Unsaved(_)
+            | Self::Stopped(_)
             | Self::Sample { .. }
             | Self::NoSuchKey { .. }
             | Self::Panicked { .. }

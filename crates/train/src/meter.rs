@@ -11,13 +11,14 @@ use intendant::ManagementStats;
 use intendant::{AccessStats, NetworkStats};
 use intendant_sampling::SamplingStats;
 use intendant_task::{Progress, Reduction};
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// Accesses before this share of a worker's batches has been trained are start-up.
 const START_UP: f64 = 0.05;
 
 /// An epoch, summed over all workers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EpochSum {
     pub(crate) tally: Tally,
     /// Measured here.
@@ -33,6 +34,15 @@ impl EpochSum {
         let losses = tally.reduction.sums.extract_if(.., |name, _| name.starts_with(UNTRAINED));
         let untrained = least(losses.map(|(_, loss)| loss));
         Ok(Self { tally, seconds, untrained })
+    }
+
+    /// Adds what an earlier run trained of the epoch. Its sums are in those of this run already: see
+    /// [`intendant_task::Driver::resume`].
+    pub(crate) fn continues(&mut self, before: &Self) {
+        let Self { tally, seconds, untrained } = before;
+        self.tally.add(&Tally { reduction: Reduction::default(), ..tally.clone() });
+        self.seconds += seconds;
+        self.untrained = *untrained;
     }
 }
 
@@ -186,7 +196,26 @@ impl<'a> Meter<'a> {
         tally.encode()
     }
 
-    /// How long the epoch took.
+    /// This worker's part of the epoch so far, encoded for the others.
+    pub(crate) fn tell_so_far(&mut self, reduction: Reduction, accesses: AccessStats) -> Vec<u8> {
+        let now = now();
+        let mut so_far = Tally {
+            reduction,
+            accesses: accesses.since(&self.at_start),
+            late: if self.is_late { accesses.since(&self.at_late) } else { AccessStats::default() },
+            ..Tally::default()
+        };
+        if let Some(node) = self.node {
+            so_far.cpu_ns = process_cpu_ns().saturating_sub(self.cpu_start_ns);
+            so_far.traffic = node.traffic().since(&self.traffic_start);
+            so_far.management = node.management().since(&self.management_start);
+            so_far.sampling = node.sampling().since(&self.sampling_start);
+        }
+        self.seconds = (now - self.start).as_secs_f64();
+        so_far.encode()
+    }
+
+    /// How long the epoch took, or has taken when [`Meter::tell_so_far`] was called.
     pub(crate) fn seconds(&self) -> f64 {
         self.seconds
     }

@@ -44,6 +44,9 @@ pub(crate) trait Parameters<E: Element>: Send {
     /// Streams all values of a range of keys. Follows `quiesce`.
     fn snapshot(&mut self, range: Range<u64>, part: &mut Part<'_, E>) -> Result<(), TrainError>;
 
+    /// Streams the values that this node owns. Follows `quiesce`.
+    fn snapshot_of_node(&mut self, part: &mut Part<'_, E>) -> Result<(), TrainError>;
+
     /// Advances this worker's clock by one.
     fn advance_clock(&mut self);
 

@@ -86,6 +86,8 @@ pub struct Plan {
     pub report: Option<PathBuf>,
     /// Folder for the trained model.
     pub export: Option<PathBuf>,
+    /// Checkpoints that are written, and the one that the run begins with.
+    pub(crate) checkpoints: Checkpoints,
     /// Whether to show progress.
     pub progress: bool,
     /// How often `-v` was given.
@@ -101,6 +103,19 @@ pub struct Plan {
     pub(crate) version: String,
     /// Whether the table of results is printed to standard output.
     pub(crate) prints: bool,
+}
+
+/// The checkpoints of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Checkpoints {
+    /// Where they are written.
+    pub(crate) folder: Option<PathBuf>,
+    /// Seconds between two of them.
+    pub(crate) seconds: f64,
+    /// Whether the run goes on from the newest one, if there is one.
+    pub(crate) resume: bool,
+    /// The checkpoint with whose parameters the run begins.
+    pub(crate) from: Option<PathBuf>,
 }
 
 /// What is known of a run in addition to the values of the common flags.
@@ -218,6 +233,12 @@ impl Plan {
             simulation,
             report: args.report,
             export: args.export,
+            checkpoints: Checkpoints {
+                folder: args.checkpoint,
+                seconds: args.checkpoint_seconds,
+                resume: args.resume,
+                from: args.from,
+            },
             progress: !args.no_progress,
             verbose: args.verbose,
             config,
@@ -240,10 +261,19 @@ impl Plan {
             synchronous: self.synchronous,
             synchronize: self.replication.sync_batches,
             clock_every: self.replication.clock_every,
-            meets: false,
+            meets: self.checkpoints.folder.is_some(),
             intents: self.intents.are_signalled,
             sample_portions: sampler.portions(),
         }
+    }
+
+    /// The value that a setting of the application had in the run that this one continues. Defaults that
+    /// depend on the cluster yield to it, so that a run continues on another number of nodes.
+    #[must_use]
+    pub fn resumed(&self, name: &str) -> Option<serde_json::Value> {
+        let folder = self.checkpoints.folder.as_ref().filter(|_| self.checkpoints.resume)?;
+        // What is wrong with the checkpoint is told when it is opened.
+        crate::origin::newest_config(folder)?.get(name).cloned()
     }
 
     /// Rank of this node, as far as it is known before the nodes have met.

@@ -75,8 +75,17 @@ impl Progress {
         if worker != 0 || !self.lines {
             return;
         }
-        let line = line(epoch, self.epochs, sum);
-        let print = || crate::logging::say(&line);
+        self.say(&line(epoch, self.epochs, sum));
+    }
+}
+
+impl Progress {
+    /// Says something without disturbing the bar.
+    pub(crate) fn say(&self, line: &str) {
+        if !self.lines {
+            return;
+        }
+        let print = || crate::logging::say(line);
         match &self.bar {
             Some(bar) => bar.suspend(print),
             None => print(),

@@ -2,6 +2,7 @@
 //! `docs/report.md`.
 
 use crate::bound::Bound;
+use crate::cut::Made;
 use crate::meter::Totals;
 use crate::plan::Plan;
 use crate::progress::number;
@@ -56,6 +57,9 @@ pub struct Report {
     /// How samples were drawn; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
+    /// The checkpoints that were made, those before a resumption included; absent without `--checkpoint`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Made>,
     /// More about a simulated run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulated>,
@@ -346,6 +350,7 @@ impl Report {
             management: Management::new(&management, channels, seconds),
             network: traffic,
             sampling: Sampling::new(sampler, &sampled),
+            checkpoints: None,
             simulation: None,
             bound: None,
         }

@@ -11,10 +11,12 @@ use crate::agreement::Terms;
 use crate::ahead;
 use crate::args::Technique;
 use crate::cluster;
+use crate::cut::{Cuts, Cutter, Made};
 use crate::error::TrainError;
 use crate::explain::{self, Explained};
 use crate::export::{Exporter, Manifest, Staging};
 use crate::meter::Totals;
+use crate::origin::Origin;
 use crate::parameters::{NodeHandle, Parameters};
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -88,7 +90,11 @@ pub fn run<T: Task>(
     if let Some(simulation) = &plan.simulation {
         return simulation.run(task, plan, &resolved, &explained, &sampler, exporter);
     }
+    let origin = Origin::find(task.as_ref(), plan, &ranges)?;
+    origin.say(plan);
+    let init = origin.init(&model.init);
     let node_run = |rank| NodeRun {
+        origin: &origin,
         task,
         plan,
         rank,
@@ -99,14 +105,14 @@ pub fn run<T: Task>(
     };
     match plan.technique {
         Technique::Single => {
-            let (node, workers) = single::start(layout, &model.init, &sampler, plan.seed, plan.workers);
+            let (node, workers) = single::start(layout, &init, &sampler, plan.seed, plan.workers);
             let trained = node_run(0).train(&node, workers, exporter)?;
             node_run(0).finish(trained)
         }
         Technique::Server(_) => {
-            let settings = Terms::new(task.as_ref(), plan).settings(plan);
+            let settings = Terms::new(task.as_ref(), plan, &origin.name()).settings(plan);
             let mut node =
-                cluster::start(layout, model, plan, resolved.replication.clone(), &sampler, settings)?;
+                cluster::start(layout, init, plan, resolved.replication.clone(), &sampler, settings)?;
             let (rank, workers) = (node.rank(), node.workers());
             let trained = node_run(rank).train(&node, workers, exporter)?;
             // A run that loses a node while it ends has failed. A failed run has neither report nor model.
@@ -138,10 +144,14 @@ pub(crate) fn finish(
 struct Trained {
     totals: Totals,
     exported: Option<Result<Staging, TrainError>>,
+    made: Option<Made>,
+    /// Why the last checkpoint could not be made.
+    unsaved: Option<TrainError>,
 }
 
 /// The part of a run that happens on one node.
 struct NodeRun<'a, T: Task> {
+    origin: &'a Origin,
     task: &'a Arc<T>,
     plan: &'a Plan,
     rank: u16,
@@ -158,13 +168,18 @@ impl<T: Task> NodeRun<'_, T> {
 
     /// The outcome of a run that ended well on all nodes.
     fn finish(&self, trained: Trained) -> Result<Outcome, TrainError> {
-        let Trained { totals, exported } = trained;
-        let report = Report::new(self.task.as_ref(), self.plan, self.resolved, self.sampler, &totals);
+        let Trained { totals, exported, made, unsaved } = trained;
+        let mut report = Report::new(self.task.as_ref(), self.plan, self.resolved, self.sampler, &totals);
+        report.checkpoints = made;
         if self.rank == 0 {
             report.warn(self.task.as_ref(), self.plan, totals.untrained());
             finish(&report, self.plan, exported)?;
         }
-        Ok(Outcome { rank: self.rank, report })
+        match unsaved {
+            // The results are written nevertheless.
+            Some(error) => Err(error),
+            None => Ok(Outcome { rank: self.rank, report }),
+        }
     }
 
     /// Starts the threads of all workers and waits for them.
@@ -174,6 +189,9 @@ impl<T: Task> NodeRun<'_, T> {
         workers: Vec<P>,
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Trained, TrainError> {
+        self.origin.check()?;
+        let (cuts, writer) = Cuts::new(self.plan, self.ranges, self.rank, self.origin.made).unzip();
+        let (cuts, start) = (cuts.as_ref(), &self.origin.start());
         let failure = FirstFailure { error: Mutex::new(None), node };
         let result = Mutex::new(None);
         let (failure, result) = (&failure, &result);
@@ -188,6 +206,24 @@ impl<T: Task> NodeRun<'_, T> {
                 }
             };
             let mut threads = Vec::new();
+            // It ends after all workers: the last part may be on its way.
+            let (written, all_written) = bounded::<()>(0);
+            if let (Some(writer), Some(cuts)) = (writer, cuts) {
+                let write = move || {
+                    let run = || {
+                        writer.run(cuts, progress, &all_written);
+                        Ok(())
+                    };
+                    if let Err(error) = guarded("checkpoint", run) {
+                        // Workers need not wait for a part any more.
+                        cuts.give_up(&error);
+                        failure.note(error);
+                    }
+                };
+                if let Err(source) = named("checkpoint".to_owned()).spawn_scoped(scope, write) {
+                    return failure.note(TrainError::System { what: "start a thread", source });
+                }
+            }
             let watching = named("interrupt".to_owned()).spawn_scoped(scope, watch);
             if let Err(source) = watching {
                 return failure.note(TrainError::System { what: "start a thread", source });
@@ -196,7 +232,7 @@ impl<T: Task> NodeRun<'_, T> {
             for (worker, mut parameters) in workers.into_iter().enumerate() {
                 let partition = self.partition(worker);
                 let (mut outbox, batches) = ahead::way(self.plan.look_ahead);
-                let loader = Loader::new(Arc::clone(self.task), partition, &self.schedule());
+                let loader = Loader::resume(Arc::clone(self.task), partition, &self.schedule(), start);
                 let name = format!("loader-{worker}");
                 let loading = named(name.clone()).spawn_scoped(scope, move || {
                     // The outbox is dropped after the failure is noted: else the training thread might be the
@@ -208,9 +244,20 @@ impl<T: Task> NodeRun<'_, T> {
                 let exporter = exporter.take();
                 let name = format!("worker-{worker}");
                 let training = named(name.clone()).spawn_scoped(scope, move || {
-                    let driver = Driver::new(Arc::clone(self.task), partition, self.schedule());
                     let (number, epochs) = (partition.worker, self.plan.epochs);
-                    let mut station = Station { worker, number, epochs, batches, node, progress };
+                    let (task, sums) = (Arc::clone(self.task), self.origin.sums(number));
+                    let driver = Driver::resume(task, partition, self.schedule(), start, sums);
+                    let mut station = Station {
+                        worker,
+                        number,
+                        epochs,
+                        batches,
+                        node,
+                        progress,
+                        cutter: cuts.map(|cuts| Cutter::new(cuts, (self.task.as_ref(), self.plan), worker)),
+                        totals: self.origin.totals(),
+                        before: self.origin.under_way.clone(),
+                    };
                     let done =
                         guarded(&name, || self.run_worker(driver, &mut parameters, &mut station, exporter));
                     match done {
@@ -230,7 +277,7 @@ impl<T: Task> NodeRun<'_, T> {
                 // `guarded` has turned panics into failures.
                 let _ = thread.join();
             }
-            drop(end);
+            drop((end, written));
         });
         drop(claim);
         if let Some(error) = lock(&failure.error).take() {
@@ -248,7 +295,7 @@ impl<T: Task> NodeRun<'_, T> {
         station: &mut Station<'_, T>,
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Trained, TrainError> {
-        let terms = Terms::new(self.task.as_ref(), self.plan);
+        let terms = Terms::new(self.task.as_ref(), self.plan, &self.origin.name());
         let all = parameters.gather("start", terms.encode())?;
         if let Err(error) = terms.check(&all, self.plan.workers) {
             // All workers see a difference then. They meet once more, or the first abort would keep the
@@ -257,6 +304,11 @@ impl<T: Task> NodeRun<'_, T> {
             return Err(error);
         }
         let totals = train(driver, parameters, station)?;
+        let (mut made, mut unsaved) = (None, None);
+        if let Some(cutter) = &mut station.cutter {
+            unsaved = cutter.end(parameters)?;
+            made = Some(cutter.made());
+        }
         let mut exported = None;
         if let Some(folder) = &self.plan.export {
             parameters.quiesce()?;
@@ -267,7 +319,7 @@ impl<T: Task> NodeRun<'_, T> {
             parameters.gather("exported", Vec::new())?;
         }
         explain::tell(parameters, self.explained, self.rank, station.worker)?;
-        Ok(Trained { totals, exported })
+        Ok(Trained { totals, exported, made, unsaved })
     }
 
     fn partition(&self, worker: usize) -> Partition {

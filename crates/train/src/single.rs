@@ -235,6 +235,11 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
         Ok(())
     }
 
+    fn snapshot_of_node(&mut self, part: &mut Part<'_, E>) -> Result<(), TrainError> {
+        let keys = self.values.layout().keys();
+        self.snapshot(0..keys, part)
+    }
+
     fn advance_clock(&mut self) {}
 
     fn synchronize(&mut self) -> Result<(), TrainError> {

@@ -41,7 +41,7 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.reduction.merge(&other.reduction);
         self.accesses.merge(&other.accesses);
         self.late.merge(&other.late);

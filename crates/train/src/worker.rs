@@ -2,6 +2,7 @@
 //! loader thread.
 
 use crate::ahead::{Inbox, Outbox};
+use crate::cut::{Cutter, Place};
 use crate::error::TrainError;
 use crate::meter::{EpochSum, Meter, Totals, add_first_loss, first_loss};
 use crate::parameters::{NodeHandle, Parameters};
@@ -47,6 +48,11 @@ pub(crate) struct Station<'a, T: Task> {
     pub(crate) batches: Inbox<T::Batch>,
     pub(crate) node: &'a dyn NodeHandle,
     pub(crate) progress: &'a Progress,
+    /// Makes checkpoints, if the run has some.
+    pub(crate) cutter: Option<Cutter<'a, T>>,
+    /// What an earlier run trained: its epochs, and of the epoch that goes on.
+    pub(crate) totals: Totals,
+    pub(crate) before: Option<EpochSum>,
 }
 
 /// Trains to the end.
@@ -57,7 +63,10 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
 ) -> Result<Totals, TrainError> {
     let worker = station.worker;
     let mut meter = Meter::new(worker == 0, station.node);
-    let (mut totals, mut untrained) = (Totals::default(), None);
+    let (mut totals, mut untrained) = (std::mem::take(&mut station.totals), None);
+    // Batches since the last meeting.
+    let mut batches = 0;
+    driver.meet_after(station.cutter.as_ref().map(Cutter::first_meeting));
     let mut event = Event::Start;
     meter.begin(parameters.accesses());
     loop {
@@ -103,6 +112,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                     parameters.count_sampled(sampled);
                 }
                 driver.train(|keys, act| parameters.train(keys, act))?;
+                batches += 1;
                 let progress = driver.progress();
                 untrained = first_loss(&progress).or(untrained);
                 station.progress.update(worker, &progress);
@@ -118,6 +128,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
             Op::Push => {
                 let (keys, values) = driver.push_buffers();
                 parameters.push(keys, values)?;
+                batches += 1;
                 meter.step(&driver.progress(), || parameters.accesses());
                 Event::Done
             }
@@ -127,6 +138,27 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
             }
             Op::Synchronize => {
                 parameters.synchronize()?;
+                Event::Done
+            }
+            Op::Meet => {
+                if let Some(cutter) = &mut station.cutter {
+                    let rest = || driver.rest();
+                    let place = Place {
+                        epochs: &totals.epochs,
+                        before: station.before.as_ref(),
+                        rest: Some(&rest),
+                        is_end: false,
+                    };
+                    let next =
+                        cutter.meet(parameters, std::mem::take(&mut batches), &place, |parameters| {
+                            let mut reduction = driver.reduction().clone();
+                            if let Some(loss) = untrained {
+                                add_first_loss(&mut reduction, station.number, loss);
+                            }
+                            (meter.tell_so_far(reduction, parameters.accesses()), meter.seconds())
+                        })?;
+                    driver.meet_after(Some(driver.trained() + next));
+                }
                 Event::Done
             }
             Op::Flush => {
@@ -153,13 +185,23 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 let told = meter.tell(reduction);
                 meter.rest();
                 let all = parameters.gather(if is_test { "test" } else { "epoch" }, told)?;
-                let sum = EpochSum::new(&all, meter.seconds())?;
+                let mut sum = EpochSum::new(&all, meter.seconds())?;
+                if let Some(before) = station.before.take().filter(|_| !is_test) {
+                    sum.continues(&before);
+                }
                 let combined = sum.tally.reduction.clone();
                 if is_test {
                     totals.test = Some(sum);
                 } else {
                     station.progress.epoch_ended(worker, epoch + 1, &sum);
                     totals.epochs.push(sum);
+                    if let Some(cutter) = &mut station.cutter {
+                        let is_end = totals.epochs.len() == station.epochs as usize;
+                        let place = Place { epochs: &totals.epochs, before: None, rest: None, is_end };
+                        let nothing = |_: &P| (Vec::new(), 0.0);
+                        let next = cutter.meet(parameters, std::mem::take(&mut batches), &place, nothing)?;
+                        driver.meet_after(Some(next));
+                    }
                 }
                 meter.begin(parameters.accesses());
                 Event::Reduced(combined)

@@ -166,9 +166,10 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// The crates of the workspace that each crate may depend on, directly or indirectly
 /// (`docs/architecture.md`): those to its left.
-const LAYERS: [(&str, &[&str]); 17] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("intendant-core", &[]),
     ("intendant-formats", &["core"]),
+    ("intendant-checkpoint", &["core"]),
     ("intendant-wire", &["core"]),
     ("intendant-store", &["core"]),
     ("intendant-intent", &["core"]),
@@ -203,6 +204,7 @@ const LAYERS: [(&str, &[&str]); 17] = [
         &[
             "core",
             "formats",
+            "checkpoint",
             "wire",
             "store",
             "intent",

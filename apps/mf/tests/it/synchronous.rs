@@ -138,7 +138,7 @@ impl Reference {
                     trained.unwrap();
                 }
                 Op::AdvanceClock | Op::Flush | Op::Localize { .. } => {}
-                Op::Barrier | Op::Synchronize | Op::Quiesce | Op::Reduce | Op::Done => return op,
+                Op::Barrier | Op::Meet | Op::Synchronize | Op::Quiesce | Op::Reduce | Op::Done => return op,
                 Op::PullSample | Op::Compute(_) | Op::Push | Op::Snapshot(_) => {
                     panic!("{op:?} in matrix factorisation")
                 }
@@ -188,7 +188,7 @@ impl Reference {
                     reductions.push(all);
                 }
                 Op::Done => break,
-                Op::Barrier => {}
+                Op::Barrier | Op::Meet => {}
                 Op::NextBatch
                 | Op::Localize { .. }
                 | Op::PullSample

@@ -91,6 +91,7 @@ fn plain<E: Element>() -> (Vec<E>, u64) {
             Op::Compute(_)
             | Op::Localize { .. }
             | Op::AdvanceClock
+            | Op::Meet
             | Op::Synchronize
             | Op::Flush
             | Op::Barrier

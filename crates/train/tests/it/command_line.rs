@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
 /// The example, which `cargo test` builds, with an environment that says nothing about clusters.
-fn regression(flags: &str) -> Command {
+pub(crate) fn regression(flags: &str) -> Command {
     let mut path = std::env::current_exe().expect("this test");
     path.pop();
     path.set_file_name("examples");
@@ -18,11 +18,11 @@ fn regression(flags: &str) -> Command {
     command
 }
 
-fn pid(child: &Child) -> Pid {
+pub(crate) fn pid(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-fn output(flags: &str) -> Output {
+pub(crate) fn output(flags: &str) -> Output {
     finish(start(regression(flags)))
 }
 
@@ -31,27 +31,27 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The exit code and what was said on standard error.
-fn end(output: &Output) -> (Option<i32>, String) {
+pub(crate) fn end(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), text(&output.stderr))
 }
 
 #[track_caller]
-fn succeeded(output: &Output) {
+pub(crate) fn succeeded(output: &Output) {
     assert!(output.status.success(), "{:?}", end(output));
 }
 
-fn report(path: &Path) -> Report {
+pub(crate) fn report(path: &Path) -> Report {
     serde_json::from_slice(&std::fs::read(path).expect("a report")).expect("the schema")
 }
 
-struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("a folder"))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 }
@@ -128,7 +128,7 @@ fn exit_codes_tell_what_happened() {
         ("--rate 0", 2, "regression: error: --rate is 0; it must be greater than 0"),
         ("--config /no/such.toml", 2, "regression: error: /no/such.toml: cannot be read"),
         ("--nodes 0", 2, "invalid value '0' for '--nodes <N>'"),
-        ("--resume", 2, "unexpected argument '--resume'"),
+        ("--undo", 2, "unexpected argument '--undo'"),
         ("--nodes 2 --rate -1", 2, "regression: error: --rate is -1; it must be greater than 0"),
         ("--technique single --rate 1e30", 3, "regression: error: diverged in epoch 1, step 2, key 1000: "),
         ("--technique classic --rate 1e30", 3, "regression: error: diverged in epoch 1, step 2, key 1000: "),
@@ -381,7 +381,7 @@ fn a_signal_ends_the_run_with_its_exit_code() {
 }
 
 /// Processes as torchrun would start them, each with its own flags.
-fn ranks(flags: &[&str]) -> Vec<Command> {
+pub(crate) fn ranks(flags: &[&str]) -> Vec<Command> {
     intendant_apptest::ranks(flags.iter().map(|flags| regression(flags)).collect())
 }
 

@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+//!
+//! Start at [`Folder`], where the cuts of a run lie. [`Folder::begin`] starts a cut, [`Folder::write`] writes
+//! a part ([`Rows`]) of it, [`Folder::commit`] makes it a checkpoint. [`Folder::latest`] finds the newest one
+//! that is whole, and [`Checkpoint`] reads values from it by key.
+//!
+//! Not in this crate: when a cut is made, and what a run needs besides its parameters. A manifest carries the
+//! latter as JSON that only its writer understands.
+#![forbid(unsafe_code)]
+
+mod error;
+mod folder;
+mod manifest;
+mod part;
+mod read;
+
+pub use error::CheckpointError;
+pub use folder::{Folder, Latest};
+pub use manifest::{Manifest, Part, Range, SCHEMA};
+pub use part::Rows;
+pub use read::Checkpoint;

@@ -1,0 +1,271 @@
+//! Reading a checkpoint: all of it is checked before anything of it is used.
+
+use crate::CheckpointError;
+use crate::manifest::{Manifest, Part, SCHEMA};
+use crate::part::{dtype, keys_name, sums, values_name};
+use intendant_core::{Element, ElementType, Key, copy_from_bytes};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The file that commits a checkpoint.
+pub(crate) const MANIFEST: &str = "manifest.json";
+
+/// Longer headers are not ours: a part has two tensors for each range.
+const HEADER_BYTES_MAX: u64 = 1 << 24;
+
+/// The place of a key without a value.
+const NOWHERE: u32 = u32::MAX;
+
+/// A checkpoint that is whole: every key has a value, and every file is as it was written.
+#[derive(Debug)]
+pub struct Checkpoint {
+    manifest: Manifest,
+    element: ElementType,
+    tables: Vec<Table>,
+    /// For each key, its table and its row.
+    places: Vec<(u32, u32)>,
+}
+
+/// The values of a range in a part.
+#[derive(Debug)]
+struct Table {
+    file: File,
+    /// Of the first row.
+    offset: u64,
+    /// Elements per row.
+    len: usize,
+}
+
+impl Checkpoint {
+    /// Reads the manifest of the checkpoint in a folder, and nothing else.
+    ///
+    /// # Errors
+    /// If there is none, it is damaged, or of another version.
+    pub fn manifest_in(folder: &Path) -> Result<Manifest, CheckpointError> {
+        let path = folder.join(MANIFEST);
+        let text = fs::read(&path).map_err(CheckpointError::io("read", &path))?;
+        // The schema first: later versions may have other fields.
+        let value: serde_json::Value = serde_json::from_slice(&text)
+            .map_err(|error| CheckpointError::damaged(&path, None, error.to_string()))?;
+        let found = value.get("schema").and_then(serde_json::Value::as_str).unwrap_or_default();
+        if found != SCHEMA {
+            return Err(CheckpointError::Version { path, found: format!("'{found}'") });
+        }
+        serde_json::from_value(value)
+            .map_err(|error| CheckpointError::damaged(&path, None, error.to_string()))
+    }
+
+    /// Opens the checkpoint in a folder, and checks all of it.
+    ///
+    /// # Errors
+    /// If a file is missing or not as it was written, or a key has no value or two.
+    pub fn open(folder: &Path) -> Result<Self, CheckpointError> {
+        let manifest = Self::manifest_in(folder)?;
+        let of_manifest = |reason: String| CheckpointError::damaged(&folder.join(MANIFEST), None, reason);
+        let element: ElementType =
+            manifest.element.parse().map_err(|error| of_manifest(format!("{error}")))?;
+        let keys =
+            usize::try_from(manifest.keys()).map_err(|_| of_manifest("it has too many keys".to_owned()))?;
+        let listed: u64 = manifest.parts.iter().map(|part| part.keys).sum();
+        if listed != manifest.keys() {
+            return Err(of_manifest(format!("its parts have {listed} of {keys} keys")));
+        }
+        for part in &manifest.parts {
+            check_sums(&part_path(folder, part)?, part)?;
+            // A key and its value take more than this: what follows is in proportion to the files.
+            if part.keys > part.bytes / 8 {
+                return Err(of_manifest(format!(
+                    "{} of {} bytes cannot have {} keys",
+                    part.file, part.bytes, part.keys
+                )));
+            }
+        }
+        let mut whole =
+            Self { manifest, element, tables: Vec::new(), places: vec![(NOWHERE, NOWHERE); keys] };
+        for part in whole.manifest.parts.clone() {
+            whole.add(folder, &part)?;
+        }
+        match whole.places.iter().position(|place| place.0 == NOWHERE) {
+            Some(key) => Err(of_manifest(format!("no part has key {key}"))),
+            None => Ok(whole),
+        }
+    }
+
+    /// Adds the places of the values of a part, whose sums are right.
+    fn add(&mut self, folder: &Path, part: &Part) -> Result<(), CheckpointError> {
+        let path = part_path(folder, part)?;
+        let file = File::open(&path).map_err(CheckpointError::io("read", &path))?;
+        let (start, header) = header(&file, &path)?;
+        let tensors = header.tensors();
+        let (mut first, mut keys_in_part) = (0, 0);
+        for range in &self.manifest.ranges {
+            let (name, end) = (keys_name(&range.name), first + range.keys);
+            if let Some(info) = tensors.get(&name) {
+                let rows =
+                    Tensor { path: &path, name: &name, info, start }.checked(Dtype::U64, &[], part.keys)?;
+                let name = values_name(&range.name);
+                let info = tensors.get(&name);
+                let info = info.ok_or_else(|| {
+                    CheckpointError::damaged(&path, None, format!("it has no tensor {name}"))
+                })?;
+                let values = Tensor { path: &path, name: &name, info, start };
+                let of_values = values.checked(dtype(self.element), &[range.len], part.keys)?;
+                if of_values != rows {
+                    return Err(CheckpointError::damaged(
+                        &path,
+                        None,
+                        format!("{name} has {of_values} rows for {rows} keys"),
+                    ));
+                }
+                let (offset, table) = (values.offset(), self.tables.len() as u32);
+                let keys = Tensor { path: &path, name: "", info: tensors[&keys_name(&range.name)], start };
+                let mut bytes = vec![0; rows as usize * 8];
+                file.read_exact_at(&mut bytes, keys.offset()).map_err(CheckpointError::io("read", &path))?;
+                for (row, key) in bytes.as_chunks::<8>().0.iter().enumerate() {
+                    let key = u64::from_le_bytes(*key);
+                    let at = keys.offset() + row as u64 * 8;
+                    if !(first..end).contains(&key) {
+                        let reason = format!("key {key} is not of range {} ({first} to {end})", range.name);
+                        return Err(CheckpointError::damaged(&path, at, reason));
+                    }
+                    let place = &mut self.places[key as usize];
+                    if place.0 != NOWHERE {
+                        return Err(CheckpointError::damaged(&path, at, format!("key {key} occurs twice")));
+                    }
+                    *place = (table, row as u32);
+                }
+                keys_in_part += rows;
+                let file = file.try_clone().map_err(CheckpointError::io("read", &path))?;
+                self.tables.push(Table { file, offset, len: range.len });
+            }
+            first = end;
+        }
+        if keys_in_part != part.keys {
+            let reason = format!("it has {keys_in_part} keys, and its manifest says {}", part.keys);
+            return Err(CheckpointError::damaged(&path, None, reason));
+        }
+        Ok(())
+    }
+
+    /// What the checkpoint holds.
+    #[must_use]
+    pub const fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The element type of its values.
+    #[must_use]
+    pub const fn element(&self) -> ElementType {
+        self.element
+    }
+
+    /// Reads the value of a key, from any thread.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more.
+    ///
+    /// # Panics
+    /// If the model has no such key, or its values have another type or length.
+    pub fn read<E: Element>(&self, key: Key, value: &mut [E]) -> std::io::Result<()> {
+        assert_eq!(E::TYPE, self.element, "values are read as what they are");
+        let (table, row) = self.places[key.index()];
+        let Table { file, offset, len } = &self.tables[table as usize];
+        assert_eq!(value.len(), *len, "the length of a value of {key:?}");
+        let mut bytes = [0; 4096];
+        let mut at = offset + u64::from(row) * (size_of_val(value)) as u64;
+        for piece in value.chunks_mut(bytes.len() / size_of::<E>()) {
+            let read = &mut bytes[..size_of_val(piece)];
+            file.read_exact_at(read, at)?;
+            copy_from_bytes(piece, read);
+            at += read.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// The path of a part. A manifest names files of its own folder.
+fn part_path(folder: &Path, part: &Part) -> Result<PathBuf, CheckpointError> {
+    match Path::new(&part.file).file_name() {
+        Some(name) if name == part.file.as_str() => Ok(folder.join(name)),
+        Some(_) | None => {
+            let reason = format!("'{}' is not the name of a file", part.file);
+            Err(CheckpointError::damaged(&folder.join(MANIFEST), None, reason))
+        }
+    }
+}
+
+/// Compares a file with what its manifest says of it.
+fn check_sums(path: &Path, part: &Part) -> Result<(), CheckpointError> {
+    let (bytes, blocks) = sums(path)?;
+    let differs = blocks.iter().zip(&part.blocks).position(|(found, written)| found != written);
+    // A file that was cut off differs where it ends.
+    if bytes != part.bytes {
+        let reason = format!("it has {bytes} bytes, and was written with {}", part.bytes);
+        return Err(CheckpointError::damaged(path, bytes.min(part.bytes), reason));
+    }
+    if let Some(block) = differs {
+        let reason = format!("the sum of its block {block} is not the one that was written");
+        return Err(CheckpointError::damaged(path, (block * Part::BLOCK) as u64, reason));
+    }
+    if blocks.len() != part.blocks.len() {
+        let reason = format!("its manifest has {} sums for {} blocks", part.blocks.len(), blocks.len());
+        return Err(CheckpointError::damaged(path, None, reason));
+    }
+    Ok(())
+}
+
+/// The header of a part, and the offset of what follows it.
+fn header(file: &File, path: &Path) -> Result<(u64, Metadata), CheckpointError> {
+    let mut len = [0; 8];
+    file.read_exact_at(&mut len, 0).map_err(CheckpointError::io("read", path))?;
+    let len = u64::from_le_bytes(len);
+    if len > HEADER_BYTES_MAX {
+        return Err(CheckpointError::damaged(path, 0, format!("its header would have {len} bytes")));
+    }
+    let mut bytes = vec![0; 8 + len as usize];
+    file.read_exact_at(&mut bytes, 0).map_err(CheckpointError::io("read", path))?;
+    let header: Metadata = serde_json::from_slice(&bytes[8..])
+        .map_err(|error| CheckpointError::damaged(path, 8, error.to_string()))?;
+    let (whole, found) =
+        (bytes.len() as u64 + header.data_len() as u64, file.metadata().map(|file| file.len()));
+    if found.is_ok_and(|found| found != whole) {
+        return Err(CheckpointError::damaged(path, 8, format!("its tensors would need {whole} bytes")));
+    }
+    Ok((bytes.len() as u64, header))
+}
+
+/// A tensor of a part.
+struct Tensor<'a> {
+    path: &'a Path,
+    name: &'a str,
+    info: &'a TensorInfo,
+    /// Where the tensors of the file begin.
+    start: u64,
+}
+
+impl Tensor<'_> {
+    /// The number of its rows, if it has this type, rows of this shape, and as many rows as its part may.
+    fn checked(&self, dtype: Dtype, row: &[usize], rows_max: u64) -> Result<u64, CheckpointError> {
+        let Self { path, name, info, .. } = self;
+        match info.shape.split_first() {
+            Some((rows, of_row)) if info.dtype == dtype && of_row == row && *rows as u64 <= rows_max => {
+                Ok(*rows as u64)
+            }
+            _ => {
+                let reason = format!("{name} has type {:?} and shape {:?}", info.dtype, info.shape);
+                Err(CheckpointError::damaged(path, None, reason))
+            }
+        }
+    }
+
+    fn offset(&self) -> u64 {
+        self.start + self.info.data_offsets.0 as u64
+    }
+}
+
+/// The folder of a checkpoint within a folder of checkpoints.
+pub(crate) fn place(folder: &Path, cut: u64) -> PathBuf {
+    folder.join(format!("cut-{cut:06}"))
+}

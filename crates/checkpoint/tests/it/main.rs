@@ -1,0 +1,228 @@
+//! The tests of this crate from outside.
+
+use intendant_checkpoint::{Checkpoint, CheckpointError, Folder, Manifest, Part, Range, Rows};
+use intendant_core::{Element, ElementType, Key};
+use proptest::prelude::*;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn ranges() -> Vec<Range> {
+    let range = |name: &str, keys, len| Range { name: name.to_owned(), keys, len };
+    vec![range("word", 700, 3), range("topic", 40, 1), range("wide", 2, 5000)]
+}
+
+fn len(key: u64) -> usize {
+    if key < 700 {
+        3
+    } else if key < 740 {
+        1
+    } else {
+        5000
+    }
+}
+
+const KEYS: u64 = 742;
+
+fn value<E: Element>(key: u64, salt: u64) -> Vec<E> {
+    (0..len(key)).map(|at| E::from_f64((key * 31 + salt) as f64 + at as f64 / 3.0)).collect()
+}
+
+/// Writes a checkpoint whose key `k` is in part `part_of(k)`; an order that is not that of the keys.
+fn write<E: Element>(folder: &Folder, salt: u64, part_of: impl Fn(u64) -> usize) -> u64 {
+    let cut = folder.begin().unwrap();
+    let mut parts: Vec<Rows<E>> = (0..4).map(|_| Rows::new(&ranges())).collect();
+    for key in (0..KEYS).rev() {
+        parts[part_of(key)].add(&[Key(key)], &value::<E>(key, salt));
+    }
+    let write = |(at, rows): (usize, &Rows<E>)| folder.write(cut, &format!("part-{at}"), rows).unwrap();
+    let parts: Vec<Part> = parts.iter().enumerate().map(write).collect();
+    folder.commit(&Manifest::new(cut, E::TYPE, ranges(), parts, json!({ "salt": salt }))).unwrap();
+    cut
+}
+
+fn check<E: Element>(checkpoint: &Checkpoint, salt: u64) {
+    for key in 0..KEYS {
+        let mut read = vec![E::ZERO; len(key)];
+        checkpoint.read(Key(key), &mut read).unwrap();
+        assert_eq!(read, value::<E>(key, salt), "key {key}");
+    }
+    assert_eq!(checkpoint.manifest().run["salt"], salt);
+}
+
+fn temporary() -> (TempDir, Folder) {
+    let path = tempfile::tempdir().unwrap();
+    let folder = Folder::new(path.path().join("of/a/run"));
+    (path, folder)
+}
+
+proptest! {
+    // Files are made durable, which takes its time.
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn what_was_written_is_read_from_any_parts(
+        owners in proptest::collection::vec(0usize..4, KEYS as usize),
+        salt in 0u64..1000,
+    ) {
+        let (_path, folder) = temporary();
+        write::<f32>(&folder, salt, |key| owners[key as usize]);
+        check::<f32>(&folder.latest().unwrap().unwrap().checkpoint, salt);
+        write::<f64>(&folder, salt + 1, |key| owners[key as usize]);
+        let latest = folder.latest().unwrap().unwrap();
+        prop_assert_eq!(latest.checkpoint.element(), ElementType::F64);
+        check::<f64>(&latest.checkpoint, salt + 1);
+    }
+}
+
+#[test]
+fn a_cut_without_manifest_is_not_a_checkpoint_and_goes_with_the_next_one() {
+    let (_path, folder) = temporary();
+    assert!(folder.latest().unwrap().is_none(), "the folder does not exist");
+    let unfinished = folder.begin().unwrap();
+    folder.write(unfinished, "part-0", &Rows::<f32>::new(&ranges())).unwrap();
+    assert!(folder.latest().unwrap().is_none() && folder.cuts().unwrap().is_empty());
+    let cut = write::<f32>(&folder, 1, |_| 2);
+    assert!(cut > unfinished, "numbers are not used twice");
+    folder.keep(2).unwrap();
+    assert!(!folder.place(unfinished).exists());
+    check::<f32>(&folder.latest().unwrap().unwrap().checkpoint, 1);
+}
+
+#[test]
+fn the_newest_are_kept() {
+    let (_path, folder) = temporary();
+    let cuts: Vec<u64> = (0..4).map(|salt| write::<f32>(&folder, salt, |key| (key % 3) as usize)).collect();
+    let under_way = folder.begin().unwrap();
+    folder.keep(2).unwrap();
+    assert_eq!(folder.cuts().unwrap(), cuts[2..]);
+    assert!(folder.place(under_way).exists(), "a cut that is newer than all checkpoints is being written");
+    folder.remove(cuts[3]).unwrap();
+    check::<f32>(&folder.latest().unwrap().unwrap().checkpoint, 2);
+}
+
+#[test]
+fn an_open_checkpoint_outlives_its_files() {
+    let (_path, folder) = temporary();
+    let cut = write::<f32>(&folder, 9, |_| 0);
+    let latest = folder.latest().unwrap().unwrap();
+    folder.remove(cut).unwrap();
+    check::<f32>(&latest.checkpoint, 9);
+}
+
+/// Changes a part of the newest of two checkpoints; what is said of it.
+fn damaged(change: impl FnOnce(&Path, &Path)) -> (PathBuf, Option<u64>, String) {
+    let (_path, folder) = temporary();
+    write::<f32>(&folder, 1, |_| 0);
+    let cut = write::<f32>(&folder, 2, |key| (key % 2) as usize);
+    let place = folder.place(cut);
+    change(&place.join("part-1.safetensors"), &place.join("manifest.json"));
+    let latest = folder.latest().expect("the earlier one is whole").expect("there are two");
+    check::<f32>(&latest.checkpoint, 1);
+    match latest.skipped.into_iter().next().expect("one was passed over") {
+        CheckpointError::Damaged { path, offset, reason } => (path, offset, reason),
+        CheckpointError::Io { path, source, .. } => (path, None, source.to_string()),
+        error @ (CheckpointError::Version { .. } | _) => panic!("{error}"),
+    }
+}
+
+fn edit(path: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+#[test]
+fn what_is_damaged_is_named_and_passed_over() {
+    let flip = |at: u64| {
+        damaged(move |part, _| {
+            let mut bytes = fs::read(part).unwrap();
+            bytes[at as usize] ^= 1;
+            fs::write(part, bytes).unwrap();
+        })
+    };
+    for at in [0, 9, 200, 5000, 20_000] {
+        let (path, offset, reason) = flip(at);
+        assert!(path.ends_with("part-1.safetensors") && offset == Some(0), "{reason}");
+        assert!(reason.contains("sum of its block 0"), "{reason}");
+    }
+    let (_, offset, reason) = damaged(|part, _| {
+        fs::File::options().write(true).open(part).unwrap().set_len(1000).unwrap();
+    });
+    assert!(offset == Some(1000) && reason.contains("it has 1000 bytes, and was written with"), "{reason}");
+    let (path, _, reason) = damaged(|part, _| fs::remove_file(part).unwrap());
+    assert!(path.ends_with("part-1.safetensors") && reason.contains("No such file"), "{reason}");
+    let (path, _, _) = damaged(|_, manifest| fs::write(manifest, "{").unwrap());
+    assert!(path.ends_with("manifest.json"));
+}
+
+#[test]
+fn a_manifest_that_does_not_fit_its_parts_is_named() {
+    let of_manifest =
+        |from: &'static str, to: &'static str| damaged(move |_, manifest| edit(manifest, from, to)).2;
+    for (from, to, reason) in [
+        ("\"keys\": 700", "\"keys\": 701", "its parts have 742 of 743 keys"),
+        ("\"len\": 3", "\"len\": 4", "word.values has type F32 and shape"),
+        ("\"element\": \"f32\"", "\"element\": \"f64\"", "word.values has type F32"),
+        ("\"element\": \"f32\"", "\"element\": \"f16\"", "f16"),
+        ("\"word\"", "\"verb\"", "keys, and its manifest says"),
+        ("part-1.safetensors", "../part-1.safetensors", "is not the name of a file"),
+        ("part-1.safetensors", "part-0.safetensors", "is not the one that was written"),
+    ] {
+        let said = of_manifest(from, to);
+        assert!(said.contains(reason), "{said}");
+    }
+}
+
+#[test]
+fn every_key_is_in_one_part() {
+    let of_keys = |keys: &[u64]| {
+        let (_path, folder) = temporary();
+        let cut = folder.begin().unwrap();
+        let mut rows = Rows::<f32>::new(&ranges());
+        keys.iter().for_each(|key| rows.add(&[Key(*key)], &value::<f32>(*key, 0)));
+        let part = folder.write(cut, "part", &rows).unwrap();
+        folder.commit(&Manifest::new(cut, ElementType::F32, ranges(), vec![part], json!(null))).unwrap();
+        Checkpoint::open(&folder.place(cut)).map(drop).map_err(|error| error.to_string())
+    };
+    let all: Vec<u64> = (0..KEYS).collect();
+    assert_eq!(of_keys(&all), Ok(()));
+    let twice: Vec<u64> = (0..KEYS).map(|key| if key == 5 { 4 } else { key }).collect();
+    assert!(of_keys(&twice).unwrap_err().contains("key 4 occurs twice"));
+    assert!(of_keys(&all[1..]).unwrap_err().contains("its parts have 741 of 742 keys"));
+}
+
+#[test]
+fn a_checkpoint_of_a_later_version_is_refused() {
+    let (_path, folder) = temporary();
+    write::<f32>(&folder, 1, |_| 0);
+    let cut = write::<f32>(&folder, 2, |_| 0);
+    edit(&folder.place(cut).join("manifest.json"), "intendant.checkpoint/1", "intendant.checkpoint/2");
+    let error = folder.latest().expect_err("an older one in its place would lose work");
+    assert!(matches!(error, CheckpointError::Version { .. }), "{error}");
+    assert!(error.to_string().contains("has the schema 'intendant.checkpoint/2'"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_written_is_said_and_leaves_no_part() {
+    let (_path, folder) = temporary();
+    let cut = folder.begin().unwrap();
+    fs::create_dir(folder.place(cut).join("part-0.safetensors")).unwrap();
+    let error =
+        folder.write(cut, "part-0", &Rows::<f32>::new(&ranges())).expect_err("a folder is in its place");
+    assert!(error.to_string().contains("cannot write"), "{error}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = Folder::new(file.path()).begin().expect_err("a file is in its place");
+    assert!(error.to_string().contains("cannot create"), "{error}");
+}
+
+#[test]
+fn numbers_of_the_run_keep_every_bit() {
+    let (_path, folder) = temporary();
+    let cut = folder.begin().unwrap();
+    let numbers = [0.1 + 0.2, 1e-310, f64::MAX, 1.0 / 3.0, 123_456_789.123_456_78];
+    let manifest = Manifest::new(cut, ElementType::F64, Vec::new(), Vec::new(), json!(numbers));
+    folder.commit(&manifest).unwrap();
+    assert_eq!(*folder.latest().unwrap().unwrap().checkpoint.manifest(), manifest);
+}

@@ -1,0 +1,301 @@
+//! Where a run begins: at the initial model, at a checkpoint of its own, or at the parameters of another run.
+//!
+//! The manifest of a checkpoint carries a [`RunState`]: what was trained, with which settings. Settings of
+//! the cluster may differ from it; what decides which examples are trained, and how, may not.
+
+use crate::args::CommonArgs;
+use crate::cut::Made;
+use crate::error::TrainError;
+use crate::meter::{EpochSum, Totals};
+use crate::plan::Plan;
+use clap::Args;
+use intendant_checkpoint::{Checkpoint, CheckpointError, Folder, Range};
+use intendant_core::{Element, Initialiser, Key, KeyRange};
+use intendant_task::{Reduction, Rest, Start, Task};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// Common settings that decide what is trained.
+const OF_TRAINING: [&str; 3] = ["seed", "float", "test"];
+
+/// What a run needs besides its parameters, to go on where a checkpoint was made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RunState {
+    program: String,
+    version: String,
+    task: String,
+    /// [`Task::digest`].
+    data: String,
+    /// The effective configuration.
+    config: serde_json::Value,
+    /// The epochs that were trained.
+    epochs: Vec<EpochSum>,
+    /// What was trained of the next one, and what is left of it; absent between epochs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    under_way: Option<(EpochSum, Rest)>,
+    /// The checkpoints that were made before this one.
+    made: Made,
+}
+
+impl RunState {
+    pub(crate) fn new<T: Task>(
+        task: &T,
+        plan: &Plan,
+        epochs: &[EpochSum],
+        under_way: Option<(EpochSum, Rest)>,
+        made: Made,
+    ) -> Self {
+        Self {
+            program: plan.program.clone(),
+            version: plan.version.clone(),
+            task: task.name().to_owned(),
+            data: format!("{:016x}", task.digest()),
+            config: plan.config.to_json(),
+            epochs: epochs.to_vec(),
+            under_way,
+            made,
+        }
+    }
+
+    /// The first thing that decides what is trained in which the checkpoint differs from this run.
+    fn differs<T: Task>(&self, task: &T, plan: &Plan) -> Option<String> {
+        let here = Self::new(task, plan, &[], None, Made::default());
+        let pairs =
+            [("the task", &self.task, &here.task), ("the digest of the data", &self.data, &here.data)];
+        if let Some((what, there, here)) = pairs.into_iter().find(|(_, there, here)| there != here) {
+            return Some(format!("{what} is {here} here and {there} there"));
+        }
+        let common = CommonArgs::augment_args(clap::Command::new("common"));
+        let decides = |name: &str| {
+            OF_TRAINING.contains(&name) || common.get_arguments().all(|arg| arg.get_long() != Some(name))
+        };
+        let (there, here) = (self.config.as_object()?, here.config.as_object()?.clone());
+        let names = here.keys().chain(there.keys()).filter(|name| decides(name));
+        names.into_iter().find_map(|name| {
+            let of = |config: &serde_json::Map<String, serde_json::Value>| {
+                config.get(name).map_or("absent".to_owned(), ToString::to_string)
+            };
+            let (here, there) = (of(&here), of(there));
+            (here != there).then(|| format!("--{name} is {here} here and {there} there"))
+        })
+    }
+}
+
+/// Where a run begins.
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    /// What was trained before.
+    pub(crate) epochs: Vec<EpochSum>,
+    /// What was trained of the epoch that goes on.
+    pub(crate) under_way: Option<EpochSum>,
+    rest: Option<Arc<Rest>>,
+    pub(crate) made: Made,
+    /// The parameters, if they are not the initial ones, and the folder they come from.
+    checkpoint: Option<(Arc<Checkpoint>, String)>,
+    /// The first value that could not be read.
+    failure: Arc<OnceLock<std::io::Error>>,
+}
+
+impl Origin {
+    /// Finds it.
+    pub(crate) fn find<T: Task>(task: &T, plan: &Plan, ranges: &[KeyRange]) -> Result<Self, TrainError> {
+        let checkpoints = &plan.checkpoints;
+        if let Some(path) = checkpoints.folder.as_deref() {
+            let folder = Folder::new(path);
+            if checkpoints.resume {
+                if let Some(origin) = Self::resume(task, plan, ranges, &folder)? {
+                    return Ok(origin);
+                }
+            } else if !folder.cuts()?.is_empty() {
+                return Err(TrainError::usage(format!(
+                    "--checkpoint {}: there are checkpoints of an earlier run; add --resume to continue it, or name another folder",
+                    path.display()
+                )));
+            }
+        }
+        match checkpoints.from.as_deref() {
+            None => Ok(Self::default()),
+            Some(path) => Self::from(ranges, path, T::Element::TYPE),
+        }
+    }
+
+    /// The newest checkpoint of the run, if there is one.
+    fn resume<T: Task>(
+        task: &T,
+        plan: &Plan,
+        ranges: &[KeyRange],
+        folder: &Folder,
+    ) -> Result<Option<Self>, TrainError> {
+        let Some(latest) = folder.latest()? else { return Ok(None) };
+        for skipped in &latest.skipped {
+            tracing::warn!("a newer checkpoint is passed over: {skipped}");
+        }
+        let checkpoint = latest.checkpoint;
+        let place = folder.place(checkpoint.manifest().cut);
+        let refused = |what: String| {
+            TrainError::usage(format!(
+                "--resume: {} is not of this run: {what}; --from begins a new run with its parameters",
+                place.display()
+            ))
+        };
+        check_model(&checkpoint, ranges, T::Element::TYPE).map_err(refused)?;
+        let damaged = |reason: String| {
+            TrainError::Checkpoint(CheckpointError::Damaged {
+                path: place.join("manifest.json"),
+                offset: None,
+                reason,
+            })
+        };
+        let state: RunState = serde_json::from_value(checkpoint.manifest().run.clone())
+            .map_err(|error| damaged(error.to_string()))?;
+        if let Some(what) = state.differs(task, plan) {
+            return Err(refused(what));
+        }
+        if let Some((_, rest)) = &state.under_way {
+            let next = state.epochs.len() as u32;
+            if rest.subepoch.epoch != next {
+                return Err(damaged(format!(
+                    "epoch {} is under way after {next} epochs",
+                    rest.subepoch.epoch
+                )));
+            }
+            rest.check(task).map_err(|error| damaged(error.to_string()))?;
+        }
+        let (under_way, rest) = state.under_way.unzip();
+        let said = place.display().to_string();
+        Ok(Some(Self {
+            epochs: state.epochs,
+            under_way,
+            rest: rest.map(Arc::new),
+            made: state.made,
+            checkpoint: Some((Arc::new(checkpoint), said)),
+            failure: Arc::default(),
+        }))
+    }
+
+    /// The parameters of a checkpoint: the newest one of a folder of checkpoints, or the one that is named.
+    fn from(
+        ranges: &[KeyRange],
+        path: &Path,
+        element: intendant_core::ElementType,
+    ) -> Result<Self, TrainError> {
+        let refused = |what: String| TrainError::usage(format!("--from {}: {what}", path.display()));
+        let checkpoint = if path.join("manifest.json").exists() {
+            Checkpoint::open(path)?
+        } else {
+            let latest = Folder::new(path).latest()?;
+            latest.ok_or_else(|| refused("there is no checkpoint".to_owned()))?.checkpoint
+        };
+        check_model(&checkpoint, ranges, element).map_err(refused)?;
+        let checkpoint = Some((Arc::new(checkpoint), path.display().to_string()));
+        Ok(Self { checkpoint, ..Self::default() })
+    }
+
+    /// Names the origin, so that all nodes can compare it.
+    pub(crate) fn name(&self) -> String {
+        let named = self.checkpoint.as_ref().map(|(checkpoint, _)| {
+            let manifest = checkpoint.manifest();
+            let sums = manifest.parts.iter().flat_map(|part| part.blocks.iter().map(String::as_str));
+            let digest =
+                intendant_core::random::stream(manifest.cut, &sums.map(digest_of).collect::<Vec<_>>());
+            format!("checkpoint {} ({digest:016x})", manifest.cut)
+        });
+        named.unwrap_or_else(|| "the initial model".to_owned())
+    }
+
+    /// Says where the run begins, unless at the start.
+    pub(crate) fn say(&self, plan: &Plan) {
+        let Some((checkpoint, place)) = &self.checkpoint else { return };
+        if plan.rank() != 0 || !plan.progress {
+            return;
+        }
+        let bytes = indicatif::HumanBytes(checkpoint.manifest().bytes());
+        let line = match (&self.rest, self.epochs.len()) {
+            (Some(_), epochs) => format!("resuming from {place} ({bytes}), in epoch {}", epochs + 1),
+            (None, 0) => format!("beginning with the parameters of {place} ({bytes})"),
+            (None, epochs) => format!("resuming from {place} ({bytes}), after epoch {epochs}"),
+        };
+        crate::logging::say(&line);
+    }
+
+    /// Where training begins.
+    pub(crate) fn start(&self) -> Start {
+        let epochs = self.epochs.iter().map(|epoch| epoch.tally.reduction.clone()).collect();
+        Start { epochs, rest: self.rest.clone() }
+    }
+
+    /// The sums with which a worker begins.
+    pub(crate) fn sums(&self, worker: u32) -> Reduction {
+        match &self.under_way {
+            Some(epoch) if worker == 0 => epoch.tally.reduction.clone(),
+            Some(_) | None => Reduction::default(),
+        }
+    }
+
+    /// The sums of the epochs that were trained.
+    pub(crate) fn totals(&self) -> Totals {
+        Totals { epochs: self.epochs.clone(), test: None }
+    }
+
+    /// The values with which the run begins, instead of `initial` ones.
+    pub(crate) fn init<E: Element>(&self, initial: &Initialiser<E>) -> Initialiser<E> {
+        let Some((checkpoint, _)) = &self.checkpoint else { return Arc::clone(initial) };
+        let (checkpoint, failure) = (Arc::clone(checkpoint), Arc::clone(&self.failure));
+        Arc::new(move |key: Key, value: &mut [E]| {
+            if let Err(error) = checkpoint.read(key, value) {
+                // The first one counts; [`Origin::check`] reports it before anything is trained.
+                let _ = failure.set(error);
+            }
+        })
+    }
+
+    /// Whether all values that were asked for could be read.
+    pub(crate) fn check(&self) -> Result<(), TrainError> {
+        match (self.failure.get(), &self.checkpoint) {
+            (Some(error), Some((_, place))) => Err(TrainError::Checkpoint(CheckpointError::Io {
+                what: "read",
+                path: place.into(),
+                source: std::io::Error::new(error.kind(), error.to_string()),
+            })),
+            (Some(_) | None, _) => Ok(()),
+        }
+    }
+}
+
+/// The effective configuration of the run whose checkpoints are in a folder, if its newest manifest can be
+/// read.
+pub(crate) fn newest_config(folder: &Path) -> Option<serde_json::Value> {
+    let folder = Folder::new(folder);
+    let newest = *folder.cuts().ok()?.last()?;
+    let state: RunState =
+        serde_json::from_value(Checkpoint::manifest_in(&folder.place(newest)).ok()?.run).ok()?;
+    Some(state.config)
+}
+
+fn digest_of(sum: &str) -> u64 {
+    u64::from_str_radix(sum, 16).unwrap_or(0)
+}
+
+/// Compares the model of a checkpoint with that of the run; what differs.
+fn check_model(
+    checkpoint: &Checkpoint,
+    ranges: &[KeyRange],
+    element: intendant_core::ElementType,
+) -> Result<(), String> {
+    let (there, here) = (checkpoint.element(), element);
+    if there != here {
+        return Err(format!("--float is {here} here and {there} there"));
+    }
+    let describe = |ranges: &[Range]| {
+        let described =
+            ranges.iter().map(|range| format!("{} {} of length {}", range.keys, range.name, range.len));
+        described.collect::<Vec<_>>().join(", ")
+    };
+    let here: Vec<Range> = ranges.iter().map(Range::from).collect();
+    let there = &checkpoint.manifest().ranges;
+    if here == *there {
+        return Ok(());
+    }
+    Err(format!("the model has {} here and {} there", describe(&here), describe(there)))
+}
