@@ -352,21 +352,19 @@ impl<'a, T: Task> Cutter<'a, T> {
     fn settle(&mut self, votes: &[Vote]) {
         let Some(pending) = &self.pending else { return };
         let of_nodes = || votes.iter().step_by(self.cuts.workers).map(|vote| &vote.written);
-        let failed = of_nodes().enumerate().find_map(|(node, written)| match written {
-            Some(Err(reason)) => Some((node, reason)),
-            Some(Ok(_)) | None => None,
-        });
-        let parts: Option<Vec<Part>> = of_nodes().map(|written| written.clone()?.ok()).collect();
-        if failed.is_none() && parts.is_none() {
-            return;
-        }
+        // All of them: what one node writes late would else be taken for its part of the next cut.
+        let Some(written) = of_nodes().cloned().collect::<Option<Vec<_>>>() else { return };
+        let failed =
+            (0_usize..).zip(&written).find_map(|(node, part)| Some((node, part.as_ref().err()?.clone())));
+        let parts: Vec<Part> = written.into_iter().filter_map(Result::ok).collect();
         if self.cuts.is_leader(self.worker) {
             if let Some((node, reason)) = failed {
                 let reason = format!("checkpoint {} is given up: node {node} {reason}", pending.cut);
                 tracing::warn!("{reason}");
                 self.lost = Some(TrainError::Unsaved(reason));
                 let _ = self.cuts.folder.remove(pending.cut);
-            } else if let Some(parts) = parts {
+            } else {
+                self.lost = None;
                 let state = pending.state.clone().unwrap_or_default();
                 let ranges = self.cuts.ranges.clone();
                 let manifest = Manifest::new(pending.cut, T::Element::TYPE, ranges, parts, state);
