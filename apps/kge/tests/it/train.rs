@@ -276,7 +276,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
         (&["--lr", "0"], "--lr is 0; it must be a number above 0"),
         (&["--lr", "-1"], "--lr is -1; it must be a number above 0"),
         (&["--init-scale", "1e300"], "it must be a number above 0 and at most 1000"),
-        (&["--resume"], "unexpected argument '--resume'"),
+        (&["--resume"], "the following required arguments were not provided"),
         (
             &["--batch", "1000000"],
             "--batch is 1000000 with 256 negatives and dim 256; it must be so small that",

@@ -143,7 +143,7 @@ fn a_run_goes_on_with_other_nodes_workers_and_techniques() {
         succeeded(&output(&format!("{flags} {}", part.outputs())));
         if epochs == 6 {
             assert_same_course(&undisturbed.report(), &part.report());
-            assert!(part.report().test["squared_error"] < 2e-3, "{:?}", part.report().test);
+            assert!(part.report().test["squared_error"] < 0.01, "{:?}", part.report().test);
         }
     }
 }
