@@ -33,7 +33,10 @@ fn charts_have_the_numbers_of_the_reports() {
         panic!("{charts:?}")
     };
     assert_eq!((&course[..], &speed_up[..]), ("course", "speed-up"));
-    assert_eq!(courses[0].lines[1].marks[1], Mark { x: 6.0, y: 1.1 + 0.03, least: 1.1 + 0.02, most: 1.1 + 0.06 });
+    assert_eq!(
+        courses[0].lines[1].marks[1],
+        Mark { x: 6.0, y: 1.1 + 0.03, least: 1.1 + 0.02, most: 1.1 + 0.06 }
+    );
     assert_eq!(courses[1].lines[0].marks[0].x, 1.0, "epochs");
     let two = &lines[0].lines[0];
     assert_eq!(two.marks[1].x, 2.0);
