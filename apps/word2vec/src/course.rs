@@ -6,7 +6,7 @@
 //! another.
 
 use intendant_core::random::{Permutation, stream};
-use intendant_task::Partition;
+use intendant_task::{Partition, equal_share};
 use std::ops::Range;
 
 /// The batches of an epoch.
@@ -30,7 +30,7 @@ pub(crate) struct Part {
 impl Part {
     /// The words of the block that this part has, if the block has so many.
     pub(crate) fn words(&self, words: u64) -> Range<u64> {
-        share(words, self.part, self.parts)
+        equal_share(words, self.part, self.parts)
     }
 }
 
@@ -39,16 +39,9 @@ pub(crate) const fn parts(words: u64, batch_words: u64) -> u64 {
     words.div_ceil(batch_words)
 }
 
-/// The `at`-th of `shares` shares of `total` items; sizes of shares differ by one at most.
-fn share(total: u64, at: u64, shares: u64) -> Range<u64> {
-    // The product may not fit into 64 bits.
-    let start = |at: u64| (u128::from(total) * u128::from(at) / u128::from(shares)) as u64;
-    start(at)..start(at + 1)
-}
-
 /// The numbers of the batches of a worker, if there are `batches` in an epoch.
 pub(crate) fn of_worker(batches: u64, partition: Partition) -> Range<u64> {
-    share(batches, partition.worker.into(), partition.workers.into())
+    equal_share(batches, partition.worker.into(), partition.workers.into())
 }
 
 impl Course {

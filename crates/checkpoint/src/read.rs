@@ -6,6 +6,7 @@ use crate::part::{dtype, keys_name, sums, values_name};
 use intendant_core::{Element, ElementType, Key, copy_from_bytes};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -103,8 +104,8 @@ impl Checkpoint {
         for range in &self.manifest.ranges {
             let (name, end) = (keys_name(&range.name), first + range.keys);
             if let Some(info) = tensors.get(&name) {
-                let rows =
-                    Tensor { path: &path, name: &name, info, start }.checked(Dtype::U64, &[], part.keys)?;
+                let keys = Tensor { path: &path, name: &name, info, start };
+                let rows = keys.checked(Dtype::U64, &[], part.keys)?;
                 let name = values_name(&range.name);
                 let info = tensors.get(&name);
                 let info = info.ok_or_else(|| {
@@ -120,7 +121,6 @@ impl Checkpoint {
                     ));
                 }
                 let (offset, table) = (values.offset(), self.tables.len() as u32);
-                let keys = Tensor { path: &path, name: "", info: tensors[&keys_name(&range.name)], start };
                 let mut bytes = vec![0; rows as usize * 8];
                 file.read_exact_at(&mut bytes, keys.offset()).map_err(CheckpointError::io("read", &path))?;
                 for (row, key) in bytes.as_chunks::<8>().0.iter().enumerate() {
@@ -198,6 +198,11 @@ fn part_path(folder: &Path, part: &Part) -> Result<PathBuf, CheckpointError> {
 
 /// Compares a file with what its manifest says of it.
 fn check_sums(path: &Path, part: &Part) -> Result<(), CheckpointError> {
+    if let Err(error) = fs::metadata(path)
+        && error.kind() == ErrorKind::NotFound
+    {
+        return Err(CheckpointError::damaged(path, None, "it is missing"));
+    }
     let (bytes, blocks) = sums(path)?;
     let differs = blocks.iter().zip(&part.blocks).position(|(found, written)| found != written);
     // A file that was cut off differs where it ends.

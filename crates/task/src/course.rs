@@ -6,7 +6,7 @@
 //! once, and a task need not know that a run continues another: [`Task::prepare`] depends on the batch's name
 //! alone. Later epochs are divided among the workers of this run.
 
-use crate::{BatchAt, Partition, Subepoch, Task};
+use crate::{BatchAt, Partition, Subepoch, Task, equal_share};
 use intendant_core::Key;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -251,9 +251,8 @@ fn whole<T: Task>(task: &T, subepoch: Subepoch, division: Partition) -> Vec<Stre
 /// An equal share of all batches, of neighbours, so that what workers of the earlier run trained one after
 /// the other stays together.
 fn portion(left: &[Stretch], own: Partition) -> Vec<Stretch> {
-    let all: u128 = left.iter().map(|stretch| u128::from(stretch.len())).sum();
-    let start = |worker: u32| (all * u128::from(worker) / u128::from(own.workers)) as u64;
-    let wanted = start(own.worker)..start(own.worker + 1);
+    let all = left.iter().map(|stretch| stretch.len()).sum();
+    let wanted = equal_share(all, own.worker.into(), own.workers.into());
     let mut before = 0;
     let mut stretches = Vec::new();
     for stretch in left {

@@ -32,5 +32,5 @@ pub use order::{EpochOrder, expected_batches};
 pub use plain::PlainRows;
 pub use task::{
     BatchAt, Cost, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Rows, SampleRequest,
-    StepReport, Subepoch, Task, Update,
+    StepReport, Subepoch, Task, Update, equal_share,
 };

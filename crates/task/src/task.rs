@@ -6,6 +6,7 @@ use intendant_sampling::{DistributionId, Handle, Sampler};
 use intendant_store::Row;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
+use std::ops::Range;
 
 /// One range of a model's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +105,17 @@ impl Partition {
     pub const fn nth(&self, index: u64) -> u64 {
         self.worker as u64 + index * self.workers as u64
     }
+}
+
+/// The `at`-th of `shares` shares of `total` things, each of neighbours. Their sizes differ by one at most.
+///
+/// # Panics
+/// If there are no shares.
+#[must_use]
+pub fn equal_share(total: u64, at: u64, shares: u64) -> Range<u64> {
+    // The product may not fit into 64 bits.
+    let start = |at: u64| (u128::from(total) * u128::from(at) / u128::from(shares)) as u64;
+    start(at)..start(at + 1)
 }
 
 /// A part of an epoch: all workers meet before and after it.

@@ -32,7 +32,7 @@ const FIRST_MEETING: u64 = 16;
 /// Meetings become rarer by this factor at most: what the first batches took says little.
 const RARER: u64 = 8;
 
-/// Seconds between two meetings at most; a signal is answered at one.
+/// Seconds between two meetings at most: a part that is written is committed at the next one.
 const MEETING_SECONDS_MAX: f64 = 5.0;
 
 /// The checkpoints that a run has made.
@@ -276,15 +276,7 @@ impl<'a, T: Task> Cutter<'a, T> {
                 vote.cut = self.begin();
             }
         }
-        if self.worker == 0 && self.pending.is_some() {
-            if place.is_end {
-                self.wait_for_part();
-            }
-            vote.written.clone_from(&lock(&self.cuts.written));
-        }
-        let vote = postcard::to_stdvec(&vote).expect("a vote has no part that cannot be serialised");
-        let votes = self.decode(&parameters.gather("meeting", vote)?)?;
-        self.settle(&votes);
+        let votes = self.vote(parameters, vote, place.is_end)?;
         let Some(leader) = votes.first() else {
             return Err(TrainError::Stopped("no worker came to a meeting".to_owned()));
         };
@@ -301,14 +293,7 @@ impl<'a, T: Task> Cutter<'a, T> {
         &mut self,
         parameters: &mut P,
     ) -> Result<Option<TrainError>, TrainError> {
-        let mut vote = Vote::default();
-        if self.worker == 0 && self.pending.is_some() {
-            self.wait_for_part();
-            vote.written.clone_from(&lock(&self.cuts.written));
-        }
-        let vote = postcard::to_stdvec(&vote).expect("a vote has no part that cannot be serialised");
-        let votes = self.decode(&parameters.gather("last meeting", vote)?)?;
-        self.settle(&votes);
+        self.vote(parameters, Vote::default(), true)?;
         if let Some(Ok(Err(error))) = self.committed.take().map(|committed| committed.recv()) {
             self.lost = Some(error.into());
         }
@@ -317,11 +302,28 @@ impl<'a, T: Task> Cutter<'a, T> {
         Ok(self.lost.take())
     }
 
-    fn decode(&self, told: &[Vec<u8>]) -> Result<Vec<Vote>, TrainError> {
+    /// Adds what became of the node's part to a vote, exchanges votes with all workers, and settles the
+    /// pending cut. With `waits`, the part is waited for.
+    fn vote<P: Parameters<T::Element>>(
+        &mut self,
+        parameters: &mut P,
+        mut vote: Vote,
+        waits: bool,
+    ) -> Result<Vec<Vote>, TrainError> {
+        if self.worker == 0 && self.pending.is_some() {
+            if waits {
+                self.wait_for_part();
+            }
+            vote.written.clone_from(&lock(&self.cuts.written));
+        }
+        let vote = postcard::to_stdvec(&vote).expect("a vote has no part that cannot be serialised");
+        let told = parameters.gather("meeting", vote)?;
         let decode = |(worker, bytes): (usize, &Vec<u8>)| {
             postcard::from_bytes(bytes).map_err(|error| TrainError::Tally { worker, what: error.to_string() })
         };
-        told.iter().enumerate().map(decode).collect()
+        let votes: Vec<Vote> = told.iter().enumerate().map(decode).collect::<Result<_, _>>()?;
+        self.settle(&votes);
+        Ok(votes)
     }
 
     /// The leader starts a cut; `None` if that is not possible now.

@@ -170,16 +170,21 @@ impl<'a> Meter<'a> {
         if !std::mem::take(&mut self.flushed) {
             return;
         }
+        let sampling = self.measure();
+        // Samples that were prepared ahead of the epoch belong to it.
+        self.sampling_start = sampling.unwrap_or(self.sampling_start);
+    }
+
+    /// Measures the epoch so far; the node's samples since it started.
+    fn measure(&mut self) -> Option<SamplingStats> {
         self.seconds = (now() - self.start).as_secs_f64();
-        if let Some(node) = self.node {
-            self.cpu_ns = process_cpu_ns().saturating_sub(self.cpu_start_ns);
-            self.traffic = node.traffic().since(&self.traffic_start);
-            self.management = node.management().since(&self.management_start);
-            // Samples that were prepared ahead of the epoch belong to it.
-            let sampling = node.sampling();
-            self.sampling = sampling.since(&self.sampling_start);
-            self.sampling_start = sampling;
-        }
+        let node = self.node?;
+        self.cpu_ns = process_cpu_ns().saturating_sub(self.cpu_start_ns);
+        self.traffic = node.traffic().since(&self.traffic_start);
+        self.management = node.management().since(&self.management_start);
+        let sampling = node.sampling();
+        self.sampling = sampling.since(&self.sampling_start);
+        Some(sampling)
     }
 
     /// This worker's part of the epoch, encoded for the others.
@@ -187,7 +192,7 @@ impl<'a> Meter<'a> {
         let tally = Tally {
             reduction,
             accesses: self.at_end.since(&self.at_start),
-            late: self.at_end.since(&self.at_late),
+            late: if self.is_late { self.at_end.since(&self.at_late) } else { AccessStats::default() },
             cpu_ns: self.cpu_ns,
             traffic: self.traffic,
             management: self.management.clone(),
@@ -198,21 +203,9 @@ impl<'a> Meter<'a> {
 
     /// This worker's part of the epoch so far, encoded for the others.
     pub(crate) fn tell_so_far(&mut self, reduction: Reduction, accesses: AccessStats) -> Vec<u8> {
-        let now = now();
-        let mut so_far = Tally {
-            reduction,
-            accesses: accesses.since(&self.at_start),
-            late: if self.is_late { accesses.since(&self.at_late) } else { AccessStats::default() },
-            ..Tally::default()
-        };
-        if let Some(node) = self.node {
-            so_far.cpu_ns = process_cpu_ns().saturating_sub(self.cpu_start_ns);
-            so_far.traffic = node.traffic().since(&self.traffic_start);
-            so_far.management = node.management().since(&self.management_start);
-            so_far.sampling = node.sampling().since(&self.sampling_start);
-        }
-        self.seconds = (now - self.start).as_secs_f64();
-        so_far.encode()
+        self.at_end = accesses;
+        self.measure();
+        self.tell(reduction)
     }
 
     /// How long the epoch took, or has taken when [`Meter::tell_so_far`] was called.

@@ -116,7 +116,7 @@ impl Origin {
         }
         match checkpoints.from.as_deref() {
             None => Ok(Self::default()),
-            Some(path) => Self::from(ranges, path, T::Element::TYPE),
+            Some(path) => Self::from(plan, ranges, path, T::Element::TYPE),
         }
     }
 
@@ -127,11 +127,7 @@ impl Origin {
         ranges: &[KeyRange],
         folder: &Folder,
     ) -> Result<Option<Self>, TrainError> {
-        let Some(latest) = folder.latest()? else { return Ok(None) };
-        for skipped in &latest.skipped {
-            tracing::warn!("a newer checkpoint is passed over: {skipped}");
-        }
-        let checkpoint = latest.checkpoint;
+        let Some(checkpoint) = newest(folder, plan)? else { return Ok(None) };
         let place = folder.place(checkpoint.manifest().cut);
         let refused = |what: String| {
             TrainError::usage(format!(
@@ -176,6 +172,7 @@ impl Origin {
 
     /// The parameters of a checkpoint: the newest one of a folder of checkpoints, or the one that is named.
     fn from(
+        plan: &Plan,
         ranges: &[KeyRange],
         path: &Path,
         element: intendant_core::ElementType,
@@ -184,8 +181,8 @@ impl Origin {
         let checkpoint = if path.join("manifest.json").exists() {
             Checkpoint::open(path)?
         } else {
-            let latest = Folder::new(path).latest()?;
-            latest.ok_or_else(|| refused("there is no checkpoint".to_owned()))?.checkpoint
+            let newest = newest(&Folder::new(path), plan)?;
+            newest.ok_or_else(|| refused("there is no checkpoint".to_owned()))?
         };
         check_model(&checkpoint, ranges, element).map_err(refused)?;
         let checkpoint = Some((Arc::new(checkpoint), path.display().to_string()));
@@ -268,9 +265,16 @@ impl Origin {
 pub(crate) fn newest_config(folder: &Path) -> Option<serde_json::Value> {
     let folder = Folder::new(folder);
     let newest = *folder.cuts().ok()?.last()?;
-    let state: RunState =
-        serde_json::from_value(Checkpoint::manifest_in(&folder.place(newest)).ok()?.run).ok()?;
-    Some(state.config)
+    Checkpoint::manifest_in(&folder.place(newest)).ok()?.run.get("config").cloned()
+}
+
+/// The newest checkpoint that is whole. Node 0 says which newer ones are not.
+fn newest(folder: &Folder, plan: &Plan) -> Result<Option<Checkpoint>, TrainError> {
+    let Some(latest) = folder.latest()? else { return Ok(None) };
+    for skipped in latest.skipped.iter().filter(|_| plan.rank() == 0) {
+        tracing::warn!("a newer checkpoint is passed over: {skipped}");
+    }
+    Ok(Some(latest.checkpoint))
 }
 
 fn digest_of(sum: &str) -> u64 {

@@ -122,7 +122,6 @@ fn damaged(change: impl FnOnce(&Path, &Path)) -> (PathBuf, Option<u64>, String) 
     check::<f32>(&latest.checkpoint, 1);
     match latest.skipped.into_iter().next().expect("one was passed over") {
         CheckpointError::Damaged { path, offset, reason } => (path, offset, reason),
-        CheckpointError::Io { path, source, .. } => (path, None, source.to_string()),
         error @ (CheckpointError::Version { .. } | _) => panic!("{error}"),
     }
 }
@@ -152,7 +151,7 @@ fn what_is_damaged_is_named_and_passed_over() {
     });
     assert!(offset == Some(1000) && reason.contains("it has 1000 bytes, and was written with"), "{reason}");
     let (path, _, reason) = damaged(|part, _| fs::remove_file(part).unwrap());
-    assert!(path.ends_with("part-1.safetensors") && reason.contains("No such file"), "{reason}");
+    assert!(path.ends_with("part-1.safetensors") && reason.contains("it is missing"), "{reason}");
     let (path, _, _) = damaged(|_, manifest| fs::write(manifest, "{").unwrap());
     assert!(path.ends_with("manifest.json"));
 }
