@@ -32,7 +32,7 @@ const AFTER_HELP: &str = "The training programs kge, mf and word2vec are command
                           'intendant kge --nodes 2' runs 'intendant-kge --nodes 2'. The program is taken from the \
                           folder of this one, or else from PATH. 'intendant help kge' is \
                           'intendant kge --help'.\n\n\
-                          Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 diverged, 4 a peer was lost, \
+                          Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 diverged, 4 a peer was lost, 5 no checkpoint can be used, 101 panicked, \
                           128 + n ended by signal n.\n\
                           Logs go to standard error; RUST_LOG=debug shows more of them.";
 
@@ -50,16 +50,27 @@ pub(crate) enum Command {
 /// Every process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and a fresh
 /// INTENDANT_TOKEN. Clusters on one machine do not collide: the launcher chooses a free port. When a node
 /// fails, the others have 10 s to end by themselves, then the launcher kills them. If all nodes are stopped
-/// (SIGSTOP), they have 10 s to be continued. Ctrl-C and SIGTERM end all nodes. No process outlives the
-/// launcher.
+/// (SIGSTOP), they have 10 s to be continued. Ctrl-C, SIGTERM and SIGUSR1 are passed on to all nodes; a second
+/// one kills them. No process outlives the launcher.
 #[derive(Debug, Group)]
 #[command(after_help = "Example:\n  intendant launch -n 4 -- intendant-kge --epochs 20\n\n\
+                  intendant launch -n 4 --max-restarts 3 -- intendant-kge --checkpoint cuts\n\n\
                   The exit code is 0 if all nodes returned 0, 4 if a node was lost, else that of the first node to \
                   fail (128 + n for signal n).")]
 pub(crate) struct LaunchArgs {
     /// Number of processes, 1 to 1024
     #[arg(short, long, value_name = "N", value_parser = nodes)]
     pub(crate) nodes: usize,
+
+    /// Start all processes again, up to so many times in a row, when one was killed or lost, with
+    /// INTENDANT_RESUME=true: training programs with --checkpoint continue from the newest one. New checkpoints
+    /// make the count start anew
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub(crate) max_restarts: u32,
+
+    /// Seconds for the processes to end after Ctrl-C, SIGTERM or SIGUSR1, before they are killed
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    pub(crate) grace_seconds: u32,
 
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]

@@ -12,6 +12,7 @@ mod program;
 use args::{Args, Command, LaunchArgs};
 use intendant::launch::Launch;
 use std::process::ExitCode;
+use std::time::Duration;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -73,7 +74,8 @@ fn launch(args: LaunchArgs) -> ExitCode {
     let mut command = args.command.into_iter();
     // The command line parser requires at least one.
     let program = command.next().unwrap_or_default();
-    match Launch::new(args.nodes, program).args(command).run() {
+    let launch = Launch::new(args.nodes, program).args(command).max_restarts(args.max_restarts);
+    match launch.grace(Duration::from_secs(args.grace_seconds.into())).run() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("intendant: {error}");

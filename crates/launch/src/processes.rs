@@ -7,21 +7,41 @@
 //! The launcher binds the coordinator's port itself and hands the socket to node 0, so that no other process
 //! can take the port in between and two clusters never collide. A fresh token per launch keeps strangers out.
 //!
-//! This module starts processes on this machine only, restarts none, and does not know what they do.
+//! After a failure that another start may mend, all processes are started again, if the user wants that. They
+//! form a new cluster: with another port and another token.
+//!
+//! This module starts processes on this machine only, and does not know what they do.
 
 mod child;
 mod ends;
 mod guardian;
+mod saves;
 mod supervise;
+
+pub use saves::tell_saved;
 
 use crate::rendezvous::variable;
 use child::Child;
 use guardian::Guardian;
 use intendant_core::limits;
 use intendant_transport::Token;
+use saves::Saves;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+use supervise::{Children, Ended, Signals, say};
+
+/// How long nodes have to end after a signal, if the program that launches them does not say.
+const GRACE_DEFAULT: Duration = Duration::from_secs(3);
+
+/// The setting of training programs that makes them continue from their newest checkpoint.
+const RESUME: &str = "INTENDANT_RESUME";
+
+/// Whether [`Launch`] started this process.
+pub fn is_launched() -> bool {
+    std::env::var_os(variable::LAUNCHED).is_some()
+}
 
 /// Starts a program several times, as the nodes of one cluster.
 ///
@@ -37,6 +57,8 @@ pub struct Launch {
     program: OsString,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
+    max_restarts: u32,
+    grace: Duration,
 }
 
 /// Why nothing was started, or everything that was is ended again.
@@ -89,7 +111,14 @@ impl LaunchError {
 impl Launch {
     /// `program`, which is searched for like a shell does, as `nodes` nodes.
     pub fn new(nodes: usize, program: impl AsRef<OsStr>) -> Self {
-        Self { nodes, program: program.as_ref().to_owned(), args: Vec::new(), env: Vec::new() }
+        Self {
+            nodes,
+            program: program.as_ref().to_owned(),
+            args: Vec::new(),
+            env: Vec::new(),
+            max_restarts: 0,
+            grace: GRACE_DEFAULT,
+        }
     }
 
     /// The program that runs now, with the arguments it got. It finds its place in the environment
@@ -116,30 +145,84 @@ impl Launch {
         self
     }
 
+    /// Starts all nodes again, up to `times` times in a row, after a failure that this may mend: a signal
+    /// killed a node, a peer was lost (exit code 4), or a program panicked (101). Exit codes 0 to 3 and 5 mean
+    /// that another start would end alike. When the nodes have saved their state ([`tell_saved`]), restarts
+    /// are counted anew. 0 by default.
+    ///
+    /// Nodes that are started again have `INTENDANT_RESUME=true` in their environment, on which training
+    /// programs continue from their newest checkpoint.
+    #[must_use]
+    pub fn max_restarts(mut self, times: u32) -> Self {
+        self.max_restarts = times;
+        self
+    }
+
+    /// How long nodes have to end after a signal, before they are killed; 3 s by default.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
     /// Starts all nodes and waits until all have ended. Blocks; the calling thread must be the one that
     /// waits, because the nodes die with it. Their standard input is empty, output and error are this
     /// process's.
     ///
     /// When a node fails, the others have 10 s to end by themselves, which is enough to notice and name it;
     /// then they are killed. If all nodes are stopped (SIGSTOP), the launcher says so; unless one is
-    /// continued within 10 s, it kills them. An interrupt (Ctrl-C) or SIGTERM is passed on to all nodes, a
-    /// hang-up becomes SIGTERM; SIGKILL follows after 3 s or at the second signal. What a node leaves behind
-    /// in its process group ends with it. One line per failed node goes to standard error.
+    /// continued within 10 s, it kills them. An interrupt (Ctrl-C), SIGTERM or SIGUSR1 is passed on to all
+    /// nodes, a hang-up becomes SIGTERM; SIGKILL follows after the [grace](Self::grace) or at the second
+    /// signal. What a node leaves behind in its process group ends with it. One line per failed node goes to
+    /// standard error.
     ///
     /// Returns the exit code for this process: 0 if all nodes returned 0; 4 if a node returned 4 (a peer was
     /// lost) or all were stopped; else that of the first node that failed, where 1 counts only if there is
-    /// nothing more telling, and 128 + n stands for signal n; 130, 143 or 129 after an interrupt, SIGTERM or
-    /// hang-up.
+    /// nothing more telling, and 128 + n stands for signal n; 130, 143, 129 or 138 after an interrupt, SIGTERM,
+    /// hang-up or SIGUSR1. After restarts, it is that of the last start.
     ///
     /// # Errors
     /// If a node cannot be started; nothing is left running then.
-    pub fn run(self) -> Result<u8, LaunchError> {
+    pub fn run(mut self) -> Result<u8, LaunchError> {
         if !(1..=limits::NODES_MAX).contains(&self.nodes) {
             return Err(LaunchError::Nodes { nodes: self.nodes });
         }
-        if std::env::var_os(variable::LAUNCHED).is_some() {
+        if is_launched() {
             return Err(LaunchError::Nested);
         }
+        let mut guardian =
+            Guardian::start().map_err(LaunchError::system("a process that guards the nodes"))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(LaunchError::system("a runtime for signals"))?;
+        runtime.block_on(async {
+            // Signals first: from the first child on, none may end this process before its children.
+            let mut signals = Signals::listen().map_err(LaunchError::system("signal handlers"))?;
+            let mut saves = Saves::new().map_err(LaunchError::system("a pipe from node 0"))?;
+            let mut restarts = 0;
+            loop {
+                let children = self.start(&mut guardian, &saves)?;
+                let Ended { code, may_restart } = supervise::run(children, &mut signals, self.grace).await;
+                if saves.any() {
+                    restarts = 0;
+                }
+                if !may_restart || restarts == self.max_restarts {
+                    return Ok(code);
+                }
+                restarts += 1;
+                say(&format!(
+                    "launch: starting all nodes again (restart {restarts} of {} in a row)",
+                    self.max_restarts
+                ));
+                self.env.retain(|(name, _)| name != RESUME);
+                self.env.push((RESUME.into(), "true".into()));
+            }
+        })
+    }
+
+    /// Starts all nodes, as a cluster of its own.
+    fn start<'a>(&self, guardian: &'a mut Guardian, saves: &Saves) -> Result<Children<'a>, LaunchError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .map_err(LaunchError::system("a port on 127.0.0.1 for the coordinator"))?;
         let mut secret = [0; 32];
@@ -148,29 +231,16 @@ impl Launch {
         })?;
         let token = Token::from_bytes(secret).to_hex();
         let port = listener.local_addr().map_err(LaunchError::system("the coordinator's port"))?.port();
-
-        let guardian = Guardian::start().map_err(LaunchError::system("a process that guards the nodes"))?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(LaunchError::system("a runtime for signals"))?;
-        runtime.block_on(async {
-            // Signals first: from the first child on, none may end this process before its children.
-            let signals = supervise::Signals::listen().map_err(LaunchError::system("signal handlers"))?;
-            let mut listener = Some(listener);
-            let mut children = supervise::Children::new(guardian);
-            for rank in 0..self.nodes {
-                // Node 0 gets the socket. This process drops its own copy: a dead node 0 must refuse
-                // connections.
-                let child = Child::start(&self, rank, port, &token, listener.take());
-                let child = child.map_err(|source| LaunchError::Spawn {
-                    program: self.program.clone(),
-                    rank,
-                    source,
-                });
-                children.add(child?);
-            }
-            Ok(supervise::run(children, signals).await)
-        })
+        let mut listener = Some(listener);
+        let mut children = Children::new(guardian);
+        for rank in 0..self.nodes {
+            // Node 0 gets the socket. This process drops its own copy: a dead node 0 must refuse
+            // connections.
+            let child = Child::start(self, rank, port, &token, listener.take(), saves);
+            let child =
+                child.map_err(|source| LaunchError::Spawn { program: self.program.clone(), rank, source });
+            children.add(child?);
+        }
+        Ok(children)
     }
 }

@@ -17,6 +17,7 @@
 //! | `INTENDANT_JOIN_SECONDS` | how long to wait for the other nodes; 60 |
 //! | `INTENDANT_LISTEN_FD` | node 0 under our launcher: the coordinator's listening socket, already bound |
 //! | `INTENDANT_LAUNCHED` | 1 under our launcher |
+//! | `INTENDANT_SAVED_FD` | node 0 under our launcher: a pipe that tells it of saved state |
 //!
 //! Not in this module: sockets (the control plane opens them) and the meaning of other launchers' variables
 //! (`placement`).
@@ -51,11 +52,12 @@ pub(crate) mod variable {
     pub(crate) const JOIN_SECONDS: &str = "INTENDANT_JOIN_SECONDS";
     pub(crate) const LISTEN_FD: &str = "INTENDANT_LISTEN_FD";
     pub(crate) const LAUNCHED: &str = "INTENDANT_LAUNCHED";
+    pub(crate) const SAVED_FD: &str = "INTENDANT_SAVED_FD";
 }
 
 /// The environment variables of this crate that start with `INTENDANT_`. A program that refuses unknown
 /// variables with this prefix must allow these.
-pub const VARIABLES: [&str; 8] = [
+pub const VARIABLES: [&str; 9] = [
     variable::OWN_PORT,
     variable::DATA_PORT,
     variable::LAUNCHER,
@@ -64,6 +66,7 @@ pub const VARIABLES: [&str; 8] = [
     variable::JOIN_SECONDS,
     variable::LISTEN_FD,
     variable::LAUNCHED,
+    variable::SAVED_FD,
 ];
 
 /// A host and a port. It prints as `host:port`, with brackets around an IPv6 address.

@@ -78,7 +78,7 @@ impl App {
             "Each flag can also be given as an environment variable (--valid-every as INTENDANT_VALID_EVERY) or in the \
              --config file. Flags win over the environment, the environment over the file.\n\
              Exit codes: 0 success, 2 wrong usage, configuration or data, 3 training diverged, 4 another node was lost, \
-             5 no checkpoint can be used, 1 any other failure.",
+             5 no checkpoint can be used, 101 the program panicked (a bug), 128 + n ended by signal n, 1 any other failure.",
         )
     }
 
@@ -155,7 +155,7 @@ impl App {
             Err(error) => return tell(None, &error),
         };
         if plan.must_launch() {
-            return launching::launch(plan.nodes).unwrap_or_else(|error| tell(None, &error));
+            return launching::launch(&plan).unwrap_or_else(|error| tell(None, &error));
         }
         plan.prints = true;
         let rank = plan.rendezvous.is_some().then(|| plan.rank());

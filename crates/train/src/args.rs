@@ -271,7 +271,7 @@ pub(crate) struct CommonArgs {
 
     /// Seconds between two checkpoints. There is one at the end of the training as well
     #[arg(
-        long, value_name = "S", default_value_t = 60.0, value_parser = parse::checkpoint_seconds,
+        long, value_name = "S", default_value_t = 60.0, value_parser = parse::seconds,
         help_heading = CHECKPOINTS
     )]
     pub(crate) checkpoint_seconds: f64,
@@ -284,6 +284,21 @@ pub(crate) struct CommonArgs {
     /// Begin with the parameters of a checkpoint of another run, instead of initial ones
     #[arg(long, value_name = "DIR", conflicts_with = "simulate", help_heading = CHECKPOINTS)]
     pub(crate) from: Option<PathBuf>,
+
+    /// Start the nodes again, up to so many times in a row, when one was killed or lost: they continue from the
+    /// newest checkpoint. Newer checkpoints make the count start anew. Needs --checkpoint
+    #[arg(
+        long, value_name = "K", default_value_t = 0, conflicts_with = "simulate", help_heading = CHECKPOINTS
+    )]
+    pub(crate) max_restarts: u32,
+
+    /// Seconds to write a last checkpoint after Ctrl-C, SIGTERM or SIGUSR1, before the run ends without. A
+    /// second signal ends it at once
+    #[arg(
+        long, value_name = "S", default_value_t = 25.0, value_parser = parse::seconds,
+        help_heading = CHECKPOINTS
+    )]
+    pub(crate) grace_seconds: f64,
 
     /// At the end, explain the locations of these parameters: owner, replicas, intents and the latest
     /// decisions, as each node sees them; names, key numbers and ranges of keys, as in virus,3,10..20

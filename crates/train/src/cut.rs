@@ -196,6 +196,7 @@ impl<E: Element> Writer<E> {
                         Ok(()) => {
                             let (bytes, place) = (manifest.bytes(), cuts.folder.place(manifest.cut));
                             lock(&cuts.made).add(bytes, stop, took);
+                            intendant::launch::tell_saved();
                             let size = indicatif::HumanBytes(bytes);
                             progress.say(&format!("checkpoint {}  {size}", place.display()));
                             if let Err(error) = cuts.folder.keep(KEPT) {

@@ -22,6 +22,8 @@ pub mod exit {
     pub const PEER_LOST: u8 = 4;
     /// No checkpoint can be used, because all are damaged.
     pub const DAMAGED: u8 = 5;
+    /// A thread panicked: a bug of the application or of Intendant. The same as that of any Rust program.
+    pub const PANICKED: u8 = 101;
     /// Added to the number of the signal that ended the run.
     pub const SIGNAL: u8 = 128;
 }
@@ -223,12 +225,12 @@ impl TrainError {
             Self::Checkpoint(CheckpointError::Damaged { .. }) => exit::DAMAGED,
             Self::Checkpoint(CheckpointError::Version { .. }) => exit::USAGE,
             Self::Interrupted(signal) => exit::SIGNAL.saturating_add(u8::try_from(*signal).unwrap_or(0)),
+            Self::Panicked { .. } => exit::PANICKED,
             Self::Checkpoint(_)
             | Self::Unsaved(_)
             | Self::Stopped(_)
             | Self::Sample { .. }
             | Self::NoSuchKey { .. }
-            | Self::Panicked { .. }
             | Self::Tally { .. }
             | Self::Write { .. }
             | Self::Export(_)

@@ -47,7 +47,7 @@ pub(crate) fn test(text: &str) -> Result<TestSource, String> {
 }
 
 /// Seconds between two checkpoints.
-pub(crate) fn checkpoint_seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     const ALLOWED: std::ops::RangeInclusive<f64> = 0.0..=604_800.0;
     match text.parse::<f64>() {
         Ok(seconds) if ALLOWED.contains(&seconds) => Ok(seconds),

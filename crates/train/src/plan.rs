@@ -12,11 +12,13 @@ use crate::sampling::SamplingPlan;
 use crate::settings::Config;
 use crate::signals::Interrupt;
 use crate::simulation::Simulation;
+use intendant::launch;
 use intendant::{Initiator, Location, Order, Rendezvous, Storage, Transport};
 use intendant_core::{ElementType, KeyOrder, Movement};
 use intendant_sampling::Sampler;
 use intendant_task::{LookAhead, Schedule};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How far ahead loaders prepare batches, so that training does not wait for them.
 const AHEAD: LookAhead = LookAhead { batches: 8, keys: 0 };
@@ -116,6 +118,10 @@ pub(crate) struct Checkpoints {
     pub(crate) resume: bool,
     /// The checkpoint with whose parameters the run begins.
     pub(crate) from: Option<PathBuf>,
+    /// Restarts in a row without a newer checkpoint.
+    pub(crate) max_restarts: u32,
+    /// Time for a last checkpoint after a signal.
+    pub(crate) grace: Duration,
 }
 
 /// What is known of a run in addition to the values of the common flags.
@@ -200,6 +206,7 @@ impl Plan {
         refuse_routing_that_would_be_ignored(&args)?;
         check_local_access(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
+        check_restarts(&args, rendezvous.as_ref())?;
         // Other nodes may be on other machines and do not write.
         if rendezvous.as_ref().is_none_or(|r| r.rank().0 == 0) {
             check_outputs(&args, inputs)?;
@@ -238,6 +245,8 @@ impl Plan {
                 seconds: args.checkpoint_seconds,
                 resume: args.resume,
                 from: args.from,
+                max_restarts: args.max_restarts,
+                grace: Duration::from_secs_f64(args.grace_seconds),
             },
             progress: !args.no_progress,
             verbose: args.verbose,
@@ -299,7 +308,8 @@ impl Plan {
 
     /// Whether this process starts the nodes rather than being one.
     pub(crate) fn must_launch(&self) -> bool {
-        self.rendezvous.is_none() && self.simulation.is_none() && self.nodes > 1
+        let by_others = self.rendezvous.is_some() || self.simulation.is_some();
+        !by_others && (self.nodes > 1 || (self.checkpoints.max_restarts > 0 && !launch::is_launched()))
     }
 }
 
@@ -328,6 +338,25 @@ fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainEr
             "technique single has no nodes that look for keys; leave --location out".to_owned(),
         )),
         Technique::Single => Ok(()),
+    }
+}
+
+/// Restarts are for whom starts the nodes, and need something to continue from.
+fn check_restarts(args: &CommonArgs, rendezvous: Option<&Rendezvous>) -> Result<(), TrainError> {
+    if args.max_restarts == 0 {
+        return Ok(());
+    }
+    if args.checkpoint.is_none() {
+        return Err(TrainError::usage(
+            "--max-restarts: a restart continues from a checkpoint; add --checkpoint DIR",
+        ));
+    }
+    match rendezvous.filter(|rendezvous| !rendezvous.launched()) {
+        Some(_) => Err(TrainError::usage(
+            "--max-restarts: another launcher has started this process, and only it can start the nodes again; leave \
+             --max-restarts out, and give --resume (docs/launchers.md)",
+        )),
+        None => Ok(()),
     }
 }
 

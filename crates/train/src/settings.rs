@@ -21,7 +21,8 @@ const NOT_SETTINGS: [&str; 4] = ["config", "help", "version", "verbose"];
 
 /// Settings that say where output goes or how it looks; the effective configuration leaves them out, so that
 /// starting a run from it overwrites nothing.
-const OUTPUT_ONLY: [&str; 5] = ["report", "export", "no-progress", "checkpoint", "resume"];
+const OUTPUT_ONLY: [&str; 7] =
+    ["report", "export", "no-progress", "checkpoint", "resume", "max-restarts", "grace-seconds"];
 
 /// The key of a configuration that names the program it is for. It is not a flag.
 pub(crate) const PROGRAM: &str = "program";

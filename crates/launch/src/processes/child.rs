@@ -1,6 +1,7 @@
 //! One node's process: its environment, its process group, and its death with the launcher.
 
 use super::Launch;
+use super::saves::Saves;
 use crate::rendezvous::variable;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
@@ -28,13 +29,14 @@ pub(super) enum ProcessState {
 }
 
 impl Child {
-    /// Starts node `rank`; node 0 gets the coordinator's socket.
+    /// Starts node `rank`; node 0 gets the coordinator's socket and the pipe for [`super::tell_saved`].
     pub(super) fn start(
         launch: &Launch,
         rank: usize,
         port: u16,
         token: &str,
         listener: Option<TcpListener>,
+        saves: &Saves,
     ) -> io::Result<Self> {
         let nodes = launch.nodes.to_string();
         let mut command = Command::new(&launch.program);
@@ -51,17 +53,21 @@ impl Child {
             .env(variable::LAUNCHED, "1")
             .env_remove(variable::OWN_PORT)
             .env_remove(variable::LISTEN_FD)
+            .env_remove(variable::SAVED_FD)
             .stdin(Stdio::null())
             .process_group(0);
-        let inherit = listener.as_ref().map(AsRawFd::as_raw_fd);
-        if let Some(fd) = inherit {
-            command.env(variable::LISTEN_FD, fd.to_string());
+        let mut inherit = [None; 2];
+        if let Some(listener) = &listener {
+            let (socket, pipe) = (listener.as_raw_fd(), saves.raw());
+            command.env(variable::LISTEN_FD, socket.to_string());
+            command.env(variable::SAVED_FD, pipe.to_string());
+            inherit = [Some(socket), Some(pipe)];
         }
         let launcher = rustix::process::getpid();
         let before_exec = move || {
             die_with_parent(launcher)?;
-            if let Some(fd) = inherit {
-                // SAFETY: `listener` lives until after the spawn, and a fork copies its descriptor.
+            for fd in inherit.into_iter().flatten() {
+                // SAFETY: `listener` and `saves` live until after the spawn, and a fork copies descriptors.
                 #[expect(unsafe_code, reason = "a descriptor on the other side of a fork")]
                 let fd = unsafe { BorrowedFd::borrow_raw(fd) };
                 fcntl_setfd(fd, FdFlags::empty())?;

@@ -47,8 +47,25 @@ pub(super) fn exit_code(ends: &[NodeEnd]) -> u8 {
     telling.or(failures.first().copied()).or(killed).unwrap_or(0)
 }
 
+/// Whether another start may end better than nodes that ended like this: all failures come from a node that
+/// was killed or panicked.
+pub(super) fn may_restart(ends: &[NodeEnd]) -> bool {
+    let is_fatal = |end: &NodeEnd| matches!(end, NodeEnd::Code(2 | 3 | 5));
+    let is_passing = |end: &NodeEnd| match *end {
+        NodeEnd::Signal(_) | NodeEnd::Killed => true,
+        NodeEnd::Code(code) => matches!(code, PEER_LOST | PANICKED) || code > SIGNAL,
+    };
+    ends.iter().any(is_passing) && !ends.iter().any(is_fatal)
+}
+
 /// The exit code of a run that lost a node.
 pub(super) const PEER_LOST: u8 = 4;
+
+/// The exit code of Rust programs that panicked.
+const PANICKED: u8 = 101;
+
+/// Programs that a signal ended return this plus its number, if they handle it.
+const SIGNAL: u8 = 128;
 
 impl fmt::Display for NodeEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,6 +76,7 @@ impl fmt::Display for NodeEnd {
                     3 => " (diverged)",
                     4 => " (a peer was lost)",
                     5 => " (corrupt checkpoint or trace)",
+                    PANICKED => " (panicked)",
                     _ => "",
                 };
                 write!(f, "returned exit code {code}{meaning}")
@@ -106,6 +124,29 @@ mod tests {
         ];
         for (ends, code) in cases {
             assert_eq!(exit_code(ends), code, "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn another_start_follows_what_it_may_mend() {
+        let cases: [(&[NodeEnd], bool); 13] = [
+            (&[Code(0), Code(0)], false),
+            (&[Signal(9), Code(4), Code(4)], true),
+            (&[Code(4), Code(0)], true),
+            (&[Code(101), Code(1)], true),
+            (&[Code(143), Code(1)], true),
+            (&[Killed, Code(1)], true),
+            (&[Code(1), Code(1)], false),
+            (&[Code(1), Code(7)], false),
+            // It would diverge again, whatever the others say.
+            (&[Code(3), Code(4)], false),
+            (&[Signal(9), Code(5)], false),
+            (&[Code(2), Code(2)], false),
+            (&[Code(128)], false),
+            (&[], false),
+        ];
+        for (ends, may) in cases {
+            assert_eq!(may_restart(ends), may, "{ends:?}");
         }
     }
 

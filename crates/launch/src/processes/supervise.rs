@@ -1,7 +1,7 @@
 //! Supervises the nodes: notices ends and stops, enforces deadlines, and handles signals to the launcher.
 
 use super::child::{Child, ProcessState};
-use super::ends::{NodeEnd, PEER_LOST, exit_code};
+use super::ends::{NodeEnd, PEER_LOST, exit_code, may_restart};
 use super::guardian::Guardian;
 use rustix::process::Signal;
 use std::io;
@@ -14,9 +14,6 @@ use tokio::time::Instant;
 /// the failure and to name the node. Nodes that are all stopped have as long to be continued.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Time for nodes to end after SIGTERM.
-const TERM: Duration = Duration::from_secs(3);
-
 /// Longest pause between two checks. A safety net: ends and stops of children cause signals.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -25,6 +22,7 @@ pub(super) struct Signals {
     interrupt: Stream,
     terminate: Stream,
     hang_up: Stream,
+    user: Stream,
     child: Stream,
 }
 
@@ -34,6 +32,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined1())?,
             child: signal(SignalKind::child())?,
         })
     }
@@ -46,6 +45,7 @@ impl Signals {
             _ = self.interrupt.recv() => Some((130, Signal::INT)),
             _ = self.terminate.recv() => Some((143, Signal::TERM)),
             _ = self.hang_up.recv() => Some((129, Signal::TERM)),
+            _ = self.user.recv() => Some((138, Signal::USR1)),
             _ = self.child.recv() => None,
             () = tokio::time::sleep_until(until) => None,
         }
@@ -53,13 +53,13 @@ impl Signals {
 }
 
 /// The nodes that run. Dropping it kills them.
-pub(super) struct Children {
+pub(super) struct Children<'a> {
     alive: Vec<Child>,
-    guardian: Guardian,
+    guardian: &'a mut Guardian,
 }
 
-impl Children {
-    pub(super) fn new(guardian: Guardian) -> Self {
+impl<'a> Children<'a> {
+    pub(super) fn new(guardian: &'a mut Guardian) -> Self {
         Self { alive: Vec::new(), guardian }
     }
 
@@ -94,7 +94,7 @@ impl Children {
     }
 }
 
-impl Drop for Children {
+impl Drop for Children<'_> {
     fn drop(&mut self) {
         for child in &mut self.alive {
             child.signal(Signal::KILL);
@@ -118,8 +118,16 @@ enum Course {
     Interrupted(u8, Instant),
 }
 
-/// Waits until all nodes have ended; the exit code.
-pub(super) async fn run(mut children: Children, mut signals: Signals) -> u8 {
+/// How all nodes have ended.
+pub(super) struct Ended {
+    /// The exit code.
+    pub(super) code: u8,
+    /// Whether another start may end better. After a signal to the launcher the user wants none.
+    pub(super) may_restart: bool,
+}
+
+/// Waits until all nodes have ended. After a signal they have the time `grace` for it.
+pub(super) async fn run(mut children: Children<'_>, signals: &mut Signals, grace: Duration) -> Ended {
     let mut ends = Vec::new();
     let mut course = Course::Running;
     let mut killing = false;
@@ -176,22 +184,24 @@ pub(super) async fn run(mut children: Children, mut signals: Signals) -> u8 {
             match course {
                 Course::Interrupted(first, _) => course = Course::Interrupted(first, Instant::now()),
                 Course::Running | Course::Stopped(_) | Course::Failing(_) => {
-                    course = Course::Interrupted(code, Instant::now() + TERM);
+                    course = Course::Interrupted(code, Instant::now() + grace);
                     children.signal(signal);
                 }
             }
         }
     }
     match course {
-        Course::Interrupted(code, _) => code,
+        Course::Interrupted(code, _) => Ended { code, may_restart: false },
         // Every node stopped answering.
-        Course::Stopped(_) => PEER_LOST,
-        Course::Running | Course::Failing(_) => exit_code(&ends),
+        Course::Stopped(_) => Ended { code: PEER_LOST, may_restart: true },
+        Course::Running | Course::Failing(_) => {
+            Ended { code: exit_code(&ends), may_restart: may_restart(&ends) }
+        }
     }
 }
 
 /// Writes a line to standard error in one piece: nodes write to the same place.
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     // Without standard error nothing can be told; the exit code remains.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-fn pause() {
+pub(crate) fn pause() {
     let (_keep, nothing) = mpsc::channel::<()>();
     let _ = nothing.recv_timeout(Duration::from_millis(1));
 }
 
 /// A run that makes a checkpoint whenever it can.
-struct Run {
+pub(crate) struct Run {
     folder: Folder,
     epochs: u32,
 }
 
 impl Run {
-    fn new(epochs: u32) -> Self {
+    pub(crate) fn new(epochs: u32) -> Self {
         Self { folder: Folder::new(), epochs }
     }
 
@@ -29,7 +29,7 @@ impl Run {
     }
 
     /// The lines of the exported model. They are in no particular order.
-    fn model(&self) -> Vec<String> {
+    pub(crate) fn model(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.folder.path("model/model.txt")).expect("exported");
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines.sort_unstable();
@@ -37,7 +37,7 @@ impl Run {
     }
 
     /// The flags of a run with checkpoints.
-    fn flags(&self, more: &str) -> String {
+    pub(crate) fn flags(&self, more: &str) -> String {
         format!(
             "--checkpoint {} --checkpoint-seconds 0 {} {more}",
             self.checkpoints().display(),
@@ -45,7 +45,7 @@ impl Run {
         )
     }
 
-    fn outputs(&self) -> String {
+    pub(crate) fn outputs(&self) -> String {
         format!(
             "--float f64 --epochs {} --report {} --export {}",
             self.epochs,
@@ -54,12 +54,12 @@ impl Run {
         )
     }
 
-    fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         report(&self.folder.path("r.json"))
     }
 
     /// Numbers of the checkpoints.
-    fn cuts(&self) -> Vec<u64> {
+    pub(crate) fn cuts(&self) -> Vec<u64> {
         let Ok(entries) = std::fs::read_dir(self.checkpoints()) else { return Vec::new() };
         let cut = |path: PathBuf| {
             let number = path.file_name()?.to_str()?.strip_prefix("cut-")?.parse().ok()?;
@@ -90,7 +90,7 @@ impl Run {
     }
 }
 
-fn assert_same_course(one: &Report, other: &Report) {
+pub(crate) fn assert_same_course(one: &Report, other: &Report) {
     assert_eq!(one.data_digest, other.data_digest);
     assert_eq!(one.epochs.len(), other.epochs.len());
     for (one, other) in one.epochs.iter().zip(&other.epochs) {

@@ -2,4 +2,5 @@
 
 mod checkpoint;
 mod command_line;
+mod restart;
 mod shell;

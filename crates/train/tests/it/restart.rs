@@ -1,0 +1,119 @@
+//! Runs that start again by themselves after a node was killed.
+
+use crate::checkpoint::{Run, assert_same_course, pause};
+use crate::command_line::{end, output, regression, succeeded};
+use intendant_apptest::{finish, start};
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::Child;
+
+/// The process of a node, among the children of a launcher. Waits until there is one other than `before`.
+fn node(launcher: &mut Child, rank: u16, before: Option<Pid>) -> Option<Pid> {
+    let parent = launcher.id().to_string();
+    let variable = format!("RANK={rank}");
+    let is_node = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&parent)
+            && environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
+    };
+    loop {
+        let processes = std::fs::read_dir("/proc").expect("a list of processes");
+        let mut numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        let found = numbers.find(|pid| is_node(*pid)).and_then(|pid| Pid::from_raw(pid as i32));
+        if found.is_some() && found != before {
+            return found;
+        }
+        if launcher.try_wait().expect("its state").is_some() {
+            return None;
+        }
+        pause();
+    }
+}
+
+/// Whether a node has joined its cluster: its workers have started.
+fn has_joined(node: Pid) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", node.as_raw_pid()));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with("worker-"))
+    })
+}
+
+/// Kills a node when it has joined and `ready` says so; returns it, or nothing if the run ended before.
+fn kill(launcher: &mut Child, rank: u16, before: Option<Pid>, ready: impl Fn() -> bool) -> Option<Pid> {
+    let victim = node(launcher, rank, before)?;
+    while !has_joined(victim) || !ready() {
+        if launcher.try_wait().expect("its state").is_some() {
+            return None;
+        }
+        pause();
+    }
+    kill_process(victim, Signal::KILL).ok().map(|()| victim)
+}
+
+#[test]
+fn a_run_goes_on_by_itself_whichever_node_is_killed() {
+    let undisturbed = Run::new(12);
+    succeeded(&output(&format!("--nodes 3 {}", undisturbed.outputs())));
+    for rank in 0..3 {
+        let run = Run::new(12);
+        let flags = run.flags("--nodes 3 --max-restarts 1");
+        let mut launcher = start(regression(&flags.replace("-seconds 0", "-seconds 0.02")));
+        let first = kill(&mut launcher, rank, None, || !run.cuts().is_empty());
+        // The count starts anew with a newer checkpoint. The launcher hears of it when it is there.
+        let cuts = || run.cuts().last().copied().unwrap_or(0);
+        let before = cuts();
+        let second = first.and_then(|first| kill(&mut launcher, rank, Some(first), || cuts() > before + 2));
+        let ended = finish(launcher);
+        succeeded(&ended);
+        let said = end(&ended).1;
+        let restarts = said.matches("launch: starting all nodes again (restart 1 of 1 in a row)").count();
+        assert!(first.is_some() && restarts >= 1, "{said}");
+        assert!(restarts >= usize::from(second.is_some()), "{said}");
+        assert!(said.contains("resuming from"), "{said}");
+        assert_same_course(&undisturbed.report(), &run.report());
+        let (one, other) = (undisturbed.report().test, run.report().test);
+        assert!(one["squared_error"] < 0.01 && other["squared_error"] < 0.01, "{one:?} {other:?}");
+    }
+}
+
+#[test]
+fn restarts_are_bounded_and_follow_only_what_they_may_mend() {
+    let run = Run::new(100_000);
+    let flags = run.flags("--nodes 2 --max-restarts 1").replace("-seconds 0", "-seconds 3600");
+    let mut launcher = start(regression(&flags));
+    let first = kill(&mut launcher, 1, None, || true);
+    kill(&mut launcher, 1, first, || true).expect("it was started again");
+    let (code, said) = end(&finish(launcher));
+    assert_eq!(code, Some(4), "{said}");
+    assert_eq!(said.matches("launch: starting all nodes again").count(), 1, "{said}");
+
+    let diverging = Run::new(3);
+    let (code, said) = end(&output(&diverging.flags("--nodes 2 --max-restarts 5 --rate 1e30")));
+    assert_eq!(code, Some(3), "{said}");
+    assert!(!said.contains("again"), "{said}");
+
+    let (code, said) = end(&output("--nodes 2 --max-restarts 5"));
+    assert!(code == Some(2) && said.contains("add --checkpoint DIR"), "{code:?} {said}");
+}
+
+#[test]
+fn a_single_process_is_started_again_as_well() {
+    let undisturbed = Run::new(20);
+    succeeded(&output(&undisturbed.outputs()));
+    let run = Run::new(20);
+    let mut launcher = start(regression(&run.flags("--technique single --max-restarts 1")));
+    let killed = kill(&mut launcher, 0, None, || !run.cuts().is_empty());
+    let ended = finish(launcher);
+    succeeded(&ended);
+    assert!(killed.is_some() && end(&ended).1.contains("again"), "{:?}", end(&ended));
+    assert!(run.model() == undisturbed.model(), "another model");
+}
+
+#[test]
+fn restarts_are_left_to_another_launcher() {
+    let run = Run::new(1);
+    let mut command = regression(&run.flags("--max-restarts 1"));
+    command.env("RANK", "0").env("WORLD_SIZE", "2").env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", "1");
+    let (code, said) = end(&finish(start(command)));
+    assert!(code == Some(2) && said.contains("another launcher has started this process"), "{code:?} {said}");
+}
