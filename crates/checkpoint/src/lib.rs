@@ -4,7 +4,9 @@
 //! a part ([`Rows`]) of it, [`Folder::commit`] makes it a checkpoint. [`Folder::latest`] finds the newest one
 //! that is whole, and [`Checkpoint`] reads values from it by key.
 //!
-//! Not in this crate: when a cut is made, and what a run needs besides its parameters. A manifest carries the
+//! [`protocol`] says when workers make a cut, and when it is committed; it is a program without I/O.
+//!
+//! Not in this crate: who exchanges votes and copies values, and what a run needs besides its parameters. A manifest carries the
 //! latter as JSON that only its writer understands.
 #![forbid(unsafe_code)]
 
@@ -12,6 +14,7 @@ mod error;
 mod folder;
 mod manifest;
 mod part;
+pub mod protocol;
 mod read;
 
 pub use error::CheckpointError;

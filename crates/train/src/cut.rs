@@ -1,10 +1,9 @@
 //! Cuts: checkpoints of a run that goes on.
 //!
-//! All workers meet between two batches, every few seconds and at the end of each epoch. The *leader*, the
-//! first worker of all, says whether a cut is due, and when the next meeting is; its clock is the only one
-//! that counts, so that all workers come to the same decision. For a cut the cluster becomes quiescent, each
-//! node copies the values that it owns, and training goes on; a thread of each node writes the copy. At a
-//! later meeting all nodes tell that their parts are durable, and node 0 commits the cut.
+//! All workers meet between two batches, every few seconds and at the end of each epoch. [`Protocol`] says
+//! what they tell each other and what follows from it; this module does it. For a cut the cluster becomes
+//! quiescent, each node copies the values that it owns, and training goes on; a thread of each node writes the
+//! copy. At a later meeting all nodes tell that their parts are durable, and node 0 commits the cut.
 //!
 //! A cut that one node cannot write is given up, with a warning. The run goes on, and tries again at the next
 //! one.
@@ -16,24 +15,18 @@ use crate::parameters::Parameters;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crossbeam_channel::{Receiver, Sender};
-use intendant_checkpoint::{CheckpointError, Folder, Manifest, Part, Range, Rows};
+use intendant_checkpoint::protocol::{Heard, Protocol, Seat, Settled, Vote, Written};
+use intendant_checkpoint::{CheckpointError, Folder, Manifest, Range, Rows};
 use intendant_core::{Element, KeyRange, lock};
 use intendant_task::{Rest, Task};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Checkpoints that are kept.
 const KEPT: usize = 2;
-
-/// Batches before the first meeting, when no worker knows yet how long a batch takes.
-const FIRST_MEETING: u64 = 16;
-
-/// Meetings become rarer by this factor at most: what the first batches took says little.
-const RARER: u64 = 8;
-
-/// Seconds between two meetings at most: a part that is written is committed at the next one.
-const MEETING_SECONDS_MAX: f64 = 5.0;
 
 /// The checkpoints that a run has made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -62,17 +55,6 @@ impl Made {
     }
 }
 
-/// What a worker tells the others at a meeting.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Vote {
-    /// The leader: the cut that is due, by its number.
-    cut: Option<u64>,
-    /// The leader: batches to the next meeting.
-    next: u64,
-    /// The first worker of a node whose part of the pending cut is written, or could not be.
-    written: Option<Result<Part, String>>,
-}
-
 /// What the thread that writes does.
 enum Job<E> {
     Write { cut: u64, rows: Rows<E> },
@@ -88,18 +70,27 @@ pub(crate) struct Cuts<E> {
     workers: usize,
     jobs: Sender<Job<E>>,
     /// What became of the last part.
-    written: Mutex<Option<Result<Part, String>>>,
+    written: Mutex<Option<Written>>,
     /// Notified when something is in `written`.
     wrote: Condvar,
     made: Mutex<Made>,
+    /// The signal that asks for an end of the run; 0 if there is none.
+    asked: AtomicI32,
 }
 
-/// A cut whose parts are being written.
+/// What the manifest of the pending cut needs beside its parts.
 struct Pending {
-    cut: u64,
-    /// Node 0 needs it for the manifest.
-    state: Option<serde_json::Value>,
+    state: serde_json::Value,
     stop: Duration,
+}
+
+/// What follows a meeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Training, and the next meeting after so many batches.
+    Meeting(u64),
+    /// The end of the run, because of this signal.
+    End(i32),
 }
 
 /// Where the run is when workers meet.
@@ -119,17 +110,17 @@ pub(crate) struct Cutter<'a, T: Task> {
     cuts: &'a Cuts<T::Element>,
     task: &'a T,
     plan: &'a Plan,
-    /// Index within the node.
-    worker: usize,
+    protocol: Protocol,
+    /// When `protocol` began: its times count from there.
+    began: Instant,
+    /// At the leader.
     pending: Option<Pending>,
     /// Why the last cut is no checkpoint, at the leader.
     lost: Option<TrainError>,
     /// What became of the last commit, at the leader.
-    committed: Option<Receiver<Result<(), CheckpointError>>>,
-    last_cut: Instant,
-    last_meeting: Instant,
-    /// Batches between the last two meetings.
-    interval: u64,
+    committed: Option<(u64, Receiver<Result<(), CheckpointError>>)>,
+    /// The last cut, if it is a checkpoint, at the leader.
+    pub(crate) saved: Option<PathBuf>,
 }
 
 impl<E: Element> Cuts<E> {
@@ -147,6 +138,7 @@ impl<E: Element> Cuts<E> {
             written: Mutex::new(None),
             wrote: Condvar::new(),
             made: Mutex::new(made),
+            asked: AtomicI32::new(0),
         };
         Some((cuts, Writer(queue)))
     }
@@ -155,18 +147,20 @@ impl<E: Element> Cuts<E> {
         *lock(&self.made)
     }
 
+    /// A signal asks for an end of the run: after a last cut, at the next meeting.
+    pub(crate) fn ask_to_end(&self, signal: i32) {
+        // Nothing else is passed on with it.
+        self.asked.store(signal, Ordering::Relaxed);
+    }
+
     /// The thread that writes has ended early.
     pub(crate) fn give_up(&self, error: &TrainError) {
         self.tell(Err(error.to_string()));
     }
 
-    fn tell(&self, written: Result<Part, String>) {
+    fn tell(&self, written: Written) {
         *lock(&self.written) = Some(written);
         self.wrote.notify_all();
-    }
-
-    fn is_leader(&self, worker: usize) -> bool {
-        self.rank == 0 && worker == 0
     }
 }
 
@@ -224,18 +218,17 @@ fn now() -> Instant {
 
 impl<'a, T: Task> Cutter<'a, T> {
     pub(crate) fn new(cuts: &'a Cuts<T::Element>, (task, plan): (&'a T, &'a Plan), worker: usize) -> Self {
-        let now = now();
+        let seat = Seat { node: cuts.rank, worker, workers: cuts.workers };
         Self {
             cuts,
             task,
             plan,
-            worker,
+            protocol: Protocol::new(seat, cuts.seconds, Duration::ZERO),
+            began: now(),
             pending: None,
             lost: None,
             committed: None,
-            last_cut: now,
-            last_meeting: now,
-            interval: FIRST_MEETING,
+            saved: None,
         }
     }
 
@@ -246,47 +239,46 @@ impl<'a, T: Task> Cutter<'a, T> {
 
     /// After how many batches the first meeting is.
     pub(crate) const fn first_meeting(&self) -> u64 {
-        self.interval
+        self.protocol.next_meeting()
     }
 
-    /// The leader says how many batches the next meeting is away.
-    fn next_meeting(&mut self, batches: u64) -> u64 {
-        let lap = (now() - self.last_meeting).as_secs_f64().max(1e-6);
-        let goal = (self.cuts.seconds / 4.0).min(MEETING_SECONDS_MAX);
-        let wanted = batches.max(1) as f64 * goal / lap;
-        (wanted as u64).clamp(1, self.interval.saturating_mul(RARER))
+    /// The time as the protocol counts it.
+    fn time(&self) -> Duration {
+        now() - self.began
     }
 
     /// Meets all other workers, which are between the same two batches. `batches` were trained since the last
-    /// meeting. Makes a cut if one is due; `so_far` tells this worker's sums of the epoch so far. Returns
-    /// after how many batches the next meeting is.
+    /// meeting. Makes a cut if one is due; `so_far` tells this worker's sums of the epoch so far.
     pub(crate) fn meet<P: Parameters<T::Element>>(
         &mut self,
         parameters: &mut P,
         batches: u64,
         place: &Place<'_>,
         so_far: impl FnOnce(&P) -> (Vec<u8>, f64),
-    ) -> Result<u64, TrainError> {
-        let is_leader = self.cuts.is_leader(self.worker);
-        let mut vote = Vote::default();
-        if is_leader {
-            vote.next = self.next_meeting(batches);
-            let is_due = (now() - self.last_cut).as_secs_f64() >= self.cuts.seconds;
-            // One at a time: the copy of a cut takes as much memory as its values.
-            if (is_due && self.pending.is_none()) || place.is_end {
-                vote.cut = self.begin();
-            }
+    ) -> Result<Next, TrainError> {
+        let Heard { mut cut, end, .. } = self.ask(parameters, batches, place.is_end)?;
+        if end.is_some() && cut.is_none() {
+            cut = self.ask(parameters, batches, true)?.cut;
         }
-        let votes = self.vote(parameters, vote, place.is_end)?;
-        let Some(leader) = votes.first() else {
-            return Err(TrainError::Stopped("no worker came to a meeting".to_owned()));
-        };
-        if let Some(cut) = leader.cut {
+        if let Some(cut) = cut {
             self.cut(parameters, cut, place, so_far)?;
         }
-        self.interval = leader.next.max(1);
-        self.last_meeting = now();
-        Ok(self.interval)
+        self.protocol.leave(self.time());
+        Ok(end.map_or(Next::Meeting(self.protocol.next_meeting()), Next::End))
+    }
+
+    /// Hears whether a cut is made now. At the end one is, and the pending one is waited for.
+    fn ask<P: Parameters<T::Element>>(
+        &mut self,
+        parameters: &mut P,
+        batches: u64,
+        is_end: bool,
+    ) -> Result<Heard, TrainError> {
+        let begun = if self.protocol.is_due(self.time(), is_end) { self.begin() } else { None };
+        let written = self.written(is_end);
+        let asked = Some(self.cuts.asked.load(Ordering::Relaxed)).filter(|signal| *signal != 0);
+        let vote = self.protocol.vote(self.time(), batches, begun, written).asking_for_end(asked);
+        self.vote(parameters, &vote)
     }
 
     /// After the last cut: waits until it is a checkpoint; at the leader, why it is none.
@@ -294,42 +286,45 @@ impl<'a, T: Task> Cutter<'a, T> {
         &mut self,
         parameters: &mut P,
     ) -> Result<Option<TrainError>, TrainError> {
-        self.vote(parameters, Vote::default(), true)?;
-        if let Some(Ok(Err(error))) = self.committed.take().map(|committed| committed.recv()) {
-            self.lost = Some(error.into());
+        let vote = self.protocol.last_vote(self.written(true));
+        self.vote(parameters, &vote)?;
+        if let Some((cut, committed)) = self.committed.take() {
+            match committed.recv() {
+                Ok(Err(error)) => self.lost = Some(error.into()),
+                Ok(Ok(())) => self.saved = Some(self.cuts.folder.place(cut)),
+                // The thread has ended early, and says why.
+                Err(_) => {}
+            }
         }
         // No node leaves, and ends the others' threads, before the last cut is a checkpoint.
         parameters.gather("left", Vec::new())?;
         Ok(self.lost.take())
     }
 
-    /// Adds what became of the node's part to a vote, exchanges votes with all workers, and settles the
-    /// pending cut. With `waits`, the part is waited for.
+    /// Exchanges votes with all workers, and settles the pending cut.
     fn vote<P: Parameters<T::Element>>(
         &mut self,
         parameters: &mut P,
-        mut vote: Vote,
-        waits: bool,
-    ) -> Result<Vec<Vote>, TrainError> {
-        if self.worker == 0 && self.pending.is_some() {
-            if waits {
-                self.wait_for_part();
-            }
-            vote.written.clone_from(&lock(&self.cuts.written));
-        }
-        let vote = postcard::to_stdvec(&vote).expect("a vote has no part that cannot be serialised");
+        vote: &Vote,
+    ) -> Result<Heard, TrainError> {
+        let vote = postcard::to_stdvec(vote).expect("a vote has no part that cannot be serialised");
         let told = parameters.gather("meeting", vote)?;
         let decode = |(worker, bytes): (usize, &Vec<u8>)| {
             postcard::from_bytes(bytes).map_err(|error| TrainError::Tally { worker, what: error.to_string() })
         };
         let votes: Vec<Vote> = told.iter().enumerate().map(decode).collect::<Result<_, _>>()?;
-        self.settle(&votes);
-        Ok(votes)
+        let Some(mut heard) = self.protocol.hear(&votes) else {
+            return Err(TrainError::Stopped("no worker came to a meeting".to_owned()));
+        };
+        if let Some(settled) = heard.settled.take() {
+            self.settle(settled);
+        }
+        Ok(heard)
     }
 
     /// The leader starts a cut; `None` if that is not possible now.
     fn begin(&mut self) -> Option<u64> {
-        self.last_cut = now();
+        self.protocol.begun(self.time());
         match self.cuts.folder.begin() {
             Ok(cut) => {
                 self.lost = None;
@@ -343,45 +338,42 @@ impl<'a, T: Task> Cutter<'a, T> {
         }
     }
 
-    /// Waits for the thread that writes.
-    fn wait_for_part(&self) {
+    /// What became of the node's part of the pending cut. With `waits`, it is waited for.
+    fn written(&self, waits: bool) -> Option<Written> {
+        if !self.protocol.tells_of_part() {
+            return None;
+        }
         let mut written = lock(&self.cuts.written);
-        while written.is_none() {
+        while waits && written.is_none() {
             written = self.cuts.wrote.wait(written).unwrap_or_else(PoisonError::into_inner);
         }
+        written.clone()
     }
 
-    /// Commits the pending cut if all nodes have written their parts, or gives it up if one could not.
-    fn settle(&mut self, votes: &[Vote]) {
-        let Some(pending) = &self.pending else { return };
-        let of_nodes = || votes.iter().step_by(self.cuts.workers).map(|vote| &vote.written);
-        // All of them: what one node writes late would else be taken for its part of the next cut.
-        let Some(written) = of_nodes().cloned().collect::<Option<Vec<_>>>() else { return };
-        let failed =
-            (0_usize..).zip(&written).find_map(|(node, part)| Some((node, part.as_ref().err()?.clone())));
-        let parts: Vec<Part> = written.into_iter().filter_map(Result::ok).collect();
-        if self.cuts.is_leader(self.worker) {
-            if let Some((node, reason)) = failed {
-                let reason = format!("checkpoint {} is given up: node {node} {reason}", pending.cut);
-                tracing::warn!("{reason}");
-                self.lost = Some(TrainError::Unsaved(reason));
-                let _ = self.cuts.folder.remove(pending.cut);
-            } else {
-                self.lost = None;
-                let state = pending.state.clone().unwrap_or_default();
-                let ranges = self.cuts.ranges.clone();
-                let manifest = Manifest::new(pending.cut, T::Element::TYPE, ranges, parts, state);
-                let (done, committed) = crossbeam_channel::bounded(1);
-                let job = Job::Commit { manifest: Box::new(manifest), stop: pending.stop, done };
-                // If the receiver is gone, the run has failed, and says why.
-                let _ = self.cuts.jobs.send(job);
-                self.committed = Some(committed);
-            }
-        }
-        if self.worker == 0 {
+    /// Commits the cut that was pending, or gives it up.
+    fn settle(&mut self, settled: Settled) {
+        if self.protocol.is_first_of_node() {
             lock(&self.cuts.written).take();
         }
-        self.pending = None;
+        // All other workers have none.
+        let Some(Pending { state, stop }) = self.pending.take() else { return };
+        match settled {
+            Settled::Failed { cut, node, reason } => {
+                let reason = format!("checkpoint {cut} is given up: node {node} {reason}");
+                tracing::warn!("{reason}");
+                self.lost = Some(TrainError::Unsaved(reason));
+                let _ = self.cuts.folder.remove(cut);
+            }
+            Settled::Complete { cut, parts } => {
+                self.lost = None;
+                let manifest = Manifest::new(cut, T::Element::TYPE, self.cuts.ranges.clone(), parts, state);
+                let (done, committed) = crossbeam_channel::bounded(1);
+                let job = Job::Commit { manifest: Box::new(manifest), stop, done };
+                // If the receiver is gone, the run has failed, and says why.
+                let _ = self.cuts.jobs.send(job);
+                self.committed = Some((cut, committed));
+            }
+        }
     }
 
     /// Copies what this node owns, while the cluster rests.
@@ -395,7 +387,7 @@ impl<'a, T: Task> Cutter<'a, T> {
         let start = now();
         parameters.flush()?;
         parameters.quiesce()?;
-        if self.worker == 0 {
+        if self.protocol.is_first_of_node() {
             let mut rows = Rows::new(&self.cuts.ranges);
             parameters.snapshot_of_node(&mut |keys, values| rows.add(keys, values))?;
             // As above.
@@ -404,7 +396,7 @@ impl<'a, T: Task> Cutter<'a, T> {
         let (told, seconds) = so_far(parameters);
         // No worker trains on before all nodes have their copies.
         let told = parameters.gather("cut", told)?;
-        let state = if self.cuts.is_leader(self.worker) {
+        if self.protocol.is_leader() {
             let under_way = match &place.rest {
                 None => None,
                 Some(rest) => {
@@ -416,11 +408,9 @@ impl<'a, T: Task> Cutter<'a, T> {
                 }
             };
             let state = RunState::new(self.task, self.plan, place.epochs, under_way, self.cuts.made());
-            Some(serde_json::to_value(state).map_err(|error| TrainError::usage(error.to_string()))?)
-        } else {
-            None
-        };
-        self.pending = Some(Pending { cut, state, stop: now() - start });
+            let state = serde_json::to_value(state).map_err(|error| TrainError::usage(error.to_string()))?;
+            self.pending = Some(Pending { state, stop: now() - start });
+        }
         Ok(())
     }
 }

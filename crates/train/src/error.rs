@@ -171,6 +171,16 @@ pub enum TrainError {
     /// A signal ended the run.
     #[error("interrupted by signal {0}")]
     Interrupted(i32),
+    /// A signal ended the run, after a last checkpoint.
+    #[error(
+        "interrupted by signal {signal}; {place} has what was trained so far: --resume goes on from there"
+    )]
+    Saved {
+        /// The signal.
+        signal: i32,
+        /// The checkpoint.
+        place: PathDisplay,
+    },
 }
 
 /// A path that prints itself as the user wrote it.
@@ -224,7 +234,9 @@ impl TrainError {
             Self::Launch(error) => error.exit_code(),
             Self::Checkpoint(CheckpointError::Damaged { .. }) => exit::DAMAGED,
             Self::Checkpoint(CheckpointError::Version { .. }) => exit::USAGE,
-            Self::Interrupted(signal) => exit::SIGNAL.saturating_add(u8::try_from(*signal).unwrap_or(0)),
+            Self::Interrupted(signal) | Self::Saved { signal, .. } => {
+                exit::SIGNAL.saturating_add(u8::try_from(*signal).unwrap_or(0))
+            }
             Self::Panicked { .. } => exit::PANICKED,
             Self::Checkpoint(_)
             | Self::Unsaved(_)

@@ -12,7 +12,7 @@ use crate::ahead;
 use crate::args::Technique;
 use crate::cluster;
 use crate::cut::{Cuts, Cutter, Made};
-use crate::error::TrainError;
+use crate::error::{PathDisplay, TrainError};
 use crate::explain::{self, Explained};
 use crate::export::{Exporter, Manifest, Staging};
 use crate::meter::Totals;
@@ -26,14 +26,15 @@ use crate::results;
 use crate::sampling;
 use crate::single;
 use crate::worker::{Station, guarded, load, train};
-use crossbeam_channel::bounded;
+use crossbeam_channel::{RecvTimeoutError, bounded};
 use intendant_core::{Element, KeyRange, Layout, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{Driver, Loader, Partition, Schedule, Task};
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// The outcome of a run.
 #[derive(Clone, Debug)]
@@ -147,6 +148,8 @@ struct Trained {
     made: Option<Made>,
     /// Why the last checkpoint could not be made.
     unsaved: Option<TrainError>,
+    /// The signal that ended the training early, and the last checkpoint at node 0.
+    interrupted: Option<(i32, Option<PathBuf>)>,
 }
 
 /// The part of a run that happens on one node.
@@ -168,7 +171,16 @@ impl<T: Task> NodeRun<'_, T> {
 
     /// The outcome of a run that ended well on all nodes.
     fn finish(&self, trained: Trained) -> Result<Outcome, TrainError> {
-        let Trained { totals, exported, made, unsaved } = trained;
+        let Trained { totals, exported, made, unsaved, interrupted } = trained;
+        if let Some((signal, saved)) = interrupted {
+            if let Some(unsaved) = unsaved {
+                tracing::warn!("there is no last checkpoint: {unsaved}");
+            }
+            return Err(match saved {
+                Some(place) => TrainError::Saved { signal, place: PathDisplay(place) },
+                None => TrainError::Interrupted(signal),
+            });
+        }
         let mut report = Report::new(self.task.as_ref(), self.plan, self.resolved, self.sampler, &totals);
         report.checkpoints = made;
         if self.rank == 0 {
@@ -196,14 +208,22 @@ impl<T: Task> NodeRun<'_, T> {
         let result = Mutex::new(None);
         let (failure, result) = (&failure, &result);
         let progress = &Progress::new(workers.len(), self.plan.epochs, self.rank == 0 && self.plan.progress);
-        let claim = self.plan.interrupt.claim();
+        let grace = cuts.map_or(Duration::ZERO, |_| self.plan.checkpoints.grace);
+        let claim = self.plan.interrupt.claim(grace);
         thread::scope(|scope| {
             let (end, ended) = bounded::<()>(0);
             let interrupt = &self.plan.interrupt;
             let watch = move || {
-                if let Some(signal) = interrupt.wait(&ended) {
-                    failure.note(TrainError::Interrupted(signal));
+                let Some(signal) = interrupt.wait(&ended) else { return };
+                if let Some(cuts) = cuts {
+                    cuts.ask_to_end(signal);
+                    // Nothing is sent: the training ends after a last checkpoint.
+                    if ended.recv_timeout(grace) != Err(RecvTimeoutError::Timeout) {
+                        return;
+                    }
+                    tracing::warn!("there is no last checkpoint: {} s were not enough", grace.as_secs_f64());
                 }
+                failure.note(TrainError::Interrupted(signal));
             };
             let mut threads = Vec::new();
             // It ends after all workers: the last part may be on its way.
@@ -303,11 +323,15 @@ impl<T: Task> NodeRun<'_, T> {
             let _ = parameters.gather("disagreed", Vec::new());
             return Err(error);
         }
-        let totals = train(driver, parameters, station)?;
+        let (totals, interrupted) = train(driver, parameters, station)?;
         let (mut made, mut unsaved) = (None, None);
         if let Some(cutter) = &mut station.cutter {
             unsaved = cutter.end(parameters)?;
             made = Some(cutter.made());
+            if let Some(signal) = interrupted {
+                let interrupted = Some((signal, cutter.saved.take()));
+                return Ok(Trained { totals, exported: None, made, unsaved, interrupted });
+            }
         }
         let mut exported = None;
         if let Some(folder) = &self.plan.export {
@@ -319,7 +343,7 @@ impl<T: Task> NodeRun<'_, T> {
             parameters.gather("exported", Vec::new())?;
         }
         explain::tell(parameters, self.explained, self.rank, station.worker)?;
-        Ok(Trained { totals, exported, made, unsaved })
+        Ok(Trained { totals, exported, made, unsaved, interrupted: None })
     }
 
     fn partition(&self, worker: usize) -> Partition {

@@ -1,19 +1,25 @@
-//! SIGINT and SIGTERM: end the run for all nodes, quickly, and say so in the exit code.
+//! SIGINT, SIGTERM and SIGUSR1: end the run for all nodes, after a last checkpoint if it makes some, and say so
+//! in the exit code. A second signal ends the process at once.
 
 use crate::error::{TrainError, exit};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-/// How long a run may take to end after a signal. Threads check the cluster's state with every operation; the
-/// bound is for a thread that computes for longer.
+/// How long a run may take to end after a signal, beyond the time for a last checkpoint. Threads check the
+/// cluster's state with every operation; the bound is for a thread that computes for longer.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long a run may continue after SIGTERM if it is about to end anyway. `mpirun` sends SIGTERM to all
 /// ranks as soon as one has ended, and kills them a second later: the error should name the lost node, not
 /// the signal.
 const TERM_GRACE: Duration = Duration::from_millis(300);
+
+/// Signals so soon after the first one are the same wish: launchers pass on what the system sends to the
+/// processes as well.
+const SAME: Duration = Duration::from_millis(300);
 
 /// Passes a signal to a run. Inactive unless [`listen`] was called.
 #[derive(Clone, Debug, Default)]
@@ -23,32 +29,42 @@ pub(crate) struct Interrupt {
 
 #[derive(Clone, Debug)]
 struct Inner {
-    /// Whether a run listens to `signals`.
-    running: Arc<AtomicBool>,
+    run: Arc<Claim>,
     signals: Receiver<i32>,
 }
 
+/// What the thread that receives signals knows of the run.
+#[derive(Debug, Default)]
+struct Claim {
+    /// Whether a run listens for signals.
+    running: AtomicBool,
+    /// Milliseconds that it may take to end.
+    grace: AtomicU64,
+}
+
 /// While it lives, a signal is delivered to the run rather than ending the process.
-pub(crate) struct Running(Option<Arc<AtomicBool>>);
+pub(crate) struct Running(Option<Arc<Claim>>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(running) = &self.0 {
-            running.store(false, Ordering::Release);
+        if let Some(claim) = &self.0 {
+            claim.running.store(false, Ordering::Release);
         }
     }
 }
 
 impl Interrupt {
-    /// Claims the signals for a run.
-    pub(crate) fn claim(&self) -> Running {
-        let running = self.inner.as_ref().map(|inner| {
+    /// Claims the signals for a run, which may take as long as `grace` for a last checkpoint.
+    pub(crate) fn claim(&self, grace: Duration) -> Running {
+        let claim = self.inner.as_ref().map(|inner| {
+            let grace = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+            inner.run.grace.store(grace, Ordering::Relaxed);
             // Release: pairs with the Acquire in `deliver`; a thread that sees the claim also finds a
-            // receiver of the signal.
-            inner.running.store(true, Ordering::Release);
-            Arc::clone(&inner.running)
+            // receiver of the signal, and the grace.
+            inner.run.running.store(true, Ordering::Release);
+            Arc::clone(&inner.run)
         });
-        Running(running)
+        Running(claim)
     }
 
     /// Waits for a signal, or for `end` to be disconnected.
@@ -56,7 +72,7 @@ impl Interrupt {
         match &self.inner {
             Some(inner) => crossbeam_channel::select! {
                 recv(inner.signals) -> signal => signal.ok().filter(|signal| {
-                    *signal != signal_hook::consts::SIGTERM
+                    *signal != SIGTERM
                         || end.recv_timeout(TERM_GRACE) == Err(RecvTimeoutError::Timeout)
                 }),
                 recv(end) -> _ => None,
@@ -69,45 +85,63 @@ impl Interrupt {
     }
 }
 
-/// Starts to listen for SIGINT and SIGTERM in this process. For the rest of its life: signals belong to the
-/// process, so only an application's `main` calls this.
+/// Starts to listen for SIGINT, SIGTERM and SIGUSR1 in this process. For the rest of its life: signals belong
+/// to the process, so only an application's `main` calls this.
 pub(crate) fn listen() -> Result<Interrupt, TrainError> {
     let refused = |source| TrainError::System { what: "listen for signals", source };
-    let handled = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
-    let mut incoming = signal_hook::iterator::Signals::new(handled).map_err(refused)?;
+    let mut incoming = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGUSR1]).map_err(refused)?;
     let (sender, signals) = bounded(1);
-    let running = Arc::new(AtomicBool::new(false));
-    let claimed = Arc::clone(&running);
+    let run = Arc::<Claim>::default();
+    let claimed = Arc::clone(&run);
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            if let Some(signal) = incoming.forever().next() {
-                deliver(signal, &claimed, &sender);
+            let mut first = None;
+            for signal in incoming.forever() {
+                match first {
+                    None if deliver(signal, &claimed, &sender) => first = Some(now()),
+                    Some(first) if now() - first < SAME => {}
+                    Some(_) | None => end_process(signal),
+                }
             }
         })
         .map_err(refused)?;
-    Ok(Interrupt { inner: Some(Inner { running, signals }) })
+    Ok(Interrupt { inner: Some(Inner { run, signals }) })
 }
 
-fn deliver(signal: i32, running: &AtomicBool, sender: &Sender<i32>) {
-    if running.load(Ordering::Acquire) && sender.try_send(signal).is_ok() {
-        // `main` returns as soon as the run has ended; if it does not come to that in time, this thread ends
-        // the process.
-        let (_keep, never) = bounded::<()>(0);
-        let _ = never.recv_timeout(END_WITHIN);
+#[expect(clippy::disallowed_methods, reason = "a second signal counts only some time after the first")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Passes a signal to the run; `false` if there is none that can take it.
+fn deliver(signal: i32, run: &Claim, sender: &Sender<i32>) -> bool {
+    if !run.running.load(Ordering::Acquire) || sender.try_send(signal).is_err() {
+        return false;
     }
+    let within = END_WITHIN.saturating_add(Duration::from_millis(run.grace.load(Ordering::Relaxed)));
+    // `main` returns as soon as the run has ended; if it does not come to that in time, this thread ends the
+    // process.
+    let limit = move || {
+        let (_keep, never) = bounded::<()>(0);
+        let _ = never.recv_timeout(within);
+        end_process(signal)
+    };
+    std::thread::Builder::new().name("limit".to_owned()).spawn(limit).is_ok()
+}
+
+fn end_process(signal: i32) {
     std::process::exit(i32::from(exit::SIGNAL) + signal);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use signal_hook::consts::{SIGINT, SIGTERM};
 
     /// The signal that a run receives; with `ends`, the run ends by itself after the signal.
     fn told(signal: i32, ends: bool) -> Option<i32> {
         let (sender, signals) = bounded(1);
-        let interrupt = Interrupt { inner: Some(Inner { running: Arc::default(), signals }) };
+        let interrupt = Interrupt { inner: Some(Inner { run: Arc::default(), signals }) };
         let (run, ended) = bounded::<()>(0);
         sender.send(signal).expect("there is room");
         std::thread::scope(|scope| {

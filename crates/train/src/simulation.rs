@@ -32,6 +32,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// Larger factors are a mistake: the longest value times this exceeds any machine.
 const CHARGE_MAX: f64 = 1e6;
@@ -173,7 +174,7 @@ impl Simulation {
         let mut first_losses = Vec::new();
         let progress = Progress::new(plan.nodes * plan.workers, plan.epochs, plan.progress);
         let (stop, signal) = (&AtomicBool::new(false), &AtomicI32::new(0));
-        let claim = plan.interrupt.claim();
+        let claim = plan.interrupt.claim(Duration::ZERO);
         let trained = thread::scope(|scope| {
             let (end, ended) = bounded::<()>(0);
             let watch = move || {

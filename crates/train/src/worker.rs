@@ -2,7 +2,7 @@
 //! loader thread.
 
 use crate::ahead::{Inbox, Outbox};
-use crate::cut::{Cutter, Place};
+use crate::cut::{Cutter, Next, Place};
 use crate::error::TrainError;
 use crate::meter::{EpochSum, Meter, Totals, add_first_loss, first_loss};
 use crate::parameters::{NodeHandle, Parameters};
@@ -55,12 +55,12 @@ pub(crate) struct Station<'a, T: Task> {
     pub(crate) before: Option<EpochSum>,
 }
 
-/// Trains to the end.
+/// Trains to the end, or until a signal asks for an end and the last checkpoint is under way; that signal.
 pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
     mut driver: Driver<T>,
     parameters: &mut P,
     station: &mut Station<'_, T>,
-) -> Result<Totals, TrainError> {
+) -> Result<(Totals, Option<i32>), TrainError> {
     let worker = station.worker;
     let mut meter = Meter::new(worker == 0, station.node);
     let (mut totals, mut untrained) = (std::mem::take(&mut station.totals), None);
@@ -157,7 +157,10 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                             }
                             (meter.tell_so_far(reduction, parameters.accesses()), meter.seconds())
                         })?;
-                    driver.meet_after(Some(driver.trained() + next));
+                    match next {
+                        Next::Meeting(batches) => driver.meet_after(Some(driver.trained() + batches)),
+                        Next::End(signal) => return Ok((totals, Some(signal))),
+                    }
                 }
                 Event::Done
             }
@@ -200,13 +203,16 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                         let place = Place { epochs: &totals.epochs, before: None, rest: None, is_end };
                         let nothing = |_: &P| (Vec::new(), 0.0);
                         let next = cutter.meet(parameters, std::mem::take(&mut batches), &place, nothing)?;
-                        driver.meet_after(Some(next));
+                        match next {
+                            Next::Meeting(batches) => driver.meet_after(Some(batches)),
+                            Next::End(signal) => return Ok((totals, Some(signal))),
+                        }
                     }
                 }
                 meter.begin(parameters.accesses());
                 Event::Reduced(combined)
             }
-            Op::Done => return Ok(totals),
+            Op::Done => return Ok((totals, None)),
         };
     }
 }

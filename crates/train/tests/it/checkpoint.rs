@@ -15,7 +15,7 @@ pub(crate) fn pause() {
 
 /// A run that makes a checkpoint whenever it can.
 pub(crate) struct Run {
-    folder: Folder,
+    pub(crate) folder: Folder,
     epochs: u32,
 }
 

@@ -1,7 +1,7 @@
 //! Runs that start again by themselves after a node was killed.
 
 use crate::checkpoint::{Run, assert_same_course, pause};
-use crate::command_line::{end, output, regression, succeeded};
+use crate::command_line::{end, output, pid, regression, succeeded};
 use intendant_apptest::{finish, start};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Child;
@@ -116,4 +116,55 @@ fn restarts_are_left_to_another_launcher() {
     command.env("RANK", "0").env("WORLD_SIZE", "2").env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", "1");
     let (code, said) = end(&finish(start(command)));
     assert!(code == Some(2) && said.contains("another launcher has started this process"), "{code:?} {said}");
+}
+
+#[test]
+fn a_signal_makes_a_last_checkpoint_from_which_the_run_goes_on() {
+    let undisturbed = Run::new(40);
+    succeeded(&output(&undisturbed.outputs()));
+    for (signal, code, cluster) in [
+        (Signal::INT, 130, "--nodes 1"),
+        (Signal::TERM, 143, "--nodes 1 --technique single"),
+        (Signal::USR1, 138, "--nodes 1 --max-restarts 3"),
+        (Signal::TERM, 143, "--nodes 3 --max-restarts 3"),
+    ] {
+        let run = Run::new(40);
+        // No checkpoint but the last one.
+        let flags = run.flags(&format!("--resume {cluster}")).replace("-seconds 0", "-seconds 3600");
+        let mut child = start(regression(&flags));
+        let is_launched = cluster != "--nodes 1" && !cluster.contains("single");
+        let worker = if is_launched { node(&mut child, 0, None) } else { Some(pid(&child)) };
+        while !has_joined(worker.expect("it runs")) {
+            pause();
+        }
+        kill_process(pid(&child), signal).expect("it runs");
+        let (found, said) = end(&finish(child));
+        assert_eq!(found, Some(code), "{cluster}: {said}");
+        assert!(
+            said.contains("has what was trained so far: --resume goes on from there"),
+            "{cluster}: {said}"
+        );
+        assert_eq!(run.cuts().len(), 1, "{cluster}: {said}");
+        assert!(!run.folder.path("r.json").exists() && !said.contains("again"), "{cluster}: {said}");
+        succeeded(&output(&flags));
+        assert_same_course(&undisturbed.report(), &run.report());
+        assert!(
+            cluster.contains("3 --max") || run.model() == undisturbed.model(),
+            "{cluster}: another model"
+        );
+    }
+}
+
+#[test]
+fn without_time_for_a_last_checkpoint_there_is_none() {
+    let run = Run::new(100_000);
+    let flags = run.flags("--grace-seconds 0").replace("-seconds 0 ", "-seconds 3600 ");
+    let child = start(regression(&flags));
+    while !has_joined(pid(&child)) {
+        pause();
+    }
+    kill_process(pid(&child), Signal::INT).expect("it runs");
+    let (code, said) = end(&finish(child));
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("interrupted by signal 2"), "{said}");
 }

@@ -1,0 +1,219 @@
+//! The protocol of cuts: who decides what when workers meet. It has no I/O, threads or clocks; its caller
+//! exchanges the votes, passes the time in, and writes.
+//!
+//! All workers meet between the same two batches, and each tells a [`Vote`]. The *leader*, the first worker of
+//! the first node, says whether a cut is made now, and after how many batches the next meeting is; its clock
+//! is the only one that counts. The first worker of each node tells what became of its node's part. When all
+//! nodes have told, each worker settles the cut ([`Settled`]), and the leader's caller commits it. All of them
+//! hear the same votes, so that all come to the same decisions.
+
+use crate::Part;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Batches before the first meeting, when no worker knows yet how long a batch takes.
+const FIRST_MEETING: u64 = 16;
+
+/// Meetings become rarer by this factor at most: what the first batches took says little.
+const RARER: u64 = 8;
+
+/// Seconds between two meetings at most: a part that is written is committed at the next one.
+const MEETING_SECONDS_MAX: f64 = 5.0;
+
+/// Which worker of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Its node, from 0.
+    pub node: u16,
+    /// Its index within the node, from 0.
+    pub worker: usize,
+    /// Workers of each node.
+    pub workers: usize,
+}
+
+/// What a node's part of a cut is, once it is durable, or why it cannot be written.
+pub type Written = Result<Part, String>;
+
+/// What a worker tells the others at a meeting.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vote {
+    /// The leader: the cut that is due, by its number.
+    cut: Option<u64>,
+    /// The leader: batches to the next meeting.
+    next: u64,
+    /// The first worker of a node whose part of the pending cut is written, or could not be.
+    written: Option<Written>,
+    /// The first worker of a node that a signal asked to end the run: its number.
+    end: Option<i32>,
+}
+
+impl Vote {
+    /// The same of a node that a signal asked to end the run.
+    #[must_use]
+    pub fn asking_for_end(self, signal: Option<i32>) -> Self {
+        Self { end: signal, ..self }
+    }
+}
+
+/// What becomes of the pending cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// All its parts are durable: the leader's caller commits it.
+    Complete {
+        /// Its number.
+        cut: u64,
+        /// The part of each node, in order.
+        parts: Vec<Part>,
+    },
+    /// It is given up: the leader's caller removes it.
+    Failed {
+        /// Its number.
+        cut: u64,
+        /// The first node that could not write its part.
+        node: usize,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What was decided at a meeting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// What becomes of the cut that was pending, if all nodes have told.
+    pub settled: Option<Settled>,
+    /// The cut that all workers make now.
+    pub cut: Option<u64>,
+    /// A node was asked to end the run by this signal: all workers make a last cut. If none is made now, they
+    /// meet again at once, as at the end of the training.
+    pub end: Option<i32>,
+}
+
+/// The protocol at one worker. Times are those since an arbitrary moment, of the worker's own clock.
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    seat: Seat,
+    /// Seconds between two cuts.
+    seconds: f64,
+    /// The cut whose parts are being written.
+    pending: Option<u64>,
+    last_cut: Duration,
+    last_meeting: Duration,
+    /// Batches to the next meeting; at a meeting, those since the last one.
+    interval: u64,
+}
+
+impl Protocol {
+    /// The protocol at a worker of a run that makes a cut every so many seconds.
+    #[must_use]
+    pub const fn new(seat: Seat, seconds: f64, now: Duration) -> Self {
+        Self { seat, seconds, pending: None, last_cut: now, last_meeting: now, interval: FIRST_MEETING }
+    }
+
+    /// Whether this worker leads. Its caller asks [`Protocol::is_due`], begins and commits cuts.
+    #[must_use]
+    pub const fn is_leader(&self) -> bool {
+        self.seat.node == 0 && self.seat.worker == 0
+    }
+
+    /// Whether this worker tells what becomes of its node's part.
+    #[must_use]
+    pub const fn is_first_of_node(&self) -> bool {
+        self.seat.worker == 0
+    }
+
+    /// After how many batches the next meeting is.
+    #[must_use]
+    pub const fn next_meeting(&self) -> u64 {
+        self.interval
+    }
+
+    /// The cut whose parts are being written.
+    #[must_use]
+    pub const fn pending(&self) -> Option<u64> {
+        self.pending
+    }
+
+    /// Whether the vote at the next meeting tells what became of this node's part.
+    #[must_use]
+    pub const fn tells_of_part(&self) -> bool {
+        self.is_first_of_node() && self.pending.is_some()
+    }
+
+    /// Whether a cut is to be begun. At the end of the training one is made in any case: all nodes wait for
+    /// their parts of the pending one before they vote, so that it is settled first.
+    #[must_use]
+    pub fn is_due(&self, now: Duration, is_end: bool) -> bool {
+        let since = now.saturating_sub(self.last_cut).as_secs_f64();
+        // One at a time: the copy of a cut takes as much memory as its values.
+        self.is_leader() && (is_end || since >= self.seconds && self.pending.is_none())
+    }
+
+    /// A cut was begun, or could not be: the next one is due so many seconds from now.
+    pub const fn begun(&mut self, now: Duration) {
+        self.last_cut = now;
+    }
+
+    /// What this worker tells at a meeting. `batches` were trained since the last one; `cut` is what was
+    /// begun. Only the leader's count.
+    #[must_use]
+    pub fn vote(&self, now: Duration, batches: u64, cut: Option<u64>, written: Option<Written>) -> Vote {
+        let (cut, next) = if self.is_leader() { (cut, self.next(now, batches)) } else { (None, 0) };
+        Vote { cut, next, written: self.of_pending(written), end: None }
+    }
+
+    /// What this worker tells after the last meeting, at which only the pending cut is settled.
+    #[must_use]
+    pub fn last_vote(&self, written: Option<Written>) -> Vote {
+        Vote { written: self.of_pending(written), ..Vote::default() }
+    }
+
+    fn of_pending(&self, written: Option<Written>) -> Option<Written> {
+        written.filter(|_| self.tells_of_part())
+    }
+
+    /// The leader says how many batches the next meeting is away.
+    fn next(&self, now: Duration, batches: u64) -> u64 {
+        let lap = now.saturating_sub(self.last_meeting).as_secs_f64().max(1e-6);
+        let goal = (self.seconds / 4.0).min(MEETING_SECONDS_MAX);
+        let wanted = batches.max(1) as f64 * goal / lap;
+        (wanted as u64).clamp(1, self.interval.saturating_mul(RARER))
+    }
+
+    /// Hears the votes of all workers, in the order of node and worker; `None` if there are none. If a cut is
+    /// settled, the caller forgets what became of its part.
+    pub fn hear(&mut self, votes: &[Vote]) -> Option<Heard> {
+        let leader = votes.first()?;
+        let settled = self.settle(votes);
+        if leader.cut.is_some() {
+            self.pending = leader.cut;
+        }
+        self.interval = leader.next.max(1);
+        let end = votes.iter().find_map(|vote| vote.end);
+        Some(Heard { settled, cut: leader.cut, end })
+    }
+
+    /// The meeting is over: training goes on.
+    pub const fn leave(&mut self, now: Duration) {
+        self.last_meeting = now;
+    }
+
+    fn settle(&mut self, votes: &[Vote]) -> Option<Settled> {
+        let cut = self.pending?;
+        let of_nodes = votes.iter().step_by(self.seat.workers).map(|vote| vote.written.clone());
+        // All of them: what one node writes late would else be taken for its part of the next cut.
+        let written: Vec<Written> = of_nodes.collect::<Option<_>>()?;
+        self.pending = None;
+        let mut parts = Vec::with_capacity(written.len());
+        for (node, part) in written.into_iter().enumerate() {
+            match part {
+                Ok(part) => parts.push(part),
+                Err(reason) => return Some(Settled::Failed { cut, node, reason }),
+            }
+        }
+        Some(Settled::Complete { cut, parts })
+    }
+}
+
+#[cfg(test)]
+#[path = "protocol_tests.rs"]
+mod tests;
