@@ -1,5 +1,6 @@
-# Functions shared by scripts/mpi.sh and scripts/slurm.sh. Both set `rank_variable` to the name of the
-# launcher's rank variable, then source this file. `need` handles launchers that are not installed.
+# Functions shared by scripts/mpi.sh, scripts/slurm.sh and scripts/torchrun.sh. They set `rank_variable` to
+# the name of the launcher's rank variable, then source this file. `need` handles launchers that are not
+# installed.
 
 here=$(cd "${BASH_SOURCE[0]%/*}/.." && pwd)
 # Seconds. Longer runs mean that a launcher hangs.
@@ -116,4 +117,34 @@ END
     if kill -0 "$(cat "$runs/pid.$rank")" 2>/dev/null; then fail "$*: rank $rank is still there"; fi
   done
   echo "ok: $*, rank $victim got SIG$signal: exit code $code; $named of 3 said like $(tail -qn 1 "$runs"/err.* | grep -m 1 "node $victim")"
+}
+
+# survives COMMAND…: a rank of the run of 4 nodes that the command starts with `$work/survives/run` is killed
+# when the run has made a checkpoint. The command starts the run again, ends well, and has trained every
+# example once.
+survives() {
+  local runs=$work/survives launcher code=0 plain=$work/plain.survives.json
+  rm -rf "$runs"
+  mkdir "$runs"
+  local long=("${flags[@]}")
+  long[3]=40
+  [ -f "$plain" ] || timeout $patience "$kge" "${long[@]}" --nodes 4 --report "$plain" >/dev/null || fail 'intendant-kge --nodes 4'
+  cat >"$runs/run" <<END
+#!/bin/sh
+echo \$\$ >>"$runs/pid.\$$rank_variable"
+exec "$kge" ${long[*]} --checkpoint "$runs/cuts" --checkpoint-seconds 0.2 --resume --report "$runs/report.json"
+END
+  chmod +x "$runs/run"
+  timeout $((2 * patience)) "$@" >"$runs/out" 2>&1 &
+  launcher=$!
+  until ls "$runs"/cuts/*/manifest.json >/dev/null 2>&1; do
+    kill -0 $launcher 2>/dev/null || { cat "$runs/out"; fail "$*: ended before it was disturbed"; }
+    sleep 0.1
+  done
+  kill -KILL "$(head -n 1 "$runs/pid.2")"
+  wait $launcher || code=$?
+  [ $code = 0 ] || { cat "$runs/out"; fail "$*: exit code $code"; }
+  [ "$(wc -l <"$runs/pid.0")" -gt 1 ] || { cat "$runs/out"; fail "$*: rank 0 was not started again"; }
+  diff <(grep '"examples"' "$plain") <(grep '"examples"' "$runs/report.json") || fail "$*: trained other examples"
+  echo "ok: $*: goes on after rank 2 was killed, MRR $(mrr "$runs/report.json") (undisturbed: $(mrr "$plain"))"
 }

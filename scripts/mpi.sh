@@ -31,3 +31,14 @@ for loss in 'KILL 2' 'KILL 0' 'STOP 1'; do
   # shellcheck disable=SC2086
   loses $loss '4 143 none' "${mpi[@]}" -n 4
 done
+
+# As docs/launchers.md says it.
+cat >"$work/again" <<'END'
+#!/bin/bash
+until "$@"; do
+  code=$?
+  [ $code = 4 ] || [ $code -gt 100 ] || exit $code
+done
+END
+chmod +x "$work/again"
+survives "$work/again" "${mpi[@]}" -n 4 "$work/survives/run"

@@ -108,3 +108,34 @@ loses KILL 2 4 srun -N 4
 loses KILL 0 4 srun -N 4
 # A frozen task cannot end by itself; srun must end it.
 loses STOP 1 '4 143' srun --kill-on-bad-exit=1 -N 4
+
+# As docs/launchers.md says it.
+cat >"$work/requeued" <<END
+#!/bin/bash
+#SBATCH --requeue
+#SBATCH --open-mode=append
+srun --kill-on-bad-exit=1 "$work/survives/run"
+code=\$?
+if { [ \$code = 4 ] || [ \$code -gt 100 ]; } && [ "\${SLURM_RESTART_COUNT:-0}" -lt 3 ]; then
+  scontrol requeue "\$SLURM_JOB_ID"
+fi
+exit \$code
+END
+survives sbatch --wait --nodes 4 --ntasks 4 --output "$work/requeued.out" "$work/requeued"
+
+# A task that is cancelled makes a last checkpoint, within the time that Slurm gives it.
+cat >"$work/long" <<END
+#!/bin/sh
+exec "$kge" --epochs 100000 --valid-every 0 --dim 16 --checkpoint "$work/last" --checkpoint-seconds 3600
+END
+chmod +x "$work/long"
+cat >"$work/cancelled" <<END
+#!/bin/sh
+srun "$work/long"
+END
+job=$(sbatch --parsable --nodes 4 --ntasks 4 --output "$work/cancelled.out" "$work/cancelled")
+until grep -q 'epoch *2/' "$work/cancelled.out" 2>/dev/null; do sleep 0.2; done
+scancel "$job"
+for _ in $(seq 300); do [ -n "$(squeue --noheader --job "$job" 2>/dev/null)" ] || break; sleep 0.2; done
+ls "$work"/last/*/manifest.json >/dev/null 2>&1 || { cat "$work/cancelled.out"; fail 'scancel: no last checkpoint'; }
+echo "ok: scancel: $(grep -m 1 -o 'interrupted by signal.*' "$work/cancelled.out")"

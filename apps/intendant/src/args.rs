@@ -50,8 +50,8 @@ pub(crate) enum Command {
 /// Every process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and a fresh
 /// INTENDANT_TOKEN. Clusters on one machine do not collide: the launcher chooses a free port. When a node
 /// fails, the others have 10 s to end by themselves, then the launcher kills them. If all nodes are stopped
-/// (SIGSTOP), they have 10 s to be continued. Ctrl-C, SIGTERM and SIGUSR1 are passed on to all nodes; a second
-/// one kills them. No process outlives the launcher.
+/// (SIGSTOP), they have 10 s to be continued. Ctrl-C, SIGTERM and SIGUSR1 are passed on to all nodes; a
+/// second one kills them. No process outlives the launcher.
 #[derive(Debug, Group)]
 #[command(after_help = "Example:\n  intendant launch -n 4 -- intendant-kge --epochs 20\n\n\
                   intendant launch -n 4 --max-restarts 3 -- intendant-kge --checkpoint cuts\n\n\
@@ -63,8 +63,8 @@ pub(crate) struct LaunchArgs {
     pub(crate) nodes: usize,
 
     /// Start all processes again, up to so many times in a row, when one was killed or lost, with
-    /// INTENDANT_RESUME=true: training programs with --checkpoint continue from the newest one. New checkpoints
-    /// make the count start anew
+    /// INTENDANT_RESUME=true: training programs with --checkpoint continue from the newest one. New
+    /// checkpoints make the count start anew
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub(crate) max_restarts: u32,
 

@@ -6,8 +6,8 @@
 //!
 //! [`protocol`] says when workers make a cut, and when it is committed; it is a program without I/O.
 //!
-//! Not in this crate: who exchanges votes and copies values, and what a run needs besides its parameters. A manifest carries the
-//! latter as JSON that only its writer understands.
+//! Not in this crate: who exchanges votes and copies values, and what a run needs besides its parameters. A
+//! manifest carries the latter as JSON that only its writer understands.
 #![forbid(unsafe_code)]
 
 mod error;

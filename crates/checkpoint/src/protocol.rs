@@ -1,11 +1,11 @@
 //! The protocol of cuts: who decides what when workers meet. It has no I/O, threads or clocks; its caller
 //! exchanges the votes, passes the time in, and writes.
 //!
-//! All workers meet between the same two batches, and each tells a [`Vote`]. The *leader*, the first worker of
-//! the first node, says whether a cut is made now, and after how many batches the next meeting is; its clock
-//! is the only one that counts. The first worker of each node tells what became of its node's part. When all
-//! nodes have told, each worker settles the cut ([`Settled`]), and the leader's caller commits it. All of them
-//! hear the same votes, so that all come to the same decisions.
+//! All workers meet between the same two batches, and each tells a [`Vote`]. The *leader*, the first worker
+//! of the first node, says whether a cut is made now, and after how many batches the next meeting is; its
+//! clock is the only one that counts. The first worker of each node tells what became of its node's part.
+//! When all nodes have told, each worker settles the cut ([`Settled`]), and the leader's caller commits it.
+//! All of them hear the same votes, so that all come to the same decisions.
 
 use crate::Part;
 use serde::{Deserialize, Serialize};

@@ -1,1 +1,239 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 
+/// What the thread that writes a node's parts does: each takes until some later meeting, or fails.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    meetings: usize,
+    fails: bool,
+}
+
+/// A random run of the protocol.
+#[derive(Clone, Debug)]
+struct Run {
+    nodes: usize,
+    workers: usize,
+    seconds: f64,
+    /// Milliseconds of the leader's clock until each meeting.
+    meetings: Vec<u64>,
+    /// What other workers' clocks add to it.
+    skews: Vec<u64>,
+    /// Whether the folder refuses the cut that is begun at a meeting.
+    refused: Vec<bool>,
+    /// For each cut, the writes of all nodes.
+    writes: Vec<Vec<Write>>,
+}
+
+fn runs() -> impl Strategy<Value = Run> {
+    let write = (0_usize..4, prop::bool::weighted(0.1));
+    let write = write.prop_map(|(meetings, fails)| Write { meetings, fails });
+    (1_usize..5, 1_usize..4, 1_usize..24).prop_flat_map(move |(nodes, workers, meetings)| {
+        (
+            Just((nodes, workers)),
+            0.0..3.0_f64,
+            prop::collection::vec(0_u64..3_000, meetings),
+            prop::collection::vec(0_u64..10_000, nodes * workers),
+            prop::collection::vec(prop::bool::weighted(0.1), meetings),
+            prop::collection::vec(prop::collection::vec(write.clone(), nodes), meetings),
+        )
+            .prop_map(|((nodes, workers), seconds, meetings, skews, refused, writes)| Run {
+                nodes,
+                workers,
+                seconds,
+                meetings,
+                skews,
+                refused,
+                writes,
+            })
+    })
+}
+
+/// A part that says whose it is.
+fn part(cut: u64, node: usize) -> Part {
+    Part { file: format!("{cut}/{node}"), bytes: 0, keys: 0, blocks: Vec::new() }
+}
+
+/// The parts that nodes write: by node, the cut, the meetings until it is written, and what becomes of it.
+type Writers = Vec<Option<(u64, usize, Written)>>;
+
+fn written(writers: &Writers, node: usize, waits: bool) -> Option<Written> {
+    let (_, meetings, written) = writers[node].as_ref()?;
+    (*meetings == 0 || waits).then(|| written.clone())
+}
+
+impl Run {
+    /// Runs the protocol, checks it after every meeting, and returns the cuts that were begun and what became
+    /// of each.
+    fn check(&self) -> (u64, BTreeMap<u64, Settled>) {
+        let seat = |worker| Seat {
+            node: (worker / self.workers) as u16,
+            worker: worker % self.workers,
+            workers: self.workers,
+        };
+        let all = || 0..self.nodes * self.workers;
+        let mut now: Vec<Duration> = self.skews.iter().map(|skew| Duration::from_millis(*skew)).collect();
+        let mut protocols: Vec<Protocol> =
+            all().map(|worker| Protocol::new(seat(worker), self.seconds, now[worker])).collect();
+        let (mut begun, mut settled): (u64, BTreeMap<u64, Settled>) = (0, BTreeMap::new());
+        let mut writers: Writers = vec![None; self.nodes];
+        for (meeting, millis) in self.meetings.iter().enumerate() {
+            now.iter_mut().for_each(|now| *now += Duration::from_millis(*millis));
+            writers.iter_mut().flatten().for_each(|(_, meetings, _)| *meetings = meetings.saturating_sub(1));
+            let is_end = meeting + 1 == self.meetings.len();
+            let mut cut = None;
+            let due: Vec<usize> = all().filter(|at| protocols[*at].is_due(now[*at], is_end)).collect();
+            if let [first, others @ ..] = &due[..] {
+                assert_eq!((*first, others), (0, &[][..]), "only the leader begins cuts");
+                assert!(is_end || protocols[0].pending().is_none(), "one at a time");
+                protocols[0].begun(now[0]);
+                if !self.refused[meeting] {
+                    begun += 1;
+                    cut = Some(begun);
+                }
+            }
+            let votes: Vec<Vote> = all()
+                .map(|worker| {
+                    let written = written(&writers, worker / self.workers, is_end);
+                    protocols[worker].vote(now[worker], 1 + meeting as u64, cut, written)
+                })
+                .collect();
+            self.hear(&mut protocols, &votes, &mut writers, &mut settled);
+            assert_eq!(protocols[0].pending().is_some(), cut.is_some() || writers[0].is_some());
+            if let Some(cut) = cut {
+                for (node, write) in self.writes[meeting].iter().enumerate() {
+                    let result = if write.fails { Err(format!("{cut}/{node}")) } else { Ok(part(cut, node)) };
+                    assert_eq!(writers[node], None, "a writer has one part at a time");
+                    writers[node] = Some((cut, write.meetings, result));
+                }
+            }
+            all().for_each(|worker| protocols[worker].leave(now[worker]));
+        }
+        let last =
+            |worker: usize| protocols[worker].last_vote(written(&writers, worker / self.workers, true));
+        let votes: Vec<Vote> = all().map(last).collect();
+        self.hear(&mut protocols, &votes, &mut writers, &mut settled);
+        (begun, settled)
+    }
+
+    /// All workers hear the votes, and come to the same decisions.
+    fn hear(
+        &self,
+        protocols: &mut [Protocol],
+        votes: &[Vote],
+        writers: &mut Writers,
+        settled: &mut BTreeMap<u64, Settled>,
+    ) {
+        let pending = protocols[0].pending();
+        let heard: Vec<Heard> = protocols.iter_mut().map(|one| one.hear(votes).expect("votes")).collect();
+        assert!(heard.iter().all(|one| *one == heard[0]), "all workers decide alike: {heard:?}");
+        for one in &*protocols {
+            assert_eq!(one.pending(), protocols[0].pending());
+            assert_eq!(one.next_meeting(), protocols[0].next_meeting(), "all workers meet again");
+        }
+        let Some(what) = heard[0].settled.clone() else { return };
+        let (Settled::Complete { cut, .. } | Settled::Failed { cut, .. }) = what;
+        assert_eq!(Some(cut), pending, "what is settled is the cut that was pending");
+        for (node, writer) in writers.iter_mut().enumerate() {
+            let (of, _, written) = writer.take().expect("all nodes have told");
+            assert_eq!(of, cut);
+            match (&what, &written) {
+                (Settled::Complete { parts, .. }, written) => assert_eq!(Ok(&parts[node]), written.as_ref()),
+                (Settled::Failed { node: failed, reason, .. }, Err(why)) if *failed == node => {
+                    assert_eq!(reason, why)
+                }
+                (Settled::Failed { node: failed, .. }, written) => {
+                    assert!(written.is_ok() && node != *failed || node > *failed, "the first is named");
+                }
+            }
+        }
+        assert!(settled.insert(cut, what).is_none(), "a cut is settled once");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// All workers agree; a cut is committed only if all parts *of it* are written; a part that is late is
+    /// never one of the next cut; each cut is settled before the workers leave.
+    #[test]
+    fn workers_agree_and_commit_what_is_whole(run in runs()) {
+        let (begun, settled) = run.check();
+        prop_assert_eq!(settled.keys().copied().collect::<Vec<_>>(), (1..=begun).collect::<Vec<_>>());
+        for (cut, what) in settled {
+            match what {
+                Settled::Complete { parts, .. } => {
+                    let expected: Vec<Part> = (0..run.nodes).map(|node| part(cut, node)).collect();
+                    prop_assert_eq!(parts, expected);
+                }
+                Settled::Failed { node, reason, .. } => prop_assert_eq!(reason, format!("{cut}/{node}")),
+            }
+        }
+    }
+}
+
+const ALONE: Seat = Seat { node: 0, worker: 0, workers: 1 };
+
+#[test]
+fn meetings_follow_the_leaders_clock() {
+    let second = Duration::from_secs;
+    let mut leader = Protocol::new(ALONE, 8.0, second(100));
+    assert_eq!(leader.next_meeting(), 16);
+    let meet = |leader: &mut Protocol, at: u64, batches: u64| {
+        let vote = leader.vote(second(at), batches, None, None);
+        leader.hear(&[vote]);
+        leader.leave(second(at));
+        leader.next_meeting()
+    };
+    // A quarter of 8 s, at 4 batches per second.
+    assert_eq!(meet(&mut leader, 104, 16), 8);
+    // Much faster: but not more than 8 times rarer.
+    assert_eq!(meet(&mut leader, 104, 8), 64);
+    // Much slower: after each batch.
+    assert_eq!(meet(&mut leader, 1_000, 64), 1);
+    // Not more than 5 s between meetings, however rare cuts are.
+    let mut rare = Protocol::new(ALONE, 1e6, second(0));
+    assert_eq!(meet(&mut rare, 4, 16), 20);
+}
+
+#[test]
+fn a_cut_is_due_when_its_time_has_come_and_none_is_pending() {
+    let second = Duration::from_secs;
+    let mut leader = Protocol::new(ALONE, 8.0, second(0));
+    assert!(!leader.is_due(second(7), false));
+    assert!(leader.is_due(second(7), true), "at the end in any case");
+    assert!(leader.is_due(second(8), false));
+    let follower = Protocol::new(Seat { worker: 1, workers: 2, ..ALONE }, 8.0, second(0));
+    assert!(!follower.is_due(second(9), true));
+    leader.begun(second(8));
+    let vote = leader.vote(second(8), 1, Some(7), None);
+    assert_eq!(leader.hear(&[vote]), Some(Heard { settled: None, cut: Some(7), end: None }));
+    assert!(!leader.is_due(second(100), false), "one is pending");
+    let written = leader.vote(second(101), 1, None, Some(Ok(part(7, 0))));
+    let settled = Some(Settled::Complete { cut: 7, parts: vec![part(7, 0)] });
+    assert_eq!(leader.hear(&[written]), Some(Heard { settled, cut: None, end: None }));
+    assert!(leader.is_due(second(101), false));
+    assert_eq!(leader.hear(&[]), None);
+}
+
+#[test]
+fn an_end_that_one_node_is_asked_for_is_heard_by_all() {
+    let seat = |node| Seat { node, worker: 0, workers: 1 };
+    let mut all = [0, 1, 2].map(|node| Protocol::new(seat(node), 60.0, Duration::ZERO));
+    let votes = |all: &[Protocol; 3], asked: [Option<i32>; 3]| {
+        let vote = |(protocol, asked): (&Protocol, Option<i32>)| {
+            protocol.vote(Duration::ZERO, 1, None, None).asking_for_end(asked)
+        };
+        all.iter().zip(asked).map(vote).collect::<Vec<_>>()
+    };
+    for (asked, end) in
+        [([None; 3], None), ([None, None, Some(15)], Some(15)), ([Some(2), Some(15), None], Some(2))]
+    {
+        let votes = votes(&all, asked);
+        for protocol in &mut all {
+            assert_eq!(protocol.hear(&votes).map(|heard| heard.end), Some(end));
+        }
+    }
+    // A cut is made then, however long ago the last one was.
+    assert!(!all[0].is_due(Duration::ZERO, false) && all[0].is_due(Duration::ZERO, true));
+}

@@ -146,9 +146,9 @@ impl Launch {
     }
 
     /// Starts all nodes again, up to `times` times in a row, after a failure that this may mend: a signal
-    /// killed a node, a peer was lost (exit code 4), or a program panicked (101). Exit codes 0 to 3 and 5 mean
-    /// that another start would end alike. When the nodes have saved their state ([`tell_saved`]), restarts
-    /// are counted anew. 0 by default.
+    /// killed a node, a peer was lost (exit code 4), or a program panicked (101). Exit codes 0 to 3 and 5
+    /// mean that another start would end alike. When the nodes have saved their state ([`tell_saved`]),
+    /// restarts are counted anew. 0 by default.
     ///
     /// Nodes that are started again have `INTENDANT_RESUME=true` in their environment, on which training
     /// programs continue from their newest checkpoint.
@@ -178,8 +178,8 @@ impl Launch {
     ///
     /// Returns the exit code for this process: 0 if all nodes returned 0; 4 if a node returned 4 (a peer was
     /// lost) or all were stopped; else that of the first node that failed, where 1 counts only if there is
-    /// nothing more telling, and 128 + n stands for signal n; 130, 143, 129 or 138 after an interrupt, SIGTERM,
-    /// hang-up or SIGUSR1. After restarts, it is that of the last start.
+    /// nothing more telling, and 128 + n stands for signal n; 130, 143, 129 or 138 after an interrupt,
+    /// SIGTERM, hang-up or SIGUSR1. After restarts, it is that of the last start.
     ///
     /// # Errors
     /// If a node cannot be started; nothing is left running then.

@@ -285,8 +285,8 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "DIR", conflicts_with = "simulate", help_heading = CHECKPOINTS)]
     pub(crate) from: Option<PathBuf>,
 
-    /// Start the nodes again, up to so many times in a row, when one was killed or lost: they continue from the
-    /// newest checkpoint. Newer checkpoints make the count start anew. Needs --checkpoint
+    /// Start the nodes again, up to so many times in a row, when one was killed or lost: they continue from
+    /// the newest checkpoint. Newer checkpoints make the count start anew. Needs --checkpoint
     #[arg(
         long, value_name = "K", default_value_t = 0, conflicts_with = "simulate", help_heading = CHECKPOINTS
     )]

@@ -2,8 +2,8 @@
 //!
 //! All workers meet between two batches, every few seconds and at the end of each epoch. [`Protocol`] says
 //! what they tell each other and what follows from it; this module does it. For a cut the cluster becomes
-//! quiescent, each node copies the values that it owns, and training goes on; a thread of each node writes the
-//! copy. At a later meeting all nodes tell that their parts are durable, and node 0 commits the cut.
+//! quiescent, each node copies the values that it owns, and training goes on; a thread of each node writes
+//! the copy. At a later meeting all nodes tell that their parts are durable, and node 0 commits the cut.
 //!
 //! A cut that one node cannot write is given up, with a warning. The run goes on, and tries again at the next
 //! one.

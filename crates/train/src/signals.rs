@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGUSR1: end the run for all nodes, after a last checkpoint if it makes some, and say so
-//! in the exit code. A second signal ends the process at once.
+//! SIGINT, SIGTERM and SIGUSR1: end the run for all nodes, after a last checkpoint if it makes some, and say
+//! so in the exit code. A second signal ends the process at once.
 
 use crate::error::{TrainError, exit};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};

@@ -56,8 +56,8 @@ fn inherited() -> Option<File> {
     if !std::fs::metadata(format!("/dev/fd/{fd}")).ok()?.file_type().is_fifo() {
         return None;
     }
-    // SAFETY: the descriptor is open, as was just seen. The launcher left it open for this purpose, names it in
-    // a variable of this process, and nothing else in this process reads that variable.
+    // SAFETY: the descriptor is open, as was just seen. The launcher left it open for this purpose, names it
+    // in a variable of this process, and nothing else in this process reads that variable.
     #[expect(unsafe_code, reason = "a descriptor from the other side of an exec")]
     let pipe = unsafe { File::from_raw_fd(fd) };
     // This process's children have no part in it.
