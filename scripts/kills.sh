@@ -72,6 +72,8 @@ while [ "$done_kills" -lt "$kills" ]; do
       state=training
       newest=$(ls -d "$cuts"/cut-* 2>/dev/null | tail -n 1 || true)
       [ -z "$newest" ] || [ -f "$newest/manifest.json" ] || state=writing
+      # One that is dead already, and not waited for yet, does not count.
+      ! grep -qs '^State:.*Z' "/proc/$victim/status" || continue
       kill -KILL "$victim" 2>/dev/null || continue
       done_kills=$((done_kills + 1)) wanted=$((wanted - 1))
       who=node
