@@ -8,8 +8,8 @@
 //!
 //! The values stream to their places in the files, so that memory does not grow with the model.
 
-use intendant_core::{Element, Key, KeyRange};
-use intendant_formats::{Matrices, WriteError, npy_rows, words, write_text};
+use intendant_core::{Element, Key, KeyRange, copy_from_bytes};
+use intendant_formats::{Matrices, WriteError, npy_rows, words, write_text, write_vector};
 use intendant_train::{AppError, Exporter};
 use kge::data::{Dataset, Names};
 use std::io::{Read, Write};
@@ -38,16 +38,13 @@ impl Export {
     fn word2vec<E: Element>(&self) -> Result<(), WriteError> {
         write_text(&self.folder.join("entities.w2v.txt"), |file| {
             let (entities, dim) = (self.data.entities.len(), self.dim);
-            let mut row = vec![0; dim * size_of::<E>()];
+            let (mut row, mut vector) = (vec![0; dim * size_of::<E>()], vec![E::ZERO; dim]);
             let mut rows = npy_rows::<E>(&self.folder.join("entity.npy"), entities, dim)?;
             writeln!(file, "{entities} {dim}")?;
             for word in words(&self.data.entities).iter() {
                 rows.read_exact(&mut row)?;
-                file.write_all(word.as_bytes())?;
-                for bytes in row.chunks_exact(size_of::<E>()) {
-                    write!(file, " {}", E::read_le(bytes))?;
-                }
-                file.write_all(b"\n")?;
+                copy_from_bytes(&mut vector, &row);
+                write_vector(file, word.as_bytes(), &vector)?;
             }
             Ok(())
         })

@@ -8,8 +8,8 @@
 //! The values stream to their places in the NumPy files, from which the others are made, so that memory does
 //! not grow with the model.
 
-use intendant_core::{Element, ElementType, Key, KeyRange};
-use intendant_formats::{Matrices, WriteError, npy_rows, write_text};
+use intendant_core::{Element, Key, KeyRange};
+use intendant_formats::{Matrices, WriteError, npy_rows, safetensors_header, write_text, write_vector};
 use intendant_train::{AppError, Exporter};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -61,27 +61,11 @@ impl Export {
 
     /// Writes the matrices one after the other, behind a header that says where each is.
     fn safetensors<E: Element>(&self) -> Result<(), WriteError> {
-        let kind = match E::TYPE {
-            ElementType::F32 => "F32",
-            ElementType::F64 => "F64",
-        };
-        let rows = self.corpus.vocabulary().len();
-        let bytes = rows * self.dim * size_of::<E>();
-        let mut header = serde_json::Map::new();
-        for (at, name) in self.names.iter().enumerate() {
-            let offsets = [at * bytes, (at + 1) * bytes];
-            let tensor =
-                serde_json::json!({ "dtype": kind, "shape": [rows, self.dim], "data_offsets": offsets });
-            header.insert(name.clone(), tensor);
-        }
-        let mut header = serde_json::Value::Object(header).to_string();
-        // Numbers begin at a multiple of eight bytes, as the format asks for.
-        while !header.len().is_multiple_of(8) {
-            header.push(' ');
-        }
+        let shape = vec![self.corpus.vocabulary().len() as u64, self.dim as u64];
+        let tensors: Vec<_> = self.names.iter().map(|name| (name.as_str(), shape.clone())).collect();
+        let header = safetensors_header(E::TYPE, &tensors, &[]);
         write_text(&self.folder.join("model.safetensors"), |file| {
-            file.write_all(&(header.len() as u64).to_le_bytes())?;
-            file.write_all(header.as_bytes())?;
+            file.write_all(&header)?;
             for name in &self.names {
                 io::copy(&mut self.rows::<E>(name)?, file)?;
             }
@@ -92,11 +76,7 @@ impl Export {
     /// Writes the files that are made from the matrices.
     fn convert<E: Element>(&self) -> Result<(), WriteError> {
         self.safetensors::<E>()?;
-        self.vectors("vectors.txt", |file, word, vector: &[E]| {
-            file.write_all(word)?;
-            vector.iter().try_for_each(|x| write!(file, " {x}"))?;
-            file.write_all(b"\n")
-        })?;
+        self.vectors("vectors.txt", |file, word, vector: &[E]| write_vector(file, word, vector))?;
         self.vectors("vectors.bin", |file, word, vector: &[E]| {
             file.write_all(word)?;
             file.write_all(b" ")?;

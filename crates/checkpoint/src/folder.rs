@@ -72,6 +72,17 @@ impl Folder {
         Ok(cuts)
     }
 
+    /// Numbers of the cuts that were begun and not committed, ascending: they are being written, or what wrote
+    /// them has died.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn unfinished(&self) -> Result<Vec<u64>, CheckpointError> {
+        let mut cuts = self.all()?;
+        cuts.retain(|cut| !self.place(*cut).join(MANIFEST).exists());
+        Ok(cuts)
+    }
+
     /// Starts a cut, with a greater number than all before: creates its folder.
     ///
     /// # Errors

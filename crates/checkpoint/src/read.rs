@@ -1,12 +1,11 @@
 //! Reading a checkpoint: all of it is checked before anything of it is used.
 
-use crate::CheckpointError;
 use crate::manifest::{Manifest, Part, SCHEMA};
-use crate::part::{dtype, keys_name, sums, values_name};
+use crate::part::{dtype, keys_name, values_name};
+use crate::{CheckpointError, check};
 use intendant_core::{Element, ElementType, Key, copy_from_bytes};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use std::fs::{self, File};
-use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -31,12 +30,20 @@ pub struct Checkpoint {
 
 /// The values of a range in a part.
 #[derive(Debug)]
-struct Table {
+pub(crate) struct Table {
     file: File,
     /// Of the first row.
     offset: u64,
     /// Elements per row.
-    len: usize,
+    pub(crate) len: usize,
+    pub(crate) rows: u32,
+}
+
+impl Table {
+    /// Reads neighbouring rows; `bytes` are as long as they.
+    pub(crate) fn read(&self, row: u32, row_bytes: usize, bytes: &mut [u8]) -> std::io::Result<()> {
+        self.file.read_exact_at(bytes, self.offset + u64::from(row) * row_bytes as u64)
+    }
 }
 
 impl Checkpoint {
@@ -63,25 +70,56 @@ impl Checkpoint {
     /// # Errors
     /// If a file is missing or not as it was written, or a key has no value or two.
     pub fn open(folder: &Path) -> Result<Self, CheckpointError> {
-        let manifest = Self::manifest_in(folder)?;
+        Self::verify(folder).map_err(|(first, _)| first)
+    }
+
+    /// Opens the checkpoint in a folder as [`Checkpoint::open`] does, and reads all of a damaged one, so that
+    /// all damage is named.
+    ///
+    /// # Errors
+    /// What is wrong, the first and all others. Of parts whose sums are right, what makes them no checkpoint
+    /// nevertheless is looked for only if all sums are right, and ends the search.
+    pub fn verify(folder: &Path) -> Result<Self, (CheckpointError, Vec<CheckpointError>)> {
+        let alone = |error| (error, Vec::new());
+        let manifest = Self::manifest_in(folder).map_err(alone)?;
+        let element = Self::check_manifest(folder, &manifest).map_err(alone)?;
+        let damages = manifest.parts.iter().flat_map(|part| match part_path(folder, part) {
+            Ok(path) => check::sums_of(&path, part),
+            Err(error) => vec![error],
+        });
+        let mut damages = damages.collect::<Vec<_>>().into_iter();
+        if let Some(first) = damages.next() {
+            return Err((first, damages.collect()));
+        }
+        Self::of_whole_files(folder, manifest, element).map_err(alone)
+    }
+
+    /// What a manifest says must fit together; the element type.
+    fn check_manifest(folder: &Path, manifest: &Manifest) -> Result<ElementType, CheckpointError> {
         let of_manifest = |reason: String| CheckpointError::damaged(&folder.join(MANIFEST), None, reason);
         let element: ElementType =
             manifest.element.parse().map_err(|error| of_manifest(format!("{error}")))?;
-        let keys =
-            usize::try_from(manifest.keys()).map_err(|_| of_manifest("it has too many keys".to_owned()))?;
+        let keys = manifest.keys();
         let listed: u64 = manifest.parts.iter().map(|part| part.keys).sum();
-        if listed != manifest.keys() {
+        if listed != keys {
             return Err(of_manifest(format!("its parts have {listed} of {keys} keys")));
         }
-        for part in &manifest.parts {
-            check_sums(&part_path(folder, part)?, part)?;
-            // A key and its value take more than this: what follows is in proportion to the files.
-            if part.keys > part.bytes / 8 {
-                return Err(of_manifest(format!(
-                    "{} of {} bytes cannot have {} keys",
-                    part.file, part.bytes, part.keys
-                )));
-            }
+        Ok(element)
+    }
+
+    /// Finds the values in parts whose sums are right.
+    fn of_whole_files(
+        folder: &Path,
+        manifest: Manifest,
+        element: ElementType,
+    ) -> Result<Self, CheckpointError> {
+        let of_manifest = |reason: String| CheckpointError::damaged(&folder.join(MANIFEST), None, reason);
+        let keys =
+            usize::try_from(manifest.keys()).map_err(|_| of_manifest("it has too many keys".to_owned()))?;
+        // A key and its value take more than this: what follows is in proportion to the files.
+        if let Some(part) = manifest.parts.iter().find(|part| part.keys > part.bytes / 8) {
+            let Part { file, bytes, keys, .. } = part;
+            return Err(of_manifest(format!("{file} of {bytes} bytes cannot have {keys} keys")));
         }
         let mut whole =
             Self { manifest, element, tables: Vec::new(), places: vec![(NOWHERE, NOWHERE); keys] };
@@ -138,7 +176,7 @@ impl Checkpoint {
                 }
                 keys_in_part += rows;
                 let file = file.try_clone().map_err(CheckpointError::io("read", &path))?;
-                self.tables.push(Table { file, offset, len: range.len });
+                self.tables.push(Table { file, offset, len: range.len, rows: rows as u32 });
             }
             first = end;
         }
@@ -161,6 +199,16 @@ impl Checkpoint {
         self.element
     }
 
+    /// The table of a key, and its row.
+    pub(crate) fn place(&self, key: Key) -> (usize, u32) {
+        let (table, row) = self.places[key.index()];
+        (table as usize, row)
+    }
+
+    pub(crate) fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
     /// Reads the value of a key, from any thread.
     ///
     /// # Errors
@@ -170,8 +218,8 @@ impl Checkpoint {
     /// If the model has no such key, or its values have another type or length.
     pub fn read<E: Element>(&self, key: Key, value: &mut [E]) -> std::io::Result<()> {
         assert_eq!(E::TYPE, self.element, "values are read as what they are");
-        let (table, row) = self.places[key.index()];
-        let Table { file, offset, len } = &self.tables[table as usize];
+        let (table, row) = self.place(key);
+        let Table { file, offset, len, .. } = &self.tables[table];
         assert_eq!(value.len(), *len, "the length of a value of {key:?}");
         let mut bytes = [0; 4096];
         let mut at = offset + u64::from(row) * (size_of_val(value)) as u64;
@@ -194,31 +242,6 @@ fn part_path(folder: &Path, part: &Part) -> Result<PathBuf, CheckpointError> {
             Err(CheckpointError::damaged(&folder.join(MANIFEST), None, reason))
         }
     }
-}
-
-/// Compares a file with what its manifest says of it.
-fn check_sums(path: &Path, part: &Part) -> Result<(), CheckpointError> {
-    if let Err(error) = fs::metadata(path)
-        && error.kind() == ErrorKind::NotFound
-    {
-        return Err(CheckpointError::damaged(path, None, "it is missing"));
-    }
-    let (bytes, blocks) = sums(path)?;
-    let differs = blocks.iter().zip(&part.blocks).position(|(found, written)| found != written);
-    // A file that was cut off differs where it ends.
-    if bytes != part.bytes {
-        let reason = format!("it has {bytes} bytes, and was written with {}", part.bytes);
-        return Err(CheckpointError::damaged(path, bytes.min(part.bytes), reason));
-    }
-    if let Some(block) = differs {
-        let reason = format!("the sum of its block {block} is not the one that was written");
-        return Err(CheckpointError::damaged(path, (block * Part::BLOCK) as u64, reason));
-    }
-    if blocks.len() != part.blocks.len() {
-        let reason = format!("its manifest has {} sums for {} blocks", part.blocks.len(), blocks.len());
-        return Err(CheckpointError::damaged(path, None, reason));
-    }
-    Ok(())
 }
 
 /// The header of a part, and the offset of what follows it.

@@ -2,7 +2,7 @@
 //!
 //! [`open`] and [`lines`] read text, plain or in Zstandard's format ([`ZstdReader`]). [`Names`] and
 //! [`NameIndex`] number names; [`words`] makes words of them. [`Matrices`] and [`write_text`] write the files
-//! of a model.
+//! of a model, [`safetensors_header`] and [`write_vector`] what is in some of them.
 //!
 //! The applications, not this crate, define columns and their meaning.
 #![forbid(unsafe_code)]
@@ -10,9 +10,11 @@
 mod matrix;
 mod names;
 mod text;
+mod vectors;
 mod zstd;
 
 pub use matrix::{Matrices, Matrix, WriteError, npy_rows, write_text};
 pub use names::{NameIndex, Names, words};
 pub use text::{Compression, LINE_BYTES_MAX, TextError, lines, open};
+pub use vectors::{safetensors_header, write_vector};
 pub use zstd::ZstdReader;

@@ -1,5 +1,7 @@
 //! The tests of this crate from outside.
 
+mod whole;
+
 use intendant_checkpoint::{Checkpoint, CheckpointError, Folder, Manifest, Part, Range, Rows};
 use intendant_core::{Element, ElementType, Key};
 use proptest::prelude::*;
