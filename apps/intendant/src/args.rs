@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::checkpoint::CheckpointArgs;
 use clap::{Args as Group, Parser, Subcommand};
 use std::ffi::OsString;
 
@@ -40,6 +41,7 @@ const AFTER_HELP: &str = "The training programs kge, mf and word2vec are command
 pub(crate) enum Command {
     Launch(LaunchArgs),
     Doctor(DoctorArgs),
+    Checkpoint(CheckpointArgs),
     /// A program `intendant-NAME`: its name and its arguments.
     #[command(external_subcommand)]
     Program(Vec<OsString>),

@@ -7,13 +7,33 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+/// Whether a file is there with its size.
+pub(crate) fn size_of(path: &Path, part: &Part) -> Option<CheckpointError> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Some(missing(path)),
+        Err(error) => Some(CheckpointError::io("read", path)(error)),
+        Ok(found) if found.len() != part.bytes => Some(cut_off(path, part, found.len())),
+        Ok(_) => None,
+    }
+}
+
+fn missing(path: &Path) -> CheckpointError {
+    CheckpointError::damaged(path, None, "it is missing")
+}
+
+/// A file that was cut off differs where it ends.
+fn cut_off(path: &Path, part: &Part, bytes: u64) -> CheckpointError {
+    let reason = format!("it has {bytes} bytes, and was written with {}", part.bytes);
+    CheckpointError::damaged(path, bytes.min(part.bytes), reason)
+}
+
 /// In what a file differs from what its manifest says of it: a missing end, and each stretch of blocks that
 /// are not as they were written.
 pub(crate) fn sums_of(path: &Path, part: &Part) -> Vec<CheckpointError> {
     if let Err(error) = fs::metadata(path)
         && error.kind() == ErrorKind::NotFound
     {
-        return vec![CheckpointError::damaged(path, None, "it is missing")];
+        return vec![missing(path)];
     }
     let (bytes, blocks) = match sums(path) {
         Ok(found) => found,
@@ -21,12 +41,9 @@ pub(crate) fn sums_of(path: &Path, part: &Part) -> Vec<CheckpointError> {
     };
     let mut pairs = blocks.len().min(part.blocks.len());
     let mut damages = Vec::new();
-    // A file that was cut off differs where it ends.
     if bytes != part.bytes {
-        let end = bytes.min(part.bytes);
-        let reason = format!("it has {bytes} bytes, and was written with {}", part.bytes);
-        damages.push(CheckpointError::damaged(path, end, reason));
-        pairs = pairs.min(end as usize / Part::BLOCK);
+        damages.push(cut_off(path, part, bytes));
+        pairs = pairs.min(bytes.min(part.bytes) as usize / Part::BLOCK);
     } else if blocks.len() != part.blocks.len() {
         let reason = format!("its manifest has {} sums for {} blocks", part.blocks.len(), blocks.len());
         damages.push(CheckpointError::damaged(path, None, reason));

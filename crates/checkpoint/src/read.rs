@@ -65,6 +65,22 @@ impl Checkpoint {
             .map_err(|error| CheckpointError::damaged(&path, None, error.to_string()))
     }
 
+    /// Reads the manifest of the checkpoint in a folder, and compares the sizes of the parts with it: what can
+    /// be known without reading the parts. The second value is what is wrong with them.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::manifest_in`].
+    pub fn glance(folder: &Path) -> Result<(Manifest, Vec<CheckpointError>), CheckpointError> {
+        let manifest = Self::manifest_in(folder)?;
+        let wrong = manifest.parts.iter().filter_map(|part| match part_path(folder, part) {
+            Ok(path) => check::size_of(&path, part),
+            Err(error) => Some(error),
+        });
+        let mut wrong: Vec<_> = wrong.collect();
+        wrong.extend(Self::check_manifest(folder, &manifest).err());
+        Ok((manifest, wrong))
+    }
+
     /// Opens the checkpoint in a folder, and checks all of it.
     ///
     /// # Errors

@@ -210,9 +210,13 @@ fn check_contents(place: &Path) -> io::Result<()> {
     }
 }
 
-/// Tells before the training whether an export can be written.
-pub(crate) fn check(path: &Path, report: Option<&Path>, inputs: &[Input]) -> Result<(), TrainError> {
-    let refused = |reason: String| TrainError::usage(format!("--export {}: {reason}", path.display()));
+/// Tells before the training whether an export can be written; `argument` names the folder.
+pub(crate) fn check(
+    (argument, path): (&str, &Path),
+    report: Option<&Path>,
+    inputs: &[Input],
+) -> Result<(), TrainError> {
+    let refused = |reason: String| TrainError::usage(format!("{argument} {}: {reason}", path.display()));
     let place = place(path).map_err(|error| refused(format!("cannot write this folder: {error}")))?;
     let here = std::env::current_dir().and_then(fs::canonicalize);
     if here.is_ok_and(|here| here.starts_with(&place)) {

@@ -112,10 +112,10 @@ fn exports_at_the_same_time_do_not_mix() {
 fn what_cannot_be_replaced_is_known_before_training() {
     let folder = tempfile::tempdir().expect("a folder");
     let refused = |path: &Path, report: Option<&Path>, inputs: &[Input]| {
-        check(path, report, inputs).expect_err("refused").to_string()
+        check(("--export", path), report, inputs).expect_err("refused").to_string()
     };
     let place = folder.path().join("deep/model");
-    check(&place, None, &[]).expect("it can be written");
+    check(("--export", &place), None, &[]).expect("it can be written");
     assert!(names(&folder.path().join("deep")).expect("listed").is_empty(), "the probe is gone");
     let file = folder.path().join("file");
     fs::write(&file, "").expect("written");

@@ -22,20 +22,20 @@ const OF_TRAINING: [&str; 3] = ["seed", "float", "test"];
 /// What a run needs besides its parameters, to go on where a checkpoint was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunState {
-    program: String,
-    version: String,
-    task: String,
+    pub(crate) program: String,
+    pub(crate) version: String,
+    pub(crate) task: String,
     /// [`Task::digest`].
-    data: String,
+    pub(crate) data: String,
     /// The effective configuration.
-    config: serde_json::Value,
+    pub(crate) config: serde_json::Value,
     /// The epochs that were trained.
-    epochs: Vec<EpochSum>,
+    pub(crate) epochs: Vec<EpochSum>,
     /// What was trained of the next one, and what is left of it; absent between epochs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    under_way: Option<(EpochSum, Rest)>,
+    pub(crate) under_way: Option<(EpochSum, Rest)>,
     /// The checkpoints that were made before this one.
-    made: Made,
+    pub(crate) made: Made,
 }
 
 impl RunState {

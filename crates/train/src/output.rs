@@ -27,6 +27,12 @@ impl Input {
         fs::canonicalize(&self.path).is_ok_and(|path| path.starts_with(folder))
     }
 
+    /// Whether it is a folder that contains another one.
+    pub(crate) fn contains(&self, folder: &Path) -> bool {
+        let resolved = [fs::canonicalize(&self.path), fs::canonicalize(folder)];
+        matches!(resolved, [Ok(this), Ok(other)] if other.starts_with(&this))
+    }
+
     /// Whether writing `path` would change it: it is that file, or a folder with that file, unless that is an
     /// earlier report.
     fn is_changed_by(&self, path: &Path) -> bool {

@@ -398,7 +398,7 @@ fn check_outputs(args: &CommonArgs, mut inputs: Vec<Input>) -> Result<(), TrainE
         }
     }
     match &args.export {
-        Some(folder) => export::check(folder, args.report.as_deref(), &inputs),
+        Some(folder) => export::check(("--export", folder), args.report.as_deref(), &inputs),
         None => Ok(()),
     }
 }

@@ -22,7 +22,7 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     panic!("waited in vain for {what}");
 }
 
-fn intendant() -> Command {
+pub(crate) fn intendant() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_intendant"));
     for name in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "INTENDANT_LAUNCHED", "INTENDANT_TOKEN"]
     {
@@ -38,7 +38,7 @@ fn launch(nodes: u32, script: &str) -> Command {
     command
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

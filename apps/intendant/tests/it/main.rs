@@ -1,3 +1,5 @@
 //! The tests of this crate from outside: one program, a module per subject.
 
+mod checkpoint;
 mod command;
+mod export;
