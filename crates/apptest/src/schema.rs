@@ -20,6 +20,9 @@ const RUN: [&str; 11] = [
     "model.values",
     "model.bytes",
 ];
+/// Members of the first line of a history.
+const HISTORY: [&str; 8] =
+    ["schema", "task", "technique", "seed", "nodes", "workers_per_node", "simulated", "config"];
 /// Members of an epoch but `quality` and the [`COUNTS`].
 const EPOCH: [&str; 5] = ["epoch", "seconds", "cpu_seconds", "examples", "loss"];
 /// Members of runs and of epochs.
@@ -178,6 +181,24 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
     }
 }
 
+/// The lines of the history of a run that has come to its end: the run, the report's epochs, and the test.
+///
+/// # Panics
+/// If they are others, or not as documented.
+#[track_caller]
+pub fn check_history(lines: &str, report: &Value) {
+    let lines = lines.lines().map(|line| serde_json::from_str(line).expect("a line is JSON"));
+    let lines: Vec<Value> = lines.collect();
+    let (first, last) = (lines.first().expect("a first line"), lines.last().expect("a last line"));
+    let members =
+        |line: &Value| line.as_object().expect("an object").keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(members(first), HISTORY.map(str::to_owned).into(), "the first line");
+    assert_eq!(first["schema"], "intendant.history/1");
+    assert!(HISTORY.iter().all(|name| *name == "schema" || first[name] == report[name]), "{first}");
+    assert_eq!(&lines[1..lines.len() - 1], report["epochs"].as_array().expect("an array"), "the epochs");
+    assert_eq!(*last, serde_json::json!({"test": report["test"]}), "the last line");
+}
+
 /// Every member that [`check`] asks for, and each of `quality`, is described in `docs/report.md`.
 ///
 /// # Panics
@@ -265,6 +286,24 @@ mod tests {
         assert!(with(&|r| r["simulated"] = json!(true)), "more is told of simulations");
         assert!(with(&|r| r["technique"] = json!("nups")), "what is replicated is told");
         assert!(with(&|r| r["schema"] = json!("intendant.report/2")));
+    }
+
+    #[test]
+    fn a_history_without_an_epoch_or_with_one_twice_is_noticed() {
+        let report = report();
+        let mut first: Map<String, Value> =
+            HISTORY.iter().map(|name| ((*name).to_owned(), report[name].clone())).collect();
+        first.insert("schema".to_owned(), json!("intendant.history/1"));
+        let (first, epochs) = (Value::Object(first), report["epochs"].as_array().expect("an array"));
+        let history = |epochs: &[Value]| {
+            let lines = [&[first.clone()], epochs, &[json!({"test": report["test"]})]].concat();
+            lines.iter().map(|line| format!("{line}\n")).collect::<String>()
+        };
+        check_history(&history(epochs), &report);
+        for wrong in [&epochs[1..], &[epochs, &epochs[2..]].concat()] {
+            let lines = history(wrong);
+            assert!(std::panic::catch_unwind(|| check_history(&lines, &report)).is_err(), "{lines}");
+        }
     }
 
     #[test]

@@ -53,13 +53,13 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether a file begins like a report, or like the configuration next to one.
+/// Whether a file begins like a report, or like the history or the configuration next to one.
 fn is_report(path: &Path) -> bool {
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
     let start = String::from_utf8_lossy(&start);
-    read.is_ok()
-        && (start.contains("\"intendant.report/") || start.starts_with(crate::settings::CONFIG_HEADER))
+    let is_ours = start.contains("\"intendant.report/") || start.contains("\"intendant.history/");
+    read.is_ok() && (is_ours || start.starts_with(crate::settings::CONFIG_HEADER))
 }
 
 /// The destination of the bytes of an output.
@@ -148,6 +148,22 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         // Appended: what else this process has written there must stay.
         Target::Stream => OpenOptions::new().append(true).open(path)?.write_all(bytes),
         Target::File(file) => write_whole(&file, bytes),
+    }
+}
+
+/// Replaces an output that grows by what it begins with; the file that more is appended to.
+pub(crate) fn begin(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let open = |path: &Path| OpenOptions::new().append(true).open(path);
+    match Target::of(path)? {
+        Target::Stream => {
+            let mut stream = open(path)?;
+            stream.write_all(bytes)?;
+            Ok(stream)
+        }
+        Target::File(file) => {
+            write_whole(&file, bytes)?;
+            open(&file)
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::args::{CommonArgs, DataSource, LocalAccess, Technique, TestSource};
 use crate::error::TrainError;
 use crate::explain::Keys;
 use crate::export;
+use crate::history;
 use crate::intents::IntentPlan;
 use crate::output::{self, Input};
 use crate::replication::ReplicationPlan;
@@ -395,6 +396,9 @@ fn check_outputs(args: &CommonArgs, mut inputs: Vec<Input>) -> Result<(), TrainE
         output::check("--report", "the report", report, &inputs)?;
         if let Some(config) = results::config_path(report) {
             output::check("--report", "the effective configuration", &config, &inputs)?;
+        }
+        if let Some(history) = history::path(report) {
+            output::check("--report", "the results of epochs", &history, &inputs)?;
         }
     }
     match &args.export {

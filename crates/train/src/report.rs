@@ -3,7 +3,7 @@
 
 use crate::bound::Bound;
 use crate::cut::Made;
-use crate::meter::Totals;
+use crate::meter::{EpochSum, Totals};
 use crate::plan::Plan;
 use crate::progress::number;
 use crate::replication::{Replicated, Resolved};
@@ -284,6 +284,11 @@ pub(crate) fn in_reading_order(means: &BTreeMap<String, f64>) -> Vec<(&str, f64)
     metrics
 }
 
+/// The quality on the test data; empty if there is none.
+pub(crate) fn test(totals: &Totals) -> BTreeMap<String, f64> {
+    totals.test.as_ref().map(|sum| means(&sum.tally.reduction)).unwrap_or_default()
+}
+
 fn access(all: AccessStats, late: AccessStats) -> Access {
     Access { counts: all, remote_share: share(all), remote_share_after_5_percent: share(late) }
 }
@@ -292,6 +297,27 @@ impl ModelSize {
     fn of<E: Element>(model: &Model<E>, replicated: Option<Replicated>) -> Self {
         let values = model.ranges.iter().map(|r| r.keys * r.len as u64).sum();
         Self { keys: model.keys(), values, bytes: values * size_of::<E>() as u64, replicated }
+    }
+}
+
+impl Epoch {
+    /// The results of the epoch of this number; `channels` is the number of channels of all nodes that have
+    /// replicas.
+    pub(crate) fn new(number: usize, sum: &EpochSum, channels: usize) -> Self {
+        let tally = &sum.tally;
+        let examples = tally.reduction.get("examples");
+        Self {
+            epoch: number,
+            seconds: sum.seconds,
+            cpu_seconds: tally.cpu_ns as f64 / 1e9,
+            examples: examples as u64,
+            loss: tally.reduction.get("loss") / examples.max(1.0),
+            access: access(tally.accesses, tally.late),
+            management: Management::new(&tally.management, channels, sum.seconds),
+            network: tally.traffic,
+            quality: means(&tally.reduction),
+            bound: None,
+        }
     }
 }
 
@@ -319,19 +345,7 @@ impl Report {
             sampled.merge(&tally.sampling);
             seconds += sum.seconds;
             digest = digest.wrapping_add(tally.reduction.digest);
-            let examples = tally.reduction.get("examples");
-            epochs.push(Epoch {
-                epoch: index + 1,
-                seconds: sum.seconds,
-                cpu_seconds: tally.cpu_ns as f64 / 1e9,
-                examples: examples as u64,
-                loss: tally.reduction.get("loss") / examples.max(1.0),
-                access: access(tally.accesses, tally.late),
-                management: Management::new(&tally.management, channels, sum.seconds),
-                network: tally.traffic,
-                quality: means(&tally.reduction),
-                bound: None,
-            });
+            epochs.push(Epoch::new(index + 1, sum, channels));
         }
         Self {
             schema: SCHEMA.to_owned(),
@@ -345,7 +359,7 @@ impl Report {
             data_digest: format!("{digest:016x}"),
             model: ModelSize::of(task.model(), resolved.replicated),
             epochs,
-            test: totals.test.as_ref().map(|sum| means(&sum.tally.reduction)).unwrap_or_default(),
+            test: test(totals),
             access: access(all, late),
             management: Management::new(&management, channels, seconds),
             network: traffic,

@@ -44,7 +44,11 @@ pub(crate) fn deliver(report: &Report, plan: &Plan) -> Failures {
         match serde_json::to_vec_pretty(report) {
             Ok(mut json) => {
                 json.push(b'\n');
-                failures.note(write(path, &json));
+                let written = write(path, &json);
+                if written.is_err() {
+                    rescue(path, report);
+                }
+                failures.note(written);
             }
             Err(error) => {
                 let (path, source) = (PathDisplay::from(path.as_path()), io::Error::from(error));
@@ -59,6 +63,17 @@ pub(crate) fn deliver(report: &Report, plan: &Plan) -> Failures {
         failures.note(logging::unless_closed(printed).map_err(TrainError::standard_output));
     }
     failures
+}
+
+/// Shows a report that could not be written, as one line: nothing else may have its results.
+fn rescue(path: &Path, report: &Report) {
+    let Ok(json) = serde_json::to_string(report) else { return };
+    let text = format!("the report could not be written to {}; this is it:\n{json}\n", path.display());
+    let shown = io::stderr().lock().write_all(text.as_bytes());
+    if shown.is_err() {
+        // The error that ends the run tells that the report is missing.
+        let _ = io::stdout().lock().write_all(text.as_bytes());
+    }
 }
 
 /// The file of the effective configuration of a report: next to the report, unless that is a device or a

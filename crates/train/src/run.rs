@@ -15,13 +15,14 @@ use crate::cut::{Cuts, Cutter, Made};
 use crate::error::{PathDisplay, TrainError};
 use crate::explain::{self, Explained};
 use crate::export::{Exporter, Manifest, Staging};
+use crate::history::History;
 use crate::meter::Totals;
 use crate::origin::Origin;
 use crate::parameters::{NodeHandle, Parameters};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::replication::{self, Resolved};
-use crate::report::Report;
+use crate::report::{self, Report};
 use crate::results;
 use crate::sampling;
 use crate::single;
@@ -249,6 +250,7 @@ impl<T: Task> NodeRun<'_, T> {
                 return failure.note(TrainError::System { what: "start a thread", source });
             }
             let mut exporter = exporter;
+            let mut history = self.history();
             for (worker, mut parameters) in workers.into_iter().enumerate() {
                 let partition = self.partition(worker);
                 let (mut outbox, batches) = ahead::way(self.plan.look_ahead);
@@ -261,7 +263,7 @@ impl<T: Task> NodeRun<'_, T> {
                         failure.note(error);
                     }
                 });
-                let exporter = exporter.take();
+                let (exporter, history) = (exporter.take(), history.take());
                 let name = format!("worker-{worker}");
                 let training = named(name.clone()).spawn_scoped(scope, move || {
                     let (number, epochs) = (partition.worker, self.plan.epochs);
@@ -274,6 +276,7 @@ impl<T: Task> NodeRun<'_, T> {
                         batches,
                         node,
                         progress,
+                        history,
                         cutter: cuts.map(|cuts| Cutter::new(cuts, (self.task.as_ref(), self.plan), worker)),
                         totals: self.origin.totals(),
                         before: self.origin.under_way.clone(),
@@ -307,6 +310,13 @@ impl<T: Task> NodeRun<'_, T> {
         trained.ok_or_else(|| TrainError::Stopped("the first worker ended without a result".to_owned()))
     }
 
+    /// The history of the run, which node 0 writes.
+    fn history(&self) -> Option<History> {
+        let begin =
+            || History::begin(self.plan, self.task.name(), self.resolved.channels, &self.origin.totals());
+        (self.rank == 0).then(begin).flatten()
+    }
+
     /// The work of a training thread.
     fn run_worker<P: Parameters<T::Element>>(
         &self,
@@ -324,6 +334,11 @@ impl<T: Task> NodeRun<'_, T> {
             return Err(error);
         }
         let (totals, interrupted) = train(driver, parameters, station)?;
+        if let Some(history) = &mut station.history
+            && interrupted.is_none()
+        {
+            history.end(&report::test(&totals));
+        }
         let (mut made, mut unsaved) = (None, None);
         if let Some(cutter) = &mut station.cutter {
             unsaved = cutter.end(parameters)?;

@@ -10,11 +10,12 @@ use crate::bound::{Bound, Bounds};
 use crate::error::{PathDisplay, TrainError};
 use crate::explain::{self, Explained};
 use crate::export::{Exporter, Staging};
+use crate::history::History;
 use crate::meter::{EpochSum, Totals, first_loss, least};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::replication::Resolved;
-use crate::report::{Report, Simulated};
+use crate::report::{Epoch, Report, Simulated};
 use crate::run::{self, Outcome};
 use crate::tally::Tally;
 use crate::worker::guarded;
@@ -173,6 +174,7 @@ impl Simulation {
         }
         let mut first_losses = Vec::new();
         let progress = Progress::new(plan.nodes * plan.workers, plan.epochs, plan.progress);
+        let mut history = History::begin(plan, task.name(), resolved.channels, &Totals::default());
         let (stop, signal) = (&AtomicBool::new(false), &AtomicI32::new(0));
         let claim = plan.interrupt.claim(Duration::ZERO);
         let trained = thread::scope(|scope| {
@@ -187,7 +189,13 @@ impl Simulation {
             };
             let watching = thread::Builder::new().name("interrupt".to_owned()).spawn_scoped(scope, watch);
             watching.map_err(|source| TrainError::System { what: "start a thread", source })?;
-            let mut watcher = Watcher { progress: &progress, first_losses: &mut first_losses, stop };
+            let mut watcher = Watcher {
+                progress: &progress,
+                first_losses: &mut first_losses,
+                stop,
+                history: history.as_mut(),
+                bounds: &self.bounds,
+            };
             let trained = guarded("the simulation", || {
                 run_task(task, &self.config(plan, resolved.replication.clone(), sampler), &mut watcher)
                     .map_err(|failure| match failure {
@@ -218,6 +226,9 @@ impl Simulation {
             (Some(_) | None, _) => None,
         };
         let report = self.report(task.as_ref(), plan, resolved, sampler, &outcome);
+        if let Some(history) = &mut history {
+            history.end(&report.test);
+        }
         report.warn(task.as_ref(), plan, least(first_losses));
         run::finish(&report, plan, exported)?;
         Ok(Outcome { rank: 0, report })
@@ -261,12 +272,14 @@ impl Simulation {
     }
 }
 
-/// Shows the progress of a simulation, and ends it on a signal.
+/// Shows the progress of a simulation, writes its history, and ends it on a signal.
 struct Watcher<'a> {
     progress: &'a Progress,
     /// Losses of the workers' first batches.
     first_losses: &'a mut Vec<f64>,
     stop: &'a AtomicBool,
+    history: Option<&'a mut History>,
+    bounds: &'a Bounds,
 }
 
 impl Observer for Watcher<'_> {
@@ -276,7 +289,12 @@ impl Observer for Watcher<'_> {
     }
 
     fn epoch(&mut self, number: usize, epoch: &EpochOutcome) {
-        self.progress.epoch_ended(0, number, &sum(epoch));
+        let sum = sum(epoch);
+        self.progress.epoch_ended(0, number, &sum);
+        if let Some(history) = &mut self.history {
+            let bound = Bound::of(self.bounds, std::slice::from_ref(epoch));
+            history.epoch(&Epoch { bound, ..Epoch::new(number, &sum, history.channels()) });
+        }
     }
 
     fn stop(&mut self) -> bool {

@@ -4,9 +4,11 @@
 use crate::ahead::{Inbox, Outbox};
 use crate::cut::{Cutter, Next, Place};
 use crate::error::TrainError;
+use crate::history::History;
 use crate::meter::{EpochSum, Meter, Totals, add_first_loss, first_loss};
 use crate::parameters::{NodeHandle, Parameters};
 use crate::progress::Progress;
+use crate::report::Epoch;
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Task};
 
 /// Prepares batches until none is left or the training thread has ended.
@@ -48,6 +50,8 @@ pub(crate) struct Station<'a, T: Task> {
     pub(crate) batches: Inbox<T::Batch>,
     pub(crate) node: &'a dyn NodeHandle,
     pub(crate) progress: &'a Progress,
+    /// Where results of epochs are written, if this worker does so.
+    pub(crate) history: Option<History>,
     /// Makes checkpoints, if the run has some.
     pub(crate) cutter: Option<Cutter<'a, T>>,
     /// What an earlier run trained: its epochs, and of the epoch that goes on.
@@ -197,6 +201,9 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                     totals.test = Some(sum);
                 } else {
                     station.progress.epoch_ended(worker, epoch + 1, &sum);
+                    if let Some(history) = &mut station.history {
+                        history.epoch(&Epoch::new(epoch + 1, &sum, history.channels()));
+                    }
                     totals.epochs.push(sum);
                     if let Some(cutter) = &mut station.cutter {
                         let is_end = totals.epochs.len() == station.epochs as usize;

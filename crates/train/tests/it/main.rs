@@ -2,5 +2,6 @@
 
 mod checkpoint;
 mod command_line;
+mod history;
 mod restart;
 mod shell;
