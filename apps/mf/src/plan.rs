@@ -1,6 +1,7 @@
 //! The application's part of the plan: its flags, checked and complete.
 
 use crate::args::Flags;
+use intendant_task::Split;
 use intendant_train::{DataSource, Plan, TestSource, TrainError};
 use mf::data::{Dataset, Generator};
 use mf::{Config, Optimizer};
@@ -12,6 +13,8 @@ pub(crate) struct Resolved {
     pub(crate) config: Config,
     /// The data to generate, unless a file is read.
     generator: Option<Generator>,
+    /// The validation data, if it is not the test data.
+    valid: Option<TestSource>,
 }
 
 /// The data set that is trained on by default.
@@ -46,7 +49,7 @@ pub(crate) fn resolve(flags: &Flags, plan: &mut Plan) -> Result<Resolved, TrainE
         Some(DataSource::Path(_)) => None,
     };
     let generator = generator.map(Generator::named).transpose().map_err(TrainError::usage)?;
-    Ok(Resolved { config, generator })
+    Ok(Resolved { config, generator, valid: flags.valid.clone() })
 }
 
 /// Reads or generates the data that the common flags name.
@@ -56,20 +59,23 @@ pub(crate) fn open(resolved: &Resolved, plan: &Plan) -> Result<Dataset, TrainErr
         (Some(generator), _) => generator.generate().map_err(TrainError::usage)?,
         (None, _) => return Err(TrainError::usage("no data is named")),
     };
-    match &plan.test {
-        None => {}
-        Some(TestSource::File(file)) => data.test_from(file).map_err(TrainError::usage)?,
-        Some(TestSource::Fraction(fraction)) => {
-            data.hold_out(*fraction, plan.seed).map_err(TrainError::usage)?;
-        }
+    for (flag, split, source) in
+        [("--test", Split::Test, &plan.test), ("--valid", Split::Valid, &resolved.valid)]
+    {
+        let done = match source {
+            None => continue,
+            Some(TestSource::File(file)) => data.held_out_from(split, file),
+            Some(TestSource::Fraction(fraction)) => data.hold_out(split, *fraction, plan.seed),
+        };
+        done.map_err(|error| TrainError::usage(format!("{flag}: {error}")))?;
     }
     if data.test().is_empty() {
         plan.warn_without_test_data();
     }
     if plan.rank() == 0 {
         let (rows, columns) = (data.rows().len(), data.columns().len());
-        let (train, test) = (data.train().len(), data.test().len());
-        tracing::info!(rows, columns, train, test, mean = data.mean(), "data");
+        let (train, valid, test) = (data.train().len(), data.valid().len(), data.test().len());
+        tracing::info!(rows, columns, train, valid, test, mean = data.mean(), "data");
         if data.unseen() > 0 {
             let unseen = format!(
                 "{} of {test} test entries have a row or column without training entries; its factors are zero",

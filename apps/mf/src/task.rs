@@ -304,15 +304,19 @@ impl<E: Element> Task for Mf<E> {
         scratch.loss = Some(loss);
     }
 
-    fn evaluation(&self, _split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {
-        let test = self.data.test();
-        if test.is_empty() {
+    fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {
+        let entries = match split {
+            Split::Valid if self.data.valid().is_empty() => self.data.test(),
+            Split::Valid => self.data.valid(),
+            Split::Test => self.data.test(),
+        };
+        if entries.is_empty() {
             return None;
         }
         // Neighbours share rows.
         let start =
-            |worker: u32| (test.len() as u64 * u64::from(worker) / u64::from(partition.workers)) as usize;
-        let share = &test[start(partition.worker)..start(partition.worker + 1)];
+            |worker: u32| (entries.len() as u64 * u64::from(worker) / u64::from(partition.workers)) as usize;
+        let share = &entries[start(partition.worker)..start(partition.worker + 1)];
         let first_column = self.data.rows().len() as u64;
         Some(Box::new(Errors::new(self.config.shape(), self.data.mean(), first_column, share)))
     }

@@ -296,7 +296,7 @@ mod tests {
         first.insert("schema".to_owned(), json!("intendant.history/1"));
         let (first, epochs) = (Value::Object(first), report["epochs"].as_array().expect("an array"));
         let history = |epochs: &[Value]| {
-            let lines = [&[first.clone()], epochs, &[json!({"test": report["test"]})]].concat();
+            let lines = [std::slice::from_ref(&first), epochs, &[json!({"test": report["test"]})]].concat();
             lines.iter().map(|line| format!("{line}\n")).collect::<String>()
         };
         check_history(&history(epochs), &report);

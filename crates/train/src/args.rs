@@ -25,13 +25,21 @@ pub enum DataSource {
     Path(PathBuf),
 }
 
-/// The source of the test data, if it is not part of the data set.
+/// The source of test or validation data, if it is not part of the data set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TestSource {
     /// This part of the training data is held out; greater than 0, less than 1.
     Fraction(f64),
     /// A file.
     File(PathBuf),
+}
+
+impl FromStr for TestSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse::test(text)
+    }
 }
 
 /// Who manages the parameters.
@@ -103,7 +111,7 @@ pub(crate) struct CommonArgs {
     pub(crate) data: Option<DataSource>,
 
     /// Test data: a file, or the fraction of the data to hold out
-    #[arg(long, value_name = "FILE|FRACTION", value_parser = parse::test, help_heading = DATA)]
+    #[arg(long, value_name = "FILE|FRACTION", help_heading = DATA)]
     pub(crate) test: Option<TestSource>,
 
     /// Passes over the training data; 0 evaluates the initial model

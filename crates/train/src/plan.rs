@@ -384,9 +384,6 @@ fn check_outputs(args: &CommonArgs, mut inputs: Vec<Input>) -> Result<(), TrainE
     if let Some(DataSource::Path(path)) = &args.data {
         reads("--data", path.clone());
     }
-    if let Some(TestSource::File(path)) = &args.test {
-        reads("--test", path.clone());
-    }
     for (flag, name) in [("--net", &args.net), ("--machine", &args.machine)] {
         if let Some(name) = name {
             reads(flag, name.into());

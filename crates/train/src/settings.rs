@@ -6,6 +6,7 @@
 //!
 //! This module knows the meaning of no flag.
 
+use crate::args::TestSource;
 use crate::error::{PathDisplay, TrainError};
 use crate::output::Input;
 use clap::builder::{BoolishValueParser, ValueRange};
@@ -375,12 +376,17 @@ fn effective(command: &Command, matches: &ArgMatches) -> Config {
 /// The files that settings name for reading.
 fn paths(command: &Command, matches: &ArgMatches) -> Vec<Input> {
     let mut inputs = Vec::new();
-    for (name, arg) in settings(command) {
-        if OUTPUT_ONLY.contains(&name) || arg.get_value_parser().type_id() != TypeId::of::<PathBuf>() {
-            continue;
-        }
-        if let Ok(Some(paths)) = matches.try_get_many::<PathBuf>(arg.get_id().as_str()) {
-            inputs.extend(paths.map(|path| Input { flag: format!("--{name}"), path: path.clone() }));
+    for (name, arg) in settings(command).filter(|(name, _)| !OUTPUT_ONLY.contains(name)) {
+        let (id, kind) = (arg.get_id().as_str(), arg.get_value_parser().type_id());
+        let mut add = |path: &PathBuf| inputs.push(Input { flag: format!("--{name}"), path: path.clone() });
+        if kind == TypeId::of::<PathBuf>()
+            && let Ok(Some(paths)) = matches.try_get_many::<PathBuf>(id)
+        {
+            paths.for_each(add);
+        } else if kind == TypeId::of::<TestSource>()
+            && let Ok(Some(TestSource::File(path))) = matches.try_get_one::<TestSource>(id)
+        {
+            add(path);
         }
     }
     inputs

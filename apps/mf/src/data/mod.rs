@@ -17,6 +17,7 @@ pub use ids::Ids;
 pub use read::DataError;
 
 use intendant_core::random::{stream, unit};
+use intendant_task::Split;
 use std::path::Path;
 
 /// A known cell.
@@ -45,6 +46,7 @@ pub struct Dataset {
     rows: Ids,
     columns: Ids,
     train: Vec<Entry>,
+    valid: Vec<Entry>,
     test: Vec<Entry>,
     row_uses: Vec<u32>,
     column_uses: Vec<u32>,
@@ -69,6 +71,7 @@ impl Dataset {
             rows,
             columns,
             train,
+            valid: Vec::new(),
             test,
             row_uses: Vec::new(),
             column_uses: Vec::new(),
@@ -87,23 +90,25 @@ impl Dataset {
         read::first(path)
     }
 
-    /// Replaces the test entries by those of a file of the same kind. Rows and columns that are new are
-    /// added.
+    /// Replaces the validation or test entries by those of a file of the same kind. Rows and columns that are
+    /// new are added.
     ///
     /// # Errors
     /// As [`Dataset::read`]; also if a MatrixMarket file has more rows or columns than this matrix.
-    pub fn test_from(&mut self, path: &Path) -> Result<(), DataError> {
-        read::test(self, path)
+    pub fn held_out_from(&mut self, split: Split, path: &Path) -> Result<(), DataError> {
+        let entries = read::further(self, path)?;
+        self.set(split, entries);
+        Ok(())
     }
 
-    /// Moves a seeded choice of the known cells from training to test, in place of the test entries: each
-    /// with probability `fraction`. Entries of one cell stay together, and so do those of a cell and of its
-    /// mirror image in a symmetric matrix.
+    /// Moves a seeded choice of the known cells from training to validation or test, in place of the entries
+    /// there: each with probability `fraction`. Entries of one cell stay together, and so do those of a cell
+    /// and of its mirror image in a symmetric matrix.
     ///
     /// # Errors
-    /// If nothing is left to train on or to test.
-    pub fn hold_out(&mut self, fraction: f64, seed: u64) -> Result<(), DataError> {
-        let seed = stream(seed, &[HOLD_OUT]);
+    /// If nothing is left to train on, or nothing is held out.
+    pub fn hold_out(&mut self, split: Split, fraction: f64, seed: u64) -> Result<(), DataError> {
+        let seed = stream(seed, &[hold_out(split)]);
         let symmetric = self.origin == Origin::Market { symmetric: true };
         let held = |entry: &mut Entry| {
             let (row, column) = (u64::from(entry.row), u64::from(entry.column));
@@ -111,22 +116,29 @@ impl Dataset {
             unit(stream(seed, &cell)) < fraction
         };
         let entries = self.train.len();
-        let test: Vec<Entry> = self.train.extract_if(.., held).collect();
-        if test.is_empty() || self.train.is_empty() {
+        let chosen: Vec<Entry> = self.train.extract_if(.., held).collect();
+        if chosen.is_empty() || self.train.is_empty() {
             return Err(DataError::HoldOut { fraction, entries });
         }
-        self.test = test;
-        self.measure();
+        self.set(split, chosen);
         Ok(())
     }
 
-    /// Counts uses, and sorts the test entries by row, so that workers that share the test entries share few
-    /// rows.
+    fn set(&mut self, split: Split, entries: Vec<Entry>) {
+        match split {
+            Split::Valid => self.valid = entries,
+            Split::Test => self.test = entries,
+        }
+        self.measure();
+    }
+
+    /// Counts uses, and sorts the held-out entries by row, so that workers that share them share few rows.
     fn measure(&mut self) {
-        assert!(self.train.len().max(self.test.len()) <= ENTRIES_MAX, "too many entries");
+        let splits = [&self.train, &self.valid, &self.test];
+        assert!(splits.iter().all(|split| split.len() <= ENTRIES_MAX), "too many entries");
         let inside =
             |e: &Entry| (e.row as usize) < self.rows.len() && (e.column as usize) < self.columns.len();
-        if let Some(entry) = self.train.iter().chain(&self.test).find(|e| !inside(e)) {
+        if let Some(entry) = splits.into_iter().flatten().find(|e| !inside(e)) {
             panic!("{entry:?} is outside of {} rows and {} columns", self.rows.len(), self.columns.len());
         }
         let (mut rows, mut columns, mut sum) = (vec![0; self.rows.len()], vec![0; self.columns.len()], 0.0);
@@ -137,7 +149,9 @@ impl Dataset {
         }
         (self.row_uses, self.column_uses) = (rows, columns);
         self.mean = if self.train.is_empty() { 0.0 } else { sum / self.train.len() as f64 };
-        self.test.sort_by_key(|e| (e.row, e.column));
+        for split in [&mut self.valid, &mut self.test] {
+            split.sort_by_key(|e| (e.row, e.column));
+        }
     }
 
     /// The rows.
@@ -153,6 +167,11 @@ impl Dataset {
     /// The entries to learn from.
     pub fn train(&self) -> &[Entry] {
         &self.train
+    }
+
+    /// The entries to validate on, row by row; may be empty.
+    pub fn valid(&self) -> &[Entry] {
+        &self.valid
     }
 
     /// The entries to test on, row by row; may be empty.
@@ -192,7 +211,9 @@ impl Dataset {
                 Ids::Names(names) => digest = names.digest(digest),
             }
         }
-        for split in [&self.train, &self.test] {
+        // Without validation entries, the digest is that of a matrix that cannot have some.
+        let valid = Some(&self.valid).filter(|valid| !valid.is_empty());
+        for split in [Some(&self.train), Some(&self.test), valid].into_iter().flatten() {
             digest = stream(digest, &[split.len() as u64]);
             for entry in split {
                 digest = stream(digest, &[entry.row.into(), entry.column.into(), entry.value.to_bits()]);
@@ -203,7 +224,12 @@ impl Dataset {
 }
 
 /// Names the randomness of [`Dataset::hold_out`].
-const HOLD_OUT: u64 = 0x7465_7374;
+const fn hold_out(split: Split) -> u64 {
+    match split {
+        Split::Valid => 0x76_616c_6964,
+        Split::Test => 0x7465_7374,
+    }
+}
 
 /// Where [`Dataset::digest`] starts.
 const DIGEST: u64 = 0x6d66_2064_6174_6121;
@@ -231,7 +257,7 @@ mod tests {
     fn what_is_held_out_is_no_longer_trained() {
         for symmetric in [false, true] {
             let mut data = square(Origin::Market { symmetric });
-            data.hold_out(0.25, 3).unwrap();
+            data.hold_out(Split::Test, 0.25, 3).unwrap();
             assert_eq!(data.train().len() + data.test().len(), 3200);
             assert!((500..1100).contains(&data.test().len()), "{} of 3200", data.test().len());
             assert!(data.test().iter().all(|e| e.value == 1.0), "the old test entries are gone");
@@ -243,13 +269,29 @@ mod tests {
         }
         let test = |seed| {
             let mut data = square(Origin::Table);
-            data.hold_out(0.25, seed).unwrap();
+            data.hold_out(Split::Test, 0.25, seed).unwrap();
             data.test().to_vec()
         };
         assert_eq!(test(1), test(1));
         assert_ne!(test(1), test(2));
-        assert!(square(Origin::Table).hold_out(1e-9, 1).is_err());
-        assert!(square(Origin::Table).hold_out(1.0 - 1e-9, 1).is_err());
+        assert!(square(Origin::Table).hold_out(Split::Test, 1e-9, 1).is_err());
+        assert!(square(Origin::Table).hold_out(Split::Test, 1.0 - 1e-9, 1).is_err());
+    }
+
+    #[test]
+    fn validation_and_test_are_apart() {
+        let mut data = square(Origin::Table);
+        data.hold_out(Split::Test, 0.25, 3).unwrap();
+        let (test, digest) = (data.test().to_vec(), data.digest());
+        data.hold_out(Split::Valid, 0.25, 3).unwrap();
+        assert_eq!(data.test(), test, "the test entries are the same with and without validation");
+        assert_eq!(data.train().len() + data.valid().len() + test.len(), 3200);
+        assert!((300..900).contains(&data.valid().len()), "{} of 2400", data.valid().len());
+        let cell = |e: &Entry| (e.row, e.column);
+        let seen = |e: &Entry| data.train().iter().chain(&test).any(|other| cell(other) == cell(e));
+        assert!(!data.valid().iter().any(seen));
+        assert_eq!(data.row_uses().iter().map(|n| *n as usize).sum::<usize>(), data.train().len());
+        assert_ne!(data.digest(), digest);
     }
 
     #[test]

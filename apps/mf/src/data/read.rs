@@ -38,17 +38,17 @@ pub enum DataError {
         /// What there is too much of, and the limit.
         what: String,
     },
-    /// A test file of another format than the training file.
+    /// A file of held-out entries, of another format than the training file.
     #[error("{file} is {}a MatrixMarket file, other than the training data; its numbers would mean something else", if *market { "" } else { "not " })]
     OtherFormat {
-        /// The test file.
+        /// The file.
         file: String,
         /// Whether it is a MatrixMarket file.
         market: bool,
     },
     /// A fraction that holds out nothing or everything.
     #[error(
-        "holding out a fraction of {fraction} of {entries} entries leaves nothing to train on or to test"
+        "holding out a fraction of {fraction} of {entries} entries leaves nothing to train on or to evaluate"
     )]
     HoldOut {
         /// The fraction.
@@ -132,7 +132,8 @@ pub(super) fn first(path: &Path) -> Result<Dataset, DataError> {
     Ok(Dataset::from(rows, columns, entries, Vec::new(), origin))
 }
 
-pub(super) fn test(data: &mut Dataset, path: &Path) -> Result<(), DataError> {
+/// The entries of a further file, whose new rows and columns are added to the data.
+pub(super) fn further(data: &mut Dataset, path: &Path) -> Result<Vec<Entry>, DataError> {
     let entries = data.train.len();
     let rows = Numbering::further(data.rows.clone(), entries);
     let columns = Numbering::further(data.columns.clone(), entries);
@@ -153,7 +154,5 @@ pub(super) fn test(data: &mut Dataset, path: &Path) -> Result<(), DataError> {
         }
         (_, found) => return Err(DataError::OtherFormat { file: file(), market: found != Origin::Table }),
     }
-    data.test = read.entries;
-    data.measure();
-    Ok(())
+    Ok(read.entries)
 }

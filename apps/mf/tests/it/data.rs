@@ -1,5 +1,6 @@
 //! Files as they are, and as they should not be.
 
+use intendant_task::Split;
 use mf::data::{Dataset, Entry, Ids};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -142,7 +143,7 @@ fn with_test(train: &str, test: &str) -> Result<Dataset, String> {
     let file = folder.path().join("test");
     fs::write(&file, test).unwrap();
     let mut data = read("train", train).unwrap();
-    let done = data.test_from(&file).map_err(|error| error.to_string());
+    let done = data.held_out_from(Split::Test, &file).map_err(|error| error.to_string());
     done.map_err(|error| error.replace(folder.path().to_str().unwrap(), "DIR"))?;
     Ok(data)
 }
@@ -195,7 +196,7 @@ fn published_matrices_have_their_sizes() {
         let file = |split: &str| shared(&format!("{name}.{split}.tsv.zst"));
         let (Some(train_file), Some(test_file)) = (file("train"), file("test")) else { continue };
         let mut data = Dataset::read(&train_file).unwrap();
-        data.test_from(&test_file).unwrap();
+        data.held_out_from(Split::Test, &test_file).unwrap();
         let sizes = (data.rows().len(), data.columns().len(), data.train().len(), data.test().len());
         assert_eq!(sizes, (rows, columns, train, test), "{name}");
     }

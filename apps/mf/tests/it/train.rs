@@ -36,6 +36,44 @@ fn the_built_in_matrix_is_learned() {
     }
 }
 
+/// Epochs are judged by entries that are neither trained nor tested.
+#[test]
+fn validation_entries_are_held_out() {
+    let flags = [&SMALL[..], &["--technique", "single", "--epochs", "4"]].concat();
+    let with = |more: &[&str]| report(&[&flags[..], more].concat());
+    let (without, held_out) = (with(&[]), with(&["--valid", "0.2"]));
+    let examples = |report: &Value| report["epochs"][0]["examples"].as_u64().unwrap();
+    assert_eq!(examples(&without), 12_000);
+    assert!((9_000..10_200).contains(&examples(&held_out)), "{}", examples(&held_out));
+    assert_eq!(
+        without["epochs"][3]["quality"], without["test"],
+        "without, the test entries are all there is"
+    );
+    assert_ne!(held_out["epochs"][3]["quality"], held_out["test"]);
+    assert_eq!(held_out["config"]["valid"], "0.2");
+    assert_eq!(without["config"].get("valid"), None);
+    // The same from a file: what is trained and tested stays the same.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("valid.tsv");
+    fs::write(&file, "0\t0\t9.5\n1\t1\t9.5\n").unwrap();
+    let from_file = with(&["--valid", file.to_str().unwrap()]);
+    assert_eq!((&from_file["data_digest"], &from_file["test"]), (&without["data_digest"], &without["test"]));
+    let error = from_file["epochs"][3]["quality"]["mae"].as_f64().unwrap();
+    assert!(error > 5.0, "values of this size do not occur: {error}");
+    for (valid, said) in
+        [("2", "a fraction must be"), ("/no/such", "--valid: cannot read /no/such"), ("1e-9", "--valid: ")]
+    {
+        let refused = MF.output(&[&flags[..], &["--valid", valid]].concat());
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{text}");
+        assert!(text.contains(said), "{text}");
+    }
+    let path = file.to_str().unwrap();
+    let refused = MF.output(&[&flags[..], &["--valid", path, "--report", path]].concat());
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(text.contains("which --valid reads"), "{text}");
+}
+
 #[test]
 fn there_is_nothing_to_sample() {
     for flags in [&["--sampling", "bounded"][..], &["--sampling-scheme", "local"], &["--pool-keys", "10"]] {
@@ -242,7 +280,7 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
         (&["--data", "builtin:zipf:9x9x99"], "do not fit into 9 x 9 cells"),
         (&["--rank", "0"], "--rank is 0; it must be a number from 1 to"),
         (&["--bold-driver"], "--bold-driver is true; it must be left out with adagrad"),
-        (&["--test", "0.0000001"], "leaves nothing to train on or to test"),
+        (&["--test", "0.0000001"], "leaves nothing to train on or to evaluate"),
         (&["--test", broken], "broken.tsv, line 2: found 2 columns"),
         (
             &["--data", gzip],
