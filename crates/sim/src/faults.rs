@@ -1,4 +1,5 @@
-//! Faults: slow connections, slow NICs, slow nodes, partitions. All faults end, and no fault loses a frame.
+//! Faults: slow connections, slow NICs, slow nodes, partitions, crashes. All faults but crashes end, and lose
+//! no frame. A crash ends the run ([`crate::TaskFailure::Crashed`]).
 //!
 //! A partition delays frames between its two groups until it heals, as TCP retransmission does: no frame is
 //! lost, and order is kept. Real nodes consider a peer dead that is silent for [`PARTITION_NS_MAX`], and end
@@ -43,6 +44,12 @@ pub enum Fault {
     },
     /// The node cannot reach any other node.
     Isolated {
+        /// The node.
+        node: NodeId,
+    },
+    /// The node dies at the start of the interval, and with it, as in reality, the whole cluster. Training
+    /// runs have this fault.
+    Crash {
         /// The node.
         node: NodeId,
     },
@@ -110,7 +117,7 @@ impl Faults {
                         return Err(FaultError::Factor { fault: *fault });
                     }
                 }
-                Fault::SlowConnection { .. } => {}
+                Fault::SlowConnection { .. } | Fault::Crash { .. } => {}
             }
         }
         Ok(Self(episodes))
@@ -163,7 +170,8 @@ impl Faults {
             Fault::SlowConnection { .. }
             | Fault::SlowNic { .. }
             | Fault::Partition { .. }
-            | Fault::Isolated { .. } => None,
+            | Fault::Isolated { .. }
+            | Fault::Crash { .. } => None,
         };
         self.active_at(at_ns).filter_map(|e| factor(e.fault)).map(u64::from).product()
     }
@@ -175,7 +183,8 @@ impl Faults {
             Fault::SlowConnection { .. }
             | Fault::SlowNode { .. }
             | Fault::Partition { .. }
-            | Fault::Isolated { .. } => None,
+            | Fault::Isolated { .. }
+            | Fault::Crash { .. } => None,
         };
         self.active_at(at_ns).filter_map(|e| factor(e.fault)).map(u64::from).product()
     }
@@ -190,9 +199,22 @@ impl Faults {
             Fault::SlowNic { .. }
             | Fault::SlowNode { .. }
             | Fault::Partition { .. }
-            | Fault::Isolated { .. } => None,
+            | Fault::Isolated { .. }
+            | Fault::Crash { .. } => None,
         };
         self.active_at(at_ns).filter_map(|e| more(e.fault)).sum()
+    }
+
+    /// The node that has died by now, if one has.
+    pub(crate) fn crashed(&self, at_ns: u64) -> Option<NodeId> {
+        self.0.iter().filter(|episode| episode.from_ns <= at_ns).find_map(|episode| match episode.fault {
+            Fault::Crash { node } => Some(node),
+            Fault::SlowConnection { .. }
+            | Fault::SlowNic { .. }
+            | Fault::SlowNode { .. }
+            | Fault::Partition { .. }
+            | Fault::Isolated { .. } => None,
+        })
     }
 
     /// If two nodes cannot reach each other: the end of the longest episode that separates them now. Another
@@ -201,7 +223,10 @@ impl Faults {
         let parts = |e: &&Episode| match e.fault {
             Fault::Partition { first } => (from < first.index()) != (to < first.index()),
             Fault::Isolated { node } => (from == node.index()) != (to == node.index()),
-            Fault::SlowConnection { .. } | Fault::SlowNic { .. } | Fault::SlowNode { .. } => false,
+            Fault::SlowConnection { .. }
+            | Fault::SlowNic { .. }
+            | Fault::SlowNode { .. }
+            | Fault::Crash { .. } => false,
         };
         self.active_at(at_ns).filter(parts).map(|e| e.until_ns).max()
     }
@@ -253,6 +278,7 @@ mod tests {
                     Fault::SlowNode { .. } => 2,
                     Fault::Partition { .. } => 3,
                     Fault::Isolated { .. } => 4,
+                    Fault::Crash { .. } => panic!("crashes are not drawn"),
                 }] += 1;
             }
             Faults::new(plan.0).expect("a valid plan");

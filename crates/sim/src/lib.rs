@@ -9,13 +9,15 @@
 //! | [`cluster`] | nodes, workers, channels, connections; calls of workers and the events that follow |
 //! | [`Delays`] | durations: a [`Network`], a [`Machine`], and factors for the cost of values ([`Charge`]) |
 //! | [`presets`] | networks and machines of the papers, and parsers for files that describe others |
-//! | [`Faults`] | slow connections, slow nodes, partitions |
+//! | [`Faults`] | slow connections, slow nodes, partitions, crashes |
+//! | [`CutConfig`], [`Origin`] | checkpoints of simulated training, and runs that continue from one |
 //! | `bound/` | what a parameter manager that knows the future must send ([`Staleness`]) |
 //! | `invariants/` | invariants of messages, calls and nodes ([`cluster::Checks`]: at events or at rest) |
 //! | [`reach`] | counts of the situations that a run has reached |
 //! | [`meeting`] | quiescence and snapshots, for programs that drive a cluster |
 //!
-//! This crate has no threads, reads no clock and prints nothing. All randomness comes from the seed. Engines,
+//! This crate has no threads, reads no clock and prints nothing. It writes files only if a run is to make
+//! checkpoints ([`CutConfig::folder`]). All randomness comes from the seed. Engines,
 //! codec and techniques are the crates used in production; this crate does not implement the protocol.
 #![forbid(unsafe_code)]
 
@@ -45,4 +47,7 @@ pub use faults::{Episode, Fault, FaultError, Faults, PARTITION_NS_MAX};
 pub use invariants::{Finding, Violation};
 pub use machine::{Charge, Machine};
 pub use network::Network;
-pub use shell::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome, run_task};
+pub use shell::{
+    Cut, CutConfig, EpochOutcome, Moment, Observer, Origin, TaskConfig, TaskFailure, TaskOutcome, Trained,
+    resume_task, run_task,
+};

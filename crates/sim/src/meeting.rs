@@ -49,14 +49,17 @@ impl Quiescence {
     }
 }
 
-/// A worker's read of all values of a range: owner by owner, channel by channel, part by part.
+/// A worker's read of all values of a range, or of those that a node owns: owner by owner, channel by channel,
+/// part by part.
 pub struct Stream {
     worker: usize,
     range: Range<u64>,
     bytes_max: u32,
-    owner: usize,
+    /// The owner that is read, and those that follow it.
+    owners: Range<usize>,
     channel: usize,
-    cover: Cover,
+    /// Not of a single owner.
+    cover: Option<Cover>,
 }
 
 impl Stream {
@@ -67,8 +70,21 @@ impl Stream {
         range: Range<u64>,
         bytes_max: u32,
     ) -> Self {
-        let stream =
-            Self { worker, bytes_max, owner: 0, channel: 0, cover: Cover::new(range.clone()), range };
+        let (owners, cover) = (0..cluster.layout().nodes(), Some(Cover::new(range.clone())));
+        let stream = Self { worker, bytes_max, owners, channel: 0, cover, range };
+        stream.ask(cluster, None);
+        stream
+    }
+
+    /// Requests the first part of what `node` owns.
+    pub fn begin_of_node<E: Element>(
+        cluster: &mut Cluster<E>,
+        worker: usize,
+        node: usize,
+        range: Range<u64>,
+        bytes_max: u32,
+    ) -> Self {
+        let stream = Self { worker, bytes_max, owners: node..node + 1, channel: 0, cover: None, range };
         stream.ask(cluster, None);
         stream
     }
@@ -78,7 +94,7 @@ impl Stream {
             // `Cluster::ask_snapshot` sets these two.
             worker: WorkerId(0),
             op: OpId(0),
-            owner: NodeId(self.owner as u16),
+            owner: NodeId(self.owners.start as u16),
             start: Key(self.range.start),
             end: Key(self.range.end),
             cursor,
@@ -96,14 +112,18 @@ impl Stream {
         cluster: &mut Cluster<E>,
         part: &SnapshotPart,
     ) -> Result<bool, Violation> {
-        self.cover.part(&part.keys).map_err(|finding| cluster.violation(finding))?;
+        if let Some(cover) = &mut self.cover {
+            cover.part(&part.keys).map_err(|finding| cluster.violation(finding))?;
+        }
         if part.next.is_none() {
             self.channel += 1;
             if self.channel == cluster.layout().channels() {
-                (self.owner, self.channel) = (self.owner + 1, 0);
+                (self.owners.start, self.channel) = (self.owners.start + 1, 0);
             }
-            if self.owner == cluster.layout().nodes() {
-                self.cover.finish().map_err(|finding| cluster.violation(finding))?;
+            if self.owners.is_empty() {
+                if let Some(cover) = &self.cover {
+                    cover.finish().map_err(|finding| cluster.violation(finding))?;
+                }
                 return Ok(true);
             }
         }

@@ -5,10 +5,13 @@
 //! [`Cost`](intendant_task::Cost) stands for. A run therefore trains a real model on any number of nodes,
 //! with the same result on every machine.
 
+mod cuts;
+mod disk;
 mod meter;
 mod rows;
 mod run;
 
+pub use cuts::{Cut, CutConfig, Origin, Trained};
 pub use meter::EpochOutcome;
 
 use crate::bound::Staleness;
@@ -19,7 +22,7 @@ use crate::invariants::Violation;
 use crate::machine::{Charge, Machine};
 use crate::network::Network;
 use crate::reach::Reach;
-use intendant_core::{Key, KeyOrder, Layout, LayoutError};
+use intendant_core::{Key, KeyOrder, Layout, LayoutError, NodeId};
 use intendant_engine::{AccessStats, Explanation, LocalAccess, ManagementStats, ReplicationConfig, Storage};
 use intendant_sampling::{SampleError, Sampler};
 use intendant_task::{Diverged, LookAhead, Progress, Reduction, Schedule, Task};
@@ -71,6 +74,8 @@ pub struct TaskConfig {
     pub delays: Delays,
     /// Faults and the intervals in which they are active.
     pub faults: Faults,
+    /// How checkpoints are made, if at all. [`Schedule::meets`] goes with it.
+    pub cuts: Option<CutConfig>,
     /// What is checked.
     pub checks: Checks,
     /// What reads must see in the bounds of what is sent ([`EpochOutcome::bounds`]); each takes some time.
@@ -112,6 +117,7 @@ impl TaskConfig {
             schedule,
             delays: Delays::of(machine, network, Charge::ACTUAL),
             faults: Faults::none(),
+            cuts: None,
             checks: Checks::EveryStep,
             bounds: Vec::new(),
             layout_seed: 0,
@@ -150,13 +156,52 @@ pub enum TaskFailure {
         /// The sampling error.
         source: SampleError,
     },
+    /// A node died ([`crate::Fault::Crash`], [`Observer::moment`]), and the cluster with it.
+    #[error("node {} died at {at_ns} ns", node.0)]
+    Crashed {
+        /// The node.
+        node: NodeId,
+        /// When, ns.
+        at_ns: u64,
+    },
+    /// A checkpoint cannot be made, or cannot be read.
+    #[error("checkpoint: {0}")]
+    Checkpoint(String),
     /// The observer ended the run.
     #[error("the run was stopped")]
     Stopped,
 }
 
+/// What happens to the cuts of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// All workers have voted at a meeting.
+    Voted {
+        /// The pending cut was settled: node 0 writes its manifest.
+        is_settled: bool,
+        /// A cut begins.
+        begins: bool,
+    },
+    /// For a cut, the cluster has come to rest.
+    Resting,
+    /// All nodes have copied their values.
+    Copied,
+    /// A node's part is durable.
+    Written(NodeId),
+    /// The manifest of a cut is durable.
+    Committed(u64),
+}
+
 /// Receives the progress of a run.
 pub trait Observer {
+    /// Called at each moment of a cut. A node that is returned dies there.
+    fn moment(&mut self, _moment: Moment) -> Option<NodeId> {
+        None
+    }
+
+    /// Called when all values of a cut have been copied.
+    fn cut(&mut self, _cut: &Cut) {}
+
     /// Called after a worker has computed a batch.
     fn batch(&mut self, _worker: usize, _progress: &Progress) {}
 
@@ -213,6 +258,20 @@ pub fn run_task<T: Task>(
     config: &TaskConfig,
     observer: &mut dyn Observer,
 ) -> Result<TaskOutcome<T::Element>, TaskFailure> {
+    resume_task(task, config, None, observer)
+}
+
+/// Trains `task` to the end, from a checkpoint if there is one. The outcome has the epochs that end in this
+/// run, and the sums of all of them.
+///
+/// # Errors
+/// See [`TaskFailure`].
+pub fn resume_task<T: Task>(
+    task: &Arc<T>,
+    config: &TaskConfig,
+    origin: Option<&Origin<T::Element>>,
+    observer: &mut dyn Observer,
+) -> Result<TaskOutcome<T::Element>, TaskFailure> {
     let model = task.model();
     let mut builder = Layout::builder().combine(task.combine());
     for range in &model.ranges {
@@ -222,7 +281,7 @@ pub fn run_task<T: Task>(
     let layout = Arc::new(builder.order(config.key_order).seed(config.layout_seed).build()?);
     let cluster = Cluster::new(ClusterConfig {
         layout,
-        init: Arc::clone(&model.init),
+        init: origin.map_or_else(|| Arc::clone(&model.init), Origin::init),
         storage: config.storage,
         access: config.access,
         policy: config.technique.policy().located(config.location).with(config.order, config.caches),
@@ -237,5 +296,5 @@ pub fn run_task<T: Task>(
         seed: config.seed,
         trace: false,
     });
-    TaskRun::new(task, config, cluster, observer).run()
+    TaskRun::new(task, config, cluster, origin, observer).run()
 }

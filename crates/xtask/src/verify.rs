@@ -197,7 +197,10 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ),
     // Tests of applications run their binaries, so this crate depends on none of them.
     ("intendant-apptest", &[]),
-    ("intendant-sim", &["core", "wire", "store", "intent", "sampling", "techniques", "engine", "task"]),
+    (
+        "intendant-sim",
+        &["core", "checkpoint", "wire", "store", "intent", "sampling", "techniques", "engine", "task"],
+    ),
     // Training programs run on simulated clusters; they do not use the checkers.
     (
         "intendant-train",
@@ -221,7 +224,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ),
     (
         "intendant-checkers",
-        &["core", "wire", "store", "intent", "sampling", "techniques", "engine", "task", "sim"],
+        &["core", "checkpoint", "wire", "store", "intent", "sampling", "techniques", "engine", "task", "sim"],
     ),
 ];
 

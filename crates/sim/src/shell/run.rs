@@ -1,6 +1,8 @@
 //! Interpreter of task programs: executes the operations of each worker's driver and loader on the simulated
 //! cluster, and wakes them when an operation is done.
 
+use super::cuts::{Cuts, Origin, Stage};
+use super::disk::violation;
 use super::meter::Meter;
 use super::rows::{ClusterRows, Copies};
 use super::{EpochOutcome, Observer, TaskConfig, TaskFailure, TaskOutcome};
@@ -8,7 +10,7 @@ use crate::bound::Bounds;
 use crate::cluster::{Caller, Cluster, Happened, Wait};
 use crate::delays::Delays;
 use crate::meeting::{Quiescence, Stream};
-use intendant_core::{Clock, Element, Key, Tick, copy_from_bytes};
+use intendant_core::{Clock, Element, Key, NodeId, Tick, copy_from_bytes};
 use intendant_engine::{AccessStats, Explanation};
 use intendant_sampling::{Locality, Manager, SampleError, SamplingStats};
 use intendant_task::{
@@ -28,7 +30,7 @@ const EVENTS_PER_STOP_CHECK: u64 = 1 << 14;
 
 /// What a worker waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waiting {
+pub(super) enum Waiting {
     /// Nothing: a wake-up event is scheduled.
     No,
     Batch,
@@ -44,29 +46,37 @@ enum Waiting {
     Quiesce,
     Snapshot,
     Reduce,
+    /// For the votes of all workers at a meeting.
+    Votes,
+    /// For its own pushes, before a cut.
+    CutFlush,
+    /// For a cut to be copied.
+    Rest,
     Over,
 }
 
 /// A worker of the task: its two programs and the batches between them.
-struct TaskWorker<T: Task> {
-    driver: Driver<T>,
+pub(super) struct TaskWorker<T: Task> {
+    pub(super) driver: Driver<T>,
     loader: Loader<T>,
     batches: VecDeque<Prepared<T::Batch>>,
     /// Sum over the queued batches: how far the loader is ahead.
     ahead: LookAhead,
     /// Whether the loader holds a finished batch because the queue is full.
     loader_waits: bool,
-    waiting: Waiting,
+    pub(super) waiting: Waiting,
     /// The event to pass to the driver when the worker wakes.
-    event: Option<Event<T::Batch>>,
+    pub(super) event: Option<Event<T::Batch>>,
     /// An operation that was postponed because the worker was busy or its outstanding bytes did not admit it.
     postponed: Option<Op>,
-    stream: Option<Stream>,
+    pub(super) stream: Option<Stream>,
+    /// How far it is at a meeting.
+    pub(super) stage: Option<Stage>,
     /// Of the batch that is trained in place.
     copies: Copies<T::Element>,
-    clock: u32,
+    pub(super) clock: u32,
     /// The worker leaves a meeting, and advances its clock when it wakes.
-    leaves_meeting: bool,
+    pub(super) leaves_meeting: bool,
 }
 
 /// Which keys are local to a node, for its sampling manager.
@@ -98,18 +108,21 @@ impl<E: Element> Locality for NodeLocality<'_, E> {
 }
 
 pub(super) struct TaskRun<'a, T: Task> {
-    cluster: Cluster<T::Element>,
-    workers: Vec<TaskWorker<T>>,
-    config: &'a TaskConfig,
+    pub(super) cluster: Cluster<T::Element>,
+    pub(super) workers: Vec<TaskWorker<T>>,
+    pub(super) config: &'a TaskConfig,
     /// One per node.
     sampling: Vec<Manager>,
-    quiescence: Quiescence,
-    meter: Meter,
+    pub(super) quiescence: Quiescence,
+    pub(super) meter: Meter,
     bounds: Bounds,
     epochs: Vec<EpochOutcome>,
     /// Memory for the values of a part of a snapshot.
-    snapshot: Vec<T::Element>,
-    observer: &'a mut dyn Observer,
+    pub(super) snapshot: Vec<T::Element>,
+    pub(super) observer: &'a mut dyn Observer,
+    pub(super) cuts: Option<Cuts<T::Element>>,
+    /// A node dies now.
+    pub(super) dies: Option<NodeId>,
 }
 
 impl<'a, T: Task> TaskRun<'a, T> {
@@ -117,14 +130,24 @@ impl<'a, T: Task> TaskRun<'a, T> {
         task: &Arc<T>,
         config: &'a TaskConfig,
         cluster: Cluster<T::Element>,
+        origin: Option<&Origin<T::Element>>,
         observer: &'a mut dyn Observer,
     ) -> Self {
+        let start = origin.map(|origin| origin.start().clone()).unwrap_or_default();
+        let newest = origin.map(|origin| origin.cut.number);
+        let cuts = config
+            .cuts
+            .as_ref()
+            .map(|cuts| Cuts::new(cuts, cluster.layout(), config.workers, config.seed, newest));
         let workers = cluster.workers() as u32;
         let state = |worker| {
             let partition = Partition { worker, workers, nodes: config.nodes as u32, threads: 1 };
+            let sums = origin.map(|origin| origin.sums(worker)).unwrap_or_default();
+            let mut driver = Driver::resume(Arc::clone(task), partition, config.schedule, &start, sums);
+            driver.meet_after(cuts.as_ref().map(Cuts::first_meeting));
             TaskWorker {
-                driver: Driver::new(Arc::clone(task), partition, config.schedule),
-                loader: Loader::new(Arc::clone(task), partition, &config.schedule),
+                driver,
+                loader: Loader::resume(Arc::clone(task), partition, &config.schedule, &start),
                 batches: VecDeque::new(),
                 ahead: LookAhead::default(),
                 loader_waits: false,
@@ -132,6 +155,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 event: Some(Event::Start),
                 postponed: None,
                 stream: None,
+                stage: None,
                 copies: Copies::default(),
                 clock: 0,
                 leaves_meeting: false,
@@ -143,11 +167,14 @@ impl<'a, T: Task> TaskRun<'a, T> {
         let sampling = (0..config.nodes as u16).map(manager).collect();
         let (layout, element) = (cluster.layout(), size_of::<T::Element>());
         let bounds = Bounds::new(layout, element, &config.bounds, config.workers);
+        let states = (0..workers).map(state).collect();
         Self {
             meter: Meter::new(cluster.workers()),
             bounds,
             cluster,
-            workers: (0..workers).map(state).collect(),
+            workers: states,
+            cuts,
+            dies: None,
             config,
             sampling,
             quiescence: Quiescence::default(),
@@ -164,6 +191,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
             self.load(worker, LoaderEvent::Start)?;
         }
         while let Some(happened) = self.cluster.next()? {
+            self.write_on()?;
             match happened {
                 Happened::Internal => {}
                 Happened::Awake(worker) => self.step(worker)?,
@@ -174,13 +202,17 @@ impl<'a, T: Task> TaskRun<'a, T> {
                     }
                 }
                 Happened::Reported(report) => {
-                    if self.quiescence.reported(&mut self.cluster, report)? {
+                    if !self.quiescence.reported(&mut self.cluster, report)? {
+                    } else if self.workers[0].waiting == Waiting::Rest {
+                        self.copy();
+                    } else {
                         self.meter.quiesced(&self.cluster, self.sampled());
                         self.resume_all(Waiting::Quiesce, |_| Event::Done);
                     }
                 }
                 Happened::Part { worker, part } => self.part(worker, &part)?,
             }
+            self.live()?;
             if self.cluster.events().is_multiple_of(EVENTS_PER_STOP_CHECK) && self.observer.stop() {
                 return Err(TaskFailure::Stopped);
             }
@@ -210,6 +242,25 @@ impl<'a, T: Task> TaskRun<'a, T> {
             explanations,
             reach: *self.cluster.reach(),
         })
+    }
+
+    /// Ends what has been written by now.
+    fn write_on(&mut self) -> Result<(), TaskFailure> {
+        let Some(cuts) = &mut self.cuts else { return Ok(()) };
+        let now_ns = self.cluster.now_ns();
+        let written = cuts.disk.advance(|_| now_ns, self.observer);
+        self.dies = written.map_err(violation(&self.cluster))?;
+        self.live()
+    }
+
+    /// Ends the run if a node dies now.
+    fn live(&mut self) -> Result<(), TaskFailure> {
+        let at_ns = self.cluster.now_ns();
+        let Some(node) = self.dies.or_else(|| self.config.faults.crashed(at_ns)) else { return Ok(()) };
+        if let Some(cuts) = &mut self.cuts {
+            cuts.disk.crash(node, at_ns).map_err(violation(&self.cluster))?;
+        }
+        Err(TaskFailure::Crashed { node, at_ns })
     }
 
     /// Per node, why the watched keys are where they are.
@@ -302,7 +353,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
     }
 
     /// A worker reaches a meeting. Returns whether all workers have reached it.
-    fn meet(&mut self, worker: usize, waiting: Waiting) -> bool {
+    pub(super) fn meet(&mut self, worker: usize, waiting: Waiting) -> bool {
         // A resting worker does not hold back the global clock.
         self.cluster.rest(worker);
         self.workers[worker].waiting = waiting;
@@ -311,9 +362,10 @@ impl<'a, T: Task> TaskRun<'a, T> {
 
     /// Runs a worker's program until it waits or its next operation lies in the future.
     fn step(&mut self, worker: usize) -> Result<(), TaskFailure> {
+        self.leave_meeting(worker);
         let state = &mut self.workers[worker];
-        if std::mem::take(&mut state.leaves_meeting) {
-            self.cluster.advance_clock(worker, Clock(state.clock));
+        if let Some(stage) = state.stage {
+            return self.meet_on(worker, stage);
         }
         let mut op = match (state.postponed.take(), state.event.take()) {
             (Some(op), _) => op,
@@ -414,6 +466,9 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 self.bounds.write(worker, keys, self.cluster.now_ns());
                 // The push stays outstanding until the next flush.
                 self.cluster.push(worker, keys, values)?;
+                if let Some(cuts) = &mut self.cuts {
+                    cuts.batches[worker] += 1;
+                }
                 self.meter.step(&self.cluster, worker, &state.driver.progress());
                 Ok(Some(Event::Done))
             }
@@ -450,7 +505,11 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 }
                 Ok(None)
             }
-            // The schedule asks for no meetings: a simulated run is not interrupted.
+            Op::Meet if self.cuts.is_some() => {
+                state.stage = Some(Stage::Vote);
+                self.meet_on(worker, Stage::Vote)?;
+                Ok(None)
+            }
             Op::Meet => Ok(Some(Event::Done)),
             Op::Localize { wait } => {
                 let keys = state.driver.localize_keys();
@@ -484,8 +543,9 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 Ok(None)
             }
             Op::Done => {
-                self.cluster.retire(worker);
-                state.waiting = Waiting::Over;
+                let stage = if self.cuts.is_some() { Stage::LastVote } else { Stage::Leave };
+                state.stage = Some(stage);
+                self.meet_on(worker, stage)?;
                 Ok(None)
             }
         }
@@ -562,6 +622,9 @@ impl<'a, T: Task> TaskRun<'a, T> {
             }
         }
         state.copies.end();
+        if let Some(cuts) = &mut self.cuts {
+            cuts.batches[worker] += 1;
+        }
         self.meter.step(&self.cluster, worker, &state.driver.progress());
         Ok(Some(Event::Done))
     }
@@ -570,11 +633,19 @@ impl<'a, T: Task> TaskRun<'a, T> {
     fn reduce(&mut self) {
         let mut sum = Reduction::default();
         self.workers.iter().for_each(|state| sum.merge(state.driver.reduction()));
-        if self.epochs.len() < self.config.schedule.epochs as usize {
+        let trained = self.workers[0].driver.combined().len();
+        let is_test = trained >= self.config.schedule.epochs as usize;
+        if !is_test {
             let bounds = self.bounds.end_epoch();
             let epoch = self.meter.outcome(sum.clone(), bounds);
-            self.observer.epoch(self.epochs.len() + 1, &epoch);
+            self.observer.epoch(trained + 1, &epoch);
             self.epochs.push(epoch);
+        }
+        if let Some(cuts) = self.cuts.as_mut().filter(|_| !is_test) {
+            let is_end = trained + 1 == self.config.schedule.epochs as usize;
+            cuts.between = Some((sum, is_end));
+            self.go_on(Stage::Vote, 0);
+            return;
         }
         self.resume_all(Waiting::Reduce, |_| Event::Reduced(sum.clone()));
         self.meter.begin(&self.cluster);
@@ -606,7 +677,14 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 self.resume_worker(worker, 0, Event::Done)
             }
             Waiting::Flush if self.cluster.is_flushed(worker) => self.resume_worker(worker, 0, Event::Done),
-            Waiting::Pull(_)
+            Waiting::CutFlush if self.cluster.is_flushed(worker) => {
+                state.waiting = Waiting::No;
+                self.cluster.wake(worker, 0);
+            }
+            Waiting::CutFlush
+            | Waiting::Votes
+            | Waiting::Rest
+            | Waiting::Pull(_)
             | Waiting::Copies(_)
             | Waiting::Localize(_)
             | Waiting::Synchronize(_)
@@ -627,10 +705,16 @@ impl<'a, T: Task> TaskRun<'a, T> {
         self.snapshot.resize(self.cluster.elements(&part.keys), T::Element::ZERO);
         copy_from_bytes(&mut self.snapshot, &part.values);
         let state = &mut self.workers[worker];
-        state.driver.snapshot_part(&part.keys, &self.snapshot);
         let stream = state.stream.as_mut().expect("parts come while a stream is read");
-        if stream.part(&mut self.cluster, part)? {
+        let is_last = stream.part(&mut self.cluster, part)?;
+        if is_last {
             state.stream = None;
+        }
+        if state.waiting == Waiting::Rest {
+            return self.copied(worker, &part.keys, is_last);
+        }
+        state.driver.snapshot_part(&part.keys, &self.snapshot);
+        if is_last {
             self.resume_worker(worker, 0, Event::Done);
         }
         Ok(())

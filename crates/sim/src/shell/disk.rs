@@ -1,0 +1,215 @@
+//! The disk of a simulated cluster: the threads that write parts and manifests, in virtual time.
+//!
+//! What they write is real, in the folder that the configuration names, by the code that real runs use. When
+//! a write ends is drawn; when a node dies, what it was writing is left as a part of a file. After every step
+//! a reader looks at the folder: it must find the newest cut that was committed, and nothing half-written.
+
+use super::cuts::CutConfig;
+use super::{Moment, Observer, TaskFailure};
+use crate::cluster::Cluster;
+use crate::dice::Dice;
+use crate::invariants::Finding;
+use intendant_checkpoint::protocol::Written;
+use intendant_checkpoint::{CheckpointError, Manifest, Rows};
+use intendant_core::{Element, NodeId, random};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::path::Path;
+
+/// What a thread that writes does.
+enum Job<E> {
+    Write { cut: u64, rows: Rows<E> },
+    Commit(Box<Manifest>),
+}
+
+/// The thread of one node.
+struct Writer<E> {
+    /// Jobs in order, with the time at which each ends.
+    jobs: VecDeque<(u64, Job<E>)>,
+    written: Option<Written>,
+}
+
+/// The threads of all nodes, and the folder into which they write.
+pub(super) struct Disk<E> {
+    config: CutConfig,
+    writers: Vec<Writer<E>>,
+    dice: Dice,
+    /// For each cut of this run, how many nodes have written their parts of it.
+    complete: BTreeMap<u64, usize>,
+    /// The newest cut that can be read, of this run or an earlier one.
+    newest: Option<u64>,
+}
+
+impl<E: Element> Disk<E> {
+    pub(super) fn new(config: &CutConfig, nodes: usize, seed: u64, newest: Option<u64>) -> Self {
+        let writer = |_| Writer { jobs: VecDeque::new(), written: None };
+        Self {
+            config: config.clone(),
+            writers: (0..nodes).map(writer).collect(),
+            dice: Dice::new(random::stream(seed, &[3])),
+            complete: BTreeMap::new(),
+            newest,
+        }
+    }
+
+    /// Begins a cut.
+    pub(super) fn begin(&mut self) -> Result<u64, CheckpointError> {
+        let cut = self.config.folder.begin()?;
+        self.complete.insert(cut, 0);
+        Ok(cut)
+    }
+
+    fn add(&mut self, node: usize, now_ns: u64, job: Job<E>) {
+        let lasts = match &job {
+            Job::Write { .. } => self.config.write,
+            Job::Commit(_) => self.config.commit,
+        };
+        let jobs = &mut self.writers[node].jobs;
+        let from_ns = jobs.back().map_or(now_ns, |(end_ns, _)| now_ns.max(*end_ns));
+        jobs.push_back((from_ns + lasts.draw(&mut self.dice), job));
+    }
+
+    pub(super) fn write(&mut self, node: usize, now_ns: u64, cut: u64, rows: Rows<E>) {
+        self.add(node, now_ns, Job::Write { cut, rows });
+    }
+
+    pub(super) fn commit(&mut self, now_ns: u64, manifest: Manifest) {
+        self.add(0, now_ns, Job::Commit(Box::new(manifest)));
+    }
+
+    /// What became of a node's part of the pending cut.
+    pub(super) fn written(&self, node: usize) -> Option<Written> {
+        self.writers[node].written.clone()
+    }
+
+    /// The pending cut is settled.
+    pub(super) fn forget(&mut self) {
+        self.writers.iter_mut().for_each(|writer| writer.written = None);
+    }
+
+    /// When a node's jobs end, if it has some.
+    pub(super) fn busy_until_ns(&self, node: usize) -> Option<u64> {
+        self.writers[node].jobs.back().map(|(end_ns, _)| *end_ns)
+    }
+
+    /// Ends the jobs whose time has come, those of each node up to a time of its own. Returns the node that
+    /// dies at one of these moments, if `observer` says so.
+    pub(super) fn advance(
+        &mut self,
+        until_ns: impl Fn(usize) -> u64,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<NodeId>, Finding> {
+        loop {
+            let ends = |(node, writer): (usize, &Writer<E>)| Some((writer.jobs.front()?.0, node));
+            let due = self.writers.iter().enumerate().filter_map(ends);
+            let Some((_, node)) = due.filter(|(end_ns, node)| *end_ns <= until_ns(*node)).min() else {
+                return Ok(None);
+            };
+            let Some((_, job)) = self.writers[node].jobs.pop_front() else { return Ok(None) };
+            let moment = self.end(node, job);
+            self.look()?;
+            let dies = observer.moment(moment);
+            if dies.is_some() {
+                return Ok(dies);
+            }
+        }
+    }
+
+    fn end(&mut self, node: usize, job: Job<E>) -> Moment {
+        match job {
+            Job::Write { cut, rows } => {
+                let written = self.config.folder.write(cut, &part_name(node), &rows);
+                if written.is_ok() {
+                    *self.complete.entry(cut).or_default() += 1;
+                }
+                self.writers[node].written = Some(written.map_err(|error| error.to_string()));
+                Moment::Written(NodeId(node as u16))
+            }
+            Job::Commit(manifest) => {
+                let folder = &self.config.folder;
+                if folder.commit(&manifest).and_then(|()| folder.keep(self.config.kept)).is_ok() {
+                    self.newest = Some(manifest.cut);
+                }
+                Moment::Committed(manifest.cut)
+            }
+        }
+    }
+
+    /// Reads the folder as a run that resumes does.
+    pub(super) fn look(&self) -> Result<(), Finding> {
+        let found = |what: String| Err(("readable", what));
+        let listed = match self.config.folder.cuts() {
+            Ok(listed) => listed,
+            Err(error) => return found(error.to_string()),
+        };
+        for cut in listed {
+            let Some(complete) = self.complete.get(&cut) else { continue };
+            if *complete < self.writers.len() {
+                return found(format!(
+                    "cut {cut} is committed, and {complete} of {} parts are written",
+                    self.writers.len()
+                ));
+            }
+        }
+        match self.config.folder.latest() {
+            Err(error) => found(error.to_string()),
+            Ok(None) if self.newest.is_none() => Ok(()),
+            Ok(Some(latest)) => {
+                let cut = latest.checkpoint.manifest().cut;
+                match latest.skipped.first() {
+                    Some(error) => found(format!("a committed cut cannot be read: {error}")),
+                    None if Some(cut) == self.newest => Ok(()),
+                    None => found(format!("cut {cut} is read, and {:?} was committed last", self.newest)),
+                }
+            }
+            Ok(None) => found(format!("no cut can be read, and {:?} was committed", self.newest)),
+        }
+    }
+
+    /// A node dies. The others live on for a while, until they hear of it: their threads go on with what they
+    /// have to write. What is being written when a node ends is torn.
+    pub(super) fn crash(&mut self, node: NodeId, now_ns: u64) -> Result<(), Finding> {
+        let ends_ns: Vec<u64> = (0..self.writers.len())
+            .map(|at| now_ns + if at == node.index() { 0 } else { self.config.linger.draw(&mut self.dice) })
+            .collect();
+        self.advance(|at| ends_ns[at], &mut ())?;
+        for at in 0..self.writers.len() {
+            if let Some((_, job)) = self.writers[at].jobs.pop_front() {
+                self.tear(at, job).map_err(|error| ("readable", error.to_string()))?;
+            }
+        }
+        self.look()
+    }
+
+    /// Leaves a part of what a job writes: nothing, some bytes, or all of them; never another name.
+    fn tear(&mut self, node: usize, job: Job<E>) -> std::io::Result<()> {
+        let tear = |dice: &mut Dice, path: &Path| {
+            let file = File::options().write(true).open(path)?;
+            let bytes = file.metadata()?.len();
+            file.set_len(dice.between(0, bytes))
+        };
+        match job {
+            Job::Write { cut, rows } => {
+                if self.config.folder.write(cut, &part_name(node), &rows).is_ok() {
+                    let path = self.config.folder.place(cut).join(format!("{}.safetensors", part_name(node)));
+                    tear(&mut self.dice, &path)?;
+                }
+                Ok(())
+            }
+            Job::Commit(manifest) => {
+                let path = self.config.folder.place(manifest.cut).join("manifest.json.partial");
+                fs::write(&path, serde_json::to_vec_pretty(&*manifest)?)?;
+                tear(&mut self.dice, &path)
+            }
+        }
+    }
+}
+
+fn part_name(node: usize) -> String {
+    format!("part-{node}")
+}
+
+/// Adds time and event to what was found.
+pub(super) fn violation<E: Element>(cluster: &Cluster<E>) -> impl Fn(Finding) -> TaskFailure + '_ {
+    |finding| cluster.violation(finding).into()
+}
