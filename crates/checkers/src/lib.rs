@@ -14,11 +14,15 @@
 //! The simulated cluster ([`intendant_sim::cluster`]) checks invariants of nodes and messages itself, because
 //! they need access to the engines' state.
 //!
-//! This crate has no threads, reads no clock and prints nothing. All randomness comes from the seed.
+//! [`restart::run`] is one seed of a training that makes checkpoints, crashes, and starts again.
+//!
+//! This crate has no threads, reads no clock and prints nothing. It writes files only for [`restart`], into a
+//! temporary folder. All randomness comes from the seed.
 #![forbid(unsafe_code)]
 
 pub mod history;
 pub mod lanes;
 pub mod registers;
+pub mod restart;
 mod staleness;
 pub mod workload;

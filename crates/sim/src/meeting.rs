@@ -15,6 +15,8 @@ pub struct Quiescence {
     waves: Waves,
     awaited: usize,
     sum: ChannelReport,
+    /// Workers have flushed, and may not be idle.
+    flushed: bool,
 }
 
 impl Quiescence {
@@ -22,6 +24,12 @@ impl Quiescence {
     pub fn begin<E: Element>(&mut self, cluster: &mut Cluster<E>) {
         *self = Self::default();
         self.awaited = cluster.ask_reports();
+    }
+
+    /// As [`Quiescence::begin`], of workers that have flushed: see [`Cluster::check_quiescent_flushed`].
+    pub fn begin_flushed<E: Element>(&mut self, cluster: &mut Cluster<E>) {
+        self.begin(cluster);
+        self.flushed = true;
     }
 
     /// Takes a channel's report. Returns whether the cluster is quiescent; if so, the simulator's own view of
@@ -41,7 +49,11 @@ impl Quiescence {
         }
         let sum = std::mem::take(&mut self.sum);
         if self.waves.judge(sum) {
-            cluster.check_quiescent()?;
+            if self.flushed {
+                cluster.check_quiescent_flushed()?;
+            } else {
+                cluster.check_quiescent()?;
+            }
             return Ok(true);
         }
         self.awaited = cluster.ask_reports();

@@ -221,6 +221,20 @@ markers! {
     DoublePrecision = "double_precision",
     /// Updates of several copies were combined by the rule of AdaGrad.
     Combined = "combined",
+    /// A checkpoint was committed.
+    CutCommitted = "cut_committed",
+    /// A node died.
+    Crashed = "crashed",
+    /// A node died while its cluster came to rest for a cut, or copied it.
+    CrashedInCut = "crashed_in_cut",
+    /// A node died after a part of a cut was written, and before its manifest was.
+    CrashedBeforeManifest = "crashed_before_manifest",
+    /// A run started again in the middle of an epoch.
+    ResumedWithin = "resumed_within",
+    /// The same, with another number of nodes or workers.
+    ResumedElsewhere = "resumed_elsewhere",
+    /// A run started again from its beginning, as there was no checkpoint yet.
+    ResumedAtStart = "resumed_at_start",
 }
 
 /// Counts of all markers.

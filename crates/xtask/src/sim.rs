@@ -2,6 +2,7 @@
 //! command that replays the first failing seed.
 
 use clap::Parser;
+use intendant_checkers::restart;
 use intendant_checkers::workload::{self, Mode, Run};
 use intendant_engine::Storage;
 use intendant_sim::reach::Reach;
@@ -24,6 +25,13 @@ pub(crate) struct Args {
     /// Let owners relocate keys at random, instead of the technique's initiator: owner
     #[arg(long, value_parser = parse_initiator)]
     initiator: Option<InitiatorArg>,
+    /// Instead of random calls: training that makes checkpoints, loses nodes, and starts again from the newest
+    /// checkpoint on other nodes. Everything is drawn from the seed
+    #[arg(long, conflicts_with_all = [
+        "technique", "initiator", "nodes", "ops", "caches", "location", "mode", "order", "storage", "staleness",
+        "pace", "faults", "expect", "trace",
+    ])]
+    restarts: bool,
     /// Number of nodes; if not given, 3 to 5, or 2 to 9 with static replicas
     #[arg(long)]
     nodes: Option<usize>,
@@ -203,6 +211,13 @@ impl Totals {
         self.reach.merge(&run.reach);
     }
 
+    fn add_restarts(&mut self, run: &restart::Run) {
+        self.runs += 1;
+        self.events += run.events;
+        self.hash = self.hash.wrapping_add(run.hash);
+        self.reach.merge(&run.reach);
+    }
+
     fn fail(&mut self, seed: u64, check: &'static str, what: String) {
         if self.failure.as_ref().is_none_or(|(first, ..)| seed < *first) {
             self.failure = Some((seed, check, what));
@@ -227,9 +242,10 @@ impl Totals {
 /// Runs the seeds. Returns an error if a seed fails, or an expected marker is not reached.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let mode = args.mode();
+    let name = if args.restarts { "--restarts".to_owned() } else { mode.to_string() };
     let (total, took) = crate::clock::timed(|| run_all(&mode, args));
     let seconds = took.as_secs_f64().max(Duration::from_micros(1).as_secs_f64());
-    println!("{mode} --seeds {}..{}", args.seeds.start, args.seeds.end);
+    println!("{name} --seeds {}..{}", args.seeds.start, args.seeds.end);
     println!(
         "  {} seeds in {seconds:.1} s: {:.0} seeds/s, {:.0} calls/s, {:.0} events/s, hash {:016x}",
         total.runs,
@@ -243,8 +259,9 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         println!("  caught by: {check}");
         println!("  seed {seed}: {what}");
         return Err(format!(
-            "seed {seed} violates '{check}'; replay it with\n  cargo xtask sim {mode} --seeds {seed}..{} --trace",
-            seed + 1
+            "seed {seed} violates '{check}'; replay it with\n  cargo xtask sim {name} --seeds {seed}..{}{}",
+            seed + 1,
+            if args.restarts { "" } else { " --trace" }
         ));
     }
     if args.expect == Expect::Inconsistent {
@@ -261,8 +278,8 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         );
         println!("  the first is seed {seed}: {what}");
     }
-    let missed: Vec<_> = mode
-        .expected()
+    let expected = if args.restarts { restart::expected() } else { mode.expected() };
+    let missed: Vec<_> = expected
         .into_iter()
         .filter(|(marker, runs)| total.runs >= *runs && total.reach.count(*marker) == 0)
         .map(|(marker, _)| marker.name())
@@ -312,6 +329,9 @@ fn run_all(mode: &Mode, args: &Args) -> Totals {
 
 /// Runs a seed and returns whether it failed. A panic of an engine counts as a failure.
 fn run_one(mode: &Mode, seed: u64, args: &Args, total: &mut Totals) -> bool {
+    if args.restarts {
+        return run_restarts(seed, total);
+    }
     match catch_unwind(AssertUnwindSafe(|| workload::run(mode, seed, args.trace))) {
         Ok(run) => {
             run.trace.iter().for_each(|line| println!("{line}"));
@@ -329,12 +349,27 @@ fn run_one(mode: &Mode, seed: u64, args: &Args, total: &mut Totals) -> bool {
                 }
             }
         }
-        Err(_) => {
-            total.runs += 1;
-            total.fail(seed, "panic", "an assertion failed; its message is above".to_owned());
+        Err(_) => panicked(seed, total),
+    }
+}
+
+/// As [`run_one`], of a training that crashes and starts again.
+fn run_restarts(seed: u64, total: &mut Totals) -> bool {
+    let Ok(run) = catch_unwind(AssertUnwindSafe(|| restart::run(seed))) else { return panicked(seed, total) };
+    total.add_restarts(&run);
+    match run.result {
+        Ok(()) => false,
+        Err(failure) => {
+            total.fail(seed, failure.check(), failure.to_string());
             true
         }
     }
+}
+
+fn panicked(seed: u64, total: &mut Totals) -> bool {
+    total.runs += 1;
+    total.fail(seed, "panic", "an assertion failed; its message is above".to_owned());
+    true
 }
 
 #[cfg(test)]

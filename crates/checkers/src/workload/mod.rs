@@ -19,6 +19,7 @@ pub use intents::IntentSettings;
 pub use mode::Mode;
 pub use replicas::Stop;
 pub use scenario::Scenario;
+pub(crate) use scenario::draw_delays;
 
 use crate::history::{Inconsistency, Summary};
 use crate::lanes::{self, BadValue};

@@ -183,6 +183,14 @@ impl Mode {
             Marker::SnapshotParts => (50, several(2)),
             Marker::DoublePrecision => (200, true),
             Marker::Combined => (100, self.has_copies()),
+            // Runs that crash are another workload: `crate::restart`.
+            Marker::CutCommitted
+            | Marker::Crashed
+            | Marker::CrashedInCut
+            | Marker::CrashedBeforeManifest
+            | Marker::ResumedWithin
+            | Marker::ResumedElsewhere
+            | Marker::ResumedAtStart => (1, false),
             // Few runs with copies have values that are long enough.
             Marker::SplitFrame => (2_000, remote && !self.has_copies() && !broadcast),
             Marker::SplitHandOver => (5_000, moves && !self.has_copies()),

@@ -111,7 +111,7 @@ fn access(seed: u64) -> LocalAccess {
 
 /// Draws durations that make races likely: each step is fast, slow or very slow compared to the others. Work
 /// takes no time.
-fn draw_delays(dice: &mut Dice) -> Delays {
+pub(crate) fn draw_delays(dice: &mut Dice) -> Delays {
     let mut spread = || {
         let max_ns = dice.pick(&[1, 30, 300, 3_000, 30_000]);
         Spread { min_ns: 1, max_ns, tail_once_in: dice.pick(&[0, 4, 16]) }

@@ -160,7 +160,13 @@ struct Copying<E> {
 }
 
 impl<E: Element> Cuts<E> {
-    pub(super) fn new(config: &CutConfig, layout: &Layout, workers: usize, seed: u64, newest: Option<u64>) -> Self {
+    pub(super) fn new(
+        config: &CutConfig,
+        layout: &Layout,
+        workers: usize,
+        seed: u64,
+        newest: Option<u64>,
+    ) -> Self {
         let all = layout.nodes() * workers;
         let seat = |at: usize| Seat { node: (at / workers) as u16, worker: at % workers, workers };
         let protocol = |at| Protocol::new(seat(at), config.seconds, Duration::ZERO);
@@ -212,6 +218,11 @@ impl<E: Element> Cuts<E> {
 impl<T: Task> TaskRun<'_, T> {
     /// The next stage of a worker's meeting.
     pub(super) fn meet_on(&mut self, worker: usize, stage: Stage) -> Result<(), TaskFailure> {
+        if stage == Stage::Leave {
+            self.cluster.retire(worker);
+            self.workers[worker].waiting = Waiting::Over;
+            return Ok(());
+        }
         let now_ns = self.cluster.now_ns();
         let Some(cuts) = &mut self.cuts else { return Ok(()) };
         match stage {
@@ -252,17 +263,13 @@ impl<T: Task> TaskRun<'_, T> {
                 if self.cluster.is_flushed(worker) {
                     self.workers[worker].stage = Some(Stage::Rest);
                     if self.meet(worker, Waiting::Rest) {
-                        self.quiescence.begin(&mut self.cluster);
+                        self.quiescence.begin_flushed(&mut self.cluster);
                     }
                 } else {
                     self.workers[worker].waiting = Waiting::CutFlush;
                 }
             }
-            Stage::Rest => unreachable!("a worker that rests is not awake"),
-            Stage::Leave => {
-                self.cluster.retire(worker);
-                self.workers[worker].waiting = Waiting::Over;
-            }
+            Stage::Rest | Stage::Leave => unreachable!("a worker that rests is not awake, or has left"),
         }
         Ok(())
     }

@@ -527,7 +527,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
             }
             Op::Quiesce => {
                 if self.meet(worker, Waiting::Quiesce) {
-                    self.quiescence.begin(&mut self.cluster);
+                    self.quiescence.begin_flushed(&mut self.cluster);
                 }
                 Ok(None)
             }
