@@ -40,7 +40,7 @@ enum Length {
 
 /// The simulated sets: name, options of `cargo xtask sim` besides the seeds, length. The sets of lapse are
 /// the columns of [thesis Tab. 3.2], and one with chained operations, which make the last column consistent.
-const SIMULATIONS: [(&str, &str, Length); 34] = [
+const SIMULATIONS: [(&str, &str, Length); 35] = [
     ("classic sync fifo", "--technique classic --mode sync --order fifo", Length::Usual),
     ("classic sync chain", "--technique classic --mode sync --order chain", Length::Usual),
     ("classic async fifo", "--technique classic --mode async --order fifo", Length::Usual),
@@ -83,6 +83,7 @@ const SIMULATIONS: [(&str, &str, Length); 34] = [
     ("ssp, long runs", "--technique ssp --ops 10000", Length::Long),
     ("lapse, long runs", "--technique lapse --ops 10000", Length::Long),
     ("by owners, long runs", "--technique lapse --initiator owner --ops 10000", Length::Long),
+    ("crashes and restarts", "--restarts", Length::Usual),
 ];
 
 type Step = (&'static str, Box<dyn Fn() -> Result<(), String>>);

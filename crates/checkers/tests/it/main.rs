@@ -3,3 +3,4 @@
 mod consistency;
 mod determinism;
 mod history;
+mod restart;
