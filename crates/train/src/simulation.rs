@@ -205,7 +205,10 @@ impl Simulation {
                         }
                         TaskFailure::Layout(error) => TrainError::usage(error),
                         TaskFailure::Stopped => TrainError::Interrupted(signal.load(Ordering::Relaxed)),
-                        TaskFailure::Violation(_) => TrainError::Simulation(failure),
+                        // No fault is configured that makes nodes die, and no cut is made.
+                        TaskFailure::Violation(_)
+                        | TaskFailure::Crashed { .. }
+                        | TaskFailure::Checkpoint(_) => TrainError::Simulation(failure),
                     })
             });
             drop(end);
