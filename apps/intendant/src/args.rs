@@ -3,6 +3,7 @@
 use crate::checkpoint::CheckpointArgs;
 use clap::{Args as Group, Parser, Subcommand};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Trains models on the Intendant parameter server, starts clusters, and looks at machines and clusters.
 #[derive(Debug, Parser)]
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Launch(LaunchArgs),
     Doctor(DoctorArgs),
     Checkpoint(CheckpointArgs),
+    Certs(CertsArgs),
     /// A program `intendant-NAME`: its name and its arguments.
     #[command(external_subcommand)]
     Program(Vec<OsString>),
@@ -87,6 +89,37 @@ pub(crate) struct DoctorArgs {
     /// Coordinator of a running cluster; the token is taken from INTENDANT_TOKEN or INTENDANT_TOKEN_FILE
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) coordinator: Option<String>,
+
+    /// Certificate of this process, for a cluster that uses TLS
+    #[arg(long, value_name = "FILE", env = "INTENDANT_TLS_CERT", requires = "tls_key", requires = "tls_ca")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The private key of --tls-cert
+    #[arg(long, value_name = "FILE", env = "INTENDANT_TLS_KEY", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// The authority of the cluster's certificates
+    #[arg(long, value_name = "FILE", env = "INTENDANT_TLS_CA", requires = "tls_cert")]
+    pub(crate) tls_ca: Option<PathBuf>,
+}
+
+/// Make an authority and one certificate, with which all nodes of a cluster can encrypt their connections.
+///
+/// Writes DIR/ca.pem, DIR/node.pem and DIR/node-key.pem, and prints the flags to use. Existing files are not
+/// replaced. Organisations that have an authority of their own sign certificates with the DNS name
+/// 'intendant' instead.
+#[derive(Debug, Group)]
+pub(crate) struct CertsArgs {
+    /// Folder for the files; it is created
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+
+    /// Days for which the certificates are valid, 1 to 3650
+    #[arg(
+        long, value_name = "N", default_value_t = 30,
+        value_parser = clap::value_parser!(u32).range(1..=3650),
+    )]
+    pub(crate) days: u32,
 }
 
 fn nodes(text: &str) -> Result<usize, String> {

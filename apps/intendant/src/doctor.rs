@@ -1,8 +1,9 @@
 //! Whether this machine can run a cluster, as a table: what was looked at, what was found, and what to do
 //! about it.
 
-use intendant::Rendezvous;
+use crate::args::DoctorArgs;
 use intendant::control::{Health, Presence, State, health};
+use intendant::{Rendezvous, Tls, TlsFiles};
 use rustix::process::{Resource, getrlimit};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -37,11 +38,22 @@ impl Finding {
 }
 
 /// Prints the table. With a coordinator's address, asks it too.
-pub(crate) fn run(coordinator: Option<&str>) -> ExitCode {
+pub(crate) fn run(args: &DoctorArgs) -> ExitCode {
     let mut findings =
         vec![versions(), processors(), memory(), loopback(), unix_sockets(), files(), environment()];
-    if let Some(address) = coordinator {
-        findings.extend(cluster(address));
+    let tls = match certificate(args) {
+        Ok(tls) => tls,
+        Err(finding) => {
+            findings.push(finding);
+            None
+        }
+    };
+    if tls.is_some() {
+        let text = "the certificate is valid now, and nodes with the same --tls-ca accept it";
+        findings.push(Finding::new("certificate", Severity::Ok, text));
+    }
+    if let Some(address) = &args.coordinator {
+        findings.extend(cluster(address, tls.as_ref()));
     }
     let failed = findings.iter().any(|finding| finding.severity == Severity::Failure);
     let mut table = String::new();
@@ -191,13 +203,24 @@ fn environment() -> Finding {
     }
 }
 
-fn cluster(address: &str) -> Vec<Finding> {
+/// The certificate that the arguments name, if they do.
+fn certificate(args: &DoctorArgs) -> Result<Option<Tls>, Finding> {
+    let (Some(cert), Some(key), Some(ca)) = (&args.tls_cert, &args.tls_key, &args.tls_ca) else {
+        return Ok(None);
+    };
+    let files = TlsFiles { cert: cert.clone(), key: key.clone(), ca: ca.clone() };
+    Tls::load(&files)
+        .map(Some)
+        .map_err(|error| Finding::new("certificate", Severity::Failure, error.to_string()))
+}
+
+fn cluster(address: &str, tls: Option<&Tls>) -> Vec<Finding> {
     let subject = "cluster";
     let token = match Rendezvous::token_from_env() {
         Ok(token) => token,
         Err(error) => return vec![Finding::new(subject, Severity::Failure, error.to_string())],
     };
-    match health(address, token.as_ref()) {
+    match health(address, token.as_ref(), tls) {
         Ok(health) => describe(&health),
         Err(error) => vec![Finding::new(subject, Severity::Failure, error.to_string())],
     }

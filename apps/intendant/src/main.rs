@@ -1,11 +1,13 @@
 //! The `intendant` command: runs training programs, starts clusters, and looks at machines and at running
 //! clusters.
 //!
-//! `args` is the command line; `program` runs `intendant-NAME`; `doctor` checks the machine; `checkpoint` reads checkpoints. The library
-//! launches clusters, because programs do that as well (`--nodes N`).
+//! `args` is the command line; `program` runs `intendant-NAME`; `doctor` checks the machine; `checkpoint`
+//! reads checkpoints; `certs` makes certificates. The library launches clusters, because programs do that as
+//! well (`--nodes N`).
 #![forbid(unsafe_code)]
 
 mod args;
+mod certs;
 mod checkpoint;
 mod doctor;
 mod program;
@@ -37,12 +39,13 @@ fn main() -> ExitCode {
         }
         Command::Doctor(args) => {
             log_to_stderr();
-            doctor::run(args.coordinator.as_deref())
+            doctor::run(&args)
         }
         Command::Checkpoint(args) => {
             log_to_stderr();
             checkpoint::run(args)
         }
+        Command::Certs(args) => certs::run(&args.folder, args.days),
     }
 }
 

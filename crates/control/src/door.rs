@@ -5,15 +5,19 @@
 //! that have not yet is bounded: a new one replaces the oldest, because a node shows its token at once. If
 //! descriptors run out nevertheless, new connections are delayed.
 //!
-//! The server, not this module, checks the token.
+//! The server, not this module, checks the token. With TLS, a connection reaches the server once its other
+//! end has shown a certificate; the same time is allowed for that.
 
+use crate::wire::Wire;
 use intendant_core::Tick;
-use intendant_transport::Throttle;
+use intendant_core::lock;
+use intendant_transport::{Throttle, Tls, tls};
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -33,23 +37,26 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// `strangers_max` of the connections are unstamped.
 pub(super) fn open(
     listener: TcpListener,
+    tls: Option<Tls>,
     strangers_max: usize,
 ) -> ReceiverStream<Result<Connection, io::Error>> {
     let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(accept(listener, strangers_max, sender));
+    tokio::spawn(accept(listener, tls, strangers_max, sender));
     ReceiverStream::new(receiver)
 }
 
 async fn accept(
     listener: TcpListener,
+    tls: Option<Tls>,
     strangers_max: usize,
     sender: mpsc::Sender<Result<Connection, io::Error>>,
 ) {
     let mut strangers: VecDeque<Stranger> = VecDeque::new();
     let (opened, mut failures) = (tokio::time::Instant::now(), Throttle::default());
+    let refusals = Arc::new(Refusals { throttle: Mutex::default(), opened });
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, caller) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 if let Some(suppressed) = failures.pass(Tick(opened.elapsed().as_micros() as u64)) {
                     tracing::warn!("coordinator: cannot accept a connection: {error}{suppressed}");
@@ -73,8 +80,50 @@ async fn accept(
         let pass = Pass(Arc::default());
         strangers.push_back(Stranger { pass: pass.clone(), keep });
         let probation = Probation { over: Box::pin(tokio::time::sleep(PROBATION)), expelled };
-        if sender.send(Ok(Connection { stream, pass, probation: Some(probation) })).await.is_err() {
+        if sender.is_closed() {
             return;
+        }
+        // In a task of its own: a caller that says nothing does not delay others.
+        let (tls, sender, refusals) = (tls.clone(), sender.clone(), Arc::clone(&refusals));
+        tokio::spawn(async move {
+            if let Some((wire, probation)) = admit(stream, caller, tls.as_ref(), probation, &refusals).await {
+                // The server ends with the process.
+                let _ = sender.send(Ok(Connection { wire, pass, probation: Some(probation) })).await;
+            }
+        });
+    }
+}
+
+/// Refused connections in the log.
+struct Refusals {
+    throttle: Mutex<Throttle>,
+    opened: tokio::time::Instant,
+}
+
+/// The first bytes of a connection, which decide about TLS. `None` if it is refused or takes too long.
+async fn admit(
+    stream: TcpStream,
+    caller: SocketAddr,
+    tls: Option<&Tls>,
+    mut probation: Probation,
+    refusals: &Refusals,
+) -> Option<(Wire, Probation)> {
+    let admitted = tokio::select! {
+        admitted = tls::admit(stream, tls) => admitted,
+        () = &mut probation.over => return None,
+        _ = &mut probation.expelled => return None,
+    };
+    match admitted {
+        Ok(admitted) => Some((admitted.into(), probation)),
+        Err(error) => {
+            let now = Tick(refusals.opened.elapsed().as_micros() as u64);
+            match lock(&refusals.throttle).pass(now) {
+                Some(suppressed) if error.is_final() => {
+                    tracing::warn!("coordinator: refused a connection from {caller}: {error}{suppressed}");
+                }
+                Some(_) | None => tracing::debug!("coordinator: a connection from {caller} ended: {error}"),
+            }
+            None
         }
     }
 }
@@ -109,7 +158,7 @@ struct Probation {
 
 /// A connection, which breaks when its time is over and it has no stamp.
 pub(super) struct Connection {
-    stream: TcpStream,
+    wire: Wire,
     pass: Pass,
     probation: Option<Probation>,
 }
@@ -148,7 +197,7 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check(context)?;
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        Pin::new(&mut self.wire).poll_read(context, buffer)
     }
 }
 
@@ -159,7 +208,7 @@ impl AsyncWrite for Connection {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.check(context)?;
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        Pin::new(&mut self.wire).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -168,18 +217,18 @@ impl AsyncWrite for Connection {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.check(context)?;
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        Pin::new(&mut self.wire).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.wire.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        Pin::new(&mut self.wire).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Pin::new(&mut self.wire).poll_shutdown(context)
     }
 }

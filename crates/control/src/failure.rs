@@ -2,6 +2,7 @@
 
 use crate::proto::{Failed, Refused, Setting, failed, refused};
 use intendant_core::{ElementType, NodeId};
+use intendant_transport::TlsError;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -155,6 +156,14 @@ pub enum JoinError {
         coordinator: String,
         /// How this node's token differs.
         ours: &'static str,
+    },
+    /// This node and the coordinator do not agree on a TLS connection.
+    #[error("this node cannot join the cluster at {coordinator}: {error}")]
+    Tls {
+        /// Where the coordinator is.
+        coordinator: String,
+        /// Why not, and what to do.
+        error: TlsError,
     },
     /// Another protocol.
     #[error(

@@ -4,10 +4,11 @@ use crate::credentials::{authorised, root_cause};
 use crate::gathers::MESSAGE_BYTES_MAX;
 use crate::proto::coordinator_client::CoordinatorClient;
 use crate::proto::{HealthRequest, health_reply};
+use crate::wire::{DialError, Dialled, dial};
 use intendant_core::NodeId;
-use intendant_transport::Token;
+use intendant_transport::{Tls, TlsError, Token};
+use std::io;
 use std::time::Duration;
-use tonic::transport::Endpoint;
 
 /// How long to wait for the answer.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -94,6 +95,14 @@ pub enum HealthError {
         /// The error of the attempt.
         detail: String,
     },
+    /// The coordinator and this process do not agree on a TLS connection.
+    #[error("the coordinator at {address} cannot be asked: {error}")]
+    Tls {
+        /// Where it is.
+        address: String,
+        /// Why not, and what to do.
+        error: TlsError,
+    },
     /// The coordinator refused the token.
     #[error(
         "the coordinator at {address} refused the token; use the cluster's INTENDANT_TOKEN or \
@@ -105,25 +114,27 @@ pub enum HealthError {
     },
 }
 
-/// Asks the coordinator at `address` ("host:port"). Blocks for a few seconds at most.
+/// Asks the coordinator at `address` ("host:port"), with TLS if the cluster uses it. Blocks for a few seconds
+/// at most.
 ///
 /// # Errors
-/// If the coordinator does not answer, or refuses the token.
-pub fn health(address: &str, token: Option<&Token>) -> Result<Health, HealthError> {
+/// If the coordinator does not answer, or refuses the token or the certificate.
+pub fn health(address: &str, token: Option<&Token>, tls: Option<&Tls>) -> Result<Health, HealthError> {
     let unreachable = |detail: String| HealthError::Unreachable { address: address.to_owned(), detail };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| unreachable(error.to_string()))?;
     let asked = runtime.block_on(async {
         tokio::time::timeout(ANSWER, async {
-            let endpoint = Endpoint::from_shared(format!("http://{address}"));
-            let channel = match endpoint {
-                Ok(endpoint) => endpoint.connect().await,
-                Err(error) => Err(error),
-            };
-            let channel = channel.map_err(|error| unreachable(root_cause(&error)))?;
-            let mut client = CoordinatorClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+            let dialled = reach(address, tls).await.map_err(|error| match error {
+                DialError::Io(error) => unreachable(root_cause(&error)),
+                DialError::Tls(error) => HealthError::Tls { address: address.to_owned(), error },
+            })?;
+            let client = CoordinatorClient::new(dialled.channel.clone());
+            let mut client = client.max_decoding_message_size(MESSAGE_BYTES_MAX);
             client.health(authorised(HealthRequest {}, token)).await.map_err(|status| {
-                if status.code() == tonic::Code::Unauthenticated {
+                if dialled.needs_tls() {
+                    HealthError::Tls { address: address.to_owned(), error: TlsError::TlsPeer }
+                } else if status.code() == tonic::Code::Unauthenticated {
                     HealthError::Token { address: address.to_owned() }
                 } else {
                     unreachable(root_cause(&status))
@@ -171,4 +182,16 @@ pub fn health(address: &str, token: Option<&Token>) -> Result<Health, HealthErro
         failure: (!reply.failure.is_empty()).then_some(reply.failure),
         version: reply.version,
     })
+}
+
+/// Connects to one of the addresses of `address`.
+async fn reach(address: &str, tls: Option<&Tls>) -> Result<Dialled, DialError> {
+    let mut error = DialError::Io(io::Error::new(io::ErrorKind::NotFound, "its name has no address"));
+    for address in tokio::net::lookup_host(address).await.map_err(DialError::Io)? {
+        match dial(address, tls).await {
+            Ok(dialled) => return Ok(dialled),
+            Err(failed) => error = failed,
+        }
+    }
+    Err(error)
 }

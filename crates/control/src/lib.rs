@@ -4,8 +4,8 @@
 //! gRPC stream over TCP). The parts: `coordinator` and `gathers` are state machines that take the time as an
 //! argument. `watch` detects silent peers, `signs` reports that data arrives. `server` at the coordinator and
 //! `member` at each node connect them to streams and a clock. `listen` opens the coordinator's socket, `door`
-//! accepts on it. `failure` lists the reasons for which a cluster fails. [`health`] queries a coordinator
-//! from outside.
+//! accepts on it, `wire` is a connection with TLS or without. `failure` lists the reasons for which a cluster
+//! fails. [`health`] queries a coordinator from outside.
 //!
 //! Guarantees: a node whose process ends is named at once; a node that is stopped or unreachable is named
 //! after 5 s of silence. All other nodes know within one more second. A node that was itself stopped or
@@ -28,6 +28,7 @@ mod proto;
 mod server;
 mod signs;
 mod watch;
+mod wire;
 
 pub use clock::MonotonicClock;
 pub use failure::{Failure, FailureKind, JoinError};
@@ -213,6 +214,7 @@ fn host(
         settings: introduction.settings.clone(),
         deadline_us: rendezvous.join_deadline().as_micros() as u64,
     };
-    let (token, signs) = (rendezvous.cluster_token().cloned(), Arc::clone(&shared.signs));
-    Ok((Hub::start(listener, clock, expected, cluster, token, signs), own))
+    let (token, tls) = (rendezvous.cluster_token().cloned(), rendezvous.cluster_tls().cloned());
+    let signs = Arc::clone(&shared.signs);
+    Ok((Hub::start(listener, clock, expected, cluster, token, tls, signs), own))
 }

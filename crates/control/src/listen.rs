@@ -29,8 +29,22 @@ pub(super) fn open(rendezvous: &Rendezvous) -> Result<TcpListener, JoinError> {
     if !address.ip().is_loopback() && rendezvous.cluster_token().is_none() {
         return Err(JoinError::Open { address });
     }
+    if let Some(warning) = unencrypted(address, rendezvous.cluster_tls().is_some()) {
+        tracing::warn!("{warning}");
+    }
     listener.set_nonblocking(true).map_err(JoinError::Start)?;
     Ok(listener)
+}
+
+/// What the user should know about a cluster whose connections leave the machine without encryption.
+fn unencrypted(address: SocketAddr, tls: bool) -> Option<String> {
+    (!address.ip().is_loopback() && !tls).then(|| {
+        format!(
+            "node 0 serves on {address}, and the links between machines are not encrypted: the network \
+             sees the values and the token; --tls-cert, --tls-key and --tls-ca on all \
+             nodes encrypt them (`intendant certs DIR` makes certificates for a try)"
+        )
+    })
 }
 
 /// The address at which node 0 reaches its own coordinator.
@@ -92,4 +106,20 @@ fn inherit(fd: i32) -> Result<TcpListener, String> {
     #[expect(unsafe_code, reason = "a descriptor that arrives as a number")]
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     Ok(TcpListener::from(owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_links_that_leave_the_machine_without_tls_are_worth_a_warning() {
+        let said = |address: &str, tls| unencrypted(address.parse().expect("an address"), tls);
+        let warning = said("10.0.0.7:29500", false).expect("anyone on the way can read it");
+        assert!(warning.contains("not encrypted") && warning.contains("--tls-cert"), "{warning}");
+        assert_eq!(said("10.0.0.7:29500", true), None);
+        assert_eq!(said("127.0.0.1:29500", false), None);
+        assert_eq!(said("[::1]:29500", false), None);
+        assert!(said("0.0.0.0:29500", false).is_some());
+    }
 }

@@ -1,7 +1,7 @@
 //! A node's side of the control plane: the state that blocking calls share with the one task that reads the
 //! stream.
 
-use crate::credentials::{NO_TOKEN_HERE, NODES_HEADER, RANK_HEADER, authorised, innermost, root_cause};
+use crate::credentials::{NO_TOKEN_HERE, NODES_HEADER, RANK_HEADER, authorised, root_cause};
 use crate::failure::{Failure, FailureKind, JoinError, Joining, list, shorten};
 use crate::gathers::{Assembly, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, cut};
 use crate::proto::coordinator_client::CoordinatorClient;
@@ -15,16 +15,16 @@ use crate::clock::MonotonicClock;
 use crate::introduction::{Introduction, Roster};
 use crate::signs::{Arrived, Signs};
 use crate::watch::{BEAT_US, BeatTimer, TURN_US, Watch};
+use crate::wire::{self, DialError, Dialled};
 use intendant_core::{NodeId, Tick};
 use intendant_launch::Rendezvous;
-use intendant_transport::Address;
+use intendant_transport::{Address, TlsError};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Streaming};
 
 /// How long the coordinator has to decide about a lost connection.
@@ -35,9 +35,6 @@ const ABORT: Duration = Duration::from_millis(1500);
 
 /// Pause between two attempts to reach the coordinator.
 const RETRY: Duration = Duration::from_millis(100);
-
-/// Time for one attempt to connect.
-const CONNECT: Duration = Duration::from_secs(3);
 
 /// The reason of a failure if the coordinator's process died.
 const GONE: &str = "closed its connection without leaving";
@@ -254,9 +251,9 @@ pub(super) async fn connect(
     let mut was_there = false;
     loop {
         let detail = match dial(rendezvous, own).await {
-            Ok(channel) => {
+            Ok(dialled) => {
                 was_there = true;
-                let asked = ask(shared, rendezvous, introduction, channel, &coordinator);
+                let asked = ask(shared, rendezvous, introduction, dialled, &coordinator);
                 let mut asked = Box::pin(tokio::time::timeout_at(deadline, asked));
                 let answer = loop {
                     tokio::select! {
@@ -287,6 +284,7 @@ pub(super) async fn connect(
                     }
                 }
             }
+            Err(Undialled { tls: Some(error), .. }) => return Err(JoinError::Tls { coordinator, error }),
             Err(Undialled { refused: true, .. }) if was_there => {
                 return Err(JoinError::Failed(Failure::lost(NodeId(0), GONE)));
             }
@@ -340,10 +338,12 @@ struct Undialled {
     detail: String,
     /// Whether there is an address, and the machine of every address refuses the connection.
     refused: bool,
+    /// Why another attempt would fail as well.
+    tls: Option<TlsError>,
 }
 
 /// One attempt at every address of the coordinator.
-async fn dial(rendezvous: &Rendezvous, own: Option<SocketAddr>) -> Result<Channel, Undialled> {
+async fn dial(rendezvous: &Rendezvous, own: Option<SocketAddr>) -> Result<Dialled, Undialled> {
     let coordinator = rendezvous.coordinator();
     let addresses: Vec<SocketAddr> = match own {
         Some(own) => vec![own],
@@ -351,25 +351,22 @@ async fn dial(rendezvous: &Rendezvous, own: Option<SocketAddr>) -> Result<Channe
             Ok(addresses) => addresses.collect(),
             Err(error) => {
                 let detail = format!("its name cannot be resolved: {error}");
-                return Err(Undialled { detail, refused: false });
+                return Err(Undialled { detail, refused: false, tls: None });
             }
         },
     };
     let mut undialled =
-        Undialled { detail: "its name has no address".into(), refused: !addresses.is_empty() };
+        Undialled { detail: "its name has no address".into(), refused: !addresses.is_empty(), tls: None };
     for address in addresses {
-        // An address is always a valid authority; a failure here would show as an unreachable coordinator.
-        let dialled = match Endpoint::from_shared(format!("http://{address}")) {
-            Ok(endpoint) => endpoint.connect_timeout(CONNECT).tcp_nodelay(true).connect().await,
-            Err(error) => Err(error),
-        };
-        match dialled {
-            Ok(channel) => return Ok(channel),
-            Err(error) => {
-                let cause = innermost(&error);
-                let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-                undialled.refused &= kind == Some(std::io::ErrorKind::ConnectionRefused);
-                undialled.detail = cause.to_string();
+        match wire::dial(address, rendezvous.cluster_tls()).await {
+            Ok(dialled) => return Ok(dialled),
+            Err(DialError::Io(error)) => {
+                undialled.refused &= error.kind() == std::io::ErrorKind::ConnectionRefused;
+                undialled.detail = root_cause(&error);
+            }
+            Err(DialError::Tls(error)) => {
+                undialled.refused = false;
+                undialled.tls = Some(error);
             }
         }
     }
@@ -391,10 +388,11 @@ async fn ask(
     shared: &Shared,
     rendezvous: &Rendezvous,
     introduction: &Introduction,
-    channel: Channel,
+    dialled: Dialled,
     coordinator: &str,
 ) -> SeatReply {
-    let mut client = CoordinatorClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let mut client =
+        CoordinatorClient::new(dialled.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let (line, outbound) = mpsc::unbounded_channel();
     shared.lock().line = Some(line);
     shared.lock().send(from_member::Kind::Join(Join {
@@ -425,7 +423,9 @@ async fn ask(
     let broken = std::error::Error::source(&status).is_some()
         && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled);
     let coordinator = coordinator.to_owned();
-    if broken {
+    if dialled.needs_tls() {
+        SeatReply::TurnedAway(JoinError::Tls { coordinator, error: TlsError::TlsPeer })
+    } else if broken {
         SeatReply::Broken(root_cause(&status))
     } else if status.code() == Code::Unauthenticated {
         let ours = match rendezvous.cluster_token() {

@@ -11,7 +11,7 @@ use crate::signs::Signs;
 use crate::watch::TURN_US;
 use intendant_core::NodeId;
 use intendant_core::lock;
-use intendant_transport::{Throttle, Token};
+use intendant_transport::{Throttle, Tls, Token};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -67,11 +67,12 @@ impl Hub {
         expected: Expected,
         cluster: u64,
         token: Option<Token>,
+        tls: Option<Tls>,
         signs: Arc<Signs>,
     ) -> Arc<Self> {
         let nodes = expected.nodes;
         let lines = vec![None; nodes];
-        let incoming = door::open(listener, STRANGERS_MAX + expected.nodes);
+        let incoming = door::open(listener, tls, STRANGERS_MAX + expected.nodes);
         let coordinator = Coordinator::new(clock.now(), expected, cluster);
         let inner = Mutex::new(Inner { coordinator, lines, actions: Vec::new() });
         let refusals = Mutex::default();

@@ -66,7 +66,7 @@ pub use intendant_techniques::{
     Replicas, Role, StaticReplicaPace, StaticReplicas, Technique,
 };
 pub use intendant_transport::socket::Links;
-pub use intendant_transport::{Token, Transport};
+pub use intendant_transport::{TLS_NAME, Tls, TlsError, TlsFileError, TlsFiles, Token, Transport};
 pub use node::{Aborter, Node};
 pub use preparer::Preparer;
 

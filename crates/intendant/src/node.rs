@@ -183,7 +183,9 @@ impl<E: Element> Node<E> {
             rendezvous.launcher(),
             rendezvous.coordinator()
         );
-        let listener = socket::Listener::bind(address, config.transport)?;
+        let listener =
+            socket::Listener::bind(address, config.transport)?.with_tls(rendezvous.cluster_tls().cloned());
+        let over_tcp = if rendezvous.cluster_tls().is_some() { "TCP with TLS" } else { "TCP" };
         let settings = config.agreement(&layout);
         let digest = config::digest(layout.digest(), &settings);
         let introduction = Introduction {
@@ -230,7 +232,7 @@ impl<E: Element> Node<E> {
             }
         };
         let Links { tcp, unix } = mesh.links();
-        tracing::info!("connections to the other nodes: {unix} over Unix sockets, {tcp} over TCP");
+        tracing::info!("connections to the other nodes: {unix} over Unix sockets, {tcp} over {over_tcp}");
         control.watch_arrivals(mesh.arrivals());
         let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
         let here = roster.nodes.get(rank.index()).map(|node| node.tcp.ip());

@@ -25,7 +25,7 @@
 use crate::locate::locate;
 use crate::placement::{Environment, Host, Launcher, Placement, place};
 use intendant_core::NodeId;
-use intendant_transport::{Token, TokenError};
+use intendant_transport::{Tls, Token, TokenError};
 use std::ffi::OsString;
 use std::fmt;
 use std::net::TcpListener;
@@ -95,6 +95,7 @@ pub struct Rendezvous {
     coordinator: Endpoint,
     data_port: Option<u16>,
     token: Option<Token>,
+    tls: Option<Tls>,
     listener: Option<Listener>,
     launched: bool,
     deadline: Duration,
@@ -243,6 +244,7 @@ impl Rendezvous {
             coordinator: Endpoint { host: host.into(), port },
             data_port: None,
             token: None,
+            tls: None,
             listener: None,
             launched: false,
             deadline: JOIN_DEADLINE_DEFAULT,
@@ -255,6 +257,14 @@ impl Rendezvous {
     #[must_use]
     pub fn token(mut self, token: Token) -> Self {
         self.token = (!token.is_open()).then_some(token);
+        self
+    }
+
+    /// Encrypts the connections to other hosts, and lets nodes show certificates. All nodes of a cluster use
+    /// TLS, or none. The environment does not say it: the files belong to the program's settings.
+    #[must_use]
+    pub fn tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
         self
     }
 
@@ -305,6 +315,11 @@ impl Rendezvous {
     /// The cluster's secret, which the data plane needs as well.
     pub fn cluster_token(&self) -> Option<&Token> {
         self.token.as_ref()
+    }
+
+    /// The certificates of the cluster, if its connections are encrypted.
+    pub fn cluster_tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     /// Whether our launcher started this process.
@@ -412,6 +427,7 @@ impl Rendezvous {
             },
             data_port,
             token: token(hex, file.as_deref())?,
+            tls: None,
             listener,
             launched: env.text(LAUNCHED).is_some_and(|value| value == "1"),
             deadline,

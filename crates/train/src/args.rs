@@ -7,6 +7,7 @@ use crate::intents::IntentArgs;
 use crate::parse;
 use crate::replication::ReplicationArgs;
 use crate::sampling::SamplingArgs;
+use crate::tls::TlsArgs;
 use clap::ArgAction;
 use clap::builder::RangedU64ValueParser;
 use intendant::{Location, Order, Storage, Transport};
@@ -145,6 +146,9 @@ pub(crate) struct CommonArgs {
     /// Connections between nodes: auto (Unix sockets between nodes of one host, TCP between hosts) or tcp
     #[arg(long, value_name = "KIND", default_value = "auto", help_heading = CLUSTER)]
     pub(crate) transport: Transport,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
 
     /// Worker threads per node
     #[arg(
@@ -337,7 +341,7 @@ pub(crate) struct CommonArgs {
 
 const DATA: &str = "Data";
 const TRAINING: &str = "Training";
-const CLUSTER: &str = "Cluster";
+pub(crate) const CLUSTER: &str = "Cluster";
 const SIMULATION: &str = "Simulation";
 const CHECKPOINTS: &str = "Checkpoints";
 const OUTPUT: &str = "Output and configuration";

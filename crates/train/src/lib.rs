@@ -48,6 +48,7 @@ mod simulation;
 mod single;
 mod table;
 mod tally;
+mod tls;
 mod worker;
 
 pub use app::{App, Application};

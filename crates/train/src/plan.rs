@@ -13,6 +13,7 @@ use crate::sampling::SamplingPlan;
 use crate::settings::Config;
 use crate::signals::Interrupt;
 use crate::simulation::Simulation;
+use crate::tls;
 use intendant::launch;
 use intendant::{Initiator, Location, Order, Rendezvous, Storage, Transport};
 use intendant_core::{ElementType, KeyOrder, Movement};
@@ -208,6 +209,14 @@ impl Plan {
         check_local_access(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
         check_restarts(&args, rendezvous.as_ref())?;
+        // A process that starts nodes reads the files as well: one error instead of one from each node.
+        let rendezvous = match args.tls.files()? {
+            Some(files) if nodes > 1 || rendezvous.is_some() => {
+                let tls = tls::load(&files)?;
+                rendezvous.map(|rendezvous| rendezvous.tls(Some(tls)))
+            }
+            Some(_) | None => rendezvous,
+        };
         // Other nodes may be on other machines and do not write.
         if rendezvous.as_ref().is_none_or(|r| r.rank().0 == 0) {
             check_outputs(&args, inputs)?;

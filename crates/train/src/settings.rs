@@ -25,6 +25,9 @@ const NOT_SETTINGS: [&str; 4] = ["config", "help", "version", "verbose"];
 const OUTPUT_ONLY: [&str; 7] =
     ["report", "export", "no-progress", "checkpoint", "resume", "max-restarts", "grace-seconds"];
 
+/// Settings of a machine, not of a run; the effective configuration leaves them out as well.
+const MACHINE_ONLY: [&str; 3] = crate::tls::FLAGS;
+
 /// The key of a configuration that names the program it is for. It is not a flag.
 pub(crate) const PROGRAM: &str = "program";
 
@@ -356,7 +359,7 @@ fn effective(command: &Command, matches: &ArgMatches) -> Config {
     let mut table = toml::Table::new();
     table.insert(PROGRAM.to_owned(), command.get_name().into());
     for (name, arg) in settings(command) {
-        if OUTPUT_ONLY.contains(&name) {
+        if OUTPUT_ONLY.contains(&name) || MACHINE_ONLY.contains(&name) {
             continue;
         }
         let Ok(Some(raw)) = matches.try_get_raw(arg.get_id().as_str()) else { continue };

@@ -1,13 +1,14 @@
 //! The round trip of a small frame over a fabric beside one over bare sockets, between two threads of this
-//! process; over TCP and over Unix sockets.
+//! process; over TCP, TLS and Unix sockets.
 //!
 //! `cargo run --release -p intendant-transport --example pingpong -- [ROUNDS] [BYTES]`
 #![allow(clippy::print_stdout, reason = "its output is what this program is for")]
 
 use bytes::Bytes;
+use intendant_apptest::{Authority, Certificate, NodeFiles};
 use intendant_core::{ElementType, NodeId};
 use intendant_transport::socket::{Builder, Identity, Listener};
-use intendant_transport::{Fabric, FabricEvent, Token, Transport};
+use intendant_transport::{Fabric, FabricEvent, Tls, TlsFiles, Token, Transport, TransportError};
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
@@ -21,11 +22,15 @@ fn main() -> Outcome<()> {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());
     let rounds = numbers.next().transpose()?.unwrap_or(20_000).max(1);
     let bytes = numbers.next().transpose()?.unwrap_or(64);
+    let folder = tempfile::tempdir()?;
+    let NodeFiles { cert, key, ca } = Authority::new().issue(folder.path(), "node", Certificate::Good);
+    let tls = Tls::load(&TlsFiles { cert, key, ca })?;
     for _ in 0..2 {
         report("bare TCP", bare_tcp(rounds, bytes)?);
-        report("TCP fabric", fabric(Transport::Tcp, rounds, bytes)?);
+        report("TCP fabric", fabric(Transport::Tcp, None, rounds, bytes)?);
+        report("TLS fabric", fabric(Transport::Tcp, Some(&tls), rounds, bytes)?);
         report("bare Unix", bare_unix(rounds, bytes)?);
-        report("Unix fabric", fabric(Transport::Auto, rounds, bytes)?);
+        report("Unix fabric", fabric(Transport::Auto, None, rounds, bytes)?);
     }
     Ok(())
 }
@@ -129,8 +134,8 @@ fn identity(rank: u16) -> Identity {
     }
 }
 
-fn fabric(transport: Transport, rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
-    let (mut asker, mut echoer) = in_runtime(connect(transport))??;
+fn fabric(transport: Transport, tls: Option<&Tls>, rounds: usize, bytes: usize) -> Outcome<Vec<Duration>> {
+    let (mut asker, mut echoer) = in_runtime(connect(transport, tls))??;
     let echo = move || {
         in_runtime(async {
             let mut fabric: Fabric = echoer.remove(0).finish()?.into();
@@ -169,9 +174,10 @@ fn fabric(transport: Transport, rounds: usize, bytes: usize) -> Outcome<Vec<Dura
     beside(echo, ask)
 }
 
-async fn connect(transport: Transport) -> Outcome<(Vec<Builder>, Vec<Builder>)> {
+async fn connect(transport: Transport, tls: Option<&Tls>) -> Outcome<(Vec<Builder>, Vec<Builder>)> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let (a, b) = (Listener::bind(any, transport)?, Listener::bind(any, transport)?);
+    let bind = || Ok::<_, TransportError>(Listener::bind(any, transport)?.with_tls(tls.cloned()));
+    let (a, b) = (bind()?, bind()?);
     let (roster, within) = ([a.address(), b.address()], Duration::from_secs(10));
     let (first, second) = (identity(0), identity(1));
     let (a, b) = tokio::join!(a.mesh(&first, &roster, within), b.mesh(&second, &roster, within));

@@ -2,7 +2,8 @@
 //!
 //! Start at [`Fabric`]: frames in, [`FabricEvent`]s out, for one channel of one node. [`local::mesh`]
 //! connects nodes of one process; [`socket`] connects processes, after a handshake that reports the exact
-//! reason if a node is refused. [`Token`] is the secret that the handshake asks for.
+//! reason if a node is refused. [`Token`] is the secret that the handshake asks for; with [`Tls`], both sides
+//! show certificates first, and TCP connections are encrypted.
 //!
 //! A frame is opaque bytes to this crate. It starts no threads: a fabric runs on the thread that polls it,
 //! the handshake on the caller's runtime. It sends no heartbeats and does not reconnect: a link that breaks
@@ -15,6 +16,7 @@ mod fabric;
 pub mod local;
 pub mod socket;
 mod throttle;
+pub mod tls;
 mod token;
 
 pub use error::{Missing, TransportError};
@@ -22,4 +24,5 @@ pub use event::{FabricEvent, LinkError, Sent};
 pub use fabric::{Fabric, FabricBuilder};
 pub use socket::{Address, HandshakeError, Transport, UnixName};
 pub use throttle::{Suppressed, Throttle};
+pub use tls::{TLS_NAME, Tls, TlsError, TlsFileError, TlsFiles};
 pub use token::{TOKEN_BYTES, TOKEN_BYTES_MIN, Token, TokenError};

@@ -307,3 +307,60 @@ fn commands_that_do_not_exist_are_named() {
         assert!(stderr.contains(&format!("'{name}'")) && stderr.contains(said), "{stderr}");
     }
 }
+
+#[test]
+fn certificates_are_made_once_and_are_good() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let certs = folder.path().join("new/certs");
+    let make = |more: &[&str]| intendant().arg("certs").arg(&certs).args(more).output().unwrap();
+    let output = make(&["--days", "7"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = text(&output.stdout);
+    let path = |name: &str| certs.canonicalize().unwrap().join(name);
+    let flags = ["node.pem", "node-key.pem", "ca.pem"].map(|name| path(name).display().to_string());
+    let [cert, key, ca] = &flags;
+    assert!(said.contains(&format!("--tls-cert {cert} --tls-key {key} --tls-ca {ca}\n")), "{said}");
+    assert!(said.contains("Valid for 7 days"), "{said}");
+    assert!(!said.contains("BEGIN"), "{said}");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path("node-key.pem")), 0o600);
+    assert!(!fs::read_to_string(path("ca.pem")).unwrap().contains("PRIVATE"));
+
+    // A node would accept them.
+    let mut doctor = intendant();
+    doctor.args(["doctor", "--tls-cert", cert, "--tls-key", key, "--tls-ca", ca]);
+    let found = text(&doctor.output().unwrap().stdout);
+    assert!(found.contains("certificate  ok"), "{found}");
+    doctor.args(["--coordinator", "127.0.0.1:1"]);
+    assert!(text(&doctor.output().unwrap().stdout).contains("no coordinator answers"));
+    let mut wrong = intendant();
+    wrong.args(["doctor", "--tls-cert", cert, "--tls-key", cert, "--tls-ca", ca]);
+    let output = wrong.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stdout).contains("certificate  FAILURE"), "{output:?}");
+
+    let before = fs::read(path("node-key.pem")).unwrap();
+    let again = make(&[]);
+    assert_eq!(again.status.code(), Some(2), "{again:?}");
+    assert!(text(&again.stderr).contains("node.pem exists"), "{again:?}");
+    assert_eq!(fs::read(path("node-key.pem")).unwrap(), before);
+    assert_eq!(make(&["--days", "0"]).status.code(), Some(2));
+    fs::remove_file(path("node.pem")).unwrap();
+    fs::remove_file(path("ca.pem")).unwrap();
+    assert!(text(&make(&[]).stderr).contains("node-key.pem exists"));
+}
+
+#[test]
+fn the_token_is_in_no_argument_of_a_process() {
+    let script =
+        "echo token $INTENDANT_TOKEN; tr '\\0' ' ' < /proc/$$/cmdline; tr '\\0' ' ' < /proc/$PPID/cmdline";
+    let output = launch(2, script).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = text(&output.stdout) + &text(&output.stderr);
+    let token = said.lines().find_map(|line| line.strip_prefix("token ")).unwrap().to_owned();
+    assert_eq!(token.len(), 64, "{said}");
+    // Once from each node's own words, and nowhere else.
+    assert!(said.contains("launch -n 2"), "{said}");
+    assert_eq!(said.matches(&token).count(), 2, "{said}");
+}

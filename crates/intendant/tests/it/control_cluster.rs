@@ -521,11 +521,11 @@ fn health_is_told_to_tools_that_have_the_token() {
     let places = meeting(2, Some(&token));
     let nodes: Vec<_> = join_all(&places).into_iter().map(|(control, _)| control).collect();
     let address = places[0].coordinator().to_string();
-    assert!(matches!(health(&address, None), Err(HealthError::Token { .. })));
+    assert!(matches!(health(&address, None, None), Err(HealthError::Token { .. })));
     thread::scope(|scope| {
         let wait = scope.spawn(|| nodes[1].gather("epoch", vec![]));
         let seen = loop {
-            let seen = health(&address, Some(&token)).unwrap();
+            let seen = health(&address, Some(&token), None).unwrap();
             if !seen.gathers.is_empty() {
                 break seen;
             }
@@ -541,5 +541,5 @@ fn health_is_told_to_tools_that_have_the_token() {
     });
     leave_all(&nodes);
     drop(nodes);
-    assert!(matches!(health(&address, Some(&token)), Err(HealthError::Unreachable { .. })));
+    assert!(matches!(health(&address, Some(&token), None), Err(HealthError::Unreachable { .. })));
 }

@@ -5,3 +5,4 @@ mod command_line;
 mod history;
 mod restart;
 mod shell;
+mod tls;

@@ -9,6 +9,7 @@ use super::hello::{
 };
 use super::stream::Stream;
 use super::unix;
+use crate::tls::{Admitted, Tls, admit};
 use crate::{HandshakeError, Throttle};
 use intendant_core::lock;
 use intendant_core::{ChannelId, NodeId, Tick};
@@ -73,6 +74,7 @@ enum Caller {
 #[derive(Debug)]
 pub(crate) struct Gate {
     identity: Identity,
+    tls: Option<Tls>,
     /// By rank of the dialler, then channel.
     places: Mutex<Vec<Place>>,
     arrivals: UnboundedSender<Arrival>,
@@ -124,10 +126,11 @@ impl std::fmt::Display for Caller {
 }
 
 impl Gate {
-    pub(crate) fn new(identity: Identity, arrivals: UnboundedSender<Arrival>) -> Self {
+    pub(crate) fn new(identity: Identity, tls: Option<Tls>, arrivals: UnboundedSender<Arrival>) -> Self {
         let places = vec![Place::Free; identity.rank.index() * usize::from(identity.channels)];
         Self {
             identity,
+            tls,
             places: Mutex::new(places),
             arrivals,
             refusals: Mutex::default(),
@@ -179,14 +182,21 @@ impl Gate {
     /// Examines one connection and answers it.
     async fn receive(
         self: Arc<Self>,
-        mut stream: Stream,
+        stream: Stream,
         caller: Caller,
         permit: OwnedSemaphorePermit,
         patience: Duration,
     ) {
         let deadline = Instant::now() + HANDSHAKE_DEADLINE;
+        let until = Instant::now() + patience;
+        let mut stream = match timeout_at(until, self.admit(stream)).await {
+            Ok(Ok(stream)) => stream,
+            // The dialler has its answer, if there is one.
+            Ok(Err(refusal)) => return self.note_refusal(caller, &refusal),
+            Err(_) => return self.note_refusal(caller, &HandshakeError::Timeout),
+        };
         let hello =
-            match timeout(patience, self.hear(&mut stream)).await.unwrap_or(Err(HandshakeError::Timeout)) {
+            match timeout_at(until, self.hear(&mut stream)).await.unwrap_or(Err(HandshakeError::Timeout)) {
                 Ok(hello) => hello,
                 Err(refusal) => return self.refuse(stream, caller, &refusal, patience).await,
             };
@@ -211,6 +221,19 @@ impl Gate {
         }
     }
 
+    /// The first bytes of a connection over TCP: TLS, or none.
+    async fn admit(&self, stream: Stream) -> Result<Stream, HandshakeError> {
+        let Stream::Tcp(stream) = stream else { return Ok(stream) };
+        Ok(match admit(stream, self.tls.as_ref()).await? {
+            Admitted::Plain(stream) => Stream::Tcp(stream),
+            Admitted::Tls(stream) => Stream::Tls(stream),
+        })
+    }
+
+    fn note_refusal(&self, caller: Caller, refusal: &HandshakeError) {
+        self.warn(&self.refusals, format_args!("refused a connection from {caller}: {refusal}"));
+    }
+
     async fn hear(&self, stream: &mut Stream) -> Result<Hello, HandshakeError> {
         if let Stream::Unix(stream) = stream {
             unix::check_user(stream)?;
@@ -227,7 +250,7 @@ impl Gate {
 
     /// Tells the dialler why it is refused, and logs it.
     async fn refuse(&self, mut stream: Stream, caller: Caller, refusal: &HandshakeError, patience: Duration) {
-        self.warn(&self.refusals, format_args!("refused a connection from {caller}: {refusal}"));
+        self.note_refusal(caller, refusal);
         let Some(verdict) = encode_verdict(Some(refusal)) else { return };
         let farewell = async {
             stream.write_all(&verdict).await?;
@@ -266,6 +289,7 @@ async fn welcome(stream: &mut Stream) -> Result<(), HandshakeError> {
     stream.tune()?;
     if let Some(verdict) = encode_verdict(None) {
         stream.write_all(&verdict).await?;
+        stream.flush().await?;
     }
     let mut confirmation = [0; MAGIC.len()];
     read_all(stream, &mut confirmation).await?;
@@ -292,7 +316,7 @@ mod tests {
     async fn pair(transport: Transport) -> (Stream, Stream) {
         let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), transport).expect("a port");
         let (address, doors) = (listener.address(), listener.open().expect("in a runtime"));
-        let (dialled, accepted) = tokio::join!(Stream::connect(&address, true), doors.accept());
+        let (dialled, accepted) = tokio::join!(Stream::connect(&address, true, None), doors.accept());
         let (dialled, (accepted, _)) =
             (dialled.expect("the listener is there"), accepted.expect("a dialler"));
         assert_eq!((dialled.is_unix(), accepted.is_unix()), (address.unix.is_some(), address.unix.is_some()));

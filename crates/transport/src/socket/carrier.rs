@@ -1,4 +1,4 @@
-//! What a link reads from and writes to: a connection of either kind, in the runtime that uses it.
+//! What a link reads from and writes to: a connection of any kind, in the runtime that uses it.
 //!
 //! A Unix socket needs care. When its peer reads, the kernel notifies all that wait for the socket to become
 //! writable, whether or not it was full; a TCP socket notifies after a write that was refused. A runtime that
@@ -6,6 +6,8 @@
 //! advantage over TCP is lost. So a Unix socket is registered for reading only, and for writing as long as a
 //! write is refused.
 
+use super::secure::Secure;
+use super::spare::Spare;
 use bytes::BytesMut;
 use rustix::io::{Errno, writev};
 use rustix::net::{Shutdown, shutdown};
@@ -22,6 +24,8 @@ use tokio::net::unix::pipe;
 #[derive(Debug)]
 pub(crate) enum Carrier {
     Tcp(TcpStream),
+    /// TLS over TCP.
+    Tls(Box<Secure>),
     Unix(Unix),
 }
 
@@ -33,21 +37,29 @@ impl Carrier {
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(cx),
+            Self::Tls(secure) => secure.poll_read_ready(cx),
             Self::Unix(unix) => unix.stream.poll_read_ready(cx),
         }
     }
 
     /// Appends what one read brings.
-    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut BytesMut) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: &mut BytesMut,
+        spare: &mut Spare,
+    ) -> Poll<io::Result<usize>> {
         match self {
             Self::Tcp(stream) => pin!(stream.read_buf(room)).poll(cx),
+            Self::Tls(secure) => secure.poll_read(cx, room, spare.cipher()),
             Self::Unix(unix) => pin!(unix.stream.read_buf(room)).poll(cx),
         }
     }
 
-    pub(crate) fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(crate) fn try_write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write_vectored(slices),
+            Self::Tls(secure) => secure.try_write(slices),
             Self::Unix(unix) => unix.try_write(slices),
         }
     }
@@ -59,14 +71,31 @@ impl Carrier {
     ) -> Poll<io::Result<usize>> {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tls(secure) => secure.poll_write(cx, slices),
             Self::Unix(unix) => unix.poll_write(cx, slices),
+        }
+    }
+
+    /// Bytes that a write took and that may not have reached the socket.
+    pub(crate) fn unsent(&self) -> usize {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => 0,
+            Self::Tls(secure) => secure.unsent(),
+        }
+    }
+
+    /// Writes what earlier writes took and did not pass on. Without a context it tries only.
+    pub(crate) fn poll_flush(&mut self, cx: Option<&mut Context<'_>>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::Tls(secure) => secure.poll_flush(cx),
         }
     }
 
     /// Everything is written for now.
     pub(crate) fn rest(&mut self) {
         match self {
-            Self::Tcp(_) => {}
+            Self::Tcp(_) | Self::Tls(_) => {}
             Self::Unix(unix) => unix.full = None,
         }
     }
@@ -74,6 +103,7 @@ impl Carrier {
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(secure) => secure.poll_shutdown(cx),
             Self::Unix(unix) => Poll::Ready(Ok(shutdown(&unix.stream, Shutdown::Write)?)),
         }
     }

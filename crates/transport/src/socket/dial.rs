@@ -4,7 +4,7 @@ use super::accept::{HANDSHAKE_DEADLINE, read_all};
 use super::address::Address;
 use super::hello::{Hello, Identity, MAGIC, VERDICT_BYTES, decode_verdict};
 use super::stream::Stream;
-use crate::HandshakeError;
+use crate::{HandshakeError, Tls};
 use intendant_core::lock;
 use intendant_core::{ChannelId, NodeId};
 use std::sync::{Arc, Mutex};
@@ -22,14 +22,23 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// What is known about a peer that could not be reached yet.
 pub(crate) type Trouble = Arc<Mutex<Option<String>>>;
 
-/// Connects to a channel of a peer, over its Unix socket if `local` permits and both are on the same host. It
-/// tries until it succeeds or is refused for good; the caller sets the deadline.
+/// How peers are dialled.
+#[derive(Clone, Debug)]
+pub(crate) struct Ways {
+    /// Whether peers of this host are dialled over their Unix sockets.
+    pub(crate) local: bool,
+    /// Encrypts connections over TCP.
+    pub(crate) tls: Option<Tls>,
+}
+
+/// Connects to a channel of a peer, over its Unix socket if `ways` permit and both are on the same host, else
+/// over TCP. It tries until it succeeds or is refused for good; the caller sets the deadline.
 pub(crate) async fn reach(
     identity: Arc<Identity>,
     to: NodeId,
     channel: ChannelId,
     address: Address,
-    local: bool,
+    ways: Ways,
     attempts: Arc<Semaphore>,
     trouble: Trouble,
 ) -> Result<Stream, HandshakeError> {
@@ -41,7 +50,7 @@ pub(crate) async fn reach(
         let permit = attempts.acquire().await;
         let mut over_unix = false;
         let attempt = async {
-            let mut stream = Stream::connect(&address, local && !fruitless).await?;
+            let mut stream = Stream::connect(&address, ways.local && !fruitless, ways.tls.as_ref()).await?;
             over_unix = stream.is_unix();
             introduce(&identity, to, channel, &mut stream).await?;
             Ok(stream)
@@ -81,5 +90,6 @@ async fn introduce(
     let mut verdict = [0; VERDICT_BYTES];
     read_all(stream, &mut verdict).await?;
     decode_verdict(identity, &hello, &verdict)?;
-    Ok(stream.write_all(&MAGIC).await?)
+    stream.write_all(&MAGIC).await?;
+    Ok(stream.flush().await?)
 }

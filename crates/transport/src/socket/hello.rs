@@ -11,7 +11,8 @@
 //! the token. A link exists once the confirmation is there: a dialler that gave up early leaves nothing
 //! behind.
 
-use crate::{TOKEN_BYTES, Token};
+use crate::tls::is_tls_answer;
+use crate::{TOKEN_BYTES, TlsError, Token};
 use bytes::{Buf, BufMut};
 use intendant_core::{ChannelId, ElementType, NodeId, limits};
 use std::io;
@@ -188,9 +189,27 @@ pub enum HandshakeError {
     /// The other side went away in the middle.
     #[error("the other side closed the connection during the handshake")]
     Closed,
+    /// The nodes do not agree on a TLS connection.
+    #[error(transparent)]
+    Tls(TlsError),
     /// The connection broke, or could not be made.
     #[error("{0}")]
     Io(#[from] io::Error),
+}
+
+impl From<TlsError> for HandshakeError {
+    fn from(error: TlsError) -> Self {
+        match error {
+            // Another attempt may succeed.
+            TlsError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Closed,
+            TlsError::Io(error) => Self::Io(error),
+            TlsError::PlainPeer
+            | TlsError::TlsPeer
+            | TlsError::Theirs { .. }
+            | TlsError::Ours { .. }
+            | TlsError::Protocol { .. } => Self::Tls(error),
+        }
+    }
 }
 
 struct Element(u8);
@@ -343,7 +362,9 @@ pub(crate) fn encode_verdict(refusal: Option<&HandshakeError>) -> Option<[u8; VE
             E::Channel { channels, .. } => (12, u64::from(*channels)),
             E::Duplicate { .. } => (13, 0),
             E::Busy { .. } => (14, 0),
-            E::User { .. } | E::Unknown { .. } | E::Timeout | E::Closed | E::Io(_) => return None,
+            E::User { .. } | E::Tls(_) | E::Unknown { .. } | E::Timeout | E::Closed | E::Io(_) => {
+                return None;
+            }
         },
     };
     let mut verdict = [0; VERDICT_BYTES];
@@ -363,6 +384,9 @@ pub(crate) fn decode_verdict(
     let mut bytes = &verdict[..];
     let mut magic = [0; MAGIC.len()];
     bytes.copy_to_slice(&mut magic);
+    if is_tls_answer(magic[0]) {
+        return Err(TlsError::TlsPeer.into());
+    }
     if magic != MAGIC {
         return Err(E::NotIntendant);
     }

@@ -91,7 +91,7 @@ impl Link {
     }
 
     pub(crate) fn backlog_bytes(&self) -> usize {
-        self.outgoing.bytes()
+        self.outgoing.bytes() + self.carrier.unsent()
     }
 
     /// Whether the peer is on the same host, and frames go through a Unix socket.
@@ -111,8 +111,7 @@ impl Link {
         }
         for _ in 0..WRITES_PER_TURN_MAX {
             if self.outgoing.bytes() == 0 {
-                self.carrier.rest();
-                return self.after_last_write(cx);
+                return self.after_all_taken(cx);
             }
             match self.write_once(cx.as_deref_mut()) {
                 Poll::Pending => return Wrote::Blocked,
@@ -142,6 +141,21 @@ impl Link {
         })
     }
 
+    /// The carrier has taken everything. It may have to write some of it.
+    fn after_all_taken(&mut self, mut cx: Option<&mut Context<'_>>) -> Wrote {
+        match self.carrier.poll_flush(cx.as_deref_mut()) {
+            Poll::Pending => Wrote::Blocked,
+            Poll::Ready(Err(error)) => {
+                self.fail(error);
+                Wrote::All
+            }
+            Poll::Ready(Ok(())) => {
+                self.carrier.rest();
+                self.after_last_write(cx)
+            }
+        }
+    }
+
     /// Shuts the writing half once the goodbye is out. Only a full turn does it: it needs a context.
     fn after_last_write(&mut self, cx: Option<&mut Context<'_>>) -> Wrote {
         match (&self.writing, cx) {
@@ -159,7 +173,7 @@ impl Link {
 
     fn fail(&mut self, error: io::Error) {
         let goodbye = if matches!(self.writing, Writing::Leaving) { PREFIX_BYTES } else { 0 };
-        let frames = mem::take(&mut self.outgoing).bytes() > goodbye;
+        let frames = mem::take(&mut self.outgoing).bytes() + self.carrier.unsent() > goodbye;
         self.writing = Writing::Failed { error, frames };
     }
 
@@ -170,7 +184,7 @@ impl Link {
         if let Err(error) = ready!(self.carrier.poll_read_ready(cx)) {
             return Poll::Ready(Read::End(error.into()));
         }
-        Poll::Ready(match ready!(self.carrier.poll_read(cx, self.incoming.room(spare))) {
+        Poll::Ready(match ready!(self.carrier.poll_read(cx, self.incoming.room(spare), spare)) {
             Ok(0) => Read::End(self.incoming.at_end()),
             Ok(_) => Read::Some,
             Err(error) => Read::End(error.into()),

@@ -3,13 +3,13 @@
 use super::accept::{Arrival, Doors, Gate};
 use super::address::{Address, Transport, UnixName};
 use super::arrivals::Arrivals;
-use super::dial::{Trouble, reach};
+use super::dial::{Trouble, Ways, reach};
 use super::fabric::Builder;
 use super::hello::{Identity, check_identity};
 use super::stream::{Parked, Stream};
 use super::unix;
 use crate::error::Missing;
-use crate::{HandshakeError, TransportError};
+use crate::{HandshakeError, Tls, TransportError};
 use intendant_core::lock;
 use intendant_core::{ChannelId, NodeId};
 use std::io;
@@ -33,6 +33,7 @@ pub struct Listener {
     unix: Option<std_unix::UnixListener>,
     address: Address,
     transport: Transport,
+    tls: Option<Tls>,
 }
 
 /// The connections of one node. The gate for late comers stays open as long as it lives; dropping it does not
@@ -76,9 +77,16 @@ impl Listener {
             let tcp = net::TcpListener::bind(address)?;
             tcp.set_nonblocking(true)?;
             let address = Address { tcp: tcp.local_addr()?, unix: name };
-            Ok(Self { tcp, unix, address, transport })
+            Ok(Self { tcp, unix, address, transport, tls: None })
         };
         bind().map_err(|error| TransportError::Bind { address, error })
+    }
+
+    /// Lets TCP connections use TLS. All nodes of a cluster do, or none. Unix sockets stay plain.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// Where peers reach this node, with the port that the system chose.
@@ -120,8 +128,8 @@ impl Listener {
             return Err(TransportError::OpenBeyondLoopback { address: self.address.tcp });
         }
         let (arrived, arrivals) = unbounded_channel();
-        let gate = Arc::new(Gate::new(identity.clone(), arrived));
-        let local = self.transport == Transport::Auto;
+        let gate = Arc::new(Gate::new(identity.clone(), self.tls.clone(), arrived));
+        let ways = Ways { local: self.transport == Transport::Auto, tls: self.tls.clone() };
         let task = tokio::spawn(gate.run(self.open()?));
         let counts = Arc::new(Arrivals::new(roster.len()));
         let mut mesh = Mesh {
@@ -131,7 +139,7 @@ impl Listener {
             gate: task.abort_handle(),
         };
 
-        let mut setup = Setup::new(identity, roster, local);
+        let mut setup = Setup::new(identity, roster, ways);
         match timeout_at(deadline, setup.complete(arrivals)).await {
             Ok(done) => done?,
             Err(_) => return Err(TransportError::Incomplete { within, missing: setup.missing() }),
@@ -186,8 +194,7 @@ impl Drop for Mesh {
 struct Setup<'a> {
     identity: &'a Identity,
     roster: &'a [Address],
-    /// Whether peers of this host are dialled over their Unix sockets.
-    local: bool,
+    ways: Ways,
     /// By channel, then rank.
     links: Vec<Vec<Option<Stream>>>,
     /// By rank.
@@ -197,10 +204,10 @@ struct Setup<'a> {
 type Dialled = (NodeId, ChannelId, Result<Stream, HandshakeError>);
 
 impl<'a> Setup<'a> {
-    fn new(identity: &'a Identity, roster: &'a [Address], local: bool) -> Self {
+    fn new(identity: &'a Identity, roster: &'a [Address], ways: Ways) -> Self {
         let links = (0..identity.channels).map(|_| roster.iter().map(|_| None).collect()).collect();
         let troubles = roster.iter().map(|_| Trouble::default()).collect();
-        Self { identity, roster, local, links, troubles }
+        Self { identity, roster, ways, links, troubles }
     }
 
     /// Peers whose links are not complete, with the number of links that each has.
@@ -246,8 +253,8 @@ impl<'a> Setup<'a> {
         for (rank, address) in self.roster.iter().enumerate().skip(self.identity.rank.index() + 1) {
             let peer = NodeId(rank as u16);
             for channel in (0..self.identity.channels).map(ChannelId) {
-                let (identity, trouble) = (identity.clone(), self.troubles[rank].clone());
-                let link = reach(identity, peer, channel, *address, self.local, attempts.clone(), trouble);
+                let (ways, trouble) = (self.ways.clone(), self.troubles[rank].clone());
+                let link = reach(identity.clone(), peer, channel, *address, ways, attempts.clone(), trouble);
                 diallers.spawn(async move { (peer, channel, link.await) });
             }
         }

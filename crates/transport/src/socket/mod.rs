@@ -15,9 +15,11 @@
 //! without a copy. `TCP_NODELAY` is set on TCP: batching is the caller's decision
 //! ([`crate::Fabric::try_flush`]), not the kernel's.
 //!
-//! There is no encryption. The token excludes strangers and accidents, but it and the frames are sent in the
-//! clear: if the network is not trusted, run over an encrypted one. The control plane, not this module, finds
-//! out whether a silent peer is alive.
+//! With [`Listener::with_tls`], TCP connections are TLS connections, on which both sides show certificates
+//! before the handshake above. Unix sockets stay plain: their bytes do not leave the kernel of the host, and
+//! both sides check that the other belongs to the same user. Without TLS the token excludes strangers and
+//! accidents, but it and the frames are sent in the clear. The control plane, not this module, finds out
+//! whether a silent peer is alive.
 
 mod accept;
 mod address;
@@ -31,6 +33,7 @@ mod link;
 mod mesh;
 mod outgoing;
 mod ready;
+mod secure;
 mod spare;
 mod stream;
 mod unix;

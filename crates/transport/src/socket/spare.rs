@@ -2,6 +2,7 @@
 //! be returned to the operating system and mapped again page by page, which costs as much as reading into
 //! them.
 
+use super::secure::CIPHER_BYTES;
 use bytes::BytesMut;
 
 /// Room for what one read may bring at most: several frames of a call's values. A link has it only while it
@@ -15,6 +16,8 @@ const COUNT_MAX: usize = 12;
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     buffers: Vec<BytesMut>,
+    /// For encrypted bytes, which stay here during one read only.
+    cipher: Vec<u8>,
 }
 
 impl Spare {
@@ -29,6 +32,12 @@ impl Spare {
             }
         }
         BytesMut::with_capacity(bytes.max(BUFFER_BYTES))
+    }
+
+    /// Memory for the encrypted bytes of one read.
+    pub(crate) fn cipher(&mut self) -> &mut [u8] {
+        self.cipher.resize(CIPHER_BYTES, 0);
+        &mut self.cipher
     }
 
     #[cfg(test)]

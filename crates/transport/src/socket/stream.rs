@@ -1,9 +1,13 @@
-//! One connection to a peer, of either kind, until its handshake is over.
+//! One connection to a peer, of any kind, until its handshake is over.
 
 use super::address::Address;
 use super::carrier::{Carrier, Unix};
+use super::secure::Secure;
 use super::unix;
+use crate::HandshakeError;
+use crate::tls::{Tls, TlsStream};
 use rustix::net::sockopt;
+use rustls::Connection;
 use std::io;
 use std::net;
 use std::os::unix::net as std_unix;
@@ -27,6 +31,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
+    /// TLS over TCP.
+    Tls(TlsStream),
     /// To a node of the same host. The kernel ends it when the peer's process ends: there is no network that
     /// could be cut.
     Unix(UnixStream),
@@ -36,14 +42,16 @@ pub(crate) enum Stream {
 #[derive(Debug)]
 pub(crate) enum Parked {
     Tcp(net::TcpStream),
+    Tls(net::TcpStream, Box<Connection>),
     Unix(std_unix::UnixStream),
 }
 
-/// The same expression for a connection of either kind.
+/// The same expression for a connection of any kind.
 macro_rules! either {
     ($stream:expr, $inner:ident => $result:expr) => {
         match $stream {
             Stream::Tcp($inner) => $result,
+            Stream::Tls($inner) => $result,
             Stream::Unix($inner) => $result,
         }
     };
@@ -51,8 +59,12 @@ macro_rules! either {
 
 impl Stream {
     /// Connects to a node: over its Unix socket if `local` permits and the node is on this host, else over
-    /// TCP.
-    pub(crate) async fn connect(address: &Address, local: bool) -> io::Result<Self> {
+    /// TCP, with TLS if `tls` is given.
+    pub(crate) async fn connect(
+        address: &Address,
+        local: bool,
+        tls: Option<&Tls>,
+    ) -> Result<Self, HandshakeError> {
         if let Some(name) = address.unix.filter(|_| local) {
             match unix::connect(name).await {
                 Ok(stream) => return Ok(Self::Unix(stream)),
@@ -60,7 +72,11 @@ impl Stream {
                 Err(error) => tracing::debug!("{} is dialled over TCP: {error}", address.tcp),
             }
         }
-        TcpStream::connect(address.tcp).await.map(Self::Tcp)
+        let stream = TcpStream::connect(address.tcp).await?;
+        match tls {
+            Some(tls) => Ok(Self::Tls(tls.connect(stream).await?)),
+            None => Ok(Self::Tcp(stream)),
+        }
     }
 
     pub(crate) fn is_unix(&self) -> bool {
@@ -71,6 +87,7 @@ impl Stream {
     pub(crate) fn tune(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => tune_tcp(stream),
+            Self::Tls(stream) => tune_tcp(stream.tcp()),
             Self::Unix(stream) => unix::tune(stream),
         }
     }
@@ -78,6 +95,10 @@ impl Stream {
     pub(crate) fn park(self) -> io::Result<Parked> {
         Ok(match self {
             Self::Tcp(stream) => Parked::Tcp(stream.into_std()?),
+            Self::Tls(stream) => {
+                let (stream, session) = stream.into_parts();
+                Parked::Tls(stream.into_std()?, Box::new(session))
+            }
             Self::Unix(stream) => Parked::Unix(stream.into_std()?),
         })
     }
@@ -88,6 +109,9 @@ impl Parked {
     pub(crate) fn resume(self) -> io::Result<Carrier> {
         Ok(match self {
             Self::Tcp(stream) => Carrier::Tcp(TcpStream::from_std(stream)?),
+            Self::Tls(stream, session) => {
+                Carrier::Tls(Box::new(Secure::new(TcpStream::from_std(stream)?, session)?))
+            }
             Self::Unix(stream) => Carrier::Unix(Unix::new(stream)?),
         })
     }

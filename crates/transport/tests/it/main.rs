@@ -4,3 +4,4 @@ mod broken_peers;
 mod common;
 mod fabrics;
 mod handshake;
+mod tls;
