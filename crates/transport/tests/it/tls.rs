@@ -202,7 +202,7 @@ async fn a_plain_client_is_refused_before_anything_of_it_is_examined() {
     let listener = bind(Transport::Tcp).with_tls(Some(tls));
     let roster = [Address::from(LOOPBACK), listener.address()];
     let gate =
-        tokio::spawn({ async move { listener.mesh(&identity(1, 2, 1), &roster, PATIENCE).await.map(drop) } });
+        tokio::spawn(async move { listener.mesh(&identity(1, 2, 1), &roster, PATIENCE).await.map(drop) });
     // A correct hello, with the right token.
     let mut client = TcpStream::connect(roster[1].tcp).await.expect("the gate listens");
     client.write_all(&raw_hello(&identity(0, 2, 1), 1, 0)).await.expect("it fits");
