@@ -72,8 +72,8 @@ impl Folder {
         Ok(cuts)
     }
 
-    /// Numbers of the cuts that were begun and not committed, ascending: they are being written, or what wrote
-    /// them has died.
+    /// Numbers of the cuts that were begun and not committed, ascending: they are being written, or their
+    /// writer has died.
     ///
     /// # Errors
     /// If the folder cannot be read.

@@ -2,8 +2,8 @@
 //!
 //! Start at [`Folder`], where the cuts of a run lie. [`Folder::begin`] starts a cut, [`Folder::write`] writes
 //! a part ([`Rows`]) of it, [`Folder::commit`] makes it a checkpoint. [`Folder::latest`] finds the newest one
-//! that is whole, and [`Checkpoint`] reads values from it by key. [`Checkpoint::verify`] names all damage, and
-//! [`Values`] reads all values.
+//! that is whole, and [`Checkpoint`] reads values from it by key. [`Checkpoint::verify`] names all damage,
+//! and [`Values`] reads all values.
 //!
 //! [`protocol`] says when workers make a cut, and when it is committed; it is a program without I/O.
 //!

@@ -15,6 +15,9 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 /// Longer headers are not ours: a part has two tensors for each range.
 const HEADER_BYTES_MAX: u64 = 1 << 24;
 
+/// Keys of a part that are in memory at once.
+const KEYS_AT_ONCE: u64 = 1 << 16;
+
 /// The place of a key without a value.
 const NOWHERE: u32 = u32::MAX;
 
@@ -65,8 +68,8 @@ impl Checkpoint {
             .map_err(|error| CheckpointError::damaged(&path, None, error.to_string()))
     }
 
-    /// Reads the manifest of the checkpoint in a folder, and compares the sizes of the parts with it: what can
-    /// be known without reading the parts. The second value is what is wrong with them.
+    /// Reads the manifest of the checkpoint in a folder, and compares the sizes of the parts with it: what is
+    /// known without reading the parts. The second value is what is wrong with them.
     ///
     /// # Errors
     /// As [`Checkpoint::manifest_in`].
@@ -175,11 +178,15 @@ impl Checkpoint {
                     ));
                 }
                 let (offset, table) = (values.offset(), self.tables.len() as u32);
-                let mut bytes = vec![0; rows as usize * 8];
-                file.read_exact_at(&mut bytes, keys.offset()).map_err(CheckpointError::io("read", &path))?;
-                for (row, key) in bytes.as_chunks::<8>().0.iter().enumerate() {
-                    let key = u64::from_le_bytes(*key);
-                    let at = keys.offset() + row as u64 * 8;
+                let mut bytes = vec![0; rows.min(KEYS_AT_ONCE) as usize * 8];
+                for row in 0..rows {
+                    let in_block = (row % KEYS_AT_ONCE) as usize * 8;
+                    let at = keys.offset() + row * 8;
+                    if in_block == 0 {
+                        bytes.truncate((rows - row).min(KEYS_AT_ONCE) as usize * 8);
+                        file.read_exact_at(&mut bytes, at).map_err(CheckpointError::io("read", &path))?;
+                    }
+                    let key = bytes[in_block..].first_chunk().map_or(0, |key| u64::from_le_bytes(*key));
                     if !(first..end).contains(&key) {
                         let reason = format!("key {key} is not of range {} ({first} to {end})", range.name);
                         return Err(CheckpointError::damaged(&path, at, reason));

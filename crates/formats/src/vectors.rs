@@ -4,7 +4,8 @@ use intendant_core::{Element, ElementType};
 use std::io::{self, Write};
 
 /// The beginning of a safetensors file: the length of its header, and the header. The numbers of each tensor
-/// follow, little-endian, one tensor after the other. `tensors` have a name and a shape; `metadata` are texts.
+/// follow, little-endian, one tensor after the other. `tensors` have a name and a shape, `metadata` are
+/// texts.
 #[must_use]
 pub fn safetensors_header(
     element: ElementType,

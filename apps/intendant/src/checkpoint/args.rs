@@ -56,7 +56,8 @@ pub(crate) enum Command {
 
 /// Write the values of a checkpoint in a format that other programs read.
 ///
-/// OUT is a folder, which is replaced as a whole if it holds an earlier export. Rows are in the order of keys.
+/// OUT is a folder, which is replaced as a whole if it holds an earlier export. Rows are in the order of
+/// keys.
 /// A checkpoint has no names of keys; the application's --export writes them.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
@@ -80,7 +81,8 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "FROM..TO", value_parser = elements)]
     pub(crate) elements: Option<Range<usize>>,
 
-    /// File with the words of the exported keys, one per line, in the order of keys; blanks become underscores
+    /// File with the words of the exported keys, one per line, in the order of keys; blanks become
+    /// underscores
     /// [default: the words are the numbers of keys]. Only with --format word2vec
     #[arg(long, value_name = "FILE")]
     pub(crate) names: Option<PathBuf>,

@@ -101,3 +101,31 @@ fn cuts_without_manifest_are_listed() {
     fs::remove_file(folder.place(cut).join("manifest.json")).unwrap();
     assert_eq!((folder.unfinished().unwrap(), folder.cuts().unwrap()), (vec![unfinished, cut], vec![]));
 }
+
+#[test]
+fn more_keys_than_are_in_memory_at_once_are_all_found() {
+    const MANY: u64 = 150_000;
+    let (_path, folder) = temporary();
+    let ranges = vec![Range { name: "many".to_owned(), keys: MANY, len: 1 }];
+    let write = |doubled: Option<u64>| {
+        let cut = folder.begin().unwrap();
+        let mut rows = Rows::<f32>::new(&ranges);
+        for key in (0..MANY).rev() {
+            rows.add(&[Key(if doubled == Some(key) { key + 1 } else { key })], &[key as f32]);
+        }
+        let part = folder.write(cut, "part", &rows).unwrap();
+        folder
+            .commit(&Manifest::new(cut, ElementType::F32, ranges.clone(), vec![part], json!(null)))
+            .unwrap();
+        folder.place(cut)
+    };
+    let checkpoint = Checkpoint::open(&write(None)).unwrap();
+    let (mut values, mut value) = (checkpoint.values::<f32>(), [0.0]);
+    for key in 0..MANY {
+        values.read(Key(key), &mut value).unwrap();
+        assert_eq!(value, [key as f32]);
+    }
+    let [(_, offset, reason)] = damages(&write(Some(10))).try_into().unwrap();
+    assert_eq!(reason, "key 11 occurs twice");
+    assert!(offset.is_some_and(|at| at > (MANY - 12) * 8), "{offset:?}");
+}
