@@ -57,8 +57,7 @@ pub(crate) enum Command {
 /// Write the values of a checkpoint in a format that other programs read.
 ///
 /// OUT is a folder, which is replaced as a whole if it holds an earlier export. Rows are in the order of
-/// keys.
-/// A checkpoint has no names of keys; the application's --export writes them.
+/// keys. A checkpoint has no names of keys; the application's --export writes them.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// A checkpoint, or a folder of them, of which the newest whole one is taken
