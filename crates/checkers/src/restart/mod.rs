@@ -33,6 +33,9 @@ use task::{HOT, HOT_LEN, Marks, NOISE, Shape};
 /// Why a run failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Failure {
+    /// The undisturbed run, with which the others are compared, failed.
+    #[error("the undisturbed run: {0}")]
+    Reference(TaskFailure),
     /// A training run failed, other than by a crash.
     #[error("attempt {attempt}: {source}")]
     Task {
@@ -61,9 +64,10 @@ impl Failure {
     #[must_use]
     pub const fn check(&self) -> &'static str {
         match self {
-            Self::Task { source: TaskFailure::Violation(violation), .. } => violation.check,
+            Self::Task { source: TaskFailure::Violation(violation), .. }
+            | Self::Reference(TaskFailure::Violation(violation)) => violation.check,
             Self::Task { source: TaskFailure::Checkpoint(_), .. } => "loaded",
-            Self::Task { .. } => "training",
+            Self::Task { .. } | Self::Reference(_) => "training",
             Self::Check { check, .. } => check,
             Self::Folder(_) => "folder",
         }
@@ -158,7 +162,7 @@ fn drive<E: Element>(scenario: &Scenario, folder: &Folder, run: &mut Run) -> Res
     let task = Arc::new(Marks::<E>::new(shape));
     let schedule = Schedule { test: false, ..Schedule::epochs(shape.epochs) };
     let reference = run_task(&task, &TaskConfig::new(1, 1, schedule), &mut ());
-    let reference = reference.map_err(|source| Failure::Task { attempt: usize::MAX, source })?;
+    let reference = reference.map_err(Failure::Reference)?;
     let mut cuts: BTreeMap<u64, Cut> = BTreeMap::new();
     let mut earlier: Option<(usize, usize)> = None;
     for (attempt, Attempt { config, crash }) in scenario.attempts.iter().enumerate() {
@@ -313,7 +317,7 @@ fn check_end<E: Element>(
     let (values, expected) = (numbers(outcome), numbers(reference));
     let all: Vec<Vec<u64>> = vec![(0..shape.batches()).collect(); shape.epochs as usize];
     check_values(shape, &values, &all, "end")?;
-    // Samples are the same, whoever draws them.
+    // Samples are the same, whichever worker draws them.
     let noise = values.len() - (NOISE + task::STATE) as usize..values.len() - task::STATE as usize;
     if values[noise.clone()] != expected[noise] {
         return Err(("end", "other samples were drawn than without crashes".to_owned()));

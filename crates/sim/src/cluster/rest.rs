@@ -41,7 +41,7 @@ impl<E: Element> Cluster<E> {
     }
 
     /// As [`Cluster::check_quiescent`], of workers that have flushed: they may have localized keys, for which
-    /// they need not wait. The keys are here; the news of it may be on its way from the channel to the worker.
+    /// they need not wait. The keys are here; the news of it may be on its way from channel to worker.
     ///
     /// # Errors
     /// The first violation.
