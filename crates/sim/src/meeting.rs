@@ -61,8 +61,8 @@ impl Quiescence {
     }
 }
 
-/// A worker's read of all values of a range, or of those that a node owns: owner by owner, channel by channel,
-/// part by part.
+/// A worker's read of all values of a range, or of those that a node owns: owner by owner, channel by
+/// channel, part by part.
 pub struct Stream {
     worker: usize,
     range: Range<u64>,

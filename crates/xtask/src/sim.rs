@@ -25,8 +25,8 @@ pub(crate) struct Args {
     /// Let owners relocate keys at random, instead of the technique's initiator: owner
     #[arg(long, value_parser = parse_initiator)]
     initiator: Option<InitiatorArg>,
-    /// Instead of random calls: training that makes checkpoints, loses nodes, and starts again from the newest
-    /// checkpoint on other nodes. Everything is drawn from the seed
+    /// Instead of random calls: training that makes checkpoints, loses nodes, and starts again from the
+    /// newest checkpoint on other nodes. Everything is drawn from the seed
     #[arg(long, conflicts_with_all = [
         "technique", "initiator", "nodes", "ops", "caches", "location", "mode", "order", "storage", "staleness",
         "pace", "faults", "expect", "trace",
