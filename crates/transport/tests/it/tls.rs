@@ -253,3 +253,30 @@ fn unusable_files_are_refused_by_name() {
     let shown = format!("{:?}", Tls::load(&good));
     assert!(shown.contains("good-key.pem") && !shown.contains("BEGIN"), "{shown}");
 }
+
+/// The socket takes less than was encrypted, and nothing follows that would push the rest.
+#[tokio::test]
+async fn what_is_encrypted_is_written_although_nothing_follows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new();
+    let tls = ["a", "b"].map(|stem| Some(good(&authority, folder.path(), stem)));
+    let mut meshes = pair(tls, Transport::Tcp, PATIENCE).await.map(|mesh| mesh.expect("both are good"));
+    let [mut a, mut b] = meshes.each_mut().map(fabric);
+    // The first poll registers the socket.
+    assert!(tokio::time::timeout(Duration::from_millis(20), a.next()).await.is_err());
+    let (size, mut sent) = (16 << 10, 0);
+    // Each frame is encrypted as a whole, until the socket does not take all of one.
+    while a.backlog_bytes(NodeId(1)) == 0 {
+        a.send(NodeId(1), content(1, sent, size));
+        a.try_flush();
+        sent += 1;
+    }
+    for index in 0..sent {
+        let (_, frame) = tokio::select! {
+            received = next_frame(&mut b) => received,
+            event = a.next() => panic!("{event:?}"),
+        };
+        assert!(frame == content(1, index, size), "frame {index} of {sent}");
+    }
+    assert_eq!(a.backlog_bytes(NodeId(1)), 0);
+}
