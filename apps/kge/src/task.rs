@@ -18,8 +18,8 @@ use intendant_core::{Combine, Element, Key, lock};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::kernel::Losses;
 use intendant_task::{
-    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Rows,
-    SampleRequest, Split, StepReport, Subepoch, Task, Update,
+    BatchAt, Better, Cost, Criterion, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Pulled,
+    Rows, SampleRequest, Split, StepReport, Subepoch, Task, Update,
 };
 use intendant_train::SettingError;
 use pulp::{Simd, WithSimd};
@@ -276,6 +276,11 @@ impl<E: Element> Task for Kge<E> {
         let (direct, sampled) = (pulled.values.len() / 2, pulled.sample_values.len() / 2);
         let cost = Cost(scores.0 + updates_cost(&self.config, batch, direct, sampled));
         StepReport { loss, examples: batch.examples, cost }
+    }
+
+    fn criterion(&self) -> Option<Criterion> {
+        let has_some = !self.data.valid.is_empty();
+        has_some.then_some(Criterion { metric: "mrr_filtered", better: Better::Higher })
     }
 
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {

@@ -17,8 +17,8 @@ use intendant_core::{Combine, Element, Key, limits, lock};
 use intendant_sampling::Sampler;
 use intendant_task::kernel::elementwise;
 use intendant_task::{
-    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Reduction, Rows, Split,
-    StepReport, Subepoch, Task,
+    BatchAt, Better, Cost, Criterion, Evaluation, Frequency, Model, ModelRange, Partition, Prepared,
+    Reduction, Rows, Split, StepReport, Subepoch, Task,
 };
 use intendant_train::SettingError;
 use pulp::{Arch, Simd, WithSimd};
@@ -302,6 +302,11 @@ impl<E: Element> Task for Mf<E> {
             scratch.rate *= if loss < before { BOLDER } else { SHIER };
         }
         scratch.loss = Some(loss);
+    }
+
+    fn criterion(&self) -> Option<Criterion> {
+        // Without validation entries, epochs are watched on the test entries, which must not choose.
+        (!self.data.valid().is_empty()).then_some(Criterion { metric: "rmse^2", better: Better::Lower })
     }
 
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {

@@ -15,8 +15,8 @@ use intendant_core::random::stream;
 use intendant_core::{Combine, Element, Key, lock};
 use intendant_sampling::{Conformity, Distribution, DistributionId, Sampler};
 use intendant_task::{
-    BatchAt, Cost, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Rows, SampleRequest, Split,
-    StepReport, Subepoch, Task,
+    BatchAt, Better, Cost, Criterion, Evaluation, Frequency, Model, ModelRange, Partition, Prepared, Rows,
+    SampleRequest, Split, StepReport, Subepoch, Task,
 };
 use intendant_train::SettingError;
 use std::collections::BTreeMap;
@@ -318,6 +318,10 @@ impl<E: Element> Task for Word2vec<E> {
         let loss = scratch.train(Stepper::new(shape, batch.rate), (batch, negatives), keys, rows);
         let predictions = (batch.pairs() * (1 + negatives)) as u64;
         StepReport { loss, examples: batch.words, cost: Cost(predictions * shape.cost()) }
+    }
+
+    fn criterion(&self) -> Option<Criterion> {
+        Some(Criterion { metric: "heldout_loss", better: Better::Lower })
     }
 
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {

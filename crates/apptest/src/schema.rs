@@ -80,6 +80,8 @@ const POOLS: [&str; 2] = ["sampling.pool_keys", "sampling.pool_uses"];
 /// Members of a run with checkpoints.
 const CHECKPOINTS: [&str; 4] =
     ["checkpoints.count", "checkpoints.bytes", "checkpoints.stop_ms", "checkpoints.write_ms"];
+/// Members of a run whose epochs are compared. Without any validation, there is no best one.
+const VALIDATION: [&str; 3] = ["validation.metric", "validation.best_epoch", "validation.ended_early"];
 /// Members of a simulated run.
 const SIMULATED: [&str; 8] = [
     "simulation.net",
@@ -158,6 +160,9 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
     if report.get("checkpoints").is_some() {
         documented.extend(owned(&CHECKPOINTS));
     }
+    if report.get("validation").is_some() {
+        documented.extend(owned(&VALIDATION));
+    }
     if report["simulated"] == true {
         documented.extend(owned(&SIMULATED));
     }
@@ -216,6 +221,7 @@ pub fn described(quality: &[&str]) {
         &SAMPLING,
         &POOLS,
         &CHECKPOINTS,
+        &VALIDATION,
         &SIMULATED,
         &BOUND,
         &[STALENESS],

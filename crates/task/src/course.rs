@@ -157,7 +157,7 @@ impl<T: Task> Course<T> {
     }
 
     /// What an earlier run left of this epoch.
-    fn rest(&self, epoch: u32) -> Option<&Rest> {
+    pub(crate) fn rest(&self, epoch: u32) -> Option<&Rest> {
         self.rest.as_deref().filter(|rest| rest.subepoch.epoch == epoch)
     }
 

@@ -264,6 +264,23 @@ impl<T: Task> Driver<T> {
         &self.combined
     }
 
+    /// Whether [`Op::Reduce`] combines the sums of the test, and not those of an epoch.
+    pub fn is_testing(&self) -> bool {
+        self.state == State::TestReduce
+    }
+
+    /// Whether an epoch with these combined sums is the last one; for [`Op::Reduce`].
+    pub fn ends_with(&self, combined: &Reduction) -> bool {
+        let patience = self.schedule.patience;
+        self.progress.epoch + 1 >= self.schedule.epochs
+            || patience.is_some_and(|patience| patience.ends(self.combined.iter().chain([combined])))
+    }
+
+    /// Whether validations have stopped to improve.
+    fn has_lost_patience(&self) -> bool {
+        self.schedule.patience.is_some_and(|patience| patience.ends(&self.combined))
+    }
+
     /// Says what happened, asks what to do next.
     ///
     /// # Errors
@@ -342,7 +359,7 @@ impl<T: Task> Driver<T> {
                 self.combined.push(combined);
                 self.reduction = Reduction::default();
                 self.progress.epoch += 1;
-                if self.progress.epoch < self.schedule.epochs {
+                if self.progress.epoch < self.schedule.epochs && !self.has_lost_patience() {
                     Ok(self.start_epoch())
                 } else {
                     Ok(self.finish())
@@ -375,7 +392,9 @@ impl<T: Task> Driver<T> {
             return Op::Quiesce;
         }
         let epoch = self.progress.epoch;
-        if epoch >= self.schedule.epochs {
+        // A run that goes on completes the epoch under way.
+        let is_over = self.has_lost_patience() && self.course.rest(epoch).is_none();
+        if epoch >= self.schedule.epochs || is_over {
             return self.finish();
         }
         self.subepochs = self.course.subepochs(epoch);

@@ -19,6 +19,7 @@ pub mod kernel;
 mod loader;
 mod op;
 mod order;
+mod patience;
 mod plain;
 mod task;
 
@@ -29,6 +30,7 @@ pub use intendant_store::Row;
 pub use loader::{Announcement, Loader, LoaderEvent, LoaderOp, LookAhead};
 pub use op::{Diverged, Event, Op, Progress, Schedule, Start};
 pub use order::{EpochOrder, expected_batches};
+pub use patience::{Best, Better, Criterion, Patience};
 pub use plain::PlainRows;
 pub use task::{
     BatchAt, Cost, Frequency, Model, ModelRange, Partition, Prepared, Pulled, Rows, SampleRequest,

@@ -1,6 +1,6 @@
 //! What a [`crate::Driver`] wants done, what it hears, and what it is told to do.
 
-use crate::{Cost, Prepared, Reduction, Rest};
+use crate::{Cost, Patience, Prepared, Reduction, Rest};
 use intendant_core::Key;
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -31,6 +31,8 @@ pub struct Schedule {
     pub epochs: u32,
     /// Validate after every so many epochs; 0 means never.
     pub valid_every: u32,
+    /// End before the last epoch if validations no longer improve; `None` means never.
+    pub patience: Option<Patience>,
     /// Evaluate on the test data after the last epoch.
     pub test: bool,
     /// Latency hiding: localize the keys of a batch so many batches before it is trained; 0 means not at all.
@@ -66,6 +68,7 @@ impl Schedule {
         Self {
             epochs,
             valid_every: 0,
+            patience: None,
             test: true,
             localize_ahead: 0,
             synchronous: false,

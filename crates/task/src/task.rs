@@ -1,6 +1,6 @@
 //! What an application supplies.
 
-use crate::{Evaluation, Reduction, Split};
+use crate::{Criterion, Evaluation, Reduction, Split};
 use intendant_core::{Combine, Element, Initialiser, Key};
 use intendant_sampling::{DistributionId, Handle, Sampler};
 use intendant_store::Row;
@@ -377,6 +377,12 @@ pub trait Task: Send + Sync + 'static {
     /// An epoch has ended; `combined` has the sums of all workers, and is the same for all of them. For what
     /// adapts to the course of the training, such as a learning rate.
     fn epoch_ended(&self, _scratch: &mut Self::Scratch, _combined: &Reduction) {}
+
+    /// The metric by which validations are compared; `None` if there is no validation data besides the test
+    /// data, or no metric is the one that counts. All workers answer alike.
+    fn criterion(&self) -> Option<Criterion> {
+        None
+    }
 
     /// This worker's share of the evaluation on `split`, or `None` if there is nothing to evaluate. All
     /// workers answer alike.

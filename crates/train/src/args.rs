@@ -13,7 +13,7 @@ use clap::builder::RangedU64ValueParser;
 use intendant::{Location, Order, Storage, Transport};
 use intendant_core::{ElementType, KeyOrder, UnknownName, by_name, limits};
 use std::fmt;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -122,6 +122,11 @@ pub(crate) struct CommonArgs {
     /// Validate after every so many epochs; 0 means never
     #[arg(long, value_name = "E", default_value_t = 1, help_heading = TRAINING)]
     pub(crate) valid_every: u32,
+
+    /// End the training when so many validations in a row were not better than the best one before them
+    /// [default: never]
+    #[arg(long, value_name = "N", help_heading = TRAINING)]
+    pub(crate) patience: Option<NonZeroU32>,
 
     /// Seed of the initial model, the order of examples and all sampling
     #[arg(long, value_name = "S", default_value_t = 1, help_heading = TRAINING)]

@@ -59,7 +59,7 @@ pub use error::{AppError, PathDisplay, SettingError, TrainError, exit};
 pub use export::Exporter;
 pub use plan::Plan;
 pub use replication::Replicated;
-pub use report::{Access, Distribution, Epoch, Management, ModelSize, Report, SCHEMA, Simulated};
+pub use report::{Access, Distribution, Epoch, Management, ModelSize, Report, SCHEMA, Simulated, Validation};
 pub use run::{Outcome, run};
 pub use sampling::Sampling;
 pub use saved::{SavedRun, UnderWay};

@@ -18,7 +18,8 @@ use intendant::launch;
 use intendant::{Initiator, Location, Order, Rendezvous, Storage, Transport};
 use intendant_core::{ElementType, KeyOrder, Movement};
 use intendant_sampling::Sampler;
-use intendant_task::{LookAhead, Schedule};
+use intendant_task::{LookAhead, Patience, Schedule};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,6 +45,10 @@ pub struct Plan {
     pub epochs: u32,
     /// Validate after every so many epochs; 0 means never.
     pub valid_every: u32,
+    /// End after so many validations without a better one.
+    pub(crate) patience_validations: Option<NonZeroU32>,
+    /// The same with what is compared, when the task is known.
+    pub(crate) patience: Option<Patience>,
     /// Seed of everything random.
     pub seed: u64,
     /// Element type of parameters.
@@ -207,6 +212,11 @@ impl Plan {
         let sampling = SamplingPlan::new(&args.sampling, args.technique, movement)?;
         refuse_routing_that_would_be_ignored(&args)?;
         check_local_access(&args)?;
+        if args.patience.is_some() && args.valid_every == 0 {
+            return Err(TrainError::usage(
+                "--patience compares validations, and --valid-every 0 asks for none; leave one of them out",
+            ));
+        }
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
         check_restarts(&args, rendezvous.as_ref())?;
         // A process that starts nodes reads the files as well: one error instead of one from each node.
@@ -227,6 +237,8 @@ impl Plan {
             test: args.test,
             epochs: args.epochs,
             valid_every: args.valid_every,
+            patience_validations: args.patience,
+            patience: None,
             seed: args.seed,
             float: args.float,
             nodes,
@@ -275,6 +287,7 @@ impl Plan {
         Schedule {
             epochs: self.epochs,
             valid_every: self.valid_every,
+            patience: self.patience,
             test: true,
             localize_ahead: self.localize_ahead,
             synchronous: self.synchronous,

@@ -12,7 +12,7 @@ use intendant::ManagementStats;
 use intendant::{AccessStats, NetworkStats};
 use intendant_core::{Element, Histogram};
 use intendant_sampling::{Sampler, SamplingStats};
-use intendant_task::{Model, Partition, Reduction, Subepoch, Task};
+use intendant_task::{Model, Partition, Patience, Reduction, Subepoch, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -48,6 +48,9 @@ pub struct Report {
     pub epochs: Vec<Epoch>,
     /// Quality on the test data after the last epoch; empty if there is none.
     pub test: BTreeMap<String, f64>,
+    /// How the epochs compare; absent without `--patience`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<Validation>,
     /// Accesses of all epochs.
     pub access: Access,
     /// What parameter management did.
@@ -66,6 +69,29 @@ pub struct Report {
     /// What the epochs sent beside what they had to send; only of a simulated run that was asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
+}
+
+/// How the epochs of a run compare.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Validation {
+    /// The metric, as in [`Epoch::quality`].
+    pub metric: String,
+    /// The best epoch, from 1; absent without any validation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_epoch: Option<usize>,
+    /// Whether the training ended because validations no longer improved.
+    pub ended_early: bool,
+}
+
+impl Validation {
+    fn new(patience: Patience, epochs: &[EpochSum]) -> Self {
+        let sums = || epochs.iter().map(|epoch| &epoch.tally.reduction);
+        Self {
+            metric: patience.criterion.metric.trim_end_matches("^2").to_owned(),
+            best_epoch: patience.criterion.best(sums()).map(|best| best.epoch + 1),
+            ended_early: patience.ends(sums()),
+        }
+    }
 }
 
 /// What only a simulation can measure, summed or averaged over the epochs.
@@ -360,6 +386,7 @@ impl Report {
             model: ModelSize::of(task.model(), resolved.replicated),
             epochs,
             test: test(totals),
+            validation: plan.patience.map(|patience| Validation::new(patience, &totals.epochs)),
             access: access(all, late),
             management: Management::new(&management, channels, seconds),
             network: traffic,

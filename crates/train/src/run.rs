@@ -30,7 +30,7 @@ use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use intendant_core::{Element, KeyRange, Layout, lock};
 use intendant_sampling::Sampler;
-use intendant_task::{Driver, Loader, Partition, Schedule, Task};
+use intendant_task::{Driver, Loader, Partition, Patience, Schedule, Task};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -65,6 +65,7 @@ pub fn run<T: Task>(
     if plan.export.is_some() && plan.rank() == 0 && exporter.is_none() {
         return Err(TrainError::usage("this application cannot export its model; leave --export out"));
     }
+    let plan = &judged(task.as_ref(), plan)?;
     let model = task.model();
     let mut layout =
         Layout::builder().nodes(plan.nodes).channels(plan.channels).order(plan.key_order).seed(plan.seed);
@@ -122,6 +123,22 @@ pub fn run<T: Task>(
             node_run(rank).finish(trained)
         }
     }
+}
+
+/// The plan with the metric by which the task compares epochs, if they are compared.
+fn judged<T: Task>(task: &T, plan: &Plan) -> Result<Plan, TrainError> {
+    let mut plan = plan.clone();
+    if let Some(validations) = plan.patience_validations {
+        let criterion = task.criterion().ok_or_else(|| {
+            TrainError::usage(format!(
+                "--patience: task {} has no validation data to compare epochs by; leave it out, or hold out data for \
+                 validation",
+                task.name()
+            ))
+        })?;
+        plan.patience = Some(Patience { criterion, validations });
+    }
+    Ok(plan)
 }
 
 /// The results of rank 0 are written, and those of its outputs that fail are kept for the end.
@@ -266,13 +283,12 @@ impl<T: Task> NodeRun<'_, T> {
                 let (exporter, history) = (exporter.take(), history.take());
                 let name = format!("worker-{worker}");
                 let training = named(name.clone()).spawn_scoped(scope, move || {
-                    let (number, epochs) = (partition.worker, self.plan.epochs);
+                    let number = partition.worker;
                     let (task, sums) = (Arc::clone(self.task), self.origin.sums(number));
                     let driver = Driver::resume(task, partition, self.schedule(), start, sums);
                     let mut station = Station {
                         worker,
                         number,
-                        epochs,
                         batches,
                         node,
                         progress,

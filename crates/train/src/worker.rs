@@ -46,7 +46,6 @@ pub(crate) struct Station<'a, T: Task> {
     pub(crate) worker: usize,
     /// Number among all workers.
     pub(crate) number: u32,
-    pub(crate) epochs: u32,
     pub(crate) batches: Inbox<T::Batch>,
     pub(crate) node: &'a dyn NodeHandle,
     pub(crate) progress: &'a Progress,
@@ -184,7 +183,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
             }
             Op::Reduce => {
                 let epoch = driver.combined().len();
-                let is_test = epoch >= station.epochs as usize;
+                let is_test = driver.is_testing();
                 let mut reduction = driver.reduction().clone();
                 if let Some(loss) = untrained.take() {
                     add_first_loss(&mut reduction, station.number, loss);
@@ -206,7 +205,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                     }
                     totals.epochs.push(sum);
                     if let Some(cutter) = &mut station.cutter {
-                        let is_end = totals.epochs.len() == station.epochs as usize;
+                        let is_end = driver.ends_with(&combined);
                         let place = Place { epochs: &totals.epochs, before: None, rest: None, is_end };
                         let nothing = |_: &P| (Vec::new(), 0.0);
                         let next = cutter.meet(parameters, std::mem::take(&mut batches), &place, nothing)?;

@@ -75,6 +75,20 @@ fn validation_entries_are_held_out() {
 }
 
 #[test]
+fn the_test_entries_do_not_end_the_training() {
+    let flags = [&SMALL[..], &["--technique", "single", "--epochs", "60", "--patience", "1"]].concat();
+    let refused = MF.output(&flags);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{text}");
+    assert!(text.contains("--patience: task mf has no validation data"), "{text}");
+    let report = report(&[&flags[..], &["--valid", "0.1"]].concat());
+    assert_eq!(report["validation"]["metric"], "rmse");
+    let epochs = report["epochs"].as_array().unwrap().len() as u64;
+    assert_eq!(report["validation"]["ended_early"], epochs < 60);
+    assert!(report["validation"]["best_epoch"].as_u64().unwrap() <= epochs);
+}
+
+#[test]
 fn there_is_nothing_to_sample() {
     for flags in [&["--sampling", "bounded"][..], &["--sampling-scheme", "local"], &["--pool-keys", "10"]] {
         let refused = MF.output(&[&SMALL[..], flags].concat());

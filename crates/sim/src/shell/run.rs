@@ -117,6 +117,8 @@ pub(super) struct TaskRun<'a, T: Task> {
     pub(super) meter: Meter,
     bounds: Bounds,
     epochs: Vec<EpochOutcome>,
+    /// The combined sums of the test.
+    test: Option<Reduction>,
     /// Memory for the values of a part of a snapshot.
     pub(super) snapshot: Vec<T::Element>,
     pub(super) observer: &'a mut dyn Observer,
@@ -179,6 +181,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
             sampling,
             quiescence: Quiescence::default(),
             epochs: Vec::new(),
+            test: None,
             snapshot: Vec::new(),
             observer,
         }
@@ -229,7 +232,7 @@ impl<'a, T: Task> TaskRun<'a, T> {
         (0..self.workers.len()).for_each(|worker| accesses.merge(&self.cluster.accesses(worker)));
         Ok(TaskOutcome {
             epochs: self.epochs,
-            test: combined.get(self.config.schedule.epochs as usize).cloned(),
+            test: self.test,
             combined,
             values: self.cluster.values(),
             accesses,
@@ -633,16 +636,18 @@ impl<'a, T: Task> TaskRun<'a, T> {
     fn reduce(&mut self) {
         let mut sum = Reduction::default();
         self.workers.iter().for_each(|state| sum.merge(state.driver.reduction()));
-        let trained = self.workers[0].driver.combined().len();
-        let is_test = trained >= self.config.schedule.epochs as usize;
-        if !is_test {
+        let driver = &self.workers[0].driver;
+        let (trained, is_test) = (driver.combined().len(), driver.is_testing());
+        let is_end = !is_test && driver.ends_with(&sum);
+        if is_test {
+            self.test = Some(sum.clone());
+        } else {
             let bounds = self.bounds.end_epoch();
             let epoch = self.meter.outcome(sum.clone(), bounds);
             self.observer.epoch(trained + 1, &epoch);
             self.epochs.push(epoch);
         }
         if let Some(cuts) = self.cuts.as_mut().filter(|_| !is_test) {
-            let is_end = trained + 1 == self.config.schedule.epochs as usize;
             cuts.between = Some((sum, is_end));
             self.go_on(Stage::Vote, 0);
             return;

@@ -5,8 +5,8 @@
 use intendant_core::{Element, Key, random};
 use intendant_sampling::{Conformity, Distribution, DistributionError, DistributionId, Sampler};
 use intendant_task::{
-    BatchAt, Cost, EpochOrder, Evaluation, Model, ModelRange, Partition, Prepared, Pulled, Reduction,
-    SampleRequest, Split, StepReport, Subepoch, Task, Update,
+    BatchAt, Better, Cost, Criterion, EpochOrder, Evaluation, Model, ModelRange, Partition, Prepared, Pulled,
+    Reduction, SampleRequest, Split, StepReport, Subepoch, Task, Update,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -161,6 +161,10 @@ impl<E: Element> Task for Regression<E> {
         }
         let examples = batch.0.len() as u64;
         StepReport { loss, examples, cost: Cost(examples * FEATURES_PER_EXAMPLE as u64) }
+    }
+
+    fn criterion(&self) -> Option<Criterion> {
+        Some(Criterion { metric: "squared_error", better: Better::Lower })
     }
 
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<E>>> {
