@@ -8,8 +8,9 @@
 //! a loader thread per worker. `parameters` is its interface to the parameters: a `cluster` or, for technique
 //! `single`, one array that the threads share. `replication` decides which keys are replicated, `sampling`
 //! how samples are drawn. `simulation` trains in a simulated cluster instead. `meter` measures each epoch;
-//! workers exchange the results as a `tally`. `history` writes each epoch's results when it ends, `results` and
-//! `export` write the outputs of a run; `output` replaces files as a whole and refuses to overwrite inputs.
+//! workers exchange the results as a `tally`. `history` writes each epoch's results when it ends, `results`
+//! and `export` write the outputs of a run; `output` replaces files as a whole and refuses to overwrite
+//! inputs.
 //!
 //! Not in this crate: models and data formats (applications have them), and decisions about the management of
 //! parameters.
