@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes checkpoints in a file system of 20 MiB that has room for one of them, and for none. The run goes on, its
-# results are written, it ends with exit code 1, and the checkpoint that fitted stays good.
+# Makes checkpoints in a file system of 20 MiB that has room for one of them, and for none. The run goes on,
+# its results are written, it ends with exit code 1, and the checkpoint that fitted stays good.
 #
 # Usage: scripts/full-disk.sh [FOLDER]     (FOLDER has intendant and intendant-kge; by default that of the
 #        last build below target). Needs root, to mount a tmpfs in a temporary folder.
