@@ -318,8 +318,8 @@ fn an_export_says_which_run_it_is_of() {
     }
     assert_eq!(
         std::fs::read_dir(folder.path("")).expect("listed").count(),
-        3,
-        "model, report, configuration"
+        4,
+        "model, report, history, configuration"
     );
 }
 

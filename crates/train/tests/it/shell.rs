@@ -251,7 +251,8 @@ fn what_fails_in_a_simulation_is_named() {
         let inner = Regression::new(SETTINGS).expect("features to sample from");
         let plan = plan("--epochs 3 --workers 3 --simulate");
         let error = ends(Arc::new(Sabotaged { inner, at }), plan).expect_err("sabotage");
-        assert_eq!((error.exit_code(), error.to_string().as_str()), (exit::OTHER, message));
+        let code = if message.contains("panicked") { exit::PANICKED } else { exit::OTHER };
+        assert_eq!((error.exit_code(), error.to_string().as_str()), (code, message));
     }
 }
 
@@ -336,7 +337,7 @@ fn an_export_that_fails_costs_neither_the_report_nor_an_earlier_model() {
         std::fs::remove_file(&report).expect("the report is there");
         assert!(folder.path().join("r.config.toml").exists());
         let left = std::fs::read_dir(folder.path()).expect("listed").count();
-        assert_eq!(left, 1, "neither a model nor parts of one");
+        assert_eq!(left, 2, "report and history; neither a model nor parts of one");
     }
 }
 
@@ -433,7 +434,8 @@ fn whatever_fails_in_one_thread_ends_all_of_them_and_is_named() {
         // Batch 100 is the second worker's; the others wait for it at the end of the epoch.
         let error = ends(task, plan(&format!("--epochs 3 --workers 3 --technique {technique}")))
             .expect_err("sabotage");
-        assert_eq!(error.exit_code(), exit::OTHER, "{error}");
+        let is_panic = matches!(error, TrainError::Panicked { .. });
+        assert_eq!(error.exit_code(), if is_panic { exit::PANICKED } else { exit::OTHER }, "{error}");
         match at {
             // The driver looks up the length of a value before it requests the value.
             Where::Key => assert!(matches!(error, TrainError::Panicked { .. }), "{error}"),
