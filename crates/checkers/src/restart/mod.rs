@@ -2,7 +2,7 @@
 //! the newest checkpoint, on other nodes, with other workers and another technique.
 //!
 //! Engines, protocol of cuts, files, and the programs that divide what is left are those of real runs. The
-//! values of the [task](task) tell what was trained, so that these checks need no knowledge of them:
+//! values of the `task` tell what was trained, so that these checks need no knowledge of them:
 //!
 //! | check | what holds |
 //! | --- | --- |
