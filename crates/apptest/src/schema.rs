@@ -162,6 +162,9 @@ pub fn check(report: &Value, quality: &[&str], valid_every: usize) {
     }
     if report.get("validation").is_some() {
         documented.extend(owned(&VALIDATION));
+        if report["config"]["keep"] == "best" {
+            documented.push("validation.model_epoch".to_owned());
+        }
     }
     if report["simulated"] == true {
         documented.extend(owned(&SIMULATED));

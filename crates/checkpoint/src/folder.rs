@@ -146,7 +146,8 @@ impl Folder {
         .map_err(CheckpointError::io("remove", &place))
     }
 
-    /// Removes all checkpoints but the newest `kept`, and what unfinished cuts before the newest one left.
+    /// Removes all checkpoints but the newest `kept` and those with the best models of their runs
+    /// ([`Manifest::best`]), and what unfinished cuts before the newest one left.
     ///
     /// # Errors
     /// If something cannot be removed.
@@ -154,8 +155,11 @@ impl Folder {
         let committed = self.cuts()?;
         let Some(newest) = committed.last() else { return Ok(()) };
         let kept = &committed[committed.len().saturating_sub(kept.max(1))..];
-        let old = self.all()?.into_iter().filter(|cut| cut < newest && !kept.contains(cut));
-        old.into_iter().try_for_each(|cut| self.remove(cut))
+        // One whose manifest is damaged keeps no other.
+        let best = |cut: &u64| Checkpoint::manifest_in(&self.place(*cut)).ok()?.best;
+        let best: Vec<u64> = kept.iter().filter_map(best).collect();
+        let is_old = |cut: &u64| cut < newest && !kept.contains(cut) && !best.contains(cut);
+        self.all()?.into_iter().filter(is_old).try_for_each(|cut| self.remove(cut))
     }
 
     /// Opens the newest checkpoint that is whole; `None` if there is no checkpoint.

@@ -49,6 +49,10 @@ pub struct Manifest {
     pub schema: String,
     /// Number of the checkpoint; later ones have greater numbers.
     pub cut: u64,
+    /// Number of the checkpoint with the best model of the run so far, which may be this one. As long as this
+    /// one is kept, that one is ([`crate::Folder::keep`]). Absent if nothing was compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<u64>,
     /// Element type of the values: `f32` or `f64`.
     pub element: String,
     /// The key ranges of the model, in order.
@@ -60,7 +64,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// A manifest of this version.
+    /// A manifest of this version, without a best model.
     #[must_use]
     pub fn new(
         cut: u64,
@@ -69,7 +73,7 @@ impl Manifest {
         parts: Vec<Part>,
         run: serde_json::Value,
     ) -> Self {
-        Self { schema: SCHEMA.to_owned(), cut, element: element.to_string(), ranges, parts, run }
+        Self { schema: SCHEMA.to_owned(), cut, best: None, element: element.to_string(), ranges, parts, run }
     }
 
     /// Keys of all ranges.

@@ -139,13 +139,14 @@ impl Protocol {
         self.is_first_of_node() && self.pending.is_some()
     }
 
-    /// Whether a cut is to be begun. At the end of the training one is made in any case: all nodes wait for
-    /// their parts of the pending one before they vote, so that it is settled first.
+    /// Whether a cut is to be begun. If one `must` be made (of the best model so far, and at the end of the
+    /// training), all nodes wait for their parts of the pending one before they vote, so that it is settled
+    /// first.
     #[must_use]
-    pub fn is_due(&self, now: Duration, is_end: bool) -> bool {
+    pub fn is_due(&self, now: Duration, must: bool) -> bool {
         let since = now.saturating_sub(self.last_cut).as_secs_f64();
         // One at a time: the copy of a cut takes as much memory as its values.
-        self.is_leader() && (is_end || since >= self.seconds && self.pending.is_none())
+        self.is_leader() && (must || since >= self.seconds && self.pending.is_none())
     }
 
     /// A cut was begun, or could not be: the next one is due so many seconds from now.

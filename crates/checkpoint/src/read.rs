@@ -222,6 +222,15 @@ impl Checkpoint {
         self.element
     }
 
+    /// Elements of the value of a key.
+    ///
+    /// # Panics
+    /// If the model has no such key.
+    #[must_use]
+    pub fn value_len(&self, key: Key) -> usize {
+        self.tables[self.place(key).0].len
+    }
+
     /// The table of a key, and its row.
     pub(crate) fn place(&self, key: Key) -> (usize, u32) {
         let (table, row) = self.places[key.index()];

@@ -264,9 +264,13 @@ impl<T: Task> Driver<T> {
         &self.combined
     }
 
-    /// Whether [`Op::Reduce`] combines the sums of the test, and not those of an epoch.
+    /// Whether the operation is one of the test: [`Op::Reduce`] combines the sums of the test, and not those
+    /// of an epoch.
     pub fn is_testing(&self) -> bool {
-        self.state == State::TestReduce
+        let test = Split::Test;
+        let states =
+            [State::Evaluate(test), State::EvaluateStream(test), State::EvaluateEnd(test), State::TestReduce];
+        states.contains(&self.state)
     }
 
     /// Whether an epoch with these combined sums is the last one; for [`Op::Reduce`].

@@ -103,6 +103,33 @@ impl FromStr for LocalAccess {
     }
 }
 
+/// Which checkpoints are kept, and which model of the run is tested and exported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// The newest ones; the last model.
+    #[default]
+    Last,
+    /// Also the one with the best model; that model.
+    Best,
+}
+
+impl fmt::Display for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Last => "last",
+            Self::Best => "best",
+        })
+    }
+}
+
+impl FromStr for Keep {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        by_name("a model to keep", name, [Self::Last, Self::Best])
+    }
+}
+
 // The flags that all applications share. (Not a documentation comment: it would become the description of the
 // program.)
 #[derive(clap::Args, Clone, Debug)]
@@ -297,6 +324,14 @@ pub(crate) struct CommonArgs {
     /// technique may differ from those of the run that wrote it
     #[arg(long, requires = "checkpoint", help_heading = CHECKPOINTS)]
     pub(crate) resume: bool,
+
+    /// The model that is tested and exported, and whose checkpoint is kept: that of the last epoch (last), or
+    /// that of the best validation (best). Needs --checkpoint
+    #[arg(
+        long, value_name = "last|best", default_value = "last", conflicts_with = "simulate",
+        help_heading = CHECKPOINTS
+    )]
+    pub(crate) keep: Keep,
 
     /// Begin with the parameters of a checkpoint of another run, instead of initial ones
     #[arg(long, value_name = "DIR", conflicts_with = "simulate", help_heading = CHECKPOINTS)]

@@ -6,11 +6,12 @@
 //! the copy. At a later meeting all nodes tell that their parts are durable, and node 0 commits the cut.
 //!
 //! A cut that one node cannot write is given up, with a warning. The run goes on, and tries again at the next
-//! one.
+//! one. [`crate::best`] says which epochs are cut in any case, and what becomes of their cuts.
 
+use crate::best::{self, Kept};
 use crate::error::TrainError;
 use crate::meter::EpochSum;
-use crate::origin::RunState;
+use crate::origin::{Origin, RunState};
 use crate::parameters::Parameters;
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -22,7 +23,7 @@ use intendant_task::{Rest, Task};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Checkpoints that are kept.
@@ -76,12 +77,19 @@ pub(crate) struct Cuts<E> {
     made: Mutex<Made>,
     /// The signal that asks for an end of the run; 0 if there is none.
     asked: AtomicI32,
+    /// The cut with the best model of an earlier run.
+    best: Option<u64>,
+    /// The model that is tested and exported, if it is not the one in memory. The node's first worker sets
+    /// it, between two meetings of all workers.
+    pub(crate) kept: OnceLock<Arc<Kept>>,
 }
 
 /// What the manifest of the pending cut needs beside its parts.
 struct Pending {
     state: serde_json::Value,
     stop: Duration,
+    /// The cut with the best model, this one or an earlier one.
+    best: Option<u64>,
 }
 
 /// What follows a meeting.
@@ -101,8 +109,8 @@ pub(crate) struct Place<'a> {
     pub(crate) before: Option<&'a EpochSum>,
     /// What is left of the epoch; `None` between epochs.
     pub(crate) rest: Option<&'a dyn Fn() -> Rest>,
-    /// Whether a cut is made in any case: the training is over.
-    pub(crate) is_end: bool,
+    /// Whether a cut is made in any case: the model is the best so far, or the last one.
+    pub(crate) must: bool,
 }
 
 /// A worker's view of the cuts.
@@ -121,11 +129,20 @@ pub(crate) struct Cutter<'a, T: Task> {
     committed: Option<(u64, Receiver<Result<(), CheckpointError>>)>,
     /// The last cut, if it is a checkpoint, at the leader.
     pub(crate) saved: Option<PathBuf>,
+    /// The cut with the best model so far, at the leader.
+    best: Option<u64>,
+    /// The model that is tested and exported, once it is chosen; `None` is the one in memory.
+    chosen: Option<Option<Arc<Kept>>>,
 }
 
 impl<E: Element> Cuts<E> {
     /// Prepares cuts into the folder that the plan names; what the thread that writes receives.
-    pub(crate) fn new(plan: &Plan, ranges: &[KeyRange], rank: u16, made: Made) -> Option<(Self, Writer<E>)> {
+    pub(crate) fn new(
+        plan: &Plan,
+        ranges: &[KeyRange],
+        rank: u16,
+        origin: &Origin,
+    ) -> Option<(Self, Writer<E>)> {
         let folder = Folder::new(plan.checkpoints.folder.as_ref()?);
         let (jobs, queue) = crossbeam_channel::unbounded();
         let cuts = Self {
@@ -137,8 +154,10 @@ impl<E: Element> Cuts<E> {
             jobs,
             written: Mutex::new(None),
             wrote: Condvar::new(),
-            made: Mutex::new(made),
+            made: Mutex::new(origin.made),
             asked: AtomicI32::new(0),
+            best: origin.best,
+            kept: OnceLock::new(),
         };
         Some((cuts, Writer(queue)))
     }
@@ -229,12 +248,19 @@ impl<'a, T: Task> Cutter<'a, T> {
             lost: None,
             committed: None,
             saved: None,
+            best: cuts.best,
+            chosen: None,
         }
     }
 
     /// The checkpoints that were made.
     pub(crate) fn made(&self) -> Made {
         self.cuts.made()
+    }
+
+    /// The settings of the run.
+    pub(crate) const fn plan(&self) -> &Plan {
+        self.plan
     }
 
     /// After how many batches the first meeting is.
@@ -256,7 +282,7 @@ impl<'a, T: Task> Cutter<'a, T> {
         place: &Place<'_>,
         so_far: impl FnOnce(&P) -> (Vec<u8>, f64),
     ) -> Result<Next, TrainError> {
-        let Heard { mut cut, end, .. } = self.ask(parameters, batches, place.is_end)?;
+        let Heard { mut cut, end, .. } = self.ask(parameters, batches, place.must)?;
         if end.is_some() && cut.is_none() {
             cut = self.ask(parameters, batches, true)?.cut;
         }
@@ -267,15 +293,15 @@ impl<'a, T: Task> Cutter<'a, T> {
         Ok(end.map_or(Next::Meeting(self.protocol.next_meeting()), Next::End))
     }
 
-    /// Hears whether a cut is made now. At the end one is, and the pending one is waited for.
+    /// Hears whether a cut is made now. If one must be, the pending one is waited for.
     fn ask<P: Parameters<T::Element>>(
         &mut self,
         parameters: &mut P,
         batches: u64,
-        is_end: bool,
+        must: bool,
     ) -> Result<Heard, TrainError> {
-        let begun = if self.protocol.is_due(self.time(), is_end) { self.begin() } else { None };
-        let written = self.written(is_end);
+        let begun = if self.protocol.is_due(self.time(), must) { self.begin() } else { None };
+        let written = self.written(must);
         let asked = Some(self.cuts.asked.load(Ordering::Relaxed)).filter(|signal| *signal != 0);
         let vote = self.protocol.vote(self.time(), batches, begun, written).asking_for_end(asked);
         self.vote(parameters, &vote)
@@ -288,17 +314,43 @@ impl<'a, T: Task> Cutter<'a, T> {
     ) -> Result<Option<TrainError>, TrainError> {
         let vote = self.protocol.last_vote(self.written(true));
         self.vote(parameters, &vote)?;
-        if let Some((cut, committed)) = self.committed.take() {
-            match committed.recv() {
-                Ok(Err(error)) => self.lost = Some(error.into()),
-                Ok(Ok(())) => self.saved = Some(self.cuts.folder.place(cut)),
-                // The thread has ended early, and says why.
-                Err(_) => {}
-            }
-        }
+        self.await_commit();
         // No node leaves, and ends the others' threads, before the last cut is a checkpoint.
         parameters.gather("left", Vec::new())?;
         Ok(self.lost.take())
+    }
+
+    /// Waits until the last cut is committed, if it is settled, or could not be.
+    fn await_commit(&mut self) {
+        let Some((cut, committed)) = self.committed.take() else { return };
+        match committed.recv() {
+            Ok(Err(error)) => self.lost = Some(error.into()),
+            Ok(Ok(())) => self.saved = Some(self.cuts.folder.place(cut)),
+            // The thread has ended early, and says why.
+            Err(_) => {}
+        }
+    }
+
+    /// The model that is tested and exported, after the training; `None` is the one in memory. All workers
+    /// call it, and meet the first time.
+    pub(crate) fn choose<P: Parameters<T::Element>>(
+        &mut self,
+        parameters: &mut P,
+        epochs: &[EpochSum],
+    ) -> Result<Option<Arc<Kept>>, TrainError> {
+        if self.chosen.is_none() {
+            let best = best::epoch(self.plan, epochs).filter(|best| best + 1 < epochs.len());
+            let chosen = match best {
+                None => None,
+                Some(epoch) => {
+                    self.await_commit();
+                    let seat = (self.cuts.rank, self.protocol.is_first_of_node());
+                    best::open(parameters, (&self.cuts.folder, &self.cuts.kept), seat, epoch, self.best)?
+                }
+            };
+            self.chosen = Some(chosen);
+        }
+        Ok(self.chosen.clone().flatten())
     }
 
     /// Exchanges votes with all workers, and settles the pending cut.
@@ -356,7 +408,7 @@ impl<'a, T: Task> Cutter<'a, T> {
             lock(&self.cuts.written).take();
         }
         // All other workers have none.
-        let Some(Pending { state, stop }) = self.pending.take() else { return };
+        let Some(Pending { state, stop, best }) = self.pending.take() else { return };
         match settled {
             Settled::Failed { cut, node, reason } => {
                 let reason = format!("checkpoint {cut} is given up: node {node} {reason}");
@@ -366,7 +418,10 @@ impl<'a, T: Task> Cutter<'a, T> {
             }
             Settled::Complete { cut, parts } => {
                 self.lost = None;
-                let manifest = Manifest::new(cut, T::Element::TYPE, self.cuts.ranges.clone(), parts, state);
+                self.best = best;
+                let ranges = self.cuts.ranges.clone();
+                let manifest =
+                    Manifest { best, ..Manifest::new(cut, T::Element::TYPE, ranges, parts, state) };
                 let (done, committed) = crossbeam_channel::bounded(1);
                 let job = Job::Commit { manifest: Box::new(manifest), stop, done };
                 // If the receiver is gone, the run has failed, and says why.
@@ -409,7 +464,12 @@ impl<'a, T: Task> Cutter<'a, T> {
             };
             let state = RunState::new(self.task, self.plan, place.epochs, under_way, self.cuts.made());
             let state = serde_json::to_value(state).map_err(|error| TrainError::usage(error.to_string()))?;
-            self.pending = Some(Pending { state, stop: now() - start });
+            let best = if best::is_last(self.plan, place.epochs) && place.rest.is_none() {
+                Some(cut)
+            } else {
+                self.best
+            };
+            self.pending = Some(Pending { state, stop: now() - start, best });
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ mod agreement;
 mod ahead;
 mod app;
 mod args;
+mod best;
 mod bound;
 mod cluster;
 mod cut;

@@ -91,6 +91,8 @@ pub(crate) struct Origin {
     pub(crate) under_way: Option<EpochSum>,
     rest: Option<Arc<Rest>>,
     pub(crate) made: Made,
+    /// The cut with the best model of the run so far.
+    pub(crate) best: Option<u64>,
     /// The parameters, if they are not the initial ones, and the folder they come from.
     checkpoint: Option<(Arc<Checkpoint>, String)>,
     /// The first value that could not be read.
@@ -165,6 +167,7 @@ impl Origin {
             under_way,
             rest: rest.map(Arc::new),
             made: state.made,
+            best: checkpoint.manifest().best,
             checkpoint: Some((Arc::new(checkpoint), said)),
             failure: Arc::default(),
         }))

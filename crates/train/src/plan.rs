@@ -1,6 +1,6 @@
 //! The plan of a run: the common flags, checked and complete.
 
-use crate::args::{CommonArgs, DataSource, LocalAccess, Technique, TestSource};
+use crate::args::{CommonArgs, DataSource, Keep, LocalAccess, Technique, TestSource};
 use crate::error::TrainError;
 use crate::explain::Keys;
 use crate::export;
@@ -18,7 +18,7 @@ use intendant::launch;
 use intendant::{Initiator, Location, Order, Rendezvous, Storage, Transport};
 use intendant_core::{ElementType, KeyOrder, Movement};
 use intendant_sampling::Sampler;
-use intendant_task::{LookAhead, Patience, Schedule};
+use intendant_task::{Criterion, LookAhead, Patience, Schedule};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,6 +49,8 @@ pub struct Plan {
     pub(crate) patience_validations: Option<NonZeroU32>,
     /// The same with what is compared, when the task is known.
     pub(crate) patience: Option<Patience>,
+    /// By what the best model is chosen, if that is what is kept.
+    pub(crate) best: Option<Criterion>,
     /// Seed of everything random.
     pub seed: u64,
     /// Element type of parameters.
@@ -123,6 +125,8 @@ pub(crate) struct Checkpoints {
     pub(crate) seconds: f64,
     /// Whether the run goes on from the newest one, if there is one.
     pub(crate) resume: bool,
+    /// Which of them are kept.
+    pub(crate) keep: Keep,
     /// The checkpoint with whose parameters the run begins.
     pub(crate) from: Option<PathBuf>,
     /// Restarts in a row without a newer checkpoint.
@@ -212,11 +216,7 @@ impl Plan {
         let sampling = SamplingPlan::new(&args.sampling, args.technique, movement)?;
         refuse_routing_that_would_be_ignored(&args)?;
         check_local_access(&args)?;
-        if args.patience.is_some() && args.valid_every == 0 {
-            return Err(TrainError::usage(
-                "--patience compares validations, and --valid-every 0 asks for none; leave one of them out",
-            ));
-        }
+        check_comparisons(&args)?;
         let simulation = Simulation::new(&args, rendezvous.is_some())?;
         check_restarts(&args, rendezvous.as_ref())?;
         // A process that starts nodes reads the files as well: one error instead of one from each node.
@@ -239,6 +239,7 @@ impl Plan {
             valid_every: args.valid_every,
             patience_validations: args.patience,
             patience: None,
+            best: None,
             seed: args.seed,
             float: args.float,
             nodes,
@@ -266,6 +267,7 @@ impl Plan {
                 folder: args.checkpoint,
                 seconds: args.checkpoint_seconds,
                 resume: args.resume,
+                keep: args.keep,
                 from: args.from,
                 max_restarts: args.max_restarts,
                 grace: Duration::from_secs_f64(args.grace_seconds),
@@ -362,6 +364,23 @@ fn refuse_routing_that_would_be_ignored(args: &CommonArgs) -> Result<(), TrainEr
         )),
         Technique::Single => Ok(()),
     }
+}
+
+/// The best of several models needs validations, and a place.
+fn check_comparisons(args: &CommonArgs) -> Result<(), TrainError> {
+    let keeps_best = args.keep == Keep::Best;
+    let compares = [("--patience", args.patience.is_some()), ("--keep best", keeps_best)];
+    if let (Some((flag, _)), 0) = (compares.iter().find(|(_, is_given)| *is_given), args.valid_every) {
+        return Err(TrainError::usage(format!(
+            "{flag} compares validations, and --valid-every 0 asks for none; leave one of them out"
+        )));
+    }
+    if keeps_best && args.checkpoint.is_none() {
+        return Err(TrainError::usage(
+            "--keep best: the best model is kept as a checkpoint; add --checkpoint DIR",
+        ));
+    }
+    Ok(())
 }
 
 /// Restarts are for whom starts the nodes, and need something to continue from.

@@ -12,7 +12,7 @@ use intendant::ManagementStats;
 use intendant::{AccessStats, NetworkStats};
 use intendant_core::{Element, Histogram};
 use intendant_sampling::{Sampler, SamplingStats};
-use intendant_task::{Model, Partition, Patience, Reduction, Subepoch, Task};
+use intendant_task::{Model, Partition, Reduction, Subepoch, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -48,7 +48,7 @@ pub struct Report {
     pub epochs: Vec<Epoch>,
     /// Quality on the test data after the last epoch; empty if there is none.
     pub test: BTreeMap<String, f64>,
-    /// How the epochs compare; absent without `--patience`.
+    /// How the epochs compare; absent without `--patience` and `--keep best`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Validation>,
     /// Accesses of all epochs.
@@ -81,16 +81,23 @@ pub struct Validation {
     pub best_epoch: Option<usize>,
     /// Whether the training ended because validations no longer improved.
     pub ended_early: bool,
+    /// The epoch, from 1, whose model was tested and exported; only with `--keep best`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_epoch: Option<usize>,
 }
 
 impl Validation {
-    fn new(patience: Patience, epochs: &[EpochSum]) -> Self {
+    /// If the plan compares epochs.
+    fn new(plan: &Plan, epochs: &[EpochSum]) -> Option<Self> {
+        let criterion = plan.best.or(plan.patience.map(|patience| patience.criterion))?;
         let sums = || epochs.iter().map(|epoch| &epoch.tally.reduction);
-        Self {
-            metric: patience.criterion.metric.trim_end_matches("^2").to_owned(),
-            best_epoch: patience.criterion.best(sums()).map(|best| best.epoch + 1),
-            ended_early: patience.ends(sums()),
-        }
+        Some(Self {
+            metric: criterion.metric.trim_end_matches("^2").to_owned(),
+            best_epoch: criterion.best(sums()).map(|best| best.epoch + 1),
+            ended_early: plan.patience.is_some_and(|patience| patience.ends(sums())),
+            // A run that tests another one says so.
+            model_epoch: plan.best.map(|_| epochs.len()),
+        })
     }
 }
 
@@ -386,7 +393,7 @@ impl Report {
             model: ModelSize::of(task.model(), resolved.replicated),
             epochs,
             test: test(totals),
-            validation: plan.patience.map(|patience| Validation::new(patience, &totals.epochs)),
+            validation: Validation::new(plan, &totals.epochs),
             access: access(all, late),
             management: Management::new(&management, channels, seconds),
             network: traffic,

@@ -9,7 +9,8 @@
 
 use crate::agreement::Terms;
 use crate::ahead;
-use crate::args::Technique;
+use crate::args::{Keep, Technique};
+use crate::best::Kept;
 use crate::cluster;
 use crate::cut::{Cuts, Cutter, Made};
 use crate::error::{PathDisplay, TrainError};
@@ -28,7 +29,7 @@ use crate::sampling;
 use crate::single;
 use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::{RecvTimeoutError, bounded};
-use intendant_core::{Element, KeyRange, Layout, lock};
+use intendant_core::{Element, Key, KeyRange, Layout, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{Driver, Loader, Partition, Patience, Schedule, Task};
 use std::num::NonZero;
@@ -128,15 +129,20 @@ pub fn run<T: Task>(
 /// The plan with the metric by which the task compares epochs, if they are compared.
 fn judged<T: Task>(task: &T, plan: &Plan) -> Result<Plan, TrainError> {
     let mut plan = plan.clone();
-    if let Some(validations) = plan.patience_validations {
-        let criterion = task.criterion().ok_or_else(|| {
+    let criterion = |flag: &str| {
+        task.criterion().ok_or_else(|| {
             TrainError::usage(format!(
-                "--patience: task {} has no validation data to compare epochs by; leave it out, or hold out data for \
+                "{flag}: task {} has no validation data to compare epochs by; leave it out, or hold out data for \
                  validation",
                 task.name()
             ))
-        })?;
-        plan.patience = Some(Patience { criterion, validations });
+        })
+    };
+    if let Some(validations) = plan.patience_validations {
+        plan.patience = Some(Patience { criterion: criterion("--patience")?, validations });
+    }
+    if plan.checkpoints.keep == Keep::Best {
+        plan.best = Some(criterion("--keep best")?);
     }
     Ok(plan)
 }
@@ -164,6 +170,8 @@ struct Trained {
     totals: Totals,
     exported: Option<Result<Staging, TrainError>>,
     made: Option<Made>,
+    /// The epoch, from 1, whose model was tested and is exported; `None` is the last one.
+    kept: Option<usize>,
     /// Why the last checkpoint could not be made.
     unsaved: Option<TrainError>,
     /// The signal that ended the training early, and the last checkpoint at node 0.
@@ -189,7 +197,7 @@ impl<T: Task> NodeRun<'_, T> {
 
     /// The outcome of a run that ended well on all nodes.
     fn finish(&self, trained: Trained) -> Result<Outcome, TrainError> {
-        let Trained { totals, exported, made, unsaved, interrupted } = trained;
+        let Trained { totals, exported, made, kept, unsaved, interrupted } = trained;
         if let Some((signal, saved)) = interrupted {
             if let Some(unsaved) = unsaved {
                 tracing::warn!("there is no last checkpoint: {unsaved}");
@@ -201,6 +209,9 @@ impl<T: Task> NodeRun<'_, T> {
         }
         let mut report = Report::new(self.task.as_ref(), self.plan, self.resolved, self.sampler, &totals);
         report.checkpoints = made;
+        if let (Some(validation), Some(epoch)) = (&mut report.validation, kept) {
+            validation.model_epoch = Some(epoch);
+        }
         if self.rank == 0 {
             report.warn(self.task.as_ref(), self.plan, totals.untrained());
             finish(&report, self.plan, exported)?;
@@ -220,7 +231,7 @@ impl<T: Task> NodeRun<'_, T> {
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Trained, TrainError> {
         self.origin.check()?;
-        let (cuts, writer) = Cuts::new(self.plan, self.ranges, self.rank, self.origin.made).unzip();
+        let (cuts, writer) = Cuts::new(self.plan, self.ranges, self.rank, self.origin).unzip();
         let (cuts, start) = (cuts.as_ref(), &self.origin.start());
         let failure = FirstFailure { error: Mutex::new(None), node };
         let result = Mutex::new(None);
@@ -355,26 +366,30 @@ impl<T: Task> NodeRun<'_, T> {
         {
             history.end(&report::test(&totals));
         }
-        let (mut made, mut unsaved) = (None, None);
+        let (mut made, mut unsaved, mut kept) = (None, None, None);
         if let Some(cutter) = &mut station.cutter {
+            if interrupted.is_none() {
+                kept = cutter.choose(parameters, &totals.epochs)?;
+            }
             unsaved = cutter.end(parameters)?;
             made = Some(cutter.made());
             if let Some(signal) = interrupted {
                 let interrupted = Some((signal, cutter.saved.take()));
-                return Ok(Trained { totals, exported: None, made, unsaved, interrupted });
+                return Ok(Trained { totals, exported: None, made, kept: None, unsaved, interrupted });
             }
         }
         let mut exported = None;
         if let Some(folder) = &self.plan.export {
             parameters.quiesce()?;
             if let (0, Some(exporter)) = (self.rank, exporter) {
-                exported = Some(export(parameters, self.ranges, folder, exporter)?);
+                exported = Some(export(parameters, kept.as_deref(), (self.ranges, folder), exporter)?);
             }
             // No node leaves before the model is exported.
             parameters.gather("exported", Vec::new())?;
         }
         explain::tell(parameters, self.explained, self.rank, station.worker)?;
-        Ok(Trained { totals, exported, made, unsaved, interrupted: None })
+        let kept = kept.map(|kept| kept.epoch);
+        Ok(Trained { totals, exported, made, kept, unsaved, interrupted: None })
     }
 
     fn partition(&self, worker: usize) -> Partition {
@@ -390,12 +405,12 @@ impl<T: Task> NodeRun<'_, T> {
     }
 }
 
-/// Writes the files of the model. The outer error is one of the cluster and ends the run; the inner one is
-/// one of the export.
+/// Writes the files of the model, which is `kept` or the one in memory. The outer error is one of the cluster
+/// and ends the run; the inner one is one of the export.
 fn export<E: Element, P: Parameters<E>>(
     parameters: &mut P,
-    ranges: &[KeyRange],
-    folder: &Path,
+    kept: Option<&Kept>,
+    (ranges, folder): (&[KeyRange], &Path),
     exporter: &mut dyn Exporter<E>,
 ) -> Result<Result<Staging, TrainError>, TrainError> {
     let staging = match begin_export(ranges, folder, exporter) {
@@ -404,11 +419,15 @@ fn export<E: Element, P: Parameters<E>>(
     };
     let mut state = Ok(());
     let keys = 0..ranges.last().map_or(0, |r| r.keys.end);
-    parameters.snapshot(keys, &mut |keys, values| {
+    let part = &mut |keys: &[Key], values: &[E]| {
         if state.is_ok() {
             state = exporter.part(keys, values);
         }
-    })?;
+    };
+    match kept {
+        Some(kept) => kept.snapshot(keys, part)?,
+        None => parameters.snapshot(keys, part)?,
+    }
     Ok(state.and_then(|()| exporter.end()).map(|()| staging).map_err(TrainError::Export))
 }
 

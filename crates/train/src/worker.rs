@@ -2,6 +2,7 @@
 //! loader thread.
 
 use crate::ahead::{Inbox, Outbox};
+use crate::best::{self, Kept};
 use crate::cut::{Cutter, Next, Place};
 use crate::error::TrainError;
 use crate::history::History;
@@ -9,7 +10,9 @@ use crate::meter::{EpochSum, Meter, Totals, add_first_loss, first_loss};
 use crate::parameters::{NodeHandle, Parameters};
 use crate::progress::Progress;
 use crate::report::Epoch;
+use intendant_core::Key;
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Task};
+use std::sync::Arc;
 
 /// Prepares batches until none is left or the training thread has ended.
 pub(crate) fn load<T: Task>(
@@ -105,8 +108,12 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 if sampled > 0 {
                     parameters.count_sampled(sampled);
                 }
+                let kept = tested(&driver, parameters, &mut station.cutter, &totals)?;
                 let (keys, values) = driver.pull_buffers();
-                parameters.pull(keys, values)?;
+                match kept {
+                    Some(kept) => kept.pull(keys, values)?,
+                    None => parameters.pull(keys, values)?,
+                }
                 Event::Done
             }
             Op::Train => {
@@ -150,7 +157,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                         epochs: &totals.epochs,
                         before: station.before.as_ref(),
                         rest: Some(&rest),
-                        is_end: false,
+                        must: false,
                     };
                     let next =
                         cutter.meet(parameters, std::mem::take(&mut batches), &place, |parameters| {
@@ -178,7 +185,12 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 Event::Done
             }
             Op::Snapshot(range) => {
-                parameters.snapshot(range, &mut |keys, values| driver.snapshot_part(keys, values))?;
+                let kept = tested(&driver, parameters, &mut station.cutter, &totals)?;
+                let part = &mut |keys: &[Key], values: &[T::Element]| driver.snapshot_part(keys, values);
+                match kept {
+                    Some(kept) => kept.snapshot(range, part)?,
+                    None => parameters.snapshot(range, part)?,
+                }
                 Event::Done
             }
             Op::Reduce => {
@@ -205,8 +217,9 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                     }
                     totals.epochs.push(sum);
                     if let Some(cutter) = &mut station.cutter {
-                        let is_end = driver.ends_with(&combined);
-                        let place = Place { epochs: &totals.epochs, before: None, rest: None, is_end };
+                        let must =
+                            driver.ends_with(&combined) || best::is_last(cutter.plan(), &totals.epochs);
+                        let place = Place { epochs: &totals.epochs, before: None, rest: None, must };
                         let nothing = |_: &P| (Vec::new(), 0.0);
                         let next = cutter.meet(parameters, std::mem::take(&mut batches), &place, nothing)?;
                         match next {
@@ -220,6 +233,19 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
             }
             Op::Done => return Ok((totals, None)),
         };
+    }
+}
+
+/// The model that is evaluated, if it is not the one in memory.
+fn tested<T: Task, P: Parameters<T::Element>>(
+    driver: &Driver<T>,
+    parameters: &mut P,
+    cutter: &mut Option<Cutter<'_, T>>,
+    totals: &Totals,
+) -> Result<Option<Arc<Kept>>, TrainError> {
+    match cutter {
+        Some(cutter) if driver.is_testing() => cutter.choose(parameters, &totals.epochs),
+        Some(_) | None => Ok(None),
     }
 }
 

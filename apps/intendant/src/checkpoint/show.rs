@@ -39,6 +39,9 @@ struct Entry {
 #[derive(Serialize)]
 struct Content {
     cut: u64,
+    /// The cut with the best model of the run so far; absent if the run does not keep it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best: Option<u64>,
     /// The version of the checkpoint's format.
     format: String,
     element: String,
@@ -53,8 +56,8 @@ struct Content {
 impl From<Manifest> for Content {
     fn from(manifest: Manifest) -> Self {
         let (keys, bytes, run) = (manifest.keys(), manifest.bytes(), SavedRun::of(&manifest).ok());
-        let Manifest { schema: format, cut, element, ranges, parts, run: _ } = manifest;
-        Self { cut, format, element, keys, bytes, ranges, parts, run }
+        let Manifest { schema: format, cut, best, element, ranges, parts, run: _ } = manifest;
+        Self { cut, best, format, element, keys, bytes, ranges, parts, run }
     }
 }
 
@@ -114,8 +117,13 @@ impl Entry {
             let _ = writeln!(text, "  its manifest cannot be read");
             return;
         };
-        let Content { cut, format, element, keys, bytes, ranges, parts, run } = content;
+        let Content { cut, best, format, element, keys, bytes, ranges, parts, run } = content;
         let _ = writeln!(text, "  format    {format}, cut {cut}");
+        if let Some(best) = best {
+            let which = if best == cut { "it has the best model" } else { "the best model so far is in" };
+            let cut = if best == cut { String::new() } else { format!(" cut {best}") };
+            let _ = writeln!(text, "  best      {which}{cut}");
+        }
         match run {
             None => {
                 let _ = writeln!(text, "  run       not of a training program");

@@ -230,6 +230,20 @@ fn show_says_what_checkpoints_hold_and_which_one_a_run_would_use() {
         "{printed}"
     );
 
+    assert!(newest.get("best").is_none() && !printed.contains("best"), "nothing was compared");
+    for place in &places {
+        let path = place.join("manifest.json");
+        let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        manifest["best"] = json!(1);
+        fs::write(&path, manifest.to_string()).unwrap();
+    }
+    let json = shown(0);
+    assert_eq!([0, 1].map(|at| json["checkpoints"][at]["best"].as_u64()), [Some(1), Some(1)]);
+    let printed = ended(&checkpoint("show", &[checkpoints.path()], ""), 0).0;
+    for line in ["  best      it has the best model\n", "  best      the best model so far is in cut 1\n"] {
+        assert!(printed.contains(line), "{printed}");
+    }
+
     cut_off(&places[1].join("part-1.safetensors"), 10);
     let json = shown(5);
     assert_eq!(json["resume"], 1);

@@ -33,6 +33,16 @@ fn value<E: Element>(key: u64, salt: u64) -> Vec<E> {
 
 /// Writes a checkpoint whose key `k` is in part `part_of(k)`; an order that is not that of the keys.
 fn write<E: Element>(folder: &Folder, salt: u64, part_of: impl Fn(u64) -> usize) -> u64 {
+    write_naming::<E>(folder, None, salt, part_of)
+}
+
+/// Writes one that names the best one.
+fn write_naming<E: Element>(
+    folder: &Folder,
+    best: Option<u64>,
+    salt: u64,
+    part_of: impl Fn(u64) -> usize,
+) -> u64 {
     let cut = folder.begin().unwrap();
     let mut parts: Vec<Rows<E>> = (0..4).map(|_| Rows::new(&ranges())).collect();
     for key in (0..KEYS).rev() {
@@ -40,7 +50,8 @@ fn write<E: Element>(folder: &Folder, salt: u64, part_of: impl Fn(u64) -> usize)
     }
     let write = |(at, rows): (usize, &Rows<E>)| folder.write(cut, &format!("part-{at}"), rows).unwrap();
     let parts: Vec<Part> = parts.iter().enumerate().map(write).collect();
-    folder.commit(&Manifest::new(cut, E::TYPE, ranges(), parts, json!({ "salt": salt }))).unwrap();
+    let manifest = Manifest::new(cut, E::TYPE, ranges(), parts, json!({ "salt": salt }));
+    folder.commit(&Manifest { best, ..manifest }).unwrap();
     cut
 }
 
@@ -102,6 +113,20 @@ fn the_newest_are_kept() {
     assert!(folder.place(under_way).exists(), "a cut that is newer than all checkpoints is being written");
     folder.remove(cuts[3]).unwrap();
     check::<f32>(&folder.latest().unwrap().unwrap().checkpoint, 2);
+}
+
+#[test]
+fn the_best_model_is_kept_as_long_as_a_newer_checkpoint_names_it() {
+    let (_path, folder) = temporary();
+    // One that is not the best names the best one before it.
+    let best = [None, Some(2), Some(2), Some(2), Some(5), Some(5)];
+    let expected: [&[u64]; 6] = [&[1], &[1, 2], &[2, 3], &[2, 3, 4], &[2, 4, 5], &[5, 6]];
+    for (best, expected) in best.into_iter().zip(expected) {
+        write_naming::<f32>(&folder, best, 0, |key| (key % 3) as usize);
+        folder.keep(2).unwrap();
+        assert_eq!(folder.cuts().unwrap(), expected);
+    }
+    assert_eq!(folder.latest().unwrap().unwrap().checkpoint.manifest().best, Some(5));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod checkpoint;
 mod command_line;
 mod history;
+mod keep;
 mod patience;
 mod restart;
 mod shell;
