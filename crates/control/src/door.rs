@@ -8,10 +8,10 @@
 //! The server, not this module, checks the token. With TLS, a connection reaches the server once its other
 //! end has shown a certificate; the same time is allowed for that.
 
-use crate::wire::Wire;
 use intendant_core::Tick;
 use intendant_core::lock;
-use intendant_transport::{Throttle, Tls, tls};
+use intendant_transport::tls::{self, Admitted};
+use intendant_transport::{Throttle, Tls};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -107,14 +107,14 @@ async fn admit(
     tls: Option<&Tls>,
     mut probation: Probation,
     refusals: &Refusals,
-) -> Option<(Wire, Probation)> {
+) -> Option<(Admitted, Probation)> {
     let admitted = tokio::select! {
         admitted = tls::admit(stream, tls) => admitted,
         () = &mut probation.over => return None,
         _ = &mut probation.expelled => return None,
     };
     match admitted {
-        Ok(admitted) => Some((admitted.into(), probation)),
+        Ok(admitted) => Some((admitted, probation)),
         Err(error) => {
             let now = Tick(refusals.opened.elapsed().as_micros() as u64);
             match lock(&refusals.throttle).pass(now) {
@@ -158,7 +158,7 @@ struct Probation {
 
 /// A connection, which breaks when its time is over and it has no stamp.
 pub(super) struct Connection {
-    wire: Wire,
+    wire: Admitted,
     pass: Pass,
     probation: Option<Probation>,
 }

@@ -5,86 +5,21 @@
 //! message.
 
 use hyper_util::rt::TokioIo;
-use intendant_transport::tls::{Admitted, TlsStream, is_tls_answer};
+use intendant_transport::tls::is_tls_answer;
 use intendant_transport::{Tls, TlsError};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_util::either::Either;
+use tokio_util::io::InspectReader;
 use tonic::transport::{Channel, Endpoint};
 
 /// Time for one attempt to connect, and for the handshake of TLS after it.
 const CONNECT: Duration = Duration::from_secs(3);
-
-/// A connection.
-#[derive(Debug)]
-pub(super) enum Wire {
-    /// TCP.
-    Plain(TcpStream),
-    /// TLS over TCP.
-    Tls(TlsStream),
-}
-
-impl From<Admitted> for Wire {
-    fn from(admitted: Admitted) -> Self {
-        match admitted {
-            Admitted::Plain(stream) => Self::Plain(stream),
-            Admitted::Tls(stream) => Self::Tls(stream),
-        }
-    }
-}
-
-/// The same expression for a connection of either kind.
-macro_rules! either {
-    ($wire:expr, $inner:ident => $result:expr) => {
-        match $wire {
-            Wire::Plain($inner) => $result,
-            Wire::Tls($inner) => $result,
-        }
-    };
-}
-
-impl AsyncRead for Wire {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        either!(self.get_mut(), stream => Pin::new(stream).poll_read(cx, buffer))
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        either!(self.get_mut(), stream => Pin::new(stream).poll_write(cx, bytes))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        either!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(cx, slices))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        either!(self, stream => stream.is_write_vectored())
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self.get_mut(), stream => Pin::new(stream).poll_flush(cx))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self.get_mut(), stream => Pin::new(stream).poll_shutdown(cx))
-    }
-}
 
 /// A connection to a coordinator, for requests.
 #[derive(Debug)]
@@ -128,17 +63,16 @@ pub(super) async fn dial(address: SocketAddr, tls: Option<&Tls>) -> Result<Diall
     stream.set_nodelay(true).map_err(DialError::Io)?;
     let answer = Arc::new(Answer::default());
     let wire = match tls {
-        None => Wire::Plain(stream),
+        None => Either::Left(sniffed(stream, Arc::clone(&answer))),
         Some(tls) => match timeout(CONNECT, tls.connect(stream)).await {
-            Ok(Ok(stream)) => Wire::Tls(stream),
+            Ok(Ok(stream)) => Either::Right(stream),
             Ok(Err(TlsError::Io(error))) => return Err(DialError::Io(error)),
             Ok(Err(error)) => return Err(DialError::Tls(error)),
             Err(_) => return Err(late("something accepts connections there, but does not answer")),
         },
     };
-    let sniffed = Sniffed { wire, answer: Some(Arc::clone(&answer)) };
     // A channel connects again once its connection has ended. This one must not: a node has one connection.
-    let mut once = Some(sniffed);
+    let mut once = Some(wire);
     let connector = tower::service_fn(move |_| {
         let wire = once.take().map(TokioIo::new);
         async move { wire.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
@@ -151,51 +85,11 @@ pub(super) async fn dial(address: SocketAddr, tls: Option<&Tls>) -> Result<Diall
 }
 
 /// A connection that looks at the first byte that arrives.
-struct Sniffed {
-    wire: Wire,
-    answer: Option<Arc<Answer>>,
-}
-
-impl AsyncRead for Sniffed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.wire).poll_read(cx, buffer))?;
-        if let Some(answer) = self.answer.take()
-            && matches!(self.wire, Wire::Plain(_))
-            && buffer.filled().get(before).copied().is_some_and(is_tls_answer)
-        {
-            answer.tls.store(true, Ordering::Relaxed);
+fn sniffed(stream: TcpStream, answer: Arc<Answer>) -> InspectReader<TcpStream, impl FnMut(&[u8])> {
+    let mut is_first = true;
+    InspectReader::new(stream, move |bytes: &[u8]| {
+        if let Some(first) = bytes.first().filter(|_| std::mem::take(&mut is_first)) {
+            answer.tls.store(is_tls_answer(*first), Ordering::Relaxed);
         }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Sniffed {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.wire).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.wire).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.wire.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.wire).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.wire).poll_shutdown(cx)
-    }
+    })
 }

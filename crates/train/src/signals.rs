@@ -96,17 +96,28 @@ pub(crate) fn listen() -> Result<Interrupt, TrainError> {
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            let mut first = None;
+            let mut delivered = None;
             for signal in incoming.forever() {
-                match first {
-                    None if deliver(signal, &claimed, &sender) => first = Some(now()),
-                    Some(first) if now() - first < SAME => {}
-                    Some(_) | None => end_process(signal),
+                if ends_at_once(&mut delivered, now(), || deliver(signal, &claimed, &sender)) {
+                    end_process(signal);
                 }
             }
         })
         .map_err(refused)?;
     Ok(Interrupt { inner: Some(Inner { run, signals }) })
+}
+
+/// Whether a signal ends the process at once: the run cannot take it, or has taken one before. `delivered` is
+/// when that was.
+fn ends_at_once(delivered: &mut Option<Instant>, now: Instant, deliver: impl FnOnce() -> bool) -> bool {
+    match *delivered {
+        Some(first) => now.saturating_duration_since(first) >= SAME,
+        None if deliver() => {
+            *delivered = Some(now);
+            false
+        }
+        None => true,
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a second signal counts only some time after the first")]
@@ -157,6 +168,18 @@ mod tests {
             drop(run);
             told
         })
+    }
+
+    #[test]
+    fn a_second_signal_ends_the_process_unless_it_is_the_first_one_again() {
+        let start = now();
+        let mut delivered = None;
+        let mut ends = |after, runs| ends_at_once(&mut delivered, start + after, || runs);
+        assert!(ends(Duration::ZERO, false), "no run can take it");
+        assert!(!ends(Duration::ZERO, true));
+        // Whether a run could take another one does not count.
+        assert!(!ends(SAME / 2, true) && !ends(SAME / 2, false), "passed on by a launcher");
+        assert!(ends(SAME, true) && ends(2 * SAME, false));
     }
 
     #[test]

@@ -33,6 +33,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_util::either::Either;
 
 /// The name that the certificate of every node has among its alternative names (DNS).
 pub const TLS_NAME: &str = "intendant";
@@ -161,14 +162,8 @@ impl Tls {
     }
 }
 
-/// A connection that was accepted.
-#[derive(Debug)]
-pub enum Admitted {
-    /// Without TLS, on a node that has none.
-    Plain(TcpStream),
-    /// With TLS, on a node that has it.
-    Tls(TlsStream),
-}
+/// A connection that was accepted: without TLS on a node that has none, with it on a node that has it.
+pub type Admitted = Either<TcpStream, TlsStream>;
 
 /// Waits for the first byte of a dialler, and performs the handshake if this node uses TLS. A dialler that
 /// uses TLS where this node does not, or the other way round, gets an answer that it recognises.
@@ -183,8 +178,8 @@ pub async fn admit(stream: TcpStream, tls: Option<&Tls>) -> Result<Admitted, Tls
         return Err(TlsError::Io(io::ErrorKind::UnexpectedEof.into()));
     }
     match (tls, first == [RECORD_HANDSHAKE]) {
-        (None, false) => Ok(Admitted::Plain(stream)),
-        (Some(tls), true) => tls.accept(stream).await.map(Admitted::Tls),
+        (None, false) => Ok(Either::Left(stream)),
+        (Some(tls), true) => tls.accept(stream).await.map(Either::Right),
         (Some(_), false) => {
             part(stream, &NOT_WITHOUT_TLS).await;
             Err(TlsError::PlainPeer)

@@ -9,7 +9,7 @@ use super::hello::{
 };
 use super::stream::Stream;
 use super::unix;
-use crate::tls::{Admitted, Tls, admit};
+use crate::tls::{Tls, admit};
 use crate::{HandshakeError, Throttle};
 use intendant_core::lock;
 use intendant_core::{ChannelId, NodeId, Tick};
@@ -23,6 +23,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_util::either::Either;
 
 /// From the connection to the confirmation. A healthy dialler needs two round trips.
 pub(crate) const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(3);
@@ -225,8 +226,8 @@ impl Gate {
     async fn admit(&self, stream: Stream) -> Result<Stream, HandshakeError> {
         let Stream::Tcp(stream) = stream else { return Ok(stream) };
         Ok(match admit(stream, self.tls.as_ref()).await? {
-            Admitted::Plain(stream) => Stream::Tcp(stream),
-            Admitted::Tls(stream) => Stream::Tls(stream),
+            Either::Left(stream) => Stream::Tcp(stream),
+            Either::Right(stream) => Stream::Tls(stream),
         })
     }
 
