@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn another_start_follows_what_it_may_mend() {
-        let cases: [(&[NodeEnd], bool); 13] = [
+        let cases: [(&[NodeEnd], bool); 15] = [
             (&[Code(0), Code(0)], false),
             (&[Signal(9), Code(4), Code(4)], true),
             (&[Code(4), Code(0)], true),
@@ -142,6 +142,8 @@ mod tests {
             (&[Code(3), Code(4)], false),
             (&[Signal(9), Code(5)], false),
             (&[Code(2), Code(2)], false),
+            (&[Code(2), Signal(9)], false),
+            (&[Killed, Code(2), Code(4)], false),
             (&[Code(128)], false),
             (&[], false),
         ];

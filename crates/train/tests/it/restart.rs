@@ -167,4 +167,5 @@ fn without_time_for_a_last_checkpoint_there_is_none() {
     let (code, said) = end(&finish(child));
     assert_eq!(code, Some(130), "{said}");
     assert!(said.contains("interrupted by signal 2"), "{said}");
+    assert!(said.contains("there is no last checkpoint") && run.cuts().is_empty(), "{said}");
 }
