@@ -35,7 +35,7 @@ mod worker;
 
 /// Starting the processes of a cluster on this machine.
 pub mod launch {
-    pub use intendant_launch::{Launch, LaunchError, VARIABLES, is_launched, tell_saved};
+    pub use intendant_launch::{Launch, LaunchError, VARIABLES, ignores_hang_up, is_launched, tell_saved};
 }
 
 #[cfg(doctest)]

@@ -19,6 +19,7 @@ mod saves;
 mod supervise;
 
 pub use saves::tell_saved;
+pub use supervise::ignores_hang_up;
 
 use crate::rendezvous::variable;
 use child::Child;

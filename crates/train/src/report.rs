@@ -87,6 +87,22 @@ pub struct Validation {
 }
 
 impl Validation {
+    /// What came of the comparison, in words, after so many epochs.
+    pub(crate) fn describe(&self, epochs: usize) -> String {
+        let Self { metric, best_epoch, ended_early, model_epoch } = self;
+        let mut text = best_epoch.map_or_else(
+            || "no epoch was validated".to_owned(),
+            |best| format!("{metric} is best after epoch {best}"),
+        );
+        if *ended_early {
+            text.push_str(", training ended early");
+        }
+        if let Some(epoch) = model_epoch.filter(|epoch| *epoch != epochs || *best_epoch != Some(*epoch)) {
+            text.push_str(&format!(", the model is that of epoch {epoch}"));
+        }
+        text
+    }
+
     /// If the plan compares epochs.
     fn new(plan: &Plan, epochs: &[EpochSum]) -> Option<Self> {
         let criterion = plan.best.or(plan.patience.map(|patience| patience.criterion))?;
@@ -414,6 +430,13 @@ impl Report {
                 "nothing was learnt: the loss is {} after the training, and was {} before it; try a lower learning rate",
                 number(last.loss),
                 number(untrained)
+            );
+        }
+        if self.validation.as_ref().is_some_and(|validation| validation.best_epoch.is_none()) {
+            tracing::warn!(
+                "no epoch was validated, so that none could be compared: --valid-every is {}, and there were {} epochs",
+                plan.valid_every,
+                self.epochs.len()
             );
         }
         self.warn_of_stale_replicas(task, plan);

@@ -246,6 +246,9 @@ impl<T: Task> NodeRun<'_, T> {
                 let Some(signal) = interrupt.wait(&ended) else { return };
                 if let Some(cuts) = cuts {
                     cuts.ask_to_end(signal);
+                    if !grace.is_zero() && self.rank == 0 && self.plan.progress {
+                        progress.say("writing a last checkpoint; another signal ends the run at once");
+                    }
                     // Nothing is sent: the training ends after a last checkpoint.
                     if ended.recv_timeout(grace) != Err(RecvTimeoutError::Timeout) {
                         return;

@@ -14,6 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
@@ -407,6 +408,8 @@ fn typed(arg: &Arg, text: &str) -> toml::Value {
         TypeId::of::<usize>(),
         TypeId::of::<i32>(),
         TypeId::of::<i64>(),
+        TypeId::of::<NonZeroU32>(),
+        TypeId::of::<NonZeroUsize>(),
     ];
     // A value that does not fit (TOML has no unsigned 64-bit integers) stays a text, which the flag's parser
     // reads as well.

@@ -1,9 +1,9 @@
-//! SIGINT, SIGTERM and SIGUSR1: end the run for all nodes, after a last checkpoint if it makes some, and say
-//! so in the exit code. A second signal ends the process at once.
+//! SIGINT, SIGTERM, SIGHUP and SIGUSR1: end the run for all nodes, after a last checkpoint if it makes some,
+//! and say so in the exit code. A second signal ends the process at once.
 
 use crate::error::{TrainError, exit};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -85,11 +85,13 @@ impl Interrupt {
     }
 }
 
-/// Starts to listen for SIGINT, SIGTERM and SIGUSR1 in this process. For the rest of its life: signals belong
-/// to the process, so only an application's `main` calls this.
+/// Starts to listen for SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored (`nohup`), SIGHUP in this process.
+/// For the rest of its life: signals belong to the process, so only an application's `main` calls this.
 pub(crate) fn listen() -> Result<Interrupt, TrainError> {
     let refused = |source| TrainError::System { what: "listen for signals", source };
-    let mut incoming = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGUSR1]).map_err(refused)?;
+    let hang_up = (!intendant::launch::ignores_hang_up()).then_some(SIGHUP);
+    let signals = [SIGINT, SIGTERM, SIGUSR1].into_iter().chain(hang_up);
+    let mut incoming = signal_hook::iterator::Signals::new(signals).map_err(refused)?;
     let (sender, signals) = bounded(1);
     let run = Arc::<Claim>::default();
     let claimed = Arc::clone(&run);

@@ -79,6 +79,9 @@ pub(crate) fn render(report: &Report, plan: &Plan) -> String {
         ));
         rows.extend(report.bound.as_ref().map(|bound| ("sent", bound.describe())));
     }
+    if let Some(validation) = &report.validation {
+        rows.push(("validation", validation.describe(report.epochs.len())));
+    }
     let quality: Vec<_> = in_reading_order(&report.test)
         .into_iter()
         .map(|(name, value)| (format!("test {name}"), value))

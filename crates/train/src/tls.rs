@@ -5,6 +5,7 @@
 
 use crate::error::TrainError;
 use intendant::{Tls, TlsFiles};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// Names of the flags.
@@ -41,8 +42,9 @@ impl TlsArgs {
                     let flags = FLAGS.iter().zip(some).filter(|(_, path)| path.is_some() == given);
                     flags.map(|(flag, _)| format!("--{flag}")).collect::<Vec<_>>().join(" and ")
                 };
+                let needs = if some.iter().flatten().count() == 1 { "needs" } else { "need" };
                 Err(TrainError::usage(format!(
-                    "{} needs {} as well: TLS takes a certificate, its key and the authority",
+                    "{} {needs} {} as well: TLS takes a certificate, its key and the authority",
                     named(true),
                     named(false)
                 )))
@@ -51,9 +53,18 @@ impl TlsArgs {
     }
 }
 
-/// Reads the files and verifies the certificate.
+/// Reads the files and verifies the certificate. Warns of a key that others can read.
 pub(crate) fn load(files: &TlsFiles) -> Result<Tls, TrainError> {
-    Tls::load(files).map_err(TrainError::usage)
+    let loaded = Tls::load(files).map_err(TrainError::usage)?;
+    let mode = std::fs::metadata(&files.key).map_or(0, |key| key.permissions().mode());
+    if mode & 0o077 != 0 {
+        tracing::warn!(
+            "--tls-key {}: other users of this machine can read the key (mode {:03o}); chmod 600 it",
+            files.key.display(),
+            mode & 0o777
+        );
+    }
+    Ok(loaded)
 }
 
 #[cfg(test)]
@@ -69,7 +80,7 @@ mod tests {
         let error = args(path(), None, None).files().expect_err("two are missing");
         assert!(error.to_string().starts_with("--tls-cert needs --tls-key and --tls-ca"), "{error}");
         let error = args(path(), None, path()).files().expect_err("one is missing");
-        assert!(error.to_string().starts_with("--tls-cert and --tls-ca needs --tls-key"), "{error}");
+        assert!(error.to_string().starts_with("--tls-cert and --tls-ca need --tls-key"), "{error}");
         assert_eq!(error.exit_code(), crate::exit::USAGE);
     }
 }

@@ -17,11 +17,19 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Longest pause between two checks. A safety net: ends and stops of children cause signals.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Whether this process was started to ignore SIGHUP, as by `nohup`.
+pub fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
 /// Signals to the launcher.
 pub(super) struct Signals {
     interrupt: Stream,
     terminate: Stream,
-    hang_up: Stream,
+    /// Unless it is ignored: so `nohup` has its effect.
+    hang_up: Option<Stream>,
     user: Stream,
     child: Stream,
 }
@@ -31,7 +39,7 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
+            hang_up: if ignores_hang_up() { None } else { Some(signal(SignalKind::hangup())?) },
             user: signal(SignalKind::user_defined1())?,
             child: signal(SignalKind::child())?,
         })
@@ -41,10 +49,16 @@ impl Signals {
     /// ends the run: its exit code and the signal that nodes get. Ctrl-C reaches nodes as SIGINT, so that
     /// they report what the user did.
     async fn next(&mut self, until: Instant) -> Option<(u8, Signal)> {
+        let hang_up = async {
+            match &mut self.hang_up {
+                Some(stream) => stream.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => Some((130, Signal::INT)),
             _ = self.terminate.recv() => Some((143, Signal::TERM)),
-            _ = self.hang_up.recv() => Some((129, Signal::TERM)),
+            _ = hang_up => Some((129, Signal::HUP)),
             _ = self.user.recv() => Some((138, Signal::USR1)),
             _ = self.child.recv() => None,
             () = tokio::time::sleep_until(until) => None,

@@ -169,3 +169,32 @@ fn without_time_for_a_last_checkpoint_there_is_none() {
     assert!(said.contains("interrupted by signal 2"), "{said}");
     assert!(said.contains("there is no last checkpoint") && run.cuts().is_empty(), "{said}");
 }
+
+#[test]
+fn a_closed_terminal_ends_a_run_after_a_last_checkpoint_and_nohup_keeps_it() {
+    for nodes in [1, 2] {
+        let run = Run::new(100_000);
+        let flags = run.flags(&format!("--nodes {nodes}")).replace("-seconds 0 ", "-seconds 3600 ");
+        let mut child = start(regression(&flags));
+        while !(if nodes == 1 { Some(pid(&child)) } else { node(&mut child, 0, None) })
+            .is_some_and(has_joined)
+        {
+            pause();
+        }
+        kill_process(pid(&child), Signal::HUP).expect("it runs");
+        let (code, said) = end(&finish(child));
+        assert_eq!(code, Some(129), "{nodes} nodes: {said}");
+        assert!(said.contains("interrupted by signal 1") && !run.cuts().is_empty(), "{nodes} nodes: {said}");
+    }
+    let run = Run::new(3);
+    let example = regression("").get_program().to_owned();
+    let mut command = intendant_apptest::command("nohup");
+    command.arg(example).args(run.flags("--nodes 2").split_whitespace());
+    let mut child = start(command);
+    while node(&mut child, 0, None).is_some_and(|node| !has_joined(node)) {
+        pause();
+    }
+    // It may have ended meanwhile.
+    let _ = kill_process(pid(&child), Signal::HUP);
+    succeeded(&finish(child));
+}
