@@ -10,11 +10,12 @@
 
 use crate::error::TrainError;
 use crate::meter::EpochSum;
-use crate::origin::RunState;
+use crate::origin::{Origin, RunState};
 use crate::parameters::{Parameters, Part};
 use crate::plan::Plan;
 use intendant_checkpoint::{Checkpoint, Folder};
 use intendant_core::{Element, Key};
+use intendant_task::Criterion;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -31,15 +32,45 @@ pub(crate) struct Kept {
     place: String,
 }
 
-/// The best of some epochs, from 0, if the run keeps the best model.
-pub(crate) fn epoch(plan: &Plan, epochs: &[EpochSum]) -> Option<usize> {
-    let best = plan.best?.best(epochs.iter().map(|epoch| &epoch.tally.reduction));
-    best.map(|best| best.epoch)
+/// The best model that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Best {
+    pub(crate) cut: u64,
+    /// The epoch, from 0.
+    pub(crate) epoch: usize,
 }
 
-/// Whether the last of some epochs is the best one, and its model is kept.
-pub(crate) fn is_last(plan: &Plan, epochs: &[EpochSum]) -> bool {
-    epoch(plan, epochs).is_some_and(|best| best + 1 == epochs.len())
+impl Best {
+    /// As a manifest names the cut, and the state of its run the epoch, from 1.
+    pub(crate) fn of(cut: Option<u64>, epoch: Option<usize>) -> Option<Self> {
+        Some(Self { cut: cut?, epoch: epoch?.checked_sub(1)? })
+    }
+}
+
+/// Which epochs of a run are compared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compared {
+    criterion: Option<Criterion>,
+    /// The first one. A run that is resumed, and kept no best model before, has those of earlier epochs no
+    /// longer.
+    first: usize,
+}
+
+impl Compared {
+    pub(crate) fn new(plan: &Plan, origin: &Origin) -> Self {
+        Self { criterion: plan.best, first: origin.best.map_or(origin.epochs.len(), |best| best.epoch) }
+    }
+
+    /// The best one, from 0, if the run keeps the best model.
+    pub(crate) fn best(self, epochs: &[EpochSum]) -> Option<usize> {
+        let compared = epochs.iter().skip(self.first).map(|epoch| &epoch.tally.reduction);
+        self.criterion?.best(compared).map(|best| self.first + best.epoch)
+    }
+
+    /// Whether the last one is the best one, and its model is to be kept.
+    pub(crate) fn is_last_best(self, epochs: &[EpochSum]) -> bool {
+        self.best(epochs).is_some_and(|best| best + 1 == epochs.len())
+    }
 }
 
 /// Opens the checkpoint of the best epoch (from 0) on all nodes. The leader knows its number. All workers

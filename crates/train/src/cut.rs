@@ -8,7 +8,7 @@
 //! A cut that one node cannot write is given up, with a warning. The run goes on, and tries again at the next
 //! one. [`crate::best`] says which epochs are cut in any case, and what becomes of their cuts.
 
-use crate::best::{self, Kept};
+use crate::best::{self, Best, Compared, Kept};
 use crate::error::TrainError;
 use crate::meter::EpochSum;
 use crate::origin::{Origin, RunState};
@@ -44,15 +44,16 @@ pub struct Made {
 }
 
 impl Made {
-    fn add(&mut self, bytes: u64, stop: Duration, write: Duration) {
+    /// With one more.
+    fn with(self, bytes: u64, stop: Duration, write: Duration) -> Self {
         let before = self.count as f64;
         let mean = |mean: f64, last: Duration| (mean * before + last.as_secs_f64() * 1e3) / (before + 1.0);
-        *self = Self {
+        Self {
             count: self.count + 1,
             bytes,
             stop_ms: mean(self.stop_ms, stop),
             write_ms: mean(self.write_ms, write),
-        };
+        }
     }
 }
 
@@ -77,8 +78,9 @@ pub(crate) struct Cuts<E> {
     made: Mutex<Made>,
     /// The signal that asks for an end of the run; 0 if there is none.
     asked: AtomicI32,
-    /// The cut with the best model of an earlier run.
-    best: Option<u64>,
+    /// The best model of an earlier run.
+    best: Option<Best>,
+    compared: Compared,
     /// The model that is tested and exported, if it is not the one in memory. The node's first worker sets
     /// it, between two meetings of all workers.
     pub(crate) kept: OnceLock<Arc<Kept>>,
@@ -88,8 +90,8 @@ pub(crate) struct Cuts<E> {
 struct Pending {
     state: serde_json::Value,
     stop: Duration,
-    /// The cut with the best model, this one or an earlier one.
-    best: Option<u64>,
+    /// The best model: that of this cut or an earlier one.
+    best: Option<Best>,
 }
 
 /// What follows a meeting.
@@ -129,8 +131,8 @@ pub(crate) struct Cutter<'a, T: Task> {
     committed: Option<(u64, Receiver<Result<(), CheckpointError>>)>,
     /// The last cut, if it is a checkpoint, at the leader.
     pub(crate) saved: Option<PathBuf>,
-    /// The cut with the best model so far, at the leader.
-    best: Option<u64>,
+    /// The best model so far, at the leader.
+    best: Option<Best>,
     /// The model that is tested and exported, once it is chosen; `None` is the one in memory.
     chosen: Option<Option<Arc<Kept>>>,
 }
@@ -157,6 +159,7 @@ impl<E: Element> Cuts<E> {
             made: Mutex::new(origin.made),
             asked: AtomicI32::new(0),
             best: origin.best,
+            compared: Compared::new(plan, origin),
             kept: OnceLock::new(),
         };
         Some((cuts, Writer(queue)))
@@ -203,14 +206,16 @@ impl<E: Element> Writer<E> {
                     took = now() - start;
                     cuts.tell(part);
                 }
-                Ok(Job::Commit { manifest, stop, done }) => {
+                Ok(Job::Commit { mut manifest, stop, done }) => {
+                    let made = cuts.made().with(manifest.bytes(), stop, took);
+                    RunState::set_made(&mut manifest.run, made);
                     let committed = cuts.folder.commit(&manifest);
                     match &committed {
                         Ok(()) => {
-                            let (bytes, place) = (manifest.bytes(), cuts.folder.place(manifest.cut));
-                            lock(&cuts.made).add(bytes, stop, took);
+                            *lock(&cuts.made) = made;
                             intendant::launch::tell_saved();
-                            let size = indicatif::HumanBytes(bytes);
+                            let place = cuts.folder.place(manifest.cut);
+                            let size = indicatif::HumanBytes(manifest.bytes());
                             progress.say(&format!("checkpoint {}  {size}", place.display()));
                             if let Err(error) = cuts.folder.keep(KEPT) {
                                 tracing::warn!("an old checkpoint is left: {error}");
@@ -258,9 +263,9 @@ impl<'a, T: Task> Cutter<'a, T> {
         self.cuts.made()
     }
 
-    /// The settings of the run.
-    pub(crate) const fn plan(&self) -> &Plan {
-        self.plan
+    /// Which epochs are compared.
+    pub(crate) const fn compared(&self) -> Compared {
+        self.cuts.compared
     }
 
     /// After how many batches the first meeting is.
@@ -339,13 +344,14 @@ impl<'a, T: Task> Cutter<'a, T> {
         epochs: &[EpochSum],
     ) -> Result<Option<Arc<Kept>>, TrainError> {
         if self.chosen.is_none() {
-            let best = best::epoch(self.plan, epochs).filter(|best| best + 1 < epochs.len());
+            let best = self.cuts.compared.best(epochs).filter(|best| best + 1 < epochs.len());
             let chosen = match best {
                 None => None,
                 Some(epoch) => {
                     self.await_commit();
+                    let best = self.best.filter(|best| best.epoch == epoch).map(|best| best.cut);
                     let seat = (self.cuts.rank, self.protocol.is_first_of_node());
-                    best::open(parameters, (&self.cuts.folder, &self.cuts.kept), seat, epoch, self.best)?
+                    best::open(parameters, (&self.cuts.folder, &self.cuts.kept), seat, epoch, best)?
                 }
             };
             self.chosen = Some(chosen);
@@ -419,6 +425,7 @@ impl<'a, T: Task> Cutter<'a, T> {
             Settled::Complete { cut, parts } => {
                 self.lost = None;
                 self.best = best;
+                let best = best.map(|best| best.cut);
                 let ranges = self.cuts.ranges.clone();
                 let manifest =
                     Manifest { best, ..Manifest::new(cut, T::Element::TYPE, ranges, parts, state) };
@@ -462,13 +469,15 @@ impl<'a, T: Task> Cutter<'a, T> {
                     Some((sum, rest()))
                 }
             };
-            let state = RunState::new(self.task, self.plan, place.epochs, under_way, self.cuts.made());
-            let state = serde_json::to_value(state).map_err(|error| TrainError::usage(error.to_string()))?;
-            let best = if best::is_last(self.plan, place.epochs) && place.rest.is_none() {
-                Some(cut)
-            } else {
-                self.best
+            let best = match place.epochs.len().checked_sub(1) {
+                Some(epoch) if place.rest.is_none() && self.compared().is_last_best(place.epochs) => {
+                    Some(Best { cut, epoch })
+                }
+                Some(_) | None => self.best,
             };
+            let best_epoch = best.map(|best| best.epoch + 1);
+            let state = RunState::new(self.task, self.plan, place.epochs, under_way, best_epoch);
+            let state = serde_json::to_value(state).map_err(|error| TrainError::usage(error.to_string()))?;
             self.pending = Some(Pending { state, stop: now() - start, best });
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! the cluster may differ from it; what decides which examples are trained, and how, may not.
 
 use crate::args::CommonArgs;
+use crate::best::Best;
 use crate::cut::Made;
 use crate::error::TrainError;
 use crate::meter::{EpochSum, Totals};
@@ -34,8 +35,11 @@ pub(crate) struct RunState {
     /// What was trained of the next one, and what is left of it; absent between epochs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) under_way: Option<(EpochSum, Rest)>,
-    /// The checkpoints that were made before this one.
+    /// The checkpoints that were made, with this one ([`RunState::set_made`]).
     pub(crate) made: Made,
+    /// The epoch, from 1, of the best model so far ([`intendant_checkpoint::Manifest::best`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) best_epoch: Option<usize>,
 }
 
 impl RunState {
@@ -44,7 +48,7 @@ impl RunState {
         plan: &Plan,
         epochs: &[EpochSum],
         under_way: Option<(EpochSum, Rest)>,
-        made: Made,
+        best_epoch: Option<usize>,
     ) -> Self {
         Self {
             program: plan.program.clone(),
@@ -54,13 +58,19 @@ impl RunState {
             config: plan.config.to_json(),
             epochs: epochs.to_vec(),
             under_way,
-            made,
+            made: Made::default(),
+            best_epoch,
         }
+    }
+
+    /// Notes in the state of a checkpoint what is known only when it is written.
+    pub(crate) fn set_made(state: &mut serde_json::Value, made: Made) {
+        state["made"] = serde_json::json!(made);
     }
 
     /// The first thing that decides what is trained in which the checkpoint differs from this run.
     fn differs<T: Task>(&self, task: &T, plan: &Plan) -> Option<String> {
-        let here = Self::new(task, plan, &[], None, Made::default());
+        let here = Self::new(task, plan, &[], None, None);
         let pairs =
             [("the task", &self.task, &here.task), ("the digest of the data", &self.data, &here.data)];
         if let Some((what, there, here)) = pairs.into_iter().find(|(_, there, here)| there != here) {
@@ -91,8 +101,8 @@ pub(crate) struct Origin {
     pub(crate) under_way: Option<EpochSum>,
     rest: Option<Arc<Rest>>,
     pub(crate) made: Made,
-    /// The cut with the best model of the run so far.
-    pub(crate) best: Option<u64>,
+    /// The best model of the run so far that is kept.
+    pub(crate) best: Option<Best>,
     /// The parameters, if they are not the initial ones, and the folder they come from.
     checkpoint: Option<(Arc<Checkpoint>, String)>,
     /// The first value that could not be read.
@@ -132,12 +142,13 @@ impl Origin {
         let Some(checkpoint) = newest(folder, plan)? else { return Ok(None) };
         let place = folder.place(checkpoint.manifest().cut);
         let refused = |what: String| {
-            TrainError::usage(format!(
-                "--resume: {} is not of this run: {what}; --from begins a new run with its parameters",
-                place.display()
-            ))
+            // A model that this run cannot have is of no use for it.
+            let other = match check_model(&checkpoint, ranges, T::Element::TYPE) {
+                Ok(()) => "--from begins a new run with its parameters",
+                Err(_) => "name another folder",
+            };
+            TrainError::usage(format!("--resume: {} is not of this run: {what}; {other}", place.display()))
         };
-        check_model(&checkpoint, ranges, T::Element::TYPE).map_err(refused)?;
         let damaged = |reason: String| {
             TrainError::Checkpoint(CheckpointError::Damaged {
                 path: place.join("manifest.json"),
@@ -150,6 +161,7 @@ impl Origin {
         if let Some(what) = state.differs(task, plan) {
             return Err(refused(what));
         }
+        check_model(&checkpoint, ranges, T::Element::TYPE).map_err(refused)?;
         if let Some((_, rest)) = &state.under_way {
             let next = state.epochs.len() as u32;
             if rest.subepoch.epoch != next {
@@ -167,7 +179,7 @@ impl Origin {
             under_way,
             rest: rest.map(Arc::new),
             made: state.made,
-            best: checkpoint.manifest().best,
+            best: Best::of(checkpoint.manifest().best, state.best_epoch),
             checkpoint: Some((Arc::new(checkpoint), said)),
             failure: Arc::default(),
         }))

@@ -21,7 +21,9 @@ pub struct SavedRun {
     pub version: String,
     /// What was trained.
     pub task: String,
-    /// Digest of the data, 16 hexadecimal digits.
+    /// Digest of the data set, 16 hexadecimal digits.
+    pub data: String,
+    /// Hash of everything that was trained on, 16 hexadecimal digits, as in a report.
     pub data_digest: String,
     /// The effective configuration.
     pub config: serde_json::Value,
@@ -29,7 +31,7 @@ pub struct SavedRun {
     pub epochs: usize,
     /// The epoch after them, if a part of it was trained.
     pub under_way: Option<UnderWay>,
-    /// The checkpoints that the run made before this one.
+    /// The checkpoints that the run has made, with this one.
     pub made: Made,
 }
 
@@ -57,6 +59,9 @@ impl SavedRun {
     /// If no training program wrote it.
     pub fn of(manifest: &Manifest) -> Result<Self, serde_json::Error> {
         let state: RunState = serde_json::from_value(manifest.run.clone())?;
+        let trained = state.epochs.iter().chain(state.under_way.as_ref().map(|(sum, _)| sum));
+        let digest = trained.fold(0u64, |digest, sum| digest.wrapping_add(sum.tally.reduction.digest));
+        let data_digest = format!("{digest:016x}");
         let under_way = state.under_way.map(|(sum, rest)| {
             let Rest { subepoch, workers, nodes, ref stretches } = rest;
             UnderWay {
@@ -68,8 +73,8 @@ impl SavedRun {
                 nodes,
             }
         });
-        let RunState { program, version, task, data: data_digest, config, epochs, made, .. } = state;
-        Ok(Self { program, version, task, data_digest, config, epochs: epochs.len(), under_way, made })
+        let RunState { program, version, task, data, config, epochs, made, .. } = state;
+        Ok(Self { program, version, task, data, data_digest, config, epochs: epochs.len(), under_way, made })
     }
 
     /// Writes a model of this run as `--export` does: `write` fills a folder beside `to`, which then replaces

@@ -2,7 +2,7 @@
 //! loader thread.
 
 use crate::ahead::{Inbox, Outbox};
-use crate::best::{self, Kept};
+use crate::best::Kept;
 use crate::cut::{Cutter, Next, Place};
 use crate::error::TrainError;
 use crate::history::History;
@@ -218,7 +218,7 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                     totals.epochs.push(sum);
                     if let Some(cutter) = &mut station.cutter {
                         let must =
-                            driver.ends_with(&combined) || best::is_last(cutter.plan(), &totals.epochs);
+                            driver.ends_with(&combined) || cutter.compared().is_last_best(&totals.epochs);
                         let place = Place { epochs: &totals.epochs, before: None, rest: None, must };
                         let nothing = |_: &P| (Vec::new(), 0.0);
                         let next = cutter.meet(parameters, std::mem::take(&mut batches), &place, nothing)?;

@@ -57,7 +57,7 @@ fn runs(a: &Manifest, b: &Manifest) -> Vec<String> {
         ("program", a.program.clone(), b.program.clone()),
         ("version", a.version.clone(), b.version.clone()),
         ("task", a.task.clone(), b.task.clone()),
-        ("data", a.data_digest.clone(), b.data_digest.clone()),
+        ("data", a.data.clone(), b.data.clone()),
         ("trained", trained(&a), trained(&b)),
     ];
     let mut said: Vec<String> =

@@ -13,7 +13,7 @@ const SCHEMA: &str = "intendant.checkpoints/1";
 
 /// Settings that are shown; `--json` has all.
 const SETTINGS: [&str; 9] =
-    ["technique", "nodes", "workers", "epochs", "seed", "float", "data", "dim", "checkpoint-seconds"];
+    ["technique", "nodes", "workers", "epochs", "seed", "float", "data", "dim", "keep"];
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -147,8 +147,8 @@ impl Entry {
 }
 
 fn describe_run(run: &SavedRun, text: &mut String) {
-    let SavedRun { program, version, task, data_digest, config, epochs, under_way, made } = run;
-    let _ = writeln!(text, "  run       {program} {version}, task {task}, data {data_digest}");
+    let SavedRun { program, version, task, data, data_digest: _, config, epochs, under_way, made } = run;
+    let _ = writeln!(text, "  run       {program} {version}, task {task}, data {data}");
     let _ = write!(text, "  trained   {}", counted(*epochs as u64, "epoch"));
     if let Some(under_way) = under_way {
         let _ = write!(
@@ -170,5 +170,5 @@ fn describe_run(run: &SavedRun, text: &mut String) {
     };
     let settings: Vec<String> = SETTINGS.iter().filter_map(setting).collect();
     let _ = writeln!(text, "  settings  {}", settings.join(" "));
-    let _ = writeln!(text, "  before    {}", counted(made.count, "checkpoint"));
+    let _ = writeln!(text, "  made      {}", counted(made.count, "checkpoint"));
 }

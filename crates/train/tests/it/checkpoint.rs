@@ -185,16 +185,17 @@ fn what_is_not_of_the_run_is_refused_and_stays() {
             "is not of this run: --seed is 2 here and 1 there; --from begins a new run with its parameters",
         ),
         ("--resume --rate 0.01", "--rate is 0.01 here and"),
-        (
-            "--resume --features 999",
-            "the model has 999 weight of length 2, 1 constant of length 1 here and 1000 weight",
-        ),
+        ("--resume --features 999", "--features is 999 here and 1000 there; name another folder"),
     ] {
         let said = refused(&run.flags(flags), 2);
         assert!(said.contains(reason), "{said}");
     }
     let floats = run.flags("--resume").replace("--float f64", "--float f32");
     assert!(refused(&floats, 2).contains("--float is f32 here and f64 there"));
+    let from = format!("--from {} --features 999", run.checkpoints().display());
+    let said = refused(&from, 2);
+    let lengths = "the model has 999 weight of length 2, 1 constant of length 1 here and 1000 weight";
+    assert!(said.contains(lengths), "{said}");
     let from = format!("--from {} --epochs 0", run.folder.path("nothing").display());
     assert!(refused(&from, 2).contains("there is no checkpoint"));
     assert!(refused("--resume", 2).contains("--checkpoint"));
@@ -262,4 +263,22 @@ fn a_folder_that_vanishes_costs_the_checkpoints_and_not_the_results() {
     }
     assert_eq!(run.report().epochs.len(), 40, "the report is written");
     assert!(!run.model().is_empty());
+}
+
+#[test]
+fn the_checkpoints_of_all_runs_are_counted() {
+    let run = Run::new(2);
+    let flags = run.flags("").replace("-seconds 0 ", "-seconds 3600 ");
+    let count = || run.report().checkpoints.expect("there are some").count;
+    succeeded(&output(&flags));
+    assert_eq!((count(), run.cuts()), (1, vec![1]), "at the end");
+    succeeded(&output(&format!("{flags} --resume")));
+    assert_eq!((count(), run.cuts()), (1, vec![1]), "there was nothing to do");
+    for (epochs, cuts) in [(3u32, vec![1, 2]), (4, vec![2, 3])] {
+        let more = flags.replace("--epochs 2 ", &format!("--epochs {epochs} "));
+        succeeded(&output(&format!("{more} --resume")));
+        assert_eq!((count(), run.cuts()), (u64::from(epochs) - 1, cuts));
+        let made = run.report().checkpoints.expect("there are some");
+        assert!(made.stop_ms > 0.0 && made.write_ms > 0.0 && made.bytes > 0, "{made:?}");
+    }
 }

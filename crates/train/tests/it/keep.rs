@@ -96,6 +96,25 @@ fn the_best_model_is_kept_tested_and_exported() {
 }
 
 #[test]
+fn a_run_that_kept_no_best_model_before_compares_the_epochs_after() {
+    let folder = Folder::new();
+    let flags =
+        format!("--technique single --rate 1.5 --checkpoint {}", folder.path("checkpoints").display());
+    let (early, _) = run(&folder, &format!("{flags} --epochs 15"));
+    assert_eq!(early.validation, None);
+    let mut found = Vec::new();
+    for epochs in [20, EPOCHS] {
+        let (resumed, said) = run(&folder, &format!("{flags} --epochs {epochs} --keep best --resume"));
+        let error = |epoch: usize| resumed.epochs[epoch - 1].quality["squared_error"];
+        let least = (16..=epochs).min_by(|a, b| error(*a).total_cmp(&error(*b))).expect("some");
+        assert!(best(&resumed) < 15, "of use for this test");
+        assert_eq!(model_epoch(&resumed), Some(least), "{said}");
+        found.push(least);
+    }
+    assert!(found[1] < EPOCHS, "of use for this test: {found:?}");
+}
+
+#[test]
 fn nodes_read_the_best_model_together() {
     for flags in
         ["--nodes 2 --technique adaptive", "--nodes 3 --technique lapse", "--technique single --workers 3"]
