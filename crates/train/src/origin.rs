@@ -84,7 +84,9 @@ impl RunState {
         let names = here.keys().chain(there.keys()).filter(|name| decides(name));
         names.into_iter().find_map(|name| {
             let of = |config: &serde_json::Map<String, serde_json::Value>| {
-                config.get(name).map_or("absent".to_owned(), ToString::to_string)
+                let value = config.get(name);
+                let text = value.and_then(|value| Some(value.as_str()?.to_owned()));
+                text.or(value.map(ToString::to_string)).unwrap_or_else(|| "absent".to_owned())
             };
             let (here, there) = (of(&here), of(there));
             (here != there).then(|| format!("--{name} is {here} here and {there} there"))
