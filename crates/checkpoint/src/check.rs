@@ -3,17 +3,17 @@
 use crate::CheckpointError;
 use crate::manifest::Part;
 use crate::part::sums;
+use crate::store::Store;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
 /// Whether a file is there with its size.
-pub(crate) fn size_of(path: &Path, part: &Part) -> Option<CheckpointError> {
-    match fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Some(missing(path)),
-        Err(error) => Some(CheckpointError::io("read", path)(error)),
-        Ok(found) if found.len() != part.bytes => Some(cut_off(path, part, found.len())),
-        Ok(_) => None,
+pub(crate) fn size_of(store: &dyn Store, path: &Path, part: &Part) -> Option<CheckpointError> {
+    match store.size(path) {
+        Err(error) => Some(error),
+        Ok(None) => Some(missing(path)),
+        Ok(Some(found)) => (found != part.bytes).then(|| cut_off(path, part, found)),
     }
 }
 

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The file system refused.
+    /// The file system or the object store refused.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
-        /// The file or folder.
+        /// The file or folder, or its address.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -39,6 +39,14 @@ pub enum CheckpointError {
         /// Its schema.
         found: String,
     },
+    /// An address is not supported, or the settings of its store are wrong.
+    #[error("{}: {reason}", path.display())]
+    Address {
+        /// The address.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        reason: String,
+    },
 }
 
 impl CheckpointError {
@@ -49,5 +57,21 @@ impl CheckpointError {
 
     pub(crate) fn damaged(path: &Path, offset: impl Into<Option<u64>>, reason: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), offset: offset.into(), reason: reason.into() }
+    }
+
+    pub(crate) fn address(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Address { path: path.to_owned(), reason: reason.into() }
+    }
+
+    /// The same about a file of the folder `to`, of which `from` has a copy.
+    pub(crate) fn moved(mut self, from: &Path, to: &Path) -> Self {
+        let (Self::Io { path, .. }
+        | Self::Damaged { path, .. }
+        | Self::Version { path, .. }
+        | Self::Address { path, .. }) = &mut self;
+        if let Ok(file) = path.strip_prefix(from) {
+            *path = to.join(file);
+        }
+        self
     }
 }

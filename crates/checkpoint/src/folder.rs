@@ -1,22 +1,26 @@
 //! The folder of a run's checkpoints.
 //!
-//! Each checkpoint is a folder `cut-NUMBER`. It exists when its manifest does: the manifest is written under
-//! another name, made durable and renamed when all parts are durable. What dies before leaves a folder
-//! without manifest, which no run reads.
+//! Each checkpoint is a folder `cut-NUMBER`. It exists when its manifest does: the manifest is added, in one
+//! step, when all parts are durable. What dies before leaves a folder without manifest, which no run reads.
 
 use crate::manifest::{Manifest, Part};
 use crate::part::Rows;
-use crate::read::{MANIFEST, place};
+use crate::read::{MANIFEST, PART, place};
+use crate::store::{self, Store};
 use crate::{Checkpoint, CheckpointError};
 use intendant_core::Element;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A folder of checkpoints.
+/// Attempts to take a number that no other run has.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// A folder of checkpoints, on a local disk or in an object store.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
+    store: Arc<dyn Store>,
 }
 
 /// What [`Folder::latest`] found.
@@ -29,12 +33,18 @@ pub struct Latest {
 }
 
 impl Folder {
-    /// The folder at this path. It need not exist yet.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+    /// The folder at this path, or at an address in an object store. It need not exist yet, and nothing is
+    /// asked of a store.
+    ///
+    /// # Errors
+    /// If the address is not supported, or the settings of its store are wrong.
+    pub fn at(path: impl Into<PathBuf>) -> Result<Self, CheckpointError> {
+        let path = path.into();
+        let store = store::of(&path)?;
+        Ok(Self { path, store })
     }
 
-    /// The path.
+    /// The path, or the address.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -48,17 +58,21 @@ impl Folder {
 
     /// Numbers of all cuts, committed or not, ascending.
     fn all(&self) -> Result<Vec<u64>, CheckpointError> {
-        let refused = || CheckpointError::io("list", &self.path);
-        let entries = match fs::read_dir(&self.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            found => found.map_err(refused())?,
-        };
-        let mut cuts = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(refused())?.file_name();
-            cuts.extend(name.to_str().and_then(|name| name.strip_prefix("cut-")?.parse::<u64>().ok()));
-        }
+        let names = self.store.names(&self.path)?;
+        let number = |name: String| name.strip_prefix("cut-")?.parse::<u64>().ok();
+        let mut cuts: Vec<u64> = names.into_iter().filter_map(number).collect();
         cuts.sort_unstable();
+        Ok(cuts)
+    }
+
+    /// Numbers of the cuts that have a manifest, or of those that have none, ascending.
+    fn with_manifest(&self, wanted: bool) -> Result<Vec<u64>, CheckpointError> {
+        let mut cuts = Vec::new();
+        for cut in self.all()? {
+            if self.store.has(&self.place(cut).join(MANIFEST))? == wanted {
+                cuts.push(cut);
+            }
+        }
         Ok(cuts)
     }
 
@@ -67,9 +81,7 @@ impl Folder {
     /// # Errors
     /// If the folder cannot be read. One that does not exist has no checkpoints.
     pub fn cuts(&self) -> Result<Vec<u64>, CheckpointError> {
-        let mut cuts = self.all()?;
-        cuts.retain(|cut| self.place(*cut).join(MANIFEST).exists());
-        Ok(cuts)
+        self.with_manifest(true)
     }
 
     /// Numbers of the cuts that were begun and not committed, ascending: they are being written, or their
@@ -78,27 +90,32 @@ impl Folder {
     /// # Errors
     /// If the folder cannot be read.
     pub fn unfinished(&self) -> Result<Vec<u64>, CheckpointError> {
-        let mut cuts = self.all()?;
-        cuts.retain(|cut| !self.place(*cut).join(MANIFEST).exists());
-        Ok(cuts)
+        self.with_manifest(false)
     }
 
-    /// Starts a cut, with a greater number than all before: creates its folder.
+    /// Whether there are parts in the folder itself: it is a cut then, not a folder of checkpoints.
     ///
     /// # Errors
-    /// If the folder cannot be created.
+    /// If the folder cannot be read.
+    pub fn has_parts(&self) -> Result<bool, CheckpointError> {
+        Ok(self.store.names(&self.path)?.iter().any(|name| name.ends_with(PART)))
+    }
+
+    /// Starts a cut, with a greater number than all before, which no other run gets.
+    ///
+    /// # Errors
+    /// If its place cannot be created.
     pub fn begin(&self) -> Result<u64, CheckpointError> {
-        fs::create_dir_all(&self.path).map_err(CheckpointError::io("create", &self.path))?;
-        loop {
+        self.store.prepare(&self.path)?;
+        for _ in 0..ATTEMPTS_MAX {
             let cut = self.all()?.last().map_or(1, |last| last + 1);
-            let place = self.place(cut);
-            match fs::create_dir(&place) {
-                Ok(()) => return Ok(cut),
-                // Another run has just taken the number.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(CheckpointError::io("create", &place)(error)),
+            // If that fails, another run has just taken the number.
+            if self.store.take(&self.place(cut))? {
+                return Ok(cut);
             }
         }
+        let error = io::Error::new(ErrorKind::AlreadyExists, "other runs keep taking the next number");
+        Err(CheckpointError::io("begin a checkpoint in", &self.path)(error))
     }
 
     /// Writes the part called `name` of a cut that was begun, and makes it durable.
@@ -106,31 +123,20 @@ impl Folder {
     /// # Errors
     /// If it cannot be written. Nothing of the part is left then, if that can be helped.
     pub fn write<E: Element>(&self, cut: u64, name: &str, rows: &Rows<E>) -> Result<Part, CheckpointError> {
-        let path = self.place(cut).join(format!("{name}.safetensors"));
-        let written = rows.write(&path);
-        if written.is_err() {
-            let _ = fs::remove_file(&path);
-        }
-        written
+        let path = self.place(cut).join(format!("{name}{PART}"));
+        self.store.write(&path, &|path| rows.write(path))
     }
 
     /// Commits a cut: from now on it is a checkpoint.
     ///
     /// # Errors
-    /// If the manifest cannot be written.
+    /// If the manifest cannot be written. In an object store: if there is one already.
     pub fn commit(&self, manifest: &Manifest) -> Result<(), CheckpointError> {
         let place = self.place(manifest.cut);
-        let partial = place.join(format!("{MANIFEST}.partial"));
-        let refused = || CheckpointError::io("write", &partial);
-        let mut text = serde_json::to_vec_pretty(manifest).map_err(|error| refused()(error.into()))?;
+        let mut text = serde_json::to_vec_pretty(manifest)
+            .map_err(|error| CheckpointError::io("write", &place.join(MANIFEST))(error.into()))?;
         text.push(b'\n');
-        let mut file = File::create(&partial).map_err(refused())?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(refused())?;
-        // Names of parts must be durable before that of the manifest.
-        sync(&place)?;
-        fs::rename(&partial, place.join(MANIFEST)).map_err(refused())?;
-        sync(&place)?;
-        sync(&self.path)
+        self.store.commit(&place, &text)
     }
 
     /// Removes a cut that will not be committed, or a checkpoint. Its manifest goes first.
@@ -138,12 +144,7 @@ impl Folder {
     /// # Errors
     /// If something of it cannot be removed.
     pub fn remove(&self, cut: u64) -> Result<(), CheckpointError> {
-        let place = self.place(cut);
-        match fs::remove_file(place.join(MANIFEST)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => fs::remove_dir_all(&place),
-        }
-        .map_err(CheckpointError::io("remove", &place))
+        self.store.remove(&self.place(cut))
     }
 
     /// Removes all checkpoints but the newest `kept` and those with the best models of their runs
@@ -170,7 +171,7 @@ impl Folder {
     pub fn latest(&self) -> Result<Option<Latest>, CheckpointError> {
         let mut skipped = Vec::new();
         for cut in self.cuts()?.into_iter().rev() {
-            match Checkpoint::open(&self.place(cut)) {
+            match Checkpoint::verify_in(&*self.store, &self.place(cut)).map_err(|(first, _)| first) {
                 Ok(checkpoint) => return Ok(Some(Latest { checkpoint, skipped })),
                 // It is whole, for whom can read it: an earlier one in its place would lose work.
                 Err(error @ CheckpointError::Version { .. }) => return Err(error),
@@ -182,8 +183,4 @@ impl Folder {
             None => Ok(None),
         }
     }
-}
-
-fn sync(folder: &Path) -> Result<(), CheckpointError> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(CheckpointError::io("sync", folder))
 }

@@ -14,10 +14,14 @@
 mod check;
 mod error;
 mod folder;
+mod local;
 mod manifest;
 mod part;
 pub mod protocol;
 mod read;
+#[cfg(feature = "s3")]
+mod remote;
+mod store;
 mod values;
 
 pub use error::CheckpointError;
@@ -25,4 +29,5 @@ pub use folder::{Folder, Latest};
 pub use manifest::{Manifest, Part, Range, SCHEMA};
 pub use part::Rows;
 pub use read::Checkpoint;
+pub use store::is_address;
 pub use values::Values;

@@ -2,15 +2,19 @@
 
 use crate::manifest::{Manifest, Part, SCHEMA};
 use crate::part::{dtype, keys_name, values_name};
+use crate::store::{self, Store};
 use crate::{CheckpointError, check};
 use intendant_core::{Element, ElementType, Key, copy_from_bytes};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The file that commits a checkpoint.
 pub(crate) const MANIFEST: &str = "manifest.json";
+
+/// How names of parts end.
+pub(crate) const PART: &str = ".safetensors";
 
 /// Longer headers are not ours: a part has two tensors for each range.
 const HEADER_BYTES_MAX: u64 = 1 << 24;
@@ -49,14 +53,30 @@ impl Table {
     }
 }
 
+/// What is wrong with a checkpoint: the first thing, and all others.
+type Damages = (CheckpointError, Vec<CheckpointError>);
+
+/// Folders of checkpoints are paths or addresses.
 impl Checkpoint {
+    /// Whether there is a manifest in a folder: it is a checkpoint, whole or damaged.
+    ///
+    /// # Errors
+    /// If the object store refuses.
+    pub fn is_in(folder: &Path) -> Result<bool, CheckpointError> {
+        store::of(folder)?.has(&folder.join(MANIFEST))
+    }
+
     /// Reads the manifest of the checkpoint in a folder, and nothing else.
     ///
     /// # Errors
     /// If there is none, it is damaged, or of another version.
     pub fn manifest_in(folder: &Path) -> Result<Manifest, CheckpointError> {
+        Self::read_manifest(&*store::of(folder)?, folder)
+    }
+
+    pub(crate) fn read_manifest(store: &dyn Store, folder: &Path) -> Result<Manifest, CheckpointError> {
         let path = folder.join(MANIFEST);
-        let text = fs::read(&path).map_err(CheckpointError::io("read", &path))?;
+        let text = store.read(&path)?;
         // The schema first: later versions may have other fields.
         let value: serde_json::Value = serde_json::from_slice(&text)
             .map_err(|error| CheckpointError::damaged(&path, None, error.to_string()))?;
@@ -74,9 +94,10 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::manifest_in`].
     pub fn glance(folder: &Path) -> Result<(Manifest, Vec<CheckpointError>), CheckpointError> {
-        let manifest = Self::manifest_in(folder)?;
+        let store = store::of(folder)?;
+        let manifest = Self::read_manifest(&*store, folder)?;
         let wrong = manifest.parts.iter().filter_map(|part| match part_path(folder, part) {
-            Ok(path) => check::size_of(&path, part),
+            Ok(path) => check::size_of(&*store, &path, part),
             Err(error) => Some(error),
         });
         let mut wrong: Vec<_> = wrong.collect();
@@ -98,10 +119,35 @@ impl Checkpoint {
     /// # Errors
     /// What is wrong, the first and all others. Of parts whose sums are right, what makes them no checkpoint
     /// nevertheless is looked for only if all sums are right, and ends the search.
-    pub fn verify(folder: &Path) -> Result<Self, (CheckpointError, Vec<CheckpointError>)> {
-        let alone = |error| (error, Vec::new());
-        let manifest = Self::manifest_in(folder).map_err(alone)?;
+    pub fn verify(folder: &Path) -> Result<Self, Damages> {
+        let store = store::of(folder).map_err(alone)?;
+        Self::verify_in(&*store, folder)
+    }
+
+    pub(crate) fn verify_in(store: &dyn Store, folder: &Path) -> Result<Self, Damages> {
+        let manifest = Self::read_manifest(store, folder).map_err(alone)?;
         let element = Self::check_manifest(folder, &manifest).map_err(alone)?;
+        let parts = manifest.parts.clone();
+        let files: Vec<&str> = parts
+            .iter()
+            .filter(|part| part_path(folder, part).is_ok())
+            .map(|part| part.file.as_str())
+            .collect();
+        let mut verified = None;
+        let check = |local: &Path| {
+            // What is wrong with a copy is wrong with what was copied.
+            let there = |(first, others): Damages| {
+                let moved = |error: CheckpointError| error.moved(local, folder);
+                (moved(first), others.into_iter().map(moved).collect())
+            };
+            verified = Some(Self::of_files(local, manifest, element).map_err(there));
+        };
+        store.stage(folder, &files, Box::new(check)).map_err(alone)?;
+        verified.expect("a store that has staged the files lets them be checked")
+    }
+
+    /// Checks parts and finds the values in them.
+    fn of_files(folder: &Path, manifest: Manifest, element: ElementType) -> Result<Self, Damages> {
         let damages = manifest.parts.iter().flat_map(|part| match part_path(folder, part) {
             Ok(path) => check::sums_of(&path, part),
             Err(error) => vec![error],
@@ -263,6 +309,10 @@ impl Checkpoint {
         }
         Ok(())
     }
+}
+
+fn alone(error: CheckpointError) -> Damages {
+    (error, Vec::new())
 }
 
 /// The path of a part. A manifest names files of its own folder.

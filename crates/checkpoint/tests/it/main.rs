@@ -66,7 +66,7 @@ fn check<E: Element>(checkpoint: &Checkpoint, salt: u64) {
 
 fn temporary() -> (TempDir, Folder) {
     let path = tempfile::tempdir().unwrap();
-    let folder = Folder::new(path.path().join("of/a/run"));
+    let folder = Folder::at(path.path().join("of/a/run")).unwrap();
     (path, folder)
 }
 
@@ -239,7 +239,7 @@ fn what_cannot_be_written_is_said_and_leaves_no_part() {
         folder.write(cut, "part-0", &Rows::<f32>::new(&ranges())).expect_err("a folder is in its place");
     assert!(error.to_string().contains("cannot write"), "{error}");
     let file = tempfile::NamedTempFile::new().unwrap();
-    let error = Folder::new(file.path()).begin().expect_err("a file is in its place");
+    let error = Folder::at(file.path()).unwrap().begin().expect_err("a file is in its place");
     assert!(error.to_string().contains("cannot create"), "{error}");
 }
 

@@ -1,0 +1,105 @@
+//! Checkpoints in local folders.
+//!
+//! The manifest is written under another name, made durable and renamed when all parts are durable.
+
+use crate::CheckpointError;
+use crate::manifest::Part;
+use crate::read::MANIFEST;
+use crate::store::Store;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+/// Local folders.
+#[derive(Debug)]
+pub(crate) struct Local;
+
+impl Store for Local {
+    fn prepare(&self, folder: &Path) -> Result<(), CheckpointError> {
+        fs::create_dir_all(folder).map_err(CheckpointError::io("create", folder))
+    }
+
+    fn names(&self, folder: &Path) -> Result<Vec<String>, CheckpointError> {
+        let refused = || CheckpointError::io("list", folder);
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            found => found.map_err(refused())?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            names.extend(entry.map_err(refused())?.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    fn take(&self, place: &Path) -> Result<bool, CheckpointError> {
+        match fs::create_dir(place) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(CheckpointError::io("create", place)(error)),
+        }
+    }
+
+    fn write(
+        &self,
+        file: &Path,
+        write: &dyn Fn(&Path) -> Result<Part, CheckpointError>,
+    ) -> Result<Part, CheckpointError> {
+        let written = write(file);
+        if written.is_err() {
+            let _ = fs::remove_file(file);
+        }
+        written
+    }
+
+    fn commit(&self, place: &Path, manifest: &[u8]) -> Result<(), CheckpointError> {
+        let partial = place.join(format!("{MANIFEST}.partial"));
+        let refused = || CheckpointError::io("write", &partial);
+        let mut file = File::create(&partial).map_err(refused())?;
+        file.write_all(manifest).and_then(|()| file.sync_all()).map_err(refused())?;
+        // Names of parts must be durable before that of the manifest.
+        sync(place)?;
+        fs::rename(&partial, place.join(MANIFEST)).map_err(refused())?;
+        sync(place)?;
+        place.parent().map_or(Ok(()), sync)
+    }
+
+    fn remove(&self, place: &Path) -> Result<(), CheckpointError> {
+        match fs::remove_file(place.join(MANIFEST)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => fs::remove_dir_all(place),
+        }
+        .map_err(CheckpointError::io("remove", place))
+    }
+
+    fn has(&self, file: &Path) -> Result<bool, CheckpointError> {
+        Ok(file.exists())
+    }
+
+    fn size(&self, file: &Path) -> Result<Option<u64>, CheckpointError> {
+        match fs::metadata(file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            found => Ok(Some(found.map_err(CheckpointError::io("read", file))?.len())),
+        }
+    }
+
+    fn read(&self, file: &Path) -> Result<Vec<u8>, CheckpointError> {
+        fs::read(file).map_err(CheckpointError::io("read", file))
+    }
+
+    fn stage(
+        &self,
+        place: &Path,
+        _: &[&str],
+        check: Box<dyn FnOnce(&Path) + '_>,
+    ) -> Result<(), CheckpointError> {
+        check(place);
+        Ok(())
+    }
+}
+
+fn sync(folder: &Path) -> Result<(), CheckpointError> {
+    // A relative path of one component lies in the folder that has no name.
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(CheckpointError::io("sync", folder))
+}
