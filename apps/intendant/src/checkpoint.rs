@@ -11,13 +11,10 @@ mod verify;
 pub(crate) use args::CheckpointArgs;
 
 use args::Command;
-use intendant_checkpoint::{Checkpoint, CheckpointError, Folder};
+use intendant_checkpoint::{Checkpoint, Folder, is_address};
 use intendant_train::{TrainError, exit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// The file that makes a folder a checkpoint.
-const MANIFEST: &str = "manifest.json";
 
 /// Runs one of the commands.
 pub(crate) fn run(args: CheckpointArgs) -> ExitCode {
@@ -71,25 +68,22 @@ enum Source {
 impl Source {
     fn find(path: &Path) -> Result<Self, TrainError> {
         let refused = |reason: &str| TrainError::usage(format!("{}: {reason}", path.display()));
-        if path.join(MANIFEST).exists() {
+        if Checkpoint::is_in(path)? {
             return Ok(Self::Cut(path.to_owned()));
         }
-        if !path.exists() {
+        // An object store has no folders, only what lies in them.
+        let is_local = !is_address(path);
+        if is_local && !path.exists() {
             return Err(refused("there is no such folder; name a folder of checkpoints, or one of its cuts"));
         }
-        if !path.is_dir() {
+        if is_local && !path.is_dir() {
             return Err(refused("it is no folder; name a folder of checkpoints, or one of its cuts"));
         }
-        let folder = Folder::new(path);
+        let folder = Folder::at(path)?;
         if !folder.cuts()?.is_empty() || !folder.unfinished()?.is_empty() {
             return Ok(Self::Folder(folder));
         }
-        let has_parts = std::fs::read_dir(path)
-            .map_err(|source| CheckpointError::Io { what: "list", path: path.to_owned(), source })?
-            .any(|entry| {
-                entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "safetensors"))
-            });
-        if has_parts {
+        if folder.has_parts()? {
             return Err(refused(
                 "it has no manifest.json, so it is no checkpoint: the cut is being written, or what wrote it has died",
             ));

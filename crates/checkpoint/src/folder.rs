@@ -6,7 +6,7 @@
 use crate::manifest::{Manifest, Part};
 use crate::part::Rows;
 use crate::read::{MANIFEST, PART, place};
-use crate::store::{self, Store};
+use crate::store::{self, Store, is_address};
 use crate::{Checkpoint, CheckpointError};
 use intendant_core::Element;
 use std::io::{self, ErrorKind};
@@ -156,9 +156,16 @@ impl Folder {
         let committed = self.cuts()?;
         let Some(newest) = committed.last() else { return Ok(()) };
         let kept = &committed[committed.len().saturating_sub(kept.max(1))..];
-        // One whose manifest is damaged keeps no other.
-        let best = |cut: &u64| Checkpoint::manifest_in(&self.place(*cut)).ok()?.best;
-        let best: Vec<u64> = kept.iter().filter_map(best).collect();
+        let mut best = Vec::new();
+        for cut in kept {
+            match Checkpoint::read_manifest(&*self.store, &self.place(*cut)) {
+                Ok(manifest) => best.extend(manifest.best),
+                // Nothing is removed because a store does not answer.
+                Err(error @ CheckpointError::Io { .. }) if is_address(&self.path) => return Err(error),
+                // One whose manifest is damaged keeps no other.
+                Err(_) => {}
+            }
+        }
         let is_old = |cut: &u64| cut < newest && !kept.contains(cut) && !best.contains(cut);
         self.all()?.into_iter().filter(is_old).try_for_each(|cut| self.remove(cut))
     }
@@ -167,7 +174,7 @@ impl Folder {
     ///
     /// # Errors
     /// If there are checkpoints and none is whole: what is wrong with the newest one. If a later version has
-    /// written the newest one.
+    /// written the newest one. If an object store refuses.
     pub fn latest(&self) -> Result<Option<Latest>, CheckpointError> {
         let mut skipped = Vec::new();
         for cut in self.cuts()?.into_iter().rev() {
@@ -175,6 +182,8 @@ impl Folder {
                 Ok(checkpoint) => return Ok(Some(Latest { checkpoint, skipped })),
                 // It is whole, for whom can read it: an earlier one in its place would lose work.
                 Err(error @ CheckpointError::Version { .. }) => return Err(error),
+                // Neither is one that is not read because its store does not answer, or has no copy here.
+                Err(error @ CheckpointError::Io { .. }) if is_address(&self.path) => return Err(error),
                 Err(error) => skipped.push(error),
             }
         }

@@ -22,9 +22,11 @@ use std::fs::File;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use transfer::Failure;
 
 /// The object that takes the number of a cut.
 const BEGUN: &str = "begun";
@@ -41,9 +43,9 @@ pub(crate) struct Remote {
     /// The server, for errors.
     endpoint: String,
     client: AmazonS3,
-    /// Its only thread keeps connections alive; requests are awaited by the threads that make them. `None`
-    /// when this is dropped.
-    runtime: Option<Runtime>,
+    /// Started by the first request. Its only thread keeps connections alive; requests are awaited by the
+    /// threads that make them.
+    runtime: OnceLock<Runtime>,
 }
 
 impl std::fmt::Debug for Remote {
@@ -67,13 +69,7 @@ impl Remote {
     pub(crate) fn of(address: &Path) -> Result<Self, CheckpointError> {
         let (bucket, _) = settings::split(address)?;
         let (client, endpoint) = settings::client(address, bucket)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("intendant-store")
-            .enable_all()
-            .build()
-            .map_err(CheckpointError::io("start a thread for", address))?;
-        let remote = Self { bucket: bucket.to_owned(), endpoint, client, runtime: Some(runtime) };
+        let remote = Self { bucket: bucket.to_owned(), endpoint, client, runtime: OnceLock::new() };
         remote.key(address)?;
         Ok(remote)
     }
@@ -85,20 +81,34 @@ impl Remote {
     }
 
     /// Awaits a future, on the thread that calls.
-    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.as_ref().expect("it is there until this is dropped").block_on(future)
+    fn wait<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
+        if let Some(runtime) = self.runtime.get() {
+            return Ok(runtime.block_on(future));
+        }
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).thread_name("intendant-store").enable_all().build()?;
+        // Another thread may have started one meanwhile.
+        Ok(self.runtime.get_or_init(|| runtime).block_on(future))
     }
 
     /// Awaits the answer to a short request.
     fn ask<T>(&self, request: impl Future<Output = Result<T, Error>>) -> io::Result<T> {
         // The timer needs the runtime.
-        match self.wait(async { tokio::time::timeout(PATIENCE, request).await }) {
+        match self.wait(async { tokio::time::timeout(PATIENCE, request).await })? {
             Ok(answer) => answer.map_err(|error| self.explain(&error)),
             Err(_) => Err(io::Error::new(
                 ErrorKind::TimedOut,
                 format!("{} does not answer within {} s", self.endpoint, PATIENCE.as_secs()),
             )),
         }
+    }
+
+    /// Awaits that a part is copied. Each of its requests ends by itself.
+    fn transfer(&self, copy: impl Future<Output = Result<(), Failure>>) -> io::Result<()> {
+        self.wait(copy)?.map_err(|failure| match failure {
+            Failure::Store(error) => self.explain(&error),
+            Failure::Copy(error) => of_staging(error),
+        })
     }
 
     /// What an error says to whom the request matters. Errors of the client begin with what a user knows, and
@@ -216,8 +226,8 @@ impl Store for Remote {
             File::open(&copy).map_err(|error| CheckpointError::io("stage", file)(of_staging(error)))?;
         // Nothing is left of it if this process is killed while it uploads, which may take long.
         drop(folder);
-        let uploaded = self.wait(transfer::upload(&self.client, &key, opened, part.bytes));
-        uploaded.map_err(|failure| CheckpointError::io("write", file)(self.failed(failure)))?;
+        let uploaded = self.transfer(transfer::upload(&self.client, &key, opened, part.bytes));
+        uploaded.map_err(CheckpointError::io("write", file))?;
         Ok(part)
     }
 
@@ -289,19 +299,10 @@ impl Store for Remote {
             let copy = File::create(folder.path().join(name));
             let copy = copy.map_err(|error| CheckpointError::io("stage", &file)(of_staging(error)))?;
             let key = self.key(&file)?;
-            let downloaded = self.wait(transfer::download(&self.client, &key, bytes, copy));
-            downloaded.map_err(|failure| CheckpointError::io("read", &file)(self.failed(failure)))?;
+            let downloaded = self.transfer(transfer::download(&self.client, &key, bytes, copy));
+            downloaded.map_err(CheckpointError::io("read", &file))?;
         }
         check(folder.path());
         Ok(())
-    }
-}
-
-impl Remote {
-    fn failed(&self, failure: transfer::Failure) -> io::Error {
-        match failure {
-            transfer::Failure::Store(error) => self.explain(&error),
-            transfer::Failure::Copy(error) => of_staging(error),
-        }
     }
 }

@@ -145,7 +145,7 @@ impl<E: Element> Cuts<E> {
         rank: u16,
         origin: &Origin,
     ) -> Option<(Self, Writer<E>)> {
-        let folder = Folder::new(plan.checkpoints.folder.as_ref()?);
+        let folder = plan.checkpoints.folder.clone()?;
         let (jobs, queue) = crossbeam_channel::unbounded();
         let cuts = Self {
             folder,

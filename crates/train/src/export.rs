@@ -6,6 +6,7 @@
 
 use crate::error::{AppError, TrainError};
 use crate::output::{self, Input};
+use intendant_checkpoint::is_address;
 use intendant_core::{Key, KeyRange};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::{Deserialize, Serialize};
@@ -217,6 +218,9 @@ pub(crate) fn check(
     inputs: &[Input],
 ) -> Result<(), TrainError> {
     let refused = |reason: String| TrainError::usage(format!("{argument} {}: {reason}", path.display()));
+    if is_address(path) {
+        return Err(refused("models are written to local folders; name one".to_owned()));
+    }
     let place = place(path).map_err(|error| refused(format!("cannot write this folder: {error}")))?;
     let here = std::env::current_dir().and_then(fs::canonicalize);
     if here.is_ok_and(|here| here.starts_with(&place)) {

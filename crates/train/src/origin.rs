@@ -14,7 +14,6 @@ use intendant_checkpoint::{Checkpoint, CheckpointError, Folder, Range};
 use intendant_core::{Element, Initialiser, Key, KeyRange};
 use intendant_task::{Reduction, Rest, Start, Task};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// Common settings that decide what is trained.
@@ -115,22 +114,21 @@ impl Origin {
     /// Finds it.
     pub(crate) fn find<T: Task>(task: &T, plan: &Plan, ranges: &[KeyRange]) -> Result<Self, TrainError> {
         let checkpoints = &plan.checkpoints;
-        if let Some(path) = checkpoints.folder.as_deref() {
-            let folder = Folder::new(path);
+        if let Some(folder) = &checkpoints.folder {
             if checkpoints.resume {
-                if let Some(origin) = Self::resume(task, plan, ranges, &folder)? {
+                if let Some(origin) = Self::resume(task, plan, ranges, folder)? {
                     return Ok(origin);
                 }
             } else if !folder.cuts()?.is_empty() {
                 return Err(TrainError::usage(format!(
                     "--checkpoint {}: there are checkpoints of an earlier run; add --resume to continue it, or name another folder",
-                    path.display()
+                    folder.path().display()
                 )));
             }
         }
-        match checkpoints.from.as_deref() {
+        match &checkpoints.from {
             None => Ok(Self::default()),
-            Some(path) => Self::from(plan, ranges, path, T::Element::TYPE),
+            Some(folder) => Self::from(plan, ranges, folder, T::Element::TYPE),
         }
     }
 
@@ -191,14 +189,15 @@ impl Origin {
     fn from(
         plan: &Plan,
         ranges: &[KeyRange],
-        path: &Path,
+        folder: &Folder,
         element: intendant_core::ElementType,
     ) -> Result<Self, TrainError> {
+        let path = folder.path();
         let refused = |what: String| TrainError::usage(format!("--from {}: {what}", path.display()));
-        let checkpoint = if path.join("manifest.json").exists() {
+        let checkpoint = if Checkpoint::is_in(path)? {
             Checkpoint::open(path)?
         } else {
-            let newest = newest(&Folder::new(path), plan)?;
+            let newest = newest(folder, plan)?;
             newest.ok_or_else(|| refused("there is no checkpoint".to_owned()))?
         };
         check_model(&checkpoint, ranges, element).map_err(refused)?;
@@ -279,8 +278,7 @@ impl Origin {
 
 /// The effective configuration of the run whose checkpoints are in a folder, if its newest manifest can be
 /// read.
-pub(crate) fn newest_config(folder: &Path) -> Option<serde_json::Value> {
-    let folder = Folder::new(folder);
+pub(crate) fn newest_config(folder: &Folder) -> Option<serde_json::Value> {
     let newest = *folder.cuts().ok()?.last()?;
     Checkpoint::manifest_in(&folder.place(newest)).ok()?.run.get("config").cloned()
 }

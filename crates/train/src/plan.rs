@@ -16,6 +16,7 @@ use crate::simulation::Simulation;
 use crate::tls;
 use intendant::launch;
 use intendant::{Initiator, Location, Order, Rendezvous, Storage, Transport};
+use intendant_checkpoint::Folder;
 use intendant_core::{ElementType, KeyOrder, Movement};
 use intendant_sampling::Sampler;
 use intendant_task::{Criterion, LookAhead, Patience, Schedule};
@@ -120,7 +121,7 @@ pub struct Plan {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checkpoints {
     /// Where they are written.
-    pub(crate) folder: Option<PathBuf>,
+    pub(crate) folder: Option<Folder>,
     /// Seconds between two of them.
     pub(crate) seconds: f64,
     /// Whether the run goes on from the newest one, if there is one.
@@ -128,7 +129,7 @@ pub(crate) struct Checkpoints {
     /// Which of them are kept.
     pub(crate) keep: Keep,
     /// The checkpoint with whose parameters the run begins.
-    pub(crate) from: Option<PathBuf>,
+    pub(crate) from: Option<Folder>,
     /// Restarts in a row without a newer checkpoint.
     pub(crate) max_restarts: u32,
     /// Time for a last checkpoint after a signal.
@@ -264,11 +265,11 @@ impl Plan {
             report: args.report,
             export: args.export,
             checkpoints: Checkpoints {
-                folder: args.checkpoint,
+                folder: folder_at("--checkpoint", args.checkpoint)?,
                 seconds: args.checkpoint_seconds,
                 resume: args.resume,
                 keep: args.keep,
-                from: args.from,
+                from: folder_at("--from", args.from)?,
                 max_restarts: args.max_restarts,
                 grace: Duration::from_secs_f64(args.grace_seconds),
             },
@@ -336,6 +337,11 @@ impl Plan {
         let by_others = self.rendezvous.is_some() || self.simulation.is_some();
         !by_others && (self.nodes > 1 || (self.checkpoints.max_restarts > 0 && !launch::is_launched()))
     }
+}
+
+/// The folder at a path or an address that a flag gives.
+fn folder_at(flag: &str, path: Option<PathBuf>) -> Result<Option<Folder>, TrainError> {
+    path.map(Folder::at).transpose().map_err(|error| TrainError::usage(format!("{flag} {error}")))
 }
 
 /// Replicas through the owner need chained operations, and only keys that requesters relocate have to be

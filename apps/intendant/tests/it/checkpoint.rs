@@ -36,7 +36,7 @@ pub(crate) struct Checkpoints {
 impl Checkpoints {
     pub(crate) fn new() -> Self {
         let temporary = tempfile::tempdir().unwrap();
-        let folder = Folder::new(temporary.path().join("run"));
+        let folder = Folder::at(temporary.path().join("run")).unwrap();
         Self { _temporary: temporary, folder }
     }
 

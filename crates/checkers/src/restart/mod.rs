@@ -108,10 +108,13 @@ pub fn run(seed: u64) -> Run {
     // In memory, where the system has such a place: what is tested is not the disk.
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    run.result = match made {
-        Err(error) => Err(Failure::Folder(error.to_string())),
-        Ok(place) => {
-            let folder = Folder::new(place.path());
+    let folder = made.map_err(|error| error.to_string()).and_then(|place| {
+        let folder = Folder::at(place.path()).map_err(|error| error.to_string())?;
+        Ok((place, folder))
+    });
+    run.result = match folder {
+        Err(error) => Err(Failure::Folder(error)),
+        Ok((_place, folder)) => {
             let scenario = Scenario::draw(seed, &folder);
             if scenario.double {
                 drive::<f64>(&scenario, &folder, &mut run)

@@ -2,7 +2,7 @@
 
 mod whole;
 
-use intendant_checkpoint::{Checkpoint, CheckpointError, Folder, Manifest, Part, Range, Rows};
+use intendant_checkpoint::{Checkpoint, CheckpointError, Folder, Manifest, Part, Range, Rows, is_address};
 use intendant_core::{Element, ElementType, Key};
 use proptest::prelude::*;
 use serde_json::json;
@@ -251,4 +251,29 @@ fn numbers_of_the_run_keep_every_bit() {
     let manifest = Manifest::new(cut, ElementType::F64, Vec::new(), Vec::new(), json!(numbers));
     folder.commit(&manifest).unwrap();
     assert_eq!(*folder.latest().unwrap().unwrap().checkpoint.manifest(), manifest);
+}
+
+#[test]
+fn addresses_are_refused_and_become_no_folders() {
+    for (address, reason) in [
+        (
+            "gs://bucket/run",
+            "checkpoints lie in local folders, or in S3-compatible stores at s3://BUCKET/PREFIX",
+        ),
+        ("https://host/bucket", "checkpoints lie in local folders, or in S3-compatible stores"),
+        #[cfg(not(feature = "s3"))]
+        ("s3://bucket/run", "this program is built without object stores; build it with --features s3"),
+    ] {
+        let error = Folder::at(address).expect_err("it is not supported");
+        assert!(error.to_string().starts_with(&format!("{address}: {reason}")), "{error}");
+        let error = Checkpoint::open(Path::new(address)).expect_err("it is not supported");
+        assert!(matches!(error, CheckpointError::Address { .. }), "{error}");
+    }
+    // What only looks like one is a path.
+    let temporary = tempfile::tempdir().unwrap();
+    assert!(is_address(Path::new("s3://run")) && !is_address(Path::new("./s3://run")));
+    assert!(!is_address(&temporary.path().join("s3://run")) && !is_address(Path::new("a/b")));
+    let folder = Folder::at(temporary.path().join("s3://run")).unwrap();
+    write::<f32>(&folder, 1, |_| 0);
+    check::<f32>(&folder.latest().unwrap().unwrap().checkpoint, 1);
 }
