@@ -1,8 +1,8 @@
 //! Checkpoints in an S3-compatible store, against a real server.
 //!
-//! `INTENDANT_TEST_S3` is an address below which the tests write, `s3://BUCKET/PREFIX`. The server and the
+//! `S3_TEST_ADDRESS` is an address below which the tests write, `s3://BUCKET/PREFIX`. The server and the
 //! credentials are those of the usual variables (`AWS_ENDPOINT`, `AWS_ACCESS_KEY_ID`, ...). `scripts/s3.sh`
-//! starts a server and sets all of them. Without `INTENDANT_TEST_S3`, the tests do nothing and say so.
+//! starts a server and sets all of them. Without `S3_TEST_ADDRESS`, the tests do nothing and say so.
 
 mod refused;
 
@@ -19,8 +19,8 @@ const KEYS: u64 = 90;
 
 /// An address that no other test uses; `None` without a server.
 fn address(test: &str) -> Option<PathBuf> {
-    let Some(address) = std::env::var_os("INTENDANT_TEST_S3") else {
-        eprintln!("skipped: INTENDANT_TEST_S3 is not set; scripts/s3.sh sets it");
+    let Some(address) = std::env::var_os("S3_TEST_ADDRESS") else {
+        eprintln!("skipped: S3_TEST_ADDRESS is not set; scripts/s3.sh sets it");
         return None;
     };
     Some(Path::new(&address).join(format!("{}-{test}", std::process::id())))
