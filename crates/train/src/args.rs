@@ -309,7 +309,8 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "epoch|MS", value_parser = parse::bounds, help_heading = SIMULATION)]
     pub(crate) bound: Option<crate::bound::Bounds>,
 
-    /// Write checkpoints to this folder, from which --resume continues the run. All nodes must reach it
+    /// Write checkpoints to this folder, from which --resume continues the run. All nodes must reach it. A
+    /// program that is built with the feature s3 also takes s3://BUCKET/PREFIX
     #[arg(long, value_name = "DIR", conflicts_with = "simulate", help_heading = CHECKPOINTS)]
     pub(crate) checkpoint: Option<PathBuf>,
 

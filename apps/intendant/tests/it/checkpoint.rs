@@ -185,6 +185,7 @@ fn what_is_no_checkpoint_is_wrong_usage() {
         (nothing.as_path(), "there is no such folder"),
         (folder.path(), "there is no checkpoint"),
         (file.path(), "it is no folder"),
+        (Path::new("gs://bucket/run"), "checkpoints lie in local folders, or in S3-compatible stores"),
     ] {
         for (command, paths, flags) in [
             ("show", &[path][..], ""),

@@ -199,6 +199,12 @@ fn what_is_not_of_the_run_is_refused_and_stays() {
     let from = format!("--from {} --epochs 0", run.folder.path("nothing").display());
     assert!(refused(&from, 2).contains("there is no checkpoint"));
     assert!(refused("--resume", 2).contains("--checkpoint"));
+    for flags in ["--checkpoint gs://bucket/run", "--from gs://bucket/run"] {
+        let said = refused(flags, 2);
+        assert!(said.contains(&format!("{flags}: checkpoints lie in local folders, or in S3-com")), "{said}");
+    }
+    let said = refused("--export s3://bucket/model", 2);
+    assert!(said.contains("--export s3://bucket/model: models are written to local folders"), "{said}");
     assert!(refused(&format!("{} --simulate", run.flags("")), 2).contains("cannot be used with"));
     assert_eq!(run.cuts(), cuts);
 }
