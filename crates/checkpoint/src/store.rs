@@ -44,8 +44,8 @@ pub(crate) trait Store: Debug + Send + Sync {
     /// The content of a small file.
     fn read(&self, file: &Path) -> Result<Vec<u8>, CheckpointError>;
 
-    /// Hands `check` a local folder with these files of a cut, those that exist. What `check` has opened stays
-    /// readable.
+    /// Hands `check` a local folder with these files of a cut, those that exist. What `check` has opened
+    /// stays readable.
     fn stage(
         &self,
         place: &Path,

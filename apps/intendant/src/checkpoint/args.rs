@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 /// Look into checkpoints: show, verify, export and compare them.
 ///
-/// A DIR is a folder of checkpoints (as given to --checkpoint) or the folder of one of them (cut-NUMBER). With
-/// the feature s3, it is also an address, s3://BUCKET/PREFIX.
+/// A DIR is a folder of checkpoints (as given to --checkpoint) or the folder of one of them (cut-NUMBER).
+/// With the feature s3, it is also an address, s3://BUCKET/PREFIX.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(

@@ -1,6 +1,7 @@
 //! Addresses, and the settings of their stores, which come from the environment.
 
 use crate::CheckpointError;
+use http::Uri;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{BackoffConfig, ClientConfigKey, RetryConfig};
 use std::path::Path;
@@ -17,6 +18,10 @@ pub(super) fn split(address: &Path) -> Result<(&str, &str), CheckpointError> {
     let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
     if bucket.is_empty() {
         return Err(CheckpointError::address(address, "it names no bucket; write s3://BUCKET/PREFIX"));
+    }
+    if let Some(other) = bucket.chars().find(|c| !c.is_ascii_alphanumeric() && !"-._".contains(*c)) {
+        let reason = format!("names of buckets have letters, digits, dots and hyphens, and no '{other}'");
+        return Err(CheckpointError::address(address, reason));
     }
     if key.starts_with('/') {
         return Err(CheckpointError::address(address, "a name in it is empty; write s3://BUCKET/PREFIX"));
@@ -48,6 +53,22 @@ pub(super) fn client(address: &Path, bucket: &str) -> Result<(AmazonS3, String),
         let region = setting(AmazonS3ConfigKey::Region);
         format!("https://s3.{}.amazonaws.com", region.as_deref().unwrap_or("us-east-1"))
     });
+    // Of what follows, the client makes requests without looking; it would panic.
+    for (key, name) in [
+        (AmazonS3ConfigKey::AccessKeyId, "AWS_ACCESS_KEY_ID"),
+        (AmazonS3ConfigKey::Token, "AWS_SESSION_TOKEN"),
+        (AmazonS3ConfigKey::Region, "AWS_REGION"),
+    ] {
+        if setting(key).is_some_and(|value| !value.bytes().all(|byte| byte.is_ascii_graphic())) {
+            let reason = format!("{name} has a blank or another character that it must not have");
+            return Err(CheckpointError::address(address, reason));
+        }
+    }
+    let is_http = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https"));
+    if !endpoint.parse().is_ok_and(|uri| is_http(&uri)) {
+        let reason = format!("the endpoint {endpoint} is no address; set AWS_ENDPOINT to https://HOST");
+        return Err(CheckpointError::address(address, reason));
+    }
     let client = builder.build();
     let client = client.map_err(|error| {
         CheckpointError::address(address, format!("the settings in AWS_* variables are wrong: {error}"))

@@ -86,7 +86,7 @@ fn a_bucket_that_does_not_exist_is_named() {
 #[test]
 fn wrong_credentials_are_told() {
     let Some(address) = address("credentials") else { return };
-    for wrong in [("AWS_SECRET_ACCESS_KEY", "wrong"), ("AWS_ACCESS_KEY_ID", "nobody")] {
+    for wrong in [("AWS_SECRET_ACCESS_KEY", "wrong"), ("AWS_ACCESS_KEY_ID", "stranger")] {
         let said = tried(&address, &[wrong]);
         let [cuts, begin, open] = &said[..] else { panic!("{said:?}") };
         for line in [cuts, begin, open] {
@@ -101,6 +101,28 @@ fn settings_that_are_wrong_are_told() {
     let Some(address) = address("settings") else { return };
     let plain = tried(&address, &[("AWS_ENDPOINT", "http://127.0.0.1:9"), ("AWS_ALLOW_HTTP", "false")]);
     assert!(plain[0].contains("http://127.0.0.1:9 is not encrypted; use https://, or set AWS_ALLOW_HTTP"));
+    for endpoint in ["localhost:9000", "http://a host", "ftp://host", "https://"] {
+        let said = tried(&address, &[("AWS_ENDPOINT", endpoint)]);
+        let reason = format!("at: {}: the endpoint {endpoint} is no address", address.display());
+        assert!(said[0].starts_with(&reason), "{said:?}");
+    }
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_REGION"] {
+        let said = tried(&address, &[(name, "a\nb")]);
+        assert_eq!(
+            said,
+            [format!(
+                "at: {}: {name} has a blank or another character that it must not have",
+                address.display()
+            )]
+        );
+    }
+    for bucket in ["s3://a bucket/run", "s3://büchse/run", "s3://a@b/run"] {
+        let said = tried(bucket.as_ref(), &[]);
+        assert!(
+            said[0].starts_with(&format!("at: {bucket}: names of buckets have letters, digits")),
+            "{said:?}"
+        );
+    }
     let said = tried("s3://".as_ref(), &[]);
     assert_eq!(said, ["at: s3://: it names no bucket; write s3://BUCKET/PREFIX"]);
     let said = tried("s3://bucket//run".as_ref(), &[]);
