@@ -27,6 +27,12 @@ pub enum CheckpointError {
         /// What is wrong.
         reason: String,
     },
+    /// Another run writes checkpoints to the folder.
+    #[error("{} is in use by another run; wait until it has ended, or name another folder", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The checkpoint was written by a version that this one does not know.
     #[error(
         "{} has the schema {found}, and this version reads {}; use the version that wrote it, or a newer one",
@@ -68,6 +74,7 @@ impl CheckpointError {
         let (Self::Io { path, .. }
         | Self::Damaged { path, .. }
         | Self::Version { path, .. }
+        | Self::InUse { path }
         | Self::Address { path, .. }) = &mut self;
         if let Ok(file) = path.strip_prefix(from) {
             *path = to.join(file);

@@ -9,6 +9,7 @@ use crate::read::{MANIFEST, PART, place};
 use crate::store::{self, Store, is_address};
 use crate::{Checkpoint, CheckpointError};
 use intendant_core::Element;
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,8 +29,16 @@ pub struct Folder {
 pub struct Latest {
     /// The newest checkpoint that is whole.
     pub checkpoint: Checkpoint,
-    /// What is wrong with newer ones.
+    /// Numbers of newer ones, which are damaged.
+    pub damaged: Vec<u64>,
+    /// What is wrong with them, newest first.
     pub skipped: Vec<CheckpointError>,
+}
+
+/// A run's claim to a folder of checkpoints. Dropping it, and the end of the process, give the folder up.
+#[derive(Debug)]
+pub struct Claim {
+    _lock: Option<File>,
 }
 
 impl Folder {
@@ -59,8 +68,12 @@ impl Folder {
     /// Numbers of all cuts, committed or not, ascending.
     fn all(&self) -> Result<Vec<u64>, CheckpointError> {
         let names = self.store.names(&self.path)?;
-        let number = |name: String| name.strip_prefix("cut-")?.parse::<u64>().ok();
-        let mut cuts: Vec<u64> = names.into_iter().filter_map(number).collect();
+        let number = |name: &String| {
+            let cut = name.strip_prefix("cut-")?.parse::<u64>().ok()?;
+            // Another name of the same number is that of another folder.
+            (self.place(cut).file_name()? == name.as_str()).then_some(cut)
+        };
+        let mut cuts: Vec<u64> = names.iter().filter_map(number).collect();
         cuts.sort_unstable();
         Ok(cuts)
     }
@@ -101,6 +114,17 @@ impl Folder {
         Ok(self.store.names(&self.path)?.iter().any(|name| name.ends_with(PART)))
     }
 
+    /// Creates the folder, if there is none, and claims it for a run that will write to it: of two that do so
+    /// at the same time, each would remove what the other one has written. Object stores and file systems
+    /// without locks permit it.
+    ///
+    /// # Errors
+    /// If another run has claimed it ([`CheckpointError::InUse`]), or nothing can be written to it.
+    pub fn claim(&self) -> Result<Claim, CheckpointError> {
+        self.store.prepare(&self.path)?;
+        Ok(Claim { _lock: self.store.claim(&self.path)? })
+    }
+
     /// Starts a cut, with a greater number than all before, which no other run gets.
     ///
     /// # Errors
@@ -139,21 +163,24 @@ impl Folder {
         self.store.commit(&place, &text)
     }
 
-    /// Removes a cut that will not be committed, or a checkpoint. Its manifest goes first.
+    /// Removes a cut that will not be committed, or a checkpoint. Its manifest goes first. In a local folder,
+    /// files that no run has written stay.
     ///
     /// # Errors
-    /// If something of it cannot be removed.
+    /// If something of it cannot be removed, or other files are in its folder.
     pub fn remove(&self, cut: u64) -> Result<(), CheckpointError> {
         self.store.remove(&self.place(cut))
     }
 
     /// Removes all checkpoints but the newest `kept` and those with the best models of their runs
-    /// ([`Manifest::best`]), and what unfinished cuts before the newest one left.
+    /// ([`Manifest::best`]), and what unfinished cuts before the newest one left. Those that are `damaged` do
+    /// not count, and are removed once a newer one exists.
     ///
     /// # Errors
-    /// If something cannot be removed.
-    pub fn keep(&self, kept: usize) -> Result<(), CheckpointError> {
-        let committed = self.cuts()?;
+    /// If something cannot be removed. All else is.
+    pub fn keep(&self, kept: usize, damaged: &[u64]) -> Result<(), CheckpointError> {
+        let mut committed = self.cuts()?;
+        committed.retain(|cut| !damaged.contains(cut));
         let Some(newest) = committed.last() else { return Ok(()) };
         let kept = &committed[committed.len().saturating_sub(kept.max(1))..];
         let mut best = Vec::new();
@@ -167,7 +194,8 @@ impl Folder {
             }
         }
         let is_old = |cut: &u64| cut < newest && !kept.contains(cut) && !best.contains(cut);
-        self.all()?.into_iter().filter(is_old).try_for_each(|cut| self.remove(cut))
+        let removed = self.all()?.into_iter().filter(is_old).map(|cut| self.remove(cut));
+        removed.fold(Ok(()), Result::and)
     }
 
     /// Opens the newest checkpoint that is whole; `None` if there is no checkpoint.
@@ -176,15 +204,18 @@ impl Folder {
     /// If there are checkpoints and none is whole: what is wrong with the newest one. If a later version has
     /// written the newest one. If an object store refuses.
     pub fn latest(&self) -> Result<Option<Latest>, CheckpointError> {
-        let mut skipped = Vec::new();
+        let (mut damaged, mut skipped) = (Vec::new(), Vec::new());
         for cut in self.cuts()?.into_iter().rev() {
             match Checkpoint::verify_in(&*self.store, &self.place(cut)).map_err(|(first, _)| first) {
-                Ok(checkpoint) => return Ok(Some(Latest { checkpoint, skipped })),
+                Ok(checkpoint) => return Ok(Some(Latest { checkpoint, damaged, skipped })),
                 // It is whole, for whom can read it: an earlier one in its place would lose work.
                 Err(error @ CheckpointError::Version { .. }) => return Err(error),
                 // Neither is one that is not read because its store does not answer, or has no copy here.
                 Err(error @ CheckpointError::Io { .. }) if is_address(&self.path) => return Err(error),
-                Err(error) => skipped.push(error),
+                Err(error) => {
+                    damaged.push(cut);
+                    skipped.push(error);
+                }
             }
         }
         match skipped.into_iter().next() {

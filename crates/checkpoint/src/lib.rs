@@ -25,7 +25,7 @@ mod store;
 mod values;
 
 pub use error::CheckpointError;
-pub use folder::{Folder, Latest};
+pub use folder::{Claim, Folder, Latest};
 pub use manifest::{Manifest, Part, Range, SCHEMA};
 pub use part::Rows;
 pub use read::Checkpoint;

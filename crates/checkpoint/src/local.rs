@@ -4,11 +4,17 @@
 
 use crate::CheckpointError;
 use crate::manifest::Part;
-use crate::read::MANIFEST;
+use crate::read::{MANIFEST, PART};
 use crate::store::Store;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+
+/// The file that a run locks.
+const LOCK: &str = ".lock";
+
+/// The manifest before it is durable.
+const PARTIAL: &str = "manifest.json.partial";
 
 /// Local folders.
 #[derive(Debug)]
@@ -16,7 +22,23 @@ pub(crate) struct Local;
 
 impl Store for Local {
     fn prepare(&self, folder: &Path) -> Result<(), CheckpointError> {
-        fs::create_dir_all(folder).map_err(CheckpointError::io("create", folder))
+        let created = match fs::metadata(folder) {
+            Ok(found) if !found.is_dir() => Err(ErrorKind::NotADirectory.into()),
+            Ok(_) | Err(_) => fs::create_dir_all(folder),
+        };
+        created.map_err(CheckpointError::io("create", folder))
+    }
+
+    fn claim(&self, folder: &Path) -> Result<Option<File>, CheckpointError> {
+        let path = folder.join(LOCK);
+        let open = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = open.map_err(CheckpointError::io("write", &path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Err(CheckpointError::InUse { path: folder.to_owned() }),
+            // Not every file system has locks.
+            Err(TryLockError::Error(_)) => Ok(None),
+        }
     }
 
     fn names(&self, folder: &Path) -> Result<Vec<String>, CheckpointError> {
@@ -53,7 +75,7 @@ impl Store for Local {
     }
 
     fn commit(&self, place: &Path, manifest: &[u8]) -> Result<(), CheckpointError> {
-        let partial = place.join(format!("{MANIFEST}.partial"));
+        let partial = place.join(PARTIAL);
         let refused = || CheckpointError::io("write", &partial);
         let mut file = File::create(&partial).map_err(refused())?;
         file.write_all(manifest).and_then(|()| file.sync_all()).map_err(refused())?;
@@ -65,11 +87,20 @@ impl Store for Local {
     }
 
     fn remove(&self, place: &Path) -> Result<(), CheckpointError> {
-        match fs::remove_file(place.join(MANIFEST)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => fs::remove_dir_all(place),
+        let refused = || CheckpointError::io("remove", place);
+        let gone = |path: &Path| match fs::remove_file(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        };
+        gone(&place.join(MANIFEST)).map_err(refused())?;
+        // Nothing else than what a run has written.
+        for name in self.names(place)?.iter().filter(|name| is_written(name)) {
+            gone(&place.join(name)).map_err(refused())?;
         }
-        .map_err(CheckpointError::io("remove", place))
+        match fs::remove_dir(place) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(refused()),
+        }
     }
 
     fn has(&self, file: &Path) -> Result<bool, CheckpointError> {
@@ -96,6 +127,12 @@ impl Store for Local {
         check(place);
         Ok(())
     }
+}
+
+/// Whether a name in the folder of a cut is that of a file that a run writes: a manifest, a part, or one
+/// under the name that it has before it is complete.
+fn is_written(name: &str) -> bool {
+    name == MANIFEST || name == PARTIAL || name.ends_with(PART) || name.starts_with(".tmp")
 }
 
 fn sync(folder: &Path) -> Result<(), CheckpointError> {

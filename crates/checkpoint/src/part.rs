@@ -7,8 +7,9 @@ use crate::CheckpointError;
 use crate::manifest::{Part, Range};
 use intendant_core::{Element, ElementType, Key};
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
-use std::fs::File;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -97,13 +98,23 @@ impl<E: Element> Rows<E> {
         }
         serialize_to_file(tensors, None, path)
             .map_err(|error| io::Error::other(error.to_string()))
-            .and_then(|()| File::open(path)?.sync_all())
+            .and_then(|()| {
+                // The library writes files that no other user can read.
+                fs::set_permissions(path, mode_of_files(path)?)?;
+                File::open(path)?.sync_all()
+            })
             .map_err(CheckpointError::io("write", path))?;
         // What was written is read again: the sums are those of the file.
         let (bytes, blocks) = sums(path)?;
         let file = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
         Ok(Part { file, bytes, keys: self.keys(), blocks })
     }
+}
+
+/// The permissions of files beside a file: those of their folder, without that to search it.
+fn mode_of_files(path: &Path) -> io::Result<Permissions> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(Permissions::from_mode(fs::metadata(folder)?.permissions().mode() & 0o666))
 }
 
 /// Size and sums of the blocks of a file.

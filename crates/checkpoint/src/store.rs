@@ -7,6 +7,7 @@ use crate::CheckpointError;
 use crate::local::Local;
 use crate::manifest::Part;
 use std::fmt::Debug;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +15,10 @@ use std::sync::Arc;
 pub(crate) trait Store: Debug + Send + Sync {
     /// Makes a folder ready for cuts.
     fn prepare(&self, folder: &Path) -> Result<(), CheckpointError>;
+
+    /// Claims a folder that is ready for cuts for a run, as long as what is returned lives; nothing where
+    /// that is not possible.
+    fn claim(&self, folder: &Path) -> Result<Option<File>, CheckpointError>;
 
     /// Names of what is in a folder; none if it does not exist.
     fn names(&self, folder: &Path) -> Result<Vec<String>, CheckpointError>;
@@ -32,7 +37,7 @@ pub(crate) trait Store: Debug + Send + Sync {
     /// Adds the manifest to a cut, in one step, when all parts are durable.
     fn commit(&self, place: &Path, manifest: &[u8]) -> Result<(), CheckpointError>;
 
-    /// Removes a cut; its manifest goes first.
+    /// Removes what a run has written of a cut; its manifest goes first.
     fn remove(&self, place: &Path) -> Result<(), CheckpointError>;
 
     /// Whether there is such a file.

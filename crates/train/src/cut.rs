@@ -81,6 +81,8 @@ pub(crate) struct Cuts<E> {
     /// The best model of an earlier run.
     best: Option<Best>,
     compared: Compared,
+    /// Checkpoints of an earlier run that cannot be used.
+    damaged: Vec<u64>,
     /// The model that is tested and exported, if it is not the one in memory. The node's first worker sets
     /// it, between two meetings of all workers.
     pub(crate) kept: OnceLock<Arc<Kept>>,
@@ -160,6 +162,7 @@ impl<E: Element> Cuts<E> {
             asked: AtomicI32::new(0),
             best: origin.best,
             compared: Compared::new(plan, origin),
+            damaged: origin.damaged.clone(),
             kept: OnceLock::new(),
         };
         Some((cuts, Writer(queue)))
@@ -217,7 +220,7 @@ impl<E: Element> Writer<E> {
                             let place = cuts.folder.place(manifest.cut);
                             let size = indicatif::HumanBytes(manifest.bytes());
                             progress.say(&format!("checkpoint {}  {size}", place.display()));
-                            if let Err(error) = cuts.folder.keep(KEPT) {
+                            if let Err(error) = cuts.folder.keep(KEPT, &cuts.damaged) {
                                 tracing::warn!("an old checkpoint is left: {error}");
                             }
                         }

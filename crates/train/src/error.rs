@@ -233,9 +233,11 @@ impl TrainError {
             Self::Cluster(error) => error.exit_code(),
             Self::Launch(error) => error.exit_code(),
             Self::Checkpoint(CheckpointError::Damaged { .. }) => exit::DAMAGED,
-            Self::Checkpoint(CheckpointError::Version { .. } | CheckpointError::Address { .. }) => {
-                exit::USAGE
-            }
+            Self::Checkpoint(
+                CheckpointError::Version { .. }
+                | CheckpointError::Address { .. }
+                | CheckpointError::InUse { .. },
+            ) => exit::USAGE,
             Self::Interrupted(signal) | Self::Saved { signal, .. } => {
                 exit::SIGNAL.saturating_add(u8::try_from(*signal).unwrap_or(0))
             }

@@ -10,14 +10,20 @@ use crate::error::TrainError;
 use crate::meter::{EpochSum, Totals};
 use crate::plan::Plan;
 use clap::Args;
-use intendant_checkpoint::{Checkpoint, CheckpointError, Folder, Range};
+use intendant_checkpoint::{Checkpoint, CheckpointError, Claim, Folder, Latest, Range};
 use intendant_core::{Element, Initialiser, Key, KeyRange};
 use intendant_task::{Reduction, Rest, Start, Task};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Common settings that decide what is trained.
 const OF_TRAINING: [&str; 3] = ["seed", "float", "test"];
+
+/// How often, and how long apart, a run tries to claim its folder of checkpoints: for longer than a run that
+/// has lost a node lives.
+const CLAIM_ATTEMPTS: u32 = 60;
+const CLAIM_PAUSE: Duration = Duration::from_millis(250);
 
 /// What a run needs besides its parameters, to go on where a checkpoint was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,15 +110,28 @@ pub(crate) struct Origin {
     pub(crate) made: Made,
     /// The best model of the run so far that is kept.
     pub(crate) best: Option<Best>,
+    /// Newer checkpoints of the run, which cannot be used.
+    pub(crate) damaged: Vec<u64>,
     /// The parameters, if they are not the initial ones, and the folder they come from.
     checkpoint: Option<(Arc<Checkpoint>, String)>,
     /// The first value that could not be read.
     failure: Arc<OnceLock<std::io::Error>>,
+    /// The claim to the folder of checkpoints, at node 0.
+    _claim: Option<Claim>,
 }
 
 impl Origin {
-    /// Finds it.
+    /// Finds it. Node 0 claims the folder of checkpoints, before anything is read from it.
     pub(crate) fn find<T: Task>(task: &T, plan: &Plan, ranges: &[KeyRange]) -> Result<Self, TrainError> {
+        let checkpoints = &plan.checkpoints;
+        let claim = match &checkpoints.folder {
+            Some(folder) if plan.rank() == 0 => Some(claim(folder)?),
+            Some(_) | None => None,
+        };
+        Ok(Self { _claim: claim, ..Self::of(task, plan, ranges)? })
+    }
+
+    fn of<T: Task>(task: &T, plan: &Plan, ranges: &[KeyRange]) -> Result<Self, TrainError> {
         let checkpoints = &plan.checkpoints;
         if let Some(folder) = &checkpoints.folder {
             if checkpoints.resume {
@@ -139,7 +158,17 @@ impl Origin {
         ranges: &[KeyRange],
         folder: &Folder,
     ) -> Result<Option<Self>, TrainError> {
-        let Some(checkpoint) = newest(folder, plan)? else { return Ok(None) };
+        let Some(Latest { checkpoint, damaged, .. }) = newest(folder, plan)? else {
+            let unfinished = folder.unfinished()?;
+            if let Some(cut) = unfinished.last().filter(|_| plan.rank() == 0) {
+                tracing::warn!(
+                    "--resume: no checkpoint is finished, {} has no manifest.json; a new run begins",
+                    folder.place(*cut).display()
+                );
+            }
+            return Ok(None);
+        };
+        let newer = damaged;
         let place = folder.place(checkpoint.manifest().cut);
         let refused = |what: String| {
             // A model that this run cannot have is of no use for it.
@@ -180,8 +209,10 @@ impl Origin {
             rest: rest.map(Arc::new),
             made: state.made,
             best: Best::of(checkpoint.manifest().best, state.best_epoch),
+            damaged: newer,
             checkpoint: Some((Arc::new(checkpoint), said)),
             failure: Arc::default(),
+            _claim: None,
         }))
     }
 
@@ -198,7 +229,7 @@ impl Origin {
             Checkpoint::open(path)?
         } else {
             let newest = newest(folder, plan)?;
-            newest.ok_or_else(|| refused("there is no checkpoint".to_owned()))?
+            newest.ok_or_else(|| refused("there is no checkpoint".to_owned()))?.checkpoint
         };
         check_model(&checkpoint, ranges, element).map_err(refused)?;
         let checkpoint = Some((Arc::new(checkpoint), path.display().to_string()));
@@ -284,12 +315,43 @@ pub(crate) fn newest_config(folder: &Folder) -> Option<serde_json::Value> {
 }
 
 /// The newest checkpoint that is whole. Node 0 says which newer ones are not.
-fn newest(folder: &Folder, plan: &Plan) -> Result<Option<Checkpoint>, TrainError> {
-    let Some(latest) = folder.latest()? else { return Ok(None) };
-    for skipped in latest.skipped.iter().filter(|_| plan.rank() == 0) {
-        tracing::warn!("a newer checkpoint is passed over: {skipped}");
+fn newest(folder: &Folder, plan: &Plan) -> Result<Option<Latest>, TrainError> {
+    let is_first = plan.rank() == 0;
+    match folder.latest() {
+        Ok(latest) => {
+            for skipped in latest.iter().flat_map(|latest| &latest.skipped).filter(|_| is_first) {
+                tracing::warn!("a newer checkpoint is passed over: {skipped}");
+            }
+            Ok(latest)
+        }
+        Err(error) => {
+            if let (true, CheckpointError::Damaged { .. }, Ok(cuts)) = (is_first, &error, folder.cuts()) {
+                tracing::error!(
+                    "all checkpoints of {} are damaged ({}); `intendant checkpoint verify` names all damage",
+                    folder.path().display(),
+                    cuts.len()
+                );
+            }
+            Err(error.into())
+        }
     }
-    Ok(Some(latest.checkpoint))
+}
+
+/// Claims a folder of checkpoints. A run that has lost its launcher or another node needs some time to end.
+fn claim(folder: &Folder) -> Result<Claim, TrainError> {
+    let refused = |error: CheckpointError| TrainError::usage(format!("--checkpoint: {error}"));
+    let (_keep, pause) = crossbeam_channel::bounded::<()>(0);
+    for attempt in 0..CLAIM_ATTEMPTS {
+        match folder.claim() {
+            Err(CheckpointError::InUse { .. }) => {}
+            claimed => return claimed.map_err(refused),
+        }
+        if attempt == 2 {
+            tracing::warn!("another run uses {}; waiting for its end", folder.path().display());
+        }
+        let _ = pause.recv_timeout(CLAIM_PAUSE);
+    }
+    folder.claim().map_err(refused)
 }
 
 fn digest_of(sum: &str) -> u64 {

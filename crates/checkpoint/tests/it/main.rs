@@ -98,7 +98,7 @@ fn a_cut_without_manifest_is_not_a_checkpoint_and_goes_with_the_next_one() {
     assert!(folder.latest().unwrap().is_none() && folder.cuts().unwrap().is_empty());
     let cut = write::<f32>(&folder, 1, |_| 2);
     assert!(cut > unfinished, "numbers are not used twice");
-    folder.keep(2).unwrap();
+    folder.keep(2, &[]).unwrap();
     assert!(!folder.place(unfinished).exists());
     check::<f32>(&folder.latest().unwrap().unwrap().checkpoint, 1);
 }
@@ -108,7 +108,7 @@ fn the_newest_are_kept() {
     let (_path, folder) = temporary();
     let cuts: Vec<u64> = (0..4).map(|salt| write::<f32>(&folder, salt, |key| (key % 3) as usize)).collect();
     let under_way = folder.begin().unwrap();
-    folder.keep(2).unwrap();
+    folder.keep(2, &[]).unwrap();
     assert_eq!(folder.cuts().unwrap(), cuts[2..]);
     assert!(folder.place(under_way).exists(), "a cut that is newer than all checkpoints is being written");
     folder.remove(cuts[3]).unwrap();
@@ -123,10 +123,71 @@ fn the_best_model_is_kept_as_long_as_a_newer_checkpoint_names_it() {
     let expected: [&[u64]; 6] = [&[1], &[1, 2], &[2, 3], &[2, 3, 4], &[2, 4, 5], &[5, 6]];
     for (best, expected) in best.into_iter().zip(expected) {
         write_naming::<f32>(&folder, best, 0, |key| (key % 3) as usize);
-        folder.keep(2).unwrap();
+        folder.keep(2, &[]).unwrap();
         assert_eq!(folder.cuts().unwrap(), expected);
     }
     assert_eq!(folder.latest().unwrap().unwrap().checkpoint.manifest().best, Some(5));
+}
+
+#[test]
+fn damaged_checkpoints_are_not_counted_among_those_that_are_kept() {
+    let (_path, folder) = temporary();
+    let cuts: Vec<u64> = (0..4).map(|salt| write::<f32>(&folder, salt, |_| 0)).collect();
+    for cut in &cuts[1..3] {
+        fs::write(folder.place(*cut).join("part-0.safetensors"), "x").unwrap();
+    }
+    folder.remove(cuts[3]).unwrap();
+    let latest = folder.latest().unwrap().unwrap();
+    check::<f32>(&latest.checkpoint, 0);
+    assert_eq!((latest.damaged.clone(), latest.skipped.len()), (vec![cuts[2], cuts[1]], 2));
+    let next = write::<f32>(&folder, 9, |_| 0);
+    folder.keep(2, &latest.damaged).unwrap();
+    assert_eq!(folder.cuts().unwrap(), [cuts[0], next]);
+}
+
+#[test]
+fn a_folder_has_one_run_at_a_time() {
+    let (_path, folder) = temporary();
+    let claim = folder.claim().unwrap();
+    let other = Folder::at(folder.path()).unwrap();
+    let refused = other.claim().unwrap_err();
+    assert!(matches!(refused, CheckpointError::InUse { .. }), "{refused}");
+    write::<f32>(&other, 1, |_| 0);
+    check::<f32>(&other.latest().unwrap().unwrap().checkpoint, 1);
+    drop(claim);
+    other.claim().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let refused = Folder::at(folder.path().join("file")).unwrap().claim().unwrap_err().to_string();
+    assert!(refused.contains("cannot create") && refused.contains("not a directory"), "{refused}");
+}
+
+#[test]
+fn files_that_no_run_has_written_stay() {
+    let (_path, folder) = temporary();
+    let [foreign, other] = ["cut-000001", "cut-7"].map(|name| folder.path().join(name));
+    for place in [&foreign, &other] {
+        fs::create_dir_all(place).unwrap();
+        fs::write(place.join("thesis.tex"), "years").unwrap();
+    }
+    let cuts: Vec<u64> = (0..4).map(|salt| write::<f32>(&folder, salt, |_| 0)).collect();
+    assert_eq!(cuts, [2, 3, 4, 5], "cut-7 is not the folder of a cut");
+    let said = folder.keep(2, &[]).unwrap_err().to_string();
+    assert!(said.contains("cut-000001") && said.contains("not empty"), "{said}");
+    assert_eq!(folder.cuts().unwrap(), [4, 5], "all else is removed");
+    for place in [foreign, other] {
+        assert_eq!(fs::read(place.join("thesis.tex")).unwrap(), b"years");
+    }
+}
+
+#[test]
+fn parts_can_be_read_by_whom_the_folder_can() {
+    use std::os::unix::fs::PermissionsExt;
+    let (path, folder) = temporary();
+    let cut = write::<f32>(&folder, 0, |_| 0);
+    let mode = |name: &str| fs::metadata(folder.place(cut).join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("part-0.safetensors"), mode("manifest.json"));
+    assert_eq!(mode("part-0.safetensors"), mode("") & 0o666);
+    drop(path);
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn checkpoints_are_made_found_kept_and_removed() {
 
     let others = [write(&folder, 3, 2), write(&folder, 3, 3)];
     let under_way = folder.begin().unwrap();
-    folder.keep(2).unwrap();
+    folder.keep(2, &[]).unwrap();
     assert_eq!(folder.cuts().unwrap(), others);
     assert_eq!(
         folder.unfinished().unwrap(),

@@ -127,7 +127,7 @@ impl<E: Element> Disk<E> {
             }
             Job::Commit(manifest) => {
                 let folder = &self.config.folder;
-                if folder.commit(&manifest).and_then(|()| folder.keep(self.config.kept)).is_ok() {
+                if folder.commit(&manifest).and_then(|()| folder.keep(self.config.kept, &[])).is_ok() {
                     self.newest = Some(manifest.cut);
                 }
                 Moment::Committed(manifest.cut)

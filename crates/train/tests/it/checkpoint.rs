@@ -4,6 +4,7 @@ use crate::command_line::{Folder, end, output, pid, regression, report, succeede
 use intendant_apptest::{finish, start};
 use intendant_train::Report;
 use rustix::process::{Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -192,7 +193,7 @@ fn what_is_not_of_the_run_is_refused_and_stays() {
     }
     let floats = run.flags("--resume").replace("--float f64", "--float f32");
     assert!(refused(&floats, 2).contains("--float is f32 here and f64 there"));
-    let from = format!("--from {} --features 999", run.checkpoints().display());
+    let from = format!("--from {} --float f64 --features 999", run.checkpoints().display());
     let said = refused(&from, 2);
     let lengths = "the model has 999 weight of length 2, 1 constant of length 1 here and 1000 weight";
     assert!(said.contains(lengths), "{said}");
@@ -287,4 +288,45 @@ fn the_checkpoints_of_all_runs_are_counted() {
         let made = run.report().checkpoints.expect("there are some");
         assert!(made.stop_ms > 0.0 && made.write_ms > 0.0 && made.bytes > 0, "{made:?}");
     }
+}
+
+#[test]
+fn a_run_waits_for_another_one_that_writes_to_its_folder() {
+    let run = Run::new(100_000);
+    let flags = run.flags("");
+    let first = start(regression(&flags));
+    while run.cuts().is_empty() {
+        pause();
+    }
+    let mut second = start(regression(&flags.replace("--epochs 100000 ", "--epochs 1 --resume ")));
+    let mut said = BufReader::new(second.stderr.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("another run uses") {
+        line.clear();
+        assert!(said.read_line(&mut line).expect("text") > 0, "it ended");
+    }
+    kill_process(pid(&first), Signal::INT).expect("it runs");
+    assert_eq!(end(&finish(first)).0, Some(130));
+    let ended = second.wait().expect("its end");
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("text");
+    assert!(ended.success() && rest.contains("resuming from"), "{rest}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_refused_before_the_training() {
+    let run = Run::new(1);
+    std::fs::write(run.checkpoints(), "").expect("written");
+    let said = refused(&run.flags(""), 2);
+    assert!(said.contains("--checkpoint: cannot create") && said.contains("not a directory"), "{said}");
+    let said = refused(&run.flags("").replace("checkpoints", "checkpoints/below"), 2);
+    assert!(said.contains("--checkpoint: cannot create"), "{said}");
+    std::fs::remove_file(run.checkpoints()).expect("removed");
+
+    // What a killed run leaves is no checkpoint.
+    std::fs::create_dir_all(run.checkpoints().join("cut-000001")).expect("created");
+    let resumed = output(&run.flags("--resume"));
+    succeeded(&resumed);
+    let said = end(&resumed).1;
+    assert!(said.contains("cut-000001 has no manifest.json; a new run begins"), "{said}");
 }

@@ -46,7 +46,8 @@ fn kept(folder: &Folder) -> Vec<(u64, usize, Option<u64>)> {
         let epochs = found["run"]["epochs"].as_array().expect("epochs").len();
         (found["cut"].as_u64().expect("its number"), epochs, found["best"].as_u64())
     };
-    let mut kept: Vec<_> = entries.map(|entry| manifest(entry.expect("an entry").path())).collect();
+    let places = entries.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_dir());
+    let mut kept: Vec<_> = places.map(manifest).collect();
     kept.sort_unstable();
     kept
 }
