@@ -16,12 +16,12 @@ use crate::simulation::Simulation;
 use crate::tls;
 use intendant::launch;
 use intendant::{Initiator, Location, Order, Rendezvous, Storage, Transport};
-use intendant_checkpoint::Folder;
+use intendant_checkpoint::{Folder, is_address};
 use intendant_core::{ElementType, KeyOrder, Movement};
 use intendant_sampling::Sampler;
 use intendant_task::{Criterion, LookAhead, Patience, Schedule};
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
 /// How far ahead loaders prepare batches, so that training does not wait for them.
@@ -443,6 +443,23 @@ fn check_outputs(args: &CommonArgs, mut inputs: Vec<Input>) -> Result<(), TrainE
         }
         if let Some(history) = history::path(report) {
             output::check("--report", "the results of epochs", &history, &inputs)?;
+        }
+    }
+    if let Some(folder) = args.checkpoint.as_ref().filter(|folder| !is_address(folder)) {
+        let same =
+            |other: &Path| absolute(other).is_ok_and(|other| absolute(folder).is_ok_and(|f| f == other));
+        let inside = |other: &Path| {
+            absolute(other).is_ok_and(|other| absolute(folder).is_ok_and(|folder| folder.starts_with(other)))
+        };
+        let clash = [
+            ("--report", args.report.as_deref().filter(|report| same(report))),
+            ("--export", args.export.as_deref().filter(|export| inside(export))),
+        ];
+        if let Some((flag, _)) = clash.iter().find(|(_, path)| path.is_some()) {
+            return Err(TrainError::usage(format!(
+                "--checkpoint {}: {flag} writes there as well; name another folder",
+                folder.display()
+            )));
         }
     }
     match &args.export {

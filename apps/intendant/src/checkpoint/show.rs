@@ -91,8 +91,9 @@ pub(super) fn run(dir: &Path, json: bool) -> Result<ExitCode, TrainError> {
         return Ok(print(&(text + "\n"), code));
     }
     let mut text = String::new();
+    let cuts: Vec<u64> = checkpoints.iter().filter_map(|entry| Some(entry.content.as_ref()?.cut)).collect();
     for entry in &checkpoints {
-        entry.describe(&mut text);
+        entry.describe(&cuts, &mut text);
         entry.problems.iter().for_each(say);
     }
     text.push_str(&unfinished_lines(&unfinished));
@@ -110,7 +111,8 @@ pub(super) fn run(dir: &Path, json: bool) -> Result<ExitCode, TrainError> {
 }
 
 impl Entry {
-    fn describe(&self, text: &mut String) {
+    /// Describes it, among all `cuts` that are shown.
+    fn describe(&self, cuts: &[u64], text: &mut String) {
         // Writing to a text cannot fail.
         let _ = writeln!(text, "{}", self.path);
         let Some(content) = &self.content else {
@@ -120,9 +122,12 @@ impl Entry {
         let Content { cut, best, format, element, keys, bytes, ranges, parts, run } = content;
         let _ = writeln!(text, "  format    {format}, cut {cut}");
         if let Some(best) = best {
-            let which = if best == cut { "it has the best model" } else { "the best model so far is in" };
-            let cut = if best == cut { String::new() } else { format!(" cut {best}") };
-            let _ = writeln!(text, "  best      {which}{cut}");
+            let _ = if best == cut {
+                writeln!(text, "  best      it has the best model")
+            } else {
+                let gone = if cuts.contains(best) { "" } else { ", which is not here" };
+                writeln!(text, "  best      the best model so far is in cut {best}{gone}")
+            };
         }
         match run {
             None => {

@@ -15,7 +15,7 @@ pub(super) fn run(dir: &Path) -> Result<ExitCode, TrainError> {
     if places.is_empty() {
         return Err(TrainError::usage(format!("{}: no cut was finished", dir.display())));
     }
-    let (mut text, mut bytes, mut codes) = (String::new(), 0, Vec::new());
+    let (mut text, mut bytes, mut whole, mut codes) = (String::new(), 0, 0, Vec::new());
     let start = now();
     for place in &places {
         match Checkpoint::verify(place) {
@@ -24,6 +24,7 @@ pub(super) fn run(dir: &Path) -> Result<ExitCode, TrainError> {
                 let (keys, parts) =
                     (counted(manifest.keys(), "key"), counted(manifest.parts.len() as u64, "part"));
                 bytes += manifest.bytes();
+                whole += 1;
                 let _ = writeln!(
                     text,
                     "{}: whole, {keys}, {} bytes in {parts}",
@@ -45,11 +46,13 @@ pub(super) fn run(dir: &Path) -> Result<ExitCode, TrainError> {
     }
     let seconds = (now() - start).as_secs_f64();
     text.push_str(&unfinished_lines(&source.unfinished()?));
-    if codes.is_empty() {
+    let all = counted(places.len() as u64, "checkpoint");
+    let _ = if codes.is_empty() {
         let speed = bytes as f64 / 1e9 / seconds.max(1e-9);
-        let all = counted(places.len() as u64, "checkpoint");
-        let _ = writeln!(text, "{all} verified: {bytes} bytes in {seconds:.2} s, {speed:.2} GB/s");
-    }
+        writeln!(text, "{all} verified: {bytes} bytes in {seconds:.2} s, {speed:.2} GB/s")
+    } else {
+        writeln!(text, "{whole} of {all} whole")
+    };
     Ok(print(&text, worst(codes)))
 }
 

@@ -245,6 +245,9 @@ fn show_says_what_checkpoints_hold_and_which_one_a_run_would_use() {
         assert!(printed.contains(line), "{printed}");
     }
 
+    let alone = ended(&checkpoint("show", &[&places[1]], ""), 0).0;
+    assert!(alone.contains("so far is in cut 1, which is not here\n"), "{alone}");
+
     cut_off(&places[1].join("part-1.safetensors"), 10);
     let json = shown(5);
     assert_eq!(json["resume"], 1);

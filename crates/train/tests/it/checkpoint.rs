@@ -323,6 +323,15 @@ fn a_folder_that_cannot_be_used_is_refused_before_the_training() {
     assert!(said.contains("--checkpoint: cannot create"), "{said}");
     std::fs::remove_file(run.checkpoints()).expect("removed");
 
+    for clash in [
+        run.flags("").replace("model", "checkpoints"),
+        run.flags("").replace("checkpoints", "model/checkpoints"),
+        run.flags("").replace("r.json", "checkpoints"),
+    ] {
+        let said = refused(&clash, 2);
+        assert!(said.contains("writes there as well"), "{clash}: {said}");
+    }
+
     // What a killed run leaves is no checkpoint.
     std::fs::create_dir_all(run.checkpoints().join("cut-000001")).expect("created");
     let resumed = output(&run.flags("--resume"));
