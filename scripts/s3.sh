@@ -38,6 +38,7 @@ intendant() { TMPDIR=$work/staging "$programs/intendant" "$@" >"$work/out" 2>&1;
 facts() { grep -E '"(data_digest|examples)":' "$1" | tr -d ' ,'; }
 member() { sed -nE "s/.*\"$2\": *([-+0-9.e]+).*/\\1/p" "$1" | tail -n 1; }
 
+nothing_is_staged() { [ -z "$(ls -A "$work/staging")" ] || fail "left in the temporary folder: $(ls "$work/staging")"; }
 # background COMMAND…: starts it, and waits until it has made a checkpoint in the folder `cuts`.
 background() {
   TMPDIR=$work/staging "$@" >"$work/out" 2>&1 &
@@ -121,7 +122,7 @@ code=0
 intendant checkpoint verify "$newest" || code=$?
 [ $code = 5 ] || fail "exit code $code for a damaged checkpoint"
 grep -q "$newest/part-0.safetensors is damaged at byte 0: " "$work/out" || fail 'damage is not named by its address'
-[ -z "$(ls -A "$work/staging")" ] || fail "left in the temporary folder: $(ls "$work/staging")"
+nothing_is_staged
 echo "ok: verify, show, export, diff and --from; $(grep -o "$newest/part-0.*" "$work/out" | head -n 1)"
 
 # The server goes away. The run ends with all epochs, and says that its last checkpoint is missing.
@@ -133,6 +134,7 @@ server=
 ends
 [ $code = 1 ] || fail "exit code $code without a server"
 grep -q 'Connection refused' "$work/out" || fail 'does not say what is wrong'
+nothing_is_staged
 diff <(facts "$work/plain.json") <(facts "$work/lost.json") >>"$work/out" || fail 'it trained other examples'
 code=0
 timeout $patience "${train[@]}" --checkpoint s3://checkpoints/new >"$work/out" 2>&1 || code=$?
