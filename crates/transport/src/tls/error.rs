@@ -111,7 +111,7 @@ pub(super) fn describe(fault: &CertificateError, files: &TlsFiles) -> String {
     } else if matches!(fault, CertificateError::Expired) {
         "has expired".to_owned()
     } else if let CertificateError::NotValidYetContext { time, not_before } = fault {
-        format!("is valid in {} days only; compare the clocks", days(time.as_secs(), not_before.as_secs()))
+        format!("becomes valid in {} days; compare the clocks", days(time.as_secs(), not_before.as_secs()))
     } else if matches!(fault, CertificateError::NotValidYet) {
         "is not valid yet; compare the clocks".to_owned()
     } else if matches!(fault, CertificateError::UnknownIssuer | CertificateError::BadSignature) {
@@ -121,6 +121,9 @@ pub(super) fn describe(fault: &CertificateError, files: &TlsFiles) -> String {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
     ) {
         format!("does not have the DNS name '{}' among its alternative names", super::TLS_NAME)
+    } else if format!("{fault:?}").contains("CaUsedAsEndEntity") {
+        // The verifier's own error, of whose type rustls says nothing.
+        "is that of an authority, and not of a node".to_owned()
     } else {
         format!("cannot be used: {fault}")
     }
