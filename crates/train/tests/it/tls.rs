@@ -76,7 +76,7 @@ fn files_that_cannot_be_used_end_a_run_before_it_writes_anything() {
         (ours.issue(&folder, "old", Certificate::Expired), "old-cert.pem (--tls-cert) has expired"),
         (NodeFiles { ca: foreign.ca.clone(), ..good.clone() }, "is not signed by an authority in"),
         (NodeFiles { key: foreign.key.clone(), ..good.clone() }, "does not belong to the certificate"),
-        (NodeFiles { cert: good.ca.clone(), ..good.clone() }, "does not belong to the certificate"),
+        (NodeFiles { cert: good.ca.clone(), ..good.clone() }, "is that of an authority, and not of a node"),
         (
             NodeFiles { cert: scratch.path("absent.pem"), ..good.clone() },
             "absent.pem (--tls-cert): No such file",
