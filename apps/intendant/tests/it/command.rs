@@ -227,7 +227,7 @@ fn gone(pid: i32) -> bool {
 fn unreachable_survives_the_launcher_however_it_ends() {
     for (signal, code) in [(Signal::INT, Some(130)), (Signal::HUP, Some(129)), (Signal::KILL, None)] {
         if signal == Signal::HUP && intendant::launch::ignores_hang_up() {
-            println!("SIGHUP is not tried: these tests were started to ignore it");
+            eprintln!("SIGHUP is not tried: these tests were started to ignore it");
             continue;
         }
         let dir = tempfile::tempdir().unwrap();

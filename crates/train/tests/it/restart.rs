@@ -174,7 +174,7 @@ fn without_time_for_a_last_checkpoint_there_is_none() {
 fn a_closed_terminal_ends_a_run_after_a_last_checkpoint_and_nohup_keeps_it() {
     let is_ignored = intendant::launch::ignores_hang_up();
     if is_ignored {
-        println!("SIGHUP is not tried without nohup: these tests were started to ignore it");
+        eprintln!("SIGHUP is not tried without nohup: these tests were started to ignore it");
     }
     for nodes in [1, 2].into_iter().filter(|_| !is_ignored) {
         let run = Run::new(100_000);
