@@ -6,7 +6,7 @@
 use crate::manifest::{Manifest, Part};
 use crate::part::Rows;
 use crate::read::{MANIFEST, PART, place};
-use crate::store::{self, Store, is_address};
+use crate::store::{self, Store};
 use crate::{Checkpoint, CheckpointError};
 use intendant_core::Element;
 use std::fs::File;
@@ -69,7 +69,7 @@ impl Folder {
     fn all(&self) -> Result<Vec<u64>, CheckpointError> {
         let names = self.store.names(&self.path)?;
         let number = |name: &String| {
-            let cut = name.strip_prefix("cut-")?.parse::<u64>().ok()?;
+            let cut = name.strip_prefix("cut-")?.parse::<u64>().ok().filter(|cut| *cut < u64::MAX)?;
             // Another name of the same number is that of another folder.
             (self.place(cut).file_name()? == name.as_str()).then_some(cut)
         };
@@ -187,8 +187,8 @@ impl Folder {
         for cut in kept {
             match Checkpoint::read_manifest(&*self.store, &self.place(*cut)) {
                 Ok(manifest) => best.extend(manifest.best),
-                // Nothing is removed because a store does not answer.
-                Err(error @ CheckpointError::Io { .. }) if is_address(&self.path) => return Err(error),
+                // Nothing is removed because something cannot be read now.
+                Err(error @ CheckpointError::Io { .. }) => return Err(error),
                 // One whose manifest is damaged keeps no other.
                 Err(_) => {}
             }
@@ -210,8 +210,10 @@ impl Folder {
                 Ok(checkpoint) => return Ok(Some(Latest { checkpoint, damaged, skipped })),
                 // It is whole, for whom can read it: an earlier one in its place would lose work.
                 Err(error @ CheckpointError::Version { .. }) => return Err(error),
-                // Neither is one that is not read because its store does not answer, or has no copy here.
-                Err(error @ CheckpointError::Io { .. }) if is_address(&self.path) => return Err(error),
+                // Another run has removed it meanwhile.
+                Err(CheckpointError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                // What cannot be read now is not damaged.
+                Err(error @ CheckpointError::Io { .. }) => return Err(error),
                 Err(error) => {
                     damaged.push(cut);
                     skipped.push(error);

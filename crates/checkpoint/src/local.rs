@@ -104,7 +104,8 @@ impl Store for Local {
     }
 
     fn has(&self, file: &Path) -> Result<bool, CheckpointError> {
-        Ok(file.exists())
+        // An error is not an absence: what cannot be looked at must not be taken for unfinished.
+        file.try_exists().map_err(CheckpointError::io("read", file))
     }
 
     fn size(&self, file: &Path) -> Result<Option<u64>, CheckpointError> {

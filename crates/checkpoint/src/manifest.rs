@@ -79,12 +79,12 @@ impl Manifest {
     /// Keys of all ranges.
     #[must_use]
     pub fn keys(&self) -> u64 {
-        self.ranges.iter().map(|range| range.keys).sum()
+        self.ranges.iter().fold(0, |keys, range| keys.saturating_add(range.keys))
     }
 
     /// Bytes of all parts.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.bytes).sum()
+        self.parts.iter().fold(0, |bytes, part| bytes.saturating_add(part.bytes))
     }
 }

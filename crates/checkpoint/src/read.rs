@@ -165,7 +165,7 @@ impl Checkpoint {
         let element: ElementType =
             manifest.element.parse().map_err(|error| of_manifest(format!("{error}")))?;
         let keys = manifest.keys();
-        let listed: u64 = manifest.parts.iter().map(|part| part.keys).sum();
+        let listed = manifest.parts.iter().fold(0u64, |keys, part| keys.saturating_add(part.keys));
         if listed != keys {
             return Err(of_manifest(format!("its parts have {listed} of {keys} keys")));
         }
@@ -203,9 +203,9 @@ impl Checkpoint {
         let file = File::open(&path).map_err(CheckpointError::io("read", &path))?;
         let (start, header) = header(&file, &path)?;
         let tensors = header.tensors();
-        let (mut first, mut keys_in_part) = (0, 0);
+        let (mut first, mut keys_in_part) = (0u64, 0);
         for range in &self.manifest.ranges {
-            let (name, end) = (keys_name(&range.name), first + range.keys);
+            let (name, end) = (keys_name(&range.name), first.saturating_add(range.keys));
             if let Some(info) = tensors.get(&name) {
                 let keys = Tensor { path: &path, name: &name, info, start };
                 let rows = keys.checked(Dtype::U64, &[], part.keys)?;
@@ -222,6 +222,10 @@ impl Checkpoint {
                         None,
                         format!("{name} has {of_values} rows for {rows} keys"),
                     ));
+                }
+                if rows > u64::from(u32::MAX) {
+                    let reason = format!("{name} has {rows} rows, and one part can have {}", u32::MAX);
+                    return Err(CheckpointError::damaged(&path, None, reason));
                 }
                 let (offset, table) = (values.offset(), self.tables.len() as u32);
                 let mut bytes = vec![0; rows.min(KEYS_AT_ONCE) as usize * 8];

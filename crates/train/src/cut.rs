@@ -22,7 +22,7 @@ use intendant_core::{Element, KeyRange, lock};
 use intendant_task::{Rest, Task};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -83,6 +83,8 @@ pub(crate) struct Cuts<E> {
     compared: Compared,
     /// Checkpoints of an earlier run that cannot be used.
     damaged: Vec<u64>,
+    /// The last cut is made: training is over.
+    is_over: AtomicBool,
     /// The model that is tested and exported, if it is not the one in memory. The node's first worker sets
     /// it, between two meetings of all workers.
     pub(crate) kept: OnceLock<Arc<Kept>>,
@@ -90,10 +92,20 @@ pub(crate) struct Cuts<E> {
 
 /// What the manifest of the pending cut needs beside its parts.
 struct Pending {
+    attempt: u64,
     state: serde_json::Value,
     stop: Duration,
-    /// The best model: that of this cut or an earlier one.
+    /// Its model, if that is the best one so far.
     best: Option<Best>,
+}
+
+/// A commit that the thread that writes has been told of.
+struct Committing {
+    attempt: u64,
+    cut: u64,
+    done: Receiver<Result<(), CheckpointError>>,
+    /// The best model if it fails.
+    best_before: Option<Best>,
 }
 
 /// What follows a meeting.
@@ -127,12 +139,17 @@ pub(crate) struct Cutter<'a, T: Task> {
     began: Instant,
     /// At the leader.
     pending: Option<Pending>,
-    /// Why the last cut is no checkpoint, at the leader.
-    lost: Option<TrainError>,
-    /// What became of the last commit, at the leader.
-    committed: Option<(u64, Receiver<Result<(), CheckpointError>>)>,
-    /// The last cut, if it is a checkpoint, at the leader.
-    pub(crate) saved: Option<PathBuf>,
+    /// How often the leader has tried to begin a cut. What became of cuts is known by the attempt: that of an
+    /// earlier one may be known later.
+    attempts: u64,
+    /// Why the cut of an attempt is no checkpoint, the newest such one, at the leader.
+    lost: Option<(u64, TrainError)>,
+    /// The commit that is under way, at the leader.
+    committing: Option<Committing>,
+    /// The attempt of the newest checkpoint, and its place, at the leader.
+    saved: Option<(u64, PathBuf)>,
+    /// Whether the last cut is settled and committed.
+    has_ended: bool,
     /// The best model so far, at the leader.
     best: Option<Best>,
     /// The model that is tested and exported, once it is chosen; `None` is the one in memory.
@@ -163,6 +180,7 @@ impl<E: Element> Cuts<E> {
             best: origin.best,
             compared: Compared::new(plan, origin),
             damaged: origin.damaged.clone(),
+            is_over: AtomicBool::new(false),
             kept: OnceLock::new(),
         };
         Some((cuts, Writer(queue)))
@@ -170,6 +188,12 @@ impl<E: Element> Cuts<E> {
 
     pub(crate) fn made(&self) -> Made {
         *lock(&self.made)
+    }
+
+    /// Whether the last cut is made: training is over, and there are no more meetings.
+    pub(crate) fn is_over(&self) -> bool {
+        // Nothing else is passed on with it.
+        self.is_over.load(Ordering::Relaxed)
     }
 
     /// A signal asks for an end of the run: after a last cut, at the next meeting.
@@ -253,9 +277,11 @@ impl<'a, T: Task> Cutter<'a, T> {
             protocol: Protocol::new(seat, cuts.seconds, Duration::ZERO),
             began: now(),
             pending: None,
+            attempts: 0,
             lost: None,
-            committed: None,
+            committing: None,
             saved: None,
+            has_ended: false,
             best: cuts.best,
             chosen: None,
         }
@@ -315,27 +341,51 @@ impl<'a, T: Task> Cutter<'a, T> {
         self.vote(parameters, &vote)
     }
 
-    /// After the last cut: waits until it is a checkpoint; at the leader, why it is none.
-    pub(crate) fn end<P: Parameters<T::Element>>(
-        &mut self,
-        parameters: &mut P,
-    ) -> Result<Option<TrainError>, TrainError> {
+    /// After the last cut: waits until it is a checkpoint. All workers meet, the first time that they call
+    /// it.
+    pub(crate) fn end<P: Parameters<T::Element>>(&mut self, parameters: &mut P) -> Result<(), TrainError> {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return Ok(());
+        }
         let vote = self.protocol.last_vote(self.written(true));
         self.vote(parameters, &vote)?;
         self.await_commit();
         // No node leaves, and ends the others' threads, before the last cut is a checkpoint.
         parameters.gather("left", Vec::new())?;
-        Ok(self.lost.take())
+        self.cuts.is_over.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
-    /// Waits until the last cut is committed, if it is settled, or could not be.
+    /// Why the last cut is no checkpoint, at the leader.
+    pub(crate) fn unsaved(&mut self) -> Option<TrainError> {
+        let last = self.attempts;
+        self.lost.take().filter(|(attempt, _)| *attempt == last).map(|(_, error)| error)
+    }
+
+    /// The place of the last cut, if it is a checkpoint, at the leader.
+    pub(crate) fn saved(&mut self) -> Option<PathBuf> {
+        let last = self.attempts;
+        self.saved.take().filter(|(attempt, _)| *attempt == last).map(|(_, place)| place)
+    }
+
+    /// The cut of an attempt is no checkpoint.
+    fn lose(&mut self, attempt: u64, error: TrainError) {
+        if self.lost.as_ref().is_none_or(|(newest, _)| *newest <= attempt) {
+            self.lost = Some((attempt, error));
+        }
+    }
+
+    /// Waits until the cut that was settled is committed, or could not be.
     fn await_commit(&mut self) {
-        let Some((cut, committed)) = self.committed.take() else { return };
-        match committed.recv() {
-            Ok(Err(error)) => self.lost = Some(error.into()),
-            Ok(Ok(())) => self.saved = Some(self.cuts.folder.place(cut)),
+        let Some(Committing { attempt, cut, done, best_before }) = self.committing.take() else { return };
+        match done.recv() {
+            Ok(Ok(())) => self.saved = Some((attempt, self.cuts.folder.place(cut))),
+            Ok(Err(error)) => {
+                self.best = best_before;
+                self.lose(attempt, error.into());
+            }
             // The thread has ended early, and says why.
-            Err(_) => {}
+            Err(_) => self.best = best_before,
         }
     }
 
@@ -386,14 +436,12 @@ impl<'a, T: Task> Cutter<'a, T> {
     /// The leader starts a cut; `None` if that is not possible now.
     fn begin(&mut self) -> Option<u64> {
         self.protocol.begun(self.time());
+        self.attempts += 1;
         match self.cuts.folder.begin() {
-            Ok(cut) => {
-                self.lost = None;
-                Some(cut)
-            }
+            Ok(cut) => Some(cut),
             Err(error) => {
                 tracing::warn!("no checkpoint is made now: {error}");
-                self.lost = Some(error.into());
+                self.lose(self.attempts, error.into());
                 None
             }
         }
@@ -417,26 +465,30 @@ impl<'a, T: Task> Cutter<'a, T> {
             lock(&self.cuts.written).take();
         }
         // All other workers have none.
-        let Some(Pending { state, stop, best }) = self.pending.take() else { return };
+        let Some(Pending { attempt, state, stop, best }) = self.pending.take() else { return };
+        // The commit before it is over: the same thread has written a part since.
+        self.await_commit();
         match settled {
             Settled::Failed { cut, node, reason } => {
                 let reason = format!("checkpoint {cut} is given up: node {node} {reason}");
                 tracing::warn!("{reason}");
-                self.lost = Some(TrainError::Unsaved(reason));
+                self.lose(attempt, TrainError::Unsaved(reason));
                 let _ = self.cuts.folder.remove(cut);
             }
             Settled::Complete { cut, parts } => {
-                self.lost = None;
-                self.best = best;
-                let best = best.map(|best| best.cut);
+                let best_before = self.best;
+                self.best = best.or(self.best);
+                let mut state = state;
+                RunState::set_best(&mut state, self.best);
+                let best = self.best.map(|best| best.cut);
                 let ranges = self.cuts.ranges.clone();
                 let manifest =
                     Manifest { best, ..Manifest::new(cut, T::Element::TYPE, ranges, parts, state) };
                 let (done, committed) = crossbeam_channel::bounded(1);
+                self.committing = Some(Committing { attempt, cut, done: committed, best_before });
                 let job = Job::Commit { manifest: Box::new(manifest), stop, done };
                 // If the receiver is gone, the run has failed, and says why.
                 let _ = self.cuts.jobs.send(job);
-                self.committed = Some((cut, committed));
             }
         }
     }
@@ -472,16 +524,12 @@ impl<'a, T: Task> Cutter<'a, T> {
                     Some((sum, rest()))
                 }
             };
-            let best = match place.epochs.len().checked_sub(1) {
-                Some(epoch) if place.rest.is_none() && self.compared().is_last_best(place.epochs) => {
-                    Some(Best { cut, epoch })
-                }
-                Some(_) | None => self.best,
-            };
-            let best_epoch = best.map(|best| best.epoch + 1);
-            let state = RunState::new(self.task, self.plan, place.epochs, under_way, best_epoch);
+            let is_best = place.rest.is_none() && self.compared().is_last_best(place.epochs);
+            let best = place.epochs.len().checked_sub(1).filter(|_| is_best);
+            let best = best.map(|epoch| Best { cut, epoch });
+            let state = RunState::new(self.task, self.plan, place.epochs, under_way);
             let state = serde_json::to_value(state).map_err(|error| TrainError::usage(error.to_string()))?;
-            self.pending = Some(Pending { state, stop: now() - start, best });
+            self.pending = Some(Pending { attempt: self.attempts, state, stop: now() - start, best });
         }
         Ok(())
     }

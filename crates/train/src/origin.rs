@@ -53,7 +53,6 @@ impl RunState {
         plan: &Plan,
         epochs: &[EpochSum],
         under_way: Option<(EpochSum, Rest)>,
-        best_epoch: Option<usize>,
     ) -> Self {
         Self {
             program: plan.program.clone(),
@@ -64,18 +63,23 @@ impl RunState {
             epochs: epochs.to_vec(),
             under_way,
             made: Made::default(),
-            best_epoch,
+            best_epoch: None,
         }
     }
 
-    /// Notes in the state of a checkpoint what is known only when it is written.
+    /// Notes in the state of a checkpoint what is known only when it is committed.
+    pub(crate) fn set_best(state: &mut serde_json::Value, best: Option<Best>) {
+        state["best_epoch"] = serde_json::json!(best.map(|best| best.epoch + 1));
+    }
+
+    /// As [`RunState::set_best`].
     pub(crate) fn set_made(state: &mut serde_json::Value, made: Made) {
         state["made"] = serde_json::json!(made);
     }
 
     /// The first thing that decides what is trained in which the checkpoint differs from this run.
     fn differs<T: Task>(&self, task: &T, plan: &Plan) -> Option<String> {
-        let here = Self::new(task, plan, &[], None, None);
+        let here = Self::new(task, plan, &[], None);
         let pairs =
             [("the task", &self.task, &here.task), ("the digest of the data", &self.data, &here.data)];
         if let Some((what, there, here)) = pairs.into_iter().find(|(_, there, here)| there != here) {

@@ -244,7 +244,7 @@ impl<T: Task> NodeRun<'_, T> {
             let interrupt = &self.plan.interrupt;
             let watch = move || {
                 let Some(signal) = interrupt.wait(&ended) else { return };
-                if let Some(cuts) = cuts {
+                if let Some(cuts) = cuts.filter(|cuts| !cuts.is_over()) {
                     cuts.ask_to_end(signal);
                     if !grace.is_zero() && self.rank == 0 && self.plan.progress {
                         progress.say("writing a last checkpoint; another signal ends the run at once");
@@ -374,10 +374,11 @@ impl<T: Task> NodeRun<'_, T> {
             if interrupted.is_none() {
                 kept = cutter.choose(parameters, &totals.epochs)?;
             }
-            unsaved = cutter.end(parameters)?;
+            cutter.end(parameters)?;
+            unsaved = cutter.unsaved();
             made = Some(cutter.made());
             if let Some(signal) = interrupted {
-                let interrupted = Some((signal, cutter.saved.take()));
+                let interrupted = Some((signal, cutter.saved()));
                 return Ok(Trained { totals, exported: None, made, kept: None, unsaved, interrupted });
             }
         }

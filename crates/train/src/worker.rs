@@ -226,6 +226,10 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                             Next::Meeting(batches) => driver.meet_after(Some(batches)),
                             Next::End(signal) => return Ok((totals, Some(signal))),
                         }
+                        if driver.ends_with(&combined) {
+                            // The test may take long: the model is safe before it.
+                            cutter.end(parameters)?;
+                        }
                     }
                 }
                 meter.begin(parameters.accesses());

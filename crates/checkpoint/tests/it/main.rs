@@ -162,6 +162,38 @@ fn a_folder_has_one_run_at_a_time() {
 }
 
 #[test]
+fn what_cannot_be_looked_at_is_neither_unfinished_nor_damaged() {
+    let (_path, folder) = temporary();
+    let cuts: Vec<u64> = (0..3).map(|salt| write::<f32>(&folder, salt, |_| 0)).collect();
+    let manifest = folder.place(cuts[2]).join("manifest.json");
+    fs::remove_file(&manifest).unwrap();
+    // A link to itself: looking at it is an error, for every user.
+    std::os::unix::fs::symlink("manifest.json", &manifest).unwrap();
+    for refused in
+        [folder.cuts().unwrap_err(), folder.latest().unwrap_err(), folder.keep(1, &[]).unwrap_err()]
+    {
+        assert!(matches!(refused, CheckpointError::Io { .. }), "{refused}");
+    }
+    assert!(cuts.iter().all(|cut| folder.place(*cut).exists()), "nothing was removed");
+}
+
+#[test]
+fn numbers_of_a_manifest_that_are_too_large_are_damage() {
+    let (_path, folder) = temporary();
+    let cut = write::<f32>(&folder, 0, |_| 0);
+    let path = folder.place(cut).join("manifest.json");
+    let mut manifest: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for (at, keys) in [1u64 << 63, 1 << 63, KEYS].into_iter().enumerate() {
+        manifest["ranges"][at]["keys"] = json!(keys);
+    }
+    fs::write(&path, manifest.to_string()).unwrap();
+    let refused = Checkpoint::open(&folder.place(cut)).unwrap_err();
+    assert!(matches!(refused, CheckpointError::Damaged { .. }), "{refused}");
+    fs::create_dir(folder.path().join(format!("cut-{}", u64::MAX))).unwrap();
+    assert_eq!(folder.begin().unwrap(), cut + 1);
+}
+
+#[test]
 fn files_that_no_run_has_written_stay() {
     let (_path, folder) = temporary();
     let [foreign, other] = ["cut-000001", "cut-7"].map(|name| folder.path().join(name));
