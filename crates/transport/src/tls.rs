@@ -10,11 +10,13 @@
 
 mod error;
 mod files;
+mod peers;
 
 pub use error::TlsError;
 pub use files::{TlsFileError, TlsFiles};
 
 use error::of_io;
+use peers::NamedPeers;
 use rustls::client::Resumption;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, ring};
@@ -112,6 +114,7 @@ impl Tls {
             .with_client_auth_cert(chain.clone(), files.key()?)
             .map_err(|error| files.unusable_key(&error))?;
         client.resumption = Resumption::disabled();
+        let clients = Arc::new(NamedPeers { verifier: clients, name });
         let mut server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
             .map_err(|error| files.unusable_certificate(&error))?

@@ -280,3 +280,49 @@ async fn what_is_encrypted_is_written_although_nothing_follows() {
     }
     assert_eq!(a.backlog_bytes(NodeId(1)), 0);
 }
+
+/// A program of another kind dials an acceptor, with files of the cluster's authority.
+async fn dial_raw(acceptor: &Tls, files: &NodeFiles) -> Result<(), TlsError> {
+    use tokio_rustls::rustls::crypto::ring;
+    use tokio_rustls::rustls::pki_types::pem::PemObject;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+    let certificate = |path| CertificateDer::from_pem_file(path).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate(&files.ca)).expect("an authority");
+    let key = PrivateKeyDer::from_pem_file(&files.key).expect("a key");
+    let config = ClientConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![certificate(&files.cert)], key)
+        .expect("a pair");
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
+    let listener = TcpListener::bind(LOOPBACK).await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let dialler = async {
+        let stream = TcpStream::connect(address).await.expect("it listens");
+        // What the acceptor thinks of the certificate comes after the dialler's handshake.
+        if let Ok(mut stream) = connector.connect("intendant".try_into().expect("a name"), stream).await {
+            let _ = stream.read_u8().await;
+        }
+    };
+    let accepted = async {
+        let (stream, _) = listener.accept().await.expect("a dialler");
+        intendant_transport::tls::admit(stream, Some(acceptor)).await.map(drop)
+    };
+    tokio::join!(dialler, accepted).1
+}
+
+#[tokio::test]
+async fn an_acceptor_refuses_certificates_that_its_authority_signed_for_other_uses() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new();
+    let acceptor = good(&authority, folder.path(), "acceptor");
+    let of = |certificate, stem: &str| authority.issue(folder.path(), stem, certificate);
+    dial_raw(&acceptor, &of(Certificate::Good, "good")).await.expect("a node's certificate");
+    let refused =
+        dial_raw(&acceptor, &of(Certificate::OtherName, "other")).await.expect_err("of another use");
+    assert!(refused.is_final(), "{refused}");
+    assert!(refused.to_string().contains("'intendant'"), "{refused}");
+}
