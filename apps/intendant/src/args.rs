@@ -72,7 +72,7 @@ pub(crate) struct LaunchArgs {
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub(crate) max_restarts: u32,
 
-    /// Seconds for the processes to end after Ctrl-C, SIGTERM or SIGUSR1, before they are killed
+    /// Seconds for the processes to end after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1, before they are killed
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     pub(crate) grace_seconds: u32,
 

@@ -24,9 +24,15 @@ impl Store for Local {
     fn prepare(&self, folder: &Path) -> Result<(), CheckpointError> {
         let created = match fs::metadata(folder) {
             Ok(found) if !found.is_dir() => Err(ErrorKind::NotADirectory.into()),
-            Ok(_) | Err(_) => fs::create_dir_all(folder),
+            Ok(_) => return Ok(()),
+            Err(_) => fs::create_dir_all(folder),
         };
-        created.map_err(CheckpointError::io("create", folder))
+        created.map_err(CheckpointError::io("create", folder))?;
+        // The folder's own name should be durable as well; not every parent may be opened.
+        if let Some(parent) = folder.parent() {
+            let _ = sync(parent);
+        }
+        Ok(())
     }
 
     fn claim(&self, folder: &Path) -> Result<Option<File>, CheckpointError> {

@@ -117,11 +117,13 @@ async fn admit(
         Ok(admitted) => Some((admitted, probation)),
         Err(error) => {
             let now = Tick(refusals.opened.elapsed().as_micros() as u64);
-            match lock(&refusals.throttle).pass(now) {
-                Some(suppressed) if error.is_final() => {
+            // Connections that end by themselves do not use up what refusals may say.
+            let pass = if error.is_final() { lock(&refusals.throttle).pass(now) } else { None };
+            match pass {
+                Some(suppressed) => {
                     tracing::warn!("coordinator: refused a connection from {caller}: {error}{suppressed}");
                 }
-                Some(_) | None => tracing::debug!("coordinator: a connection from {caller} ended: {error}"),
+                None => tracing::debug!("coordinator: a connection from {caller} ended: {error}"),
             }
             None
         }

@@ -147,9 +147,9 @@ impl Launch {
     }
 
     /// Starts all nodes again, up to `times` times in a row, after a failure that this may mend: a signal
-    /// killed a node, a peer was lost (exit code 4), or a program panicked (101). Exit codes 0 to 3 and 5
-    /// mean that another start would end alike. When the nodes have saved their state ([`tell_saved`]),
-    /// restarts are counted anew. 0 by default.
+    /// killed a node, a peer was lost (exit code 4), or a program panicked (101), whatever else nodes
+    /// returned but 2, 3 and 5. Exit codes 0 to 3 and 5 mean that another start would end alike. When the
+    /// nodes have saved their state ([`tell_saved`]), restarts are counted anew. 0 by default.
     ///
     /// Nodes that are started again have `INTENDANT_RESUME=true` in their environment, on which training
     /// programs continue from their newest checkpoint.
@@ -172,10 +172,10 @@ impl Launch {
     ///
     /// When a node fails, the others have 10 s to end by themselves, which is enough to notice and name it;
     /// then they are killed. If all nodes are stopped (SIGSTOP), the launcher says so; unless one is
-    /// continued within 10 s, it kills them. An interrupt (Ctrl-C), SIGTERM or SIGUSR1 is passed on to all
-    /// nodes, a hang-up becomes SIGTERM; SIGKILL follows after the [grace](Self::grace) or at the second
-    /// signal. What a node leaves behind in its process group ends with it. One line per failed node goes to
-    /// standard error.
+    /// continued within 10 s, it kills them. An interrupt (Ctrl-C), SIGTERM, SIGUSR1 or SIGHUP, unless it is
+    /// ignored, is passed on to all nodes; SIGKILL follows after the [grace](Self::grace), or at the second
+    /// signal if that comes at least 0.3 s later. What a node leaves behind in its process group ends with
+    /// it. One line per failed node goes to standard error.
     ///
     /// Returns the exit code for this process: 0 if all nodes returned 0; 4 if a node returned 4 (a peer was
     /// lost) or all were stopped; else that of the first node that failed, where 1 counts only if there is

@@ -345,8 +345,8 @@ pub(crate) struct CommonArgs {
     )]
     pub(crate) max_restarts: u32,
 
-    /// Seconds to write a last checkpoint after Ctrl-C, SIGTERM or SIGUSR1, before the run ends without. A
-    /// second signal ends it at once
+    /// Seconds to write a last checkpoint after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1, before the run ends
+    /// without. A second signal ends it at once
     #[arg(
         long, value_name = "S", default_value_t = 25.0, value_parser = parse::seconds,
         help_heading = CHECKPOINTS

@@ -47,8 +47,8 @@ pub(super) fn exit_code(ends: &[NodeEnd]) -> u8 {
     telling.or(failures.first().copied()).or(killed).unwrap_or(0)
 }
 
-/// Whether another start may end better than nodes that ended like this: all failures come from a node that
-/// was killed or panicked.
+/// Whether another start may end better than nodes that ended like this: a node was killed or panicked, or
+/// lost another one, and none says that another start would end alike.
 pub(super) fn may_restart(ends: &[NodeEnd]) -> bool {
     let is_fatal = |end: &NodeEnd| matches!(end, NodeEnd::Code(2 | 3 | 5));
     let is_passing = |end: &NodeEnd| match *end {

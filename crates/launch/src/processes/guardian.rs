@@ -85,7 +85,7 @@ unsafe fn guard(pipe: i32) -> ! {
     unsafe {
         // Out of the terminal's reach: Ctrl-C is for the launcher, which may still need this process.
         libc::setsid();
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1] {
             libc::signal(signal, libc::SIG_IGN);
         }
         // Holding a copy of the launcher's end would keep the pipe open for ever, holding its output would

@@ -14,6 +14,10 @@ use tokio::time::Instant;
 /// the failure and to name the node. Nodes that are all stopped have as long to be continued.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// Signals so soon after the first one are the same wish: who sends one to a process group may send it to the
+/// launcher as well.
+const SAME: Duration = Duration::from_millis(300);
+
 /// Longest pause between two checks. A safety net: ends and stops of children cause signals.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -145,6 +149,7 @@ pub(super) async fn run(mut children: Children<'_>, signals: &mut Signals, grace
     let mut ends = Vec::new();
     let mut course = Course::Running;
     let mut killing = false;
+    let mut signalled = Instant::now();
     loop {
         for (rank, pid, end) in children.reap_ended(killing) {
             if end.failed() && !matches!(course, Course::Interrupted(..)) {
@@ -196,9 +201,11 @@ pub(super) async fn run(mut children: Children<'_>, signals: &mut Signals, grace
         };
         if let Some((code, signal)) = signals.next(until).await {
             match course {
+                Course::Interrupted(..) if signalled.elapsed() < SAME => {}
                 Course::Interrupted(first, _) => course = Course::Interrupted(first, Instant::now()),
                 Course::Running | Course::Stopped(_) | Course::Failing(_) => {
-                    course = Course::Interrupted(code, Instant::now() + grace);
+                    signalled = Instant::now();
+                    course = Course::Interrupted(code, signalled + grace);
                     children.signal(signal);
                 }
             }
