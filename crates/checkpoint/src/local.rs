@@ -111,7 +111,10 @@ impl Store for Local {
 
     fn has(&self, file: &Path) -> Result<bool, CheckpointError> {
         // An error is not an absence: what cannot be looked at must not be taken for unfinished.
-        file.try_exists().map_err(CheckpointError::io("read", file))
+        match file.try_exists() {
+            Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(false),
+            found => found.map_err(CheckpointError::io("read", file)),
+        }
     }
 
     fn size(&self, file: &Path) -> Result<Option<u64>, CheckpointError> {
