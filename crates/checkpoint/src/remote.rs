@@ -243,6 +243,11 @@ impl Store for Remote {
         let create = self.client.put_opts(&key, manifest.to_vec().into(), PutMode::Create.into());
         let committed = match self.ask(create) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                // The client repeats a request whose answer was lost: it may have been this one that created
+                // it.
+                if self.read(&path).is_ok_and(|found| found == manifest) {
+                    return Ok(());
+                }
                 Err(io::Error::new(error.kind(), "there is one already, and it is not replaced"))
             }
             committed => committed.map(drop),
