@@ -164,7 +164,7 @@ impl Folder {
     }
 
     /// Removes a cut that will not be committed, or a checkpoint. Its manifest goes first. In a local folder,
-    /// files that no run has written stay.
+    /// files stay that are neither parts nor manifests.
     ///
     /// # Errors
     /// If something of it cannot be removed, or other files are in its folder.
@@ -202,7 +202,7 @@ impl Folder {
     ///
     /// # Errors
     /// If there are checkpoints and none is whole: what is wrong with the newest one. If a later version has
-    /// written the newest one. If an object store refuses.
+    /// written the newest one. If something cannot be read now.
     pub fn latest(&self) -> Result<Option<Latest>, CheckpointError> {
         let (mut damaged, mut skipped) = (Vec::new(), Vec::new());
         for cut in self.cuts()?.into_iter().rev() {

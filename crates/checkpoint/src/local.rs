@@ -37,7 +37,11 @@ impl Store for Local {
 
     fn claim(&self, folder: &Path) -> Result<Option<File>, CheckpointError> {
         let path = folder.join(LOCK);
-        let open = File::options().create(true).truncate(false).write(true).open(&path);
+        let open = match File::options().create(true).truncate(false).write(true).open(&path) {
+            // Another user of the folder has made it: it can be locked nevertheless.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => File::open(&path).map_err(|_| error),
+            open => open,
+        };
         let file = open.map_err(CheckpointError::io("write", &path))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),

@@ -61,7 +61,7 @@ impl Checkpoint {
     /// Whether there is a manifest in a folder: it is a checkpoint, whole or damaged.
     ///
     /// # Errors
-    /// If the object store refuses.
+    /// If it cannot be looked at.
     pub fn is_in(folder: &Path) -> Result<bool, CheckpointError> {
         store::of(folder)?.has(&folder.join(MANIFEST))
     }

@@ -35,7 +35,10 @@ mod worker;
 
 /// Starting the processes of a cluster on this machine.
 pub mod launch {
-    pub use intendant_launch::{Launch, LaunchError, VARIABLES, ignores_hang_up, is_launched, tell_saved};
+    pub use intendant_launch::{
+        Launch, LaunchError, REPEATED_SIGNAL, VARIABLES, ignores_hang_up, is_launched, is_readable_by_others,
+        tell_saved,
+    };
 }
 
 #[cfg(doctest)]

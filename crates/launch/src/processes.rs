@@ -19,7 +19,7 @@ mod saves;
 mod supervise;
 
 pub use saves::tell_saved;
-pub use supervise::ignores_hang_up;
+pub use supervise::{REPEATED_SIGNAL, ignores_hang_up};
 
 use crate::rendezvous::variable;
 use child::Child;

@@ -59,8 +59,17 @@ impl Made {
 
 /// What the thread that writes does.
 enum Job<E> {
-    Write { cut: u64, rows: Rows<E> },
-    Commit { manifest: Box<Manifest>, stop: Duration, done: Sender<Result<(), CheckpointError>> },
+    Write {
+        cut: u64,
+        rows: Rows<E>,
+    },
+    Commit {
+        /// Without the state of the run.
+        manifest: Box<Manifest>,
+        state: Box<RunState>,
+        stop: Duration,
+        done: Sender<Result<(), CheckpointError>>,
+    },
 }
 
 /// A node's cuts: what its workers and the thread that writes share.
@@ -93,7 +102,7 @@ pub(crate) struct Cuts<E> {
 /// What the manifest of the pending cut needs beside its parts.
 struct Pending {
     attempt: u64,
-    state: serde_json::Value,
+    state: Box<RunState>,
     stop: Duration,
     /// Its model, if that is the best one so far.
     best: Option<Best>,
@@ -177,7 +186,8 @@ impl<E: Element> Cuts<E> {
             wrote: Condvar::new(),
             made: Mutex::new(origin.made),
             asked: AtomicI32::new(0),
-            best: origin.best,
+            // A run that keeps the last model must not say that an earlier one is the best so far.
+            best: origin.best.filter(|_| plan.best.is_some()),
             compared: Compared::new(plan, origin),
             damaged: origin.damaged.clone(),
             is_over: AtomicBool::new(false),
@@ -233,9 +243,11 @@ impl<E: Element> Writer<E> {
                     took = now() - start;
                     cuts.tell(part);
                 }
-                Ok(Job::Commit { mut manifest, stop, done }) => {
+                Ok(Job::Commit { mut manifest, mut state, stop, done }) => {
                     let made = cuts.made().with(manifest.bytes(), stop, took);
-                    RunState::set_made(&mut manifest.run, made);
+                    state.made = made;
+                    let state = serde_json::to_value(state);
+                    manifest.run = state.expect("a state has no part that cannot be serialised");
                     let committed = cuts.folder.commit(&manifest);
                     match &committed {
                         Ok(()) => {
@@ -465,7 +477,7 @@ impl<'a, T: Task> Cutter<'a, T> {
             lock(&self.cuts.written).take();
         }
         // All other workers have none.
-        let Some(Pending { attempt, state, stop, best }) = self.pending.take() else { return };
+        let Some(Pending { attempt, mut state, stop, best }) = self.pending.take() else { return };
         // The commit before it is over: the same thread has written a part since.
         self.await_commit();
         match settled {
@@ -478,15 +490,14 @@ impl<'a, T: Task> Cutter<'a, T> {
             Settled::Complete { cut, parts } => {
                 let best_before = self.best;
                 self.best = best.or(self.best);
-                let mut state = state;
-                RunState::set_best(&mut state, self.best);
+                state.best_epoch = self.best.map(|best| best.epoch + 1);
                 let best = self.best.map(|best| best.cut);
                 let ranges = self.cuts.ranges.clone();
-                let manifest =
-                    Manifest { best, ..Manifest::new(cut, T::Element::TYPE, ranges, parts, state) };
+                let manifest = Manifest::new(cut, T::Element::TYPE, ranges, parts, serde_json::Value::Null);
+                let manifest = Box::new(Manifest { best, ..manifest });
                 let (done, committed) = crossbeam_channel::bounded(1);
                 self.committing = Some(Committing { attempt, cut, done: committed, best_before });
-                let job = Job::Commit { manifest: Box::new(manifest), stop, done };
+                let job = Job::Commit { manifest, state, stop, done };
                 // If the receiver is gone, the run has failed, and says why.
                 let _ = self.cuts.jobs.send(job);
             }
@@ -528,8 +539,8 @@ impl<'a, T: Task> Cutter<'a, T> {
             let best = place.epochs.len().checked_sub(1).filter(|_| is_best);
             let best = best.map(|epoch| Best { cut, epoch });
             let state = RunState::new(self.task, self.plan, place.epochs, under_way);
-            let state = serde_json::to_value(state).map_err(|error| TrainError::usage(error.to_string()))?;
-            self.pending = Some(Pending { attempt: self.attempts, state, stop: now() - start, best });
+            self.pending =
+                Some(Pending { attempt: self.attempts, state: Box::new(state), stop: now() - start, best });
         }
         Ok(())
     }

@@ -20,9 +20,10 @@ use std::time::Duration;
 /// Common settings that decide what is trained.
 const OF_TRAINING: [&str; 3] = ["seed", "float", "test"];
 
-/// How often, and how long apart, a run tries to claim its folder of checkpoints: for longer than a run that
-/// has lost a node lives.
-const CLAIM_ATTEMPTS: u32 = 60;
+/// How often, and how long apart, a run tries to claim its folder of checkpoints: for longer than one takes
+/// to end that has lost a node, or got a signal and has the usual grace; for less than other nodes wait for
+/// this one.
+const CLAIM_ATTEMPTS: u32 = 160;
 const CLAIM_PAUSE: Duration = Duration::from_millis(250);
 
 /// What a run needs besides its parameters, to go on where a checkpoint was made.
@@ -40,9 +41,10 @@ pub(crate) struct RunState {
     /// What was trained of the next one, and what is left of it; absent between epochs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) under_way: Option<(EpochSum, Rest)>,
-    /// The checkpoints that were made, with this one ([`RunState::set_made`]).
+    /// The checkpoints that were made, with this one; set when it is committed.
     pub(crate) made: Made,
-    /// The epoch, from 1, of the best model so far ([`intendant_checkpoint::Manifest::best`]).
+    /// The epoch, from 1, of the best model so far ([`intendant_checkpoint::Manifest::best`]); set when this
+    /// checkpoint is settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) best_epoch: Option<usize>,
 }
@@ -65,16 +67,6 @@ impl RunState {
             made: Made::default(),
             best_epoch: None,
         }
-    }
-
-    /// Notes in the state of a checkpoint what is known only when it is committed.
-    pub(crate) fn set_best(state: &mut serde_json::Value, best: Option<Best>) {
-        state["best_epoch"] = serde_json::json!(best.map(|best| best.epoch + 1));
-    }
-
-    /// As [`RunState::set_best`].
-    pub(crate) fn set_made(state: &mut serde_json::Value, made: Made) {
-        state["made"] = serde_json::json!(made);
     }
 
     /// The first thing that decides what is trained in which the checkpoint differs from this run.
@@ -125,7 +117,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Finds it. Node 0 claims the folder of checkpoints, before anything is read from it.
+    /// Finds it. Node 0 claims the folder of checkpoints before it reads from it; other nodes do not wait for
+    /// that.
     pub(crate) fn find<T: Task>(task: &T, plan: &Plan, ranges: &[KeyRange]) -> Result<Self, TrainError> {
         let checkpoints = &plan.checkpoints;
         let claim = match &checkpoints.folder {
@@ -162,7 +155,7 @@ impl Origin {
         ranges: &[KeyRange],
         folder: &Folder,
     ) -> Result<Option<Self>, TrainError> {
-        let Some(Latest { checkpoint, damaged, .. }) = newest(folder, plan)? else {
+        let Some(Latest { checkpoint, damaged: newer, .. }) = newest(folder, plan)? else {
             let unfinished = folder.unfinished()?;
             if let Some(cut) = unfinished.last().filter(|_| plan.rank() == 0) {
                 tracing::warn!(
@@ -172,7 +165,6 @@ impl Origin {
             }
             return Ok(None);
         };
-        let newer = damaged;
         let place = folder.place(checkpoint.manifest().cut);
         let refused = |what: String| {
             // A model that this run cannot have is of no use for it.

@@ -445,17 +445,19 @@ fn check_outputs(args: &CommonArgs, mut inputs: Vec<Input>) -> Result<(), TrainE
             output::check("--report", "the results of epochs", &history, &inputs)?;
         }
     }
-    if let Some(folder) = args.checkpoint.as_ref().filter(|folder| !is_address(folder)) {
-        let same =
-            |other: &Path| absolute(other).is_ok_and(|other| absolute(folder).is_ok_and(|f| f == other));
-        let inside = |other: &Path| {
-            absolute(other).is_ok_and(|other| absolute(folder).is_ok_and(|folder| folder.starts_with(other)))
+    let folder = args.checkpoint.as_ref().filter(|folder| !is_address(folder));
+    if let Some(folder) = folder.and_then(|folder| absolute(folder).ok()) {
+        let meets = |output: &Option<PathBuf>, meets: fn(&Path, &Path) -> bool| {
+            output
+                .as_ref()
+                .and_then(|output| absolute(output).ok())
+                .is_some_and(|output| meets(&folder, &output))
         };
         let clash = [
-            ("--report", args.report.as_deref().filter(|report| same(report))),
-            ("--export", args.export.as_deref().filter(|export| inside(export))),
+            ("--report", meets(&args.report, |folder, report| folder == report)),
+            ("--export", meets(&args.export, |folder, export| folder.starts_with(export))),
         ];
-        if let Some((flag, _)) = clash.iter().find(|(_, path)| path.is_some()) {
+        if let Some((flag, _)) = clash.iter().find(|(_, meets)| *meets) {
             return Err(TrainError::usage(format!(
                 "--checkpoint {}: {flag} writes there as well; name another folder",
                 folder.display()

@@ -3,6 +3,7 @@
 
 use crate::error::{TrainError, exit};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use intendant::launch::REPEATED_SIGNAL;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,10 +17,6 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 /// ranks as soon as one has ended, and kills them a second later: the error should name the lost node, not
 /// the signal.
 const TERM_GRACE: Duration = Duration::from_millis(300);
-
-/// Signals so soon after the first one are the same wish: launchers pass on what the system sends to the
-/// processes as well.
-const SAME: Duration = Duration::from_millis(300);
 
 /// Passes a signal to a run. Inactive unless [`listen`] was called.
 #[derive(Clone, Debug, Default)]
@@ -113,7 +110,7 @@ pub(crate) fn listen() -> Result<Interrupt, TrainError> {
 /// when that was.
 fn ends_at_once(delivered: &mut Option<Instant>, now: Instant, deliver: impl FnOnce() -> bool) -> bool {
     match *delivered {
-        Some(first) => now.saturating_duration_since(first) >= SAME,
+        Some(first) => now.saturating_duration_since(first) >= REPEATED_SIGNAL,
         None if deliver() => {
             *delivered = Some(now);
             false
@@ -180,8 +177,11 @@ mod tests {
         assert!(ends(Duration::ZERO, false), "no run can take it");
         assert!(!ends(Duration::ZERO, true));
         // Whether a run could take another one does not count.
-        assert!(!ends(SAME / 2, true) && !ends(SAME / 2, false), "passed on by a launcher");
-        assert!(ends(SAME, true) && ends(2 * SAME, false));
+        assert!(
+            !ends(REPEATED_SIGNAL / 2, true) && !ends(REPEATED_SIGNAL / 2, false),
+            "passed on by a launcher"
+        );
+        assert!(ends(REPEATED_SIGNAL, true) && ends(2 * REPEATED_SIGNAL, false));
     }
 
     #[test]

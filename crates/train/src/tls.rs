@@ -4,8 +4,8 @@
 //! nodes do not compare them: a node that uses TLS and one that does not refuse each other when they connect.
 
 use crate::error::TrainError;
+use intendant::launch::is_readable_by_others;
 use intendant::{Tls, TlsFiles};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// Names of the flags.
@@ -56,12 +56,10 @@ impl TlsArgs {
 /// Reads the files and verifies the certificate. Warns of a key that others can read.
 pub(crate) fn load(files: &TlsFiles) -> Result<Tls, TrainError> {
     let loaded = Tls::load(files).map_err(TrainError::usage)?;
-    let mode = std::fs::metadata(&files.key).map_or(0, |key| key.permissions().mode());
-    if mode & 0o077 != 0 {
+    if is_readable_by_others(&files.key) {
         tracing::warn!(
-            "--tls-key {}: other users of this machine can read the key (mode {:03o}); chmod 600 it",
-            files.key.display(),
-            mode & 0o777
+            "--tls-key {}: other users of this machine can read the key; chmod 600 it",
+            files.key.display()
         );
     }
     Ok(loaded)

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Signals so soon after the first one are the same wish: who sends one to a process group may send it to the
-/// launcher as well.
-const SAME: Duration = Duration::from_millis(300);
+/// launcher as well, which passes it on.
+pub const REPEATED_SIGNAL: Duration = Duration::from_millis(300);
 
 /// Longest pause between two checks. A safety net: ends and stops of children cause signals.
 const LOOK: Duration = Duration::from_millis(500);
@@ -201,7 +201,7 @@ pub(super) async fn run(mut children: Children<'_>, signals: &mut Signals, grace
         };
         if let Some((code, signal)) = signals.next(until).await {
             match course {
-                Course::Interrupted(..) if signalled.elapsed() < SAME => {}
+                Course::Interrupted(..) if signalled.elapsed() < REPEATED_SIGNAL => {}
                 Course::Interrupted(first, _) => course = Course::Interrupted(first, Instant::now()),
                 Course::Running | Course::Stopped(_) | Course::Failing(_) => {
                     signalled = Instant::now();

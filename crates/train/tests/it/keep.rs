@@ -116,6 +116,24 @@ fn a_run_that_kept_no_best_model_before_compares_the_epochs_after() {
 }
 
 #[test]
+fn a_run_that_keeps_the_last_model_names_no_best_one() {
+    let folder = Folder::new();
+    let flags =
+        format!("--technique single --rate 1.5 --checkpoint {}", folder.path("checkpoints").display());
+    let (early, _) = run(&folder, &format!("{flags} --epochs 5 --keep best"));
+    assert_eq!(model_epoch(&early), Some(best(&early)));
+    run(&folder, &format!("{flags} --epochs 14 --resume"));
+    assert!(kept(&folder).iter().any(|(_, epochs, named)| (*epochs, *named) == (14, None)));
+    // Better ones have come and gone meanwhile: those after them are compared.
+    let (last, said) = run(&folder, &format!("{flags} --epochs {EPOCHS} --keep best --resume"));
+    assert!((6..15).contains(&best(&last)), "of use for this test");
+    let error = |epoch: usize| last.epochs[epoch - 1].quality["squared_error"];
+    let least = (15..=EPOCHS).min_by(|a, b| error(*a).total_cmp(&error(*b))).expect("some");
+    assert_eq!(model_epoch(&last), Some(least), "{said}");
+    assert!(!said.contains("the last model is tested"), "{said}");
+}
+
+#[test]
 fn nodes_read_the_best_model_together() {
     for flags in
         ["--nodes 2 --technique adaptive", "--nodes 3 --technique lapse", "--technique single --workers 3"]
