@@ -125,14 +125,23 @@ impl Folder {
         Ok(Claim { _lock: self.store.claim(&self.path)? })
     }
 
-    /// Starts a cut, with a greater number than all before, which no other run gets.
+    /// Starts a cut, with a greater number than all that are there, which no other run gets.
     ///
     /// # Errors
     /// If its place cannot be created.
     pub fn begin(&self) -> Result<u64, CheckpointError> {
+        self.begin_after(0)
+    }
+
+    /// As [`Folder::begin`], with a number greater than `last` as well: a run gives no number twice, also if
+    /// it has removed a cut.
+    ///
+    /// # Errors
+    /// If its place cannot be created.
+    pub fn begin_after(&self, last: u64) -> Result<u64, CheckpointError> {
         self.store.prepare(&self.path)?;
         for _ in 0..ATTEMPTS_MAX {
-            let cut = self.all()?.last().map_or(1, |last| last + 1);
+            let cut = self.all()?.last().map_or(last, |newest| last.max(*newest)) + 1;
             // If that fails, another run has just taken the number.
             if self.store.take(&self.place(cut))? {
                 return Ok(cut);
@@ -156,11 +165,7 @@ impl Folder {
     /// # Errors
     /// If the manifest cannot be written. In an object store: if there is one already.
     pub fn commit(&self, manifest: &Manifest) -> Result<(), CheckpointError> {
-        let place = self.place(manifest.cut);
-        let mut text = serde_json::to_vec_pretty(manifest)
-            .map_err(|error| CheckpointError::io("write", &place.join(MANIFEST))(error.into()))?;
-        text.push(b'\n');
-        self.store.commit(&place, &text)
+        self.store.commit(&self.place(manifest.cut), &manifest.to_file())
     }
 
     /// Removes a cut that will not be committed, or a checkpoint. Its manifest goes first. In a local folder,
@@ -198,6 +203,22 @@ impl Folder {
         removed.fold(Ok(()), Result::and)
     }
 
+    /// Opens a checkpoint, and checks all of it.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`]. Also if it is that of another number.
+    pub fn open(&self, cut: u64) -> Result<Checkpoint, CheckpointError> {
+        let place = self.place(cut);
+        let checkpoint = Checkpoint::verify_in(&*self.store, &place).map_err(|(first, _)| first)?;
+        match checkpoint.manifest().cut {
+            found if found == cut => Ok(checkpoint),
+            other => {
+                let reason = format!("it is the manifest of checkpoint {other}");
+                Err(CheckpointError::damaged(&place.join(MANIFEST), None, reason))
+            }
+        }
+    }
+
     /// Opens the newest checkpoint that is whole; `None` if there is no checkpoint.
     ///
     /// # Errors
@@ -206,7 +227,7 @@ impl Folder {
     pub fn latest(&self) -> Result<Option<Latest>, CheckpointError> {
         let (mut damaged, mut skipped) = (Vec::new(), Vec::new());
         for cut in self.cuts()?.into_iter().rev() {
-            match Checkpoint::verify_in(&*self.store, &self.place(cut)).map_err(|(first, _)| first) {
+            match self.open(cut) {
                 Ok(checkpoint) => return Ok(Some(Latest { checkpoint, damaged, skipped })),
                 // It is whole, for whom can read it: an earlier one in its place would lose work.
                 Err(error @ CheckpointError::Version { .. }) => return Err(error),

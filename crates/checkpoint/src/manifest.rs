@@ -1,10 +1,24 @@
 //! The manifest of a checkpoint: what it holds, and what each of its files must be.
+//!
+//! As a file it also has its own sum: the XXH3 of the file in which the digits of the sum are zeros.
 
+use crate::CheckpointError;
 use intendant_core::{ElementType, KeyRange};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The version of the format.
 pub const SCHEMA: &str = "intendant.checkpoint/1";
+
+/// What the schema of every version begins with.
+const SCHEMAS: &str = "intendant.checkpoint/";
+
+/// What is before the digits of the sum. The sum is the last member.
+const SUM: &[u8] = b"\"sum\": \"";
+
+/// The digits of a sum that is not known yet.
+const ZEROS: &str = "0000000000000000";
 
 /// A range of keys of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +54,14 @@ pub struct Part {
 impl Part {
     /// Bytes of a block.
     pub const BLOCK: usize = 1 << 22;
+}
+
+/// A manifest as it is written.
+#[derive(Serialize)]
+struct Sealed<'a> {
+    #[serde(flatten)]
+    manifest: &'a Manifest,
+    sum: &'a str,
 }
 
 /// What a checkpoint holds. It is written when all parts are, so that a checkpoint with a manifest is whole.
@@ -87,4 +109,49 @@ impl Manifest {
     pub fn bytes(&self) -> u64 {
         self.parts.iter().fold(0, |bytes, part| bytes.saturating_add(part.bytes))
     }
+
+    /// The file `manifest.json`.
+    ///
+    /// # Panics
+    /// If the ranges or parts cannot be serialised; they can.
+    #[must_use]
+    pub fn to_file(&self) -> Vec<u8> {
+        let sealed = Sealed { manifest: self, sum: ZEROS };
+        let mut text = serde_json::to_vec_pretty(&sealed).expect("a manifest is valid JSON");
+        text.push(b'\n');
+        let sum = format!("{:016x}", xxh3_64(&text));
+        let digits = digits(&text).expect("it has a sum");
+        text[digits].copy_from_slice(sum.as_bytes());
+        text
+    }
+
+    /// Reads what [`Manifest::to_file`] has written to the file at `path`.
+    pub(crate) fn of_file(path: &Path, text: &[u8]) -> Result<Self, CheckpointError> {
+        let damaged = |reason: String| CheckpointError::damaged(path, None, reason);
+        // The schema first: later versions may have other members, and another sum.
+        let value: serde_json::Value =
+            serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+        let schema = value.get("schema").and_then(serde_json::Value::as_str).unwrap_or_default();
+        if schema != SCHEMA && schema.strip_prefix(SCHEMAS).is_some_and(|version| !version.is_empty()) {
+            return Err(CheckpointError::Version { path: path.to_owned(), found: format!("'{schema}'") });
+        }
+        let mut zeroed = text.to_vec();
+        let digits = digits(text).ok_or_else(|| damaged("it has no sum of its own".to_owned()))?;
+        zeroed[digits.clone()].copy_from_slice(ZEROS.as_bytes());
+        if format!("{:016x}", xxh3_64(&zeroed)).as_bytes() != &text[digits] {
+            return Err(damaged("its sum is not the one that was written".to_owned()));
+        }
+        if schema != SCHEMA {
+            return Err(damaged(format!("its schema is '{schema}'")));
+        }
+        serde_json::from_value(value).map_err(|error| damaged(error.to_string()))
+    }
+}
+
+/// Where the digits of the sum are.
+fn digits(text: &[u8]) -> Option<std::ops::Range<usize>> {
+    let before = text.windows(SUM.len()).rposition(|window| window == SUM)?;
+    let first = before + SUM.len();
+    let digits = first..first + ZEROS.len();
+    (digits.end <= text.len()).then_some(digits)
 }

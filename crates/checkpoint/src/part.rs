@@ -5,10 +5,11 @@
 
 use crate::CheckpointError;
 use crate::manifest::{Part, Range};
+use crate::read::ROWS_MAX;
 use intendant_core::{Element, ElementType, Key};
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 use std::fs::{self, File, Permissions};
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
@@ -85,6 +86,13 @@ impl<E: Element> Rows<E> {
 
     /// Writes the file and makes it durable.
     pub(crate) fn write(&self, path: &Path) -> Result<Part, CheckpointError> {
+        if let Some(range) = self.ranges.iter().find(|range| range.keys.len() as u64 > ROWS_MAX) {
+            let (name, keys) = (&range.name, range.keys.len());
+            let reason = format!(
+                "it would have {keys} keys of {name}, and one part can have {ROWS_MAX}; use more nodes"
+            );
+            return Err(CheckpointError::io("write", path)(io::Error::new(ErrorKind::InvalidInput, reason)));
+        }
         let mut tensors = Vec::new();
         for RangeRows { name, len, keys, values, .. } in
             self.ranges.iter().filter(|range| !range.keys.is_empty())

@@ -43,7 +43,7 @@ pub struct Vote {
     next: u64,
     /// The first worker of a node whose part of the pending cut is written, or could not be.
     written: Option<Written>,
-    /// The first worker of a node that a signal asked to end the run: its number.
+    /// The workers of a node that a signal asked to end the run: its number.
     end: Option<i32>,
 }
 

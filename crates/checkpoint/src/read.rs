@@ -1,6 +1,6 @@
 //! Reading a checkpoint: all of it is checked before anything of it is used.
 
-use crate::manifest::{Manifest, Part, SCHEMA};
+use crate::manifest::{Manifest, Part};
 use crate::part::{dtype, keys_name, values_name};
 use crate::store::{self, Store};
 use crate::{CheckpointError, check};
@@ -76,16 +76,7 @@ impl Checkpoint {
 
     pub(crate) fn read_manifest(store: &dyn Store, folder: &Path) -> Result<Manifest, CheckpointError> {
         let path = folder.join(MANIFEST);
-        let text = store.read(&path)?;
-        // The schema first: later versions may have other fields.
-        let value: serde_json::Value = serde_json::from_slice(&text)
-            .map_err(|error| CheckpointError::damaged(&path, None, error.to_string()))?;
-        let found = value.get("schema").and_then(serde_json::Value::as_str).unwrap_or_default();
-        if found != SCHEMA {
-            return Err(CheckpointError::Version { path, found: format!("'{found}'") });
-        }
-        serde_json::from_value(value)
-            .map_err(|error| CheckpointError::damaged(&path, None, error.to_string()))
+        Manifest::of_file(&path, &store.read(&path)?)
     }
 
     /// Reads the manifest of the checkpoint in a folder, and compares the sizes of the parts with it: what is
@@ -223,8 +214,8 @@ impl Checkpoint {
                         format!("{name} has {of_values} rows for {rows} keys"),
                     ));
                 }
-                if rows > u64::from(u32::MAX) {
-                    let reason = format!("{name} has {rows} rows, and one part can have {}", u32::MAX);
+                if rows > ROWS_MAX {
+                    let reason = format!("{name} has {rows} rows, and one part can have {ROWS_MAX}");
                     return Err(CheckpointError::damaged(&path, None, reason));
                 }
                 let (offset, table) = (values.offset(), self.tables.len() as u32);
@@ -378,6 +369,9 @@ impl Tensor<'_> {
         self.start + self.info.data_offsets.0 as u64
     }
 }
+
+/// The most rows that a range can have in one part.
+pub(crate) const ROWS_MAX: u64 = u32::MAX as u64;
 
 /// The folder of a checkpoint within a folder of checkpoints.
 pub(crate) fn place(folder: &Path, cut: u64) -> PathBuf {

@@ -242,15 +242,19 @@ impl Store for Remote {
         let key = self.key(&path)?;
         let create = self.client.put_opts(&key, manifest.to_vec().into(), PutMode::Create.into());
         let committed = match self.ask(create) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                // The client repeats a request whose answer was lost: it may have been this one that created
-                // it.
+            Err(error) => {
+                // The answer may be lost, of this request or of one that the client has repeated: what counts
+                // is what is there now.
                 if self.read(&path).is_ok_and(|found| found == manifest) {
                     return Ok(());
                 }
-                Err(io::Error::new(error.kind(), "there is one already, and it is not replaced"))
+                if error.kind() == ErrorKind::AlreadyExists {
+                    Err(io::Error::new(error.kind(), "there is one already, and it is not replaced"))
+                } else {
+                    Err(error)
+                }
             }
-            committed => committed.map(drop),
+            Ok(_) => Ok(()),
         };
         committed.map_err(CheckpointError::io("write", &path))
     }

@@ -70,7 +70,7 @@ pub use intendant_techniques::{
 };
 pub use intendant_transport::socket::Links;
 pub use intendant_transport::{TLS_NAME, Tls, TlsError, TlsFileError, TlsFiles, Token, Transport};
-pub use node::{Aborter, Node};
+pub use node::{Aborter, Lobby, Node};
 pub use preparer::Preparer;
 
 pub use worker::rows::Rows;

@@ -1,38 +1,35 @@
 //! A node of the cluster: its store, its channels' threads, its place among the others.
 
+mod lobby;
+
+pub use lobby::Lobby;
+
 use crate::attendance::{Attendance, Calls};
 use crate::capacity::Demand;
 use crate::channel::{self, ChannelLoop};
-use crate::config::{self, NodeConfig};
+use crate::config::NodeConfig;
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::health::Health;
 use crate::inbox::{Command, inbox};
 use crate::mailbox::{MailReceiver, mailbox};
-use crate::meeting::{Meetings, OWN};
+use crate::meeting::Meetings;
 use crate::membership::{Group, Membership};
 use crate::parts::{DOWN, NodeParts};
 use crate::preparer::Preparer;
 use crate::traffic::Traffic;
 use crate::worker::Worker;
 use intendant_control::MonotonicClock;
-use intendant_control::{Control, Failure, FailureKind, Introduction, JoinError};
+use intendant_control::{Failure, FailureKind};
 use intendant_core::{ChannelId, Element, Layout, NodeId, WorkerId, limits, lock};
 use intendant_engine::{
     Advanced, Channel, Local, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig,
 };
-use intendant_launch::Rendezvous;
 use intendant_sampling::{Manager, SamplingStats};
 use intendant_transport::socket::{self, Links};
-use intendant_transport::{FabricBuilder, Token, local};
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use intendant_transport::{FabricBuilder, local};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
-/// How long connecting may take once all nodes have been introduced to each other.
-const MESH_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A node of the cluster.
 ///
@@ -60,36 +57,6 @@ impl Drop for MeshGuard {
             runtime.shutdown_background();
         }
     }
-}
-
-/// The address of this machine that the coordinator's machine reaches, with the data plane's port; 0 lets the
-/// operating system choose.
-fn data_address(rendezvous: &Rendezvous) -> Result<SocketAddr, Error> {
-    let port = rendezvous.own_data_port()?;
-    let here = || {
-        let address = coordinator_address(rendezvous)?;
-        if address.ip().is_loopback() {
-            return Ok(SocketAddr::new(address.ip(), port));
-        }
-        // Connecting a datagram socket sends nothing: it only asks for the route.
-        let any: IpAddr =
-            if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let socket = UdpSocket::bind((any, 0))?;
-        socket.connect(address)?;
-        Ok(SocketAddr::new(socket.local_addr()?.ip(), port))
-    };
-    here().map_err(|error: io::Error| {
-        let coordinator = rendezvous.coordinator();
-        Error::Config(format!(
-            "there is no way to the machine of node 0 at {coordinator} (MASTER_ADDR, MASTER_PORT): {error}"
-        ))
-    })
-}
-
-fn coordinator_address(rendezvous: &Rendezvous) -> io::Result<SocketAddr> {
-    let coordinator = rendezvous.coordinator();
-    let mut addresses = (coordinator.host.as_str(), coordinator.port).to_socket_addrs()?;
-    addresses.next().ok_or_else(|| io::Error::other("it has no address"))
 }
 
 /// Threads of a node in addition to those of workers and channels: control plane and accepting connections.
@@ -150,98 +117,6 @@ impl<E: Element> Node<E> {
                 Self::start(config.clone(), Arc::clone(&layout), rank, membership, fabrics, None, nodes)
             })
             .collect()
-    }
-
-    /// One node of a cluster of processes: meets the others at `rendezvous`, then connects to them.
-    /// Returns when all nodes are ready.
-    ///
-    /// # Errors
-    /// If the cluster refuses this node or is not complete in time; see [`Error::Join`].
-    #[inline(never)]
-    pub fn join(config: NodeConfig<E>, rendezvous: Rendezvous) -> Result<Self, Error> {
-        let layout = distribute(&config, rendezvous.nodes())?;
-        // No node of this machine has allocated its part yet: none starts before all have joined.
-        check_fits(&config, &layout, 1, rendezvous.local().1)?;
-        let rank = rendezvous.rank();
-        let token = rendezvous.cluster_token().cloned().unwrap_or_else(Token::open);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("intendant-accept")
-            .enable_all()
-            .build()
-            .map_err(|source| Error::Start { what: "the data plane's runtime", source })?;
-        let address = data_address(&rendezvous)?;
-        if !address.ip().is_loopback() && rendezvous.cluster_token().is_none() {
-            // Node 0 will refuse to serve, so the others do not wait for it.
-            let address = coordinator_address(&rendezvous).unwrap_or(address);
-            return Err(Error::Join(JoinError::Open { address }));
-        }
-        let (local_rank, local_nodes) = rendezvous.local();
-        tracing::info!(
-            "node {rank} of {}, {local_rank} of {local_nodes} on this machine, by {}; node 0 is at {}",
-            rendezvous.nodes(),
-            rendezvous.launcher(),
-            rendezvous.coordinator()
-        );
-        let listener =
-            socket::Listener::bind(address, config.transport)?.with_tls(rendezvous.cluster_tls().cloned());
-        let over_tcp = if rendezvous.cluster_tls().is_some() { "TCP with TLS" } else { "TCP" };
-        let settings = config.agreement(&layout);
-        let digest = config::digest(layout.digest(), &settings);
-        let introduction = Introduction {
-            protocol: intendant_wire::PROTOCOL,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            layout: digest,
-            element: E::TYPE,
-            channels: layout.channels() as u16,
-            settings,
-            data_address: listener.address(),
-        };
-        let (control, roster) = Control::join(rendezvous, introduction)?;
-        let identity = socket::Identity {
-            protocol: intendant_wire::PROTOCOL,
-            cluster: roster.cluster,
-            token,
-            layout: digest,
-            element: E::TYPE,
-            rank,
-            nodes: layout.nodes() as u16,
-            channels: layout.channels() as u16,
-        };
-        let (fail, failed) = tokio::sync::oneshot::channel();
-        control.on_failure(move |failure| {
-            // The receiver is dropped once the mesh is complete.
-            let _ = fail.send(failure.clone());
-        });
-        let meshed = runtime.block_on(async {
-            tokio::select! {
-                meshed = listener.mesh(&identity, &roster.nodes, MESH_DEADLINE) => {
-                    meshed.map_err(Error::from)
-                }
-                // A node that has ended would be dialled in vain until the deadline.
-                Ok(failure) = failed => Err(failure.into()),
-            }
-        });
-        let mut mesh = match meshed {
-            Ok(mesh) => mesh,
-            Err(error) => {
-                control.abort(&error.to_string());
-                // The coordinator may know better why a node could not be reached.
-                let lost = control.failure().filter(|failure| failure.kind == FailureKind::PeerLost);
-                return Err(lost.map_or(error, Error::from));
-            }
-        };
-        let Links { tcp, unix } = mesh.links();
-        tracing::info!("connections to the other nodes: {unix} over Unix sockets, {tcp} over {over_tcp}");
-        control.watch_arrivals(mesh.arrivals());
-        let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
-        let here = roster.nodes.get(rank.index()).map(|node| node.tcp.ip());
-        let nodes_here = roster.nodes.iter().filter(|node| Some(node.tcp.ip()) == here).count().max(1);
-        let guard = MeshGuard { mesh, runtime: Some(runtime) };
-        let membership = Membership::Control(control);
-        let node = Self::start(config, layout, rank, membership, fabrics, Some(guard), nodes_here)?;
-        node.inner.membership.gather(&format!("{OWN}ready"), "ready", Vec::new())?;
-        Ok(node)
     }
 
     /// `nodes_here` nodes share the machine, this one included.

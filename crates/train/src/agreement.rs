@@ -23,8 +23,7 @@ const ABSENT: &str = "absent";
 pub(crate) struct Terms(Vec<(String, String)>);
 
 impl Terms {
-    /// `origin` names where the run begins.
-    pub(crate) fn new<T: Task>(task: &T, plan: &Plan, origin: &str) -> Self {
+    pub(crate) fn new<T: Task>(task: &T, plan: &Plan) -> Self {
         let export = if plan.export.is_some() { "given" } else { ABSENT };
         let checkpoint = if plan.checkpoints.folder.is_some() { "given" } else { ABSENT };
         let common = [
@@ -53,10 +52,15 @@ impl Terms {
             ("digest of the data", format!("{:016x}", task.digest())),
             ("batches", batches.to_string()),
             ("keys", task.model().keys().to_string()),
-            ("start", origin.to_owned()),
         ];
         terms.extend(derived.map(|(name, value)| (name.to_owned(), value)));
         Self(terms)
+    }
+
+    /// With a name of where the run begins, which nodes know after they have joined.
+    pub(crate) fn beginning_at(mut self, origin: &str) -> Self {
+        self.0.push(("start".to_owned(), origin.to_owned()));
+        self
     }
 
     /// The same for joining a cluster, with flags named as the user types them.

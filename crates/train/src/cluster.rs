@@ -4,7 +4,7 @@ use crate::error::TrainError;
 use crate::parameters::{NodeHandle, Parameters, Part, Train};
 use crate::plan::Plan;
 use intendant::{AccessStats, NetworkStats};
-use intendant::{Explanation, ManagementStats, Node, NodeConfig, Preparer, ReplicationConfig, Worker};
+use intendant::{Explanation, Lobby, ManagementStats, Node, NodeConfig, Preparer, ReplicationConfig, Worker};
 use intendant_core::{Element, Initialiser, Key, Layout, WorkerId};
 use intendant_sampling::{Handle, SampleError, Sampler, SamplingStats};
 use intendant_task::{Announcement, Row, Rows, SampleRequest};
@@ -19,14 +19,15 @@ pub(crate) struct ClusterNode<E: Element> {
     preparer: Preparer<E>,
 }
 
-/// Joins the cluster, or starts one of a single node.
+/// Joins the cluster, or starts one of a single node. Each node tells the others a word when it has joined;
+/// `follow` gets that of node 0, and says how the values of this node begin.
 pub(crate) fn start<E: Element>(
-    layout: Layout,
-    init: Initialiser<E>,
+    (layout, init): (Layout, Initialiser<E>),
     plan: &Plan,
     replication: ReplicationConfig,
     sampler: &Sampler,
     settings: Vec<(String, String)>,
+    (word, follow): (String, impl FnOnce(&str) -> Result<Initialiser<E>, TrainError>),
 ) -> Result<ClusterNode<E>, TrainError> {
     let mut config = NodeConfig::new(layout, init);
     config.sampler = sampler.clone();
@@ -45,7 +46,19 @@ pub(crate) fn start<E: Element>(
     config.replication = replication;
     config.transport = plan.transport;
     let node = match &plan.rendezvous {
-        Some(rendezvous) => Node::join(config, rendezvous.clone())?,
+        Some(rendezvous) => {
+            let mut lobby = Lobby::enter(config, rendezvous.clone())?;
+            let told = lobby.gather("origin", word.into_bytes())?;
+            match follow(&told.first().map_or_else(String::new, |word| String::from_utf8_lossy(word).into()))
+            {
+                Ok(init) => lobby.initialise(init),
+                Err(error) => {
+                    lobby.abort(&error.to_string());
+                    return Err(error);
+                }
+            }
+            lobby.start()?
+        }
         None => Node::start_alone(config)?,
     };
     Ok(ClusterNode { preparer: node.preparer(), node })

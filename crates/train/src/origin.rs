@@ -95,6 +95,15 @@ impl RunState {
     }
 }
 
+/// A checkpoint that was the newest one when a node looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Choice {
+    /// Of the run itself.
+    Resume(u64),
+    /// Of the folder of `--from`.
+    From(u64),
+}
+
 /// Where a run begins.
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
@@ -108,6 +117,8 @@ pub(crate) struct Origin {
     pub(crate) best: Option<Best>,
     /// Newer checkpoints of the run, which cannot be used.
     pub(crate) damaged: Vec<u64>,
+    /// How the checkpoint was chosen, if it was the newest one of a folder.
+    choice: Option<Choice>,
     /// The parameters, if they are not the initial ones, and the folder they come from.
     checkpoint: Option<(Arc<Checkpoint>, String)>,
     /// The first value that could not be read.
@@ -118,7 +129,7 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Finds it. Node 0 claims the folder of checkpoints before it reads from it; other nodes do not wait for
-    /// that.
+    /// that, and [follow](Self::follow) node 0.
     pub(crate) fn find<T: Task>(task: &T, plan: &Plan, ranges: &[KeyRange]) -> Result<Self, TrainError> {
         let checkpoints = &plan.checkpoints;
         let claim = match &checkpoints.folder {
@@ -165,7 +176,20 @@ impl Origin {
             }
             return Ok(None);
         };
-        let place = folder.place(checkpoint.manifest().cut);
+        Self::resume_from(task, plan, ranges, folder, checkpoint)
+            .map(|origin| Some(Self { damaged: newer, ..origin }))
+    }
+
+    /// A checkpoint of the run.
+    fn resume_from<T: Task>(
+        task: &T,
+        plan: &Plan,
+        ranges: &[KeyRange],
+        folder: &Folder,
+        checkpoint: Checkpoint,
+    ) -> Result<Self, TrainError> {
+        let cut = checkpoint.manifest().cut;
+        let place = folder.place(cut);
         let refused = |what: String| {
             // A model that this run cannot have is of no use for it.
             let other = match check_model(&checkpoint, ranges, T::Element::TYPE) {
@@ -199,17 +223,16 @@ impl Origin {
         }
         let (under_way, rest) = state.under_way.unzip();
         let said = place.display().to_string();
-        Ok(Some(Self {
+        Ok(Self {
             epochs: state.epochs,
             under_way,
             rest: rest.map(Arc::new),
             made: state.made,
             best: Best::of(checkpoint.manifest().best, state.best_epoch),
-            damaged: newer,
+            choice: Some(Choice::Resume(cut)),
             checkpoint: Some((Arc::new(checkpoint), said)),
-            failure: Arc::default(),
-            _claim: None,
-        }))
+            ..Self::default()
+        })
     }
 
     /// The parameters of a checkpoint: the newest one of a folder of checkpoints, or the one that is named.
@@ -221,15 +244,59 @@ impl Origin {
     ) -> Result<Self, TrainError> {
         let path = folder.path();
         let refused = |what: String| TrainError::usage(format!("--from {}: {what}", path.display()));
-        let checkpoint = if Checkpoint::is_in(path)? {
-            Checkpoint::open(path)?
+        let (checkpoint, choice) = if Checkpoint::is_in(path)? {
+            (Checkpoint::open(path)?, None)
         } else {
             let newest = newest(folder, plan)?;
-            newest.ok_or_else(|| refused("there is no checkpoint".to_owned()))?.checkpoint
+            let newest = newest.ok_or_else(|| refused("there is no checkpoint".to_owned()))?.checkpoint;
+            let choice = Choice::From(newest.manifest().cut);
+            (newest, Some(choice))
         };
         check_model(&checkpoint, ranges, element).map_err(refused)?;
         let checkpoint = Some((Arc::new(checkpoint), path.display().to_string()));
-        Ok(Self { checkpoint, ..Self::default() })
+        Ok(Self { choice, checkpoint, ..Self::default() })
+    }
+
+    /// What this node tells the others of its choice.
+    pub(crate) fn word(&self) -> String {
+        serde_json::to_string(&self.choice).expect("a choice is valid JSON")
+    }
+
+    /// Begins where node 0 does, which has told its `word`. This node may have looked before node 0 had
+    /// claimed the folder: an earlier run has made another checkpoint since. If that of node 0 is not here,
+    /// nothing changes, and the nodes find that they begin at different places ([`Self::name`]).
+    pub(crate) fn follow<T: Task>(
+        &mut self,
+        word: &str,
+        task: &T,
+        plan: &Plan,
+        ranges: &[KeyRange],
+    ) -> Result<(), TrainError> {
+        let choice: Option<Choice> = serde_json::from_str(word).unwrap_or_default();
+        let checkpoints = &plan.checkpoints;
+        let (folder, cut) = match choice {
+            Some(choice) if Some(choice) == self.choice => return Ok(()),
+            Some(Choice::Resume(cut)) => (&checkpoints.folder, cut),
+            Some(Choice::From(cut)) => (&checkpoints.from, cut),
+            None => return Ok(()),
+        };
+        let Some(folder) = folder.as_ref() else { return Ok(()) };
+        if !Checkpoint::is_in(&folder.place(cut))? {
+            return Ok(());
+        }
+        tracing::info!("node 0 begins at {}, and this node with it", folder.place(cut).display());
+        let checkpoint = folder.open(cut)?;
+        let origin = match choice {
+            Some(Choice::Resume(_)) => Self::resume_from(task, plan, ranges, folder, checkpoint)?,
+            Some(Choice::From(_)) | None => {
+                let refused = |what| TrainError::usage(format!("--from {}: {what}", folder.path().display()));
+                check_model(&checkpoint, ranges, T::Element::TYPE).map_err(refused)?;
+                let checkpoint = Some((Arc::new(checkpoint), folder.path().display().to_string()));
+                Self { choice, checkpoint, ..Self::default() }
+            }
+        };
+        *self = Self { _claim: self._claim.take(), ..origin };
+        Ok(())
     }
 
     /// Names the origin, so that all nodes can compare it.

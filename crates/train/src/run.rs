@@ -94,11 +94,11 @@ pub fn run<T: Task>(
     if let Some(simulation) = &plan.simulation {
         return simulation.run(task, plan, &resolved, &explained, &sampler, exporter);
     }
-    let origin = Origin::find(task.as_ref(), plan, &ranges)?;
+    let mut origin = Origin::find(task.as_ref(), plan, &ranges)?;
     origin.say(plan);
     let init = origin.init(&model.init);
-    let node_run = |rank| NodeRun {
-        origin: &origin,
+    let node_run = |rank, origin| NodeRun {
+        origin,
         task,
         plan,
         rank,
@@ -110,18 +110,25 @@ pub fn run<T: Task>(
     match plan.technique {
         Technique::Single => {
             let (node, workers) = single::start(layout, &init, &sampler, plan.seed, plan.workers);
-            let trained = node_run(0).train(&node, workers, exporter)?;
-            node_run(0).finish(trained)
+            let node_run = node_run(0, &origin);
+            let trained = node_run.train(&node, workers, exporter)?;
+            node_run.finish(trained)
         }
         Technique::Server(_) => {
-            let settings = Terms::new(task.as_ref(), plan, &origin.name()).settings(plan);
-            let mut node =
-                cluster::start(layout, init, plan, resolved.replication.clone(), &sampler, settings)?;
-            let (rank, workers) = (node.rank(), node.workers());
-            let trained = node_run(rank).train(&node, workers, exporter)?;
+            let settings = Terms::new(task.as_ref(), plan).settings(plan);
+            let word = origin.word();
+            let follow = |word: &str| {
+                origin.follow(word, task.as_ref(), plan, &ranges)?;
+                Ok(origin.init(&model.init))
+            };
+            let (values, origins) = ((layout, init), (word, follow));
+            let replication = resolved.replication.clone();
+            let mut node = cluster::start(values, plan, replication, &sampler, settings, origins)?;
+            let (node_run, workers) = (node_run(node.rank(), &origin), node.workers());
+            let trained = node_run.train(&node, workers, exporter)?;
             // A run that loses a node while it ends has failed. A failed run has neither report nor model.
             node.shutdown()?;
-            node_run(rank).finish(trained)
+            node_run.finish(trained)
         }
     }
 }
@@ -355,7 +362,7 @@ impl<T: Task> NodeRun<'_, T> {
         station: &mut Station<'_, T>,
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Trained, TrainError> {
-        let terms = Terms::new(self.task.as_ref(), self.plan, &self.origin.name());
+        let terms = Terms::new(self.task.as_ref(), self.plan).beginning_at(&self.origin.name());
         let all = parameters.gather("start", terms.encode())?;
         if let Err(error) = terms.check(&all, self.plan.workers) {
             // All workers see a difference then. They meet once more, or the first abort would keep the

@@ -2,7 +2,7 @@
 //! program.
 
 use crate::command::{intendant, text};
-use intendant_checkpoint::{Folder, Manifest, Part, Range, Rows};
+use intendant_checkpoint::{Checkpoint, Folder, Manifest, Part, Range, Rows};
 use intendant_core::{Element, Key};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -233,10 +233,8 @@ fn show_says_what_checkpoints_hold_and_which_one_a_run_would_use() {
 
     assert!(newest.get("best").is_none() && !printed.contains("best"), "nothing was compared");
     for place in &places {
-        let path = place.join("manifest.json");
-        let mut manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        manifest["best"] = json!(1);
-        fs::write(&path, manifest.to_string()).unwrap();
+        let manifest = Manifest { best: Some(1), ..Checkpoint::manifest_in(place).unwrap() };
+        fs::write(place.join("manifest.json"), manifest.to_file()).unwrap();
     }
     let json = shown(0);
     assert_eq!([0, 1].map(|at| json["checkpoints"][at]["best"].as_u64()), [Some(1), Some(1)]);

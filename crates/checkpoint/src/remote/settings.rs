@@ -39,6 +39,12 @@ pub(super) fn client(address: &Path, bucket: &str) -> Result<(AmazonS3, String),
     let setting = |key| builder.get_config_value(&key);
     let endpoint = setting(AmazonS3ConfigKey::S3Endpoint).or_else(|| setting(AmazonS3ConfigKey::Endpoint));
     let allows_http = setting(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
+    // Errors name the endpoint.
+    if endpoint.as_ref().is_some_and(|endpoint| endpoint.contains('@')) {
+        let reason = "AWS_ENDPOINT has a user's name; credentials are those of AWS_ACCESS_KEY_ID and \
+            AWS_SECRET_ACCESS_KEY";
+        return Err(CheckpointError::address(address, reason));
+    }
     if let Some(endpoint) = endpoint.as_ref().filter(|endpoint| endpoint.starts_with("http://"))
         && allows_http.as_deref() != Some("true")
     {

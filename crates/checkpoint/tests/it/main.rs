@@ -182,11 +182,11 @@ fn numbers_of_a_manifest_that_are_too_large_are_damage() {
     let (_path, folder) = temporary();
     let cut = write::<f32>(&folder, 0, |_| 0);
     let path = folder.place(cut).join("manifest.json");
-    let mut manifest: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let mut manifest = Checkpoint::manifest_in(&folder.place(cut)).unwrap();
     for (at, keys) in [1u64 << 63, 1 << 63, KEYS].into_iter().enumerate() {
-        manifest["ranges"][at]["keys"] = json!(keys);
+        manifest.ranges[at].keys = keys;
     }
-    fs::write(&path, manifest.to_string()).unwrap();
+    fs::write(&path, manifest.to_file()).unwrap();
     let refused = Checkpoint::open(&folder.place(cut)).unwrap_err();
     assert!(matches!(refused, CheckpointError::Damaged { .. }), "{refused}");
     fs::create_dir(folder.path().join(format!("cut-{}", u64::MAX))).unwrap();
@@ -277,9 +277,64 @@ fn what_is_damaged_is_named_and_passed_over() {
 }
 
 #[test]
+fn every_byte_of_a_manifest_counts() {
+    let (_path, folder) = temporary();
+    let cut = write::<f32>(&folder, 2, |key| (key % 2) as usize);
+    let path = folder.place(cut).join("manifest.json");
+    let text = fs::read(&path).unwrap();
+    for at in 0..text.len() {
+        for bit in [1, 4, 32] {
+            let mut other = text.clone();
+            other[at] ^= bit;
+            fs::write(&path, other).unwrap();
+            let refused = folder.open(cut).expect_err("it is another manifest");
+            let is_named =
+                matches!(refused, CheckpointError::Damaged { .. } | CheckpointError::Version { .. });
+            assert!(is_named, "byte {at}: {refused}");
+        }
+    }
+    for end in 0..text.len() - 1 {
+        fs::write(&path, &text[..end]).unwrap();
+        let refused = folder.open(cut).expect_err("it is cut off");
+        assert!(matches!(refused, CheckpointError::Damaged { .. }), "{end}: {refused}");
+    }
+    fs::write(&path, &text).unwrap();
+    check::<f32>(&folder.open(cut).unwrap(), 2);
+}
+
+#[test]
+fn a_manifest_in_the_place_of_another_is_named() {
+    let (_path, folder) = temporary();
+    let [first, second] = [1, 2].map(|salt| write::<f32>(&folder, salt, |_| 0));
+    fs::remove_dir_all(folder.place(second)).unwrap();
+    fs::rename(folder.place(first), folder.place(second)).unwrap();
+    let refused = folder.latest().unwrap_err().to_string();
+    assert!(refused.contains("it is the manifest of checkpoint 1"), "{refused}");
+    // A checkpoint may be copied elsewhere.
+    let copy = folder.path().join("model");
+    fs::rename(folder.place(second), &copy).unwrap();
+    check::<f32>(&Checkpoint::open(&copy).unwrap(), 1);
+}
+
+#[test]
+fn numbers_are_given_once() {
+    let (_path, folder) = temporary();
+    let cut = folder.begin().unwrap();
+    folder.remove(cut).unwrap();
+    assert_eq!(folder.begin_after(cut).unwrap(), cut + 1);
+    assert_eq!(folder.begin_after(cut).unwrap(), cut + 2);
+}
+
+#[test]
 fn a_manifest_that_does_not_fit_its_parts_is_named() {
-    let of_manifest =
-        |from: &'static str, to: &'static str| damaged(move |_, manifest| edit(manifest, from, to)).2;
+    let of_manifest = |from: &'static str, to: &'static str| {
+        let forge = move |path: &Path| {
+            edit(path, from, to);
+            let manifest: Manifest = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+            fs::write(path, manifest.to_file()).unwrap();
+        };
+        damaged(move |_, manifest| forge(manifest)).2
+    };
     for (from, to, reason) in [
         ("\"keys\": 700", "\"keys\": 701", "its parts have 742 of 743 keys"),
         ("\"len\": 3", "\"len\": 4", "word.values has type F32 and shape"),

@@ -101,6 +101,8 @@ fn settings_that_are_wrong_are_told() {
     let Some(address) = address("settings") else { return };
     let plain = tried(&address, &[("AWS_ENDPOINT", "http://127.0.0.1:9"), ("AWS_ALLOW_HTTP", "false")]);
     assert!(plain[0].contains("http://127.0.0.1:9 is not encrypted; use https://, or set AWS_ALLOW_HTTP"));
+    let named = tried(&address, &[("AWS_ENDPOINT", "https://key:word@host")]);
+    assert!(named[0].contains("AWS_ENDPOINT has a user's name") && !named[0].contains("word@"), "{named:?}");
     for endpoint in ["localhost:9000", "http://a host", "ftp://host", "https://"] {
         let said = tried(&address, &[("AWS_ENDPOINT", endpoint)]);
         let reason = format!("at: {}: the endpoint {endpoint} is no address", address.display());

@@ -7,7 +7,7 @@ use rustix::fs::OFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::sync::OnceLock;
 
@@ -60,10 +60,14 @@ fn inherited() -> Option<File> {
     // in a variable of this process, and nothing else in this process reads that variable.
     #[expect(unsafe_code, reason = "a descriptor from the other side of an exec")]
     let pipe = unsafe { File::from_raw_fd(fd) };
+    if !rustix::fs::fcntl_getfl(&pipe).is_ok_and(|flags| flags.contains(OFlags::WRONLY)) {
+        // Another one of this process's: it stays open.
+        let _ = pipe.into_raw_fd();
+        return None;
+    }
     // This process's children have no part in it.
     rustix::io::fcntl_setfd(&pipe, rustix::io::FdFlags::CLOEXEC).ok()?;
-    let is_writable = rustix::fs::fcntl_getfl(&pipe).is_ok_and(|flags| flags.contains(OFlags::WRONLY));
-    is_writable.then_some(pipe)
+    Some(pipe)
 }
 
 #[cfg(test)]

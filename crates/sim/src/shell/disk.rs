@@ -198,7 +198,7 @@ impl<E: Element> Disk<E> {
             }
             Job::Commit(manifest) => {
                 let path = self.config.folder.place(manifest.cut).join("manifest.json.partial");
-                fs::write(&path, serde_json::to_vec_pretty(&*manifest)?)?;
+                fs::write(&path, manifest.to_file())?;
                 tear(&mut self.dice, &path)
             }
         }

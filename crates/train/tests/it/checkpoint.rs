@@ -25,7 +25,7 @@ impl Run {
         Self { folder: Folder::new(), epochs }
     }
 
-    fn checkpoints(&self) -> PathBuf {
+    pub(crate) fn checkpoints(&self) -> PathBuf {
         self.folder.path("checkpoints")
     }
 

@@ -62,12 +62,7 @@ fn the_best_model_is_kept_tested_and_exported() {
     assert_eq!(model_epoch(&all), Some(best));
     let exported = model(&folder);
 
-    // The newest two, and that of the best epoch, which all of them name.
-    let cuts = kept(&folder);
-    let (of_best, newest) = cuts.split_first().expect("checkpoints");
-    assert_eq!((of_best.1, newest.len()), (best, 2), "{cuts:?}");
-    assert!(cuts.iter().all(|(_, _, named)| *named == Some(of_best.0)), "{cuts:?}");
-    assert_eq!(newest[1].1, EPOCHS, "the run can go on");
+    check_kept(&folder, best);
 
     // The same as a run that ends there.
     let alone = Folder::new();
@@ -94,6 +89,20 @@ fn the_best_model_is_kept_tested_and_exported() {
         assert_eq!((found.validation, &found.test), (all.validation.clone(), &all.test), "{said}");
         assert_eq!(model(&resumed), exported);
     }
+    assert_eq!(check_kept(&resumed, best), 2, "each run has made one at its end");
+}
+
+/// Checks that a run has kept the checkpoint of the best epoch and of the last one, and at most one more. All
+/// of them name that of the best epoch. How many others.
+#[track_caller]
+fn check_kept(folder: &Folder, best: usize) -> usize {
+    let cuts = kept(folder);
+    let (of_best, newest) = cuts.split_first().expect("checkpoints");
+    assert_eq!(of_best.1, best, "{cuts:?}");
+    assert!(cuts.iter().all(|(_, _, named)| *named == Some(of_best.0)), "{cuts:?}");
+    assert_eq!(newest.last().map(|(_, epochs, _)| *epochs), Some(EPOCHS), "the run can go on: {cuts:?}");
+    assert!(newest.len() <= 2, "{cuts:?}");
+    newest.len()
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 use crate::checkpoint::{Run, assert_same_course, pause};
 use crate::command_line::{end, output, pid, regression, succeeded};
-use intendant_apptest::{finish, start};
+use intendant_apptest::{finish, ranks, start};
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::Child;
 
 /// The process of a node, among the children of a launcher. Waits until there is one other than `before`.
@@ -201,4 +204,58 @@ fn a_closed_terminal_ends_a_run_after_a_last_checkpoint_and_nohup_keeps_it() {
     // It may have ended meanwhile.
     let _ = kill_process(pid(&child), Signal::HUP);
     succeeded(&finish(child));
+}
+
+#[test]
+fn all_nodes_begin_where_node_0_does() {
+    let run = Run::new(3);
+    succeeded(&output(&run.flags("--technique classic")));
+    // The checkpoint that an earlier run makes while it ends.
+    let later = Run::new(5);
+    copy(&run.checkpoints(), &later.checkpoints());
+    succeeded(&output(&later.flags("--technique classic --resume")));
+    let newest = *later.cuts().last().expect("checkpoints");
+    assert!(newest > *run.cuts().last().expect("checkpoints"));
+
+    // The earlier run lives, and has the folder.
+    let lock = File::options().write(true).open(run.checkpoints().join(".lock")).expect("a lock");
+    lock.lock().expect("locked");
+    let (report, epochs) = (run.folder.path("later.json"), 7);
+    let flags = |report: &str| {
+        let checkpoint = format!("--checkpoint {} --resume", run.checkpoints().display());
+        let cluster = "--technique classic --nodes 2 -v";
+        regression(&format!("--float f64 {cluster} --epochs {epochs} {checkpoint} {report}"))
+    };
+    let mut nodes = ranks(vec![flags(&format!("--report {}", report.display())), flags("")]);
+    let mut other = start(nodes.pop().expect("two"));
+    let first = start(nodes.pop().expect("two"));
+    let mut log = BufReader::new(other.stderr.take().expect("piped"));
+    let mut said = String::new();
+    while !said.contains("waiting for node 0") {
+        assert_ne!(log.read_line(&mut said).expect("a log"), 0, "{said}");
+    }
+    let place = format!("cut-{newest:06}");
+    copy(&later.checkpoints().join(&place), &run.checkpoints().join(&place));
+    drop(lock);
+    let first = finish(first);
+    log.read_to_string(&mut said).expect("a log");
+    assert_eq!((first.status.code(), finish(other).status.code()), (Some(0), Some(0)), "{said}");
+    let begins = format!("{place}, and this node with it");
+    assert!(said.contains(&begins), "{said}");
+    assert!(end(&first).1.contains(&format!("{place} (")), "{:?}", end(&first));
+    let report = crate::command_line::report(&report);
+    assert_eq!(report.epochs.len(), epochs);
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("created");
+    for entry in std::fs::read_dir(from).expect("listed") {
+        let entry = entry.expect("an entry");
+        let place = to.join(entry.file_name());
+        if entry.file_type().expect("its type").is_dir() {
+            copy(&entry.path(), &place);
+        } else {
+            std::fs::copy(entry.path(), place).expect("copied");
+        }
+    }
 }

@@ -357,6 +357,8 @@ enum Where {
     /// It samples from a distribution of another task.
     Sample,
     Evaluation,
+    /// After the training.
+    Test,
 }
 
 /// The regression, but for a fault in one batch of the second epoch.
@@ -413,7 +415,9 @@ impl Task for Sabotaged {
     }
 
     fn evaluation(&self, split: Split, partition: Partition) -> Option<Box<dyn Evaluation<f32>>> {
-        assert!(self.at != Where::Evaluation || partition.worker != 1, "sabotage");
+        let is_test = split == Split::Test;
+        let fails = self.at == Where::Evaluation || self.at == Where::Test && is_test;
+        assert!(!fails || partition.worker != 1, "sabotage");
         self.inner.evaluation(split, partition)
     }
 }
@@ -439,9 +443,25 @@ fn whatever_fails_in_one_thread_ends_all_of_them_and_is_named() {
         match at {
             // The driver looks up the length of a value before it requests the value.
             Where::Key => assert!(matches!(error, TrainError::Panicked { .. }), "{error}"),
-            Where::Prepare | Where::Compute | Where::Sample | Where::Evaluation => {
+            Where::Prepare | Where::Compute | Where::Sample | Where::Evaluation | Where::Test => {
                 assert_eq!(error.to_string(), message);
             }
         }
+    }
+}
+
+#[test]
+fn the_last_checkpoint_is_made_before_the_test() {
+    for technique in ["single", "classic"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cuts = folder.path().join("cuts");
+        let inner = Regression::new(SETTINGS).expect("features to sample from");
+        let task = Arc::new(Sabotaged { inner, at: Where::Test });
+        let flags = format!("--checkpoint {} --checkpoint-seconds 3600", cuts.display());
+        let error = ends(task, plan(&format!("--epochs 3 --workers 3 --technique {technique} {flags}")));
+        assert_eq!(error.expect_err("sabotage").to_string(), "worker-1 panicked: sabotage");
+        let manifest = std::fs::read(cuts.join("cut-000001/manifest.json")).expect("a checkpoint");
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
+        assert_eq!(manifest["run"]["epochs"].as_array().map(Vec::len), Some(3), "{technique}");
     }
 }

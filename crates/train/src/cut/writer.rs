@@ -1,0 +1,253 @@
+//! What the workers of a node share for their cuts, and the thread that writes them.
+
+use super::ledger::Order;
+use crate::best::{Best, Compared, Kept};
+use crate::error::TrainError;
+use crate::origin::Origin;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crossbeam_channel::{Receiver, Sender};
+use intendant_checkpoint::protocol::Written;
+use intendant_checkpoint::{Folder, Range, Rows};
+use intendant_core::{Element, KeyRange, lock};
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Checkpoints that are kept.
+const KEPT: usize = 2;
+
+/// The checkpoints that a run has made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    /// Committed checkpoints.
+    pub count: u64,
+    /// Bytes of the newest.
+    pub bytes: u64,
+    /// Mean time during which training stood still for one, milliseconds: until all nodes have copied their
+    /// values.
+    pub stop_ms: f64,
+    /// Mean time until node 0 had written its part of one, milliseconds.
+    pub write_ms: f64,
+}
+
+impl Made {
+    /// With one more.
+    fn with(self, bytes: u64, stop: Duration, write: Duration) -> Self {
+        let before = self.count as f64;
+        let mean = |mean: f64, last: Duration| (mean * before + last.as_secs_f64() * 1e3) / (before + 1.0);
+        Self {
+            count: self.count + 1,
+            bytes,
+            stop_ms: mean(self.stop_ms, stop),
+            write_ms: mean(self.write_ms, write),
+        }
+    }
+}
+
+/// What the thread that writes does.
+enum Job<E> {
+    Write { cut: u64, rows: Rows<E> },
+    Order(Order),
+}
+
+/// What became of this node's part of the pending cut.
+#[derive(Default)]
+struct Told {
+    part: Option<Written>,
+    /// Why there will be no part any more.
+    over: Option<String>,
+}
+
+/// A node's cuts: what its workers and the thread that writes share.
+pub(crate) struct Cuts<E> {
+    pub(super) folder: Folder,
+    pub(super) seconds: f64,
+    pub(super) ranges: Vec<Range>,
+    pub(super) rank: u16,
+    pub(super) workers: usize,
+    jobs: Sender<Job<E>>,
+    told: Mutex<Told>,
+    /// Notified when something is told.
+    wrote: Condvar,
+    made: Mutex<Made>,
+    /// The signal that asks for an end of the run; 0 if there is none.
+    asked: AtomicI32,
+    /// The best model of an earlier run.
+    pub(super) best: Option<Best>,
+    pub(super) compared: Compared,
+    /// Checkpoints of an earlier run that cannot be used.
+    damaged: Vec<u64>,
+    /// The last cut is made: training is over.
+    is_over: AtomicBool,
+    /// The model that is tested and exported, if it is not the one in memory. The node's first worker sets
+    /// it, between two meetings of all workers.
+    pub(crate) kept: OnceLock<Arc<Kept>>,
+}
+
+impl<E: Element> Cuts<E> {
+    /// Prepares cuts into the folder that the plan names; what the thread that writes receives.
+    pub(crate) fn new(
+        plan: &Plan,
+        ranges: &[KeyRange],
+        rank: u16,
+        origin: &Origin,
+    ) -> Option<(Self, Writer<E>)> {
+        let folder = plan.checkpoints.folder.clone()?;
+        let (jobs, queue) = crossbeam_channel::unbounded();
+        let cuts = Self {
+            folder,
+            seconds: plan.checkpoints.seconds,
+            ranges: ranges.iter().map(Range::from).collect(),
+            rank,
+            workers: plan.workers,
+            jobs,
+            told: Mutex::default(),
+            wrote: Condvar::new(),
+            made: Mutex::new(origin.made),
+            asked: AtomicI32::new(0),
+            // A run that keeps the last model must not say that an earlier one is the best so far.
+            best: origin.best.filter(|_| plan.best.is_some()),
+            compared: Compared::new(plan, origin),
+            damaged: origin.damaged.clone(),
+            is_over: AtomicBool::new(false),
+            kept: OnceLock::new(),
+        };
+        Some((cuts, Writer(queue)))
+    }
+
+    pub(crate) fn made(&self) -> Made {
+        *lock(&self.made)
+    }
+
+    /// Whether the last cut is made: training is over, and there are no more meetings.
+    pub(crate) fn is_over(&self) -> bool {
+        // Nothing else is passed on with it.
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// The last cut is made.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// A signal asks for an end of the run: after a last cut, at the next meeting.
+    pub(crate) fn ask_to_end(&self, signal: i32) {
+        // Nothing else is passed on with it.
+        self.asked.store(signal, Ordering::Relaxed);
+    }
+
+    /// The signal that asks for an end of the run.
+    pub(super) fn asked(&self) -> Option<i32> {
+        Some(self.asked.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+    }
+
+    /// The thread that writes has ended early: workers need not wait for a part any more.
+    pub(crate) fn give_up(&self, error: &TrainError) {
+        lock(&self.told).over = Some(error.to_string());
+        self.wrote.notify_all();
+    }
+
+    /// Orders that a copy is written as this node's part of a cut.
+    pub(super) fn write(&self, cut: u64, rows: Rows<E>) {
+        // If the receiver is gone, the run has failed, and says why.
+        let _ = self.jobs.send(Job::Write { cut, rows });
+    }
+
+    /// Passes an order of the leader on.
+    pub(super) fn order(&self, order: Order) {
+        // As above.
+        let _ = self.jobs.send(Job::Order(order));
+    }
+
+    /// What became of this node's part of the pending cut. With `waits`, it is waited for.
+    pub(super) fn written(&self, waits: bool) -> Option<Written> {
+        let mut told = lock(&self.told);
+        loop {
+            if let Some(reason) = &told.over {
+                return Some(Err(reason.clone()));
+            }
+            if told.part.is_some() || !waits {
+                return told.part.clone();
+            }
+            told = self.wrote.wait(told).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The pending cut is settled.
+    pub(super) fn forget_part(&self) {
+        lock(&self.told).part = None;
+    }
+}
+
+/// The queue of the thread that writes.
+pub(crate) struct Writer<E>(Receiver<Job<E>>);
+
+impl<E: Element> Writer<E> {
+    /// Writes what is in the queue until `ended` is disconnected. The leader's orders are carried out in any
+    /// case; of a run that fails, no more parts are written.
+    pub(crate) fn run(self, cuts: &Cuts<E>, progress: &Progress, ended: &Receiver<()>) {
+        let mut took = Duration::ZERO;
+        loop {
+            let job = crossbeam_channel::select! {
+                recv(self.0) -> job => job,
+                recv(ended) -> _ => {
+                    for job in self.0.try_iter() {
+                        if let Job::Order(order) = job {
+                            carry_out(order, cuts, progress, took);
+                        }
+                    }
+                    return;
+                }
+            };
+            match job {
+                Ok(Job::Write { cut, rows }) => {
+                    let start = super::now();
+                    let name = format!("part-{}", cuts.rank);
+                    let part = cuts.folder.write(cut, &name, &rows).map_err(|error| error.to_string());
+                    took = super::now() - start;
+                    lock(&cuts.told).part = Some(part);
+                    cuts.wrote.notify_all();
+                }
+                Ok(Job::Order(order)) => carry_out(order, cuts, progress, took),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Carries an order out. `took` is how long the part of this node took to be written.
+fn carry_out<E: Element>(order: Order, cuts: &Cuts<E>, progress: &Progress, took: Duration) {
+    match order {
+        Order::Commit { mut manifest, mut state, stop, done } => {
+            let made = cuts.made().with(manifest.bytes(), stop, took);
+            state.made = made;
+            let state = serde_json::to_value(state);
+            manifest.run = state.expect("a state has no part that cannot be serialised");
+            let committed = cuts.folder.commit(&manifest);
+            match &committed {
+                Ok(()) => {
+                    *lock(&cuts.made) = made;
+                    intendant::launch::tell_saved();
+                    let place = cuts.folder.place(manifest.cut);
+                    let size = indicatif::HumanBytes(manifest.bytes());
+                    progress.say(&format!("checkpoint {}  {size}", place.display()));
+                    if let Err(error) = cuts.folder.keep(KEPT, &cuts.damaged) {
+                        tracing::warn!("an old checkpoint is left: {error}");
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!("checkpoint {} is given up: {error}", manifest.cut);
+                    let _ = cuts.folder.remove(manifest.cut);
+                }
+            }
+            // The leader waits for it only at the end.
+            let _ = done.send(committed);
+        }
+        Order::Remove(cut) => {
+            // What is left of it goes after the next checkpoint.
+            let _ = cuts.folder.remove(cut);
+        }
+    }
+}
