@@ -4,6 +4,8 @@ use crate::checkpoint::{Run, assert_same_course, pause};
 use crate::command_line::{end, output, pid, regression, succeeded};
 use intendant_apptest::{finish, ranks, start};
 use rustix::process::{Pid, Signal, kill_process};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -62,10 +64,16 @@ fn a_run_goes_on_by_itself_whichever_node_is_killed() {
         let flags = run.flags("--nodes 3 --max-restarts 1");
         let mut launcher = start(regression(&flags.replace("-seconds 0", "-seconds 0.02")));
         let first = kill(&mut launcher, rank, None, || !run.cuts().is_empty());
-        // The count starts anew with a newer checkpoint. The launcher hears of it when it is there.
+        // The count starts anew with a newer checkpoint. The launcher has heard of it when there is another
+        // one: one thread writes both.
         let cuts = || run.cuts().last().copied().unwrap_or(0);
-        let before = cuts();
-        let second = first.and_then(|first| kill(&mut launcher, rank, Some(first), || cuts() > before + 2));
+        let (before, newer) = (cuts(), RefCell::new(BTreeSet::new()));
+        let ready = || {
+            let mut newer = newer.borrow_mut();
+            newer.extend(Some(cuts()).filter(|cut| *cut > before));
+            newer.len() > 1
+        };
+        let second = first.and_then(|first| kill(&mut launcher, rank, Some(first), ready));
         let ended = finish(launcher);
         succeeded(&ended);
         let said = end(&ended).1;
