@@ -5,7 +5,7 @@
 
 use crate::manifest::{Manifest, Part};
 use crate::part::Rows;
-use crate::read::{MANIFEST, PART, place};
+use crate::read::{MANIFEST, PART, number, place};
 use crate::store::{self, Store};
 use crate::{Checkpoint, CheckpointError};
 use intendant_core::Element;
@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 /// Attempts to take a number that no other run has.
 const ATTEMPTS_MAX: u32 = 100;
+
+/// How often checkpoints are looked for while another run removes them.
+const LOOKS_MAX: u32 = 5;
 
 /// A folder of checkpoints, on a local disk or in an object store.
 #[derive(Clone, Debug)]
@@ -68,12 +71,7 @@ impl Folder {
     /// Numbers of all cuts, committed or not, ascending.
     fn all(&self) -> Result<Vec<u64>, CheckpointError> {
         let names = self.store.names(&self.path)?;
-        let number = |name: &String| {
-            let cut = name.strip_prefix("cut-")?.parse::<u64>().ok().filter(|cut| *cut < u64::MAX)?;
-            // Another name of the same number is that of another folder.
-            (self.place(cut).file_name()? == name.as_str()).then_some(cut)
-        };
-        let mut cuts: Vec<u64> = names.iter().filter_map(number).collect();
+        let mut cuts: Vec<u64> = names.iter().filter_map(|name| number(Path::new(name))).collect();
         cuts.sort_unstable();
         Ok(cuts)
     }
@@ -206,17 +204,9 @@ impl Folder {
     /// Opens a checkpoint, and checks all of it.
     ///
     /// # Errors
-    /// As [`Checkpoint::open`]. Also if it is that of another number.
+    /// As [`Checkpoint::open`].
     pub fn open(&self, cut: u64) -> Result<Checkpoint, CheckpointError> {
-        let place = self.place(cut);
-        let checkpoint = Checkpoint::verify_in(&*self.store, &place).map_err(|(first, _)| first)?;
-        match checkpoint.manifest().cut {
-            found if found == cut => Ok(checkpoint),
-            other => {
-                let reason = format!("it is the manifest of checkpoint {other}");
-                Err(CheckpointError::damaged(&place.join(MANIFEST), None, reason))
-            }
-        }
+        Checkpoint::verify_in(&*self.store, &self.place(cut)).map_err(|(first, _)| first)
     }
 
     /// Opens the newest checkpoint that is whole; `None` if there is no checkpoint.
@@ -225,25 +215,52 @@ impl Folder {
     /// If there are checkpoints and none is whole: what is wrong with the newest one. If a later version has
     /// written the newest one. If something cannot be read now.
     pub fn latest(&self) -> Result<Option<Latest>, CheckpointError> {
-        let (mut damaged, mut skipped) = (Vec::new(), Vec::new());
-        for cut in self.cuts()?.into_iter().rev() {
-            match self.open(cut) {
-                Ok(checkpoint) => return Ok(Some(Latest { checkpoint, damaged, skipped })),
-                // It is whole, for whom can read it: an earlier one in its place would lose work.
-                Err(error @ CheckpointError::Version { .. }) => return Err(error),
-                // Another run has removed it meanwhile.
-                Err(CheckpointError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
-                // What cannot be read now is not damaged.
-                Err(error @ CheckpointError::Io { .. }) => return Err(error),
-                Err(error) => {
-                    damaged.push(cut);
-                    skipped.push(error);
-                }
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let (found, vanished) = self.look()?;
+            // A run that is alive removes old checkpoints when it has made new ones.
+            match found {
+                Ok(None) | Err(_) if vanished && looks < LOOKS_MAX => {}
+                found => return found,
             }
         }
-        match skipped.into_iter().next() {
+    }
+
+    /// Looks for the newest checkpoint that is whole; whether another run has removed one meanwhile.
+    fn look(&self) -> Result<(Result<Option<Latest>, CheckpointError>, bool), CheckpointError> {
+        let (mut damaged, mut skipped, mut vanished) = (Vec::new(), Vec::new(), false);
+        for cut in self.cuts()?.into_iter().rev() {
+            let error = match self.open(cut) {
+                Ok(checkpoint) => return Ok((Ok(Some(Latest { checkpoint, damaged, skipped })), vanished)),
+                // It is whole, for whom can read it: an earlier one in its place would lose work.
+                Err(error @ CheckpointError::Version { .. }) => return Err(error),
+                Err(error) => error,
+            };
+            // A part is missing while a checkpoint is removed: its manifest went before.
+            if !self.store.has(&self.place(cut).join(MANIFEST))? {
+                vanished = true;
+                continue;
+            }
+            // What cannot be read now is not damaged.
+            if matches!(error, CheckpointError::Io { .. }) {
+                return Err(error);
+            }
+            // The checkpoint of another number may be whole: a user has moved it here.
+            if !self.is_moved(cut) {
+                damaged.push(cut);
+            }
+            skipped.push(error);
+        }
+        let found = match skipped.into_iter().next() {
             Some(error) => Err(error),
             None => Ok(None),
-        }
+        };
+        Ok((found, vanished))
+    }
+
+    /// Whether the manifest in the place of a checkpoint is that of another one.
+    fn is_moved(&self, cut: u64) -> bool {
+        Checkpoint::read_manifest(&*self.store, &self.place(cut)).is_ok_and(|manifest| manifest.cut != cut)
     }
 }

@@ -155,6 +155,13 @@ impl Checkpoint {
         let of_manifest = |reason: String| CheckpointError::damaged(&folder.join(MANIFEST), None, reason);
         let element: ElementType =
             manifest.element.parse().map_err(|error| of_manifest(format!("{error}")))?;
+        // A copy may have any other name.
+        if let Some(cut) = number(folder).filter(|cut| *cut != manifest.cut) {
+            let is = manifest.cut;
+            return Err(of_manifest(format!(
+                "it is the manifest of checkpoint {is} and not of {cut}; rename the folder to cut-{is:06}"
+            )));
+        }
         let keys = manifest.keys();
         let listed = manifest.parts.iter().fold(0u64, |keys, part| keys.saturating_add(part.keys));
         if listed != keys {
@@ -376,4 +383,12 @@ pub(crate) const ROWS_MAX: u64 = u32::MAX as u64;
 /// The folder of a checkpoint within a folder of checkpoints.
 pub(crate) fn place(folder: &Path, cut: u64) -> PathBuf {
     folder.join(format!("cut-{cut:06}"))
+}
+
+/// The number of the cut whose folder this is.
+pub(crate) fn number(folder: &Path) -> Option<u64> {
+    let name = folder.file_name()?.to_str()?;
+    let cut = name.strip_prefix("cut-")?.parse::<u64>().ok().filter(|cut| *cut < u64::MAX)?;
+    // Another name of the same number is that of another folder.
+    (place(Path::new(""), cut).to_str() == Some(name)).then_some(cut)
 }

@@ -357,24 +357,19 @@ async fn dial(rendezvous: &Rendezvous, own: Option<SocketAddr>) -> Result<Dialle
     };
     let mut undialled =
         Undialled { detail: "its name has no address".into(), refused: !addresses.is_empty(), tls: None };
-    let mut is_tls = true;
     for address in addresses {
         match wire::dial(address, rendezvous.cluster_tls()).await {
             Ok(dialled) => return Ok(dialled),
             Err(DialError::Io(error)) => {
-                is_tls = false;
                 undialled.refused &= error.kind() == std::io::ErrorKind::ConnectionRefused;
                 undialled.detail = root_cause(&error);
             }
             Err(DialError::Tls(error)) => {
                 undialled.refused = false;
-                undialled.detail = error.to_string();
                 undialled.tls = Some(error);
             }
         }
     }
-    // Node 0 may be at another of its addresses, and not be up yet.
-    undialled.tls = undialled.tls.filter(|_| is_tls);
     Err(undialled)
 }
 

@@ -57,12 +57,6 @@ impl Terms {
         Self(terms)
     }
 
-    /// With a name of where the run begins, which nodes know after they have joined.
-    pub(crate) fn beginning_at(mut self, origin: &str) -> Self {
-        self.0.push(("start".to_owned(), origin.to_owned()));
-        self
-    }
-
     /// The same for joining a cluster, with flags named as the user types them.
     pub(crate) fn settings(&self, plan: &Plan) -> Vec<(String, String)> {
         let named = |name: &String| {

@@ -19,15 +19,15 @@ pub(crate) struct ClusterNode<E: Element> {
     preparer: Preparer<E>,
 }
 
-/// Joins the cluster, or starts one of a single node. Each node tells the others a word when it has joined;
-/// `follow` gets that of node 0, and says how the values of this node begin.
+/// Joins the cluster, or starts one of a single node. `begin` says how the values begin, and exchanges words
+/// with the other nodes for that; its errors are those of all nodes.
 pub(crate) fn start<E: Element>(
     (layout, init): (Layout, Initialiser<E>),
     plan: &Plan,
     replication: ReplicationConfig,
     sampler: &Sampler,
     settings: Vec<(String, String)>,
-    (word, follow): (String, impl FnOnce(&str) -> Result<Initialiser<E>, TrainError>),
+    begin: impl FnOnce(Option<&Lobby<E>>) -> Result<Initialiser<E>, TrainError>,
 ) -> Result<ClusterNode<E>, TrainError> {
     let mut config = NodeConfig::new(layout, init);
     config.sampler = sampler.clone();
@@ -48,18 +48,20 @@ pub(crate) fn start<E: Element>(
     let node = match &plan.rendezvous {
         Some(rendezvous) => {
             let mut lobby = Lobby::enter(config, rendezvous.clone())?;
-            let told = lobby.gather("origin", word.into_bytes())?;
-            match follow(&told.first().map_or_else(String::new, |word| String::from_utf8_lossy(word).into()))
-            {
+            match begin(Some(&lobby)) {
                 Ok(init) => lobby.initialise(init),
                 Err(error) => {
-                    lobby.abort(&error.to_string());
+                    // If the cluster has failed, the error says so.
+                    let _ = lobby.leave();
                     return Err(error);
                 }
             }
             lobby.start()?
         }
-        None => Node::start_alone(config)?,
+        None => {
+            config.init = begin(None)?;
+            Node::start_alone(config)?
+        }
     };
     Ok(ClusterNode { preparer: node.preparer(), node })
 }

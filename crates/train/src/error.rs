@@ -87,6 +87,16 @@ pub enum TrainError {
         /// Its message.
         reason: String,
     },
+    /// Another node cannot begin the run.
+    #[error("node {node}: {message}")]
+    Elsewhere {
+        /// Rank of the node.
+        node: usize,
+        /// Its message.
+        message: String,
+        /// Its exit code, which is that of all nodes.
+        exit_code: u8,
+    },
     /// The cluster failed.
     #[error(transparent)]
     Cluster(intendant::Error),
@@ -230,6 +240,7 @@ impl TrainError {
         match self {
             Self::Usage(_) | Self::Config { .. } | Self::Disagreement { .. } => exit::USAGE,
             Self::Diverged(_) | Self::DivergedElsewhere { .. } => exit::DIVERGED,
+            Self::Elsewhere { exit_code, .. } => *exit_code,
             Self::Cluster(error) => error.exit_code(),
             Self::Launch(error) => error.exit_code(),
             Self::Checkpoint(CheckpointError::Damaged { .. }) => exit::DAMAGED,

@@ -3,6 +3,8 @@
 //! The manifest of a checkpoint carries a [`RunState`]: what was trained, with which settings. Settings of
 //! the cluster may differ from it; what decides which examples are trained, and how, may not.
 
+mod agree;
+
 use crate::args::CommonArgs;
 use crate::best::Best;
 use crate::cut::Made;
@@ -14,6 +16,7 @@ use intendant_checkpoint::{Checkpoint, CheckpointError, Claim, Folder, Latest, R
 use intendant_core::{Element, Initialiser, Key, KeyRange};
 use intendant_task::{Reduction, Rest, Start, Task};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -21,8 +24,7 @@ use std::time::Duration;
 const OF_TRAINING: [&str; 3] = ["seed", "float", "test"];
 
 /// How often, and how long apart, a run tries to claim its folder of checkpoints: for longer than one takes
-/// to end that has lost a node, or got a signal and has the usual grace; for less than other nodes wait for
-/// this one.
+/// to end that has lost a node, or got a signal and has the usual grace.
 const CLAIM_ATTEMPTS: u32 = 160;
 const CLAIM_PAUSE: Duration = Duration::from_millis(250);
 
@@ -128,14 +130,9 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Finds it. Node 0 claims the folder of checkpoints before it reads from it; other nodes do not wait for
-    /// that, and [follow](Self::follow) node 0.
+    /// Finds it, and claims the folder of checkpoints before: at node 0, and in a run of one process.
     pub(crate) fn find<T: Task>(task: &T, plan: &Plan, ranges: &[KeyRange]) -> Result<Self, TrainError> {
-        let checkpoints = &plan.checkpoints;
-        let claim = match &checkpoints.folder {
-            Some(folder) if plan.rank() == 0 => Some(claim(folder)?),
-            Some(_) | None => None,
-        };
+        let claim = plan.checkpoints.folder.as_ref().map(claim).transpose()?;
         Ok(Self { _claim: claim, ..Self::of(task, plan, ranges)? })
     }
 
@@ -155,7 +152,7 @@ impl Origin {
         }
         match &checkpoints.from {
             None => Ok(Self::default()),
-            Some(folder) => Self::from(plan, ranges, folder, T::Element::TYPE),
+            Some(folder) => Self::from(ranges, folder, T::Element::TYPE),
         }
     }
 
@@ -166,9 +163,9 @@ impl Origin {
         ranges: &[KeyRange],
         folder: &Folder,
     ) -> Result<Option<Self>, TrainError> {
-        let Some(Latest { checkpoint, damaged: newer, .. }) = newest(folder, plan)? else {
+        let Some(Latest { checkpoint, damaged: newer, .. }) = newest(folder)? else {
             let unfinished = folder.unfinished()?;
-            if let Some(cut) = unfinished.last().filter(|_| plan.rank() == 0) {
+            if let Some(cut) = unfinished.last() {
                 tracing::warn!(
                     "--resume: no checkpoint is finished, {} has no manifest.json; a new run begins",
                     folder.place(*cut).display()
@@ -237,7 +234,6 @@ impl Origin {
 
     /// The parameters of a checkpoint: the newest one of a folder of checkpoints, or the one that is named.
     fn from(
-        plan: &Plan,
         ranges: &[KeyRange],
         folder: &Folder,
         element: intendant_core::ElementType,
@@ -247,56 +243,19 @@ impl Origin {
         let (checkpoint, choice) = if Checkpoint::is_in(path)? {
             (Checkpoint::open(path)?, None)
         } else {
-            let newest = newest(folder, plan)?;
+            let newest = newest(folder)?;
             let newest = newest.ok_or_else(|| refused("there is no checkpoint".to_owned()))?.checkpoint;
             let choice = Choice::From(newest.manifest().cut);
             (newest, Some(choice))
         };
         check_model(&checkpoint, ranges, element).map_err(refused)?;
+        Ok(Self::at(checkpoint, path, choice))
+    }
+
+    /// The parameters of a checkpoint that comes from this folder.
+    fn at(checkpoint: Checkpoint, path: &Path, choice: Option<Choice>) -> Self {
         let checkpoint = Some((Arc::new(checkpoint), path.display().to_string()));
-        Ok(Self { choice, checkpoint, ..Self::default() })
-    }
-
-    /// What this node tells the others of its choice.
-    pub(crate) fn word(&self) -> String {
-        serde_json::to_string(&self.choice).expect("a choice is valid JSON")
-    }
-
-    /// Begins where node 0 does, which has told its `word`. This node may have looked before node 0 had
-    /// claimed the folder: an earlier run has made another checkpoint since. If that of node 0 is not here,
-    /// nothing changes, and the nodes find that they begin at different places ([`Self::name`]).
-    pub(crate) fn follow<T: Task>(
-        &mut self,
-        word: &str,
-        task: &T,
-        plan: &Plan,
-        ranges: &[KeyRange],
-    ) -> Result<(), TrainError> {
-        let choice: Option<Choice> = serde_json::from_str(word).unwrap_or_default();
-        let checkpoints = &plan.checkpoints;
-        let (folder, cut) = match choice {
-            Some(choice) if Some(choice) == self.choice => return Ok(()),
-            Some(Choice::Resume(cut)) => (&checkpoints.folder, cut),
-            Some(Choice::From(cut)) => (&checkpoints.from, cut),
-            None => return Ok(()),
-        };
-        let Some(folder) = folder.as_ref() else { return Ok(()) };
-        if !Checkpoint::is_in(&folder.place(cut))? {
-            return Ok(());
-        }
-        tracing::info!("node 0 begins at {}, and this node with it", folder.place(cut).display());
-        let checkpoint = folder.open(cut)?;
-        let origin = match choice {
-            Some(Choice::Resume(_)) => Self::resume_from(task, plan, ranges, folder, checkpoint)?,
-            Some(Choice::From(_)) | None => {
-                let refused = |what| TrainError::usage(format!("--from {}: {what}", folder.path().display()));
-                check_model(&checkpoint, ranges, T::Element::TYPE).map_err(refused)?;
-                let checkpoint = Some((Arc::new(checkpoint), folder.path().display().to_string()));
-                Self { choice, checkpoint, ..Self::default() }
-            }
-        };
-        *self = Self { _claim: self._claim.take(), ..origin };
-        Ok(())
+        Self { choice, checkpoint, ..Self::default() }
     }
 
     /// Names the origin, so that all nodes can compare it.
@@ -377,18 +336,17 @@ pub(crate) fn newest_config(folder: &Folder) -> Option<serde_json::Value> {
     Checkpoint::manifest_in(&folder.place(newest)).ok()?.run.get("config").cloned()
 }
 
-/// The newest checkpoint that is whole. Node 0 says which newer ones are not.
-fn newest(folder: &Folder, plan: &Plan) -> Result<Option<Latest>, TrainError> {
-    let is_first = plan.rank() == 0;
+/// The newest checkpoint that is whole. Says which newer ones are not.
+fn newest(folder: &Folder) -> Result<Option<Latest>, TrainError> {
     match folder.latest() {
         Ok(latest) => {
-            for skipped in latest.iter().flat_map(|latest| &latest.skipped).filter(|_| is_first) {
+            for skipped in latest.iter().flat_map(|latest| &latest.skipped) {
                 tracing::warn!("a newer checkpoint is passed over: {skipped}");
             }
             Ok(latest)
         }
         Err(error) => {
-            if let (true, CheckpointError::Damaged { .. }, Ok(cuts)) = (is_first, &error, folder.cuts()) {
+            if let (CheckpointError::Damaged { .. }, Ok(cuts)) = (&error, folder.cuts()) {
                 tracing::error!(
                     "all checkpoints of {} are damaged ({}); `intendant checkpoint verify` names all damage",
                     folder.path().display(),

@@ -29,6 +29,7 @@ use crate::sampling;
 use crate::single;
 use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::{RecvTimeoutError, bounded};
+use intendant::Lobby;
 use intendant_core::{Element, Key, KeyRange, Layout, lock};
 use intendant_sampling::Sampler;
 use intendant_task::{Driver, Loader, Partition, Patience, Schedule, Task};
@@ -94,9 +95,6 @@ pub fn run<T: Task>(
     if let Some(simulation) = &plan.simulation {
         return simulation.run(task, plan, &resolved, &explained, &sampler, exporter);
     }
-    let mut origin = Origin::find(task.as_ref(), plan, &ranges)?;
-    origin.say(plan);
-    let init = origin.init(&model.init);
     let node_run = |rank, origin| NodeRun {
         origin,
         task,
@@ -109,6 +107,9 @@ pub fn run<T: Task>(
     };
     match plan.technique {
         Technique::Single => {
+            let origin = Origin::find(task.as_ref(), plan, &ranges)?;
+            origin.say(plan);
+            let init = origin.init(&model.init);
             let (node, workers) = single::start(layout, &init, &sampler, plan.seed, plan.workers);
             let node_run = node_run(0, &origin);
             let trained = node_run.train(&node, workers, exporter)?;
@@ -116,14 +117,21 @@ pub fn run<T: Task>(
         }
         Technique::Server(_) => {
             let settings = Terms::new(task.as_ref(), plan).settings(plan);
-            let word = origin.word();
-            let follow = |word: &str| {
-                origin.follow(word, task.as_ref(), plan, &ranges)?;
+            let mut origin = Origin::default();
+            let begin = |lobby: Option<&Lobby<T::Element>>| {
+                origin = match lobby {
+                    None => Origin::find(task.as_ref(), plan, &ranges)?,
+                    Some(lobby) => {
+                        let gather = |name: &str, word| Ok(lobby.gather(name, word)?);
+                        Origin::agree(task.as_ref(), plan, &ranges, gather)?
+                    }
+                };
+                origin.say(plan);
                 Ok(origin.init(&model.init))
             };
-            let (values, origins) = ((layout, init), (word, follow));
+            let values = (layout, Arc::clone(&model.init));
             let replication = resolved.replication.clone();
-            let mut node = cluster::start(values, plan, replication, &sampler, settings, origins)?;
+            let mut node = cluster::start(values, plan, replication, &sampler, settings, begin)?;
             let (node_run, workers) = (node_run(node.rank(), &origin), node.workers());
             let trained = node_run.train(&node, workers, exporter)?;
             // A run that loses a node while it ends has failed. A failed run has neither report nor model.
@@ -362,7 +370,7 @@ impl<T: Task> NodeRun<'_, T> {
         station: &mut Station<'_, T>,
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Trained, TrainError> {
-        let terms = Terms::new(self.task.as_ref(), self.plan).beginning_at(&self.origin.name());
+        let terms = Terms::new(self.task.as_ref(), self.plan);
         let all = parameters.gather("start", terms.encode())?;
         if let Err(error) = terms.check(&all, self.plan.workers) {
             // All workers see a difference then. They meet once more, or the first abort would keep the

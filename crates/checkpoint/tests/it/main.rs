@@ -309,7 +309,15 @@ fn a_manifest_in_the_place_of_another_is_named() {
     fs::remove_dir_all(folder.place(second)).unwrap();
     fs::rename(folder.place(first), folder.place(second)).unwrap();
     let refused = folder.latest().unwrap_err().to_string();
-    assert!(refused.contains("it is the manifest of checkpoint 1"), "{refused}");
+    assert!(refused.contains("it is the manifest of checkpoint 1 and not of 2; rename"), "{refused}");
+    // It is whole: a run that passes it over does not remove it.
+    let third = write::<f32>(&folder, 3, |_| 0);
+    fs::rename(folder.place(third), folder.place(1)).unwrap();
+    let edited = Manifest { cut: 1, ..Checkpoint::manifest_in(&folder.place(1)).unwrap() };
+    fs::write(folder.place(1).join("manifest.json"), edited.to_file()).unwrap();
+    let latest = folder.latest().unwrap().unwrap();
+    assert_eq!((latest.damaged.len(), latest.skipped.len()), (0, 1));
+    check::<f32>(&latest.checkpoint, 3);
     // A checkpoint may be copied elsewhere.
     let copy = folder.path().join("model");
     fs::rename(folder.place(second), &copy).unwrap();

@@ -21,8 +21,9 @@ const MESH_DEADLINE: Duration = Duration::from_secs(20);
 /// A node of a cluster of processes that is connected to all others and has no values yet.
 ///
 /// It is for nodes that decide together where their values begin: [`Lobby::gather`] tells the others, and
-/// [`Lobby::initialise`] says how the values begin. All nodes call [`Lobby::gather`] alike. A node that is
-/// dropped without [`Lobby::start`] is lost to the others.
+/// [`Lobby::initialise`] says how the values begin. All nodes call [`Lobby::gather`] alike, and either all of
+/// them [start](Lobby::start) or all of them [leave](Lobby::leave). A node that is dropped without either is
+/// lost to the others.
 pub struct Lobby<E: Element> {
     config: NodeConfig<E>,
     layout: Arc<Layout>,
@@ -171,9 +172,12 @@ impl<E: Element> Lobby<E> {
         self.config.init = init;
     }
 
-    /// Ends the whole cluster instead of starting.
-    pub fn abort(self, reason: &str) {
-        self.control.abort(reason);
+    /// Leaves instead of starting; all nodes do.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the cluster has ended otherwise.
+    pub fn leave(self) -> Result<(), Error> {
+        Ok(self.control.leave()?)
     }
 
     /// Starts the node. Returns when all nodes are ready.

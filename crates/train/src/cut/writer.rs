@@ -77,8 +77,9 @@ pub(crate) struct Cuts<E> {
     /// The best model of an earlier run.
     pub(super) best: Option<Best>,
     pub(super) compared: Compared,
-    /// Checkpoints of an earlier run that cannot be used.
-    damaged: Vec<u64>,
+    /// Checkpoints that cannot be used: of an earlier run, and those that this one could not commit. What a
+    /// store does with a request that it did not answer in time is not known.
+    damaged: Mutex<Vec<u64>>,
     /// The last cut is made: training is over.
     is_over: AtomicBool,
     /// The model that is tested and exported, if it is not the one in memory. The node's first worker sets
@@ -110,7 +111,7 @@ impl<E: Element> Cuts<E> {
             // A run that keeps the last model must not say that an earlier one is the best so far.
             best: origin.best.filter(|_| plan.best.is_some()),
             compared: Compared::new(plan, origin),
-            damaged: origin.damaged.clone(),
+            damaged: Mutex::new(origin.damaged.clone()),
             is_over: AtomicBool::new(false),
             kept: OnceLock::new(),
         };
@@ -233,12 +234,13 @@ fn carry_out<E: Element>(order: Order, cuts: &Cuts<E>, progress: &Progress, took
                     let place = cuts.folder.place(manifest.cut);
                     let size = indicatif::HumanBytes(manifest.bytes());
                     progress.say(&format!("checkpoint {}  {size}", place.display()));
-                    if let Err(error) = cuts.folder.keep(KEPT, &cuts.damaged) {
+                    if let Err(error) = cuts.folder.keep(KEPT, &lock(&cuts.damaged)) {
                         tracing::warn!("an old checkpoint is left: {error}");
                     }
                 }
                 Err(error) => {
                     tracing::warn!("checkpoint {} is given up: {error}", manifest.cut);
+                    lock(&cuts.damaged).push(manifest.cut);
                     let _ = cuts.folder.remove(manifest.cut);
                 }
             }

@@ -235,22 +235,20 @@ fn all_nodes_begin_where_node_0_does() {
         regression(&format!("--float f64 {cluster} --epochs {epochs} {checkpoint} {report}"))
     };
     let mut nodes = ranks(vec![flags(&format!("--report {}", report.display())), flags("")]);
-    let mut other = start(nodes.pop().expect("two"));
-    let first = start(nodes.pop().expect("two"));
-    let mut log = BufReader::new(other.stderr.take().expect("piped"));
+    let other = start(nodes.pop().expect("two"));
+    let mut first = start(nodes.pop().expect("two"));
+    // Both have joined: node 0 says what it waits for.
+    let mut log = BufReader::new(first.stderr.take().expect("piped"));
     let mut said = String::new();
-    while !said.contains("waiting for node 0") {
+    while !said.contains("waiting for its end") {
         assert_ne!(log.read_line(&mut said).expect("a log"), 0, "{said}");
     }
     let place = format!("cut-{newest:06}");
     copy(&later.checkpoints().join(&place), &run.checkpoints().join(&place));
     drop(lock);
-    let first = finish(first);
     log.read_to_string(&mut said).expect("a log");
-    assert_eq!((first.status.code(), finish(other).status.code()), (Some(0), Some(0)), "{said}");
-    let begins = format!("{place}, and this node with it");
-    assert!(said.contains(&begins), "{said}");
-    assert!(end(&first).1.contains(&format!("{place} (")), "{:?}", end(&first));
+    assert_eq!((finish(first).status.code(), finish(other).status.code()), (Some(0), Some(0)), "{said}");
+    assert!(said.contains(&format!("{place} (")), "{said}");
     let report = crate::command_line::report(&report);
     assert_eq!(report.epochs.len(), epochs);
 }
@@ -266,4 +264,36 @@ fn copy(from: &Path, to: &Path) {
             std::fs::copy(entry.path(), place).expect("copied");
         }
     }
+}
+
+#[test]
+fn nodes_without_the_same_folder_end_before_anything_is_written() {
+    let earlier = Run::new(3);
+    succeeded(&output(&earlier.flags("--nodes 2")));
+    let newest = *earlier.cuts().last().expect("checkpoints");
+    let part = format!("cut-{newest:06}/part-1.safetensors");
+    let history = earlier.folder.path("r.epochs.jsonl");
+    let lines = std::fs::read(&history).expect("a history");
+    let elsewhere = Run::new(3);
+    let ended = |code, reason: &str| {
+        let flags =
+            |run: &Run| regression(&run.flags("--resume --nodes 2").replace("--epochs 3", "--epochs 5"));
+        let nodes = ranks(vec![flags(&earlier), flags(&elsewhere)]);
+        let nodes: Vec<_> = nodes.into_iter().map(start).collect();
+        for node in nodes {
+            let (found, said) = end(&finish(node));
+            assert_eq!(found, Some(code), "{said}");
+            assert!(said.contains(reason), "{said}");
+        }
+        assert!(std::fs::read(&history).expect("a history") == lines, "results of the earlier run are gone");
+    };
+    ended(2, "which is not here; all nodes need the same folder");
+    // The same one, damaged.
+    let place = format!("cut-{newest:06}");
+    copy(&earlier.checkpoints().join(&place), &elsewhere.checkpoints().join(&place));
+    let file = elsewhere.checkpoints().join(&part);
+    let mut bytes = std::fs::read(&file).expect("a part");
+    *bytes.last_mut().expect("values") ^= 1;
+    std::fs::write(&file, bytes).expect("written");
+    ended(5, "part-1.safetensors is damaged at byte 0");
 }
