@@ -62,6 +62,27 @@ impl<E: Element> Rows<E> {
         Self { ranges: ranges.collect() }
     }
 
+    /// Takes memory for the `one_of`-th part of all keys, and writes to it, so that the operating system has
+    /// provided it before keys are added.
+    pub fn make_room(&mut self, one_of: usize) {
+        let mut first = 0;
+        for range in &mut self.ranges {
+            let keys = usize::try_from((range.end - first).div_ceil(one_of.max(1) as u64)).unwrap_or(0);
+            range.keys.resize(keys, 0);
+            range.values.resize(keys.saturating_mul(range.len), E::ZERO);
+            first = range.end;
+        }
+        self.clear();
+    }
+
+    /// Forgets all keys, and keeps the memory.
+    pub fn clear(&mut self) {
+        for range in &mut self.ranges {
+            range.keys.clear();
+            range.values.clear();
+        }
+    }
+
     /// Adds keys and their values, concatenated.
     ///
     /// # Panics

@@ -23,7 +23,6 @@ use crate::meter::EpochSum;
 use crate::origin::RunState;
 use crate::parameters::Parameters;
 use crate::plan::Plan;
-use intendant_checkpoint::Rows;
 use intendant_checkpoint::protocol::{Heard, Protocol, Seat, Settled, Vote, Written};
 use intendant_core::Element;
 use intendant_task::{Rest, Task};
@@ -245,14 +244,19 @@ impl<'a, T: Task> Cutter<'a, T> {
         let start = now();
         parameters.flush()?;
         parameters.quiesce()?;
+        let mut copy = None;
         if self.protocol.is_first_of_node() {
-            let mut rows = Rows::new(&self.cuts.ranges);
+            let mut rows = self.cuts.rows();
             parameters.snapshot_of_node(&mut |keys, values| rows.add(keys, values))?;
-            self.cuts.write(cut, rows);
+            copy = Some(rows);
         }
         let (told, seconds) = so_far(parameters);
-        // No worker trains on before all nodes have their copies.
+        // No worker trains on before all nodes have their copies, and no thread that writes takes time from
+        // those that copy.
         let told = parameters.gather("cut", told)?;
+        if let Some(rows) = copy {
+            self.cuts.write(cut, rows);
+        }
         if self.protocol.is_leader() {
             let under_way = match &place.rest {
                 None => None,

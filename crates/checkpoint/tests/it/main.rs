@@ -325,6 +325,26 @@ fn a_manifest_in_the_place_of_another_is_named() {
 }
 
 #[test]
+fn memory_of_rows_is_used_again() {
+    let (_path, folder) = temporary();
+    let mut rows = Rows::<f32>::new(&ranges());
+    for salt in 0..3 {
+        if salt == 0 {
+            rows.make_room(4);
+        } else {
+            rows.clear();
+        }
+        assert_eq!(rows.keys(), 0);
+        (0..KEYS).for_each(|key| rows.add(&[Key(key)], &value::<f32>(key, salt)));
+        let cut = folder.begin().unwrap();
+        let part = folder.write(cut, "part", &rows).unwrap();
+        let run = json!({ "salt": salt });
+        folder.commit(&Manifest::new(cut, ElementType::F32, ranges(), vec![part], run)).unwrap();
+        check::<f32>(&folder.open(cut).unwrap(), salt);
+    }
+}
+
+#[test]
 fn numbers_are_given_once() {
     let (_path, folder) = temporary();
     let cut = folder.begin().unwrap();

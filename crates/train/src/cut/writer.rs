@@ -67,7 +67,10 @@ pub(crate) struct Cuts<E> {
     pub(super) ranges: Vec<Range>,
     pub(super) rank: u16,
     pub(super) workers: usize,
+    nodes: usize,
     jobs: Sender<Job<E>>,
+    /// Memory for the next copy.
+    spare: Mutex<Option<Rows<E>>>,
     told: Mutex<Told>,
     /// Notified when something is told.
     wrote: Condvar,
@@ -103,7 +106,9 @@ impl<E: Element> Cuts<E> {
             ranges: ranges.iter().map(Range::from).collect(),
             rank,
             workers: plan.workers,
+            nodes: plan.nodes,
             jobs,
+            spare: Mutex::default(),
             told: Mutex::default(),
             wrote: Condvar::new(),
             made: Mutex::new(origin.made),
@@ -150,6 +155,11 @@ impl<E: Element> Cuts<E> {
         self.wrote.notify_all();
     }
 
+    /// Where values are copied to.
+    pub(super) fn rows(&self) -> Rows<E> {
+        lock(&self.spare).take().unwrap_or_else(|| Rows::new(&self.ranges))
+    }
+
     /// Orders that a copy is written as this node's part of a cut.
     pub(super) fn write(&self, cut: u64, rows: Rows<E>) {
         // If the receiver is gone, the run has failed, and says why.
@@ -186,10 +196,14 @@ impl<E: Element> Cuts<E> {
 pub(crate) struct Writer<E>(Receiver<Job<E>>);
 
 impl<E: Element> Writer<E> {
-    /// Writes what is in the queue until `ended` is disconnected. The leader's orders are carried out in any
-    /// case; of a run that fails, no more parts are written.
+    /// Writes what is in the queue until `ended` is disconnected. Before, it takes memory for an equal share of
+    /// all values: while the cluster stands still for a cut, none has to be taken. The leader's orders are
+    /// carried out in any case; of a run that fails, no more parts are written.
     pub(crate) fn run(self, cuts: &Cuts<E>, progress: &Progress, ended: &Receiver<()>) {
         let mut took = Duration::ZERO;
+        let mut room = Rows::new(&cuts.ranges);
+        room.make_room(cuts.nodes);
+        lock(&cuts.spare).get_or_insert(room);
         loop {
             let job = crossbeam_channel::select! {
                 recv(self.0) -> job => job,
@@ -203,11 +217,13 @@ impl<E: Element> Writer<E> {
                 }
             };
             match job {
-                Ok(Job::Write { cut, rows }) => {
+                Ok(Job::Write { cut, mut rows }) => {
                     let start = super::now();
                     let name = format!("part-{}", cuts.rank);
                     let part = cuts.folder.write(cut, &name, &rows).map_err(|error| error.to_string());
                     took = super::now() - start;
+                    rows.clear();
+                    *lock(&cuts.spare) = Some(rows);
                     lock(&cuts.told).part = Some(part);
                     cuts.wrote.notify_all();
                 }
