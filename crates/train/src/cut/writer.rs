@@ -196,8 +196,8 @@ impl<E: Element> Cuts<E> {
 pub(crate) struct Writer<E>(Receiver<Job<E>>);
 
 impl<E: Element> Writer<E> {
-    /// Writes what is in the queue until `ended` is disconnected. Before, it takes memory for an equal share of
-    /// all values: while the cluster stands still for a cut, none has to be taken. The leader's orders are
+    /// Writes what is in the queue until `ended` is disconnected. Before, it takes memory for an equal share
+    /// of all values: while the cluster stands still for a cut, none has to be taken. The leader's orders are
     /// carried out in any case; of a run that fails, no more parts are written.
     pub(crate) fn run(self, cuts: &Cuts<E>, progress: &Progress, ended: &Receiver<()>) {
         let mut took = Duration::ZERO;
