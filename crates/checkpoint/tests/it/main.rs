@@ -351,6 +351,8 @@ fn numbers_are_given_once() {
     folder.remove(cut).unwrap();
     assert_eq!(folder.begin_after(cut).unwrap(), cut + 1);
     assert_eq!(folder.begin_after(cut).unwrap(), cut + 2);
+    folder.remove(cut + 2).unwrap();
+    assert_eq!(folder.begin_after(cut + 2).unwrap(), cut + 3, "an older one is there");
 }
 
 #[test]

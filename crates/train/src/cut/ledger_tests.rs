@@ -60,17 +60,20 @@ fn the_last_cut_is_the_one_that_counts() {
 
 #[test]
 fn a_cut_that_cannot_be_begun_is_not_forgotten_for_an_older_one() {
-    // The last cut is due while an older one is pending, and cannot be begun.
-    let mut ledger = ledger(None);
-    ledger.begin(|last| Ok(last + 1)).expect("begun");
-    ledger.copied(copied(None));
-    assert_eq!(ledger.begin(|_| Err(refused("the disk is full"))), None);
-    let (_, _, done) = commit(ledger.settle(complete(1)));
-    done.send(Ok(())).expect("it is waited for");
-    ledger.await_commit();
-    let (unsaved, saved) = said(&mut ledger);
-    assert!(unsaved.is_some_and(|reason| reason.contains("the disk is full")));
-    assert_eq!(saved, None, "the older one is not the last cut");
+    for older in [complete(1), failed(1)] {
+        // The last cut is due while an older one is pending, and cannot be begun.
+        let mut ledger = ledger(None);
+        ledger.begin(|last| Ok(last + 1)).expect("begun");
+        ledger.copied(copied(None));
+        assert_eq!(ledger.begin(|_| Err(refused("the disk is full"))), None);
+        if let Some(Order::Commit { done, .. }) = ledger.settle(older) {
+            done.send(Ok(())).expect("it is waited for");
+        }
+        ledger.await_commit();
+        let (unsaved, saved) = said(&mut ledger);
+        assert!(unsaved.is_some_and(|reason| reason.contains("the disk is full")));
+        assert_eq!(saved, None, "the older one is not the last cut");
+    }
 }
 
 #[test]
