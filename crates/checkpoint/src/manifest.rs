@@ -113,7 +113,7 @@ impl Manifest {
     /// The file `manifest.json`.
     ///
     /// # Panics
-    /// If the ranges or parts cannot be serialised; they can.
+    /// Never: all of a manifest can be serialised.
     #[must_use]
     pub fn to_file(&self) -> Vec<u8> {
         let sealed = Sealed { manifest: self, sum: ZEROS };

@@ -16,7 +16,6 @@ use intendant_checkpoint::{Checkpoint, CheckpointError, Claim, Folder, Latest, R
 use intendant_core::{Element, Initialiser, Key, KeyRange};
 use intendant_task::{Reduction, Rest, Start, Task};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -239,23 +238,28 @@ impl Origin {
         element: intendant_core::ElementType,
     ) -> Result<Self, TrainError> {
         let path = folder.path();
-        let refused = |what: String| TrainError::usage(format!("--from {}: {what}", path.display()));
         let (checkpoint, choice) = if Checkpoint::is_in(path)? {
             (Checkpoint::open(path)?, None)
         } else {
             let newest = newest(folder)?;
-            let newest = newest.ok_or_else(|| refused("there is no checkpoint".to_owned()))?.checkpoint;
+            let newest = newest.ok_or_else(|| not_from(folder, "there is no checkpoint"))?.checkpoint;
             let choice = Choice::From(newest.manifest().cut);
             (newest, Some(choice))
         };
-        check_model(&checkpoint, ranges, element).map_err(refused)?;
-        Ok(Self::at(checkpoint, path, choice))
+        Self::at(checkpoint, ranges, folder, element, choice)
     }
 
     /// The parameters of a checkpoint that comes from this folder.
-    fn at(checkpoint: Checkpoint, path: &Path, choice: Option<Choice>) -> Self {
-        let checkpoint = Some((Arc::new(checkpoint), path.display().to_string()));
-        Self { choice, checkpoint, ..Self::default() }
+    fn at(
+        checkpoint: Checkpoint,
+        ranges: &[KeyRange],
+        folder: &Folder,
+        element: intendant_core::ElementType,
+        choice: Option<Choice>,
+    ) -> Result<Self, TrainError> {
+        check_model(&checkpoint, ranges, element).map_err(|what| not_from(folder, &what))?;
+        let checkpoint = Some((Arc::new(checkpoint), folder.path().display().to_string()));
+        Ok(Self { choice, checkpoint, ..Self::default() })
     }
 
     /// Names the origin, so that all nodes can compare it.
@@ -327,6 +331,11 @@ impl Origin {
             (Some(_) | None, _) => Ok(()),
         }
     }
+}
+
+/// A folder has no parameters for this run.
+fn not_from(folder: &Folder, what: &str) -> TrainError {
+    TrainError::usage(format!("--from {}: {what}", folder.path().display()))
 }
 
 /// The effective configuration of the run whose checkpoints are in a folder, if its newest manifest can be

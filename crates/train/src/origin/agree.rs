@@ -4,7 +4,7 @@
 //! is ending may make another checkpoint. Node 0 tells what it has found, and the others read that. Then each
 //! node tells whether it can begin. If one cannot, all of them end alike.
 
-use super::{Choice, Origin, check_model};
+use super::{Choice, Origin};
 use crate::error::TrainError;
 use crate::plan::Plan;
 use intendant_checkpoint::{Checkpoint, Folder};
@@ -95,9 +95,7 @@ impl Origin {
             }
             (Some(choice @ Choice::From(cut)), _, Some(folder)) => {
                 let checkpoint = open("--from", folder, cut)?;
-                let refused = |what| TrainError::usage(format!("--from {}: {what}", folder.path().display()));
-                check_model(&checkpoint, ranges, T::Element::TYPE).map_err(refused)?;
-                Ok(Self::at(checkpoint, folder.path(), Some(choice)))
+                Self::at(checkpoint, ranges, folder, T::Element::TYPE, Some(choice))
             }
             (None, _, Some(folder)) => Self::from(ranges, folder, T::Element::TYPE),
             // Names differ then.
