@@ -1,6 +1,8 @@
 //! The command line.
 
 use crate::checkpoint::CheckpointArgs;
+use crate::dashboard::DashboardArgs;
+use crate::trace::TraceArgs;
 use clap::{Args as Group, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -34,7 +36,7 @@ const AFTER_HELP: &str = "The training programs kge, mf and word2vec are command
                           'intendant kge --nodes 2' runs 'intendant-kge --nodes 2'. The program is taken from the \
                           folder of this one, or else from PATH. 'intendant help kge' is \
                           'intendant kge --help'.\n\n\
-                          Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 diverged, 4 a peer was lost, 5 no checkpoint can be used, 101 panicked, \
+                          Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 diverged, 4 a peer was lost, 5 no checkpoint can be used, or a trace is damaged, 101 panicked, \
                           128 + n ended by signal n.\n\
                           Logs go to standard error; RUST_LOG=debug shows more of them.";
 
@@ -43,7 +45,10 @@ pub(crate) enum Command {
     Launch(LaunchArgs),
     Doctor(DoctorArgs),
     Checkpoint(CheckpointArgs),
+    Trace(TraceArgs),
     Certs(CertsArgs),
+    Dashboard(DashboardArgs),
+    MetricsToken(MetricsTokenArgs),
     /// A program `intendant-NAME`: its name and its arguments.
     #[command(external_subcommand)]
     Program(Vec<OsString>),
@@ -121,6 +126,16 @@ pub(crate) struct CertsArgs {
     )]
     pub(crate) days: u32,
 }
+
+/// Print the token with which programs on other machines read the metrics of a cluster.
+///
+/// It is made of the cluster's token, which is taken from INTENDANT_TOKEN or INTENDANT_TOKEN_FILE. It reads
+/// metrics and does nothing else: with it, no process can join the cluster or stop it.
+#[derive(Debug, Group)]
+#[command(after_help = "Example:\n  (umask 077; intendant metrics-token > metrics-token)\n  \
+                        curl -H \"Authorization: Bearer $(cat metrics-token)\" http://node01:9100/metrics\n\n\
+                        Exit codes: 0 ok, 1 failed, 2 there is no token, or it cannot be read.")]
+pub(crate) struct MetricsTokenArgs {}
 
 fn nodes(text: &str) -> Result<usize, String> {
     text.parse()

@@ -38,7 +38,7 @@ fn say(what: &impl std::fmt::Display) {
 }
 
 /// Prints a result.
-fn print(text: &str, code: u8) -> ExitCode {
+pub(crate) fn print(text: &str, code: u8) -> ExitCode {
     use std::io::Write;
     let mut stdout = std::io::stdout();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());

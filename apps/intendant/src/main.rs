@@ -2,18 +2,22 @@
 //! clusters.
 //!
 //! `args` is the command line; `program` runs `intendant-NAME`; `doctor` checks the machine; `checkpoint`
-//! reads checkpoints; `certs` makes certificates. The library launches clusters, because programs do that as
-//! well (`--nodes N`).
+//! reads checkpoints; `trace` reads traces; `dashboard` shows traces and clusters in a browser; `certs` makes
+//! certificates. The library launches clusters, because programs do that as well (`--nodes N`).
 #![forbid(unsafe_code)]
 
 mod args;
 mod certs;
 mod checkpoint;
+mod dashboard;
 mod doctor;
 mod program;
+mod trace;
 
-use args::{Args, Command, LaunchArgs};
+use args::{Args, Command, LaunchArgs, MetricsTokenArgs};
+use intendant::Rendezvous;
 use intendant::launch::Launch;
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -45,7 +49,13 @@ fn main() -> ExitCode {
             log_to_stderr();
             checkpoint::run(args)
         }
+        Command::Trace(args) => trace::run(args),
         Command::Certs(args) => certs::run(&args.folder, args.days),
+        Command::MetricsToken(MetricsTokenArgs {}) => metrics_token(),
+        Command::Dashboard(args) => {
+            log_to_stderr();
+            dashboard::run(args)
+        }
     }
 }
 
@@ -78,11 +88,38 @@ fn log_to_stderr() {
     tracing_subscriber::registry().with(targets).with(stderr).init();
 }
 
+/// Prints the token of readers.
+fn metrics_token() -> ExitCode {
+    let token = match Rendezvous::token_from_env() {
+        Ok(Some(token)) => token.of_readers().to_hex(),
+        Ok(None) => {
+            eprintln!(
+                "intendant: there is no token of a cluster from which that of its readers is made; set INTENDANT_TOKEN \
+                 or INTENDANT_TOKEN_FILE to that of the cluster"
+            );
+            return ExitCode::from(program::USAGE);
+        }
+        Err(error) => {
+            eprintln!("intendant: {error}");
+            return ExitCode::from(program::USAGE);
+        }
+    };
+    printed(writeln!(std::io::stdout(), "{token}"), ExitCode::SUCCESS)
+}
+
 fn launch(args: LaunchArgs) -> ExitCode {
     let mut command = args.command.into_iter();
     // The command line parser requires at least one.
     let program = command.next().unwrap_or_default();
-    let launch = Launch::new(args.nodes, program).args(command).max_restarts(args.max_restarts);
+    let mut launch = Launch::new(args.nodes, program).args(command).max_restarts(args.max_restarts);
+    // Programs that read the metrics of nodes must know the token.
+    match Rendezvous::token_from_env() {
+        Ok(token) => launch = token.into_iter().fold(launch, Launch::token),
+        Err(error) => {
+            eprintln!("intendant: {error}");
+            return ExitCode::from(program::USAGE);
+        }
+    }
     match launch.grace(Duration::from_secs(args.grace_seconds.into())).run() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

@@ -124,6 +124,19 @@ impl Histogram {
         0.0
     }
 
+    /// Number of durations of at most `us` microseconds. It is exact if `us` is a power of two less one, and
+    /// else counts all of the bucket of `us`.
+    #[must_use]
+    pub fn count_up_to(&self, us: u64) -> u64 {
+        self.counts[..=bucket(us)].iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// The sum of all durations, microseconds.
+    #[must_use]
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us
+    }
+
     /// The sum of all durations and the buckets that are not empty, as (bucket, count): what
     /// [`Histogram::from_parts`] takes.
     pub fn parts(&self) -> (u64, impl Iterator<Item = (u64, u64)>) {
@@ -157,6 +170,16 @@ mod tests {
             assert!(error <= us as f64 / 16.0, "{us} is counted as {}", middle(at));
         }
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn counts_up_to_a_power_of_two_are_exact() {
+        let mut all = Histogram::default();
+        (0..5_000).for_each(|us| all.record(us));
+        for power in 0..13 {
+            assert_eq!(all.count_up_to((1 << power) - 1), (1 << power).min(5_000));
+        }
+        assert_eq!((all.count_up_to(u64::MAX), all.sum_us()), (5_000, 4_999 * 2_500));
     }
 
     #[test]

@@ -22,8 +22,8 @@
 
 mod access;
 mod channel;
-mod decisions;
 mod error;
+mod events;
 mod input;
 mod instances;
 mod intent;
@@ -42,7 +42,6 @@ mod storage;
 mod sync;
 
 pub use channel::{Channel, Explanation};
-pub use decisions::{Cause, Decision, DecisionKind};
 pub use error::{AccessError, ProtocolError, Violation};
 pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission, Work};
 pub use intendant_store::Row;

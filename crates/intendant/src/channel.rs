@@ -6,6 +6,7 @@ use crate::health::Health;
 use crate::inbox::{Command, Inbox};
 use crate::mailbox::MailSender;
 use crate::membership::Membership;
+use crate::recording::ChannelRecording;
 use crate::traffic::Traffic;
 use intendant_control::Failure;
 use intendant_control::MonotonicClock;
@@ -27,6 +28,8 @@ const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
 /// A channel's engine and everything that its thread connects it with.
 pub(crate) struct ChannelLoop<E> {
     pub(crate) channel: Channel<E>,
+    /// If the node has a trace.
+    pub(crate) recording: Option<ChannelRecording>,
     pub(crate) clock: MonotonicClock,
     pub(crate) inbox: Inbox,
     /// By worker.
@@ -82,6 +85,13 @@ pub(crate) fn run<E: Element>(channel_loop: ChannelLoop<E>, fabric: FabricBuilde
 
 impl<E: Element> ChannelLoop<E> {
     async fn run(mut self, fabric: &mut Fabric) {
+        self.work(fabric).await;
+        if let Some(recording) = &mut self.recording {
+            recording.record_sent(self.clock.now());
+        }
+    }
+
+    async fn work(&mut self, fabric: &mut Fabric) {
         let mut actions = Vec::new();
         let mut closing = None;
         let mut looked = false;
@@ -96,7 +106,7 @@ impl<E: Element> ChannelLoop<E> {
                 // Lets the runtime poll the sockets; readiness is noticed nowhere else.
                 Turn::Busy | Turn::Looked => tokio::task::yield_now().await,
                 Turn::Idle => {
-                    let wake = closing.or_else(|| Some(self.clock.moment(self.tick_due()?)));
+                    let wake = closing.or_else(|| Some(self.clock.moment(self.alarm_due()?)));
                     let alarm = async {
                         match wake {
                             Some(moment) => tokio::time::sleep_until(moment).await,
@@ -137,6 +147,11 @@ impl<E: Element> ChannelLoop<E> {
     ) -> Turn {
         let mut turn = Turn::Idle;
         let mut begun = self.clock.now();
+        if let Some(recording) = &mut self.recording
+            && recording.due().is_some_and(|due| begun >= due)
+        {
+            recording.record_sent(begun);
+        }
         if closing.is_none() && self.tick_due().is_some_and(|due| begun >= due) {
             let round = self.channel.next_round();
             self.handle(Input::Tick, fabric, actions);
@@ -217,6 +232,12 @@ impl<E: Element> ChannelLoop<E> {
         Some(self.looks.next(self.channel.due()?))
     }
 
+    /// When an idle channel wakes by itself.
+    fn alarm_due(&self) -> Option<Tick> {
+        let recording = self.recording.as_ref().and_then(ChannelRecording::due);
+        self.tick_due().into_iter().chain(recording).min()
+    }
+
     fn count(&mut self, sent: Sent) {
         let before = std::mem::replace(&mut self.counted, sent);
         self.traffic.add(NetworkStats {
@@ -254,11 +275,15 @@ impl<E: Element> ChannelLoop<E> {
     }
 
     fn handle(&mut self, input: Input, fabric: &mut Fabric, actions: &mut Vec<Action>) {
-        let result = self.channel.handle(self.clock.now(), input, actions);
+        let now = self.clock.now();
+        let result = self.channel.handle(now, input, actions);
         for action in actions.drain(..) {
             match action {
                 Action::Send { to, message } => {
                     let (head, values) = message.encode_parts();
+                    if let Some(recording) = &mut self.recording {
+                        recording.sends(now, to, head.len() + values.len());
+                    }
                     fabric.send_parts(to, head, values);
                 }
                 Action::Complete { worker, completion } => {
@@ -272,6 +297,9 @@ impl<E: Element> ChannelLoop<E> {
                     }
                 }
             }
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.record(self.channel.take_events());
         }
         if let Err(violation) = result {
             self.broken(violation.from, &violation.what.to_string());

@@ -1,6 +1,7 @@
 //! The configuration of a node.
 
 use crate::error::Error;
+use crate::recording::TraceConfig;
 use intendant_core::{Element, Initialiser, Key, Layout, Tick, limits, random};
 use intendant_engine::{LocalAccess, ReplicationConfig, Storage};
 use intendant_sampling::Sampler;
@@ -59,6 +60,8 @@ pub struct NodeConfig<E> {
     /// Threads that the program runs per worker, e.g. 2 with a loader thread. Only used to check limits
     /// before the start.
     pub threads_per_worker: usize,
+    /// Records what happens to parameters, if anything. Nodes may differ in it.
+    pub trace: Option<TraceConfig>,
 }
 
 impl<E> NodeConfig<E> {
@@ -187,6 +190,7 @@ impl<E: Element> NodeConfig<E> {
             settings: Vec::new(),
             transport: Transport::Auto,
             threads_per_worker: 1,
+            trace: None,
         }
     }
 }

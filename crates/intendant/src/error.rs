@@ -6,6 +6,7 @@ use intendant_core::{LayoutError, NodeId};
 use intendant_engine::AccessError;
 use intendant_launch::RendezvousError;
 use intendant_sampling::SampleError;
+use intendant_trace::TraceError;
 use intendant_transport::TransportError;
 use std::fmt;
 use std::io::Write;
@@ -63,6 +64,9 @@ pub enum Error {
         /// The longest allowed payload, given this node's number of workers.
         bytes_max: usize,
     },
+    /// A trace cannot be written. If [`crate::Node::shutdown`] says so, the node has left in order.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// More samples were drawn than prepared.
     #[error(transparent)]
     Sample(#[from] SampleError),
@@ -117,6 +121,7 @@ impl Error {
             | Self::Rendezvous(_)
             | Self::Join(_) => 2,
             Self::Failed(_)
+            | Self::Trace(_)
             | Self::Transport(_)
             | Self::Start { .. }
             | Self::Ticket { .. }

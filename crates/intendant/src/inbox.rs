@@ -70,6 +70,11 @@ impl InboxSender {
         }
         true
     }
+
+    /// Commands that are queued.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
 }
 
 impl Inbox {

@@ -27,8 +27,10 @@ mod mailbox;
 mod meeting;
 mod membership;
 mod node;
+mod observer;
 mod parts;
 mod preparer;
+mod recording;
 mod sync;
 mod traffic;
 mod worker;
@@ -50,12 +52,12 @@ pub use config::NodeConfig;
 pub use error::{Error, exit};
 pub use intendant_control::{self as control, Failure, FailureKind, JoinError};
 pub use intendant_core::{
-    Clock, Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, LayoutBuilder, LayoutError,
-    NodeId, Tick, WorkerId,
+    ChannelId, Clock, Element, ElementType, Initialiser, Key, KeyOrder, KeyRange, Layout, LayoutBuilder,
+    LayoutError, NodeId, Tick, WorkerId,
 };
 pub use intendant_engine::{
-    AccessError, AccessStats, Cause, Decision, DecisionKind, Explanation, LocalAccess, ManagementStats,
-    NetworkStats, ReplicationConfig, Row, Storage,
+    AccessError, AccessStats, Explanation, LocalAccess, ManagementStats, NetworkStats, ReplicationConfig,
+    Row, Storage,
 };
 pub use intendant_intent::{TimingConfig, TimingError};
 pub use intendant_launch::{Endpoint, Launcher, Rendezvous, RendezvousError};
@@ -68,10 +70,13 @@ pub use intendant_techniques::{
     Act, Assignment, AssignmentError, Choice, Initiator, IntentPolicy, KeyTechnique, Location, Order, Policy,
     Replicas, Role, StaticReplicaPace, StaticReplicas, Technique,
 };
+pub use intendant_trace::{Access, Cause, Event, Filter, FilterError, Mark, What};
 pub use intendant_transport::socket::Links;
 pub use intendant_transport::{TLS_NAME, Tls, TlsError, TlsFileError, TlsFiles, Token, Transport};
 pub use node::{Aborter, Lobby, Node};
+pub use observer::Observer;
 pub use preparer::Preparer;
+pub use recording::TraceConfig;
 
 pub use worker::rows::Rows;
 pub use worker::{Ticket, Worker};

@@ -15,8 +15,10 @@ use crate::inbox::{Command, inbox};
 use crate::mailbox::{MailReceiver, mailbox};
 use crate::meeting::Meetings;
 use crate::membership::{Group, Membership};
+use crate::observer::Observer;
 use crate::parts::{DOWN, NodeParts};
 use crate::preparer::Preparer;
+use crate::recording::Recording;
 use crate::traffic::Traffic;
 use crate::worker::Worker;
 use intendant_control::MonotonicClock;
@@ -26,6 +28,7 @@ use intendant_engine::{
     Advanced, Channel, Local, LookTimer, ManagementStats, NetworkStats, Shared, SharedConfig,
 };
 use intendant_sampling::{Manager, SamplingStats};
+use intendant_trace::Mark;
 use intendant_transport::socket::{self, Links};
 use intendant_transport::{FabricBuilder, local};
 use std::sync::{Arc, Mutex};
@@ -103,7 +106,10 @@ impl<E: Element> Node<E> {
     /// # Errors
     /// If the configuration makes no sense or the operating system refuses a thread.
     #[inline(never)]
-    pub fn start_local(config: NodeConfig<E>, nodes: usize) -> Result<Vec<Self>, Error> {
+    pub fn start_local(mut config: NodeConfig<E>, nodes: usize) -> Result<Vec<Self>, Error> {
+        if let Some(trace) = &mut config.trace {
+            trace.choose_run();
+        }
         let layout = distribute(&config, nodes)?;
         check_fits(&config, &layout, nodes, nodes)?;
         let group = Group::new(nodes);
@@ -131,7 +137,16 @@ impl<E: Element> Node<E> {
     ) -> Result<Self, Error> {
         let policy = config.policy();
         let NodeConfig {
-            init, sampler, seed, workers, storage, access, replication, outstanding_bytes, ..
+            init,
+            sampler,
+            seed,
+            workers,
+            storage,
+            access,
+            replication,
+            outstanding_bytes,
+            trace,
+            ..
         } = config;
         let shared = SharedConfig {
             node: rank,
@@ -145,6 +160,8 @@ impl<E: Element> Node<E> {
         };
         let clock = MonotonicClock::start();
         let shared = Arc::new(Shared::new(shared));
+        let filter = trace.as_ref().map(|trace| trace.filter.clone());
+        let recording = trace.map(|trace| Recording::start(trace, &shared, clock)).transpose()?;
         let (membership, health) = (Arc::new(membership), Arc::new(Health::default()));
         let traffic = Arc::new(Traffic::default());
         let (senders, deliveries): (Vec<_>, Vec<_>) = (0..workers).map(|_| mailbox()).unzip();
@@ -165,8 +182,13 @@ impl<E: Element> Node<E> {
         let mut threads = Vec::new();
         for (channel, (fabric, receiver)) in fabrics.into_iter().zip(receivers).enumerate() {
             let id = ChannelId(channel as u16);
+            let mut engine = Channel::new(id, Arc::clone(&shared));
+            if let Some(filter) = &filter {
+                engine.trace(filter.clone());
+            }
             let channel_loop = ChannelLoop {
-                channel: Channel::new(id, Arc::clone(&shared)),
+                channel: engine,
+                recording: recording.as_ref().and_then(|all| all.channel(id, layout.nodes())),
                 clock,
                 inbox: receiver,
                 done: senders.iter().map(|_| Vec::new()).collect(),
@@ -205,6 +227,7 @@ impl<E: Element> Node<E> {
             meetings,
             attendance,
             outstanding_bytes,
+            recording,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -251,6 +274,11 @@ impl<E: Element> Node<E> {
         Preparer::new(Arc::clone(&self.inner))
     }
 
+    /// A handle with which other threads read the numbers of this node.
+    pub fn observer(&self) -> Observer<E> {
+        Observer::new(Arc::clone(&self.inner), Arc::clone(&self.traffic))
+    }
+
     /// Statistics of sampling on this node so far.
     pub fn sampling(&self) -> SamplingStats {
         self.inner.sampling.stats()
@@ -268,17 +296,20 @@ impl<E: Element> Node<E> {
     /// [`Error::Failed`] if the cluster has ended.
     #[inline(never)]
     pub fn management(&self) -> Result<ManagementStats, Error> {
-        let mut sum = ManagementStats::default();
-        for stats in self.inner.ask_channels(Command::Management)? {
-            sum.merge(&stats);
-        }
-        Ok(sum)
+        Ok(self.observer().management()?)
     }
 
     /// Number of values that this node holds.
     #[inline(never)]
     pub fn held(&self) -> usize {
         self.inner.shared.held()
+    }
+
+    /// Records a moment of the run in the trace of this node, if it has one.
+    pub fn mark(&self, mark: Mark, number: u64) {
+        if let Some(recording) = &self.inner.recording {
+            recording.mark(mark, number);
+        }
     }
 
     /// Why the cluster ended, if it did.
@@ -300,7 +331,8 @@ impl<E: Element> Node<E> {
     /// [`Node::shutdown_all`]). Workers cannot be used any more.
     ///
     /// # Errors
-    /// If the cluster has failed or fails meanwhile; also if others still wait for workers of this node.
+    /// If the cluster has failed or fails meanwhile; also if others still wait for workers of this node. If
+    /// the node has left in order and its trace could not be written: [`Error::Trace`].
     #[inline(never)]
     pub fn shutdown(mut self) -> Result<(), Error> {
         self.inner.health.check()?;
@@ -319,7 +351,10 @@ impl<E: Element> Node<E> {
         self.join_threads();
         // Workers that still exist get an error instead of waiting for channels that have ended.
         self.inner.health.fail(Failure { kind: FailureKind::Left, node: None, reason: DOWN.to_owned() });
-        Ok(())
+        match &self.inner.recording {
+            Some(recording) => Ok(recording.end()?),
+            None => Ok(()),
+        }
     }
 
     /// Shuts down all nodes of a cluster in this process, which must happen at the same time: each waits for
@@ -359,6 +394,9 @@ impl<E: Element> Drop for Node<E> {
         self.join_threads();
         // The cluster has failed, and it is known why.
         let _ = self.inner.membership.leave();
+        if let Some(Err(error)) = self.inner.recording.as_ref().map(Recording::end) {
+            tracing::warn!("{error}");
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::health::Health;
 use crate::inbox::{Command, InboxSender};
 use crate::meeting::Meetings;
 use crate::membership::Membership;
+use crate::recording::Recording;
 use crossbeam_channel::Sender;
 use intendant_control::Failure;
 use intendant_control::MonotonicClock;
@@ -28,6 +29,7 @@ pub(crate) struct NodeParts<E> {
     pub(crate) meetings: Meetings,
     pub(crate) attendance: Attendance,
     pub(crate) outstanding_bytes: usize,
+    pub(crate) recording: Option<Recording>,
 }
 
 impl<E: Element> NodeParts<E> {
@@ -65,6 +67,17 @@ impl<E: Element> NodeParts<E> {
         for channel in channels {
             self.inboxes[channel.index()].send(Command::Input(Input::Wake));
         }
+    }
+
+    /// Meets all other nodes; payloads in rank order.
+    pub(crate) fn gather(&self, name: &str, label: &str, payload: Vec<u8>) -> Result<Vec<Vec<u8>>, Failure> {
+        let recording = self.recording.as_ref();
+        let meeting = recording.map(Recording::came);
+        let gathered = self.membership.gather(name, label, payload)?;
+        if let (Some(recording), Some(meeting)) = (recording, meeting) {
+            recording.went_on(meeting);
+        }
+        Ok(gathered)
     }
 
     /// The sum of the reports of all channels, whose copies are brought in step: all workers of this node

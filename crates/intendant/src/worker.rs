@@ -119,6 +119,11 @@ impl<E: Element> Worker<E> {
         self.local.stats()
     }
 
+    /// Operations of this worker that are under way, and the bytes that they have in flight.
+    pub fn outstanding(&self) -> (usize, usize) {
+        (self.local.operations(), self.local.outstanding_bytes())
+    }
+
     /// Counts that many of the next pull's keys, its last ones, as samples.
     pub fn count_sampled(&mut self, keys: usize) {
         self.local.count_sampled(keys);

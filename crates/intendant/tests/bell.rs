@@ -46,6 +46,10 @@ mod sync {
             self.0.sent.fetch_add(1, Ordering::Release);
             Ok(())
         }
+
+        pub(crate) fn len(&self) -> usize {
+            self.0.items.lock().expect("no panic").len()
+        }
     }
 
     impl<T> Receiver<T> {

@@ -58,6 +58,7 @@ pub struct Launch {
     program: OsString,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
+    token: Option<Token>,
     max_restarts: u32,
     grace: Duration,
 }
@@ -117,6 +118,7 @@ impl Launch {
             program: program.as_ref().to_owned(),
             args: Vec::new(),
             env: Vec::new(),
+            token: None,
             max_restarts: 0,
             grace: GRACE_DEFAULT,
         }
@@ -143,6 +145,13 @@ impl Launch {
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// The cluster's token, if other programs must know it. By default each start makes one.
+    #[must_use]
+    pub fn token(mut self, token: Token) -> Self {
+        self.token = Some(token);
         self
     }
 
@@ -226,11 +235,10 @@ impl Launch {
     fn start<'a>(&self, guardian: &'a mut Guardian, saves: &Saves) -> Result<Children<'a>, LaunchError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .map_err(LaunchError::system("a port on 127.0.0.1 for the coordinator"))?;
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret).map_err(|error| {
-            LaunchError::system("random bytes for the token")(io::Error::other(error.to_string()))
-        })?;
-        let token = Token::from_bytes(secret).to_hex();
+        let token = match &self.token {
+            Some(token) => token.to_hex(),
+            None => fresh_token()?.to_hex(),
+        };
         let port = listener.local_addr().map_err(LaunchError::system("the coordinator's port"))?.port();
         let mut listener = Some(listener);
         let mut children = Children::new(guardian);
@@ -244,4 +252,12 @@ impl Launch {
         }
         Ok(children)
     }
+}
+
+fn fresh_token() -> Result<Token, LaunchError> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(|error| {
+        LaunchError::system("random bytes for the token")(io::Error::other(error.to_string()))
+    })?;
+    Ok(Token::from_bytes(secret))
 }

@@ -27,6 +27,7 @@ use intendant_engine::{AccessStats, Explanation, LocalAccess, ManagementStats, R
 use intendant_sampling::{SampleError, Sampler};
 use intendant_task::{Diverged, LookAhead, Progress, Reduction, Schedule, Task};
 use intendant_techniques::{Location, Order, Technique};
+use intendant_trace::{Event, Filter, Header};
 use run::TaskRun;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -76,6 +77,8 @@ pub struct TaskConfig {
     pub faults: Faults,
     /// How checkpoints are made, if at all. [`Schedule::meets`] goes with it.
     pub cuts: Option<CutConfig>,
+    /// What is recorded, if anything: see [`Observer::traces`].
+    pub trace: Option<Filter>,
     /// What is checked.
     pub checks: Checks,
     /// What reads must see in the bounds of what is sent ([`EpochOutcome::bounds`]); each takes some time.
@@ -118,6 +121,7 @@ impl TaskConfig {
             delays: Delays::of(machine, network, Charge::ACTUAL),
             faults: Faults::none(),
             cuts: None,
+            trace: None,
             checks: Checks::EveryStep,
             bounds: Vec::new(),
             layout_seed: 0,
@@ -209,6 +213,14 @@ pub trait Observer {
     /// one.
     fn epoch(&mut self, _number: usize, _epoch: &EpochOutcome) {}
 
+    /// Called before the run, if it is traced ([`TaskConfig::trace`]), with the headers of the nodes'
+    /// traces.
+    fn traces(&mut self, _headers: Vec<Header>) {}
+
+    /// Called with events of a traced run, in the order of virtual time, and with the nodes that noticed
+    /// them.
+    fn records(&mut self, _events: Vec<(NodeId, Event)>) {}
+
     /// Whether the run should end early. Polled every few milliseconds of real time.
     fn stop(&mut self) -> bool {
         false
@@ -279,7 +291,7 @@ pub fn resume_task<T: Task>(
     }
     builder = builder.nodes(config.nodes).channels(config.channels).shards(config.shards);
     let layout = Arc::new(builder.order(config.key_order).seed(config.layout_seed).build()?);
-    let cluster = Cluster::new(ClusterConfig {
+    let mut cluster = Cluster::new(ClusterConfig {
         layout,
         init: origin.map_or_else(|| Arc::clone(&model.init), Origin::init),
         storage: config.storage,
@@ -296,5 +308,8 @@ pub fn resume_task<T: Task>(
         seed: config.seed,
         trace: false,
     });
+    if let Some(filter) = &config.trace {
+        observer.traces(cluster.record(filter));
+    }
     TaskRun::new(task, config, cluster, origin, observer).run()
 }

@@ -10,6 +10,7 @@ use crate::error::TrainError;
 use crate::plan::Plan;
 use crate::settings::PROGRAM;
 use intendant_task::{Partition, Subepoch, Task};
+use serde::{Deserialize, Serialize};
 
 /// Settings that each node may choose for itself, or that are compared in another way.
 const NODES_OWN: [&str; 7] =
@@ -67,15 +68,21 @@ impl Terms {
         self.0.iter().map(|(name, value)| (named(name), value.clone())).collect()
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.0).expect("pairs of strings are valid JSON")
+    /// The words of a worker, which has its metrics at `metrics`.
+    pub(crate) fn encode(&self, metrics: Option<Place>) -> Vec<u8> {
+        let greeting = Greeting { terms: self.0.clone(), metrics };
+        serde_json::to_vec(&greeting).expect("strings are valid JSON")
+    }
+
+    /// Where the nodes of all workers serve their metrics.
+    pub(crate) fn places(all: &[Vec<u8>], workers_per_node: usize) -> Vec<Option<Place>> {
+        all.iter().step_by(workers_per_node).map(|bytes| Greeting::decode(bytes).metrics).collect()
     }
 
     /// Compares with the terms of all workers.
     pub(crate) fn check(&self, all: &[Vec<u8>], workers_per_node: usize) -> Result<(), TrainError> {
         for (worker, bytes) in all.iter().enumerate() {
-            // Terms that cannot be decoded are of another version: all of them differ.
-            let theirs = Self(serde_json::from_slice(bytes).unwrap_or_default());
+            let theirs = Self(Greeting::decode(bytes).terms);
             for (what, _) in self.0.iter().chain(&theirs.0) {
                 let (here, there) = (self.get(what), theirs.get(what));
                 if here != there {
@@ -96,6 +103,37 @@ impl Terms {
     }
 }
 
+/// What a worker tells all others before the first batch.
+#[derive(Default, Serialize, Deserialize)]
+struct Greeting {
+    terms: Vec<(String, String)>,
+    metrics: Option<Place>,
+}
+
+impl Greeting {
+    /// A greeting that cannot be decoded is of another version: all of its terms differ.
+    fn decode(bytes: &[u8]) -> Self {
+        serde_json::from_slice(bytes).unwrap_or_default()
+    }
+}
+
+/// Where a node serves its metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// Host and port.
+    pub(crate) address: String,
+    /// The machine on which alone the address leads there.
+    pub(crate) only_on: Option<String>,
+}
+
+impl Place {
+    /// The address, if it leads to the node from the machine `host`.
+    pub(crate) fn reached_from(&self, host: &str) -> Option<String> {
+        let reaches = self.only_on.as_ref().is_none_or(|only| only == host);
+        reaches.then(|| self.address.clone())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,7 +144,7 @@ mod tests {
 
     fn error(here: &[(&str, &str)], there: &[(&str, &str)]) -> String {
         let (here, there) = (terms(here), terms(there));
-        let all = [here.encode(), here.encode(), here.encode(), there.encode()];
+        let all = [here.encode(None), here.encode(None), here.encode(None), there.encode(None)];
         let error = here.check(&all, 2).expect_err("they differ");
         assert_eq!(error.exit_code(), crate::error::exit::USAGE);
         error.to_string()
@@ -116,7 +154,7 @@ mod tests {
     fn the_setting_that_differs_and_the_node_are_named() {
         let three = [("technique", "classic"), ("epochs", "3")];
         let agreed = terms(&three);
-        agreed.check(&[agreed.encode(), agreed.encode()], 1).expect("they agree");
+        agreed.check(&[agreed.encode(None), agreed.encode(None)], 1).expect("they agree");
         let four = [("technique", "classic"), ("epochs", "4")];
         let text = "this node and node 1 were started differently: epochs is 3 here and 4 there";
         assert_eq!(error(&three, &four), text);
@@ -127,5 +165,31 @@ mod tests {
         let (plain, ordered) = ([("epochs", "3")], [("epochs", "3"), ("order", "chain")]);
         assert!(error(&plain, &ordered).ends_with("order is absent here and chain there"));
         assert!(error(&ordered, &plain).ends_with("order is chain here and absent there"));
+    }
+
+    #[test]
+    fn nodes_learn_where_the_metrics_of_others_are() {
+        let place = |port: u16, only_on: Option<&str>| {
+            Some(Place { address: format!("127.0.0.1:{port}"), only_on: only_on.map(str::to_owned) })
+        };
+        let told = [place(1, Some("a")), place(2, Some("b")), place(3, None), None];
+        let terms = terms(&[("epochs", "3")]);
+        let all: Vec<_> =
+            told.iter().flat_map(|place| [terms.encode(place.clone()), terms.encode(None)]).collect();
+        terms.check(&all, 2).expect("they agree");
+        let places = Terms::places(&all, 2);
+        assert_eq!(places, told);
+        let from = |host: &str| -> Vec<Option<String>> {
+            places.iter().map(|place| place.as_ref().and_then(|place| place.reached_from(host))).collect()
+        };
+        let (one, two, three) = ("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3");
+        assert_eq!(
+            from("a").iter().map(Option::as_deref).collect::<Vec<_>>(),
+            [Some(one), None, Some(three), None]
+        );
+        assert_eq!(
+            from("b").iter().map(Option::as_deref).collect::<Vec<_>>(),
+            [None, Some(two), Some(three), None]
+        );
     }
 }

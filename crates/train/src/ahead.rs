@@ -61,6 +61,11 @@ impl<B> Outbox<B> {
 }
 
 impl<B> Inbox<B> {
+    /// Batches that wait here.
+    pub(crate) fn len(&self) -> usize {
+        self.batches.len()
+    }
+
     /// Waits for the next batch.
     pub(crate) fn recv(&mut self) -> Result<Prepared<B>, Gone> {
         let prepared = self.batches.recv().map_err(|_| Gone)?;

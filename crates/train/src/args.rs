@@ -358,9 +358,30 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "KEYS", value_parser = parse::keys, help_heading = OUTPUT)]
     pub(crate) explain: Option<crate::explain::Keys>,
 
+    /// Record what happens to parameters: each node writes a trace to this folder, which `intendant trace`
+    /// and `intendant dashboard` read
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// The parameters to trace: all, keys and ranges of keys, as in 7,100..200, or sample:1/N for one of N
+    /// [default: all]
+    #[arg(long, value_name = "KEYS", requires = "trace", help_heading = OUTPUT)]
+    pub(crate) trace_keys: Option<intendant::Filter>,
+
     /// Write the report (docs/report.md) to this file, and the effective configuration next to it
     #[arg(long, value_name = "FILE.json", help_heading = OUTPUT)]
     pub(crate) report: Option<PathBuf>,
+
+    /// Serve the numbers of each node while it trains (docs/metrics.md), for Prometheus at
+    /// http://ADDR/metrics; the k-th node of a machine uses PORT + k, and 0 is any free port. A port alone is
+    /// one of 127.0.0.1; addresses that other machines reach need a token
+    #[arg(long, value_name = "PORT|HOST:PORT", conflicts_with = "simulate", help_heading = OUTPUT)]
+    pub(crate) metrics: Option<intendant_metrics::Address>,
+
+    /// Push the same numbers to this collector of OpenTelemetry, as in http://localhost:4318. Only a program
+    /// that is built with the feature otlp does so
+    #[arg(long, value_name = "URL", conflicts_with = "simulate", help_heading = OUTPUT)]
+    pub(crate) otlp: Option<String>,
 
     /// Write the trained model to this folder, which is replaced as a whole
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]

@@ -1,14 +1,19 @@
 //! Workers of a cluster: the facade crate behind the interface of [`crate::parameters`].
 
 use crate::error::TrainError;
+use crate::metrics::Observe;
 use crate::parameters::{NodeHandle, Parameters, Part, Train};
 use crate::plan::Plan;
 use intendant::{AccessStats, NetworkStats};
-use intendant::{Explanation, Lobby, ManagementStats, Node, NodeConfig, Preparer, ReplicationConfig, Worker};
+use intendant::{
+    Explanation, Failure, Lobby, ManagementStats, Mark, Node, NodeConfig, Observer, Preparer,
+    ReplicationConfig, TraceConfig, Worker,
+};
 use intendant_core::{Element, Initialiser, Key, Layout, WorkerId};
 use intendant_sampling::{Handle, SampleError, Sampler, SamplingStats};
 use intendant_task::{Announcement, Row, Rows, SampleRequest};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A worker has a training thread and a loader thread.
 pub(crate) const THREADS_PER_WORKER: usize = 2;
@@ -26,7 +31,7 @@ pub(crate) fn start<E: Element>(
     plan: &Plan,
     replication: ReplicationConfig,
     sampler: &Sampler,
-    settings: Vec<(String, String)>,
+    (settings, trace): (Vec<(String, String)>, Option<TraceConfig>),
     begin: impl FnOnce(Option<&Lobby<E>>) -> Result<Initialiser<E>, TrainError>,
 ) -> Result<ClusterNode<E>, TrainError> {
     let mut config = NodeConfig::new(layout, init);
@@ -45,6 +50,7 @@ pub(crate) fn start<E: Element>(
     config.location = plan.location;
     config.replication = replication;
     config.transport = plan.transport;
+    config.trace = trace;
     let node = match &plan.rendezvous {
         Some(rendezvous) => {
             let mut lobby = Lobby::enter(config, rendezvous.clone())?;
@@ -76,15 +82,22 @@ impl<E: Element> ClusterNode<E> {
         self.node.workers().into_iter().map(ClusterWorker).collect()
     }
 
-    /// Leaves, together with the others.
-    pub(crate) fn shutdown(self) -> Result<(), TrainError> {
-        Ok(self.node.shutdown()?)
+    /// Leaves, together with the others. The inner error is one of the trace: the node has left nevertheless.
+    pub(crate) fn shutdown(self) -> Result<Result<(), TrainError>, TrainError> {
+        match self.node.shutdown() {
+            Err(error @ intendant::Error::Trace(_)) => Ok(Err(error.into())),
+            left => Ok(Ok(left?)),
+        }
     }
 }
 
 impl<E: Element> NodeHandle for ClusterNode<E> {
     fn abort(&self, reason: &str) {
         self.node.abort(reason);
+    }
+
+    fn mark(&self, mark: Mark, number: u64) {
+        self.node.mark(mark, number);
     }
 
     fn traffic(&self) -> NetworkStats {
@@ -100,6 +113,10 @@ impl<E: Element> NodeHandle for ClusterNode<E> {
         self.node.sampling()
     }
 
+    fn observer(&self) -> Arc<dyn Observe> {
+        Arc::new(ClusterObserver(self.node.observer()))
+    }
+
     fn prepare_sample(&self, request: &SampleRequest) -> Result<Handle, SampleError> {
         self.preparer.prepare_sample(request.distribution, request.samples, request.stream)
     }
@@ -107,6 +124,35 @@ impl<E: Element> NodeHandle for ClusterNode<E> {
     fn intend(&self, worker: usize, announcement: &Announcement) -> Result<(), TrainError> {
         let Announcement { keys, window } = announcement;
         Ok(self.preparer.intent(WorkerId(worker as u16), keys, window.clone())?)
+    }
+}
+
+/// What other threads read of this process's node.
+struct ClusterObserver<E>(Observer<E>);
+
+impl<E: Element> Observe for ClusterObserver<E> {
+    fn traffic(&self) -> NetworkStats {
+        self.0.network()
+    }
+
+    fn management(&self) -> Option<ManagementStats> {
+        self.0.management().ok()
+    }
+
+    fn sampling(&self) -> SamplingStats {
+        self.0.sampling()
+    }
+
+    fn held(&self) -> usize {
+        self.0.held()
+    }
+
+    fn inbox_commands(&self) -> usize {
+        self.0.inbox_commands()
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.0.failure()
     }
 }
 
@@ -200,5 +246,9 @@ impl<E: Element> Parameters<E> for ClusterWorker<E> {
 
     fn accesses(&self) -> AccessStats {
         self.0.access()
+    }
+
+    fn outstanding(&self) -> (usize, usize) {
+        self.0.outstanding()
     }
 }

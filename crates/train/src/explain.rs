@@ -199,7 +199,8 @@ pub(crate) fn combine(said: impl Iterator<Item = String>, explained: &Explained)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use intendant::{Cause, Decision, DecisionKind, NodeId, Tick};
+    use intendant::{Cause, Event, NodeId, Tick, What};
+    use intendant_core::ChannelId;
 
     #[test]
     fn keys_are_numbers_ranges_and_names() {
@@ -222,8 +223,8 @@ mod tests {
             intents: 3,
             decisions,
         };
-        let moved = DecisionKind::Moved(NodeId(1), Cause::Ended(NodeId(0)));
-        let decision = Decision { at: Tick(1_500), key: Key(4), what: moved };
+        let what = What::Left { to: NodeId(1), cause: Cause::Ended(NodeId(0)) };
+        let decision = Event { at: Tick(1_500), channel: ChannelId(0), key: Some(Key(4)), what };
         let zero = describe(
             0,
             [(Key(4), explanation(Role::Absent, vec![decision])), (Key(5), explanation(Role::Hub, vec![]))],

@@ -1,6 +1,7 @@
 //! `--nodes N` without a launcher around: this process starts N copies of itself and waits for them.
 
 use crate::error::TrainError;
+use crate::metrics;
 use crate::plan::Plan;
 use intendant::launch::Launch;
 use std::process::ExitCode;
@@ -13,6 +14,9 @@ const AFTERWARDS: Duration = Duration::from_secs(3);
 pub(crate) fn launch(plan: &Plan) -> Result<ExitCode, TrainError> {
     let checkpoints = &plan.checkpoints;
     let grace = checkpoints.folder.as_ref().map_or(Duration::ZERO, |_| checkpoints.grace) + AFTERWARDS;
-    let launch = Launch::this_program(plan.nodes)?.max_restarts(checkpoints.max_restarts).grace(grace);
+    let mut launch = Launch::this_program(plan.nodes)?.max_restarts(checkpoints.max_restarts).grace(grace);
+    if let Some(token) = metrics::token_of_launched(plan)? {
+        launch = launch.token(token);
+    }
     Ok(ExitCode::from(launch.run()?))
 }

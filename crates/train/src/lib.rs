@@ -10,7 +10,7 @@
 //! how samples are drawn. `simulation` trains in a simulated cluster instead. `meter` measures each epoch;
 //! workers exchange the results as a `tally`. `history` writes each epoch's results when it ends, `results`
 //! and `export` write the outputs of a run; `output` replaces files as a whole and refuses to overwrite
-//! inputs.
+//! inputs. `metrics` serves the numbers of a node while it trains.
 //!
 //! Not in this crate: models and data formats (applications have them), and decisions about the management of
 //! parameters.
@@ -32,6 +32,7 @@ mod intents;
 mod launching;
 mod logging;
 mod meter;
+mod metrics;
 mod origin;
 mod output;
 mod parameters;
@@ -51,6 +52,7 @@ mod single;
 mod table;
 mod tally;
 mod tls;
+mod traced;
 mod worker;
 
 pub use app::{App, Application};

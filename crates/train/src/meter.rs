@@ -5,10 +5,12 @@
 //! that prepares the next epoch: its CPU time is charged to the epoch in which it runs.
 
 use crate::error::TrainError;
+use crate::metrics::{Before, Costs, Queues, Watch};
 use crate::parameters::NodeHandle;
 use crate::tally::Tally;
 use intendant::ManagementStats;
 use intendant::{AccessStats, NetworkStats};
+use intendant_metrics::process;
 use intendant_sampling::SamplingStats;
 use intendant_task::{Progress, Reduction};
 use serde::{Deserialize, Serialize};
@@ -106,10 +108,12 @@ pub(crate) struct Meter<'a> {
     sampling: SamplingStats,
     /// Whether the next quiescence ends an epoch.
     flushed: bool,
+    /// Publishes what is measured, if metrics are served.
+    watch: Option<Watch<'a>>,
 }
 
 impl<'a> Meter<'a> {
-    pub(crate) fn new(first: bool, node: &'a dyn NodeHandle) -> Self {
+    pub(crate) fn new(first: bool, node: &'a dyn NodeHandle, watch: Option<Watch<'a>>) -> Self {
         Self {
             node: first.then_some(node),
             start: now(),
@@ -127,6 +131,7 @@ impl<'a> Meter<'a> {
             sampling_start: SamplingStats::default(),
             sampling: SamplingStats::default(),
             flushed: false,
+            watch,
         }
     }
 
@@ -139,14 +144,36 @@ impl<'a> Meter<'a> {
         self.start = now();
         self.is_late = false;
         if self.node.is_some() {
-            self.cpu_start_ns = process_cpu_ns();
+            self.cpu_start_ns = process::cpu_ns();
         }
     }
 
     /// A batch has been trained.
-    pub(crate) fn step(&mut self, progress: &Progress, accesses: impl FnOnce() -> AccessStats) {
-        if !self.is_late && progress.batches >= (progress.batches_total as f64 * START_UP).ceil() as u64 {
-            (self.is_late, self.at_late) = (true, accesses());
+    pub(crate) fn step(
+        &mut self,
+        progress: &Progress,
+        accesses: impl FnOnce() -> AccessStats,
+        queues: impl FnOnce() -> Queues,
+    ) {
+        let is_late =
+            !self.is_late && progress.batches >= (progress.batches_total as f64 * START_UP).ceil() as u64;
+        if !is_late && self.watch.is_none() {
+            return;
+        }
+        let accesses = accesses();
+        if is_late {
+            (self.is_late, self.at_late) = (true, accesses);
+        }
+        if let Some(watch) = &mut self.watch {
+            if self.node.is_some() && progress.batches == 1 {
+                watch.start(|| Before {
+                    start: self.start,
+                    cpu_ns: self.cpu_start_ns,
+                    traffic: self.traffic_start,
+                    management: self.management_start.clone(),
+                });
+            }
+            watch.batch(progress, accesses.since(&self.at_start), queues());
         }
     }
 
@@ -170,7 +197,21 @@ impl<'a> Meter<'a> {
         if !std::mem::take(&mut self.flushed) {
             return;
         }
+        let accesses = self.at_end.since(&self.at_start);
+        let mut epochs = self.watch.as_mut().map(|watch| {
+            watch.epoch(accesses);
+            watch.end()
+        });
         let sampling = self.measure();
+        if let (Some(epochs), Some(_)) = (&mut epochs, self.node) {
+            epochs.end(&Costs {
+                seconds: self.seconds,
+                cpu_ns: self.cpu_ns,
+                traffic: self.traffic,
+                management: self.management.clone(),
+            });
+        }
+        drop(epochs);
         // Samples that were prepared ahead of the epoch belong to it.
         self.sampling_start = sampling.unwrap_or(self.sampling_start);
     }
@@ -179,7 +220,7 @@ impl<'a> Meter<'a> {
     fn measure(&mut self) -> Option<SamplingStats> {
         self.seconds = (now() - self.start).as_secs_f64();
         let node = self.node?;
-        self.cpu_ns = process_cpu_ns().saturating_sub(self.cpu_start_ns);
+        self.cpu_ns = process::cpu_ns().saturating_sub(self.cpu_start_ns);
         self.traffic = node.traffic().since(&self.traffic_start);
         self.management = node.management().since(&self.management_start);
         let sampling = node.sampling();
@@ -219,11 +260,6 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn process_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,6 +283,10 @@ mod tests {
             unreachable!("nothing is sampled")
         }
 
+        fn observer(&self) -> std::sync::Arc<dyn crate::metrics::Observe> {
+            unreachable!("nothing is observed")
+        }
+
         fn intend(&self, _: usize, _: &intendant_task::Announcement) -> Result<(), TrainError> {
             Ok(())
         }
@@ -262,12 +302,12 @@ mod tests {
 
     #[test]
     fn start_up_ends_after_a_twentieth_of_the_batches_and_evaluation_is_not_counted() {
-        let mut meter = Meter::new(true, &Counting);
+        let mut meter = Meter::new(true, &Counting, None);
         meter.rest();
         meter.begin(accesses(1000, 0));
         for batches in 1..=100 {
             let progress = Progress { batches, batches_total: 100, ..Progress::default() };
-            meter.step(&progress, || accesses(1000, batches));
+            meter.step(&progress, || accesses(1000, batches), Queues::default);
         }
         meter.flushed(accesses(1000, 100));
         meter.quiesced();
@@ -282,9 +322,9 @@ mod tests {
     #[test]
     fn only_the_first_worker_of_a_node_tells_what_the_process_used() {
         for (first, told) in [(true, true), (false, false)] {
-            let mut meter = Meter::new(first, &Counting);
+            let mut meter = Meter::new(first, &Counting, None);
             meter.begin(AccessStats::default());
-            while process_cpu_ns() == meter.cpu_start_ns {}
+            while process::cpu_ns() == meter.cpu_start_ns {}
             meter.flushed(AccessStats::default());
             meter.quiesced();
             assert_eq!(meter.cpu_ns > 0, told);

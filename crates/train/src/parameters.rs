@@ -4,11 +4,13 @@
 //! The loop is the same for both, so that comparing them compares parameter management and nothing else.
 
 use crate::error::TrainError;
-use intendant::{AccessStats, Explanation, ManagementStats, NetworkStats};
+use crate::metrics::Observe;
+use intendant::{AccessStats, Explanation, ManagementStats, Mark, NetworkStats};
 use intendant_core::{Element, Key};
 use intendant_sampling::{Handle, SampleError, SamplingStats};
 use intendant_task::{Announcement, Rows, SampleRequest};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A part of a snapshot: keys and their values, concatenated.
 pub(crate) type Part<'a, E> = dyn FnMut(&[Key], &[E]) + 'a;
@@ -62,6 +64,9 @@ pub(crate) trait Parameters<E: Element>: Send {
     /// Accesses so far.
     fn accesses(&self) -> AccessStats;
 
+    /// Operations that wait for answers, and their bytes in flight.
+    fn outstanding(&self) -> (usize, usize);
+
     /// The location of a key and its reasons, as this node sees them; `None` without nodes.
     fn explain(&self, key: Key) -> Result<Option<Explanation>, TrainError>;
 }
@@ -71,6 +76,9 @@ pub(crate) trait NodeHandle: Sync {
     /// Ends the run everywhere; every blocked call returns an error.
     fn abort(&self, reason: &str);
 
+    /// Records a moment of the run in the node's trace, if it has one.
+    fn mark(&self, _mark: Mark, _number: u64) {}
+
     /// Messages that this node has sent so far.
     fn traffic(&self) -> NetworkStats;
 
@@ -79,6 +87,9 @@ pub(crate) trait NodeHandle: Sync {
 
     /// Statistics of this node's sampling so far.
     fn sampling(&self) -> SamplingStats;
+
+    /// What other threads read of this node; also after its end.
+    fn observer(&self) -> Arc<dyn Observe>;
 
     /// Prepares samples, on any thread.
     fn prepare_sample(&self, request: &SampleRequest) -> Result<Handle, SampleError>;

@@ -6,6 +6,7 @@ use crate::explain::Keys;
 use crate::export;
 use crate::history;
 use crate::intents::IntentPlan;
+use crate::metrics;
 use crate::output::{self, Input};
 use crate::replication::ReplicationPlan;
 use crate::results;
@@ -15,9 +16,10 @@ use crate::signals::Interrupt;
 use crate::simulation::Simulation;
 use crate::tls;
 use intendant::launch;
-use intendant::{Initiator, Location, Order, Rendezvous, Storage, Transport};
+use intendant::{Filter, Initiator, Location, Order, Rendezvous, Storage, Transport};
 use intendant_checkpoint::{Folder, is_address};
 use intendant_core::{ElementType, KeyOrder, Movement};
+use intendant_metrics::Address;
 use intendant_sampling::Sampler;
 use intendant_task::{Criterion, LookAhead, Patience, Schedule};
 use std::num::NonZeroU32;
@@ -96,8 +98,14 @@ pub struct Plan {
     pub simulation: Option<Simulation>,
     /// The file of the report.
     pub report: Option<PathBuf>,
+    /// Where the first node of a machine serves its metrics.
+    pub(crate) metrics: Option<Address>,
+    /// The collector to which nodes push them.
+    pub(crate) otlp: Option<String>,
     /// Folder for the trained model.
     pub export: Option<PathBuf>,
+    /// Folder for the traces of the nodes, and the keys that are traced.
+    pub(crate) trace: Option<(PathBuf, Filter)>,
     /// Checkpoints that are written, and the one that the run begins with.
     pub(crate) checkpoints: Checkpoints,
     /// Whether to show progress.
@@ -184,6 +192,11 @@ impl Plan {
                 "--explain is about nodes, and technique single has none: leave it out",
             ));
         }
+        if args.technique == Technique::Single && args.trace.is_some() {
+            return Err(TrainError::usage(
+                "--trace records what happens between nodes, and technique single has none: leave it out",
+            ));
+        }
         let replication = ReplicationPlan::new(&args.replication, args.technique, &mut config)?;
         let intents = IntentPlan::new(&args.intents, args.technique, nodes, &mut config)?;
         let default = if intents.are_signalled {
@@ -263,7 +276,10 @@ impl Plan {
             sampling,
             simulation,
             report: args.report,
+            metrics: args.metrics,
+            otlp: metrics::collector(args.otlp)?,
             export: args.export,
+            trace: args.trace.map(|folder| (folder, args.trace_keys.unwrap_or_default())),
             checkpoints: Checkpoints {
                 folder: folder_at("--checkpoint", args.checkpoint)?,
                 seconds: args.checkpoint_seconds,
@@ -456,6 +472,7 @@ fn check_outputs(args: &CommonArgs, mut inputs: Vec<Input>) -> Result<(), TrainE
         let clash = [
             ("--report", meets(&args.report, |folder, report| folder == report)),
             ("--export", meets(&args.export, |folder, export| folder.starts_with(export))),
+            ("--trace", meets(&args.trace, |folder, trace| folder == trace)),
         ];
         if let Some((flag, _)) = clash.iter().find(|(_, meets)| *meets) {
             return Err(TrainError::usage(format!(

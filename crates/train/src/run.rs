@@ -18,6 +18,7 @@ use crate::explain::{self, Explained};
 use crate::export::{Exporter, Manifest, Staging};
 use crate::history::History;
 use crate::meter::Totals;
+use crate::metrics::{Monitor, Serving};
 use crate::origin::Origin;
 use crate::parameters::{NodeHandle, Parameters};
 use crate::plan::Plan;
@@ -27,6 +28,7 @@ use crate::report::{self, Report};
 use crate::results;
 use crate::sampling;
 use crate::single;
+use crate::traced;
 use crate::worker::{Station, guarded, load, train};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use intendant::Lobby;
@@ -78,6 +80,7 @@ pub fn run<T: Task>(
     let layout = layout.build().map_err(TrainError::usage)?;
     let ranges = layout.ranges().to_vec();
     let mut resolved = replication::resolve(task.as_ref(), plan, &layout)?;
+    traced::check_keys(plan, &layout)?;
     let explained = explain::resolve(&plan.explain, task.as_ref(), &layout)?;
     resolved.replication.watched.clone_from(&explained.keys);
     replication::tell(&resolved, plan);
@@ -95,8 +98,11 @@ pub fn run<T: Task>(
     if let Some(simulation) = &plan.simulation {
         return simulation.run(task, plan, &resolved, &explained, &sampler, exporter);
     }
+    // Before the nodes meet: an address that is taken ends the run before it begins.
+    let monitor = &Monitor::listen(plan)?;
     let node_run = |rank, origin| NodeRun {
         origin,
+        monitor: monitor.as_ref(),
         task,
         plan,
         rank,
@@ -131,12 +137,14 @@ pub fn run<T: Task>(
             };
             let values = (layout, Arc::clone(&model.init));
             let replication = resolved.replication.clone();
-            let mut node = cluster::start(values, plan, replication, &sampler, settings, begin)?;
+            let seen = (settings, traced::config(plan, task.name()));
+            let mut node = cluster::start(values, plan, replication, &sampler, seen, begin)?;
             let (node_run, workers) = (node_run(node.rank(), &origin), node.workers());
             let trained = node_run.train(&node, workers, exporter)?;
             // A run that loses a node while it ends has failed. A failed run has neither report nor model.
-            node.shutdown()?;
-            node_run.finish(trained)
+            let traced = node.shutdown()?;
+            let outcome = node_run.finish(trained)?;
+            traced.map(|()| outcome)
         }
     }
 }
@@ -196,6 +204,8 @@ struct Trained {
 /// The part of a run that happens on one node.
 struct NodeRun<'a, T: Task> {
     origin: &'a Origin,
+    /// The metrics of this node, if they are served.
+    monitor: Option<&'a Monitor>,
     task: &'a Arc<T>,
     plan: &'a Plan,
     rank: u16,
@@ -246,12 +256,14 @@ impl<T: Task> NodeRun<'_, T> {
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Trained, TrainError> {
         self.origin.check()?;
-        let (cuts, writer) = Cuts::new(self.plan, self.ranges, self.rank, self.origin).unzip();
+        let board = self.monitor.map(Monitor::board);
+        let (cuts, writer) = Cuts::new(self.plan, self.ranges, self.rank, self.origin, board).unzip();
         let (cuts, start) = (cuts.as_ref(), &self.origin.start());
         let failure = FirstFailure { error: Mutex::new(None), node };
         let result = Mutex::new(None);
         let (failure, result) = (&failure, &result);
         let progress = &Progress::new(workers.len(), self.plan.epochs, self.rank == 0 && self.plan.progress);
+        let _serving = self.serve(node, progress)?;
         let grace = cuts.map_or(Duration::ZERO, |_| self.plan.checkpoints.grace);
         let claim = self.plan.interrupt.claim(grace);
         thread::scope(|scope| {
@@ -278,7 +290,7 @@ impl<T: Task> NodeRun<'_, T> {
             if let (Some(writer), Some(cuts)) = (writer, cuts) {
                 let write = move || {
                     let run = || {
-                        writer.run(cuts, progress, &all_written);
+                        writer.run(cuts, (node, progress), &all_written);
                         Ok(())
                     };
                     if let Err(error) = guarded("checkpoint", run) {
@@ -322,6 +334,7 @@ impl<T: Task> NodeRun<'_, T> {
                         node,
                         progress,
                         history,
+                        board: board.map(|board| &**board),
                         cutter: cuts.map(|cuts| Cutter::new(cuts, (self.task.as_ref(), self.plan), worker)),
                         totals: self.origin.totals(),
                         before: self.origin.under_way.clone(),
@@ -355,6 +368,17 @@ impl<T: Task> NodeRun<'_, T> {
         trained.ok_or_else(|| TrainError::Stopped("the first worker ended without a result".to_owned()))
     }
 
+    /// Serves the metrics, if the plan says so, until what is returned is dropped.
+    fn serve(&self, node: &dyn NodeHandle, progress: &Progress) -> Result<Option<Serving>, TrainError> {
+        let Some(monitor) = self.monitor else { return Ok(None) };
+        let serving =
+            monitor.serve((self.plan, self.task.name(), self.rank), node.observer(), self.origin)?;
+        if let Some(line) = monitor.announcement(self.rank) {
+            progress.say(&line);
+        }
+        Ok(Some(serving))
+    }
+
     /// The history of the run, which node 0 writes.
     fn history(&self) -> Option<History> {
         let begin =
@@ -371,12 +395,16 @@ impl<T: Task> NodeRun<'_, T> {
         exporter: Option<&mut dyn Exporter<T::Element>>,
     ) -> Result<Trained, TrainError> {
         let terms = Terms::new(self.task.as_ref(), self.plan);
-        let all = parameters.gather("start", terms.encode())?;
+        let place = self.monitor.and_then(Monitor::place);
+        let all = parameters.gather("start", terms.encode(place))?;
         if let Err(error) = terms.check(&all, self.plan.workers) {
             // All workers see a difference then. They meet once more, or the first abort would keep the
             // others from reporting it.
             let _ = parameters.gather("disagreed", Vec::new());
             return Err(error);
+        }
+        if let Some(monitor) = self.monitor.filter(|_| station.worker == 0) {
+            monitor.meet(&Terms::places(&all, self.plan.workers));
         }
         let (totals, interrupted) = train(driver, parameters, station)?;
         if let Some(history) = &mut station.history

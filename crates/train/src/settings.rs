@@ -23,8 +23,19 @@ const NOT_SETTINGS: [&str; 4] = ["config", "help", "version", "verbose"];
 
 /// Settings that say where output goes or how it looks; the effective configuration leaves them out, so that
 /// starting a run from it overwrites nothing.
-const OUTPUT_ONLY: [&str; 7] =
-    ["report", "export", "no-progress", "checkpoint", "resume", "max-restarts", "grace-seconds"];
+const OUTPUT_ONLY: [&str; 11] = [
+    "report",
+    "export",
+    "no-progress",
+    "checkpoint",
+    "resume",
+    "max-restarts",
+    "grace-seconds",
+    "trace",
+    "trace-keys",
+    "metrics",
+    "otlp",
+];
 
 /// Settings of a machine, not of a run; the effective configuration leaves them out as well.
 const MACHINE_ONLY: [&str; 3] = crate::tls::FLAGS;

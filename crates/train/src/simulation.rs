@@ -18,9 +18,10 @@ use crate::replication::Resolved;
 use crate::report::{Epoch, Report, Simulated};
 use crate::run::{self, Outcome};
 use crate::tally::Tally;
+use crate::traced::Traces;
 use crate::worker::guarded;
 use crossbeam_channel::bounded;
-use intendant::{NetworkStats, ReplicationConfig};
+use intendant::{Event, NetworkStats, NodeId, ReplicationConfig};
 use intendant_core::{Element, Key, Layout};
 use intendant_sampling::Sampler;
 use intendant_sim::cluster::Checks;
@@ -29,6 +30,7 @@ use intendant_sim::{
     Charge, Delays, EpochOutcome, Machine, Network, Observer, TaskConfig, TaskFailure, TaskOutcome, run_task,
 };
 use intendant_task::Task;
+use intendant_trace::Header;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -150,6 +152,7 @@ impl Simulation {
             look_ahead: plan.look_ahead,
             delays: self.delays,
             checks: Checks::Quiet,
+            trace: plan.trace.as_ref().map(|(_, filter)| filter.clone()),
             bounds: self.bounds.0.clone(),
             layout_seed: plan.seed,
             seed: plan.seed,
@@ -175,6 +178,7 @@ impl Simulation {
         let mut first_losses = Vec::new();
         let progress = Progress::new(plan.nodes * plan.workers, plan.epochs, plan.progress);
         let mut history = History::begin(plan, task.name(), resolved.channels, &Totals::default());
+        let mut traces = Traces::new(plan, task.name());
         let (stop, signal) = (&AtomicBool::new(false), &AtomicI32::new(0));
         let claim = plan.interrupt.claim(Duration::ZERO);
         let trained = thread::scope(|scope| {
@@ -194,6 +198,7 @@ impl Simulation {
                 first_losses: &mut first_losses,
                 stop,
                 history: history.as_mut(),
+                traces: traces.as_mut(),
                 bounds: &self.bounds,
             };
             let trained = guarded("the simulation", || {
@@ -234,6 +239,7 @@ impl Simulation {
         }
         report.warn(task.as_ref(), plan, least(first_losses));
         run::finish(&report, plan, exported)?;
+        traces.map_or(Ok(()), Traces::end)?;
         Ok(Outcome { rank: 0, report })
     }
 
@@ -282,6 +288,7 @@ struct Watcher<'a> {
     first_losses: &'a mut Vec<f64>,
     stop: &'a AtomicBool,
     history: Option<&'a mut History>,
+    traces: Option<&'a mut Traces>,
     bounds: &'a Bounds,
 }
 
@@ -297,6 +304,18 @@ impl Observer for Watcher<'_> {
         if let Some(history) = &mut self.history {
             let bound = Bound::of(self.bounds, std::slice::from_ref(epoch));
             history.epoch(&Epoch { bound, ..Epoch::new(number, &sum, history.channels()) });
+        }
+    }
+
+    fn traces(&mut self, headers: Vec<Header>) {
+        if let Some(traces) = &mut self.traces {
+            traces.begin(headers);
+        }
+    }
+
+    fn records(&mut self, events: Vec<(NodeId, Event)>) {
+        if let Some(traces) = &mut self.traces {
+            traces.record(events);
         }
     }
 

@@ -6,9 +6,9 @@
 //! single worker needs no latches.
 
 use crate::error::TrainError;
+use crate::metrics::Observe;
 use crate::parameters::{NodeHandle, Parameters, Part, Train};
-use intendant::ManagementStats;
-use intendant::{AccessStats, NetworkStats};
+use intendant::{AccessStats, Failure, ManagementStats, NetworkStats};
 use intendant_core::{Element, Initialiser, Key, Layout, lock};
 use intendant_sampling::{Everything, Handle, Manager, SampleError, Sampler, SamplingStats};
 use intendant_store::Flat;
@@ -24,6 +24,8 @@ const SNAPSHOT_KEYS: u64 = 1024;
 pub(crate) struct SingleNode {
     meeting: Arc<Meeting>,
     sampling: Arc<Manager>,
+    /// How many there are.
+    values: usize,
 }
 
 /// One worker's view of the shared array.
@@ -45,6 +47,7 @@ pub(crate) fn start<E: Element>(
     seed: u64,
     workers: usize,
 ) -> (SingleNode, Vec<SingleWorker<E>>) {
+    let keys = layout.keys() as usize;
     let values = Arc::new(Flat::new(Arc::new(layout), init));
     let meeting = Arc::new(Meeting::new(workers));
     let sampling = Arc::new(Manager::new(sampler.clone(), seed, 0));
@@ -57,7 +60,7 @@ pub(crate) fn start<E: Element>(
         accesses: AccessStats::default(),
     };
     let workers = (0..workers).map(view).collect();
-    (SingleNode { meeting, sampling }, workers)
+    (SingleNode { meeting, sampling, values: keys }, workers)
 }
 
 impl NodeHandle for SingleNode {
@@ -77,12 +80,48 @@ impl NodeHandle for SingleNode {
         self.sampling.stats()
     }
 
+    fn observer(&self) -> Arc<dyn Observe> {
+        Arc::new(SingleObserver { sampling: Arc::clone(&self.sampling), values: self.values })
+    }
+
     fn prepare_sample(&self, request: &SampleRequest) -> Result<Handle, SampleError> {
         self.sampling.prepare(request.distribution, request.samples, request.stream, &Everything)
     }
 
     fn intend(&self, _: usize, _: &Announcement) -> Result<(), TrainError> {
         Ok(())
+    }
+}
+
+/// What other threads read of the process.
+struct SingleObserver {
+    sampling: Arc<Manager>,
+    values: usize,
+}
+
+impl Observe for SingleObserver {
+    fn traffic(&self) -> NetworkStats {
+        NetworkStats::default()
+    }
+
+    fn management(&self) -> Option<ManagementStats> {
+        Some(ManagementStats::default())
+    }
+
+    fn sampling(&self) -> SamplingStats {
+        self.sampling.stats()
+    }
+
+    fn held(&self) -> usize {
+        self.values
+    }
+
+    fn inbox_commands(&self) -> usize {
+        0
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        None
     }
 }
 
@@ -263,6 +302,10 @@ impl<E: Element> Parameters<E> for SingleWorker<E> {
 
     fn accesses(&self) -> AccessStats {
         self.accesses
+    }
+
+    fn outstanding(&self) -> (usize, usize) {
+        (0, 0)
     }
 }
 

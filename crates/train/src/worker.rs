@@ -7,10 +7,12 @@ use crate::cut::{Cutter, Next, Place};
 use crate::error::TrainError;
 use crate::history::History;
 use crate::meter::{EpochSum, Meter, Totals, add_first_loss, first_loss};
+use crate::metrics::{Board, Queues, Watch};
 use crate::parameters::{NodeHandle, Parameters};
 use crate::progress::Progress;
 use crate::report::Epoch;
-use intendant_core::Key;
+use intendant::Mark;
+use intendant_core::{Element, Key};
 use intendant_task::{Driver, Event, Loader, LoaderEvent, LoaderOp, Op, Task};
 use std::sync::Arc;
 
@@ -54,6 +56,8 @@ pub(crate) struct Station<'a, T: Task> {
     pub(crate) progress: &'a Progress,
     /// Where results of epochs are written, if this worker does so.
     pub(crate) history: Option<History>,
+    /// Where the numbers of the run are published, if metrics are served.
+    pub(crate) board: Option<&'a Board>,
     /// Makes checkpoints, if the run has some.
     pub(crate) cutter: Option<Cutter<'a, T>>,
     /// What an earlier run trained: its epochs, and of the epoch that goes on.
@@ -68,7 +72,8 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
     station: &mut Station<'_, T>,
 ) -> Result<(Totals, Option<i32>), TrainError> {
     let worker = station.worker;
-    let mut meter = Meter::new(worker == 0, station.node);
+    let watch = station.board.map(|board| Watch::new(board, worker));
+    let mut meter = Meter::new(worker == 0, station.node, watch);
     let (mut totals, mut untrained) = (std::mem::take(&mut station.totals), None);
     // Batches since the last meeting.
     let mut batches = 0;
@@ -126,7 +131,8 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 let progress = driver.progress();
                 untrained = first_loss(&progress).or(untrained);
                 station.progress.update(worker, &progress);
-                meter.step(&progress, || parameters.accesses());
+                let queues = || queues(&station.batches, parameters);
+                meter.step(&progress, || parameters.accesses(), queues);
                 Event::Done
             }
             Op::Compute(_) => {
@@ -139,7 +145,8 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                 let (keys, values) = driver.push_buffers();
                 parameters.push(keys, values)?;
                 batches += 1;
-                meter.step(&driver.progress(), || parameters.accesses());
+                let queues = || queues(&station.batches, parameters);
+                meter.step(&driver.progress(), || parameters.accesses(), queues);
                 Event::Done
             }
             Op::AdvanceClock => {
@@ -212,6 +219,12 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
                     totals.test = Some(sum);
                 } else {
                     station.progress.epoch_ended(worker, epoch + 1, &sum);
+                    if station.number == 0 {
+                        station.node.mark(Mark::Epoch, epoch as u64 + 1);
+                    }
+                    if let Some(board) = station.board.filter(|_| worker == 0) {
+                        board.epoch_ended(epoch + 1, &sum);
+                    }
                     if let Some(history) = &mut station.history {
                         history.epoch(&Epoch::new(epoch + 1, &sum, history.channels()));
                     }
@@ -238,6 +251,12 @@ pub(crate) fn train<T: Task, P: Parameters<T::Element>>(
             Op::Done => return Ok((totals, None)),
         };
     }
+}
+
+/// How much work waits at a worker.
+fn queues<E: Element, B, P: Parameters<E>>(prepared: &Inbox<B>, parameters: &P) -> Queues {
+    let (operations, bytes) = parameters.outstanding();
+    Queues { batches: prepared.len(), operations, bytes }
 }
 
 /// The model that is evaluated, if it is not the one in memory.

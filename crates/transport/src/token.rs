@@ -1,10 +1,14 @@
 //! The secret that all nodes of a cluster share.
 
+use ring::hmac;
 use std::fmt;
 use subtle::ConstantTimeEq;
 
 /// Bytes of a token as it travels.
 pub const TOKEN_BYTES: usize = 32;
+
+/// What a token is hashed with for readers.
+const READERS: &[u8] = b"intendant: read the metrics of a cluster";
 
 /// Bytes that a token given as text must have at least: 128 bits cannot be guessed.
 pub const TOKEN_BYTES_MIN: usize = 16;
@@ -54,6 +58,20 @@ impl Token {
     /// Whether this is the token of a cluster that has none.
     pub fn is_open(&self) -> bool {
         self.matches(&Self::open())
+    }
+
+    /// The token of programs that read the numbers of a cluster with this token: its HMAC-SHA-256 of a text.
+    /// It travels unencrypted, and with it alone no process may join the cluster or stop it. The open token
+    /// has the open token.
+    #[must_use]
+    pub fn of_readers(&self) -> Self {
+        if self.is_open() {
+            return Self::open();
+        }
+        let hash = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.0), READERS);
+        let mut bytes = [0; TOKEN_BYTES];
+        bytes.copy_from_slice(hash.as_ref());
+        Self(bytes)
     }
 
     /// Parses hexadecimal digits, from 128 to 256 bits; white space around them (a file's last line break) is
@@ -141,6 +159,16 @@ mod tests {
         assert_eq!(refused(&TEXT.replace('A', "x")), TokenError::NotHexadecimal { position: 21 });
         assert_eq!(refused(&"0".repeat(64)), TokenError::Zero);
         assert!(!refused(&TEXT.replace("AA", "ä")).to_string().contains('ä'));
+    }
+
+    #[test]
+    fn readers_have_a_token_of_their_own() {
+        let token = Token::from_hex(TEXT).unwrap();
+        // printf 'intendant: read the metrics of a cluster' | openssl mac -digest SHA256 -macopt hexkey:TEXT HMAC
+        let expected = "4d7f0f826f9ceb439daae5e989609f159118e41877cfeef0d1c18e6e77f0e729";
+        assert_eq!(token.of_readers().to_hex(), expected);
+        assert!(!token.of_readers().matches(&token) && !token.of_readers().of_readers().matches(&token));
+        assert!(Token::open().of_readers().is_open());
     }
 
     #[test]

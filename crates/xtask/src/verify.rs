@@ -5,8 +5,9 @@ use crate::{clock, figure, instructions, plant, sim, tidy};
 use std::time::Duration;
 
 /// Crates that the simulator uses: they must not depend on threads, sockets or clocks.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
     "intendant-core",
+    "intendant-trace",
     "intendant-wire",
     "intendant-store",
     "intendant-techniques",
@@ -167,18 +168,22 @@ fn run_cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), Str
 
 /// The crates of the workspace that each crate may depend on, directly or indirectly
 /// (`docs/architecture.md`): those to its left.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &[&str]); 22] = [
     ("intendant-core", &[]),
     ("intendant-formats", &["core"]),
     ("intendant-checkpoint", &["core"]),
+    ("intendant-trace", &["core"]),
+    ("intendant-analysis", &["core", "trace"]),
     ("intendant-wire", &["core"]),
     ("intendant-store", &["core"]),
     ("intendant-intent", &["core"]),
     ("intendant-sampling", &["core"]),
     ("intendant-techniques", &["core", "wire"]),
-    ("intendant-engine", &["core", "wire", "store", "intent", "sampling", "techniques"]),
+    ("intendant-engine", &["core", "wire", "store", "intent", "sampling", "techniques", "trace"]),
     ("intendant-task", &["core", "sampling", "store"]),
     ("intendant-transport", &["core"]),
+    ("intendant-metrics", &["core", "transport"]),
+    ("intendant-dashboard", &["core", "trace", "analysis", "transport"]),
     ("intendant-launch", &["core", "transport"]),
     ("intendant-control", &["core", "transport", "launch"]),
     (
@@ -190,6 +195,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
             "intent",
             "sampling",
             "techniques",
+            "trace",
             "engine",
             "transport",
             "launch",
@@ -200,7 +206,18 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("intendant-apptest", &[]),
     (
         "intendant-sim",
-        &["core", "checkpoint", "wire", "store", "intent", "sampling", "techniques", "engine", "task"],
+        &[
+            "core",
+            "checkpoint",
+            "wire",
+            "store",
+            "intent",
+            "sampling",
+            "techniques",
+            "trace",
+            "engine",
+            "task",
+        ],
     ),
     // Training programs run on simulated clusters; they do not use the checkers.
     (
@@ -214,10 +231,12 @@ const LAYERS: [(&str, &[&str]); 18] = [
             "intent",
             "sampling",
             "techniques",
+            "trace",
             "engine",
             "task",
             "transport",
             "sim",
+            "metrics",
             "launch",
             "control",
             "intendant",
@@ -225,7 +244,19 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ),
     (
         "intendant-checkers",
-        &["core", "checkpoint", "wire", "store", "intent", "sampling", "techniques", "engine", "task", "sim"],
+        &[
+            "core",
+            "checkpoint",
+            "wire",
+            "store",
+            "intent",
+            "sampling",
+            "techniques",
+            "trace",
+            "engine",
+            "task",
+            "sim",
+        ],
     ),
 ];
 

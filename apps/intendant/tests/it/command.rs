@@ -49,6 +49,28 @@ fn sorted_lines(output: &Output) -> Vec<String> {
 }
 
 #[test]
+fn the_token_of_readers_is_made_of_that_of_the_cluster() {
+    let print = |token: Option<&str>| {
+        let mut command = intendant();
+        command.arg("metrics-token").env_remove("INTENDANT_TOKEN_FILE");
+        if let Some(token) = token {
+            command.env("INTENDANT_TOKEN", token);
+        }
+        let output = command.output().unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let token = "00112233445566778899aabbccddeeff";
+    let of_readers = "4d7f0f826f9ceb439daae5e989609f159118e41877cfeef0d1c18e6e77f0e729\n";
+    assert_eq!(print(Some(token)), (Some(0), of_readers.to_owned(), String::new()));
+    for (token, message) in
+        [(None, "set INTENDANT_TOKEN or"), (Some("5ec2e7"), "INTENDANT_TOKEN: the token has 6")]
+    {
+        let (code, out, said) = print(token);
+        assert!(code == Some(2) && out.is_empty() && said.contains(message), "{code:?} {out} {said}");
+    }
+}
+
+#[test]
 fn every_node_finds_its_place_in_the_environment() {
     let script = "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $INTENDANT_LAUNCHED \
          ${#INTENDANT_TOKEN}";

@@ -2,4 +2,6 @@
 
 mod checkpoint;
 mod command;
+mod dashboard;
 mod export;
+mod trace;

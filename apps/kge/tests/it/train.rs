@@ -292,6 +292,22 @@ fn mistakes_end_with_exit_code_2_and_say_what_is_wrong() {
 }
 
 #[test]
+fn the_command_of_the_page_on_metrics_runs() {
+    let page = include_str!("../../../../docs/metrics.md");
+    let command = page.lines().find_map(|line| line.strip_prefix("intendant kge ")).expect("a command");
+    let mut words: Vec<&str> = command.split_whitespace().collect();
+    // Any free port, and no training.
+    for (flag, value) in [("--metrics", "0"), ("--epochs", "0")] {
+        let at = words.iter().position(|word| *word == flag).expect("a flag of the command");
+        words[at + 1] = value;
+    }
+    let output = KGE.output(&words);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command}: {said}");
+    assert!(said.contains("metrics of node 0: http://127.0.0.1:"), "{said}");
+}
+
+#[test]
 fn an_absurd_learning_rate_ends_with_exit_code_3() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--data", cycle(folder.path()), "--lr", "1e30", "--technique", "single", "-q"];

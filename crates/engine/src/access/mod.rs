@@ -13,7 +13,7 @@ use crate::outgoing::buffers::Room;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry as MapEntry;
-use intendant_core::{Element, Key, WorkerId, limits};
+use intendant_core::{Element, Key, Tick, WorkerId, limits};
 use intendant_techniques::Order;
 use intendant_wire::{AccessKind, OpId, Origin, Request, Response};
 use std::collections::VecDeque;
@@ -29,6 +29,7 @@ struct Pending {
     /// Whether the position has been answered.
     answered: Vec<bool>,
     left: usize,
+    since: Tick,
 }
 
 /// An operation on one key that waits for the worker's outstanding one.
@@ -56,15 +57,21 @@ impl Operations {
     /// operation may be registered after the messages that it causes.
     pub(crate) fn register(
         &mut self,
-        worker: WorkerId,
-        op: OpId,
+        since: Tick,
+        (worker, op): (WorkerId, OpId),
         kind: Kind,
         keys: Vec<Key>,
         positions: Vec<u32>,
     ) {
         let (left, answered) = (positions.len(), vec![false; positions.len()]);
-        let previous = self.pending.insert((worker, op), Pending { kind, keys, positions, answered, left });
+        let previous =
+            self.pending.insert((worker, op), Pending { kind, keys, positions, answered, left, since });
         intendant_core::strict_assert!(previous.is_none(), "{worker:?} reuses {op:?}");
+    }
+
+    /// When an operation that waits for answers was registered.
+    pub(crate) fn since(&self, worker: WorkerId, op: OpId) -> Option<Tick> {
+        self.pending.get(&(worker, op)).map(|pending| pending.since)
     }
 
     /// Whether an access of `worker` to `key` may start now. If an operation of the worker on the key is

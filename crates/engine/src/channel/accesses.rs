@@ -5,6 +5,7 @@ use super::Channel;
 use super::effects::Access;
 use crate::access::{self, operand};
 use crate::error::ProtocolError;
+use crate::events::traced;
 use crate::input::{Action, Completion, Kind};
 use crate::node::Shared;
 use crate::outgoing::replies::Answer;
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use intendant_core::{Element, Key, NodeId, WorkerId};
 use intendant_store::Entry;
 use intendant_techniques::{Location, Role, SlotState};
+use intendant_trace::What;
 use intendant_wire::{AccessKind, Message, Origin, Request, Response};
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,13 +34,14 @@ impl<E: Element> Channel<E> {
     ) -> Result<(), ProtocolError> {
         let shared = Arc::clone(&self.core.shared);
         let chained = access::is_chained(&self.core);
+        let (since, late) = (self.core.now, !self.core.counts_late());
         access::expect_requests(&self.core, &mut self.out, keys.len(), values.len());
         let mut offset = 0;
         for (at, (key, position)) in keys.iter().copied().zip(positions.iter().copied()).enumerate() {
             shared.prefetch_slots(keys, at);
             let operand = operand(&self.core, kind, key, offset);
             offset = operand.end;
-            let access = Access { origin, kind, hops: 0, position, clock, need, late: false };
+            let access = Access { origin, kind, hops: 0, position, clock, need, late, since };
             if chained && !self.operations.may_start(key, &access, || values.slice(operand.clone())) {
                 self.replication.staleness.waits(&access);
                 continue;
@@ -55,13 +58,18 @@ impl<E: Element> Channel<E> {
         access::expect_answer(&self.core, &mut self.out, request);
         let Request { origin, kind, hops, keys, positions, values } = request;
         let (origin, kind, hops) = (*origin, *kind, *hops);
+        let since = if origin.node == self.core.node() {
+            self.operations.since(origin.worker, origin.op).unwrap_or(self.core.now)
+        } else {
+            self.core.now
+        };
         let shared = Arc::clone(&self.core.shared);
         let mut offset = 0;
         for (at, (key, position)) in keys.iter().copied().zip(positions.iter().copied()).enumerate() {
             shared.prefetch(keys, at);
             let operand = operand(&self.core, kind, key, offset);
             offset = operand.end;
-            let access = Access { origin, kind, hops, position, clock: 0, need: 0, late: true };
+            let access = Access { origin, kind, hops, position, clock: 0, need: 0, late: true, since };
             self.access(&shared, access, key, values, operand)?;
         }
         Ok(())
@@ -90,7 +98,7 @@ impl<E: Element> Channel<E> {
     #[inline(always)]
     pub(super) fn serve(&mut self, entry: &mut Entry<'_, SlotState, E>, access: &Access, operand: &[u8]) {
         let counter = self.core.told_counter(&entry.state());
-        self.out.serve(self.core.node(), counter, entry, access, operand);
+        self.out.serve(&self.core, counter, entry, access, operand);
         if access.hops > 0 && access.origin.node == self.core.node() {
             self.replication.holder.came_back(entry.key());
         }
@@ -169,7 +177,10 @@ impl<E: Element> Channel<E> {
             return Ok(());
         }
         let to = if own {
-            out.stats.localization_conflicts += u64::from(state.is_localized());
+            if state.is_localized() {
+                out.stats.localization_conflicts += 1;
+                out.events.note(core.now, key, What::Conflict);
+            }
             self.replication.holder.sent_away(core, key);
             match core.policy().location {
                 Location::BroadcastOperations => {
@@ -225,7 +236,15 @@ impl<E: Element> Channel<E> {
         let (worker, op) = (response.worker, response.op);
         let positions = if self.locations.awaits_answers() { response.positions.clone() } else { Vec::new() };
         let (core, out) = (&self.core, &mut self.out);
+        let is_traced = out.events.are_traced();
+        let since = is_traced.then(|| self.operations.since(worker, op)).flatten();
+        let access = traced(response.kind);
         let (keys, counters) = self.operations.on_response(core, out, response)?;
+        if let Some(since) = since {
+            let after = core.now.0.saturating_sub(since.0);
+            keys.iter()
+                .for_each(|key| out.events.note(core.now, *key, What::Remote { access, by: from, after }));
+        }
         self.locations.answered(worker, op, &keys, &positions);
         for (key, counter) in keys.iter().zip(counters) {
             self.relocation.learn(core, *key, from, counter);

@@ -8,7 +8,8 @@
 //! Effects run after the handler that raised them. Work that must follow an effect must therefore be an
 //! effect itself.
 
-use crate::decisions::{Cause, Decisions};
+use super::core::Core;
+use crate::events::{Events, traced};
 use crate::input::Action;
 use crate::outgoing::Outgoing;
 use crate::stats::ManagementStats;
@@ -16,6 +17,7 @@ use bytes::Bytes;
 use intendant_core::{Element, Key, NodeId, Tick};
 use intendant_store::Entry;
 use intendant_techniques::{SlotState, access};
+use intendant_trace::{Cause, What};
 use intendant_wire::{AccessKind, Origin};
 
 /// An access to one key, apart from its operand.
@@ -31,8 +33,11 @@ pub(crate) struct Access {
     pub(crate) clock: u32,
     /// A pull may read a copy only if it contains all updates up to this clock; 0 for another node's worker.
     pub(crate) need: u32,
-    /// Whether the key was not here, or too old, when this node first handled the access.
+    /// Whether the key was not here, or too old, when this node first handled the access. With
+    /// [`LocalAccess::Shared`](crate::LocalAccess), the worker's thread looks first.
     pub(crate) late: bool,
+    /// When this node first handled the access.
+    pub(crate) since: Tick,
 }
 
 impl Access {
@@ -80,7 +85,7 @@ pub(crate) enum Effect {
     Move { key: Key, to: NodeId, cause: Cause },
 }
 
-/// What a channel's turn produces: messages, actions, effects, counts and noted decisions.
+/// What a channel's turn produces: messages, actions, effects, counts and events.
 #[derive(Default)]
 pub(crate) struct Output {
     /// Messages of the turn, grouped by destination.
@@ -89,7 +94,7 @@ pub(crate) struct Output {
     pub(crate) actions: Vec<Action>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) stats: ManagementStats,
-    pub(crate) decisions: Decisions,
+    pub(crate) events: Events,
 }
 
 impl Output {
@@ -98,7 +103,7 @@ impl Output {
     #[inline(always)]
     pub(crate) fn serve<E: Element>(
         &mut self,
-        here: NodeId,
+        core: &Core<E>,
         counter: Option<u32>,
         entry: &mut Entry<'_, SlotState, E>,
         access: &Access,
@@ -109,8 +114,11 @@ impl Output {
         self.outgoing.replies.served(origin, kind, position, late, counter, |read| {
             access::apply(kind, value, operand, read);
         });
-        if origin.node != here {
+        if origin.node != core.node() {
             self.stats.served(hops);
+        } else if late {
+            let after = core.now.0.saturating_sub(access.since.0);
+            self.events.note(core.now, entry.key(), What::Waited { access: traced(kind), after });
         }
     }
 }

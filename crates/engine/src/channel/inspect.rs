@@ -2,12 +2,12 @@
 //! and state for invariant checks.
 
 use super::Channel;
-use crate::decisions::Decision;
 use crate::quiesce::ChannelReport;
 use crate::stats::ManagementStats;
 use intendant_core::{ChannelId, Element, Key, NodeId, Tick};
 use intendant_techniques::replication::Hub;
 use intendant_techniques::{Replicas, Role};
+use intendant_trace::{Event, Filter};
 
 /// Why a key is where it is, as one node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Explanation {
     /// Number of the node's active intents for the key.
     pub intents: u32,
     /// The latest decisions about the key here, oldest first.
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<Event>,
 }
 
 impl<E: Element> Channel<E> {
@@ -88,6 +88,17 @@ impl<E: Element> Channel<E> {
         self.relocation.arriving()
     }
 
+    /// Traces from now on what happens to the keys that `filter` accepts, and to the channel. The caller
+    /// takes the events after each input: the channel keeps them until then.
+    pub fn trace(&mut self, filter: Filter) {
+        self.out.events.trace(filter);
+    }
+
+    /// The traced events since the last call, in the order in which they happened.
+    pub fn take_events(&mut self) -> impl Iterator<Item = Event> + '_ {
+        self.out.events.take()
+    }
+
     /// Why a key of this channel is where it is.
     ///
     /// # Panics
@@ -101,7 +112,7 @@ impl<E: Element> Channel<E> {
         let elsewhere = || state.hint().unwrap_or_else(|| shared.directory().home(key));
         let owner = if role.is_owner() { shared.node() } else { elsewhere() };
         let holders = self.hub(key).map_or(&[][..], Hub::holders).iter().map(|holder| holder.node).collect();
-        let (intents, decisions) = (self.intents.active(key), self.out.decisions.of(key));
+        let (intents, decisions) = (self.intents.active(key), self.out.events.of(key));
         Explanation { role, owner, holders, intents, decisions }
     }
 

@@ -68,8 +68,8 @@ impl<E: Element> Channel<E> {
                 return Err(ProtocolError::AccessesStatic(key));
             }
             if role == Role::Owner && !self.locations.is_decided(from, key, number) {
-                let access =
-                    Access { origin: *origin, kind: *kind, hops: 0, position, clock: 0, need: 0, late: true };
+                let (origin, kind, since) = (*origin, *kind, self.core.now);
+                let access = Access { origin, kind, hops: 0, position, clock: 0, need: 0, late: true, since };
                 self.serve(&mut entry, &access, &values[operand]);
             }
         }

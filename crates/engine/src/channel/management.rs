@@ -5,7 +5,6 @@
 use super::Channel;
 use super::core::Core;
 use super::effects::{Access, Output};
-use crate::decisions::{Cause, DecisionKind};
 use crate::error::ProtocolError;
 use crate::intent::Intents;
 use crate::intent::home::Home;
@@ -19,6 +18,7 @@ use intendant_core::{Element, Key, NodeId};
 use intendant_store::Entry;
 use intendant_techniques::replication::{AskOutcome, Hub};
 use intendant_techniques::{Decider, Initiator, Replicas, Role, SlotState};
+use intendant_trace::{Cause, What};
 use intendant_wire::{
     HandOver, IntentReport, Moved, Relocate, ReplicaRequest, ReplicaRequestKind, ReplicaUpdate,
 };
@@ -40,6 +40,7 @@ impl<E: Element> Channel<E> {
         for key in keys {
             let (mut entry, role) = core.shared.latch(*key);
             if role.is_owner() && to != core.node() {
+                out.events.note(core.now, *key, What::Left { to, cause: Cause::Ordered });
                 move_owned(core, out, &mut self.replication.owner, &mut entry, to);
             }
         }
@@ -50,7 +51,7 @@ impl<E: Element> Channel<E> {
         let (core, out) = (&self.core, &mut self.out);
         let (mut entry, role) = core.shared.latch(key);
         intendant_core::strict_assert!(role.is_owner() && to != core.node(), "{key:?} is {role:?} here");
-        out.decisions.note(core.now, key, DecisionKind::Moved(to, cause));
+        out.events.decided(core.now, key, What::Left { to, cause });
         move_owned(core, out, &mut self.replication.owner, &mut entry, to);
     }
 
@@ -102,7 +103,7 @@ impl<E: Element> Channel<E> {
             relocation::check_arrival(core, key, entry.state(), counter)?;
             out.stats.relocations += 1;
             if core.policy().relocation == Some(Initiator::Owner) {
-                out.decisions.note(core.now, key, DecisionKind::Arrived(from));
+                out.events.decided(core.now, key, What::Arrived { from, after: 0 });
                 intendant_techniques::relocation::arrive(entry.state_mut(), false, counter);
                 let rows = std::iter::from_fn(|| rows.next_if(|row| row.at as usize == at));
                 let waited = self.replication.arrive(core, out, &mut entry, value, rows);
@@ -110,7 +111,7 @@ impl<E: Element> Channel<E> {
                 drop(entry);
                 self.arrived_with_holders(from, key, counter, waited)?;
             } else {
-                self.relocation.arrive(core, out, entry, value, counter)?;
+                self.relocation.arrive(core, out, from, entry, value, counter)?;
                 self.arrived_without_home(from, key, counter, decided);
             }
         }
@@ -169,7 +170,7 @@ impl<E: Element> Channel<E> {
             if !role.is_owner() || state.counter.wrapping_add(1) != counter {
                 return Err(ProtocolError::OrderedAbsent { key, counter, state });
             }
-            out.decisions.note(core.now, key, DecisionKind::Moved(*to, Cause::Told));
+            out.events.decided(core.now, key, What::Left { to: *to, cause: Cause::Ordered });
             move_owned(core, out, &mut self.replication.owner, &mut entry, *to);
             let state = entry.state();
             drop(entry);
@@ -237,7 +238,7 @@ impl<E: Element> Channel<E> {
                     if decide(core, out, &self.intents, owner, &mut entry, Cause::Began(holder)) {
                         return Ok(());
                     }
-                    out.decisions.note(core.now, key, DecisionKind::Registered(holder));
+                    out.events.decided(core.now, key, What::HolderAdded { holder });
                     core.shared.set_part(&entry);
                 }
                 owner.answer(core, out, staleness, &mut entry, request, outcome)?;
@@ -245,7 +246,7 @@ impl<E: Element> Channel<E> {
             ReplicaRequestKind::Delta => owner.merge(core, out, staleness.clock(), &mut entry, request)?,
             ReplicaRequestKind::Drop => {
                 if owner.release(core, out, staleness, &mut entry, request) {
-                    out.decisions.note(core.now, key, DecisionKind::Released(holder));
+                    out.events.decided(core.now, key, What::HolderRemoved { holder });
                     core.shared.set_part(&entry);
                     decide(core, out, &self.intents, owner, &mut entry, Cause::Ended(holder));
                 }
@@ -339,8 +340,8 @@ impl<E: Element> Channel<E> {
     /// This node's count of active intents for a key has become nonzero or zero again.
     fn reconsider(&mut self, key: Key) -> Result<(), ProtocolError> {
         let active = self.intents.active(key) > 0;
-        let what = if active { DecisionKind::Began } else { DecisionKind::Ended };
-        self.out.decisions.note(self.core.now, key, what);
+        let what = if active { What::IntentBegan } else { What::IntentEnded };
+        self.out.events.decided(self.core.now, key, what);
         if self.intents.decider() == Some(Decider::Home) {
             // The key may leave.
             self.intents.home.report(&self.core, &mut self.out, key, active);
@@ -395,7 +396,7 @@ fn decide<E: Element>(
     let key = entry.key();
     let hub = if entry.state().role == Role::Hub { owner.hub(key) } else { None };
     let Some(to) = intents.choose(key, hub, cause) else { return false };
-    out.decisions.note(core.now, key, DecisionKind::Moved(to, cause));
+    out.events.decided(core.now, key, What::Left { to, cause });
     move_owned(core, out, owner, entry, to);
     true
 }
@@ -413,7 +414,7 @@ fn move_to_first<E: Element>(
     let mut hub = Hub::default();
     hub.ask(request.holder, request.generation);
     let Some(to) = intents.choose(key, Some(&hub), cause) else { return false };
-    out.decisions.note(core.now, key, DecisionKind::Moved(to, cause));
+    out.events.decided(core.now, key, What::Left { to, cause });
     move_with(core, out, entry, to, Some(&hub));
     true
 }

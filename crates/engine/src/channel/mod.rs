@@ -28,8 +28,8 @@ use self::core::Core;
 use self::effects::{Effect, Output};
 use self::snapshot::Snapshots;
 use crate::access::Operations;
-use crate::decisions::Decisions;
 use crate::error::{ProtocolError, Violation};
+use crate::events::Events;
 use crate::input::{Action, Input, Kind, Submission, Work};
 use crate::intent::Intents;
 use crate::location::Locations;
@@ -39,6 +39,7 @@ use crate::replication::Replication;
 use crate::static_replicas::{Start, StaticReplicas};
 use intendant_core::{ChannelId, Element, NodeId, Tick};
 use intendant_techniques::Location;
+use intendant_trace::What;
 use intendant_wire::{Message, Origin};
 use std::mem;
 use std::sync::Arc;
@@ -77,13 +78,12 @@ impl<E: Element> Channel<E> {
         let intents = Intents::new(&core);
         let watched = core.shared.replication().watched.iter().copied();
         let layout = core.shared.layout();
-        let decisions = if intents.are_used() {
-            Decisions::new(watched.filter(|key| layout.channel(*key) == id))
-        } else {
-            Decisions::default()
-        };
+        let mut events = Events::new(id);
+        if intents.are_used() {
+            events.keep_decisions(watched.filter(|key| layout.channel(*key) == id));
+        }
         Self {
-            out: Output { decisions, ..Output::default() },
+            out: Output { events, ..Output::default() },
             operations: Operations::default(),
             relocation: Relocation::default(),
             locations: Locations::new(&core),
@@ -112,13 +112,17 @@ impl<E: Element> Channel<E> {
     #[inline(never)]
     pub fn handle(&mut self, now: Tick, input: Input, actions: &mut Vec<Action>) -> Result<(), Violation> {
         self.core.now = now;
-        let first = actions.len();
+        let (first, synced) = (actions.len(), self.out.stats.synced_keys);
         mem::swap(&mut self.out.actions, actions);
         let from = if let Input::Message { from, .. } = &input { *from } else { self.core.node() };
         let result = self.dispatch(input).and_then(|()| self.finish());
         mem::swap(&mut self.out.actions, actions);
         if result.is_err() {
             self.out.effects.clear();
+        }
+        let values = self.out.stats.synced_keys - synced;
+        if values > 0 {
+            self.out.events.note_general(now, What::Synced { values });
         }
         assert!(self.out.effects.is_empty(), "effects are left: {:?}", self.out.effects);
         self.sent += actions[first..].iter().filter(|a| matches!(a, Action::Send { .. })).count() as u64;
@@ -264,16 +268,22 @@ impl<E: Element> Channel<E> {
         match work {
             Work::Access { kind, keys, positions, values, clock, need } => {
                 self.submit_accesses(origin, kind, &keys, &positions, &values, clock, need)?;
-                self.operations.register(worker, op, Kind::Access(kind), keys, positions);
+                self.operations.register(self.core.now, (worker, op), Kind::Access(kind), keys, positions);
             }
             Work::Localize { keys, positions, issued } => {
                 let (core, out) = (&self.core, &mut self.out);
                 self.relocation.submit_localize(core, out, origin, &keys, &positions, issued);
-                self.operations.register(worker, op, Kind::Localize, keys, positions);
+                self.operations.register(self.core.now, (worker, op), Kind::Localize, keys, positions);
             }
             Work::Synchronize { position } => {
                 self.static_replicas.submit(worker, op);
-                self.operations.register(worker, op, Kind::Synchronize, Vec::new(), vec![position]);
+                self.operations.register(
+                    self.core.now,
+                    (worker, op),
+                    Kind::Synchronize,
+                    Vec::new(),
+                    vec![position],
+                );
                 // This worker may be the last one for which the round waits.
                 self.static_replicas.start_round(&self.core, &mut self.out, Start::Paced);
             }

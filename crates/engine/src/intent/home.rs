@@ -19,11 +19,11 @@
 
 use crate::channel::core::{Core, Hash};
 use crate::channel::effects::{Effect, Output};
-use crate::decisions::{Cause, DecisionKind};
 use crate::error::ProtocolError;
 use hashbrown::HashMap;
 use intendant_core::{Element, Key, NodeId};
 use intendant_techniques::{Decider, SlotState};
+use intendant_trace::{Cause, What};
 use intendant_wire::IntentReport;
 
 /// If homes decide: intents and orders for the channel's keys whose home is here.
@@ -126,13 +126,13 @@ impl Home {
         drop(entry);
         if role.is_owner() {
             if only != core.node() {
-                out.effects.push(Effect::Move { key, to: only, cause: Cause::Told });
+                out.effects.push(Effect::Move { key, to: only, cause: Cause::Ordered });
             }
         } else if let Some(owner) = state.hint().filter(|owner| *owner != only) {
             let counter = state.counter.wrapping_add(1);
             record.ordered = Some((only, counter));
             out.outgoing.relocation.relocate(owner, only, key, counter);
-            out.decisions.note(core.now, key, DecisionKind::Ordered(only));
+            out.events.decided(core.now, key, What::Ordered { to: only });
         }
     }
 

@@ -26,13 +26,13 @@ pub(crate) mod home;
 
 use crate::channel::core::Core;
 use crate::channel::effects::Output;
-use crate::decisions::Cause;
 use active::Active;
 use home::Home;
 use intendant_core::{Element, Key, NodeId, Tick};
 use intendant_intent::{Board, Estimate, Schedule, Timing};
 use intendant_techniques::replication::Hub;
 use intendant_techniques::{Act, Choice, Decider};
+use intendant_trace::Cause;
 
 /// Rounds in a row in which no clock has moved, after which a channel sleeps.
 const IDLE_ROUNDS_MAX: u32 = 8;
@@ -263,7 +263,7 @@ impl Intents {
             }
             Choice::Relocate => match cause {
                 Cause::Began(node) => Some(node),
-                Cause::Ended(_) | Cause::Told => None,
+                Cause::Ended(_) | Cause::Ordered | Cause::Asked => None,
             },
             Choice::Replicate | Choice::Everywhere => None,
         }

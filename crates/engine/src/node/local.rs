@@ -246,6 +246,11 @@ impl<E: Element> Local<E> {
         self.bytes
     }
 
+    /// Operations that are under way.
+    pub fn operations(&self) -> usize {
+        self.ops.len()
+    }
+
     /// Whether no access is in flight. Keys may still be on their way here.
     pub fn is_flushed(&self) -> bool {
         self.keys.is_empty()

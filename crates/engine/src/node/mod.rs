@@ -22,6 +22,7 @@ use intendant_techniques::clocks::WorkerClocks;
 use intendant_techniques::{
     Assignment, Directory, Policy, Replicas, Role, SlotState, StaticReplicaPace, StaticReplicas,
 };
+use intendant_trace::Header;
 use intendant_wire::AccessKind;
 use parts::Parts;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -255,6 +256,23 @@ impl<E: Element> Shared<E> {
     /// Workers of this node.
     pub(crate) fn workers(&self) -> usize {
         self.workers
+    }
+
+    /// The header of this node's trace, as far as the engine knows it.
+    #[must_use]
+    #[inline(never)]
+    pub fn trace_header(&self) -> Header {
+        let mut keys: Vec<Key> = self.static_keys.concat();
+        keys.sort_unstable();
+        let mut static_replicas: Vec<[u64; 2]> = Vec::new();
+        for Key(key) in keys {
+            match static_replicas.last_mut() {
+                Some([_, end]) if *end == key => *end += 1,
+                Some(_) | None => static_replicas.push([key, key + 1]),
+            }
+        }
+        let technique = self.policy.name.to_owned();
+        Header { node: self.node.0, technique, static_replicas, ..Header::default() }.of_layout(&self.layout)
     }
 
     /// The keys of `channel` that have static replicas, ascending: the same list on all nodes.

@@ -19,6 +19,7 @@ use intendant_core::{Element, Key, NodeId, Tick, copy_from_bytes, copy_to_bytes}
 use intendant_store::Entry;
 use intendant_techniques::relocation::{self, Departure, Localized, Ordered};
 use intendant_techniques::{Initiator, Location, Role, SlotState};
+use intendant_trace::{Cause, What};
 use intendant_wire::{Localize, Moved, Origin, Relocate};
 use std::collections::VecDeque;
 
@@ -102,6 +103,7 @@ impl Relocation {
                         out.outgoing.relocation.localize(home, shared.node(), 0, key);
                     }
                     drop(entry);
+                    out.events.note(core.now, key, What::Asked);
                     let request = LocalizeRequest { origin, position, at: issued };
                     match self.arrivals.entry(key) {
                         MapEntry::Vacant(new) => {
@@ -190,6 +192,7 @@ impl Relocation {
     ) {
         let (key, counter) = (entry.key(), entry.state().counter.wrapping_add(1));
         entry.state_mut().role = Role::Absent;
+        out.events.note(core.now, key, What::Left { to, cause: Cause::Asked });
         hand_over(core, out, &mut entry, to, Departing { counter, hub: None, decided });
         drop(entry);
         self.remember(core, key);
@@ -235,6 +238,7 @@ impl Relocation {
         match relocation::leave(entry.state_mut()) {
             Departure::Now => {
                 entry.state_mut().role = Role::Absent;
+                out.events.note(core.now, key, What::Left { to, cause: Cause::Asked });
                 hand_over(core, out, &mut entry, to, Departing { counter, hub: None, decided: &[] });
                 drop(entry);
                 self.remember(core, key);
@@ -259,6 +263,7 @@ impl Relocation {
         &mut self,
         core: &Core<E>,
         out: &mut Output,
+        from: NodeId,
         mut entry: Entry<'_, SlotState, E>,
         value: &[u8],
         counter: u32,
@@ -269,20 +274,23 @@ impl Relocation {
         let Some(mut arrival) = self.arrivals.remove(&key) else {
             return Err(ProtocolError::UnexpectedHandOver { key, counter, state: entry.state() });
         };
-        if let Some(asked) = arrival.asked_at() {
-            out.stats.relocation.record(core.now.0.saturating_sub(asked.0));
+        let after = arrival.asked_at().map(|asked| core.now.0.saturating_sub(asked.0));
+        if let Some(after) = after {
+            out.stats.relocation.record(after);
         }
+        out.events.note(core.now, key, What::Arrived { from, after: after.unwrap_or(0) });
         let told = core.policy().caches().then_some(counter);
         loop {
             match arrival.next() {
                 Some(Waiting::Access { access, operand, since }) => {
-                    out.serve(core.node(), told, &mut entry, &access, &operand);
+                    out.serve(core, told, &mut entry, &access, &operand);
                     out.stats.blocking.record(core.now.0.saturating_sub(since.0));
                 }
                 Some(Waiting::Localize { origin, position }) => {
                     out.outgoing.replies.localized(origin, position);
                 }
                 Some(Waiting::Departure { to, counter }) => {
+                    out.events.note(core.now, key, What::Left { to, cause: Cause::Asked });
                     hand_over(core, out, &mut entry, to, Departing { counter, hub: None, decided: &[] });
                     if arrival.is_over() {
                         entry.state_mut().role = Role::Absent;

@@ -23,9 +23,10 @@ use bytes::Bytes;
 use holder::Holder;
 use intendant_core::{Element, Key, NodeId, Tick};
 use intendant_store::Entry;
-use intendant_techniques::clocks::NodeClock;
+use intendant_techniques::clocks::{NodeClock, RESTING};
 use intendant_techniques::replication::Hub;
 use intendant_techniques::{Replicas, Role, SlotState};
+use intendant_trace::What;
 use intendant_wire::{Clock, ClockScope, HandOver, HolderRow, Message};
 use owner::Owner;
 use portion::Portion;
@@ -244,6 +245,10 @@ impl<E: Element> Replication<E> {
     fn send_clock(&mut self, core: &Core<E>, out: &mut Output, next: NodeClock, before: NodeClock) {
         let here = core.node();
         out.stats.sync_rounds += 1;
+        // A node whose workers rest is at no clock.
+        if next.clock != RESTING {
+            out.events.note_general(core.now, What::Clock { clock: next.clock });
+        }
         // One message per meeting, even if workers reported several at once: the other nodes count them.
         for _ in 0..next.meetings.wrapping_sub(before.meetings) {
             broadcast(core, out, ClockScope::Resumed, 0, |_| true);

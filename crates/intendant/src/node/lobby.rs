@@ -70,7 +70,7 @@ impl<E: Element> Lobby<E> {
     /// # Errors
     /// If the cluster refuses this node or is not complete in time; see [`Error::Join`].
     #[inline(never)]
-    pub fn enter(config: NodeConfig<E>, rendezvous: Rendezvous) -> Result<Self, Error> {
+    pub fn enter(mut config: NodeConfig<E>, rendezvous: Rendezvous) -> Result<Self, Error> {
         let layout = distribute(&config, rendezvous.nodes())?;
         // No node of this machine has allocated its part yet: none starts before all have joined.
         check_fits(&config, &layout, 1, rendezvous.local().1)?;
@@ -147,6 +147,9 @@ impl<E: Element> Lobby<E> {
         tracing::info!("connections to the other nodes: {unix} over Unix sockets, {tcp} over {over_tcp}");
         control.watch_arrivals(mesh.arrivals());
         let fabrics = mesh.take_builders().into_iter().map(FabricBuilder::from).collect();
+        if let Some(trace) = config.trace.as_mut().filter(|trace| trace.run == 0) {
+            trace.run = roster.cluster;
+        }
         let here = roster.nodes.get(rank.index()).map(|node| node.tcp.ip());
         let nodes_here = roster.nodes.iter().filter(|node| Some(node.tcp.ip()) == here).count().max(1);
         let guard = MeshGuard { mesh, runtime: Some(runtime) };
@@ -189,7 +192,7 @@ impl<E: Element> Lobby<E> {
         let Self { config, layout, rank, control, fabrics, guard, nodes_here } = self;
         let membership = Membership::Control(control);
         let node = Node::start(config, layout, rank, membership, fabrics, Some(guard), nodes_here)?;
-        node.inner.membership.gather(&format!("{OWN}ready"), "ready", Vec::new())?;
+        node.inner.gather(&format!("{OWN}ready"), "ready", Vec::new())?;
         Ok(node)
     }
 }

@@ -171,7 +171,7 @@ impl<E: Element> Worker<E> {
                 Purpose::Quiesce => inner.report()?.to_bytes().to_vec(),
             };
             here.splice(0..0, [name.as_bytes().to_vec(), latest.to_le_bytes().to_vec(), report]);
-            let nodes = inner.membership.gather(WORKERS, name, pack(&here))?;
+            let nodes = inner.gather(WORKERS, name, pack(&here))?;
             let (mut latest, mut sum, mut everywhere) = (0, ChannelReport::default(), Vec::new());
             for (node, brought) in (0..).map(NodeId).zip(nodes) {
                 let Brought { name: theirs, clock, mut rest } = Brought::read(&brought, node)?;

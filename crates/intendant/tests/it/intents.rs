@@ -2,8 +2,8 @@
 //! afterwards, and nodes are silent while nothing happens.
 
 use intendant::{
-    Cause, Clock, DecisionKind, Error, Explanation, Key, KeyOrder, Layout, Node, NodeConfig, NodeId, Role,
-    Storage, Technique, Worker, WorkerId,
+    Cause, Clock, Error, Explanation, Key, KeyOrder, Layout, Node, NodeConfig, NodeId, Role, Storage,
+    Technique, What, Worker, WorkerId,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -83,9 +83,9 @@ fn what_one_node_intends_to_use_moves_there_and_stays() {
         workers[1].advance_clock();
         wait(&workers[1], 0..KEYS, |explanation| explanation.intents == 0);
         assert!(reads_locally(&mut workers[1], 0..KEYS), "no other node wants them");
-        let whence: Vec<DecisionKind> =
+        let whence: Vec<What> =
             workers[0].explain(Key(0)).unwrap().decisions.iter().map(|d| d.what).collect();
-        assert_eq!(whence, [DecisionKind::Moved(NodeId(1), Cause::Began(NodeId(1)))]);
+        assert_eq!(whence, [What::Left { to: NodeId(1), cause: Cause::Began(NodeId(1)) }]);
         drop(workers);
         Node::shutdown_all(nodes).unwrap();
     }

@@ -13,4 +13,5 @@ mod replication;
 mod replication_cluster;
 mod replication_processes;
 mod sampling;
+mod traces;
 mod waiting;

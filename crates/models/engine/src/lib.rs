@@ -17,10 +17,10 @@ mod sync {
 mod access;
 #[path = "shipped/channel/mod.rs"]
 mod channel;
-#[path = "shipped/decisions.rs"]
-mod decisions;
 #[path = "shipped/error.rs"]
 mod error;
+#[path = "shipped/events.rs"]
+mod events;
 #[path = "shipped/input.rs"]
 mod input;
 #[path = "shipped/instances.rs"]
@@ -51,7 +51,6 @@ mod stats;
 mod storage;
 
 pub use channel::{Channel, Explanation};
-pub use decisions::{Cause, Decision, DecisionKind};
 pub use error::{AccessError, ProtocolError, Violation};
 pub use input::{Action, Completion, Input, Kind, SnapshotAsk, Submission, Work};
 pub use intendant_store::Row;

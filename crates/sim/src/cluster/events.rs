@@ -229,6 +229,7 @@ impl<E: Element> Cluster<E> {
         let is_queued = self.is_queued(&input);
         let handled = self.stations[station].engine.handle(now, input, &mut actions);
         handled.map_err(|error| self.violation(("protocol", error.to_string())))?;
+        self.record_turn(station);
         if !(is_tick && actions.is_empty()) {
             self.idle_timers = 0;
             self.last_activity_ns = self.queue.now_ns();

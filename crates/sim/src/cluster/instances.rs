@@ -37,4 +37,6 @@ intendant_core::instances! {
     Cluster::<E>::retire as fn(_, _) -> _,
     Cluster::<E>::resume as fn(_, _) -> _,
     Cluster::<E>::check_quiescent as fn(_) -> _,
+    Cluster::<E>::record as fn(_, _) -> _,
+    Cluster::<E>::take_events as fn(_) -> _,
 }

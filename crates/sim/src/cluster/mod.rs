@@ -22,6 +22,7 @@ mod instances;
 mod intents;
 mod looks;
 mod messages;
+mod recording;
 mod replicas;
 mod rest;
 mod transit;
@@ -55,6 +56,7 @@ use intendant_engine::{
 use intendant_techniques::clocks::NodeClock;
 use intendant_techniques::{KeyTechnique, Policy, StaticReplicas};
 use intendant_wire::{OpId, SnapshotPart};
+use recording::Recording;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use watch::Watch;
@@ -304,6 +306,7 @@ pub struct Cluster<E> {
     queue: Queue<Event>,
     dice: Dice,
     trace: Trace,
+    recording: Option<Recording>,
     reach: Reach,
     invariants: Invariants,
     watch: Watch,
@@ -413,6 +416,7 @@ impl<E: Element> Cluster<E> {
             queue: Queue::new(),
             dice,
             trace: Trace::new(config.trace),
+            recording: None,
             reach: Reach::default(),
             invariants: Invariants {
                 ledger: Ledger::new(&layout),

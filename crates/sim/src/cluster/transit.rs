@@ -31,6 +31,7 @@ impl<E: Element> Cluster<E> {
         self.bytes += bytes;
         self.sent_value_bytes += value_bytes as u64;
         let link = self.link(from, to, channel);
+        self.record_frame(link, bytes);
         let number = self.invariants.fifo.sent(link);
         let latency_ns =
             self.delays.network.latency.draw(&mut self.dice) + self.faults.more_latency_ns(at_ns, from, to);

@@ -19,6 +19,7 @@ use intendant_task::{
     Driver, Event, Loader, LoaderEvent, LookAhead, Op, Partition, Prepared, Reduction, Task,
 };
 use intendant_techniques::Replicas;
+use intendant_trace::{Mark, What};
 use intendant_wire::OpId;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -189,6 +190,9 @@ impl<'a, T: Task> TaskRun<'a, T> {
                 Happened::Part { worker, part } => self.part(worker, &part)?,
             }
             self.live()?;
+            if self.cluster.has_events() {
+                self.observer.records(self.cluster.take_events());
+            }
             if self.cluster.events().is_multiple_of(EVENTS_PER_STOP_CHECK) && self.observer.stop() {
                 return Err(TaskFailure::Stopped);
             }
@@ -198,6 +202,9 @@ impl<'a, T: Task> TaskRun<'a, T> {
             return Err(self.cluster.stuck(&who).into());
         }
         self.cluster.check_quiescent()?;
+        if self.config.trace.is_some() {
+            self.observer.records(self.cluster.take_events());
+        }
         let (messages, bytes) = self.cluster.traffic();
         let combined = self.workers[0].driver.combined().to_vec();
         let explanations = self.explanations();
@@ -299,6 +306,8 @@ impl<'a, T: Task> TaskRun<'a, T> {
             let bounds = self.bounds.end_epoch();
             let epoch = self.meter.outcome(sum.clone(), bounds);
             self.observer.epoch(trained + 1, &epoch);
+            let what = What::Marked { mark: Mark::Epoch, number: trained as u64 + 1 };
+            self.cluster.note_event(NodeId(0), what);
             self.epochs.push(epoch);
         }
         if let Some(cuts) = self.cuts.as_mut().filter(|_| !is_test) {

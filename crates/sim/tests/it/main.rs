@@ -7,3 +7,4 @@ mod sampling;
 mod scenarios;
 mod still;
 mod task;
+mod traces;

@@ -3,10 +3,13 @@
 use super::ledger::Order;
 use crate::best::{Best, Compared, Kept};
 use crate::error::TrainError;
+use crate::metrics::Board;
 use crate::origin::Origin;
+use crate::parameters::NodeHandle;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crossbeam_channel::{Receiver, Sender};
+use intendant::Mark;
 use intendant_checkpoint::protocol::Written;
 use intendant_checkpoint::{Folder, Range, Rows};
 use intendant_core::{Element, KeyRange, lock};
@@ -88,6 +91,8 @@ pub(crate) struct Cuts<E> {
     /// The model that is tested and exported, if it is not the one in memory. The node's first worker sets
     /// it, between two meetings of all workers.
     pub(crate) kept: OnceLock<Arc<Kept>>,
+    /// Where checkpoints are published, if metrics are served.
+    board: Option<Arc<Board>>,
 }
 
 impl<E: Element> Cuts<E> {
@@ -97,6 +102,7 @@ impl<E: Element> Cuts<E> {
         ranges: &[KeyRange],
         rank: u16,
         origin: &Origin,
+        board: Option<&Arc<Board>>,
     ) -> Option<(Self, Writer<E>)> {
         let folder = plan.checkpoints.folder.clone()?;
         let (jobs, queue) = crossbeam_channel::unbounded();
@@ -119,6 +125,7 @@ impl<E: Element> Cuts<E> {
             damaged: Mutex::new(origin.damaged.clone()),
             is_over: AtomicBool::new(false),
             kept: OnceLock::new(),
+            board: board.cloned(),
         };
         Some((cuts, Writer(queue)))
     }
@@ -199,7 +206,7 @@ impl<E: Element> Writer<E> {
     /// Writes what is in the queue until `ended` is disconnected. Before, it takes memory for an equal share
     /// of all values: while the cluster stands still for a cut, none has to be taken. The leader's orders are
     /// carried out in any case; of a run that fails, no more parts are written.
-    pub(crate) fn run(self, cuts: &Cuts<E>, progress: &Progress, ended: &Receiver<()>) {
+    pub(crate) fn run(self, cuts: &Cuts<E>, told: (&dyn NodeHandle, &Progress), ended: &Receiver<()>) {
         let mut took = Duration::ZERO;
         let mut room = Rows::new(&cuts.ranges);
         room.make_room(cuts.nodes);
@@ -210,7 +217,7 @@ impl<E: Element> Writer<E> {
                 recv(ended) -> _ => {
                     for job in self.0.try_iter() {
                         if let Job::Order(order) = job {
-                            carry_out(order, cuts, progress, took);
+                            carry_out(order, cuts, told, took);
                         }
                     }
                     return;
@@ -227,7 +234,7 @@ impl<E: Element> Writer<E> {
                     lock(&cuts.told).part = Some(part);
                     cuts.wrote.notify_all();
                 }
-                Ok(Job::Order(order)) => carry_out(order, cuts, progress, took),
+                Ok(Job::Order(order)) => carry_out(order, cuts, told, took),
                 Err(_) => return,
             }
         }
@@ -235,7 +242,12 @@ impl<E: Element> Writer<E> {
 }
 
 /// Carries an order out. `took` is how long the part of this node took to be written.
-fn carry_out<E: Element>(order: Order, cuts: &Cuts<E>, progress: &Progress, took: Duration) {
+fn carry_out<E: Element>(
+    order: Order,
+    cuts: &Cuts<E>,
+    (node, progress): (&dyn NodeHandle, &Progress),
+    took: Duration,
+) {
     match order {
         Order::Commit { mut manifest, mut state, stop, done } => {
             let made = cuts.made().with(manifest.bytes(), stop, took);
@@ -246,7 +258,11 @@ fn carry_out<E: Element>(order: Order, cuts: &Cuts<E>, progress: &Progress, took
             match &committed {
                 Ok(()) => {
                     *lock(&cuts.made) = made;
+                    if let Some(board) = &cuts.board {
+                        board.checkpoint(manifest.cut, made);
+                    }
                     intendant::launch::tell_saved();
+                    node.mark(Mark::Checkpoint, manifest.cut);
                     let place = cuts.folder.place(manifest.cut);
                     let size = indicatif::HumanBytes(manifest.bytes());
                     progress.say(&format!("checkpoint {}  {size}", place.display()));

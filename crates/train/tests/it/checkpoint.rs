@@ -133,8 +133,8 @@ fn a_run_goes_on_with_other_nodes_workers_and_techniques() {
     }
     for (flags, epochs) in [
         ("--nodes 2 --technique lapse", 3),
-        ("--nodes 4 --technique full-replication --workers 2", 5),
-        ("--nodes 3 --technique classic --channels 2", 6),
+        ("--nodes 3 --technique classic --channels 2", 5),
+        ("--nodes 4 --technique full-replication --workers 2", 6),
     ] {
         // Later flags would be refused: the number of epochs is given once.
         let part = Run { folder: Folder::new(), epochs };
@@ -143,9 +143,12 @@ fn a_run_goes_on_with_other_nodes_workers_and_techniques() {
             moving.checkpoints().display()
         );
         succeeded(&output(&format!("{flags} {}", part.outputs())));
-        if epochs == 6 {
-            assert_same_course(&undisturbed.report(), &part.report());
+        // Replicas that meet rarely may overshoot: the sum of four corrections is applied to one error.
+        // Where that is possible, only the course is the same.
+        if epochs == 5 {
             assert!(part.report().test["squared_error"] < 0.01, "{:?}", part.report().test);
+        } else if epochs == 6 {
+            assert_same_course(&undisturbed.report(), &part.report());
         }
     }
 }

@@ -169,6 +169,24 @@ fn the_coordinator_answers_no_client_without_tls() {
 }
 
 #[test]
+fn a_run_with_tls_warns_that_its_metrics_are_not_encrypted() {
+    let scratch = Folder::new();
+    let files = Authority::new().issue(&scratch.path(""), "node", Certificate::Good);
+    for (metrics, expected) in [("0.0.0.0:0", 1), ("0", 0)] {
+        let flags = format!("{RUN} --nodes 2 --metrics {metrics}");
+        let mut command = with(regression(&flags), Some(&files));
+        command.env("INTENDANT_TOKEN", "5ec2e7".repeat(10));
+        let output = finish(start(command));
+        succeeded(&output);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(
+            said.matches("TLS encrypts the connections between nodes, and not the metrics").count(),
+            expected
+        );
+    }
+}
+
+#[test]
 fn the_token_is_in_no_argument_no_log_and_no_report() {
     let scratch = Folder::new();
     let token = "5ec2e7".repeat(10);

@@ -61,6 +61,68 @@ pub(crate) struct Figure {
     /// ratios.
     #[serde(default)]
     pub(crate) plots: Vec<Plot>,
+    /// Pictures of traces, by the seed 1.
+    #[serde(default)]
+    pub(crate) pictures: Vec<TracePicture>,
+}
+
+/// What a run traces.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Traced {
+    /// The keys, as `--trace-keys` reads them.
+    #[serde(default = "all")]
+    pub(crate) keys: String,
+    /// The range of keys that numbers and pictures are about, by its name in the task.
+    pub(crate) range: String,
+}
+
+fn all() -> String {
+    "all".to_owned()
+}
+
+/// A picture of the first epoch of a trace: of many keys, or of one.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TracePicture {
+    /// What it shows.
+    pub(crate) title: String,
+    /// The run.
+    pub(crate) run: String,
+    /// The key at this quantile of the time under intent: a row for each node.
+    pub(crate) quantile: Option<f64>,
+    /// Otherwise so many keys, at equal distances: a row for each.
+    #[serde(default = "rows")]
+    pub(crate) rows: usize,
+    /// Whether keys that have the same owners one after the other are next to each other. By default, they
+    /// are in their own order.
+    #[serde(default)]
+    pub(crate) sorted: bool,
+    /// The part of the epoch that is shown.
+    #[serde(default = "one")]
+    pub(crate) until: f64,
+}
+
+const fn rows() -> usize {
+    100
+}
+
+impl TracePicture {
+    fn check(&self, figure: &Figure) -> Result<(), String> {
+        let wrong = |what: String| Err(format!("the picture '{}' {what}", self.title));
+        match figure.runs.iter().find(|run| run.name == self.run) {
+            None => return wrong(format!("is of '{}', which is no run", self.run)),
+            Some(Run { trace: None, .. }) => {
+                return wrong(format!("is of '{}', which has no trace", self.run));
+            }
+            Some(_) => {}
+        }
+        let is_share = |share: f64| (0.0..=1.0).contains(&share);
+        if !is_share(self.until) || self.until == 0.0 || self.quantile.is_some_and(|share| !is_share(share)) {
+            return wrong("needs a quantile and a part of the epoch between 0 and 1".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// A picture of a column.
@@ -188,6 +250,8 @@ pub(crate) struct Run {
     pub(crate) scales: Vec<Scale>,
     /// The program, if it is not the figure's.
     pub(crate) app: Option<String>,
+    /// What is traced, if anything: see [`super::traced`].
+    pub(crate) trace: Option<Traced>,
     /// The source's numbers, by heading of a column.
     #[serde(default)]
     pub(crate) paper: BTreeMap<String, String>,
@@ -320,6 +384,7 @@ impl Figure {
             }
         }
         figure.plots.iter().try_for_each(|plot| plot.check(&figure))?;
+        figure.pictures.iter().try_for_each(|picture| picture.check(&figure))?;
         for claim in &figure.claims {
             claim.check()?;
             for term in [Some(&claim.value), claim.over.as_ref()].into_iter().flatten() {
@@ -400,6 +465,17 @@ mod tests {
         assert!(Figure::parse(&text(&quality("a", "0.9"), "")).is_ok());
         assert!(wrong(&quality("b", "0.9"), "").contains("'b', which is no run"));
         assert!(wrong(&quality("a", "9.0"), "").contains("a part between 0 and 1"));
+        let picture = |run: &str, rest: &str| {
+            format!(
+                "[[pictures]]\ntitle='t'\nrun='{run}'\n{rest}\n[[runs]]\nname='b'\nargs=[]\ntrace={{range='r'}}"
+            )
+        };
+        assert!(Figure::parse(&text(&picture("b", "quantile=0.5\nuntil=0.5"), "")).is_ok());
+        assert!(wrong(&picture("a", ""), "").contains("'a', which has no trace"));
+        assert!(wrong(&picture("c", ""), "").contains("'c', which is no run"));
+        for wide in ["quantile=1.5", "until=0.0", "until=2.0"] {
+            assert!(wrong(&picture("b", wide), "").contains("between 0 and 1"), "{wide}");
+        }
         let deviates = |rest: &str| text(&claim("a: seconds", &format!("at_most=3.0\n{rest}")), "");
         assert!(Figure::parse(&deviates("deviation='why'\ndeviates=[3.1, 4.0]")).is_ok());
         for half in ["deviation='why'", "deviates=[3.1, 4.0]", "deviation='why'\ndeviates=[4.0, 3.1]"] {

@@ -148,6 +148,16 @@ impl Report {
         serde_json::from_str(text).map(Self).map_err(|error| format!("invalid report: {error}"))
     }
 
+    /// With numbers of the run's trace.
+    pub(crate) fn with_trace(mut self, numbers: Value) -> Self {
+        self.0["trace"] = numbers;
+        self
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.0.to_string()
+    }
+
     /// The number at a JSON pointer.
     fn at(&self, pointer: &str) -> Result<f64, String> {
         let number = self.0.pointer(pointer).and_then(Value::as_f64);

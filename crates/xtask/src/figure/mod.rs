@@ -14,6 +14,7 @@ mod page;
 mod picture;
 mod runs;
 mod table;
+mod traced;
 
 use crate::process::{self, cargo};
 use claim::JudgedClaim;

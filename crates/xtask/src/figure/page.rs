@@ -5,7 +5,8 @@ use super::claim::{JudgedClaim, Outcome};
 use super::config::Figure;
 use super::metric::Reports;
 use super::picture::{self, Picture};
-use super::table;
+use super::traced::Traced;
+use super::{runs, table};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -108,7 +109,19 @@ pub(crate) fn write(
     command: &str,
     folder: &Path,
 ) -> Result<Page, String> {
-    let pictures = picture::write(figure, reports, folder)?;
+    let mut pictures = picture::write(figure, reports, folder)?;
+    for of_run in figure.pictures.chunk_by(|a, b| a.run == b.run) {
+        let run = figure.runs.iter().find(|run| run.name == of_run[0].run);
+        let Some((name, traced)) = run.and_then(|run| Some((&run.name, run.trace.as_ref()?))) else {
+            continue;
+        };
+        if reports.by_run.contains_key(name) {
+            let read = Traced::read(&runs::trace_of(&runs::report_of(&folder.join("reports"), name, 1)))?;
+            for picture in of_run {
+                pictures.push(read.draw(&traced.range, picture, folder)?);
+            }
+        }
+    }
     let Figure { title, source, notes, .. } = figure;
     let mut text = format!("# {name}\n\n{title}. Source: {source}.\n\n");
     for Picture { file, alt } in &pictures {

@@ -7,6 +7,7 @@
 use super::Args;
 use super::config::{Figure, Run, Scale};
 use super::metric::Report;
+use super::traced::{self, Traced};
 use crate::{clock, process};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,12 +29,27 @@ pub(crate) struct Planned {
     program: PathBuf,
     args: Vec<String>,
     report: PathBuf,
+    /// What is computed from the trace of the run, if it leaves one: see [`traced::wanted`].
+    traced: Option<(String, Vec<f64>)>,
+}
+
+/// The report of a run with a seed, in the folder of a figure's reports.
+pub(crate) fn report_of(folder: &Path, run: &str, seed: u64) -> PathBuf {
+    folder.join(format!("{}.{seed}.json", run.replace([' ', '/'], "-")))
+}
+
+/// The folder of the trace of the run with a report.
+pub(crate) fn trace_of(report: &Path) -> PathBuf {
+    report.with_extension("trace")
 }
 
 /// How a report came about.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Record {
     args: Vec<String>,
+    /// What was computed from the trace.
+    #[serde(default)]
+    traced: Option<(String, Vec<f64>)>,
     /// Hash of the program's file.
     program: u64,
     seconds: f64,
@@ -48,23 +64,31 @@ impl Planned {
         self.report.with_extension("record")
     }
 
-    /// What the run executes, without the place of its report: flags with their values, in any order.
+    /// What the run executes, without the places of its report and its trace: flags with their values, in any
+    /// order.
     fn work(&self) -> (&Path, Vec<Vec<&str>>) {
-        let report = self.report.display().to_string();
-        let args: Vec<&str> = self.args.iter().map(String::as_str).filter(|arg| *arg != report).collect();
+        let places = [&self.report, &trace_of(&self.report)].map(|place| place.display().to_string());
+        let args = self.args.iter().filter(|arg| !places.contains(arg));
+        let args: Vec<&str> = args.map(String::as_str).collect();
         let mut flags: Vec<Vec<&str>> =
             args.chunk_by(|_, next| !next.starts_with("--")).map(<[&str]>::to_vec).collect();
         flags.sort_unstable();
         (&self.program, flags)
     }
 
-    /// Takes over the report of a run that does the same.
+    /// Takes over the report and the trace of a run that does the same.
     fn copy(&self, same: &Self) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("{}: {error}", self.report.display());
         let _ = std::fs::remove_file(self.record());
         let record = same.known().ok_or_else(|| format!("{} has no report", same.label))?;
         std::fs::copy(&same.report, &self.report).map_err(failed)?;
-        self.keep(&Record { args: self.args.clone(), ..record })
+        if self.traced.is_some() {
+            copy_folder(&trace_of(&same.report), &trace_of(&self.report))?;
+        }
+        if self.traced != same.traced {
+            self.add_trace()?;
+        }
+        self.keep(&Record { args: self.args.clone(), traced: self.traced.clone(), ..record })
     }
 
     fn keep(&self, record: &Record) -> Result<(), String> {
@@ -75,7 +99,8 @@ impl Planned {
     /// The record of an earlier execution of the same command, whichever program it was.
     fn known(&self) -> Option<Record> {
         let record: Record = serde_json::from_str(&std::fs::read_to_string(self.record()).ok()?).ok()?;
-        (record.args == self.args).then_some(record)
+        let has_trace = self.traced.is_none() || trace_of(&self.report).exists();
+        (record.args == self.args && record.traced == self.traced && has_trace).then_some(record)
     }
 
     fn read(&self) -> Result<Report, String> {
@@ -84,16 +109,43 @@ impl Planned {
         Report::parse(&text).map_err(|error| format!("{}: {error}", self.report.display()))
     }
 
+    /// Adds the numbers of the trace to the report, if the run leaves one.
+    fn add_trace(&self) -> Result<(), String> {
+        let Some((range, quantiles)) = &self.traced else { return Ok(()) };
+        let numbers = Traced::read(&trace_of(&self.report))?.numbers(range, quantiles)?;
+        let report = self.read()?.with_trace(numbers);
+        std::fs::write(&self.report, report.text())
+            .map_err(|error| format!("{}: {error}", self.report.display()))
+    }
+
     fn execute(&self, program: u64) -> Result<f64, String> {
         // A report of an earlier run must not be read as this run's.
         let _ = std::fs::remove_file(self.record());
         let _ = std::fs::remove_file(&self.report);
         let (result, took) = clock::timed(|| process::text(Command::new(&self.program).args(&self.args)));
         result?;
-        let record = Record { args: self.args.clone(), program, seconds: took.as_secs_f64() };
+        self.add_trace()?;
+        let (args, traced) = (self.args.clone(), self.traced.clone());
+        let record = Record { args, traced, program, seconds: took.as_secs_f64() };
         self.keep(&record)?;
         Ok(record.seconds)
     }
+}
+
+/// Copies the files of a folder in the place of another one.
+fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
+    let copy = || -> std::io::Result<()> {
+        if to.exists() {
+            std::fs::remove_dir_all(to)?;
+        }
+        std::fs::create_dir_all(to)?;
+        for entry in std::fs::read_dir(from)? {
+            let entry = entry?;
+            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+        Ok(())
+    };
+    copy().map_err(|error| format!("{}: {error}", to.display()))
 }
 
 /// The runs of a figure at a scale, each with all seeds. `place` is the folder of its reports.
@@ -111,8 +163,7 @@ pub(crate) fn plan(
         |run: &&Run| run.is_at(args.scale) && (args.only.is_empty() || args.only.contains(&run.name));
     let of_run = |run: &Run, seed: u64| {
         let app = run.app.as_ref().unwrap_or(&figure.app);
-        let file = format!("{}.{seed}.json", run.name.replace([' ', '/'], "-"));
-        let report = place.join(file);
+        let report = report_of(place, &run.name, seed);
         let scaled = |all: &BTreeMap<Scale, Vec<String>>| all.get(&args.scale).cloned().unwrap_or_default();
         let mut flags: Vec<String> =
             [figure.args.clone(), scaled(&figure.scales), run.args.clone(), scaled(&run.args_at)].concat();
@@ -121,6 +172,10 @@ pub(crate) fn plan(
         }
         let path = report.display().to_string();
         flags.extend(["--seed", &seed.to_string(), "--no-progress", "--report", &path].map(str::to_owned));
+        if let Some(traced) = &run.trace {
+            let folder = trace_of(&report).display().to_string();
+            flags.extend(["--trace", &folder, "--trace-keys", &traced.keys].map(str::to_owned));
+        }
         Ok(Planned {
             figure: at,
             label: format!(
@@ -132,6 +187,7 @@ pub(crate) fn plan(
             program: process::program(app, !args.dev),
             args: flags,
             report,
+            traced: traced::wanted(figure, run),
         })
     };
     let runs = figure.runs.iter().filter(wanted);
@@ -277,6 +333,7 @@ mod tests {
                 program: program.clone(),
                 args,
                 report,
+                traced: None,
             }
         };
         vec![run("one"), run("two"), run("three")]
@@ -336,6 +393,44 @@ mod tests {
     }
 
     #[test]
+    fn twins_have_the_trace_and_numbers_of_their_own_quantiles() {
+        let folder = process::target().join("tmp-figure-traced-twins");
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("source")).expect("a folder");
+        traced::tests::write(&folder.join("source"));
+        let mut all = planned(&folder);
+        all.truncate(2);
+        // Flags, the report, and the trace after another flag.
+        let text = format!(
+            "#!/bin/sh\nprintf '{{\"epochs\":[]}}' > \"$2\"; cp -r '{0}/source' \"$4\"; echo x >> '{0}/counted'\n",
+            folder.display()
+        );
+        std::fs::write(&all[0].program, text).expect("a program");
+        for (run, quantile) in all.iter_mut().zip([0.0, 1.0]) {
+            let (report, trace) = (run.report.display().to_string(), trace_of(&run.report));
+            let trace = trace.display().to_string();
+            run.args = ["--report", &report, "--trace", &trace].map(str::to_owned).into();
+            run.traced = Some(("a".to_owned(), vec![quantile]));
+        }
+        let run = || {
+            let (sender, receiver) = mpsc::channel();
+            execute(&all, 2, &sender);
+            drop(sender);
+            for (at, result) in receiver {
+                let text = result.expect("a report").text();
+                let numbers: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+                let quantiles = numbers["trace"]["quantiles"].as_object().expect("numbers of the trace");
+                assert_eq!(quantiles.keys().collect::<Vec<_>>(), [&at.to_string()]);
+                assert!(trace_of(&all[at].report).join("node-1.trace").exists());
+            }
+            std::fs::read_to_string(folder.join("counted")).expect("counts").lines().count()
+        };
+        assert_eq!((run(), run()), (1, 1));
+        std::fs::remove_dir_all(trace_of(&all[1].report)).expect("a trace");
+        assert_eq!(run(), 1, "copied again");
+    }
+
+    #[test]
     fn a_run_that_fails_names_itself() {
         let run = Planned {
             figure: 0,
@@ -344,6 +439,7 @@ mod tests {
             program: PathBuf::from("/nonexistent"),
             args: Vec::new(),
             report: process::target().join("tmp-none.json"),
+            traced: None,
         };
         let (sender, receiver) = mpsc::channel();
         execute(&[run], 1, &sender);

@@ -7,13 +7,13 @@ use super::Holder;
 use super::requests::refuse;
 use crate::channel::core::Core;
 use crate::channel::effects::{Access, Effect, Output};
-use crate::decisions::DecisionKind;
 use crate::error::ProtocolError;
 use bytes::Bytes;
 use intendant_core::{Element, Key, copy_from_bytes};
 use intendant_store::Entry;
 use intendant_techniques::replication::{Dropped, Stage};
 use intendant_techniques::{Replicas, Role, SlotState};
+use intendant_trace::What;
 use intendant_wire::{ReplicaUpdate, ReplicaUpdateKind};
 use std::collections::VecDeque;
 
@@ -138,7 +138,7 @@ impl<E: Element> Holder<E> {
             self.renewed(core, out, staleness, key);
             return Ok(());
         }
-        out.decisions.note(core.now, key, DecisionKind::SetUp);
+        out.events.decided(core.now, key, What::ReplicaSetUp);
         for (access, operand) in held.take_queue() {
             staleness.waited(&access);
             out.effects.push(Effect::Resume { key, access, operand });
@@ -186,7 +186,7 @@ impl<E: Element> Holder<E> {
                     out.effects.push(Effect::SlotRemembers { key });
                 }
                 out.stats.replica_drops += 1;
-                out.decisions.note(core.now, key, DecisionKind::GivenUp);
+                out.events.decided(core.now, key, What::ReplicaDropped);
                 let mut held = self.forget(staleness, key).expect("the caller has found the record");
                 for (access, operand) in held.take_queue() {
                     staleness.waited(&access);

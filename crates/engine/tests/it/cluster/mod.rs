@@ -4,11 +4,14 @@
 //! submissions of all workers of its own node. Only the order within a queue is kept. Every message goes
 //! through the codec.
 //!
-//! [`Cluster::handle`] checks after every input that each key has one owner.
+//! [`Cluster::handle`] checks after every input that each key has one owner, and that the traced events tell
+//! where keys are.
 
+mod book;
 mod watch;
 mod worker;
 
+use self::book::Book;
 use self::watch::Watch;
 use self::worker::Worker;
 use super::node::config;
@@ -19,6 +22,7 @@ use intendant_engine::{
     Storage,
 };
 use intendant_techniques::{Policy, Role, SlotState};
+use intendant_trace::Filter;
 use intendant_wire::{Message, ReplicaRequestKind, ReplicaUpdateKind};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -88,6 +92,7 @@ pub(crate) struct Cluster {
     pub(crate) now: Tick,
     pub(crate) dice: Dice,
     pub(crate) watch: Watch,
+    book: Book,
     /// Messages delivered so far.
     pub(crate) delivered: u64,
 }
@@ -146,7 +151,8 @@ impl Cluster {
             let shared = Arc::clone(shared);
             (0..setup.channels).map(move |c| Channel::new(channel(c), Arc::clone(&shared)))
         };
-        let channels: Vec<_> = nodes.iter().flat_map(all).collect();
+        let mut channels: Vec<_> = nodes.iter().flat_map(all).collect();
+        channels.iter_mut().for_each(|channel| channel.trace(Filter::All));
         let local = |me| Local::new(WorkerId((me % setup.workers) as u16), &layout);
         let workers = (0..setup.nodes * setup.workers).map(|me| Worker::new(me, local(me), setup.keys));
         let queues = vec![vec![VecDeque::new(); setup.nodes]; channels.len()];
@@ -156,6 +162,7 @@ impl Cluster {
             now: Tick(1),
             dice: Dice(seed),
             watch: Watch::new(setup.nodes, setup.keys),
+            book: Book::new(setup.nodes, (0..setup.keys).map(|key| layout.home(Key(key)))),
             delivered: 0,
             queues,
             channels,
@@ -192,6 +199,7 @@ impl Cluster {
         self.watch.trace(|| format!("{} @{node}: {name}\n      -> {actions:?}", self.now.0));
         done.unwrap_or_else(|violation| panic!("{violation} at node {node}: {name}"));
         self.watch.after(node, &actions, &self.nodes[node]);
+        self.channels[place].take_events().for_each(|event| self.book.hear(node, event));
         for action in actions {
             match action {
                 Action::Send { to, message } => {
@@ -218,6 +226,9 @@ impl Cluster {
             let home = self.layout.home(key).index();
             let untouched = self.nodes[home].slot(key) == SlotState::default();
             let is_static = self.role(0, key) == Role::Static;
+            if !untouched && !is_static {
+                (0..self.setup.nodes).for_each(|node| self.book.check(node, key, self.nodes[node].slot(key)));
+            }
             if self.setup.policy.relocation.is_some() && !untouched && !is_static {
                 let flying = self.watch.flying(key);
                 assert_eq!(owners.len() + flying, 1, "{key:?}: owners {owners:?}, {flying} on their way");

@@ -146,7 +146,7 @@ fn capitalised(text: &str) -> String {
 }
 
 /// Letters and digits of a title, for the name of a file.
-fn file_name(title: &str) -> String {
+pub(crate) fn file_name(title: &str) -> String {
     let words: Vec<String> = title
         .split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty())

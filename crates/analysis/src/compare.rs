@@ -1,0 +1,67 @@
+//! Two runs side by side.
+
+use crate::summary::Summary;
+use serde::Serialize;
+
+/// A number of two runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Line {
+    /// What it is.
+    pub what: &'static str,
+    /// Its unit; empty for a count.
+    pub unit: &'static str,
+    /// Of the first run; `None` if its trace does not tell.
+    pub a: Option<f64>,
+    /// Of the second run.
+    pub b: Option<f64>,
+}
+
+/// Two runs side by side, such as one with static and one with dynamic allocation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The first run.
+    pub a: Summary,
+    /// The second run.
+    pub b: Summary,
+    /// Numbers of both.
+    pub lines: Vec<Line>,
+    /// What makes the comparison doubtful.
+    pub doubts: Vec<String>,
+}
+
+impl Comparison {
+    /// Compares two runs.
+    #[must_use]
+    pub fn of(a: Summary, b: Summary) -> Self {
+        let line =
+            |what, unit, of: &dyn Fn(&Summary) -> Option<f64>| Line { what, unit, a: of(&a), b: of(&b) };
+        let lines = vec![
+            line("length", "s", &|run| Some((run.to_us - run.from_us) as f64 / 1e6)),
+            line("time per epoch", "s", &|run| run.epoch_us().map(|us| us as f64 / 1e6)),
+            line("remote accesses", "", &|run| Some(run.remote.count as f64)),
+            line("remote accesses, mean", "us", &|run| (run.remote.count > 0).then_some(run.remote.mean_us)),
+            line("remote accesses, p99", "us", &|run| (run.remote.count > 0).then_some(run.remote.p99_us)),
+            line("accesses that waited", "", &|run| Some(run.waited.count as f64)),
+            line("relocations", "", &|run| Some(run.relocations as f64)),
+            line("replicas set up", "", &|run| Some(run.replicas as f64)),
+            line("conflicts", "", &|run| Some(run.conflicts as f64)),
+            line("mean replicas per key", "", &|run| Some(run.roles.replicas)),
+            line("sent", "MB", &|run| (!run.links.is_empty()).then_some(run.bytes() as f64 / 1e6)),
+        ];
+        let mut doubts = Vec::new();
+        let mut doubt = |differ: bool, text: &str| {
+            if differ {
+                doubts.push(text.to_owned());
+            }
+        };
+        doubt(a.task != b.task, "the runs have different tasks");
+        doubt(a.keys != b.keys, "the models have different numbers of keys");
+        doubt(a.nodes.len() != b.nodes.len(), "the clusters have different numbers of nodes");
+        doubt(
+            a.filter != b.filter,
+            "different keys were traced: numbers of events about keys differ for that",
+        );
+        doubt(a.epochs.len() != b.epochs.len(), "the runs have different numbers of epochs");
+        Self { a, b, lines, doubts }
+    }
+}

@@ -1,0 +1,357 @@
+//! A run: the events of all its nodes, on one clock.
+
+use crate::align::{Alignment, Clocked, Offset, align};
+use crate::error::AnalysisError;
+use crate::keys::Keys;
+use crate::record::{AT_MAX, Flat, Record, Stamped};
+use crate::{folder, merged};
+use intendant_core::limits::{NODES_MAX, RANGES_MAX};
+use intendant_core::{ChannelId, Key, Layout, NodeId};
+use intendant_trace::{Event, Filter, Header, Trace};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Bounds of what is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Events; each takes 32 bytes of memory, and half as much again while they are sorted. No more than
+    /// [`Limits::EVENTS_MAX`] counts.
+    pub events_max: u64,
+}
+
+impl Limits {
+    /// Events are numbered by 32 bits.
+    pub const EVENTS_MAX: u64 = 1 << 31;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { events_max: 50_000_000 }
+    }
+}
+
+/// What is known of the trace of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    /// The node.
+    pub node: u16,
+    /// The name of its file; `None` if there is none.
+    pub file: Option<String>,
+    /// When its clock was 0, in microseconds since 1970; 0 if the run is simulated.
+    pub epoch_us: u64,
+    /// Its events.
+    pub events: u64,
+    /// Events that the node has dropped, because they did not fit its memory.
+    pub dropped: u64,
+    /// Events of kinds that this version does not know.
+    pub unknown: u64,
+    /// Events that name a node outside of the cluster or a time after the year 2255: they are left out.
+    pub refused: u64,
+    /// Bytes at the end of its file that are no complete block: the node was killed, or the file is damaged
+    /// there.
+    pub lost_bytes: u64,
+    /// Added to the times of the node's own clock, in microseconds.
+    pub offset_us: i64,
+    /// How much the offset may be wrong relative to the first node; `None` if that is not known.
+    pub error_us: Option<u64>,
+}
+
+/// What is not as it should be with a run. Nothing of this prevents an analysis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The node; `None` if it is about the run.
+    pub node: Option<u16>,
+    /// What is wrong, and what follows.
+    pub text: String,
+}
+
+/// The events of all nodes of a run, in the order of their times.
+///
+/// The clock of the run is that of the node with the lowest rank that has a trace. If events of other nodes
+/// would be before its 0, all times are later by the same amount.
+#[derive(Debug)]
+pub struct Run {
+    header: Header,
+    layout: Result<Layout, String>,
+    filter: Filter,
+    nodes: Vec<NodeInfo>,
+    alignment: Alignment,
+    records: Vec<Record>,
+    ignored: Vec<String>,
+    static_replicas: Keys,
+}
+
+/// The parts of a run before its events are in order.
+pub(crate) struct Parts {
+    pub(crate) header: Header,
+    pub(crate) nodes: Vec<NodeInfo>,
+    pub(crate) records: Vec<Record>,
+    /// The names of files of earlier runs.
+    pub(crate) ignored: Vec<String>,
+}
+
+impl Run {
+    /// Reads a folder with the files of a run (`node-N.trace`), a merged file, or the file of one node.
+    ///
+    /// # Errors
+    /// If there is no run, a file is damaged, the files are of different runs and nothing tells which is the
+    /// newest, or there are more events than allowed.
+    pub fn open(path: &Path, limits: Limits) -> Result<Self, AnalysisError> {
+        let limits = Limits { events_max: limits.events_max.min(Limits::EVENTS_MAX) };
+        match folder::find(path)? {
+            folder::Source::Merged => merged::read(path, limits),
+            folder::Source::Nodes(files) => Self::of_parts(folder::read(path, &files, limits)?),
+        }
+    }
+
+    /// The run of traces that are in memory; their headers are those of one run.
+    ///
+    /// # Errors
+    /// If there is none, or two are of the same node, or of different runs.
+    pub fn of_traces(traces: Vec<Trace>) -> Result<Self, AnalysisError> {
+        Self::of_parts(folder::join(traces)?)
+    }
+
+    pub(crate) fn of_parts(parts: Parts) -> Result<Self, AnalysisError> {
+        let Parts { header, mut nodes, mut records, ignored } = parts;
+        let mut alignment = Alignment::default();
+        // Each node is a part of the records, in the order of nodes.
+        let (mut rest, mut clocked, mut starts) = (records.as_mut_slice(), Vec::new(), Vec::new());
+        for info in nodes.iter().filter(|info| info.file.is_some()) {
+            let (own, others) = rest.split_at_mut(usize::try_from(info.events).unwrap_or(0).min(rest.len()));
+            // The threads of a node write one after the other. What happens at a time keeps its order.
+            own.sort_by_key(|record| record.at);
+            starts.push(own.first().map(|record| record.at as i64));
+            let is_complete = [info.dropped, info.unknown, info.refused, info.lost_bytes] == [0; 4];
+            clocked.push(Clocked { node: info.node, epoch_us: info.epoch_us, records: own, is_complete });
+            rest = others;
+        }
+        if !clocked.is_empty() {
+            let (mut offsets, found) = align(&clocked);
+            alignment = found;
+            let first = |(offset, start): (&Offset, &Option<i64>)| start.map(|start| start + offset.us);
+            let before = offsets.iter().zip(&starts).filter_map(first).min().unwrap_or(0).min(0);
+            offsets.iter_mut().for_each(|offset| offset.us -= before);
+            let known = nodes.iter_mut().filter(|info| info.file.is_some());
+            for (info, offset) in known.zip(&offsets) {
+                (info.offset_us, info.error_us) = (offset.us, offset.error_us);
+            }
+        }
+        let offsets: Vec<i64> = nodes.iter().map(|info| info.offset_us).collect();
+        for record in &mut records {
+            record.at = record.at.saturating_add_signed(offsets[usize::from(record.node)]);
+        }
+        records.sort_by_key(|record| record.at);
+        Ok(Self { ignored, ..Self::assemble(header, nodes, alignment, records) })
+    }
+
+    /// Of records in order.
+    pub(crate) fn assemble(
+        header: Header,
+        nodes: Vec<NodeInfo>,
+        alignment: Alignment,
+        records: Vec<Record>,
+    ) -> Self {
+        let layout = header.layout();
+        let filter = header.filter.parse().unwrap_or_default();
+        let static_replicas = Keys::of_any(&header.static_replicas);
+        Self { header, layout, filter, nodes, alignment, records, ignored: Vec::new(), static_replicas }
+    }
+
+    /// What the run is: the header of the first node's file.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The layout of the keys, if the header describes one.
+    #[must_use]
+    pub fn layout(&self) -> Option<&Layout> {
+        self.layout.as_ref().ok()
+    }
+
+    /// Which keys were traced.
+    #[must_use]
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// All nodes of the cluster, by rank, also those without a file.
+    #[must_use]
+    pub fn nodes(&self) -> &[NodeInfo] {
+        &self.nodes
+    }
+
+    /// How the clocks were brought into line.
+    #[must_use]
+    pub fn alignment(&self) -> &Alignment {
+        &self.alignment
+    }
+
+    /// Number of events.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are no events.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The event at a position; `None` beyond the last.
+    #[must_use]
+    pub fn event(&self, at: usize) -> Option<Stamped> {
+        self.records.get(at).and_then(|record| stamped(*record))
+    }
+
+    /// All events, by time.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = Stamped> + '_ {
+        self.records.iter().filter_map(|record| stamped(*record))
+    }
+
+    /// The event at a position as a row of a table; `None` beyond the last.
+    #[must_use]
+    pub fn flat(&self, at: usize) -> Option<Flat> {
+        self.records.get(at).and_then(|record| Flat::of(*record))
+    }
+
+    /// When the first and the last event happened, in microseconds of the run's clock; 0 if there is none.
+    #[must_use]
+    pub fn span_us(&self) -> (u64, u64) {
+        match (self.records.first(), self.records.last()) {
+            (Some(first), Some(last)) => (first.at, last.at),
+            (None, _) | (_, None) => (0, 0),
+        }
+    }
+
+    /// The home of a key, which owns it at the beginning; `None` if it is not known.
+    #[must_use]
+    pub fn home(&self, key: u64) -> Option<u16> {
+        self.layout().filter(|layout| layout.contains(Key(key))).map(|layout| layout.home(Key(key)).0)
+    }
+
+    /// Whether every node has a replica of the key throughout the run.
+    #[must_use]
+    pub fn is_static_replica(&self, key: u64) -> bool {
+        self.static_replicas.contains(key)
+    }
+
+    /// The keys of which every node has a replica throughout the run.
+    pub(crate) fn static_replicas(&self) -> &Keys {
+        &self.static_replicas
+    }
+
+    /// The name of the range of a key, and its number within the range.
+    #[must_use]
+    pub fn name(&self, key: u64) -> Option<(&str, u64)> {
+        let mut start = 0u64;
+        for range in &self.header.ranges {
+            let end = start.saturating_add(range.keys);
+            if (start..end).contains(&key) {
+                return Some((&range.name, key - start));
+            }
+            start = end;
+        }
+        None
+    }
+
+    /// What is not as it should be: missing nodes, dropped events, clocks that contradict each other.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut found = Vec::new();
+        let mut run = |text: String| found.push(Problem { node: None, text });
+        if !self.ignored.is_empty() {
+            run(format!("files of earlier runs are ignored: {}", self.ignored.join(", ")));
+        }
+        let missing: Vec<String> =
+            self.nodes.iter().filter(|info| info.file.is_none()).map(|info| info.node.to_string()).collect();
+        if !missing.is_empty() {
+            run(format!(
+                "there is no file of {} {}: what happened there is not known",
+                if missing.len() == 1 { "node" } else { "nodes" },
+                missing.join(", ")
+            ));
+        }
+        if let Err(reason) = &self.layout {
+            run(format!("the homes of keys are not known: {reason}"));
+        }
+        if let Err(error) = self.header.filter.parse::<Filter>() {
+            run(format!("which keys were traced is not known: {error}"));
+        }
+        if self.alignment.contradiction_us > 0 {
+            run(format!(
+                "the clocks of the nodes have drifted: the order of events contradicts all fixed offsets by {} us, \
+                 which is part of the errors",
+                self.alignment.contradiction_us
+            ));
+        }
+        for info in &self.nodes {
+            let mut at = |count: u64, text: &str| {
+                if count > 0 {
+                    found.push(Problem { node: Some(info.node), text: format!("{count} {text}") });
+                }
+            };
+            at(info.dropped, "events were dropped, because the disk was full or too slow: record fewer keys");
+            at(info.unknown, "events are of kinds that this version does not know");
+            at(info.refused, "events name nodes or times that cannot be, and are left out");
+            at(
+                info.lost_bytes,
+                "bytes at the end of its file are no events: it was killed, is still running, or the file is damaged",
+            );
+            if info.file.is_some() && info.error_us.is_none() {
+                let text = "its clock is aligned by its wall clock only; the error is not known".to_owned();
+                found.push(Problem { node: Some(info.node), text });
+            }
+        }
+        found
+    }
+
+    /// Writes the run as one Parquet file: see `docs/traces.md` for its columns.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write_parquet(&self, path: &Path) -> Result<(), AnalysisError> {
+        merged::write(self, path)
+    }
+
+    pub(crate) fn records(&self) -> &[Record] {
+        &self.records
+    }
+}
+
+/// `None` does not occur: records of unknown kinds are not kept.
+pub(crate) fn stamped(record: Record) -> Option<Stamped> {
+    let Event { key, what, .. } = record.event()?;
+    let (node, channel) = (NodeId(record.node), ChannelId(record.channel));
+    Some(Stamped { at_us: record.at, node, channel, key, what })
+}
+
+/// Settings of a run: ours has some tens.
+const SETTINGS_MAX: usize = 1 << 12;
+
+/// Ranges of keys that are replicated throughout: hot keys may be many, and far from each other.
+const STATIC_MAX: usize = 1 << 20;
+
+/// Whether the header may be of a cluster; the reason if not.
+pub(crate) fn check_header(header: &Header) -> Result<(), String> {
+    let nodes = usize::from(header.nodes);
+    if !(1..=NODES_MAX).contains(&nodes) {
+        return Err(format!("its header tells of {nodes} nodes, and clusters have 1 to {NODES_MAX}"));
+    }
+    if header.node >= header.nodes {
+        return Err(format!("its header tells of node {} of {nodes}", header.node));
+    }
+    let lists = [
+        (header.ranges.len(), RANGES_MAX, "ranges of keys"),
+        (header.settings.len(), SETTINGS_MAX, "settings"),
+        (header.static_replicas.len(), STATIC_MAX, "ranges of static replicas"),
+    ];
+    if let Some((found, most, what)) = lists.iter().find(|(found, most, _)| found > most) {
+        return Err(format!("its header has {found} {what}; allowed are {most}"));
+    }
+    Ok(())
+}
+
+const _: () = assert!(AT_MAX < i64::MAX as u64 / 4, "times and offsets add up");

@@ -1,0 +1,208 @@
+//! Questions about runs. Every answer is as large as a picture, however many events the run has.
+
+mod affinity;
+mod key;
+mod matrix;
+mod overview;
+mod question;
+mod rounds;
+mod selection;
+mod series;
+
+use crate::answer::Refusal;
+use crate::assets;
+use crate::library::{Library, Loaded, acquire, blocking, receive};
+use crate::live::Live;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use http::StatusCode;
+use intendant_analysis::palette::COLOURS;
+use question::Asked;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::any::Any;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tower_http::catch_panic::CatchPanicLayer;
+
+/// Answers that are computed at once; others wait.
+const ANSWERS_AT_ONCE: usize = 8;
+
+/// Uploads at once.
+const UPLOADS_AT_ONCE: usize = 2;
+
+/// What handlers share.
+#[derive(Debug)]
+pub(crate) struct App {
+    library: Arc<Library>,
+    live: Option<Live>,
+    upload_bytes_max: u64,
+    answers: Arc<Semaphore>,
+    uploads: Semaphore,
+}
+
+impl App {
+    pub(crate) fn new(library: Library, live: Option<Live>, upload_bytes_max: u64) -> Self {
+        let (answers, uploads) = (Arc::new(Semaphore::new(ANSWERS_AT_ONCE)), Semaphore::new(UPLOADS_AT_ONCE));
+        Self { library: Arc::new(library), live, upload_bytes_max, answers, uploads }
+    }
+
+    pub(crate) fn live(&self) -> Option<&Live> {
+        self.live.as_ref()
+    }
+
+    /// Answers a question about a run.
+    async fn answer<T: Send + 'static>(
+        &self,
+        id: &str,
+        answer: impl FnOnce(&Loaded) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let run = self.library.open(id).await?;
+        let place = acquire(&self.answers).await?;
+        blocking(place, move || answer(&run)).await?
+    }
+}
+
+/// All addresses.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/api/runs", get(runs))
+        .route("/api/runs/{id}", get(overview_of))
+        .route("/api/runs/{id}/matrix", get(matrix_of))
+        .route("/api/runs/{id}/series", get(series_of))
+        .route("/api/runs/{id}/affinity", get(affinity_of))
+        .route("/api/runs/{id}/keys/{key}", get(key_of))
+        .route("/api/runs/{id}/keys/{key}/state", get(state_of))
+        .route("/api/live", get(live))
+        .route("/api/upload", post(upload).layer(DefaultBodyLimit::disable()))
+        .fallback(asset)
+        .method_not_allowed_fallback(|| async {
+            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this address is not served by this method")
+        })
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(app)
+}
+
+/// Not for the eyes of users: the panic's text is in the log.
+fn panicked(cause: Box<dyn Any + Send>) -> Response {
+    let text =
+        cause.downcast_ref::<&str>().copied().or_else(|| cause.downcast_ref::<String>().map(String::as_str));
+    tracing::error!("a handler has panicked: {}", text.unwrap_or("no text"));
+    Refusal::fault().into_response()
+}
+
+type Answer<T> = Result<Json<T>, Refusal>;
+
+async fn runs(State(app): State<Arc<App>>) -> impl IntoResponse {
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "palette": COLOURS,
+        "live": app.live.as_ref().map(Live::address),
+        "upload_bytes_max": app.upload_bytes_max,
+        "runs": app.library.entries(),
+    }))
+}
+
+async fn overview_of(State(app): State<Arc<App>>, Path(id): Path<String>) -> Answer<overview::Overview> {
+    app.answer(&id, |run| Ok(overview::of(run))).await.map(Json)
+}
+
+async fn matrix_of(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    Asked(question): Asked<matrix::Question>,
+) -> Result<Response, Refusal> {
+    let body = app.answer(&id, move |run| matrix::of(run, &question)).await?;
+    Ok(([(http::header::CONTENT_TYPE, "application/octet-stream")], body).into_response())
+}
+
+async fn series_of(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    Asked(question): Asked<series::Question>,
+) -> Answer<series::Series> {
+    app.answer(&id, move |run| series::of(run, &question)).await.map(Json)
+}
+
+async fn affinity_of(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    Asked(question): Asked<affinity::Question>,
+) -> Answer<affinity::Table> {
+    app.answer(&id, move |run| affinity::of(run, &question)).await.map(Json)
+}
+
+async fn key_of(
+    State(app): State<Arc<App>>,
+    Path((id, key)): Path<(String, String)>,
+    Asked(question): Asked<key::Question>,
+) -> Answer<key::View> {
+    app.answer(&id, move |run| key::of(run, &key, &question)).await.map(Json)
+}
+
+async fn state_of(
+    State(app): State<Arc<App>>,
+    Path((id, key)): Path<(String, String)>,
+    Asked(question): Asked<key::Moment>,
+) -> Answer<key::State> {
+    app.answer(&id, move |run| key::state(run, &key, &question)).await.map(Json)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Since {
+    since: u64,
+}
+
+async fn live(
+    State(app): State<Arc<App>>,
+    Asked(question): Asked<Since>,
+) -> Result<impl IntoResponse, Refusal> {
+    let live = app
+        .live
+        .as_ref()
+        .ok_or_else(|| Refusal::missing("no cluster is watched; start with --live ADDRESS"))?;
+    Ok(Json(live.answer(question.since)))
+}
+
+/// The body has limits of its own.
+async fn upload(State(app): State<Arc<App>>, body: Body) -> Result<impl IntoResponse + use<>, Refusal> {
+    let _place = app.uploads.try_acquire().map_err(|_| {
+        Refusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "other uploads are under way; try again when they are complete",
+        )
+    })?;
+    let uploaded = receive(body, app.upload_bytes_max).await?;
+    app.library.add(uploaded).await.map(Json)
+}
+
+async fn asset(request: Request) -> Response {
+    assets::find(request.uri().path())
+        .unwrap_or_else(|| Refusal::missing("there is no such page").into_response())
+}
+
+/// The name of a key's range.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+struct RangeName(String);
+
+impl RangeName {
+    fn of(run: &Loaded, key: u64) -> Self {
+        Self(run.allocation.run().name(key).map_or_else(|| "unknown".to_owned(), |(name, _)| shortened(name)))
+    }
+}
+
+/// Letters of a text from a trace. Names are short; others come from no run of ours.
+const LETTERS_MAX: usize = 200;
+
+/// Text of a trace, as long as a page shows it.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LETTERS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,133 @@
+//! The server as a whole.
+
+use crate::api::{self, App};
+use crate::error::DashboardError;
+use crate::gate::{self, Gate};
+use crate::library::Library;
+use crate::listen;
+use crate::live::{Live, LiveAddress};
+use intendant_transport::Token;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::net::{TcpListener, lookup_host};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How a dashboard is started.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The address to listen on, `HOST:PORT`. With port 0, the operating system chooses one.
+    pub listen: String,
+    /// What requests must show. Without one, only programs of this machine may ask.
+    pub token: Option<Token>,
+    /// Further names under which the page may be opened.
+    pub hosts: Vec<String>,
+    /// Traces to show: folders of a run, files of nodes, merged files.
+    pub traces: Vec<PathBuf>,
+    /// A node of a running cluster.
+    pub live: Option<LiveAddress>,
+    /// The token of readers of that cluster: `Token::of_readers` of the cluster's.
+    pub live_token: Option<Token>,
+    /// Bytes of an upload.
+    pub upload_bytes_max: u64,
+    /// Events of a run.
+    pub events_max: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:7878".to_owned(),
+            token: None,
+            hosts: Vec::new(),
+            traces: Vec::new(),
+            live: None,
+            live_token: None,
+            upload_bytes_max: 512 << 20,
+            events_max: 50_000_000,
+        }
+    }
+}
+
+/// A dashboard that listens.
+#[derive(Debug)]
+pub struct Dashboard {
+    listener: TcpListener,
+    address: SocketAddr,
+    app: Arc<App>,
+    gate: Arc<Gate>,
+}
+
+impl Dashboard {
+    /// Begins to listen. Traces are read when they are asked for.
+    ///
+    /// # Errors
+    /// If the address cannot be used, needs a token, or a trace does not exist.
+    pub async fn bind(settings: Settings) -> Result<Self, DashboardError> {
+        let listen = |source| DashboardError::Listen { address: settings.listen.clone(), source };
+        let addresses: Vec<SocketAddr> = lookup_host(&settings.listen).await.map_err(listen)?.collect();
+        let is_open = addresses.iter().any(|address| !address.ip().is_loopback());
+        if is_open && settings.token.is_none() {
+            return Err(DashboardError::Open { address: settings.listen });
+        }
+        let listener = TcpListener::bind(addresses.as_slice()).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let mut hosts = settings.hosts;
+        hosts.extend(settings.listen.rsplit_once(':').map(|(host, _)| host.to_owned()));
+        let system = |what| move |source| DashboardError::System { what, source };
+        let gate = Gate::new(address, hosts, settings.token)
+            .map_err(|error| system("take random numbers")(std::io::Error::other(error)))?;
+        let library = Library::new(settings.traces, settings.events_max)?;
+        let live = settings.live.map(|address| Live::new(address, settings.live_token));
+        let app = App::new(library, live, settings.upload_bytes_max);
+        Ok(Self { listener, address, app: Arc::new(app), gate: Arc::new(gate) })
+    }
+
+    /// The address on which it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts a dashboard, calls `ready` with its address, and serves until Ctrl-C or SIGTERM.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn run(settings: Settings, ready: impl FnOnce(SocketAddr)) -> Result<(), DashboardError> {
+        let system = |what| move |source| DashboardError::System { what, source };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(system("start the threads of the server"))?;
+        let served = runtime.block_on(async {
+            // Signals end it from now on, so that none is lost before it serves.
+            let mut terminate = signal(SignalKind::terminate()).map_err(system("listen for SIGTERM"))?;
+            let mut interrupt = signal(SignalKind::interrupt()).map_err(system("listen for Ctrl-C"))?;
+            let dashboard = Self::bind(settings).await?;
+            ready(dashboard.address());
+            let end = async move {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            };
+            dashboard.serve(end).await;
+            Ok(())
+        });
+        // A trace that is being read would take as long as that takes.
+        runtime.shutdown_background();
+        served
+    }
+
+    /// Serves until `end`, and ends requests under way.
+    pub async fn serve(self, end: impl Future<Output = ()>) {
+        let watch = self.app.live().map(|live| tokio::spawn(live.clone().watch()));
+        let guard = axum::middleware::from_fn_with_state(self.gate, gate::guard);
+        let router = api::router(self.app).layer(guard);
+        listen::serve(self.listener, router, end).await;
+        if let Some(watch) = watch {
+            watch.abort();
+        }
+    }
+}

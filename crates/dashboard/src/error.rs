@@ -1,0 +1,55 @@
+//! Why a dashboard cannot be started.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a dashboard cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DashboardError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose another address with --listen HOST:PORT")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The address can be reached from other machines, and no token was given.
+    #[error(
+        "{address} can be reached from other machines, so the dashboard needs a token: write 32 or more random \
+         hexadecimal digits to a file (openssl rand -hex 32), and name it with --token-file FILE"
+    )]
+    Open {
+        /// The address.
+        address: String,
+    },
+    /// There is no such trace.
+    #[error(
+        "there is no trace at {}: name a folder with node-N.trace files, one such file, or a merged file",
+        path.display()
+    )]
+    Missing {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// The operating system refused something else.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl DashboardError {
+    /// Whether the caller must start it in another way.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Listen { .. } | Self::Open { .. } | Self::Missing { .. } => true,
+            Self::System { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The runs that can be looked at, and those that are in memory.
+
+mod loaded;
+mod prepared;
+mod totals;
+mod upload;
+
+pub(crate) use loaded::Loaded;
+pub(crate) use prepared::About;
+pub(crate) use totals::Totals;
+pub(crate) use upload::{Uploaded, receive};
+
+use crate::answer::Refusal;
+use crate::error::DashboardError;
+use intendant_analysis::{AnalysisError, Limits};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tempfile::TempDir;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Uploads that are kept.
+const UPLOADS_MAX: usize = 4;
+
+/// The weight of all runs in memory together, see [`Loaded::weight`]. The run that was used last stays,
+/// however large it is.
+const WEIGHT_IN_MEMORY: usize = 40_000_000;
+
+/// Where a run comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Source {
+    Prepared,
+    Given,
+    Uploaded,
+}
+
+/// What a run is read from.
+#[derive(Clone, Debug)]
+enum Content {
+    /// The bytes of a merged file.
+    Embedded(&'static [u8]),
+    Path(PathBuf),
+    /// Files in a folder that is removed when nothing uses it.
+    Temporary {
+        folder: Arc<TempDir>,
+        path: PathBuf,
+    },
+}
+
+/// A run as it is listed.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Entry {
+    pub(crate) id: String,
+    source: Source,
+    pub(crate) title: String,
+    about: Option<About>,
+    #[serde(skip)]
+    content: Content,
+}
+
+/// The runs that can be looked at.
+#[derive(Debug)]
+pub(crate) struct Library {
+    entries: Mutex<Vec<Entry>>,
+    /// Those that were read, the one that was used last at the end.
+    loaded: Mutex<Vec<Arc<Loaded>>>,
+    /// Only one run is read at a time. The permit belongs to the thread that reads, not to the request, which
+    /// may end before.
+    reading: Arc<Semaphore>,
+    uploads: Mutex<u64>,
+    limits: Limits,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Lists are changed by single calls, so they are whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Library {
+    /// # Errors
+    /// If there is nothing at one of `traces`.
+    pub(crate) fn new(traces: Vec<PathBuf>, events_max: u64) -> Result<Self, DashboardError> {
+        let mut entries = Vec::new();
+        for (at, path) in traces.into_iter().enumerate() {
+            if !path.exists() {
+                return Err(DashboardError::Missing { path });
+            }
+            let name =
+                path.canonicalize().ok().as_deref().and_then(Path::file_name).map(|name| name.to_owned());
+            let title = name.unwrap_or_else(|| path.clone().into_os_string()).to_string_lossy().into_owned();
+            let (id, source) = (format!("trace-{}", at + 1), Source::Given);
+            entries.push(Entry { id, source, title, about: None, content: Content::Path(path) });
+        }
+        let prepared = prepared::all().into_iter().map(|run| Entry {
+            id: run.id,
+            source: Source::Prepared,
+            title: run.title,
+            about: Some(run.about),
+            content: Content::Embedded(run.bytes),
+        });
+        entries.extend(prepared);
+        Ok(Self {
+            entries: Mutex::new(entries),
+            loaded: Mutex::default(),
+            reading: Arc::new(Semaphore::new(1)),
+            uploads: Mutex::default(),
+            limits: Limits { events_max },
+        })
+    }
+
+    /// All runs.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        lock(&self.entries).clone()
+    }
+
+    /// A run, from memory or from its files.
+    ///
+    /// # Errors
+    /// If there is none of that name, or it cannot be read.
+    pub(crate) async fn open(self: &Arc<Self>, id: &str) -> Result<Arc<Loaded>, Refusal> {
+        if let Some(loaded) = self.recall(id) {
+            return Ok(loaded);
+        }
+        let found = lock(&self.entries).iter().find(|entry| entry.id == id).cloned();
+        let entry = found.ok_or_else(|| {
+            Refusal::missing("there is no such run; it may have been an upload of an earlier session")
+        })?;
+        let place = acquire(&self.reading).await?;
+        // It may have been read in the meantime.
+        if let Some(loaded) = self.recall(id) {
+            return Ok(loaded);
+        }
+        let library = Arc::clone(self);
+        blocking(place, move || {
+            let loaded = library.read(&entry)?;
+            // Also if the request has ended: the next one for this run will not read it again.
+            library.remember(&loaded);
+            Ok(loaded)
+        })
+        .await?
+    }
+
+    /// Reads a run. That takes long.
+    fn read(&self, entry: &Entry) -> Result<Arc<Loaded>, Refusal> {
+        let path = match &entry.content {
+            Content::Path(path) | Content::Temporary { path, .. } => path.clone(),
+            Content::Embedded(bytes) => {
+                let file = prepared::unpack(bytes).map_err(|error| {
+                    tracing::error!("cannot write a prepared trace to a temporary file: {error}");
+                    Refusal::fault()
+                })?;
+                let loaded = Loaded::read(entry, file.path(), self.limits);
+                return loaded.map(Arc::new).map_err(|error| refusal(&error, None));
+            }
+        };
+        let folder = match &entry.content {
+            Content::Temporary { folder, .. } => Some(folder.path()),
+            Content::Path(_) | Content::Embedded(_) => None,
+        };
+        Loaded::read(entry, &path, self.limits).map(Arc::new).map_err(|error| refusal(&error, folder))
+    }
+
+    /// A run that is in memory. It counts as used.
+    fn recall(&self, id: &str) -> Option<Arc<Loaded>> {
+        let mut loaded = lock(&self.loaded);
+        let at = loaded.iter().position(|loaded| loaded.id == id)?;
+        let found = loaded.remove(at);
+        loaded.push(Arc::clone(&found));
+        Some(found)
+    }
+
+    /// Keeps a run in memory, and forgets those that were not used for longest if all weigh too much.
+    fn remember(&self, run: &Arc<Loaded>) {
+        let mut loaded = lock(&self.loaded);
+        loaded.push(Arc::clone(run));
+        let mut weight: usize = loaded.iter().map(|run| run.weight()).sum();
+        while weight > WEIGHT_IN_MEMORY && loaded.len() > 1 {
+            weight -= loaded.remove(0).weight();
+        }
+    }
+
+    /// Reads a run that was uploaded, and lists it. The oldest upload goes if there are too many.
+    ///
+    /// # Errors
+    /// If it is no run.
+    pub(crate) async fn add(self: &Arc<Self>, uploaded: Uploaded) -> Result<Entry, Refusal> {
+        let id = {
+            let mut uploads = lock(&self.uploads);
+            *uploads += 1;
+            format!("upload-{}", *uploads)
+        };
+        let Uploaded { folder, path, title } = uploaded;
+        let content = Content::Temporary { folder: Arc::new(folder), path };
+        let entry = Entry { id, source: Source::Uploaded, title, about: None, content };
+        let place = acquire(&self.reading).await?;
+        let (library, read) = (Arc::clone(self), entry.clone());
+        let loaded = blocking(place, move || library.read(&read)).await??;
+        let mut entries = lock(&self.entries);
+        entries.push(entry.clone());
+        let uploads: Vec<usize> =
+            (0..entries.len()).filter(|at| entries[*at].source == Source::Uploaded).collect();
+        if uploads.len() > UPLOADS_MAX {
+            let gone = entries.remove(uploads[0]);
+            lock(&self.loaded).retain(|loaded| loaded.id != gone.id);
+        }
+        drop(entries);
+        self.remember(&loaded);
+        Ok(entry)
+    }
+}
+
+/// What is wrong with a run, without the temporary folder in which an upload was.
+fn refusal(error: &AnalysisError, folder: Option<&Path>) -> Refusal {
+    let mut text = error.to_string();
+    if let Some(folder) = folder {
+        text = text
+            .replace(&format!("{}/", folder.display()), "")
+            .replace(&folder.display().to_string(), "the upload");
+    }
+    Refusal::unusable(text)
+}
+
+/// A place among those that may do something at once.
+///
+/// # Errors
+/// None in practice: semaphores are not closed.
+pub(crate) async fn acquire(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
+    Arc::clone(places).acquire_owned().await.map_err(|_| Refusal::fault())
+}
+
+/// Runs what takes long apart from the tasks that serve connections. A panic is a fault of this program, and
+/// ends the request only. The place is free when the work is done, not when the request ends: the work goes
+/// on if its client leaves.
+pub(crate) async fn blocking<T: Send + 'static>(
+    place: OwnedSemaphorePermit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
+    let work = move || {
+        let done = work();
+        drop(place);
+        done
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!("a request could not be processed: {error}");
+        Refusal::fault()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn work_of_a_request_that_has_ended_keeps_its_place() {
+        let places = Arc::new(Semaphore::new(1));
+        let ((begin, began), (go_on, wait)) = (oneshot::channel(), mpsc::channel());
+        let place = acquire(&places).await.unwrap();
+        let work = move || (begin.send(()), wait.recv());
+        let request = tokio::spawn(blocking(place, work));
+        began.await.unwrap();
+        // The work waits in its thread when the request is gone.
+        request.abort();
+        assert!(request.await.is_err_and(|error| error.is_cancelled()));
+        assert_eq!(places.available_permits(), 0, "the work is not done");
+        go_on.send(()).unwrap();
+        assert!(acquire(&places).await.is_ok());
+    }
+}

@@ -1,0 +1,226 @@
+//! Files that are uploaded: streamed to a temporary folder, up to a limit.
+//!
+//! The body of an upload is a line of JSON, `[{"name": NAME, "bytes": BYTES}, …]`, and then the bytes of
+//! these files one after the other. So nothing has to be searched for in what is sent, and all sizes are
+//! known before the first file.
+
+use crate::answer::Refusal;
+use axum::body::{Body, BodyDataStream};
+use bytes::{Buf, Bytes, BytesMut};
+use futures_util::StreamExt;
+use http::StatusCode;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
+
+/// Files of an upload: a node of a cluster has one.
+const FILES_MAX: usize = 1024;
+
+/// Bytes of the first line.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// How far an upload may fall behind [`BYTES_PER_SECOND`].
+const BEHIND_MAX: Duration = Duration::from_secs(30);
+
+/// The speed that an upload must keep up with: others may be waiting for its place.
+const BYTES_PER_SECOND: u64 = 64 << 10;
+
+/// Characters of a title.
+const TITLE_MAX: usize = 80;
+
+/// An upload that is complete.
+#[derive(Debug)]
+pub(crate) struct Uploaded {
+    pub(crate) folder: TempDir,
+    /// What to read: the file, or the folder of several.
+    pub(crate) path: PathBuf,
+    pub(crate) title: String,
+}
+
+/// A file that follows.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Announced {
+    name: String,
+    bytes: u64,
+}
+
+/// Receives files.
+///
+/// # Errors
+/// If there are none, too many, or more bytes than allowed, or if the body does not have as many as it says.
+pub(crate) async fn receive(body: Body, bytes_max: u64) -> Result<Uploaded, Refusal> {
+    let mut incoming = Incoming::new(body.into_data_stream());
+    let files = incoming.head().await?;
+    let bytes = files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.bytes));
+    if bytes > bytes_max {
+        return Err(too_large(bytes_max));
+    }
+    let folder = tempfile::Builder::new().prefix("intendant-upload-").tempdir().map_err(temporary)?;
+    let mut paths: Vec<PathBuf> = Vec::with_capacity(files.len());
+    for file in &files {
+        let path = path_of(folder.path(), &file.name, &paths);
+        incoming.save(&path, file.bytes).await?;
+        paths.push(path);
+    }
+    incoming.end().await?;
+    let title = title_of(&files);
+    let path = if paths.len() == 1 { paths.remove(0) } else { folder.path().to_owned() };
+    Ok(Uploaded { folder, path, title })
+}
+
+/// Where a file is kept. Names come from outside: those of the files of nodes are kept, because messages name
+/// them, and others name nothing here.
+fn path_of(folder: &Path, name: &str, others: &[PathBuf]) -> PathBuf {
+    let rank = name.strip_prefix("node-").and_then(|name| name.strip_suffix(".trace"));
+    let is_rank =
+        |rank: &&str| (1..=5).contains(&rank.len()) && rank.bytes().all(|digit| digit.is_ascii_digit());
+    let own = rank.filter(is_rank).map(|rank| folder.join(format!("node-{rank}.trace")));
+    own.filter(|path| !others.contains(path))
+        .unwrap_or_else(|| folder.join(format!("node-of-file-{}.trace", others.len() + 1)))
+}
+
+fn title_of(files: &[Announced]) -> String {
+    let name = files.first().map_or("", |file| file.name.as_str());
+    let name: String = name.chars().filter(|c| !c.is_control()).take(TITLE_MAX).collect();
+    let name = if name.is_empty() { "upload".to_owned() } else { name };
+    if files.len() < 2 { name } else { format!("{name} and {} more", files.len() - 1) }
+}
+
+/// What arrives, as far as it is not used yet.
+struct Incoming {
+    body: BodyDataStream,
+    rest: Bytes,
+    received: u64,
+    start: Instant,
+}
+
+impl Incoming {
+    fn new(body: BodyDataStream) -> Self {
+        Self { body, rest: Bytes::new(), received: 0, start: Instant::now() }
+    }
+
+    /// The next bytes; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
+        let due = BEHIND_MAX + Duration::from_secs(self.received / BYTES_PER_SECOND);
+        let arrived = tokio::time::timeout_at(self.start + due, self.body.next()).await;
+        let slow =
+            || Refusal::new(StatusCode::REQUEST_TIMEOUT, "the upload arrives too slowly, or has stopped");
+        let bytes = arrived.map_err(|_| slow())?.transpose();
+        let bytes = bytes.map_err(|error| Refusal::wrong(format!("the upload was cut off: {error}")))?;
+        self.received = self.received.saturating_add(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
+        Ok(bytes)
+    }
+
+    /// The first line.
+    async fn head(&mut self) -> Result<Vec<Announced>, Refusal> {
+        let mut head = BytesMut::new();
+        loop {
+            let Some(bytes) = self.next().await? else {
+                return Err(Refusal::wrong(format!("the upload has no first line; {FORMAT}")));
+            };
+            let line = bytes.iter().position(|byte| *byte == b'\n');
+            let part = line.unwrap_or(bytes.len());
+            if head.len() + part > HEAD_BYTES_MAX {
+                let reason =
+                    format!("the first line of the upload has more than {HEAD_BYTES_MAX} bytes; {FORMAT}");
+                return Err(Refusal::wrong(reason));
+            }
+            head.extend_from_slice(&bytes[..part]);
+            if line.is_some() {
+                self.rest = bytes.slice(part + 1..);
+                break;
+            }
+        }
+        let files: Vec<Announced> = serde_json::from_slice(&head)
+            .map_err(|error| Refusal::wrong(format!("the first line of the upload: {error}; {FORMAT}")))?;
+        if files.is_empty() {
+            let reason = "the upload has no file; choose the files node-N.trace of a run, or a merged file";
+            return Err(Refusal::wrong(reason));
+        }
+        if files.len() > FILES_MAX {
+            return Err(Refusal::wrong(format!("an upload has at most {FILES_MAX} files")));
+        }
+        Ok(files)
+    }
+
+    /// Writes the next bytes to a file.
+    async fn save(&mut self, path: &Path, bytes: u64) -> Result<(), Refusal> {
+        let mut file = File::create(path).await.map_err(temporary)?;
+        let mut left = bytes;
+        while left > 0 {
+            if self.rest.is_empty() {
+                let cut_off = || Refusal::wrong("the upload ends before its last file does: send it again");
+                self.rest = self.next().await?.ok_or_else(cut_off)?;
+            }
+            let part = self.rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            file.write_all(&self.rest[..part]).await.map_err(temporary)?;
+            self.rest.advance(part);
+            left -= part as u64;
+        }
+        file.flush().await.map_err(temporary)
+    }
+
+    /// Nothing may follow the last file.
+    async fn end(mut self) -> Result<(), Refusal> {
+        while self.rest.is_empty() {
+            match self.next().await? {
+                Some(bytes) => self.rest = bytes,
+                None => return Ok(()),
+            }
+        }
+        Err(Refusal::wrong(format!("the upload goes on after its last file; {FORMAT}")))
+    }
+}
+
+/// For programs: the page does so.
+const FORMAT: &str =
+    "an upload is a line [{\"name\": NAME, \"bytes\": BYTES}, …], and the bytes of these files";
+
+fn temporary(error: std::io::Error) -> Refusal {
+    tracing::error!("cannot keep an upload in a temporary folder: {error}");
+    Refusal::new(StatusCode::INSUFFICIENT_STORAGE, format!("the upload cannot be kept: {error}"))
+}
+
+fn too_large(bytes_max: u64) -> Refusal {
+    let reason = format!(
+        "the upload has more than {bytes_max} bytes; record fewer keys (--trace-keys), or start the dashboard with \
+         a larger --upload-max"
+    );
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use std::convert::Infallible;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upload_that_arrives_byte_by_byte_ends() {
+        let head = Bytes::from_static(b"[{\"name\":\"a\",\"bytes\":100000000}]\n");
+        let bytes = stream::unfold(head, |next| async {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            Some((Ok::<Bytes, Infallible>(next), Bytes::from_static(b"x")))
+        });
+        let received = receive(Body::from_stream(bytes), 1 << 30);
+        let refused = tokio::time::timeout(Duration::from_secs(120), received).await.expect("it ends");
+        assert!(format!("{refused:?}").contains("too slowly"), "{refused:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upload_that_takes_long_is_received() {
+        let head = Bytes::from_static(b"[{\"name\":\"a\",\"bytes\":20000000}]\n");
+        let parts = std::iter::once(head).chain(std::iter::repeat_n(Bytes::from(vec![7; 1_000_000]), 20));
+        let bytes = stream::iter(parts).then(|part| async {
+            tokio::time::sleep(Duration::from_secs(12)).await;
+            Ok::<Bytes, Infallible>(part)
+        });
+        let uploaded = receive(Body::from_stream(bytes), 1 << 30).await.unwrap();
+        assert_eq!(std::fs::metadata(&uploaded.path).unwrap().len(), 20_000_000);
+    }
+}

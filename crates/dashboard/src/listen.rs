@@ -1,0 +1,130 @@
+//! Connections: so many at once, and none that keeps the server waiting.
+
+mod paced;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use paced::Paced;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// Connections at once; a browser opens up to six.
+const CONNECTIONS_MAX: usize = 64;
+
+/// For the headers of a request.
+const HEADERS_WITHIN: Duration = Duration::from_secs(15);
+
+/// For requests under way when the server ends.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// Pause after a connection could not be accepted: the process has no file descriptors left.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Bytes of the headers of a request. As long as so many bytes of answers are not sent, requests that were
+/// sent ahead stay unread, apart from one.
+const HEADER_BYTES_MAX: usize = 16 << 10;
+
+/// Serves connections until `end`, and then the requests under way.
+pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Future<Output = ()>) {
+    let (graceful, places) = (GracefulShutdown::new(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+    let mut end = std::pin::pin!(end);
+    loop {
+        let accepted = async {
+            // The semaphore is never closed.
+            let place = Arc::clone(&places).acquire_owned().await.ok()?;
+            Some((listener.accept().await, place))
+        };
+        let (stream, place) = tokio::select! {
+            () = &mut end => break,
+            accepted = accepted => match accepted {
+                Some((Ok((stream, _)), place)) => (stream, place),
+                Some((Err(error), _)) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    continue;
+                }
+                None => break,
+            },
+        };
+        let connection = connection(stream, router.clone(), graceful.watcher());
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!("a connection has ended: {error}");
+            }
+            drop(place);
+        });
+    }
+    drop(listener);
+    let _ = tokio::time::timeout(END_WITHIN, graceful.shutdown()).await;
+}
+
+/// Serves one connection to its end.
+fn connection(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    router: Router,
+    watcher: Watcher,
+) -> impl Future<Output = hyper::Result<()>> {
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADER_BYTES_MAX);
+    let service = TowerToHyperService::new(router);
+    watcher.watch(server.serve_connection(TokioIo::new(Paced::new(stream)), service))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    const ANSWER: usize = 1 << 20;
+
+    fn router(answered: &Arc<AtomicUsize>) -> Router {
+        let answered = Arc::clone(answered);
+        let answer = move || {
+            answered.fetch_add(1, Ordering::Relaxed);
+            async { vec![b'x'; ANSWER] }
+        };
+        Router::new().route("/", get(answer))
+    }
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_peer_does_not_read_ends_and_its_further_requests_are_not_answered() {
+        let (answered, graceful) = (Arc::default(), GracefulShutdown::new());
+        let (mut client, server) = duplex(64 << 10);
+        client.write_all(&REQUEST.repeat(100)).await.unwrap();
+        let served = connection(server, router(&answered), graceful.watcher());
+        // Time passes when nothing else happens.
+        let ended = tokio::time::timeout(Duration::from_secs(3600), served).await;
+        assert!(ended.expect("the connection ends").is_err());
+        assert!(answered.load(Ordering::Relaxed) <= 2, "{answered:?}");
+        drop(client);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_reads_slowly_gets_its_answer() {
+        let (answered, graceful) = (Arc::default(), GracefulShutdown::new());
+        let (mut client, server) = duplex(16 << 10);
+        client.write_all(REQUEST).await.unwrap();
+        let served = tokio::spawn(connection(server, router(&answered), graceful.watcher()));
+        let (mut got, mut buffer) = (0, vec![0; 16 << 10]);
+        while got < ANSWER {
+            // Some 8 kB per second.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let read = client.read(&mut buffer).await.unwrap();
+            assert!(read > 0, "the connection ended after {got} bytes");
+            got += read;
+        }
+        drop(client);
+        assert!(served.await.is_ok());
+    }
+}

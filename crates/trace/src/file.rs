@@ -1,0 +1,385 @@
+//! The file of a node's events: a header, and blocks of records that appear one by one.
+
+use crate::error::TraceError;
+use crate::event::Event;
+use intendant_core::{KeyOrder, KeyRange, Layout, LayoutBuilder, UnknownName};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"ITDTRACE";
+const BLOCK: &[u8; 4] = b"BLCK";
+
+/// Longer headers are not ours.
+const HEADER_BYTES_MAX: u32 = 1 << 24;
+
+/// Records of a block at most: longer blocks are not ours.
+const RECORDS_MAX: u32 = 1 << 16;
+
+/// Records of a block that is written: what is lost at most if the writer is killed while it writes.
+const BLOCK_RECORDS: usize = 1 << 12;
+
+/// Bytes before the records of a block.
+const BLOCK_START: usize = 24;
+
+/// What a trace is of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    /// The node.
+    pub node: u16,
+    /// Nodes of the cluster.
+    pub nodes: u16,
+    /// A number that the files of one run share.
+    pub run: u64,
+    /// When the node's clock was 0, in microseconds since 1970; 0 if the run is simulated.
+    pub epoch_us: u64,
+    /// The keys, range by range, in the order of keys.
+    pub ranges: Vec<NamedRange>,
+    /// How keys are assigned to their homes, where they are at the beginning: a [`intendant_core::KeyOrder`].
+    pub key_order: String,
+    /// Channels of a node.
+    pub channels: u16,
+    /// Shards of a node.
+    pub shards: u16,
+    /// The seed of the assignment to homes.
+    pub layout_seed: u64,
+    /// Ranges of keys, each as first key and end, of which every node has a replica throughout the run.
+    pub static_replicas: Vec<[u64; 2]>,
+    /// Which keys are traced, as [`crate::Filter`] reads it.
+    pub filter: String,
+    /// The technique.
+    pub technique: String,
+    /// The task.
+    pub task: String,
+    /// Further settings of the run, for people.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A range of the keys of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedRange {
+    /// Its name.
+    pub name: String,
+    /// Number of its keys.
+    pub keys: u64,
+    /// Numbers per value.
+    pub len: u32,
+}
+
+impl Header {
+    /// Takes over what a layout says.
+    #[must_use]
+    pub fn of_layout(self, layout: &Layout) -> Self {
+        let named = |range: &KeyRange| NamedRange {
+            name: range.name.clone(),
+            keys: range.keys.end - range.keys.start,
+            len: range.len as u32,
+        };
+        Self {
+            nodes: layout.nodes() as u16,
+            ranges: layout.ranges().iter().map(named).collect(),
+            key_order: layout.order().to_string(),
+            channels: layout.channels() as u16,
+            shards: layout.shards() as u16,
+            layout_seed: layout.seed(),
+            ..self
+        }
+    }
+
+    /// The layout of the keys: it tells the home of each key.
+    ///
+    /// # Errors
+    /// If the header describes none. Its text says why.
+    pub fn layout(&self) -> Result<Layout, String> {
+        let order: KeyOrder = self.key_order.parse().map_err(|error: UnknownName| error.to_string())?;
+        let builder = Layout::builder()
+            .nodes(self.nodes.into())
+            .channels(self.channels.into())
+            .shards(self.shards.into())
+            .order(order)
+            .seed(self.layout_seed);
+        let add = |builder: LayoutBuilder, range: &NamedRange| {
+            builder.range(&range.name, range.keys, range.len as usize)
+        };
+        self.ranges.iter().fold(builder, add).build().map_err(|error| error.to_string())
+    }
+
+    /// Keys of the model.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.ranges.iter().fold(0, |sum, range| sum.saturating_add(range.keys))
+    }
+}
+
+/// Where a node writes its trace: a file `node-NODE.trace` in a folder, which is created if it is missing. A
+/// file of an earlier run moves to the folder `run-RUN` within it, where RUN is the [`Header::run`] of that
+/// run, in hexadecimal; `run-unreadable` if it does not say. There it replaces only a file of the same run.
+///
+/// # Errors
+/// If a folder cannot be created, or the earlier file cannot be moved.
+pub fn prepare(folder: &Path, node: u16) -> Result<PathBuf, TraceError> {
+    fs::create_dir_all(folder).map_err(TraceError::io("create the folder", folder))?;
+    let name = format!("node-{node}.trace");
+    let path = folder.join(&name);
+    if fs::symlink_metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok(path);
+    }
+    let earlier = match Trace::read_each(&path, |_| ControlFlow::Break(())) {
+        Ok(trace) => format!("run-{:016x}", trace.header.run),
+        Err(_) => "run-unreadable".to_owned(),
+    };
+    let earlier = folder.join(earlier);
+    fs::create_dir_all(&earlier).map_err(TraceError::io("create the folder", &earlier))?;
+    fs::rename(&path, earlier.join(name)).map_err(TraceError::io("move", &path))?;
+    Ok(path)
+}
+
+/// What a [`crate::Recorder`] writes to.
+pub trait Target: Write + Send + 'static {
+    /// Drops what was written after the first `bytes` bytes. What is written next follows them.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    fn cut(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+impl Target for File {
+    fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)?;
+        self.seek(SeekFrom::Start(bytes)).map(|_| ())
+    }
+}
+
+/// Writes the file of a node.
+#[derive(Debug)]
+pub struct Writer<W> {
+    to: W,
+    /// Bytes of the start and of complete blocks.
+    whole: u64,
+    /// Events in these blocks.
+    events: u64,
+}
+
+impl Writer<File> {
+    /// Creates a file and writes its start.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub fn create(path: &Path, header: &Header) -> Result<Self, TraceError> {
+        let file = File::create(path).map_err(TraceError::io("create", path))?;
+        Self::start(file, header).map_err(|error| TraceError::write(path, error))
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the start of a file.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn start(mut to: W, header: &Header) -> io::Result<Self> {
+        let header = serde_json::to_vec(header)?;
+        to.write_all(MAGIC)?;
+        to.write_all(&VERSION.to_le_bytes())?;
+        to.write_all(&(header.len() as u32).to_le_bytes())?;
+        to.write_all(&header)?;
+        to.write_all(&xxh3_64(&header).to_le_bytes())?;
+        to.flush()?;
+        let whole = MAGIC.len() + size_of::<u32>() * 2 + header.len() + size_of::<u64>();
+        Ok(Self { to, whole: whole as u64, events: 0 })
+    }
+
+    /// Events that were written so far. After an error, these are all that a reader finds.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Writes events as blocks. From then on, a reader finds them. `dropped` events of the node have not been
+    /// written so far.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn write(&mut self, events: &[Event], dropped: u64) -> io::Result<()> {
+        let mut chunks = events.chunks(BLOCK_RECORDS);
+        // A block without events tells how many were dropped.
+        let first = chunks.next().unwrap_or_default();
+        for chunk in std::iter::once(first).chain(chunks) {
+            let block = block(chunk, dropped);
+            self.to.write_all(&block)?;
+            self.whole += block.len() as u64;
+            self.events += chunk.len() as u64;
+        }
+        self.to.flush()
+    }
+}
+
+impl<W: Target> Writer<W> {
+    /// After an error of [`Writer::write`]: replaces what is no complete block by the number of events that
+    /// have not been written. It may be called again with a larger number.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub fn write_dropped(&mut self, dropped: u64) -> io::Result<()> {
+        self.to.cut(self.whole)?;
+        self.to.write_all(&block(&[], dropped))?;
+        self.to.flush()
+    }
+}
+
+/// The bytes of a block.
+fn block(events: &[Event], dropped: u64) -> Vec<u8> {
+    let mut block = Vec::with_capacity(BLOCK_START + size_of_val(events));
+    block.extend_from_slice(BLOCK);
+    block.extend_from_slice(&(events.len() as u32).to_le_bytes());
+    block.extend_from_slice(&dropped.to_le_bytes());
+    block.extend_from_slice(&[0; 8]);
+    events.iter().for_each(|event| block.extend_from_slice(&event.to_record()));
+    let sum = sum(&block);
+    block[16..BLOCK_START].copy_from_slice(&sum.to_le_bytes());
+    block
+}
+
+/// The sum of a block: of both its numbers and of its records.
+fn sum(block: &[u8]) -> u64 {
+    xxh3_64(&block[BLOCK_START..]) ^ xxh3_64(&block[4..16])
+}
+
+/// The events of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// What the trace is of.
+    pub header: Header,
+    /// The events, in the order in which they were written.
+    pub events: Vec<Event>,
+    /// Events that the node has dropped: they did not fit its memory, or the disk was full.
+    pub dropped: u64,
+    /// Events of kinds that this version does not know.
+    pub unknown: u64,
+    /// Bytes at the end of the file that are no complete block: the writer was killed, or the file is
+    /// damaged there.
+    pub lost_bytes: u64,
+}
+
+impl Trace {
+    /// Reads a file, up to the last complete block.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no trace, or one of another version. If it has events of more than
+    /// `events_max`, see [`Trace::read_at_most`].
+    pub fn read(path: &Path) -> Result<Self, TraceError> {
+        Self::read_at_most(path, u64::MAX)
+    }
+
+    /// Reads the first events of a file, and no more than `events_max`, of 32 bytes each.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no trace, or one of another version.
+    pub fn read_at_most(path: &Path, events_max: u64) -> Result<Self, TraceError> {
+        let mut events = Vec::new();
+        let trace = Self::read_each(path, |event| {
+            if events.len() as u64 == events_max {
+                return ControlFlow::Break(());
+            }
+            events.push(event);
+            ControlFlow::Continue(())
+        })?;
+        Ok(Self { events, ..trace })
+    }
+
+    /// Calls `each` with the events of a file, one by one, until it breaks. The result has no events; after a
+    /// break it tells what was read until then.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no trace, or one of another version.
+    pub fn read_each(
+        path: &Path,
+        mut each: impl FnMut(Event) -> ControlFlow<()>,
+    ) -> Result<Self, TraceError> {
+        let file = File::open(path).map_err(TraceError::io("read", path))?;
+        let bytes = file.metadata().map_err(TraceError::io("read", path))?.len();
+        let mut from = Counted { from: BufReader::with_capacity(1 << 16, file), read: 0 };
+        let header = read_header(&mut from, path)?;
+        let mut trace = Self { header, events: Vec::new(), dropped: 0, unknown: 0, lost_bytes: 0 };
+        let mut whole = from.read;
+        while let Some(block) = read_block(&mut from).map_err(TraceError::io("read", path))? {
+            whole = from.read;
+            trace.dropped = block[8..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            let (records, _) = block[BLOCK_START..].as_chunks::<{ Event::BYTES }>();
+            for record in records {
+                match Event::of_record(record) {
+                    Some(event) if each(event).is_break() => return Ok(trace),
+                    Some(_) => {}
+                    None => trace.unknown += 1,
+                }
+            }
+        }
+        trace.lost_bytes = bytes.saturating_sub(whole);
+        Ok(trace)
+    }
+}
+
+struct Counted<R> {
+    from: R,
+    read: u64,
+}
+
+impl<R: Read> Counted<R> {
+    /// Fills `bytes`; `false` if there are fewer.
+    fn fill(&mut self, bytes: &mut [u8]) -> io::Result<bool> {
+        match self.from.read_exact(bytes) {
+            Ok(()) => {
+                self.read += bytes.len() as u64;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn read_header(from: &mut Counted<impl Read>, path: &Path) -> Result<Header, TraceError> {
+    let mut start = [0; 16];
+    let filled = from.fill(&mut start).map_err(TraceError::io("read", path))?;
+    if !filled || start[..8] != *MAGIC {
+        return Err(TraceError::not_a_trace(path, "it does not begin as one"));
+    }
+    let number = |at: usize| start[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let (version, len) = (number(8), number(12));
+    if version != VERSION {
+        return Err(TraceError::Version { path: path.to_owned(), found: version });
+    }
+    if len > HEADER_BYTES_MAX {
+        return Err(TraceError::not_a_trace(path, format!("its header would have {len} bytes")));
+    }
+    let (mut header, mut sum) = (vec![0; len as usize], [0; 8]);
+    let filled = from.fill(&mut header).and_then(|filled| Ok(filled && from.fill(&mut sum)?));
+    if !filled.map_err(TraceError::io("read", path))? || u64::from_le_bytes(sum) != xxh3_64(&header) {
+        return Err(TraceError::not_a_trace(path, "its header is damaged"));
+    }
+    serde_json::from_slice(&header).map_err(|error| TraceError::not_a_trace(path, error.to_string()))
+}
+
+/// The next block; `None` if it is not complete, or not as it was written.
+fn read_block(from: &mut Counted<impl Read>) -> io::Result<Option<Vec<u8>>> {
+    let mut start = [0; BLOCK_START];
+    if !from.fill(&mut start)? || start[..4] != *BLOCK {
+        return Ok(None);
+    }
+    let records = start[4..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    if records > RECORDS_MAX {
+        return Ok(None);
+    }
+    let mut block = vec![0; BLOCK_START + records as usize * Event::BYTES];
+    block[..BLOCK_START].copy_from_slice(&start);
+    if !from.fill(&mut block[BLOCK_START..])? {
+        return Ok(None);
+    }
+    let written = block[16..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    Ok((sum(&block) == written).then_some(block))
+}

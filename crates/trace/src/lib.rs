@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+//!
+//! Start at [`Event`], what happened at a node. [`Filter`] says which keys are traced. [`Recorder`] writes
+//! the events of a node to its file, by a thread of its own; [`Writer`] does so without one, for a simulated
+//! node. [`Trace`] reads a file.
+//!
+//! Not in this crate: who notices events, and what follows from them. The vocabulary of a file is
+//! independent of the engine, so that files outlive changes of the engine.
+#![forbid(unsafe_code)]
+
+mod error;
+mod event;
+mod file;
+mod filter;
+mod recorder;
+
+pub use error::TraceError;
+pub use event::{Access, Cause, Event, Mark, What};
+pub use file::{Header, NamedRange, Target, Trace, VERSION, Writer, prepare};
+pub use filter::{Filter, FilterError};
+pub use recorder::{Recorder, Sink};
