@@ -217,7 +217,8 @@ fn every_node_knows_where_the_others_are_and_counters_rise() {
             break port;
         }
     };
-    let run = Running::start(regression(&format!("{ENDLESS} --nodes 2 --technique classic --metrics {port}")));
+    let run =
+        Running::start(regression(&format!("{ENDLESS} --nodes 2 --technique classic --metrics {port}")));
     assert_eq!(run.port, port);
     let places = [format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", port + 1)];
     for (node, port) in [port, port + 1].into_iter().enumerate() {
