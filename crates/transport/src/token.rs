@@ -164,7 +164,8 @@ mod tests {
     #[test]
     fn readers_have_a_token_of_their_own() {
         let token = Token::from_hex(TEXT).unwrap();
-        // printf 'intendant: read the metrics of a cluster' | openssl mac -digest SHA256 -macopt hexkey:TEXT HMAC
+        // printf 'intendant: read the metrics of a cluster' |
+        //     openssl mac -digest SHA256 -macopt hexkey:TEXT HMAC
         let expected = "4d7f0f826f9ceb439daae5e989609f159118e41877cfeef0d1c18e6e77f0e729";
         assert_eq!(token.of_readers().to_hex(), expected);
         assert!(!token.of_readers().matches(&token) && !token.of_readers().of_readers().matches(&token));

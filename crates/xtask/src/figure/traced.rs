@@ -111,7 +111,7 @@ impl Traced {
             "in_order": in_order as f64 / (intents.max(1)) as f64,
             "early": early as f64 / relocations.max(1) as f64,
             "replicated_keys": per_key(|key| u64::from(key.replicas > 0)),
-            "replicated": histories.iter().map(|key| key.replicated).sum::<f64>() / histories.len().max(1) as f64,
+            "replicated": replicated / histories.len().max(1) as f64,
         });
         let of_quantile = |quantile: &f64| {
             let key = self.at_quantile(keys, *quantile)?;
