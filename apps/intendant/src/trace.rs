@@ -4,6 +4,7 @@ mod allocation;
 mod args;
 mod compare;
 mod key;
+mod output;
 mod summary;
 mod words;
 
@@ -11,6 +12,7 @@ pub(crate) use args::TraceArgs;
 
 use args::{Command, PictureArgs, ViewArgs};
 use intendant_analysis::{Allocation, AnalysisError, Limits, Run, Window};
+use intendant_trace::Filter;
 use intendant_train::exit;
 use serde::Serialize;
 use std::fs;
@@ -87,6 +89,8 @@ fn merge(path: &Path, out: &Path, events_max: u64) -> Result<String, Failure> {
     if out.is_dir() {
         return Err(Failure::Usage(format!("{} is a folder; name the file to write", out.display())));
     }
+    let part = output::part_of(out);
+    output::refuse_inputs(&[path], &[out, &part])?;
     let run = open(path, events_max)?;
     run.write_parquet(out)?;
     let mut text = format!("{}: {}\n", out.display(), words::counted(run.len() as u64, "event"));
@@ -108,6 +112,27 @@ fn open(path: &Path, events_max: u64) -> Result<Run, Failure> {
 fn allocation_of(path: &Path, view: &ViewArgs) -> Result<Allocation, Failure> {
     let run = open(path, view.limits.max_events)?;
     let allocation = Allocation::of(&Arc::new(run), &view.keys);
+    let header = allocation.run().header();
+    let traced = format!(
+        "the run has {} and traced {}",
+        words::counted(header.keys(), "key"),
+        words::shown(&header.filter)
+    );
+    if allocation.keys().is_empty() && view.keys != Filter::All {
+        return Err(Failure::Usage(format!("none of the keys {} was traced: {traced}", view.keys)));
+    }
+    if let Filter::Keys(ranges) = &view.keys {
+        let named: u64 = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
+        let missing = named.saturating_sub(allocation.keys().len());
+        if missing > 0 {
+            eprintln!(
+                "intendant: {}: {} of {} named by --keys: not traced; {traced}",
+                path.display(),
+                words::grouped(missing),
+                words::counted(named, "key")
+            );
+        }
+    }
     say_inconsistencies(path, &allocation);
     Ok(allocation)
 }
@@ -136,7 +161,9 @@ fn window(allocation: &Allocation, picture: &PictureArgs) -> Result<Window, Fail
     Ok(Window::new(from, to, picture.width))
 }
 
-fn write_picture(path: &Path, picture: &str) -> Result<(), Failure> {
+/// Writes a picture of runs.
+fn write_picture(path: &Path, picture: &str, runs: &[&Path]) -> Result<(), Failure> {
+    output::refuse_inputs(runs, &[path])?;
     fs::write(path, picture).map_err(|error| Failure::Picture(path.to_owned(), error))
 }
 

@@ -185,6 +185,7 @@ impl Reader {
             unknown: trace.unknown,
             refused,
             lost_bytes: trace.lost_bytes,
+            damaged_bytes: trace.damaged_bytes,
             offset_us: 0,
             error_us: None,
         };

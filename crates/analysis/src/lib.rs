@@ -34,7 +34,7 @@ pub use error::AnalysisError;
 pub use history::{Decision, Gap, KeyHistory, Span};
 pub use instants::Instant;
 pub use keys::Keys;
-pub use merged::SCHEMA;
+pub use merged::{SCHEMA, part_of};
 pub use record::{Flat, Stamped};
 pub use replay::{Inconsistencies, Place};
 pub use rows::{MOVING, NodeRow, Row, Stretch, UNKNOWN, Window};

@@ -101,11 +101,23 @@ fn sum(file: &File, bytes: u64, run: &Described, groups: &[RowGroupMetaData]) ->
     Ok(format!("{:016x}", sum.digest()))
 }
 
-/// Writes a run beside its place, and moves it there when it is complete.
-pub(crate) fn write(run: &Run, path: &Path) -> Result<(), AnalysisError> {
+/// Under which name a file is written, until it is complete.
+#[must_use]
+pub fn part_of(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".part");
-    let part = PathBuf::from(name);
+    PathBuf::from(name)
+}
+
+/// Writes a run beside its place, and moves it there when it is complete. A link stays one: the file that it
+/// names is written.
+pub(crate) fn write(run: &Run, path: &Path) -> Result<(), AnalysisError> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = target.as_path();
+    if fs::metadata(path).is_ok_and(|facts| !facts.is_file()) {
+        return Err(AnalysisError::not_a_run(path, "it is no regular file; name the file to write"));
+    }
+    let part = part_of(path);
     let file = File::options().read(true).write(true).create(true).truncate(true).open(&part);
     let file = file.map_err(AnalysisError::io("create", &part))?;
     let written = write_to(run, file).map_err(|source| AnalysisError::Write { path: part.clone(), source });
@@ -282,7 +294,7 @@ mod tests {
         };
         let header = Header { nodes: 1, ..Header::default() };
         let events = (0..100).map(event).collect();
-        let trace = Trace { header, events, dropped: 0, unknown: 0, lost_bytes: 0 };
+        let trace = Trace { header, events, dropped: 0, unknown: 0, lost_bytes: 0, damaged_bytes: 0 };
         let run = Run::of_traces(vec![trace]).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.parquet");

@@ -50,10 +50,24 @@ pub struct NodeInfo {
     /// Bytes at the end of its file that are no complete block: the node was killed, or the file is damaged
     /// there.
     pub lost_bytes: u64,
+    /// Bytes in the middle of its file that are no complete block: the file is damaged there.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub damaged_bytes: u64,
     /// Added to the times of the node's own clock, in microseconds.
     pub offset_us: i64,
     /// How much the offset may be wrong relative to the first node; `None` if that is not known.
     pub error_us: Option<u64>,
+}
+
+/// The numbers of older files have no such field, and so it is not among what their sums are of.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Whether all events of a node are there.
+fn is_complete(info: &NodeInfo) -> bool {
+    [info.dropped, info.unknown, info.refused, info.lost_bytes, info.damaged_bytes] == [0; 5]
 }
 
 /// What is not as it should be with a run. Nothing of this prevents an analysis.
@@ -122,7 +136,7 @@ impl Run {
             // The threads of a node write one after the other. What happens at a time keeps its order.
             own.sort_by_key(|record| record.at);
             starts.push(own.first().map(|record| record.at as i64));
-            let is_complete = [info.dropped, info.unknown, info.refused, info.lost_bytes] == [0; 4];
+            let is_complete = is_complete(info);
             clocked.push(Clocked { node: info.node, epoch_us: info.epoch_us, records: own, is_complete });
             rest = others;
         }
@@ -299,6 +313,10 @@ impl Run {
             at(
                 info.lost_bytes,
                 "bytes at the end of its file are no events: it was killed, is still running, or the file is damaged",
+            );
+            at(
+                info.damaged_bytes,
+                "bytes in the middle of its file are damaged: the events in them are missing",
             );
             if info.file.is_some() && info.error_us.is_none() {
                 let text = "its clock is aligned by its wall clock only; the error is not known".to_owned();

@@ -4,7 +4,7 @@ use crate::allocation::Allocation;
 use crate::record::{REMOTE, Record, Stamped, WAITED};
 use crate::run::stamped;
 use intendant_core::NodeId;
-use intendant_trace::What;
+use intendant_trace::{Micros, What};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -118,17 +118,25 @@ impl fmt::Display for Why {
         match self {
             Self::NeverWanted => f.write_str("the node has not asked for it and has had no intent"),
             Self::MovedAway { to, before_us, conflict } => {
-                write!(f, "it moved away to node {to} {before_us} us before")?;
+                write!(f, "{} before, it moved away to node {to}", Micros(*before_us))?;
                 f.write_str(if *conflict { ", although it was still wanted here" } else { "" })
             }
-            Self::ReplicaDropped { before_us } => write!(f, "its replica was dropped {before_us} us before"),
+            Self::ReplicaDropped { before_us } => {
+                write!(f, "its replica was dropped {} before", Micros(*before_us))
+            }
             Self::AskedTooLate { before_us } => {
-                write!(f, "the node asked for it only {before_us} us before, and it had not come yet")
+                write!(f, "the node asked for it only {} before, and it had not come yet", Micros(*before_us))
             }
             Self::IntentTooLate { before_us } => {
-                write!(f, "the node's intent began only {before_us} us before, and it had not come yet")
+                write!(
+                    f,
+                    "the node's intent began only {} before, and it had not come yet",
+                    Micros(*before_us)
+                )
             }
-            Self::IntentOver { before_us } => write!(f, "the node's intent was over {before_us} us before"),
+            Self::IntentOver { before_us } => {
+                write!(f, "the node's intent was over {} before", Micros(*before_us))
+            }
             Self::WasThere => f.write_str("it came in the meantime, or was too old"),
             Self::NotSearched => f.write_str("too much happened to the key to tell"),
         }
@@ -147,8 +155,8 @@ pub(crate) fn wait_of(allocation: &Allocation, event: Stamped) -> Option<Wait> {
     let since = event.at_us.saturating_sub(after_us);
     let why = why(allocation, key, event.node, since, event.at_us);
     let whence = match by {
-        Some(by) => format!("node {by} answered after {after_us} us"),
-        None => format!("waited for {after_us} us for the key on its way"),
+        Some(by) => format!("node {by} answered after {}", Micros(after_us)),
+        None => format!("waited for {} for the key on its way", Micros(after_us)),
     };
     Some(Wait {
         at_us: event.at_us,

@@ -163,7 +163,7 @@ impl fmt::Display for What {
                     Cause::Asked => f.write_str("which has asked for it"),
                     Cause::Began(_) => f.write_str("whose intent has begun"),
                     Cause::Ended(node) => {
-                        write!(f, "the only one that is left: that of node {node} is over")
+                        write!(f, "the only one with intent: that of node {node} is over")
                     }
                     Cause::Ordered => f.write_str("as its home has ordered"),
                 }
@@ -175,9 +175,9 @@ impl fmt::Display for What {
             Self::HolderRemoved { holder } => write!(f, "node {holder} gives its replica up"),
             Self::Ordered { to } => write!(f, "is ordered to node {to}, the only one with intent"),
             Self::Remote { access, by, after } => {
-                write!(f, "{access}: node {by} answers after {after} us")
+                write!(f, "{access}: node {by} answers after {}", Micros(*after))
             }
-            Self::Waited { access, after } => write!(f, "{access}: waits for {after} us"),
+            Self::Waited { access, after } => write!(f, "{access}: waits for {}", Micros(*after)),
             Self::Conflict => f.write_str("is gone again before it is accessed"),
             Self::Synced { values } => write!(f, "{values} values are synchronised"),
             Self::Clock { clock } => write!(f, "all workers here have reached clock {clock}"),
@@ -339,5 +339,19 @@ impl Event {
         let parts = Parts { kind: record[24], variant: record[25], peer: short(28), detail: number(16) };
         let key = Some(number(8)).filter(|key| *key != NO_KEY).map(Key);
         Some(Self { at: Tick(number(0)), channel: ChannelId(short(26)), key, what: What::of(parts)? })
+    }
+}
+
+/// A duration in microseconds, as people read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Micros(pub u64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            us @ ..1_000 => write!(f, "{us} us"),
+            us @ ..1_000_000 => write!(f, "{:.2} ms", us as f64 / 1e3),
+            us => write!(f, "{:.2} s", us as f64 / 1e6),
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::event::Event;
 use intendant_core::{KeyOrder, KeyRange, Layout, LayoutBuilder, UnknownName};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
@@ -24,6 +24,13 @@ const RECORDS_MAX: u32 = 1 << 16;
 
 /// Records of a block that is written: what is lost at most if the writer is killed while it writes.
 const BLOCK_RECORDS: usize = 1 << 12;
+
+/// How far a reader looks for the next block behind damage, in bytes.
+const SEARCH_BYTES: u64 = 1 << 24;
+
+/// How many places of a file may look like the beginning of a block without being one: each costs reading a
+/// block.
+const TRIES_MAX: u32 = 256;
 
 /// Bytes before the records of a block.
 const BLOCK_START: usize = 24;
@@ -264,10 +271,12 @@ pub struct Trace {
     /// Bytes at the end of the file that are no complete block: the writer was killed, or the file is
     /// damaged there.
     pub lost_bytes: u64,
+    /// Bytes before complete blocks that are no complete block: the file is damaged there.
+    pub damaged_bytes: u64,
 }
 
 impl Trace {
-    /// Reads a file, up to the last complete block.
+    /// Reads the complete blocks of a file.
     ///
     /// # Errors
     /// If the file cannot be read, is no trace, or one of another version. If it has events of more than
@@ -305,9 +314,17 @@ impl Trace {
         let bytes = file.metadata().map_err(TraceError::io("read", path))?.len();
         let mut from = Counted { from: BufReader::with_capacity(1 << 16, file), read: 0 };
         let header = read_header(&mut from, path)?;
-        let mut trace = Self { header, events: Vec::new(), dropped: 0, unknown: 0, lost_bytes: 0 };
-        let mut whole = from.read;
-        while let Some(block) = read_block(&mut from).map_err(TraceError::io("read", path))? {
+        let mut trace =
+            Self { header, events: Vec::new(), dropped: 0, unknown: 0, lost_bytes: 0, damaged_bytes: 0 };
+        let (mut whole, mut tries) = (from.read, TRIES_MAX);
+        loop {
+            let block = read_block(&mut from).map_err(TraceError::io("read", path))?;
+            let block = match block {
+                None => from.find_block(whole + 1, &mut tries).map_err(TraceError::io("read", path))?,
+                found => found,
+            };
+            let Some(block) = block else { break };
+            trace.damaged_bytes += from.read - block.len() as u64 - whole;
             whole = from.read;
             trace.dropped = block[8..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
             let (records, _) = block[BLOCK_START..].as_chunks::<{ Event::BYTES }>();
@@ -340,6 +357,51 @@ impl<R: Read> Counted<R> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => Err(error),
         }
+    }
+}
+
+impl Counted<BufReader<File>> {
+    /// Goes to a position.
+    fn go_to(&mut self, at: u64) -> io::Result<()> {
+        // Within what is in memory, this reads nothing anew.
+        self.from.seek_relative(at.cast_signed() - self.read.cast_signed())?;
+        self.read = at;
+        Ok(())
+    }
+
+    /// The first complete block that begins at `at` or behind it, if one is near.
+    fn find_block(&mut self, at: u64, tries: &mut u32) -> io::Result<Option<Vec<u8>>> {
+        let mut at = at;
+        let end = at.saturating_add(SEARCH_BYTES);
+        while *tries > 0 && at < end {
+            self.go_to(at)?;
+            let skipped = loop {
+                let bytes = self.from.fill_buf()?;
+                if bytes.is_empty() || self.read >= end {
+                    return Ok(None);
+                }
+                match bytes.iter().position(|byte| *byte == BLOCK[0]) {
+                    Some(skipped) => break skipped,
+                    None => {
+                        let all = bytes.len();
+                        self.from.consume(all);
+                        self.read += all as u64;
+                    }
+                }
+            };
+            at = self.read + skipped as u64;
+            self.go_to(at)?;
+            let mut start = [0; BLOCK.len()];
+            if self.fill(&mut start)? && start == *BLOCK {
+                *tries -= 1;
+                self.go_to(at)?;
+                if let Some(block) = read_block(self)? {
+                    return Ok(Some(block));
+                }
+            }
+            at += 1;
+        }
+        Ok(None)
     }
 }
 

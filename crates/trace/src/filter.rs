@@ -19,7 +19,7 @@ pub enum Filter {
 
 /// Why a text names no keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} names no keys; write all, keys and ranges such as 7,100..200, or sample:1/1000")]
+#[error("{0:?} names no keys; write all, keys and ranges such as 7,100..200 (without 200), or sample:1/1000")]
 pub struct FilterError(String);
 
 impl Filter {

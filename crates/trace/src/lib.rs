@@ -15,7 +15,7 @@ mod filter;
 mod recorder;
 
 pub use error::TraceError;
-pub use event::{Access, Cause, Event, Mark, What};
+pub use event::{Access, Cause, Event, Mark, Micros, What};
 pub use file::{Header, NamedRange, Target, Trace, VERSION, Writer, prepare};
 pub use filter::{Filter, FilterError};
 pub use recorder::{Recorder, Sink};

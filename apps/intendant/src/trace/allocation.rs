@@ -57,7 +57,7 @@ pub(super) fn run(
     if let Some(out) = &picture.svg {
         let title = title(&allocation, &keys);
         let panel = Panel { title: &title, allocation: &allocation, keys: &keys, window };
-        write_picture(out, &svg::allocation(&[panel]))?;
+        write_picture(out, &svg::allocation(&[panel]), &[path])?;
         said = format!("{}: {}\n", out.display(), counted(keys.len() as u64, "key"));
     }
     let sample = allocation.keys().spread(COUNTED_MAX);
@@ -155,7 +155,7 @@ pub(super) fn affinity(
     };
     let mut said = String::new();
     if let Some(out) = picture {
-        write_picture(out, &svg::affinity(&allocation, &keys))?;
+        write_picture(out, &svg::affinity(&allocation, &keys), &[path])?;
         said = format!("{}: {}\n", out.display(), counted(keys.len() as u64, "key"));
     }
     let found = allocation.affinity(&keys);
@@ -167,7 +167,8 @@ pub(super) fn affinity(
         return json(SCHEMA_AFFINITY, Shown { keys: found });
     }
     if found.is_empty() {
-        return Ok("no key moved; name keys with --keys\n".to_owned() + &said);
+        let why = if top == 0 { "--top 0 shows no key" } else { "no key moved; name keys with --keys" };
+        return Ok(format!("{why}\n{said}"));
     }
     let nodes = allocation.run().header().nodes;
     let header = |first: &str| {

@@ -98,7 +98,8 @@ pub(crate) enum Command {
         /// The run
         run: PathBuf,
 
-        /// The key
+        /// The key, a number
+        #[arg(value_parser = key)]
         key: u64,
 
         /// Events that are listed at most, the first ones
@@ -150,7 +151,7 @@ pub(crate) struct LimitArgs {
 /// Which part of a run is looked at.
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
-    /// Keys: all, keys and ranges such as 7,100..200, or sample:1/1000
+    /// Keys: all, keys and ranges such as 7,100..200 (without 200), or sample:1/1000
     #[arg(long, value_name = "KEYS", default_value = "all")]
     pub(crate) keys: Filter,
 
@@ -181,6 +182,11 @@ pub(crate) struct PictureArgs {
 /// Numbers of rows that a picture or a table can have.
 fn positive() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=10_000)
+}
+
+/// The number of a key.
+fn key(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a key is a whole number from 0, such as 42".to_owned())
 }
 
 /// Seconds as microseconds.

@@ -22,13 +22,13 @@ pub(super) fn run(
     let [a, b] = [allocation_of(paths[0], view)?, allocation_of(paths[1], view)?];
     if let Some(out) = &picture.svg {
         let [keys_a, keys_b] = [&a, &b].map(|run| run.keys().spread(rows.into()));
-        let [title_a, title_b] =
-            [(&a, &keys_a), (&b, &keys_b)].map(|(run, keys)| super::allocation::title(run, keys));
+        let [title_a, title_b] = [("A: ", &a, &keys_a), ("B: ", &b, &keys_b)]
+            .map(|(which, run, keys)| which.to_owned() + &super::allocation::title(run, keys));
         let panels = [
             Panel { title: &title_a, allocation: &a, keys: &keys_a, window: window(&a, picture)? },
             Panel { title: &title_b, allocation: &b, keys: &keys_b, window: window(&b, picture)? },
         ];
-        write_picture(out, &svg::allocation(&panels))?;
+        write_picture(out, &svg::allocation(&panels), &paths)?;
     }
     let comparison = Comparison::of(Summary::of(&a, WAITS), Summary::of(&b, WAITS));
     if as_json { json(SCHEMA, &comparison) } else { Ok(text(&comparison, paths)) }
@@ -39,11 +39,13 @@ fn text(comparison: &Comparison, paths: [&Path; 2]) -> String {
         if run.technique.is_empty() { path.display().to_string() } else { shown(&run.technique) }
     };
     let [a, b] = [name(&comparison.a, paths[0]), name(&comparison.b, paths[1])];
+    let [a, b] = if a == b { paths.map(|path| shown(&path.display().to_string())) } else { [a, b] };
     let mut rows = vec![vec![String::new(), a, b, "ratio".to_owned()]];
     for line in &comparison.lines {
         let number = |number: Option<f64>| match number {
             None => "-".to_owned(),
             Some(number) if number.fract() == 0.0 => super::words::grouped(number as u64),
+            Some(number) if number >= 1000.0 => super::words::grouped(number.round() as u64),
             Some(number) => format!("{number:.3}"),
         };
         let ratio = match (line.a, line.b) {

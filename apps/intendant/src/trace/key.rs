@@ -25,22 +25,42 @@ pub(super) fn run(
     let allocation = Allocation::of(&Arc::new(run), &Filter::Keys(vec![one]));
     say_inconsistencies(path, &allocation);
     if !allocation.keys().contains(key) {
-        let filter = &allocation.run().header().filter;
-        return Err(Failure::Usage(format!(
-            "key {key} was not traced: the run has {} and traced {filter}; record it with --trace-keys {key}",
-            counted(allocation.run().header().keys(), "key")
-        )));
+        let (filter, keys) = (&allocation.run().header().filter, allocation.run().header().keys());
+        return Err(Failure::Usage(match keys.checked_sub(1) {
+            Some(last) if key > last => format!("there is no key {key}: those of the run are 0 to {last}"),
+            _ => format!(
+                "key {key} was not traced: the run has {} and traced {}; record it with --trace-keys {key}",
+                counted(keys, "key"),
+                shown(filter)
+            ),
+        }));
     }
     let mut said = String::new();
     if let Some(out) = &picture.svg {
-        write_picture(out, &svg::key(&allocation, key, window(&allocation, picture)?))?;
+        write_picture(out, &svg::key(&allocation, key, window(&allocation, picture)?), &[path])?;
         said = format!("{}: key {key}\n", out.display());
     }
-    let history = allocation.history(key, top);
-    if as_json { json(SCHEMA, &history) } else { Ok(text(&history) + &said) }
+    let history = match (picture.from, picture.to) {
+        (None, None) => allocation.history(key, top),
+        (from, to) => {
+            // All of it first: the limit is for what is listed.
+            let mut history = allocation.history(key, usize::MAX);
+            let part = from.unwrap_or(0)..=to.unwrap_or(u64::MAX);
+            history.decisions.retain(|decision| part.contains(&decision.at_us));
+            history.waits.retain(|wait| part.contains(&wait.at_us));
+            history.omitted = history.decisions.len().saturating_sub(top) as u64;
+            history.decisions.truncate(top);
+            history
+        }
+    };
+    if as_json {
+        json(SCHEMA, &history)
+    } else {
+        Ok(text(&history, picture.from.or(picture.to).is_some()) + &said)
+    }
 }
 
-fn text(history: &KeyHistory) -> String {
+fn text(history: &KeyHistory, is_part: bool) -> String {
     let mut text = format!("key {}", history.key);
     if let Some((range, number)) = &history.name {
         let _ = write!(text, ", number {number} of '{}'", shown(range));
@@ -79,7 +99,7 @@ fn text(history: &KeyHistory) -> String {
         text.push('\n');
     }
     if history.decisions.is_empty() {
-        text += "nothing happened to it\n";
+        text += if is_part { "nothing happened to it in this time\n" } else { "nothing happened to it\n" };
     }
     if history.omitted > 0 {
         let _ = writeln!(text, "  and more: --top lists more than the first {}", history.decisions.len());

@@ -45,10 +45,12 @@ fn text(run: &Summary) -> String {
             grouped(run.active_keys)
         ),
     );
-    line(
-        "relocations",
-        format!("{}; from asking to arrival: {}", grouped(run.relocations), durations(&run.relocation)),
-    );
+    let took = match run.relocation.count {
+        // By intent, it is the owner that decides, so that no node asks.
+        0 if run.relocations > 0 => String::new(),
+        _ => format!("; from asking to arrival: {}", durations(&run.relocation)),
+    };
+    line("relocations", format!("{}{took}", grouped(run.relocations)));
     line("replicas", format!("{} set up", grouped(run.replicas)));
     line("conflicts", grouped(run.conflicts));
     line("remote", durations(&run.remote));
@@ -119,6 +121,10 @@ fn lost(run: &Summary) -> String {
     let bytes_lost = sum(|info| info.lost_bytes);
     if bytes_lost > 0 {
         parts.push(format!("{} at the ends of files", bytes(bytes_lost)));
+    }
+    let bytes_damaged = sum(|info| info.damaged_bytes);
+    if bytes_damaged > 0 {
+        parts.push(format!("{} of damage within files", bytes(bytes_damaged)));
     }
     let of = &run.inconsistencies;
     if of.missing() > 0 {

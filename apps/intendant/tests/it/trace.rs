@@ -176,9 +176,16 @@ fn a_key_is_explained() {
     assert_eq!(json["replicas"][0]["node"], 0);
     let (printed, _) = ended(&of("--top 2"), 0);
     has(&printed, &["and more: --top lists more than the first 2"]);
+    // A part of the time, of text and JSON alike. Clocks are aligned, so that node 0's begins at 0 s.
+    let (printed, _) = ended(&of("--from 0.0079 --to 0.0081"), 0);
+    has(&printed, &["pull: node 1 answers after 500 us"]);
+    assert!(!printed.contains("intent here begins") && !printed.contains("comes from"), "{printed}");
+    let json = parsed(&of("--json --from 0.0079 --to 0.0081"), "intendant.trace-key/1");
+    assert_eq!((json["decisions"].as_array().unwrap().len(), &json["omitted"]), (1, &json!(0)));
+    has(&ended(&of("--from 5"), 0).0, &["nothing happened to it in this time\n"]);
     let wrong = |key: &str| trace("key", &[folder.path(), Path::new(key)], "");
-    refused(&wrong("100"), 2, &["key 100 was not traced: the run has 100 keys and traced all"]);
-    refused(&wrong("x"), 2, &["invalid value 'x'"]);
+    refused(&wrong("100"), 2, &["there is no key 100: those of the run are 0 to 99"]);
+    refused(&wrong("x"), 2, &["invalid value 'x'", "a key is a whole number"]);
     let few = run(|header| Header { filter: "7,9".to_owned(), ..header });
     refused(&trace("key", &[few.path(), Path::new("8")], ""), 2, &["record it with --trace-keys 8"]);
 }
@@ -205,7 +212,7 @@ fn pictures_are_written() {
     has(&written(&trace("key", &[path, Path::new(&number)], &svg)), &["Management of key"]);
     has(
         &written(&trace("compare", &[path, path], &svg)),
-        &["kge with adaptive, 100 keys, kge with adaptive"],
+        &["A: kge with adaptive, 100 keys, B: kge with adaptive"],
     );
     // A part of the time.
     let part = written(&trace("allocation", &[path], &format!("{svg} --from 0.006 --to 0.0061 --width 500")));
@@ -242,6 +249,14 @@ fn allocation_and_affinity_are_tables() {
     assert_eq!(keys, [0, 1, 2]);
     let (printed, _) = ended(&trace("affinity", &[folder.path()], "--keys 95"), 0);
     has(&printed, &["  95 "]);
+    let output = trace("affinity", &[folder.path()], "--keys 95..105");
+    refused(&output, 0, &["5 of 10 keys named by --keys: not traced; the run has 100 keys and traced all"]);
+    refused(
+        &trace("summary", &[folder.path()], "--keys 100..105"),
+        2,
+        &["none of the keys 100..105 was traced: the run has 100 keys and traced all"],
+    );
+    has(&ended(&trace("affinity", &[folder.path()], "--top 0"), 0).0, &["--top 0 shows no key\n"]);
     refused(
         &trace("affinity", &[folder.path()], "--keys 9..1"),
         2,
@@ -303,6 +318,67 @@ fn what_is_no_run_or_damaged_is_refused_by_every_command() {
     }
     let output = trace("summary", &[folder.path()], "--max-events 5");
     refused(&output, 2, &["has more than 5 events; raise the limit (--max-events", "--trace-keys"]);
+}
+
+#[test]
+fn no_command_destroys_what_it_reads() {
+    let folder = run(|header| header);
+    let path = folder.path();
+    let files: Vec<PathBuf> = [0, 1].map(|node| path.join(format!("node-{node}.trace"))).to_vec();
+    let [soft, hard, part] = ["soft.parquet", "hard.parquet", "x.parquet.part"].map(|name| path.join(name));
+    std::os::unix::fs::symlink(&files[0], &soft).unwrap();
+    fs::hard_link(&files[1], &hard).unwrap();
+    fs::hard_link(&files[1], &part).unwrap();
+    let before: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    let key = PathBuf::from(key().to_string());
+    for out in [&files[0], &files[1], &soft, &hard, &path.join("x.parquet")] {
+        refused(&trace("merge", &[path, out], ""), 2, &["would destroy", "name another file"]);
+    }
+    for out in [&files[0], &soft, &hard] {
+        let svg = format!("--svg {}", out.display());
+        for (command, paths) in [
+            ("allocation", vec![path]),
+            ("affinity", vec![path]),
+            ("key", vec![path, &key]),
+            ("compare", vec![path, path]),
+        ] {
+            refused(&trace(command, &paths, &svg), 2, &["would destroy", "name another file"]);
+        }
+    }
+    let after: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    assert_eq!(before, after);
+    // What is no file stays what it is, and a link stays a link.
+    refused(&trace("merge", &[path, Path::new("/dev/null")], ""), 2, &["it is no regular file"]);
+    let (target, link) = (path.join("target"), path.join("link.parquet"));
+    fs::write(&target, "old").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    ended(&trace("merge", &[path, &link], ""), 0);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read(&target).unwrap().starts_with(b"PAR1"));
+}
+
+#[test]
+fn damage_within_a_file_costs_only_what_is_damaged() {
+    let folder = run(|header| header);
+    let path = folder.path().join("node-1.trace");
+    let whole = fs::read(&path).unwrap();
+    // A block without events behind it: what a node writes that has dropped some.
+    let at = whole.len() - 5;
+    let empty_block = {
+        let file = folder.path().join("empty");
+        Writer::start(File::create(&file).unwrap(), &Header::default()).unwrap();
+        let start = fs::metadata(&file).unwrap().len() as usize;
+        Writer::start(File::create(&file).unwrap(), &Header::default()).unwrap().write(&[], 3).unwrap();
+        fs::read(&file).unwrap()[start..].to_vec()
+    };
+    let damaged = [&whole[..at], &[whole[at] ^ 1], &whole[at + 1..], &empty_block].concat();
+    fs::write(&path, damaged).unwrap();
+    let (printed, said) = ended(&trace("summary", &[folder.path()], ""), 0);
+    has(&said, &["bytes in the middle of its file are damaged: the events in them are missing"]);
+    has(&printed, &["of damage within files", "3 events dropped"]);
+    let merged = folder.path().join("run.parquet");
+    ended(&trace("merge", &[folder.path(), &merged], ""), 0);
+    has(&ended(&trace("summary", &[&merged], ""), 0).0, &["of damage within files"]);
 }
 
 #[test]

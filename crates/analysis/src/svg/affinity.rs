@@ -8,6 +8,8 @@ use crate::allocation::Allocation;
 const LEFT: u32 = 150;
 const CELL: u32 = 46;
 const ROW: u32 = 24;
+/// Width of a half of the table at least: its heading fits.
+const HALF: u32 = 160;
 /// Space between both halves of the table.
 const BETWEEN: u32 = 20;
 const BAR: u32 = 4;
@@ -16,8 +18,9 @@ const BAR: u32 = 4;
 #[must_use]
 pub fn affinity(allocation: &Allocation, keys: &[u64]) -> String {
     let nodes = allocation.run().header().nodes;
-    let right = LEFT + u32::from(nodes) * CELL + BETWEEN;
-    let mut canvas = Canvas::new(right + u32::from(nodes) * CELL + 2 * MARGIN);
+    let half = HALF.max(u32::from(nodes) * CELL);
+    let right = LEFT + half + BETWEEN;
+    let mut canvas = Canvas::new(right + half + 2 * MARGIN);
     let mut y = MARGIN + LINE;
     canvas.text((MARGIN, y), Anchor::Start, "Key");
     canvas.text((LEFT, y), Anchor::Start, "Time at each node (%)");

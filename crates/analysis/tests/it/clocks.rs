@@ -80,6 +80,7 @@ fn meeting(times: [&[(u64, u64)]; NODE_COUNT], epochs: [u64; NODE_COUNT]) -> Run
         dropped: 0,
         unknown: 0,
         lost_bytes: 0,
+        damaged_bytes: 0,
     };
     let nodes = (0..).zip(times.into_iter().zip(epochs));
     Run::of_traces(nodes.map(|(node, (times, epoch_us))| trace(node, times, epoch_us)).collect()).unwrap()

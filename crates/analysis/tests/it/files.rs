@@ -205,7 +205,10 @@ fn what_is_no_run_is_refused() {
     }
     let header = |header: Header| {
         let path = folder.path().join("node-0.trace");
-        write(folder.path(), &Trace { header, events: vec![], dropped: 0, unknown: 0, lost_bytes: 0 });
+        write(
+            folder.path(),
+            &Trace { header, events: vec![], dropped: 0, unknown: 0, lost_bytes: 0, damaged_bytes: 0 },
+        );
         assert!(refused(&path, "its header tells of").is_damage());
         fs::remove_file(path).unwrap();
     };
@@ -214,7 +217,10 @@ fn what_is_no_run_is_refused() {
     // A file of node 0 that says it is of node 5 of 2.
     let path = folder.path().join("node-5.trace");
     let wrong = Header { nodes: 2, node: 5, ..Header::default() };
-    write(folder.path(), &Trace { header: wrong, events: vec![], dropped: 0, unknown: 0, lost_bytes: 0 });
+    write(
+        folder.path(),
+        &Trace { header: wrong, events: vec![], dropped: 0, unknown: 0, lost_bytes: 0, damaged_bytes: 0 },
+    );
     assert!(refused(&path, "its header tells of node 5 of 2").is_damage());
     let mut old = fs::read(&path).unwrap();
     old[8] = 9;

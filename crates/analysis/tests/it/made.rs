@@ -209,6 +209,7 @@ impl History {
                 dropped: 0,
                 unknown: 0,
                 lost_bytes: 0,
+                damaged_bytes: 0,
             }
         };
         (0..NODES).map(trace).collect()

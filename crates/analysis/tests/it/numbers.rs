@@ -23,6 +23,7 @@ fn run(events: &[(u64, u16, Option<u64>, What)], headers: impl Fn(u16) -> Header
         dropped: 0,
         unknown: 0,
         lost_bytes: 0,
+        damaged_bytes: 0,
     };
     Arc::new(Run::of_traces((0..3).map(trace).collect()).unwrap())
 }
@@ -135,7 +136,7 @@ fn waits_have_their_causes() {
     assert_eq!(
         waits[0].text,
         format!(
-            "pull of key 3 at node {a}: node {b} answered after 100 us; it moved away to node {b} 40 us before, although it was \
+            "pull of key 3 at node {a}: node {b} answered after 100 us; 40 us before, it moved away to node {b}, although it was \
              still wanted here"
         )
     );

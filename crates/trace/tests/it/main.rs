@@ -56,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_that_is_cut_off_or_changed_has_the_blocks_before(
+    fn a_file_that_is_cut_off_or_changed_has_all_complete_blocks(
         sizes in proptest::collection::vec(1usize..20, 1..6),
         at in any::<proptest::sample::Index>(),
         bit in 0u8..8,
@@ -70,18 +70,47 @@ proptest! {
         let at = start + at.index(file.len() - start);
         let mut before = 0;
         let mut end = start;
+        let mut hit = 0..0;
         for size in sizes {
+            let begin = end;
             end += 24 + 32 * size;
             before += if end <= at { size } else { 0 };
+            if (begin..end).contains(&at) {
+                hit = begin..end;
+            }
         }
+        let after = before + (hit.len() - 24) / 32;
         let cut = read(&folder, &file[..at]).unwrap();
         prop_assert_eq!(&cut.events, &all[..before]);
         let mut changed = file.clone();
         changed[at] ^= 1 << bit;
         let trace = read(&folder, &changed).unwrap();
-        prop_assert_eq!(&trace.events, &all[..before]);
-        prop_assert!(trace.lost_bytes > 0);
+        // The other blocks are read, those behind the damage as well.
+        prop_assert_eq!(&trace.events, &[&all[..before], &all[after..]].concat());
+        let is_last = hit.end == file.len();
+        let (lost, damaged) = if is_last { (hit.len(), 0) } else { (0, hit.len()) };
+        prop_assert_eq!((trace.lost_bytes, trace.damaged_bytes), (lost as u64, damaged as u64));
     }
+}
+
+#[test]
+fn the_search_behind_damage_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = written(&[vec![event(1)]], 0);
+    let start = written(&[], 0).len();
+    let block = &file[start..];
+    // What looks like the beginning of a block, again and again, and then a block.
+    let read_behind = |gap: Vec<u8>| {
+        let bytes = [&file, gap.as_slice(), block].concat();
+        let trace = read(&folder, &bytes).unwrap();
+        (trace.events.len(), trace.damaged_bytes, trace.lost_bytes)
+    };
+    let block_len = block.len() as u64;
+    assert_eq!(read_behind(b"BLCK".repeat(200)), (2, 800, 0));
+    assert_eq!(read_behind(b"BLCK".repeat(300)), (1, 0, 1200 + block_len));
+    let (far, near) = (vec![0; 1 << 25], vec![0; 1 << 20]);
+    assert_eq!(read_behind(far.clone()), (1, 0, far.len() as u64 + block_len));
+    assert_eq!(read_behind(near.clone()), (2, near.len() as u64, 0));
 }
 
 #[test]

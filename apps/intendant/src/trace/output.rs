@@ -1,0 +1,36 @@
+//! Files that commands write: they never are those of the run that is read.
+
+use super::Failure;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Under which name a merged file is written, until it is complete.
+pub(super) fn part_of(out: &Path) -> PathBuf {
+    intendant_analysis::part_of(out)
+}
+
+/// Refuses to write files that runs consist of, whatever their names are: links to them are refused as well.
+pub(super) fn refuse_inputs(runs: &[&Path], outs: &[&Path]) -> Result<(), Failure> {
+    for out in outs {
+        let Ok(written) = fs::metadata(out) else {
+            continue;
+        };
+        let is_same = |input: &Path| {
+            fs::metadata(input)
+                .is_ok_and(|input| (input.dev(), input.ino()) == (written.dev(), written.ino()))
+        };
+        for run in runs {
+            let files = fs::read_dir(run).into_iter().flatten().flatten().map(|entry| entry.path());
+            let input = std::iter::once(run.to_path_buf()).chain(files).find(|input| is_same(input));
+            if let Some(input) = input {
+                return Err(Failure::Usage(format!(
+                    "writing {} would destroy {}, which is read; name another file",
+                    out.display(),
+                    input.display()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
