@@ -101,6 +101,7 @@ impl Traced {
             .fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
         let early: u64 = histories.iter().map(|key| key.early).sum();
         let relocations: u64 = histories.iter().map(|key| key.relocations).sum();
+        let replicated: f64 = histories.iter().map(|key| key.replicated).sum();
         let mut numbers = json!({
             "keys": keys.len(),
             "relocations": per_key(|key| key.relocations),
