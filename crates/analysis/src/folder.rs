@@ -56,7 +56,10 @@ pub(crate) fn find(path: &Path) -> Result<Source, AnalysisError> {
         };
     }
     if !facts.is_file() {
-        return Err(AnalysisError::not_a_run(path, format!("it is neither a file nor a folder; {WHAT_TO_NAME}")));
+        return Err(AnalysisError::not_a_run(
+            path,
+            format!("it is neither a file nor a folder; {WHAT_TO_NAME}"),
+        ));
     }
     let mut start = Vec::new();
     let file = File::open(path).map_err(AnalysisError::io("read", path))?;

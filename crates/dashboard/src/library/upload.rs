@@ -87,18 +87,19 @@ impl Uploaded {
     /// Why its files are no run, in the words of its user: with the names of the files as they were sent, and
     /// without those of the folder in which they are now.
     pub(super) fn refusal(&self, error: &AnalysisError) -> Refusal {
-        let text = match error {
-            AnalysisError::Mixed { first, second, reason } => format!(
-                "{} and {} are not of one run: {reason}; upload the files of each run by themselves",
-                first.display(),
-                second.display()
-            ),
-            other => other.to_string(),
+        let text = if let AnalysisError::Mixed { first, second, reason } = error {
+            let (first, second) = (first.display(), second.display());
+            format!(
+                "{first} and {second} are not of one run: {reason}; upload the files of each run by themselves"
+            )
+        } else {
+            error.to_string()
         };
         let folder = self.folder.path().display().to_string();
-        let named = self.names.iter().fold(text, |text, (path, name)| {
-            text.replace(&path.display().to_string(), name)
-        });
+        let named = self
+            .names
+            .iter()
+            .fold(text, |text, (path, name)| text.replace(&path.display().to_string(), name));
         let mut text = named.replace(&folder, "the upload").replace(WHAT_TO_NAME, UPLOAD_IT);
         if error.is_damage() || matches!(error, AnalysisError::NotARun { .. }) && !text.contains(UPLOAD_IT) {
             text = format!("{text}; {UPLOAD_IT}");
@@ -195,9 +196,7 @@ impl Incoming {
             // A file without its line is refused before it is read to its first line break.
             if let Some(first) = head.first().or(bytes.first()).filter(|first| **first != b'[') {
                 let first = char::from(*first).escape_default();
-                let reason = format!(
-                    "{FORMAT}; the first line of the upload begins with '{first}'"
-                );
+                let reason = format!("{FORMAT}; the first line of the upload begins with '{first}'");
                 return Err(Refusal::wrong(reason));
             }
             let line = bytes.iter().position(|byte| *byte == b'\n');

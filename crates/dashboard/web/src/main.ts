@@ -36,7 +36,7 @@ async function view(app: App): Promise<View> {
   }
   if (kind === "compare") {
     const [left, right] = await Promise.all([overviewOf(id), overviewOf(name)]);
-    return compare(app, left, right);
+    return compare(app, left, right, (await api.compare(id, name)).doubts);
   }
   if (kind === "live") return live(app);
   if (kind === undefined) return start(app);
