@@ -112,7 +112,7 @@ fn files_of_different_runs_are_not_mixed() {
     let (one, other) = (Synthetic::new(4, 50), Synthetic::new(5, 50));
     let response = server.upload(&[("a", &one.file(0)), ("b", &other.file(1))]);
     assert_eq!(response.status, 422, "{}", response.text());
-    assert!(response.error().contains("a and b are not of one run"), "{}", response.error());
+    assert!(response.error().contains("b and a are not of one run"), "{}", response.error());
     assert!(response.error().contains("upload the files of each run by themselves"), "{}", response.error());
     // Real runs have times, by which one of them is the newer one.
     let (mut older, mut newer) = (one, other);
