@@ -493,7 +493,7 @@ const tests = {
     await page.waitForFunction(() => document.querySelectorAll("#live-nodes .state.silent").length === 2, undefined, { timeout: 60_000 });
     await page.waitForSelector("#live-trouble .dead");
     assert.match(await page.textContent("#live-trouble"), /No node answers, since \d\d:\d\d:\d\d \(.*\): the run has ended or has crashed/);
-    assert.equal(await tile(page, "nodes that answer"), "0 of 2");
+    assert.equal(await tile(page, "nodes answering"), "0 of 2");
     await page.screenshot({ path: join(shots, "live-dead.png") });
     const examples = JSON.parse(readFileSync(report, "utf8")).epochs.reduce((sum, epoch) => sum + epoch.examples, 0);
     const last = total(await api(page, "/api/live?since=0"));

@@ -96,6 +96,7 @@ export function live(app: App): View {
     const text = (value: number | null, format: (value: number) => string) => (value === null ? "–" : format(value));
     const accesses = (total("local") ?? 0) + (total("remote") ?? 0);
     const [epoch, epochs] = [kept.highest(of("epoch")), kept.highest(of("epochs"))];
+    const answering = answer.nodes.filter((node) => node.state === "answers").length;
     const entries: [string, string][] = [
       ["epoch", epoch === null ? "–" : `${epoch}${epochs ? ` of ${epochs}` : ""}`],
       ["examples", text(total("examples"), count)],
@@ -104,8 +105,9 @@ export function live(app: App): View {
       ["replicas set up", text(total("replica_setups"), count)],
       ["bytes sent", text(total("bytes"), bytes)],
       ["checkpoints", count(answer.marks.filter((mark) => mark.kind === "checkpoint").length)],
-      ["nodes that answer", `${answer.nodes.filter((node) => node.state === "answers").length} of ${answer.nodes.length}`],
-      ["nodes lost", count(answer.marks.filter((mark) => mark.kind === "lost").length)],
+      ["nodes answering", `${answering} of ${answer.nodes.length}`],
+      // Nodes that answer tell of those that do not.
+      ["nodes lost", answering === 0 ? "–" : count(answer.marks.filter((mark) => mark.kind === "lost").length)],
     ];
     fill(tiles, entries.map(([name, value]) => h("div", { "data-name": name }, h("dt", {}, name), h("dd", {}, value))));
     fill(said, [answer.task, answer.technique, `${answer.nodes.length} nodes`, answer.address].filter((text) => text !== "").map((text) => h("span", {}, text)));
