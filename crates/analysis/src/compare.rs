@@ -2,6 +2,7 @@
 
 use crate::summary::Summary;
 use serde::Serialize;
+use std::fmt;
 
 /// A number of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,6 +15,49 @@ pub struct Line {
     pub a: Option<f64>,
     /// Of the second run.
     pub b: Option<f64>,
+}
+
+/// What makes a comparison of two runs doubtful.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// The runs have different tasks.
+    Task,
+    /// The models have different numbers of keys.
+    Keys,
+    /// The clusters have different numbers of nodes.
+    Nodes,
+    /// Different keys were traced.
+    TracedKeys,
+    /// The runs have different numbers of epochs.
+    Epochs,
+}
+
+impl Doubt {
+    /// All doubts about a comparison of two runs.
+    #[must_use]
+    pub fn between(a: &Summary, b: &Summary) -> Vec<Self> {
+        let all = [
+            (a.task != b.task, Self::Task),
+            (a.keys != b.keys, Self::Keys),
+            (a.nodes.len() != b.nodes.len(), Self::Nodes),
+            (a.filter != b.filter, Self::TracedKeys),
+            (a.epochs.len() != b.epochs.len(), Self::Epochs),
+        ];
+        all.into_iter().filter_map(|(differ, doubt)| differ.then_some(doubt)).collect()
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Task => "the runs have different tasks",
+            Self::Keys => "the models have different numbers of keys",
+            Self::Nodes => "the clusters have different numbers of nodes",
+            Self::TracedKeys => "different keys were traced: numbers of events about keys differ for that",
+            Self::Epochs => "the runs have different numbers of epochs",
+        })
+    }
 }
 
 /// Two runs side by side, such as one with static and one with dynamic allocation.
@@ -48,20 +92,7 @@ impl Comparison {
             line("mean replicas per key", "", &|run| Some(run.roles.replicas)),
             line("sent", "MB", &|run| (!run.links.is_empty()).then_some(run.bytes() as f64 / 1e6)),
         ];
-        let mut doubts = Vec::new();
-        let mut doubt = |differ: bool, text: &str| {
-            if differ {
-                doubts.push(text.to_owned());
-            }
-        };
-        doubt(a.task != b.task, "the runs have different tasks");
-        doubt(a.keys != b.keys, "the models have different numbers of keys");
-        doubt(a.nodes.len() != b.nodes.len(), "the clusters have different numbers of nodes");
-        doubt(
-            a.filter != b.filter,
-            "different keys were traced: numbers of events about keys differ for that",
-        );
-        doubt(a.epochs.len() != b.epochs.len(), "the runs have different numbers of epochs");
+        let doubts = Doubt::between(&a, &b).iter().map(Doubt::to_string).collect();
         Self { a, b, lines, doubts }
     }
 }

@@ -11,6 +11,9 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+/// What users do if a path names no run. Errors end with it.
+pub const WHAT_TO_NAME: &str = "name a folder with files node-N.trace, or a merged file";
+
 /// What a path names.
 pub(crate) enum Source {
     /// A merged file.
@@ -21,12 +24,11 @@ pub(crate) enum Source {
 
 /// Looks what a path names.
 pub(crate) fn find(path: &Path) -> Result<Source, AnalysisError> {
-    const NAME_IT: &str = "name a folder with files node-N.trace, or a merged file";
     let facts = match fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(AnalysisError::not_a_run(
                 path,
-                format!("there is no such file or folder; {NAME_IT}"),
+                format!("there is no such file or folder; {WHAT_TO_NAME}"),
             ));
         }
         facts => facts.map_err(AnalysisError::io("read", path))?,
@@ -42,7 +44,7 @@ pub(crate) fn find(path: &Path) -> Result<Source, AnalysisError> {
             }
         }
         return match files.len() {
-            0 => Err(AnalysisError::not_a_run(path, format!("it has no traces; {NAME_IT}"))),
+            0 => Err(AnalysisError::not_a_run(path, format!("it has no traces; {WHAT_TO_NAME}"))),
             1..=NODES_MAX => {
                 files.sort();
                 Ok(Source::Nodes(files))
@@ -54,7 +56,10 @@ pub(crate) fn find(path: &Path) -> Result<Source, AnalysisError> {
         };
     }
     if !facts.is_file() {
-        return Err(AnalysisError::not_a_run(path, format!("it is neither a file nor a folder; {NAME_IT}")));
+        return Err(AnalysisError::not_a_run(
+            path,
+            format!("it is neither a file nor a folder; {WHAT_TO_NAME}"),
+        ));
     }
     let mut start = Vec::new();
     let file = File::open(path).map_err(AnalysisError::io("read", path))?;
@@ -65,10 +70,10 @@ pub(crate) fn find(path: &Path) -> Result<Source, AnalysisError> {
         [b'P', b'K', 3 | 5, ..] | [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] => {
             Err(AnalysisError::not_a_run(
                 path,
-                format!("it is an archive or compressed: unpack it first, and {NAME_IT}"),
+                format!("it is an archive or compressed: unpack it first, and {WHAT_TO_NAME}"),
             ))
         }
-        _ => Err(AnalysisError::not_a_run(path, format!("it is no trace; {NAME_IT}"))),
+        _ => Err(AnalysisError::not_a_run(path, format!("it is no trace; {WHAT_TO_NAME}"))),
     }
 }
 

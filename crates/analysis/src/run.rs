@@ -178,6 +178,12 @@ impl Run {
         &self.header
     }
 
+    /// The names of files in its folder that are of earlier runs.
+    #[must_use]
+    pub fn ignored(&self) -> &[String] {
+        &self.ignored
+    }
+
     /// The layout of the keys, if the header describes one.
     #[must_use]
     pub fn layout(&self) -> Option<&Layout> {

@@ -17,6 +17,11 @@ impl Refusal {
         Self { status, reason: reason.into() }
     }
 
+    /// Its status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// Why, in words.
     pub(crate) fn reason(&self) -> &str {
         &self.reason

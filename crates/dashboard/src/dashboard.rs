@@ -1,5 +1,6 @@
 //! The server as a whole.
 
+use crate::answer::Refusal;
 use crate::api::{self, App};
 use crate::error::DashboardError;
 use crate::gate::{self, Gate};
@@ -9,7 +10,7 @@ use crate::live::{Live, LiveAddress};
 use intendant_transport::Token;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
@@ -57,13 +58,43 @@ pub struct Dashboard {
     address: SocketAddr,
     app: Arc<App>,
     gate: Arc<Gate>,
+    /// Given traces that were not tried yet.
+    unread: Vec<String>,
+}
+
+/// Reads the given traces up to the first one that can be shown. Returns the others.
+async fn check(library: &Arc<Library>, has_more: bool) -> Result<Vec<String>, DashboardError> {
+    let (mut given, mut reasons) = (library.given().into_iter(), Vec::new());
+    let mut is_any = given.len() == 0 || has_more;
+    for (id, path) in given.by_ref() {
+        match library.open(&id).await {
+            Ok(_) => {
+                is_any = true;
+                break;
+            }
+            Err(refusal) => reasons.push(reason(&path, &refusal)),
+        }
+    }
+    if !is_any {
+        return Err(DashboardError::Unusable { reasons });
+    }
+    reasons.iter().for_each(|reason| tracing::error!("a trace cannot be shown: {reason}"));
+    Ok(given.map(|(id, _)| id).collect())
+}
+
+/// Why a trace cannot be shown, with its path.
+fn reason(path: &Path, refusal: &Refusal) -> String {
+    let (path, reason) = (path.display().to_string(), refusal.reason());
+    if reason.contains(&path) { reason.to_owned() } else { format!("{path}: {reason}") }
 }
 
 impl Dashboard {
-    /// Begins to listen. Traces are read when they are asked for.
+    /// Begins to listen. Before, it reads the given traces up to the first one that can be shown, and logs why
+    /// others cannot; [`Self::serve`] reads the rest, and others are read when they are asked for.
     ///
     /// # Errors
-    /// If the address cannot be used, needs a token, or a trace does not exist.
+    /// If the address cannot be used, needs a token, a trace does not exist, or none of the given ones can be
+    /// shown and no cluster is watched.
     pub async fn bind(settings: Settings) -> Result<Self, DashboardError> {
         let listen = |source| DashboardError::Listen { address: settings.listen.clone(), source };
         let addresses: Vec<SocketAddr> = lookup_host(&settings.listen).await.map_err(listen)?.collect();
@@ -78,10 +109,11 @@ impl Dashboard {
         let system = |what| move |source| DashboardError::System { what, source };
         let gate = Gate::new(address, hosts, settings.token)
             .map_err(|error| system("take random numbers")(std::io::Error::other(error)))?;
-        let library = Library::new(settings.traces, settings.events_max)?;
+        let library = Arc::new(Library::new(settings.traces, settings.events_max)?);
         let live = settings.live.map(|address| Live::new(address, settings.live_token));
+        let unread = check(&library, live.is_some()).await?;
         let app = App::new(library, live, settings.upload_bytes_max);
-        Ok(Self { listener, address, app: Arc::new(app), gate: Arc::new(gate) })
+        Ok(Self { listener, address, app: Arc::new(app), gate: Arc::new(gate), unread })
     }
 
     /// The address on which it listens.
@@ -122,10 +154,20 @@ impl Dashboard {
 
     /// Serves until `end`, and ends requests under way.
     pub async fn serve(self, end: impl Future<Output = ()>) {
+        let (library, unread) = (Arc::clone(self.app.library()), self.unread);
+        let read = tokio::spawn(async move {
+            let given = library.given();
+            for (id, path) in given.into_iter().filter(|(id, _)| unread.contains(id)) {
+                if let Err(refusal) = library.open(&id).await {
+                    tracing::error!("a trace cannot be shown: {}", reason(&path, &refusal));
+                }
+            }
+        });
         let watch = self.app.live().map(|live| tokio::spawn(live.clone().watch()));
         let guard = axum::middleware::from_fn_with_state(self.gate, gate::guard);
         let router = api::router(self.app).layer(guard);
         listen::serve(self.listener, router, end).await;
+        read.abort();
         if let Some(watch) = watch {
             watch.abort();
         }

@@ -33,6 +33,12 @@ pub enum DashboardError {
         /// What was named.
         path: PathBuf,
     },
+    /// None of the traces that were named can be shown.
+    #[error("none of the traces can be shown: {}", reasons.join("; "))]
+    Unusable {
+        /// Why not, trace by trace.
+        reasons: Vec<String>,
+    },
     /// The operating system refused something else.
     #[error("cannot {what}: {source}")]
     System {
@@ -48,7 +54,7 @@ impl DashboardError {
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Listen { .. } | Self::Open { .. } | Self::Missing { .. } => true,
+            Self::Listen { .. } | Self::Open { .. } | Self::Missing { .. } | Self::Unusable { .. } => true,
             Self::System { .. } => false,
         }
     }

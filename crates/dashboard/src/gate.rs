@@ -3,7 +3,7 @@
 use crate::answer::Refusal;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Response};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Uri};
 use intendant_transport::Token;
@@ -25,6 +25,24 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (header::CACHE_CONTROL, "no-store"),
 ];
+
+/// What a browser shows that was not given the token.
+const TOKEN_PAGE: &str = "<!doctype html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<title>Intendant: the token is missing</title>
+</head>
+<body>
+<h1>The token is missing or wrong</h1>
+<p>This dashboard shows its page only to those who have its token.</p>
+<p>Write <code>?token=TOKEN</code> behind the address, and open it: <code>http://HOST:PORT/?token=TOKEN</code>.
+TOKEN is the content of the file that the dashboard was started with (<code>--token-file FILE</code>).</p>
+<p>Once is enough: the browser then has a cookie, until the dashboard ends.</p>
+</body>
+</html>
+";
 
 /// What requests must show.
 #[derive(Debug)]
@@ -152,12 +170,21 @@ fn query_token(uri: &Uri) -> Option<&str> {
     uri.query()?.split('&').find_map(|pair| pair.strip_prefix("token="))
 }
 
+/// Whether a person waits for a page, and not a program for an answer.
+fn wants_page(request: &Request) -> bool {
+    let accepts = text(request.headers(), &header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
+    accepts && matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
 /// Lets a request in, or refuses it.
 pub(crate) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let mut response = match gate.admit(&request) {
         Some(admitted) => admitted,
         None => match gate.check(&request) {
             Ok(()) => next.run(request).await,
+            Err(refusal) if refusal.status() == StatusCode::UNAUTHORIZED && wants_page(&request) => {
+                (StatusCode::UNAUTHORIZED, Html(TOKEN_PAGE)).into_response()
+            }
             Err(refusal) => refusal.into_response(),
         },
     };

@@ -16,11 +16,10 @@ use intendant_analysis::{AnalysisError, Limits};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tempfile::TempDir;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Uploads that are kept.
-const UPLOADS_MAX: usize = 4;
+pub(crate) const UPLOADS_MAX: usize = 4;
 
 /// The weight of all runs in memory together, see [`Loaded::weight`]. The run that was used last stays,
 /// however large it is.
@@ -42,10 +41,7 @@ enum Content {
     Embedded(&'static [u8]),
     Path(PathBuf),
     /// Files in a folder that is removed when nothing uses it.
-    Temporary {
-        folder: Arc<TempDir>,
-        path: PathBuf,
-    },
+    Uploaded(Arc<Uploaded>),
 }
 
 /// A run as it is listed.
@@ -55,8 +51,19 @@ pub(crate) struct Entry {
     source: Source,
     pub(crate) title: String,
     about: Option<About>,
+    /// Why it could not be read when that was last tried.
+    error: Option<String>,
     #[serde(skip)]
     content: Content,
+}
+
+/// An upload that was added.
+#[derive(Debug, Serialize)]
+pub(crate) struct Added {
+    #[serde(flatten)]
+    entry: Entry,
+    /// The title of the upload that is not kept any more.
+    dropped: Option<String>,
 }
 
 /// The runs that can be looked at.
@@ -90,13 +97,15 @@ impl Library {
                 path.canonicalize().ok().as_deref().and_then(Path::file_name).map(|name| name.to_owned());
             let title = name.unwrap_or_else(|| path.clone().into_os_string()).to_string_lossy().into_owned();
             let (id, source) = (format!("trace-{}", at + 1), Source::Given);
-            entries.push(Entry { id, source, title, about: None, content: Content::Path(path) });
+            let content = Content::Path(path);
+            entries.push(Entry { id, source, title, about: None, error: None, content });
         }
         let prepared = prepared::all().into_iter().map(|run| Entry {
             id: run.id,
             source: Source::Prepared,
             title: run.title,
             about: Some(run.about),
+            error: None,
             content: Content::Embedded(run.bytes),
         });
         entries.extend(prepared);
@@ -107,6 +116,16 @@ impl Library {
             uploads: Mutex::default(),
             limits: Limits { events_max },
         })
+    }
+
+    /// The ids and paths of the runs that were given at the start.
+    pub(crate) fn given(&self) -> Vec<(String, PathBuf)> {
+        let entries = lock(&self.entries);
+        let given = entries.iter().filter_map(|entry| match &entry.content {
+            Content::Path(path) => Some((entry.id.clone(), path.clone())),
+            Content::Embedded(_) | Content::Uploaded(_) => None,
+        });
+        given.collect()
     }
 
     /// All runs.
@@ -124,7 +143,9 @@ impl Library {
         }
         let found = lock(&self.entries).iter().find(|entry| entry.id == id).cloned();
         let entry = found.ok_or_else(|| {
-            Refusal::missing("there is no such run; it may have been an upload of an earlier session")
+            Refusal::missing(format!(
+                "there is no such run; if it was an upload: the newest {UPLOADS_MAX} are kept, until the dashboard ends"
+            ))
         })?;
         let place = acquire(&self.reading).await?;
         // It may have been read in the meantime.
@@ -133,7 +154,12 @@ impl Library {
         }
         let library = Arc::clone(self);
         blocking(place, move || {
-            let loaded = library.read(&entry)?;
+            let loaded = library.read(&entry);
+            let error = loaded.as_ref().err().map(|refusal| refusal.reason().to_owned());
+            if let Some(entry) = lock(&library.entries).iter_mut().find(|known| known.id == entry.id) {
+                entry.error = error;
+            }
+            let loaded = loaded?;
             // Also if the request has ended: the next one for this run will not read it again.
             library.remember(&loaded);
             Ok(loaded)
@@ -143,22 +169,24 @@ impl Library {
 
     /// Reads a run. That takes long.
     fn read(&self, entry: &Entry) -> Result<Arc<Loaded>, Refusal> {
-        let path = match &entry.content {
-            Content::Path(path) | Content::Temporary { path, .. } => path.clone(),
+        let unusable = |error: AnalysisError| Refusal::unusable(error.to_string());
+        let loaded = match &entry.content {
+            Content::Path(path) => Loaded::read(entry, path, self.limits).map_err(unusable),
             Content::Embedded(bytes) => {
                 let file = prepared::unpack(bytes).map_err(|error| {
                     tracing::error!("cannot write a prepared trace to a temporary file: {error}");
                     Refusal::fault()
                 })?;
-                let loaded = Loaded::read(entry, file.path(), self.limits);
-                return loaded.map(Arc::new).map_err(|error| refusal(&error, None));
+                Loaded::read(entry, file.path(), self.limits).map_err(unusable)
+            }
+            Content::Uploaded(uploaded) => {
+                let loaded = Loaded::read(entry, &uploaded.path, self.limits);
+                let loaded = loaded.map_err(|error| uploaded.refusal(&error))?;
+                uploaded.refuse_other_runs(loaded.allocation.run().ignored())?;
+                Ok(loaded)
             }
         };
-        let folder = match &entry.content {
-            Content::Temporary { folder, .. } => Some(folder.path()),
-            Content::Path(_) | Content::Embedded(_) => None,
-        };
-        Loaded::read(entry, &path, self.limits).map(Arc::new).map_err(|error| refusal(&error, folder))
+        loaded.map(Arc::new)
     }
 
     /// A run that is in memory. It counts as used.
@@ -184,15 +212,15 @@ impl Library {
     ///
     /// # Errors
     /// If it is no run.
-    pub(crate) async fn add(self: &Arc<Self>, uploaded: Uploaded) -> Result<Entry, Refusal> {
+    pub(crate) async fn add(self: &Arc<Self>, uploaded: Uploaded) -> Result<Added, Refusal> {
         let id = {
             let mut uploads = lock(&self.uploads);
             *uploads += 1;
             format!("upload-{}", *uploads)
         };
-        let Uploaded { folder, path, title } = uploaded;
-        let content = Content::Temporary { folder: Arc::new(folder), path };
-        let entry = Entry { id, source: Source::Uploaded, title, about: None, content };
+        let title = uploaded.title.clone();
+        let content = Content::Uploaded(Arc::new(uploaded));
+        let entry = Entry { id, source: Source::Uploaded, title, about: None, error: None, content };
         let place = acquire(&self.reading).await?;
         let (library, read) = (Arc::clone(self), entry.clone());
         let loaded = blocking(place, move || library.read(&read)).await??;
@@ -200,25 +228,16 @@ impl Library {
         entries.push(entry.clone());
         let uploads: Vec<usize> =
             (0..entries.len()).filter(|at| entries[*at].source == Source::Uploaded).collect();
+        let mut dropped = None;
         if uploads.len() > UPLOADS_MAX {
             let gone = entries.remove(uploads[0]);
             lock(&self.loaded).retain(|loaded| loaded.id != gone.id);
+            dropped = Some(gone.title);
         }
         drop(entries);
         self.remember(&loaded);
-        Ok(entry)
+        Ok(Added { entry, dropped })
     }
-}
-
-/// What is wrong with a run, without the temporary folder in which an upload was.
-fn refusal(error: &AnalysisError, folder: Option<&Path>) -> Refusal {
-    let mut text = error.to_string();
-    if let Some(folder) = folder {
-        text = text
-            .replace(&format!("{}/", folder.display()), "")
-            .replace(&folder.display().to_string(), "the upload");
-    }
-    Refusal::unusable(text)
 }
 
 /// A place among those that may do something at once.

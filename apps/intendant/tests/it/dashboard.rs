@@ -97,8 +97,14 @@ fn what_cannot_be_shown_ends_it_with_a_reason() {
     let file = folder.path().join("token");
     fs::write(&file, "secret-that-is-no-token").unwrap();
     let token = file.to_str().unwrap();
+    let (empty, zip) = (folder.path().join("empty"), folder.path().join("a.zip"));
+    fs::create_dir(&empty).unwrap();
+    fs::write(&zip, b"PK\x03\x04 and so on").unwrap();
+    let (empty, zip) = (empty.to_str().unwrap(), zip.to_str().unwrap());
     for (arguments, reason) in [
         (&["--trace", "/nowhere/trace"][..], "there is no trace at /nowhere/trace"),
+        (&["--listen", "127.0.0.1:0", "--trace", empty], "it has no traces; name a folder"),
+        (&["--listen", "127.0.0.1:0", "--trace", empty, "--trace", zip], "it is an archive or compressed"),
         (&["--listen", "0.0.0.0:0"], "--token-file"),
         (&["--listen", "somewhere"], "--listen HOST:PORT"),
         (&["--live", "host:port"], "is no address of a node"),

@@ -11,15 +11,16 @@ mod series;
 
 use crate::answer::Refusal;
 use crate::assets;
-use crate::library::{Library, Loaded, acquire, blocking, receive};
+use crate::library::{Library, Loaded, UPLOADS_MAX, acquire, blocking, receive};
 use crate::live::Live;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use http::StatusCode;
-use intendant_analysis::palette::COLOURS;
+use http::{Method, StatusCode};
+use intendant_analysis::Doubt;
+use intendant_analysis::palette::{COLOURS, MOVING_COLOUR, UNKNOWN_COLOUR};
 use question::Asked;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -45,9 +46,13 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(library: Library, live: Option<Live>, upload_bytes_max: u64) -> Self {
+    pub(crate) fn new(library: Arc<Library>, live: Option<Live>, upload_bytes_max: u64) -> Self {
         let (answers, uploads) = (Arc::new(Semaphore::new(ANSWERS_AT_ONCE)), Semaphore::new(UPLOADS_AT_ONCE));
-        Self { library: Arc::new(library), live, upload_bytes_max, answers, uploads }
+        Self { library, live, upload_bytes_max, answers, uploads }
+    }
+
+    pub(crate) fn library(&self) -> &Arc<Library> {
+        &self.library
     }
 
     pub(crate) fn live(&self) -> Option<&Live> {
@@ -76,12 +81,11 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/runs/{id}/affinity", get(affinity_of))
         .route("/api/runs/{id}/keys/{key}", get(key_of))
         .route("/api/runs/{id}/keys/{key}/state", get(state_of))
+        .route("/api/compare/{a}/{b}", get(compare))
         .route("/api/live", get(live))
         .route("/api/upload", post(upload).layer(DefaultBodyLimit::disable()))
         .fallback(asset)
-        .method_not_allowed_fallback(|| async {
-            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this address is not served by this method")
-        })
+        .method_not_allowed_fallback(|| async { other_method() })
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(app)
 }
@@ -100,6 +104,9 @@ async fn runs(State(app): State<Arc<App>>) -> impl IntoResponse {
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "palette": COLOURS,
+        "moving": MOVING_COLOUR,
+        "unknown": UNKNOWN_COLOUR,
+        "uploads_max": UPLOADS_MAX,
         "live": app.live.as_ref().map(Live::address),
         "upload_bytes_max": app.upload_bytes_max,
         "runs": app.library.entries(),
@@ -108,6 +115,17 @@ async fn runs(State(app): State<Arc<App>>) -> impl IntoResponse {
 
 async fn overview_of(State(app): State<Arc<App>>, Path(id): Path<String>) -> Answer<overview::Overview> {
     app.answer(&id, |run| Ok(overview::of(run))).await.map(Json)
+}
+
+/// Why two runs are not to be compared, as `intendant trace compare` says it.
+async fn compare(
+    State(app): State<Arc<App>>,
+    Path((a, b)): Path<(String, String)>,
+) -> Result<impl IntoResponse, Refusal> {
+    let (a, b) = (app.library.open(&a).await?, app.library.open(&b).await?);
+    let doubts = Doubt::between(&a.summary, &b.summary);
+    let doubts = doubts.into_iter().map(|doubt| json!({ "kind": doubt, "text": doubt.to_string() }));
+    Ok(Json(json!({ "doubts": doubts.collect::<Vec<_>>() })))
 }
 
 async fn matrix_of(
@@ -181,8 +199,14 @@ async fn upload(State(app): State<Arc<App>>, body: Body) -> Result<impl IntoResp
 }
 
 async fn asset(request: Request) -> Response {
-    assets::find(request.uri().path())
-        .unwrap_or_else(|| Refusal::missing("there is no such page").into_response())
+    let Some(found) = assets::find(request.uri().path()) else {
+        return Refusal::missing("there is no such page").into_response();
+    };
+    if *request.method() == Method::POST { other_method().into_response() } else { found }
+}
+
+fn other_method() -> Refusal {
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this address is not served by this method")
 }
 
 /// The name of a key's range.

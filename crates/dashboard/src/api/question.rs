@@ -17,8 +17,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Refusal> {
-        let Query(asked) =
-            Query::<T>::try_from_uri(&parts.uri).map_err(|error| Refusal::wrong(error.body_text()))?;
+        let Query(asked) = Query::<T>::try_from_uri(&parts.uri).map_err(|error| {
+            let text = error.body_text();
+            let reason = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+            Refusal::wrong(format!("what follows '?' in the address: {reason}"))
+        })?;
         Ok(Self(asked))
     }
 }

@@ -98,7 +98,7 @@ mod tests {
         Writer::create(file.path(), &header).unwrap();
         let (id, title) = ("a".to_owned(), "a".to_owned());
         let content = Content::Path(file.path().to_owned());
-        let entry = Entry { id, source: Source::Given, title, about: None, content };
+        let entry = Entry { id, source: Source::Given, title, about: None, error: None, content };
         let loaded = Loaded::read(&entry, file.path(), Limits::default()).unwrap();
         assert_eq!(loaded.allocation.run().len(), 0);
         // A quarter of all keys begin a range of accepted ones.

@@ -62,15 +62,26 @@ struct Results {
 
 impl Results {
     fn lines(&self) -> Vec<(&'static str, String)> {
-        let megabytes = self.sent_bytes as f64 / 1e6;
+        let tenths = (self.sent_bytes + 50_000) / 100_000;
+        let megabytes = format!("{}.{} MB", grouped(tenths / 10), tenths % 10);
         vec![
             ("time per epoch", format!("{:.3} s", self.epoch_seconds)),
             ("remote accesses", format!("{:.2} %", self.remote_share * 100.0)),
-            ("relocations", self.relocations.to_string()),
-            ("replicas set up", self.replicas.to_string()),
-            ("bytes sent", format!("{megabytes:.1} MB")),
+            ("relocations", grouped(self.relocations)),
+            ("replicas set up", grouped(self.replicas)),
+            ("bytes sent", megabytes),
         ]
     }
+}
+
+/// A number with a comma after each thousand.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let grouped = digits.char_indices().flat_map(|(at, digit)| {
+        let comma = at > 0 && (digits.len() - at).is_multiple_of(3);
+        comma.then_some(',').into_iter().chain([digit])
+    });
+    grouped.collect()
 }
 
 /// A prepared run.
@@ -108,6 +119,18 @@ pub(crate) fn unpack(bytes: &[u8]) -> std::io::Result<NamedTempFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_commas_after_thousands() {
+        let results = |relocations, sent_bytes| {
+            Results { epoch_seconds: 1.0, remote_share: 0.5, relocations, replicas: 999, sent_bytes }.lines()
+        };
+        let lines = results(65_107, 1_412_449_999);
+        assert_eq!(lines[2].1, "65,107");
+        assert_eq!(lines[3].1, "999");
+        assert_eq!(lines[4].1, "1,412.4 MB");
+        assert_eq!((&*results(1_000_000, 0)[2].1, &*results(0, 50_000)[4].1), ("1,000,000", "0.1 MB"));
+    }
 
     #[test]
     fn every_prepared_run_is_described() {

@@ -9,6 +9,7 @@ use axum::body::{Body, BodyDataStream};
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::StatusCode;
+use intendant_analysis::{AnalysisError, WHAT_TO_NAME};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,7 +30,10 @@ const BEHIND_MAX: Duration = Duration::from_secs(30);
 /// The speed that an upload must keep up with: others may be waiting for its place.
 const BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// Characters of a title.
+/// Names of files in a message.
+const LISTED_MAX: usize = 8;
+
+/// Characters of a title, and of the name of a file in a message.
 const TITLE_MAX: usize = 80;
 
 /// An upload that is complete.
@@ -39,6 +43,8 @@ pub(crate) struct Uploaded {
     /// What to read: the file, or the folder of several.
     pub(crate) path: PathBuf,
     pub(crate) title: String,
+    /// Each file, and how its user calls it.
+    pub(crate) names: Vec<(PathBuf, String)>,
 }
 
 /// A file that follows.
@@ -61,26 +67,90 @@ pub(crate) async fn receive(body: Body, bytes_max: u64) -> Result<Uploaded, Refu
         return Err(too_large(bytes_max));
     }
     let folder = tempfile::Builder::new().prefix("intendant-upload-").tempdir().map_err(temporary)?;
-    let mut paths: Vec<PathBuf> = Vec::with_capacity(files.len());
+    let mut names: Vec<(PathBuf, String)> = Vec::with_capacity(files.len());
     for file in &files {
-        let path = path_of(folder.path(), &file.name, &paths);
+        let path = path_of(folder.path(), &file.name, &names);
         incoming.save(&path, file.bytes).await?;
-        paths.push(path);
+        let name = name_of(&file.name, &names);
+        names.push((path, name));
     }
     incoming.end().await?;
     let title = title_of(&files);
-    let path = if paths.len() == 1 { paths.remove(0) } else { folder.path().to_owned() };
-    Ok(Uploaded { folder, path, title })
+    let path = match names.as_slice() {
+        [(path, _)] => path.clone(),
+        _ => folder.path().to_owned(),
+    };
+    Ok(Uploaded { folder, path, title, names })
 }
 
-/// Where a file is kept. Names come from outside: those of the files of nodes are kept, because messages name
-/// them, and others name nothing here.
-fn path_of(folder: &Path, name: &str, others: &[PathBuf]) -> PathBuf {
+impl Uploaded {
+    /// Why its files are no run, in the words of its user: with the names of the files as they were sent, and
+    /// without those of the folder in which they are now.
+    pub(super) fn refusal(&self, error: &AnalysisError) -> Refusal {
+        let text = if let AnalysisError::Mixed { first, second, reason } = error {
+            let (first, second) = (first.display(), second.display());
+            format!(
+                "{first} and {second} are not of one run: {reason}; upload the files of each run by themselves"
+            )
+        } else {
+            error.to_string()
+        };
+        let folder = self.folder.path().display().to_string();
+        let named = self
+            .names
+            .iter()
+            .fold(text, |text, (path, name)| text.replace(&path.display().to_string(), name));
+        let mut text = named.replace(&folder, "the upload").replace(WHAT_TO_NAME, UPLOAD_IT);
+        if error.is_damage() || matches!(error, AnalysisError::NotARun { .. }) && !text.contains(UPLOAD_IT) {
+            text = format!("{text}; {UPLOAD_IT}");
+        }
+        Refusal::unusable(text)
+    }
+
+    /// Refuses files of which some are of an earlier run than the others: `ignored` are their names here.
+    pub(super) fn refuse_other_runs(&self, ignored: &[String]) -> Result<(), Refusal> {
+        if ignored.is_empty() {
+            return Ok(());
+        }
+        let is_ignored = |path: &Path| {
+            path.file_name().is_some_and(|name| ignored.iter().any(|other| name == other.as_str()))
+        };
+        let (other, newest): (Vec<_>, Vec<_>) = self.names.iter().partition(|(path, _)| is_ignored(path));
+        let list = |names: &[&(PathBuf, String)]| {
+            let names = names.iter().take(LISTED_MAX).map(|(_, name)| name.as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let reason = format!(
+            "these files are of different runs: {} of one, {} of an earlier one; upload the files of each run by \
+             themselves",
+            list(&newest),
+            list(&other)
+        );
+        Err(Refusal::unusable(reason))
+    }
+}
+
+/// How a user calls a file. A name that occurs again gets its number among the files.
+fn name_of(name: &str, others: &[(PathBuf, String)]) -> String {
+    let short: String = name.chars().filter(|c| !c.is_control()).take(TITLE_MAX).collect();
+    let number = others.len() + 1;
+    if short.is_empty() {
+        format!("file {number}")
+    } else if others.iter().any(|(_, other)| *other == short) {
+        format!("{short} (file {number})")
+    } else {
+        short
+    }
+}
+
+/// Where a file is kept. Names come from outside: those of the files of nodes are kept, and others name
+/// nothing here.
+fn path_of(folder: &Path, name: &str, others: &[(PathBuf, String)]) -> PathBuf {
     let rank = name.strip_prefix("node-").and_then(|name| name.strip_suffix(".trace"));
     let is_rank =
         |rank: &&str| (1..=5).contains(&rank.len()) && rank.bytes().all(|digit| digit.is_ascii_digit());
     let own = rank.filter(is_rank).map(|rank| folder.join(format!("node-{rank}.trace")));
-    own.filter(|path| !others.contains(path))
+    own.filter(|path| !others.iter().any(|(other, _)| other == path))
         .unwrap_or_else(|| folder.join(format!("node-of-file-{}.trace", others.len() + 1)))
 }
 
@@ -121,13 +191,19 @@ impl Incoming {
         let mut head = BytesMut::new();
         loop {
             let Some(bytes) = self.next().await? else {
-                return Err(Refusal::wrong(format!("the upload has no first line; {FORMAT}")));
+                return Err(Refusal::wrong(format!("{FORMAT}; this one has no first line")));
             };
+            // A file without its line is refused before it is read to its first line break.
+            if let Some(first) = head.first().or(bytes.first()).filter(|first| **first != b'[') {
+                let first = char::from(*first).escape_default();
+                let reason = format!("{FORMAT}; the first line of the upload begins with '{first}'");
+                return Err(Refusal::wrong(reason));
+            }
             let line = bytes.iter().position(|byte| *byte == b'\n');
             let part = line.unwrap_or(bytes.len());
             if head.len() + part > HEAD_BYTES_MAX {
                 let reason =
-                    format!("the first line of the upload has more than {HEAD_BYTES_MAX} bytes; {FORMAT}");
+                    format!("{FORMAT}; the first line of the upload has more than {HEAD_BYTES_MAX} bytes");
                 return Err(Refusal::wrong(reason));
             }
             head.extend_from_slice(&bytes[..part]);
@@ -137,10 +213,9 @@ impl Incoming {
             }
         }
         let files: Vec<Announced> = serde_json::from_slice(&head)
-            .map_err(|error| Refusal::wrong(format!("the first line of the upload: {error}; {FORMAT}")))?;
+            .map_err(|error| Refusal::wrong(format!("{FORMAT}; the first line of the upload: {error}")))?;
         if files.is_empty() {
-            let reason = "the upload has no file; choose the files node-N.trace of a run, or a merged file";
-            return Err(Refusal::wrong(reason));
+            return Err(Refusal::wrong(format!("the upload has no file; {UPLOAD_IT}")));
         }
         if files.len() > FILES_MAX {
             return Err(Refusal::wrong(format!("an upload has at most {FILES_MAX} files")));
@@ -177,9 +252,12 @@ impl Incoming {
     }
 }
 
+/// What users do if they uploaded something else.
+const UPLOAD_IT: &str = "upload a merged Parquet file, or the files node-N.trace of one run";
+
 /// For programs: the page does so.
-const FORMAT: &str =
-    "an upload is a line [{\"name\": NAME, \"bytes\": BYTES}, …], and the bytes of these files";
+const FORMAT: &str = "an upload is a line [{\"name\": NAME, \"bytes\": BYTES}, …] and then the bytes of these files, \
+                      neither a form (curl -F) nor a file alone";
 
 fn temporary(error: std::io::Error) -> Refusal {
     tracing::error!("cannot keep an upload in a temporary folder: {error}");
@@ -187,8 +265,12 @@ fn temporary(error: std::io::Error) -> Refusal {
 }
 
 fn too_large(bytes_max: u64) -> Refusal {
+    let limit = match bytes_max {
+        mebibytes if mebibytes.is_multiple_of(1 << 20) => format!("{} MiB", mebibytes >> 20),
+        bytes => format!("{bytes} bytes"),
+    };
     let reason = format!(
-        "the upload has more than {bytes_max} bytes; record fewer keys (--trace-keys), or start the dashboard with \
+        "the upload has more than {limit}; record fewer keys (--trace-keys), or start the dashboard with \
          a larger --upload-max"
     );
     Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason)

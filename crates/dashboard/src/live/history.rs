@@ -54,6 +54,8 @@ struct Node {
     address: Option<LiveAddress>,
     has_answered: bool,
     error: Option<String>,
+    /// When it answered last, on the clock of this process.
+    heard: Duration,
     workers: u64,
     samples: VecDeque<Sample>,
 }
@@ -66,6 +68,8 @@ pub(crate) struct History {
     /// When the run started, on the clock of a node, and what this process's clock showed then.
     started_unix_ms: u64,
     now_unix_ms: u64,
+    /// When a node answered last, or did not, on the clock of this process.
+    since_start: Duration,
     nodes: Vec<Node>,
     marks: Vec<Mark>,
     number: u64,
@@ -79,6 +83,8 @@ struct ShownNode {
     /// `answers`, `waiting` (it has not answered yet) or `silent` (it has answered before).
     state: &'static str,
     error: Option<String>,
+    /// For how long it has not answered, if it has answered before.
+    silent_ms: Option<u64>,
     workers: u64,
     at_ms: Vec<u64>,
     /// For each of `series`, one number per time.
@@ -115,6 +121,7 @@ impl History {
         answer: Result<Said, String>,
     ) {
         self.number += 1;
+        self.since_start = self.since_start.max(since_start);
         match answer {
             Ok(said) => self.add_answer(since_start, said, address),
             Err(error) => {
@@ -146,7 +153,7 @@ impl History {
         if is_new_run && self.started_unix_ms > 0 {
             // Another run at the same address: its counters begin at 0.
             let number = self.number;
-            *self = Self { number, ..Self::default() };
+            *self = Self { number, since_start, ..Self::default() };
         }
         if said.node == 0 || self.started_unix_ms == 0 {
             (self.task, self.technique) = (shortened(&said.task), shortened(&said.technique));
@@ -165,6 +172,7 @@ impl History {
         node.address = Some(address);
         node.has_answered = true;
         node.error = None;
+        node.heard = since_start;
         node.workers = said.workers;
         let value =
             |(_, name): (&str, &str)| said.metrics.get(name).copied().filter(|value| value.is_finite());
@@ -204,6 +212,8 @@ impl History {
                     (_, false) => "waiting",
                 },
                 error: state.error.clone(),
+                silent_ms: (state.error.is_some() && state.has_answered)
+                    .then(|| self.since_start.saturating_sub(state.heard).as_millis() as u64),
                 workers: state.workers,
                 at_ms: chosen.iter().map(|sample| sample.at_ms).collect(),
                 values: (0..SERIES.len()).map(values).collect(),

@@ -365,6 +365,17 @@ fn check_spans(
 #[test]
 fn keys_that_are_none_are_refused_beside_those_that_are() {
     let (server, _, _folder) = served(12);
+    let keys_of = |question: &str| -> Vec<String> {
+        let table = server.json(&format!("/api/runs/trace-1/affinity?keys={question}"));
+        table["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect()
+    };
+    // Ranges name keys, as far as the run has them.
+    assert_eq!(keys_of("0..3"), ["0", "1", "2"]);
+    assert_eq!(keys_of("7,57..1000"), ["7", "57", "58", "59"]);
+    let table = server.json("/api/runs/trace-1/affinity?keys=5,60..70,3..x");
+    assert_eq!(table["refused"][0], serde_json::json!(["60..70", "no key of 60..70 is in this trace"]));
+    assert!(table["refused"][1][1].as_str().unwrap().contains("\"3..x\" names no keys"), "{table}");
+    assert_eq!(table["rows"][0]["key"], "5");
     let table = server.json("/api/runs/trace-1/affinity?keys=1,x,60,2");
     let keys: Vec<&str> =
         table["rows"].as_array().unwrap().iter().map(|row| row["key"].as_str().unwrap()).collect();
@@ -472,7 +483,10 @@ fn questions_that_make_no_sense_are_refused_with_a_reason() {
         ("/api/runs/trace-1/keys/60", 404, "is not in this trace"),
         ("/api/runs/trace-1/keys/18446744073709551615", 404, "is not in this trace"),
         ("/api/runs/trace-1/keys/1?count=100000", 400, "at most 1000"),
-        ("/api/runs/trace-1/keys/1/state", 400, "at"),
+        ("/api/runs/trace-1/keys/1/state", 400, "what follows '?' in the address: missing field `at`"),
+        ("/api/runs/trace-1/affinity", 400, "no keys are named; write some, such as ?keys=7,100..110"),
+        ("/api/runs/trace-1/affinity?keys=,", 400, "no keys are named"),
+        ("/api/compare/trace-1/nothing", 404, "there is no such run"),
         ("/api/live", 404, "--live"),
         ("/nothing", 404, "no such page"),
     ] {
@@ -480,6 +494,32 @@ fn questions_that_make_no_sense_are_refused_with_a_reason() {
         assert_eq!(response.status, status, "{path}: {}", response.text());
         assert!(response.error().contains(reason), "{path}: {}", response.error());
     }
+}
+
+#[test]
+fn runs_that_are_not_alike_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["one", "same", "few", "other"];
+    let mut runs: Vec<Synthetic> = names.iter().map(|_| Synthetic::new(13, 300)).collect();
+    runs[2].header.filter = "0..5".to_owned();
+    runs[2].events.retain(|(_, event)| event.key.is_none_or(|key| key.0 < 5) && event.key.is_some());
+    runs[3].header.task = "mf".to_owned();
+    runs[3].header.ranges[0].keys += 7;
+    for (name, run) in names.iter().zip(&runs) {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        run.write(&folder.path().join(name));
+    }
+    let traces = names.iter().map(|name| folder.path().join(name)).collect();
+    let server = Server::start(Settings { traces, ..Settings::default() });
+    let kinds = |b: u32| -> Vec<String> {
+        let doubts = server.json(&format!("/api/compare/trace-1/trace-{b}"))["doubts"].clone();
+        let doubts = doubts.as_array().unwrap();
+        assert!(doubts.iter().all(|doubt| doubt["text"].as_str().is_some_and(|text| text.len() > 10)));
+        doubts.iter().map(|doubt| doubt["kind"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(kinds(2), [""; 0]);
+    assert_eq!(kinds(3), ["traced_keys", "epochs"]);
+    assert_eq!(kinds(4), ["task", "keys"]);
 }
 
 #[test]

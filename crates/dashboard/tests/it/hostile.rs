@@ -41,6 +41,16 @@ fn only_the_newest_uploads_are_kept() {
     for (at, id) in ids.iter().enumerate() {
         assert_eq!(server.get(&format!("/api/runs/{id}")).status, if at < 2 { 404 } else { 200 }, "{id}");
     }
+    let gone = server.get(&format!("/api/runs/{}", ids[0])).error();
+    assert!(gone.contains("the newest 4 are kept"), "{gone}");
+    assert_eq!(server.json("/api/runs")["uploads_max"], 4);
+    // An upload tells which other one it drops.
+    let server = self::server();
+    let dropped: Vec<serde_json::Value> = ["a", "b", "c", "d", "e", "f"]
+        .map(|name| server.upload(&[(name, &file)]).json()["dropped"].clone())
+        .to_vec();
+    let nothing = serde_json::Value::Null;
+    assert_eq!(dropped, [nothing.clone(), nothing.clone(), nothing.clone(), nothing, "a".into(), "b".into()]);
 }
 
 #[test]
@@ -65,6 +75,11 @@ fn what_is_no_trace_is_refused_with_a_reason_and_without_a_path() {
         assert!([400, 422].contains(&response.status), "{name}: {} {}", response.status, response.text());
         assert!(!response.error().is_empty(), "{name}");
         assert!(!response.text().contains("intendant-upload-"), "{name}: {}", response.text());
+        // The file is named as its user named it, and the advice is about uploads.
+        assert!(response.error().starts_with(name), "{name}: {}", response.error());
+        assert!(!response.error().contains("node-of-file") && !response.error().contains("name a folder"));
+        let advice = "upload a merged Parquet file, or the files node-N.trace of one run";
+        assert!(response.error().contains(advice), "{name}: {}", response.error());
     }
     assert_eq!(server.get("/").status, 200);
 }
@@ -97,7 +112,18 @@ fn files_of_different_runs_are_not_mixed() {
     let (one, other) = (Synthetic::new(4, 50), Synthetic::new(5, 50));
     let response = server.upload(&[("a", &one.file(0)), ("b", &other.file(1))]);
     assert_eq!(response.status, 422, "{}", response.text());
-    assert!(response.error().contains("are not of one run"), "{}", response.error());
+    assert!(response.error().contains("b and a are not of one run"), "{}", response.error());
+    assert!(response.error().contains("upload the files of each run by themselves"), "{}", response.error());
+    // Real runs have times, by which one of them is the newer one.
+    let (mut older, mut newer) = (one, other);
+    (older.header.epoch_us, newer.header.epoch_us) = (1_000_000, 2_000_000);
+    let files: [(&str, &[u8]); 3] =
+        [("x.trace", &older.file(0)), ("y.trace", &newer.file(0)), ("z.trace", &newer.file(1))];
+    let response = server.upload(&files);
+    assert_eq!(response.status, 422, "{}", response.text());
+    let reason = "y.trace, z.trace of one, x.trace of an earlier one";
+    assert!(response.error().contains(reason), "{}", response.error());
+    assert_eq!(server.upload(&files[1..]).status, 200);
 }
 
 #[test]
@@ -107,6 +133,7 @@ fn uploads_that_are_too_large_are_refused() {
     let response = server.upload(&[("large", &large)]);
     assert_eq!(response.status, 413, "{}", response.text());
     assert!(response.error().contains("--upload-max"), "{}", response.error());
+    assert!(response.error().contains("more than 1 MiB"), "{}", response.error());
     // The limit is that of all files together.
     let half = vec![0; 600 << 10];
     assert_eq!(server.upload(&[("a", &half), ("b", &half)]).status, 413);
@@ -140,8 +167,15 @@ fn bodies_that_are_not_what_their_first_line_says_are_refused() {
     let long = format!("[{{\"name\":\"{}\",\"bytes\":0}}]\n", "a".repeat(64 << 10));
     for (body, reason) in [
         (&b""[..], "no first line"),
-        (b"no line", "no first line"),
-        (b"\n", "the first line of the upload"),
+        (b"no line", "the first line of the upload begins with 'n'"),
+        (b"[no line", "no first line"),
+        (b"\n", "the first line of the upload begins with '\\n'"),
+        (b"[x\n", "the first line of the upload"),
+        (b"PAR1\x15\x04\x15", "neither a form (curl -F) nor a file alone"),
+        (
+            b"--------------------------abc\r\nContent-Disposition: form-data",
+            "an upload is a line [{\"name\": NAME",
+        ),
         (b"[]\n", "has no file"),
         (b"{}\n", "the first line of the upload"),
         (b"[{\"name\":1,\"bytes\":2}]\n", "the first line of the upload"),
@@ -193,4 +227,10 @@ fn names_of_files_name_nothing_here() {
     for name in ["node-7.trace", "node-9.trace"] {
         assert!(mixed.error().contains(name), "{}", mixed.error());
     }
+    let same = server.upload(&[("my.trace", &run.file(1)), ("my.trace", &run.file(1))]);
+    assert!(
+        same.error().starts_with("my.trace and my.trace (file 2) are not of one run"),
+        "{}",
+        same.error()
+    );
 }

@@ -109,8 +109,26 @@ fn all_nodes_of_a_cluster_are_asked_and_a_lost_one_is_shown() {
     });
     assert_eq!(answer["nodes"][0]["values"][at], json!([100.0, 300.0]));
     assert_eq!(answer["marks"][1]["kind"], "lost");
+    // How long it has been silent, for the page to say.
+    assert_eq!(answer["nodes"][0]["silent_ms"], Value::Null);
+    assert!(answer["nodes"][1]["silent_ms"].is_u64(), "{answer}");
+    let before = answer["nodes"][1]["silent_ms"].as_u64();
+    until(&server, |answer| answer["nodes"][1]["silent_ms"].as_u64() > before);
     let later = server.json(&format!("/api/live?since={newest}"));
     assert_eq!(later["nodes"][0]["at_ms"], json!([6_000]));
+}
+
+#[test]
+fn an_address_where_nothing_listens_is_told() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = watching(closed);
+    let answer = until(&server, |answer| answer["nodes"][0]["error"].is_string());
+    assert_eq!(answer["address"], closed.to_string());
+    assert!(answer["nodes"][0]["error"].as_str().unwrap().contains("refused"), "{answer}");
+    assert_eq!(
+        (&answer["nodes"][0]["state"], &answer["nodes"][0]["silent_ms"]),
+        (&json!("waiting"), &Value::Null)
+    );
 }
 
 #[test]

@@ -90,6 +90,26 @@ fn with_a_token_nothing_is_served_without_it() {
 }
 
 #[test]
+fn a_browser_without_the_token_is_told_how_the_page_opens() {
+    let server = with_token();
+    let accept = [("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
+    for path in ["/", "/?token=00", "/api/runs"] {
+        let response = server.request("GET", path, &accept, &[]);
+        assert_eq!(response.status, 401, "{path}");
+        assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"));
+        let page = response.text();
+        assert!(page.contains("?token=TOKEN") && page.contains("--token-file"), "{page}");
+        assert!(response.header("content-security-policy").is_some());
+        for forbidden in ["<style", "style=", "<script", TOKEN] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+    }
+    // Programs get what they can read.
+    assert!(server.get("/").error().contains("Authorization: Bearer TOKEN"));
+    assert!(server.request("POST", "/api/upload", &accept, b"x").error().contains("token"));
+}
+
+#[test]
 fn a_token_in_the_address_becomes_a_cookie_that_does_not_hold_it() {
     let server = with_token();
     let admitted = server.get(&format!("/?token={TOKEN}"));
@@ -122,6 +142,10 @@ fn only_reading_and_uploads_are_served() {
     }
     assert_eq!(server.request("POST", "/api/runs", &[], &[]).status, 405);
     assert_eq!(server.get("/api/upload").status, 405);
+    for path in ["/", "/app.js"] {
+        assert_eq!(server.request("POST", path, &[], &[]).status, 405, "{path}");
+    }
+    assert_eq!(server.request("POST", "/nothing", &[], &[]).status, 404);
 }
 
 #[test]
@@ -177,6 +201,49 @@ fn an_address_that_others_reach_needs_a_token() {
     let refused = bind(&taken.address().to_string(), None).unwrap_err();
     assert!(refused.to_string().contains("--listen"), "{refused}");
     assert!(bind("nonsense", None).is_err());
+}
+
+#[test]
+fn traces_that_cannot_be_shown_are_told_and_alone_end_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("empty")).unwrap();
+    std::fs::create_dir(path("good")).unwrap();
+    std::fs::write(path("a.zip"), b"PK\x03\x04 and so on").unwrap();
+    crate::synthetic::Synthetic::new(3, 50).write(&path("good"));
+    let mut damaged = b"PAR1".to_vec();
+    damaged.extend_from_slice(&[7; 100]);
+    std::fs::write(path("damaged.parquet"), damaged).unwrap();
+    let settings = |names: &[&str]| Settings {
+        listen: "127.0.0.1:0".to_owned(),
+        traces: names.iter().map(|name| path(name)).collect(),
+        ..Settings::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let refused =
+        runtime.block_on(Dashboard::bind(settings(&["empty", "a.zip", "damaged.parquet"]))).unwrap_err();
+    assert!(matches!(refused, DashboardError::Unusable { .. }) && refused.is_usage(), "{refused}");
+    for reason in ["empty: it has no traces", "a.zip: it is an archive", "damaged.parquet is damaged"] {
+        assert!(refused.to_string().contains(reason), "{refused}");
+    }
+    // With a cluster or another trace, there is something to show, and the cards tell what is wrong.
+    let live = Settings { live: Some("127.0.0.1:1".parse().unwrap()), ..settings(&["empty"]) };
+    assert!(runtime.block_on(Dashboard::bind(live)).is_ok());
+    let server = Server::start(settings(&["empty", "good", "a.zip"]));
+    let start = tokio::time::Instant::now();
+    let errors = loop {
+        let runs = server.json("/api/runs")["runs"].clone();
+        let errors: Vec<String> =
+            (0..3).map(|at| runs[at]["error"].as_str().unwrap_or_default().to_owned()).collect();
+        // The last one is read while the server is up.
+        if !errors[2].is_empty() {
+            break errors;
+        }
+        assert!(start.elapsed() < std::time::Duration::from_secs(60), "{runs}");
+        std::thread::yield_now();
+    };
+    assert!(errors[0].contains("it has no traces") && errors[1].is_empty(), "{errors:?}");
+    assert!(errors[2].contains("it is an archive"), "{errors:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //
 // Screenshots are in target/dashboard-e2e.
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -14,7 +14,7 @@ import { tests as keptTests } from "./kept.mjs";
 import { run, start, stopAll } from "./program.mjs";
 import { Run } from "./trace.mjs";
 
-const { bytes, micros } = await bundled("format.ts");
+const { bytes, compact, mebibytes, micros, percent } = await bundled("format.ts");
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "../../../..");
 const bin = resolve(process.argv[2] ?? join(root, "target/debug"));
 const kge = join(bin, "intendant-kge");
@@ -79,7 +79,12 @@ const tests = {
     for (const task of ["kge", "word2vec", "mf"]) {
       for (const technique of ["classic", "lapse", "adaptive"]) await page.waitForSelector(`[data-run="${task}-${technique}"]`);
     }
-    assert.equal(await page.locator('[data-run^="trace-"]').count(), 3);
+    assert.equal(await page.locator('[data-run^="trace-"]').count(), 6);
+    // A card tells what is wrong with its trace, and which numbers are of all keys.
+    assert.match(await page.textContent('[data-run="trace-6"] .notice.error'), /it has no traces; name a folder/);
+    assert.match(await page.textContent('[data-run="kge-lapse"] h4'), /all keys/);
+    assert.match(await page.textContent('[data-run="kge-lapse"]'), /65,107/);
+    assert.match(await page.textContent(".drop"), /up to 512 MiB.*newest 4 uploads/);
   },
 
   async "the summary tells the numbers of the trace"(page, { adaptive }) {
@@ -319,6 +324,64 @@ const tests = {
     await page.waitForFunction(() => location.hash.includes("axis=own"));
   },
 
+  async "compare tells what is not alike, and shows no ratio for it"(page, { lapse }) {
+    const ratios = async () => Object.fromEntries(await page.locator("#compare-numbers tbody tr")
+      .evaluateAll((rows) => rows.map((row) => [row.cells[0].textContent, row.cells[3].textContent])));
+    await go(page, "#/compare/trace-2/trace-1");
+    await ready(page, "#compare-1");
+    assert.equal(await page.locator("#doubts").count(), 0);
+    assert.match((await ratios())["remote accesses"], /×/);
+    // All keys beside some of them: rows are those that both have.
+    await go(page, "#/compare/trace-3/trace-4");
+    await ready(page, "#compare-0");
+    await ready(page, "#compare-1");
+    assert.match(await page.textContent("#doubts"), /different keys were traced/);
+    await page.waitForFunction(() => document.querySelector("#focus-said").textContent.includes("both traces have"));
+    const keys = lapse.header.ranges.reduce((sum, range) => sum + range.keys, 0);
+    assert.equal(await page.textContent("#focus-said"), `5 keys are shown that both traces have: A has ${number(keys)}, B 5.`);
+    const some = await ratios();
+    assert.deepEqual(["remote accesses", "mean wait of a remote access", "relocations"].map((name) => some[name]), ["–", "–", "–"]);
+    assert.notEqual(some["bytes sent"], "–");
+    // Another task.
+    await go(page, "#/compare/kge-lapse/mf-lapse");
+    await ready(page, "#compare-0");
+    await ready(page, "#compare-1");
+    assert.match(await page.textContent("#doubts"), /different tasks.*different numbers of keys/);
+    assert.deepEqual([...new Set(Object.values(await ratios()))], ["–"]);
+    await page.waitForFunction(() => document.querySelector("#focus-said").textContent.startsWith("Rows do not show the same keys"));
+  },
+
+  async "every view of a trace that is not whole says so"(page) {
+    for (const [view, canvas] of [["replay", "#grid"], ["time", "#time"], ["why", "#why"], ["affinity", "#affinity"]]) {
+      await go(page, `#/run/trace-5/${view}`);
+      await page.waitForSelector(canvas);
+      assert.match(await page.textContent(".notice.warning"), /there is no file of node 1/, view);
+      assert.equal(await page.getAttribute(".notice.warning a", "href"), "#/run/trace-5/summary");
+    }
+    await go(page, "#/compare/trace-1/trace-5");
+    await page.waitForSelector("#compare-0");
+    assert.match(await page.textContent(".notice.warning"), /Trace B is not whole: .*node 1/);
+    await go(page, "#/run/trace-1/time");
+    await ready(page, "#time");
+    assert.equal(await page.locator(".notice.warning").count(), 0);
+    // The legend has the colour of keys that are on their way, and that of what is not known only if there is any.
+    assert.equal(await pixel(page, '.legend li:has([data-node="4095"]) canvas', 8, 8), "#ffffff");
+    assert.equal(await page.locator('.legend li:has([data-node="4094"])').isVisible(), false);
+  },
+
+  async "numbers of axes differ, and only nothing is 0 %"() {
+    const axis = (format, step, values) => values.map((value) => format(value, step));
+    assert.deepEqual(axis(compact, 0.25, [0, 0.25, 0.5, 0.75]), ["0", "0.25", "0.5", "0.75"]);
+    assert.deepEqual(axis(compact, 50, [9950, 10_000, 10_050]).map((text) => text.toUpperCase()), ["9,950", "10K", "10.05K"]);
+    assert.deepEqual(axis(bytes, 0.25, [0, 0.25, 0.5, 1]), ["0 B", "0.25 B", "0.5 B", "1 B"]);
+    assert.deepEqual(axis(bytes, 500, [0, 500, 1000, 1500]), ["0 B", "500 B", "1 kB", "1.5 kB"]);
+    assert.deepEqual(axis(percent, 0.005, [0.99, 0.995, 1]), ["99.0 %", "99.5 %", "100 %"]);
+    assert.deepEqual([1, 0.995, 0.9996, 0.99999, 0.5, 0.05, 0.0004, 0].map((share) => percent(share)),
+      ["100 %", "99.5 %", "99.96 %", "99.999 %", "50 %", "5.0 %", "0.04 %", "0 %"]);
+    assert.deepEqual([999, 999_999, 118_460_000, 0].map((value) => bytes(value)), ["999 B", "1 MB", "118 MB", "0 B"]);
+    assert.deepEqual([512 << 20, (512 << 20) + 1].map(mebibytes), ["512 MiB", "512.1 MiB"]);
+  },
+
   async "the tour leads through five steps"(page) {
     await go(page, "#/tour/1");
     for (let step = 1; step <= 5; step += 1) {
@@ -342,7 +405,7 @@ const tests = {
     writeFileSync(hostile, Buffer.alloc(100_000));
     await page.setInputFiles("#upload", hostile);
     await page.waitForSelector("#upload-said .error");
-    assert.match(await page.textContent("#upload-said"), /is no trace|not a trace|neither/);
+    assert.match(await page.textContent("#upload-said"), /^<img src=x onerror=alert\(1\)>\.trace: it is no trace; upload a merged Parquet file/);
     problems.splice(0, problems.length, ...problems.filter((problem) => !problem.includes("422 (Unprocessable")));
     await page.setInputFiles("#upload", realFiles);
     await page.waitForSelector("#tiles");
@@ -351,6 +414,30 @@ const tests = {
     assert.equal(await tile(page, "remote accesses"), number(real.count("remote")));
     await page.click('.tabs a:text-is("Replay")');
     await ready(page, "#grid");
+    // The fifth upload drops the first one, and says so.
+    for (let upload = 0; upload < 4; upload += 1) {
+      await go(page, "#/");
+      await page.waitForSelector("#upload");
+      assert.equal(await page.locator(".notice").filter({ hasText: "The oldest upload" }).count(), 0);
+      await page.setInputFiles("#upload", realFiles);
+      await page.waitForSelector("#tiles");
+    }
+    assert.match(await page.textContent(".notice"), /The oldest upload, node-0\.trace and 1 more, is gone: the dashboard keeps the newest 4/);
+  },
+
+  async "what no node answers is said at the top"(page) {
+    // Nothing listens at this address.
+    const other = await start(join(bin, "intendant"), ["dashboard", "--live", "1", "--listen", "127.0.0.1:0"], /(http:\S+)\n/);
+    const own = await open(page.context().browser(), other.found);
+    await go(own, "#/live");
+    await own.waitForFunction(() => document.querySelector("#live-trouble .error")?.textContent.includes("refused"));
+    assert.match(await own.textContent("#live-trouble"), /There are no numbers of a cluster from 127\.0\.0\.1:1: .*refused/);
+    assert.equal(await own.locator("#live-tiles").isVisible(), false);
+    assert.equal(await own.locator(".live .chart").first().isVisible().catch(() => false), false);
+    await own.screenshot({ path: join(shots, "live-refused.png"), fullPage: true });
+    await own.context().close();
+    other.stop("SIGTERM");
+    await other.ended;
   },
 
   async "the keyboard reaches everything"(page) {
@@ -404,6 +491,10 @@ const tests = {
     await page.setViewportSize({ width: 1280, height: 900 });
     assert.equal(await training.ended, 0);
     await page.waitForFunction(() => document.querySelectorAll("#live-nodes .state.silent").length === 2, undefined, { timeout: 60_000 });
+    await page.waitForSelector("#live-trouble .dead");
+    assert.match(await page.textContent("#live-trouble"), /No node answers, since \d\d:\d\d:\d\d \(.*\): the run has ended or has crashed/);
+    assert.equal(await tile(page, "nodes answering"), "0 of 2");
+    await page.screenshot({ path: join(shots, "live-dead.png") });
     const examples = JSON.parse(readFileSync(report, "utf8")).epochs.reduce((sum, epoch) => sum + epoch.examples, 0);
     const last = total(await api(page, "/api/live?since=0"));
     assert.ok(last > 0 && last <= examples, `${last} of ${examples}`);
@@ -451,6 +542,10 @@ async function main() {
   await run(kge, [...simulated, "--technique", "adaptive", "--trace", folder("adaptive")]);
   await run(kge, [...simulated, "--technique", "classic", "--trace", folder("classic")]);
   await run(kge, [...simulated, "--technique", "lapse", "--trace", folder("lapse")]);
+  await run(kge, [...simulated, "--technique", "lapse", "--trace-keys", "0..5", "--trace", folder("few")]);
+  mkdirSync(folder("part"));
+  for (const node of [0, 2]) copyFileSync(join(folder("adaptive"), `node-${node}.trace`), join(folder("part"), `node-${node}.trace`));
+  mkdirSync(folder("empty"));
   await run(kge, ["--nodes", "2", "--workers", "1", "--epochs", "1", ...common, "--technique", "adaptive", "--trace", folder("real")]);
   const realFiles = files(folder("real"), 2);
   const lapse = new Run(files(folder("lapse"), 3));
@@ -465,7 +560,8 @@ async function main() {
   );
   const dashboard = await start(
     join(bin, "intendant"),
-    ["dashboard", "--trace", folder("adaptive"), "--trace", folder("classic"), "--trace", folder("lapse"), "--live", training?.found ?? "1", "--listen", "127.0.0.1:0"],
+    ["dashboard", "--trace", folder("adaptive"), "--trace", folder("classic"), "--trace", folder("lapse"),
+      "--trace", folder("few"), "--trace", folder("part"), "--trace", folder("empty"), "--live", training?.found ?? "1", "--listen", "127.0.0.1:0"],
     /(http:\S+)\n/,
   );
   const browser = await chromium.launch({

@@ -17,11 +17,22 @@ export interface RunName {
   source: "prepared" | "given" | "uploaded";
   title: string;
   about: About | null;
+  /** Why it could not be read when that was last tried. */
+  error: string | null;
+}
+
+export interface Uploaded extends RunName {
+  /** The title of the upload that is not kept any more. */
+  dropped: string | null;
 }
 
 export interface Runs {
   version: string;
   palette: string[];
+  /** The colours of a key that is on its way, and of one whose owner is not known. */
+  moving: string;
+  unknown: string;
+  uploads_max: number;
   live: string | null;
   upload_bytes_max: number;
   runs: RunName[];
@@ -113,6 +124,12 @@ export const COPIES_MAX = 15;
 export const isEverywhere = (copies: number, nodes: number): boolean =>
   nodes > 1 && copies >= Math.min(COPIES_MAX, nodes - 1);
 
+/** Whether a picture has parts whose owner is not known. What is after the end of the run is not drawn. */
+export function hasUnknown(matrix: Matrix, end: number): boolean {
+  const time = (column: number) => matrix.from_us + ((matrix.to_us - matrix.from_us) * column) / matrix.columns;
+  return matrix.cells.some((cell, at) => owner(cell) === UNKNOWN && time(at % matrix.columns) < end);
+}
+
 export function copiesText(copies: number): string {
   if (copies === 0) return "no replicas";
   if (copies >= COPIES_MAX) return `${COPIES_MAX} or more replicas`;
@@ -197,11 +214,19 @@ export interface KeyState {
   intents: number[];
 }
 
+/** What makes a comparison of two runs doubtful. */
+export interface Doubt {
+  kind: "task" | "keys" | "nodes" | "traced_keys" | "epochs";
+  text: string;
+}
+
 export interface LiveNode {
   node: number;
   address: string | null;
   state: "answers" | "waiting" | "silent";
   error: string | null;
+  /** For how long it has not answered, if it has answered before. */
+  silent_ms: number | null;
   workers: number;
   at_ms: number[];
   values: (number | null)[][];
@@ -266,6 +291,8 @@ export const api = {
     json<KeyView>(`${run(id)}/keys/${encodeURIComponent(key)}`, question, signal),
   state: (id: string, key: string, at: number) =>
     json<KeyState>(`${run(id)}/keys/${encodeURIComponent(key)}/state`, { at: Math.round(at) }),
+  compare: (a: string, b: string) =>
+    json<{ doubts: Doubt[] }>(`/api/compare/${encodeURIComponent(a)}/${encodeURIComponent(b)}`),
   live: (since: number) => json<LiveAnswer>("/api/live", { since }),
 
   async matrix(id: string, question: Question, signal?: AbortSignal): Promise<Matrix> {
@@ -275,12 +302,12 @@ export const api = {
     return { ...head, cells: new Uint16Array(buffer.slice(4 + length)) };
   },
 
-  async upload(files: FileList | File[]): Promise<RunName> {
+  async upload(files: FileList | File[]): Promise<Uploaded> {
     // A line with the names and sizes of the files, and then their bytes.
     const head = JSON.stringify([...files].map((file) => ({ name: file.name, bytes: file.size })));
     const body = new Blob([`${head}\n`, ...files], { type: "application/octet-stream" });
     const response = await fetch("/api/upload", { method: "POST", body });
     if (!response.ok) throw new Refused(await reason(response));
-    return (await response.json()) as RunName;
+    return (await response.json()) as Uploaded;
   },
 };

@@ -35,17 +35,17 @@ export class Chart {
   constructor(
     title: string,
     lines: Line[],
-    x: (value: number) => string,
-    y: (value: number) => string,
+    x: (value: number, step?: number) => string,
+    y: (value: number, step?: number) => string,
     private readonly height = 170,
   ) {
     const small = "11px system-ui, sans-serif";
-    const axis = (format: (value: number) => string): uPlot.Axis => ({
+    const axis = (format: (value: number, step?: number) => string): uPlot.Axis => ({
       stroke: () => variable("--muted"),
       grid: { stroke: () => variable("--line"), width: 1 },
       ticks: { stroke: () => variable("--line"), width: 1 },
       font: small,
-      values: (_, values) => values.map((value) => (value === null ? "" : format(value))),
+      values: (_, values, _axis, _space, step) => values.map((value) => (value === null ? "" : format(value, step))),
     });
     const options: uPlot.Options = {
       width: 300,

@@ -1,19 +1,40 @@
 // Numbers and times as people read them.
 
 const counts = new Intl.NumberFormat("en-GB");
-const short = new Intl.NumberFormat("en-GB", { notation: "compact", maximumFractionDigits: 1 });
 
 export function count(value: number): string {
   return counts.format(Math.round(value));
 }
 
-export function compact(value: number): string {
-  return Math.abs(value) < 10_000 ? counts.format(Math.round(value * 10) / 10) : short.format(value);
+/** Digits behind the point that tell multiples of a step apart. */
+function digitsOf(step: number): number {
+  for (let digits = 0; digits < 6; digits += 1) {
+    const scaled = step * 10 ** digits;
+    if (Math.abs(scaled - Math.round(scaled)) < 1e-6 * Math.max(1, scaled) && Math.round(scaled) > 0) return digits;
+  }
+  return 6;
 }
 
-export function percent(share: number): string {
+/** A number in few letters. Those of an axis are `step` apart, and all different. */
+export function compact(value: number, step?: number): string {
+  const isShort = Math.abs(value) >= 10_000;
+  const unit = isShort ? 1000 ** Math.min(4, Math.floor(Math.log10(Math.abs(value)) / 3)) : 1;
+  const digits = step === undefined ? 1 : digitsOf(step / unit);
+  const notation = isShort ? "compact" : "standard";
+  return new Intl.NumberFormat("en-GB", { notation, maximumFractionDigits: digits }).format(value);
+}
+
+/** A share in percent, without the sign. Only nothing is 0, and only all is 100. */
+export function percentage(share: number, step?: number): string {
   const value = share * 100;
-  return `${value > 0 && value < 10 ? value.toFixed(1) : Math.round(value)} %`;
+  if (value <= 0 || value === 100) return String(Math.round(value));
+  let digits = step !== undefined ? digitsOf(step * 100) : value < 10 || (value > 99 && value < 100) ? 1 : 0;
+  while (digits < 10 && [0, 100].includes(Number(value.toFixed(digits)))) digits += 1;
+  return value.toFixed(digits);
+}
+
+export function percent(share: number, step?: number): string {
+  return `${percentage(share, step)} %`;
 }
 
 /** A duration, or a moment of a run. */
@@ -36,12 +57,21 @@ function trim(value: number): string {
   return String(Number(value.toPrecision(4)));
 }
 
-export function bytes(value: number): string {
+/** Bytes, or bytes per second. Those of an axis are `step` apart, and all different. */
+export function bytes(value: number, step?: number): string {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let unit = 0;
-  while (Math.abs(value) >= 1000 && unit < units.length - 1) {
-    value /= 1000;
+  let scale = 1;
+  while (Math.abs(value / scale) >= 999.5 && unit < units.length - 1) {
+    scale *= 1000;
     unit += 1;
   }
-  return `${unit === 0 ? Math.round(value) : Number(value.toPrecision(3))} ${units[unit]}`;
+  const scaled = value / scale;
+  const digits = step === undefined ? (unit === 0 ? 0 : Math.max(0, 2 - Math.floor(Math.log10(Math.abs(scaled))))) : digitsOf(step / scale);
+  return `${Number(scaled.toFixed(digits))} ${units[unit]}`;
+}
+
+/** The size of an upload: its limit is given in mebibytes. Never less than it is. */
+export function mebibytes(value: number): string {
+  return `${counts.format(Math.ceil((value / (1 << 20)) * 10) / 10)} MiB`;
 }

@@ -1,7 +1,7 @@
 // What surrounds the views of a run: its name, the links to its views, the focus, the legend.
 
 import type { Overview } from "./api";
-import { MOVING } from "./api";
+import { MOVING, UNKNOWN } from "./api";
 import { button, choice, fill, h, sized } from "./dom";
 import { count, micros, moment } from "./format";
 import { paint } from "./palette";
@@ -50,6 +50,21 @@ export function heading(overview: Overview): HTMLElement {
     { class: "heading" },
     h("h1", { tabindex: "-1" }, overview.title),
     h("p", { class: "facts" }, facts.filter((fact) => fact !== "").map((fact) => h("span", {}, fact))),
+  );
+}
+
+/** What is wrong with a trace, in short: every view of it is about what is left. */
+export function warnings(overview: Overview, name = ""): HTMLElement | null {
+  const [first, ...others] = overview.problems;
+  if (first === undefined) return null;
+  const short = first.length > 160 ? `${first.slice(0, 160)}…` : first;
+  const more = others.length === 0 ? "" : ` And ${count(others.length)} more.`;
+  return h(
+    "p",
+    { class: "notice warning", role: "status" },
+    h("b", {}, name === "" ? "This trace is not whole: " : `Trace ${name} is not whole: `),
+    `${short}.${more} `,
+    h("a", { href: link(["run", overview.id, "summary"]) }, "Summary"),
   );
 }
 
@@ -191,6 +206,7 @@ export function legend(nodes: number, marks: { replicas?: boolean; moving?: bool
     ),
     nodes > shown ? h("li", {}, `and ${nodes - shown} more`) : null,
     marks.moving === false ? null : h("li", {}, swatch(MOVING), h("span", {}, "on its way"), h("b", { "data-node": MOVING })),
+    h("li", { hidden: true }, swatch(UNKNOWN), h("span", {}, "not known"), h("b", { "data-node": UNKNOWN })),
     marks.replicas === false
       ? null
       : [
@@ -198,6 +214,12 @@ export function legend(nodes: number, marks: { replicas?: boolean; moving?: bool
           h("li", {}, swatch(0, 1, true), h("span", {}, "replicas on all nodes")),
         ],
   );
+}
+
+/** Whether the legend has the colour of keys whose owner is not known. */
+export function showUnknown(legend: HTMLElement, isShown: boolean): void {
+  const place = legend.querySelector<HTMLElement>(`[data-node="${UNKNOWN}"]`)?.parentElement;
+  if (place) place.hidden = !isShown;
 }
 
 export function clearLegend(element: HTMLElement): void {

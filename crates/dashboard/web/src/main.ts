@@ -36,7 +36,7 @@ async function view(app: App): Promise<View> {
   }
   if (kind === "compare") {
     const [left, right] = await Promise.all([overviewOf(id), overviewOf(name)]);
-    return compare(app, left, right);
+    return compare(app, left, right, (await api.compare(id, name)).doubts);
   }
   if (kind === "live") return live(app);
   if (kind === undefined) return start(app);
@@ -71,7 +71,9 @@ async function show(app: App): Promise<void> {
   }
   current = next;
   const step = numberOf(query.get("tour"));
-  fill(main, step === undefined ? null : tourPanel(step, path, app.runs), next.element);
+  const said = app.said === undefined ? null : notice(app.said);
+  app.said = undefined;
+  fill(main, said, step === undefined ? null : tourPanel(step, path, app.runs), next.element);
   document.title = `${next.title} · Intendant`;
   menu(app.runs);
   // Screen readers begin at the heading of what is new.
@@ -168,7 +170,7 @@ async function begin(): Promise<void> {
       app.runs = await api.runs();
     },
   };
-  setPalette(app.runs.palette);
+  setPalette(app.runs.palette, app.runs.moving, app.runs.unknown);
   menu(app.runs);
   window.addEventListener("hashchange", () => void show(app));
   document.addEventListener("keydown", typed);

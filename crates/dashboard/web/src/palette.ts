@@ -1,17 +1,19 @@
 // How nodes look: a colour, and beyond the colours of the palette also a pattern; always with the number.
 
-import { variable } from "./dom";
 import { MOVING, UNKNOWN } from "./api";
 
 let colours: string[] = ["#0072b2"];
+let others = { moving: "#ffffff", unknown: "#d9d9d9" };
 
-export function setPalette(palette: string[]): void {
+/** The same colours as in pictures of the command line. */
+export function setPalette(palette: string[], moving: string, unknown: string): void {
   if (palette.length > 0) colours = palette;
+  others = { moving, unknown };
 }
 
 export function colour(node: number): string {
-  if (node === MOVING) return variable("--moving");
-  if (node === UNKNOWN) return variable("--unknown");
+  if (node === MOVING) return others.moving;
+  if (node === UNKNOWN) return others.unknown;
   return colours[node % colours.length] as string;
 }
 

@@ -21,6 +21,8 @@ export interface View {
 export interface App {
   runs: Runs;
   reload: () => Promise<void>;
+  /** What the next view says above all. */
+  said?: string | undefined;
 }
 
 /** The focus on keys and time, and the selection. It lives in the address. */

@@ -2,7 +2,8 @@
 
 import { api } from "../api";
 import { button, fill, h, notice } from "../dom";
-import { heading, swatch, tabs } from "../frame";
+import { percentage } from "../format";
+import { heading, swatch, tabs, warnings } from "../frame";
 import { link } from "../place";
 import type { App, Focus, View } from "../view";
 import { words } from "../view";
@@ -78,7 +79,7 @@ export function affinity(app: App, focus: Focus): View {
             h("tr", { "data-key": row.key },
               h("th", { scope: "row" }, h("a", { href: link(["run", overview.id, "why"], { ...focus.query(), key: row.key }) }, row.key)),
               h("td", {}, row.range),
-              row.share.map((share) => heat(share, (share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0))),
+              row.share.map((share) => heat(share, percentage(share))),
               row.relocations.map((moves) => heat(moves / most, String(moves))),
               h("td", {}, button("✕", () => {
                 focus.affinity = focus.affinity.filter((key) => key !== row.key);
@@ -94,6 +95,7 @@ export function affinity(app: App, focus: Focus): View {
     {},
     heading(overview),
     tabs(app, focus, "affinity"),
+    warnings(overview),
     h("form", {
       class: "bar",
       "aria-label": "Keys of the table",

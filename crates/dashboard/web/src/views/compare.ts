@@ -1,11 +1,11 @@
 // Compare: two runs side by side, with the same axis of time.
 
-import type { Overview, Series } from "../api";
-import { api } from "../api";
+import type { Doubt, Matrix, Overview, Series } from "../api";
+import { api, hasUnknown } from "../api";
 import { Chart } from "../chart";
 import { button, choice, h, notice, table } from "../dom";
 import { bytes, compact, count, micros } from "../format";
-import { legend, tabs } from "../frame";
+import { legend, showUnknown, tabs, warnings } from "../frame";
 import { colour } from "../palette";
 import { drawMatrix } from "../picture";
 import { go, note, here } from "../place";
@@ -15,24 +15,37 @@ import { Focus, Latest, onWidth, words } from "../view";
 const BINS = 200;
 const ROWS = 60;
 
-type Number = [string, (run: Overview) => number, (value: number) => string];
+/** What the ratio of a number means something for: the whole run, an epoch, or one access. */
+type Of = "run" | "epoch" | "access";
+
+/** Of which keys a number is. */
+type Keys = "all" | "traced";
+
+type Number = [name: string, value: (run: Overview) => number, format: (value: number) => string, of: Of, keys: Keys];
 
 const NUMBERS: Number[] = [
-  ["time", (run) => run.to_us - run.from_us, micros],
-  ["time per epoch", (run) => run.epoch_us ?? NaN, (value) => (Number.isNaN(value) ? "–" : micros(value))],
-  ["remote accesses", (run) => run.remote.count, count],
-  ["mean wait of a remote access", (run) => run.remote.mean_us, micros],
-  ["waiting in remote accesses", (run) => run.remote.mean_us * run.remote.count, micros],
-  ["accesses that waited", (run) => run.waited.count, count],
-  ["waiting for keys on their way", (run) => run.waited.mean_us * run.waited.count, micros],
-  ["relocations", (run) => run.relocations, count],
-  ["localization conflicts", (run) => run.conflicts, count],
-  ["replicas set up", (run) => run.replica_setups, count],
-  ["synchronisation rounds", (run) => run.sync_rounds, count],
-  ["bytes sent", (run) => run.bytes, bytes],
+  ["time", (run) => run.to_us - run.from_us, micros, "run", "all"],
+  ["time per epoch", (run) => run.epoch_us ?? NaN, (value) => (Number.isNaN(value) ? "–" : micros(value)), "epoch", "all"],
+  ["remote accesses", (run) => run.remote.count, count, "run", "traced"],
+  ["mean wait of a remote access", (run) => run.remote.mean_us, micros, "access", "traced"],
+  ["waiting in remote accesses", (run) => run.remote.mean_us * run.remote.count, micros, "run", "traced"],
+  ["accesses that waited", (run) => run.waited.count, count, "run", "traced"],
+  ["waiting for keys on their way", (run) => run.waited.mean_us * run.waited.count, micros, "run", "traced"],
+  ["relocations", (run) => run.relocations, count, "run", "traced"],
+  ["localization conflicts", (run) => run.conflicts, count, "run", "traced"],
+  ["replicas set up", (run) => run.replica_setups, count, "run", "traced"],
+  ["synchronisation rounds", (run) => run.sync_rounds, count, "run", "all"],
+  ["bytes sent", (run) => run.bytes, bytes, "run", "all"],
 ];
 
-export function compare(app: App, left: Overview, right: Overview): View {
+/** Whether the ratio of such a number of two runs means something. */
+function isComparable(doubts: Doubt[], of: Of, keys: Keys): boolean {
+  const has = (kind: Doubt["kind"]) => doubts.some((doubt) => doubt.kind === kind);
+  if (has("task") || has("keys")) return false;
+  return !(keys === "traced" && has("traced_keys")) && !(of === "run" && has("epochs"));
+}
+
+export function compare(app: App, left: Overview, right: Overview, doubts: Doubt[]): View {
   const focus = new Focus(left);
   const runs = [left, right] as const;
   const longest = Math.max(...runs.map((run) => run.to_us - run.from_us));
@@ -41,6 +54,8 @@ export function compare(app: App, left: Overview, right: Overview): View {
   const spanOf = (run: Overview) => (axis === "same" ? longest : run.to_us - run.from_us);
   const latest = new Latest();
   const options = app.runs.runs.map((run) => [run.id, run.title] as const);
+  const isModelSame = !doubts.some((doubt) => doubt.kind === "task" || doubt.kind === "keys");
+  const names = legend(Math.max(left.nodes, right.nodes));
   const said = h("span", { id: "focus-said", class: "hint", role: "status" });
   const input = h("input", { id: "focus-keys", value: focus.keys, placeholder: "all", spellcheck: "false", autocomplete: "off" });
   const lines = [
@@ -61,16 +76,35 @@ export function compare(app: App, left: Overview, right: Overview): View {
 
   function draw(): void {
     void latest.run(async (signal) => {
-      for (const picture of pictures) {
-        if (picture.width === 0) continue;
+      const drawn = pictures.filter((picture) => picture.width > 0);
+      const ask = (picture: (typeof pictures)[number], keys: string) => {
         const to = picture.run.from_us + spanOf(picture.run);
-        const question = { keys: focus.keys, rows: ROWS, columns: Math.max(50, picture.width - 60), from: picture.run.from_us, to, mode: "most" };
-        const matrix = await api.matrix(picture.run.id, question, signal);
+        return api.matrix(picture.run.id, { keys, rows: ROWS, columns: Math.max(50, picture.width - 60), from: picture.run.from_us, to, mode: "most" }, signal);
+      };
+      const matrices = await Promise.all(drawn.map((picture) => ask(picture, focus.keys)));
+      const isSame = () => matrices.every((matrix) => matrix.keys.join() === matrices[0]?.keys.join());
+      const totals = matrices.map((matrix) => matrix.total);
+      // Rows beside each other are of the same key: of those that both traces have.
+      if (isModelSame && matrices.length === 2 && !isSame()) {
+        const few = (totals[0] as number) <= (totals[1] as number) ? 0 : 1;
+        const listed = (at: number) => (matrices[at] as Matrix).keys.join(",");
+        if (listed(few) !== "") {
+          matrices[1 - few] = await ask(drawn[1 - few] as (typeof pictures)[number], listed(few));
+          if (!isSame() && listed(1 - few) !== "") matrices[few] = await ask(drawn[few] as (typeof pictures)[number], listed(1 - few));
+        }
+      }
+      matrices.forEach((matrix, at) => {
+        const picture = drawn[at] as (typeof pictures)[number];
         drawMatrix(picture.canvas, matrix, picture.run, picture.width, undefined);
         picture.canvas.dataset["ready"] = "true";
-        said.textContent = `${count(matrix.keys.length)} of ${count(matrix.total)} keys are shown.`;
-        said.className = "hint";
-      }
+      });
+      showUnknown(names, matrices.some((matrix, at) => hasUnknown(matrix, (drawn[at] as (typeof pictures)[number]).run.to_us)));
+      said.textContent = isSame() && new Set(totals).size === 1
+        ? `${count(matrices[0]?.keys.length ?? 0)} of ${count(totals[0] ?? 0)} keys are shown.`
+        : isSame()
+          ? `${count(matrices[0]?.keys.length ?? 0)} keys are shown that both traces have: A has ${count(totals[0] ?? 0)}, B ${count(totals[1] ?? 0)}.`
+          : `Rows do not show the same keys: ${matrices.map((matrix, at) => `${count(matrix.keys.length)} of ${count(totals[at] ?? 0)} keys of ${"AB"[at]}`).join(", ")}.`;
+      said.className = "hint";
       const series: Series[] = [];
       for (const run of runs) {
         series.push(await api.series(run.id, { keys: focus.keys, columns: BINS, from: run.from_us, to: run.from_us + longest }, signal));
@@ -112,6 +146,14 @@ export function compare(app: App, left: Overview, right: Overview): View {
     h("div", { class: "heading" }, h("h1", { tabindex: "-1" }, "Compare"),
       h("p", { class: "facts" }, h("span", {}, left.title), h("span", {}, right.title))),
     tabs(app, focus, "compare"),
+    warnings(left, "A"),
+    warnings(right, "B"),
+    doubts.length === 0
+      ? null
+      : h("div", { class: "notice warning", id: "doubts", role: "status" },
+        h("b", {}, "These runs are not alike:"),
+        h("ul", { class: "doubts" }, doubts.map((doubt) => h("li", {}, doubt.text))),
+        h("span", {}, "A ratio that means nothing for that is left out.")),
     h("form", {
       class: "bar",
       "aria-label": "Runs and focus",
@@ -135,9 +177,10 @@ export function compare(app: App, left: Overview, right: Overview): View {
       said),
     h("div", { id: "compare-numbers" },
       table("Numbers of both runs", ["", "A", "B", "B is"],
-        NUMBERS.map(([name, of, format]) => [name, format(of(left)), format(of(right)), ratio(of(left), of(right))]))),
+        NUMBERS.map(([name, value, format, of, keys]) =>
+          [name, format(value(left)), format(value(right)), isComparable(doubts, of, keys) ? ratio(value(left), value(right)) : "–"]))),
     h("p", { class: "hint" }, "Counts are those of the keys that were traced, of the whole run with its evaluations; the time per epoch is that after the first one; bytes are those of all keys."),
-    legend(Math.max(left.nodes, right.nodes)),
+    names,
     h("div", { class: "pair" }, pictures.map((picture, at) =>
       h("section", {}, h("h2", {}, `${"AB"[at]}: ${picture.run.title}`), picture.box))),
     h("div", { class: "charts" }, Object.values(charts).map((chart) => chart.element)),

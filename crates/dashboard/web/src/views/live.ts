@@ -1,6 +1,6 @@
 // Live: the numbers of a running cluster.
 
-import type { LiveAnswer } from "../api";
+import type { LiveAnswer, LiveNode } from "../api";
 import { api } from "../api";
 import type { Mark } from "../chart";
 import { Chart, nodeLine } from "../chart";
@@ -29,6 +29,8 @@ export function live(app: App): View {
   let nodes = 0;
   let timer: number | undefined;
   let last: LiveAnswer | undefined;
+  /** By node: since when it does not answer, on the clock of this page. */
+  const silent = new Map<number, number>();
   const said = h("p", { class: "facts", id: "live-said" });
   const trouble = h("div", { role: "alert", id: "live-trouble" });
   const place = h("div", { class: "charts" });
@@ -94,6 +96,7 @@ export function live(app: App): View {
     const text = (value: number | null, format: (value: number) => string) => (value === null ? "–" : format(value));
     const accesses = (total("local") ?? 0) + (total("remote") ?? 0);
     const [epoch, epochs] = [kept.highest(of("epoch")), kept.highest(of("epochs"))];
+    const answering = answer.nodes.filter((node) => node.state === "answers").length;
     const entries: [string, string][] = [
       ["epoch", epoch === null ? "–" : `${epoch}${epochs ? ` of ${epochs}` : ""}`],
       ["examples", text(total("examples"), count)],
@@ -102,12 +105,14 @@ export function live(app: App): View {
       ["replicas set up", text(total("replica_setups"), count)],
       ["bytes sent", text(total("bytes"), bytes)],
       ["checkpoints", count(answer.marks.filter((mark) => mark.kind === "checkpoint").length)],
-      ["nodes lost", count(answer.marks.filter((mark) => mark.kind === "lost").length)],
+      ["nodes answering", `${answering} of ${answer.nodes.length}`],
+      // Nodes that answer tell of those that do not.
+      ["nodes lost", answering === 0 ? "–" : count(answer.marks.filter((mark) => mark.kind === "lost").length)],
     ];
     fill(tiles, entries.map(([name, value]) => h("div", { "data-name": name }, h("dt", {}, name), h("dd", {}, value))));
     fill(said, [answer.task, answer.technique, `${answer.nodes.length} nodes`, answer.address].filter((text) => text !== "").map((text) => h("span", {}, text)));
     const words = { answers: "answers", waiting: "has not answered yet", silent: "does not answer any more" };
-    fill(states, table("Nodes", ["Node", "State", "Address", "Memory", "Values held"], answer.nodes.map((node) => [
+    fill(states, h("h2", {}, "Nodes"), table("Nodes", ["Node", "State", "Address", "Memory", "Values held"], answer.nodes.map((node) => [
       h("span", { class: "node" }, swatch(node.node), ` ${node.node}`),
       h("span", { class: `state ${node.state}` }, words[node.state], node.error === null ? "" : `: ${node.error}`),
       node.address ?? "–",
@@ -116,15 +121,54 @@ export function live(app: App): View {
     ]), 3));
   }
 
+  /** What does not answer, above all. Screen readers say it when it changes. */
+  function tell(text: string, isDead: boolean): void {
+    if (trouble.textContent === text) return;
+    const said = text === "" ? null : notice(text, "error");
+    if (isDead) said?.classList.add("dead");
+    fill(trouble, said);
+  }
+
+  function check(answer: LiveAnswer): void {
+    for (const node of answer.nodes) {
+      if (node.silent_ms === null) silent.delete(node.node);
+      else if (!silent.has(node.node)) silent.set(node.node, Date.now() - node.silent_ms);
+    }
+    const of = (state: LiveNode["state"]) => answer.nodes.filter((node) => node.state === state);
+    const since = (time: number) => new Date(time).toLocaleTimeString("en-GB");
+    const heard = answer.nodes.length - of("waiting").length;
+    // Without any answer, there are no numbers.
+    const isEmpty = heard === 0;
+    const isDead = of("answers").length === 0;
+    [tiles, place, states].forEach((part) => {
+      part.hidden = isEmpty;
+      part.classList.toggle("stale", isDead && part !== states);
+    });
+    const reasons = [...new Set(answer.nodes.map((node) => node.error).filter((error) => error !== null))];
+    const reason = reasons.length === 0 ? "" : ` (${reasons.slice(0, 3).join("; ")})`;
+    if (isEmpty) {
+      tell(reasons.length === 0
+        ? `The node at ${answer.address} is being asked.`
+        : `There are no numbers of a cluster from ${answer.address}: ${reasons.slice(0, 3).join("; ")}. Is a training running there with --metrics? This page goes on asking.`, reasons.length > 0);
+    } else if (isDead) {
+      tell(`● No node answers, since ${since(Math.max(...silent.values()))}${reason}: the run has ended or has crashed. The numbers below are its last ones.`, true);
+    } else if (silent.size > 0) {
+      const nodes = [...silent].slice(0, 16).map(([node, time]) => `${node} (since ${since(time)})`).join(", ");
+      tell(`${silent.size} of ${answer.nodes.length} nodes do not answer${reason}: ${nodes}${silent.size > 16 ? ", and more" : ""}.`, false);
+    } else {
+      tell("", false);
+    }
+  }
+
   async function poll(): Promise<void> {
     try {
       const answer = await api.live(newest);
       last = answer;
-      fill(trouble);
+      check(answer);
       add(answer);
       show(answer);
     } catch (error) {
-      fill(trouble, notice(words(error), "error"));
+      tell(`The dashboard does not answer: ${words(error)}`, true);
     }
     if (timer !== -1) timer = window.setTimeout(() => void poll(), EVERY_MS);
   }
@@ -136,7 +180,7 @@ export function live(app: App): View {
   return {
     element: h("div", { class: "live" },
       h("div", { class: "heading" }, h("h1", { tabindex: "-1" }, "Live"), said), trouble, tiles, place,
-      h("h2", {}, "Nodes"), states),
+      states),
     title: "Live",
     close: () => {
       window.clearTimeout(timer);

@@ -1,10 +1,10 @@
 // Replay: a square per key in the colour of its owner.
 
 import type { Matrix } from "../api";
-import { MOVING, api, copies, copiesText, owner } from "../api";
+import { MOVING, api, copies, copiesText, hasUnknown, owner } from "../api";
 import { button, choice, fill, h, notice } from "../dom";
 import { count, moment } from "../format";
-import { TIME_SHORTCUTS, focusBar, heading, legend, sayShown, tabs, timeBar } from "../frame";
+import { TIME_SHORTCUTS, focusBar, heading, legend, sayShown, showUnknown, tabs, timeBar, warnings } from "../frame";
 import { ownerText } from "../palette";
 import { differs, drawGrid } from "../picture";
 import { here, link, note, numberOf } from "../place";
@@ -105,6 +105,7 @@ export function replay(app: App, focus: Focus): View {
       matrix = await api.matrix(overview.id, question, signal);
       seek.max = String(matrix.columns - 1);
       sayShown(matrix.keys.length, matrix.total);
+      showUnknown(names, hasUnknown(matrix, overview.to_us));
       cursor = -1;
       resized = true;
       const span = matrix.to_us - matrix.from_us;
@@ -237,6 +238,7 @@ export function replay(app: App, focus: Focus): View {
     {},
     heading(overview),
     tabs(app, focus, "replay"),
+    warnings(overview),
     focusBar(focus, { value: rows, options: [256, 1024, 2048, 4096], what: "Squares", set: (next) => { rows = next; load(); } }, undefined, load),
     h("div", { class: "bar player" },
       play,

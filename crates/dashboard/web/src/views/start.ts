@@ -3,7 +3,7 @@
 import type { About, RunName } from "../api";
 import { api } from "../api";
 import { fill, h, notice } from "../dom";
-import { bytes, count } from "../format";
+import { mebibytes } from "../format";
 import { go, link } from "../place";
 import type { App, View } from "../view";
 import { words } from "../view";
@@ -18,8 +18,11 @@ export function about(about: About): HTMLElement {
       h("dt", {}, "allocation"), h("dd", {}, `${about.allocation} (${about.technique})`),
       h("dt", {}, "locality techniques"), h("dd", {}, about.techniques_used.length === 0 ? "none" : about.techniques_used.join(", ")),
       h("dt", {}, "data"), h("dd", {}, about.data),
-      h("dt", {}, "cluster"), h("dd", {}, about.cluster),
-      about.results.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, /^\d+$/.test(value) ? count(Number(value)) : value)])),
+      h("dt", {}, "cluster"), h("dd", {}, about.cluster)),
+    about.results.length === 0 ? null : [
+      h("h4", {}, "In the report: all keys, training only"),
+      h("dl", {}, about.results.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+    ],
   );
 }
 
@@ -29,6 +32,7 @@ function card(run: RunName): HTMLElement {
     { class: "card", "data-run": run.id },
     h("h3", {}, h("a", { href: link(["run", run.id, "summary"]) }, run.title)),
     run.about === null ? null : about(run.about),
+    run.error === null ? null : notice(run.error, "error"),
     h("p", { class: "links" },
       h("a", { href: link(["run", run.id, "replay"]) }, "Replay"),
       h("a", { href: link(["run", run.id, "time"]) }, "Over time"),
@@ -52,20 +56,21 @@ export function start(app: App): View {
   const file = h("input", { type: "file", id: "upload", multiple: true, accept: ".parquet,.trace", onchange: () => void send(file.files) });
   const drop = h("label", { class: "drop", for: "upload" },
     h("b", {}, "Open a trace of your own"),
-    h("span", {}, `Choose the files node-N.trace of a run, or one merged .parquet file; up to ${bytes(app.runs.upload_bytes_max)}. They stay on this machine.`),
+    h("span", {}, `Choose the files node-N.trace of a run, or one merged .parquet file; up to ${mebibytes(app.runs.upload_bytes_max)}. They go to the machine of the dashboard only, which keeps the newest ${app.runs.uploads_max} uploads until it ends.`),
     file);
 
   async function send(files: FileList | File[] | null): Promise<void> {
     if (files === null || files.length === 0) return;
     const total = Array.from(files).reduce((sum, file) => sum + file.size, 0);
     if (total > app.runs.upload_bytes_max) {
-      fill(said, notice(`These files have ${bytes(total)}; the server takes up to ${bytes(app.runs.upload_bytes_max)}. Record fewer keys, or start it with --upload-max.`, "error"));
+      fill(said, notice(`These files have ${mebibytes(total)}; the server takes up to ${mebibytes(app.runs.upload_bytes_max)}. Record fewer keys, or start it with --upload-max.`, "error"));
       return;
     }
     fill(said, notice("The trace is being read."));
     try {
       const run = await api.upload(files);
       await app.reload();
+      if (run.dropped !== null) app.said = `The oldest upload, ${run.dropped}, is gone: the dashboard keeps the newest ${app.runs.uploads_max}.`;
       go(["run", run.id, "summary"]);
     } catch (error) {
       fill(said, notice(words(error), "error"));

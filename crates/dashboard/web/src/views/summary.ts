@@ -22,6 +22,9 @@ export function summary(app: App, focus: Focus): View {
     ["bytes sent", bytes(overview.bytes)],
     ["sync rounds", count(overview.sync_rounds)],
   ];
+  const traced = overview.filter === "all" || overview.filter === ""
+    ? "All keys were traced"
+    : `Only some keys were traced (${shortened(overview.filter)}): the counts are of these; bytes sent and sync rounds are of all keys`;
   const total = Math.max(1, ...overview.links.flat());
   const nodes = overview.node_states.map((state) => state.node);
   const links = h(
@@ -44,6 +47,8 @@ export function summary(app: App, focus: Focus): View {
     tabs(app, focus, "summary"),
     overview.problems.map((problem) => notice(problem)),
     run?.about ? about(run.about) : null,
+    h("h2", {}, "In the trace"),
+    h("p", { class: "hint", id: "counted" }, `${traced}. Counts are of the whole run with its evaluations.`),
     h("dl", { class: "tiles", id: "tiles" }, tiles.map(([name, value]) =>
       h("div", { "data-name": name }, h("dt", {}, name), h("dd", {}, value)))),
     h("div", { class: "flow" },
@@ -72,4 +77,9 @@ export function summary(app: App, focus: Focus): View {
     waitTable(overview.longest, span),
   );
   return { element, title: overview.title };
+}
+
+/** Lists of keys may be long. */
+function shortened(text: string): string {
+  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }

@@ -1,10 +1,10 @@
 // Allocation over time: a row per key, in the colours of its owners.
 
 import type { Matrix } from "../api";
-import { api, copies, copiesText, owner } from "../api";
+import { api, copies, copiesText, hasUnknown, owner } from "../api";
 import { h } from "../dom";
 import { moment } from "../format";
-import { TIME_SHORTCUTS, focusBar, heading, legend, sayShown, tabs, timeBar } from "../frame";
+import { TIME_SHORTCUTS, focusBar, heading, legend, sayShown, showUnknown, tabs, timeBar, warnings } from "../frame";
 import { ownerText } from "../palette";
 import type { Geometry } from "../picture";
 import { drawMatrix, labelWidth } from "../picture";
@@ -33,6 +33,7 @@ export function time(app: App, focus: Focus): View {
   const box = h("div", { class: "picture" }, canvas, drag);
   const tip = h("p", { class: "tip", id: "tip", role: "status" }, "Point at a row. Drag to zoom into a time.");
   const links = h("p", { class: "links", id: "chosen" });
+  const names = legend(overview.nodes);
   const bar = timeBar(focus, () => load());
 
   function draw(): void {
@@ -49,6 +50,7 @@ export function time(app: App, focus: Focus): View {
       const question = { keys: focus.keys, rows, choose, columns, from: focus.start, to: focus.end, mode: "most" };
       matrix = await api.matrix(overview.id, question, signal);
       sayShown(matrix.keys.length, matrix.total);
+      showUnknown(names, hasUnknown(matrix, overview.to_us));
       cursor = -1;
       bar.refresh();
       draw();
@@ -158,6 +160,7 @@ export function time(app: App, focus: Focus): View {
     {},
     heading(overview),
     tabs(app, focus, "time"),
+    warnings(overview),
     focusBar(
       focus,
       { value: rows, options: [25, 50, 100, 200, 400], what: "Number", set: (next) => { rows = next; load(); } },
@@ -165,7 +168,7 @@ export function time(app: App, focus: Focus): View {
       load,
     ),
     bar.element,
-    legend(overview.nodes),
+    names,
     box,
     tip,
     links,

@@ -4,7 +4,7 @@ import type { KeyView, Waiting } from "../api";
 import { api } from "../api";
 import { button, fill, h, notice, sized, table, variable } from "../dom";
 import { count, micros, moment } from "../format";
-import { TIME_SHORTCUTS, heading, swatch, tabs, timeBar } from "../frame";
+import { TIME_SHORTCUTS, heading, swatch, tabs, timeBar, warnings } from "../frame";
 import { colour, hatch, ink, paint } from "../palette";
 import { drawAxis, drawMarks } from "../picture";
 import { here, note } from "../place";
@@ -169,6 +169,7 @@ export function why(app: App, focus: Focus): View {
     {},
     heading(overview),
     tabs(app, focus, "why"),
+    warnings(overview),
     h("form", {
       class: "bar",
       "aria-label": "Key",
