@@ -22,6 +22,18 @@ pub(crate) enum Source {
     Nodes(Vec<PathBuf>),
 }
 
+/// The files that are read when `path` is opened as a run: a merged file, or the traces of nodes.
+///
+/// # Errors
+///
+/// When `path` names no run.
+pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, AnalysisError> {
+    Ok(match find(path)? {
+        Source::Merged => vec![path.to_owned()],
+        Source::Nodes(files) => files,
+    })
+}
+
 /// Looks what a path names.
 pub(crate) fn find(path: &Path) -> Result<Source, AnalysisError> {
     let facts = match fs::metadata(path) {

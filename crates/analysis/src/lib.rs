@@ -31,7 +31,7 @@ pub use align::{Alignment, Method};
 pub use allocation::{Allocation, By, KeyCounts, Moment};
 pub use compare::{Comparison, Doubt, Line};
 pub use error::AnalysisError;
-pub use folder::WHAT_TO_NAME;
+pub use folder::{WHAT_TO_NAME, files_of};
 pub use history::{Decision, Gap, KeyHistory, Span};
 pub use instants::Instant;
 pub use keys::Keys;

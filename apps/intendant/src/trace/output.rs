@@ -21,8 +21,9 @@ pub(super) fn refuse_inputs(runs: &[&Path], outs: &[&Path]) -> Result<(), Failur
                 .is_ok_and(|input| (input.dev(), input.ino()) == (written.dev(), written.ino()))
         };
         for run in runs {
-            let files = fs::read_dir(run).into_iter().flatten().flatten().map(|entry| entry.path());
-            let input = std::iter::once(run.to_path_buf()).chain(files).find(|input| is_same(input));
+            // What cannot be read is refused when it is opened, before anything is written.
+            let files = intendant_analysis::files_of(run).unwrap_or_default();
+            let input = files.into_iter().find(|input| is_same(input));
             if let Some(input) = input {
                 return Err(Failure::Usage(format!(
                     "writing {} would destroy {}, which is read; name another file",

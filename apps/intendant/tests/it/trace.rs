@@ -130,7 +130,7 @@ fn a_summary_tells_numbers_clocks_and_what_is_lost() {
             "workers 2",
             "nodes        2, 2 with traces\n",
             "keys         100 of 100 traced (all), 1 with events\n",
-            "relocations  2;",
+            "relocations  2\n",
             "replicas     1 set up\n",
             "remote       1, mean 500 us",
             "sent         12.3 kB\n",
