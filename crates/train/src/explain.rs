@@ -235,7 +235,7 @@ mod tests {
         let lines: Vec<&str> = all.lines().collect();
         assert!(lines[0].starts_with("key 4, node 0: does not have it, and would look at node 1"), "{all}");
         assert!(
-            lines[1].contains("1.500 ms  moves to node 1, the only one that is left: that of node 0 is over"),
+            lines[1].contains("1.500 ms  moves to node 1, the only one with intent: that of node 0 is over"),
             "{all}"
         );
         assert!(lines[2].starts_with("key 4, node 1: owns it; replicas at 2; 3 active intents"), "{all}");
