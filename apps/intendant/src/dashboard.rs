@@ -10,9 +10,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// Show in a browser how parameters move: traces, and the numbers of a running cluster.
 ///
-/// Prints the address of the page, and serves it until Ctrl-C. Prepared traces of the three training programs
-/// are always there. The page works offline. It changes nothing on this machine and in the cluster; the newest
-/// four uploads are kept in the folder for temporary files, until the dashboard ends.
+/// Prints the address of the page, and serves it until Ctrl-C. Prepared traces of the three training
+/// programs are always there. The page works offline. It changes nothing on this machine and in the cluster;
+/// the newest four uploads are kept in the folder for temporary files, until the dashboard ends.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  intendant dashboard\n  intendant dashboard --trace run1/trace --trace run2/trace\n  \
@@ -20,9 +20,9 @@ use std::process::{Command, ExitCode, Stdio};
                         Exit codes: 0 ended by Ctrl-C or SIGTERM, 1 failed, 2 wrong usage, no trace that can be shown, or an address that cannot be used."
 )]
 pub(crate) struct DashboardArgs {
-    /// A trace: the folder of a run (as given to --trace of the training programs), a file of it, or a merged
-    /// file. Repeat it for several. What is wrong with one is said at the start; if none can be shown, the program
-    /// ends, unless it watches a cluster
+    /// A trace: the folder of a run (as given to --trace of the training programs), a file of it, or a
+    /// merged file. Repeat it for several. What is wrong with one is said at the start; if none can be
+    /// shown, the program ends, unless it watches a cluster
     #[arg(long = "trace", value_name = "FILE|DIR")]
     traces: Vec<PathBuf>,
 

@@ -89,8 +89,8 @@ fn reason(path: &Path, refusal: &Refusal) -> String {
 }
 
 impl Dashboard {
-    /// Begins to listen. Before, it reads the given traces up to the first one that can be shown, and logs why
-    /// others cannot; [`Self::serve`] reads the rest, and others are read when they are asked for.
+    /// Begins to listen. Before, it reads the given traces up to the first one that can be shown, and logs
+    /// why others cannot; [`Self::serve`] reads the rest, and others are read when they are asked for.
     ///
     /// # Errors
     /// If the address cannot be used, needs a token, a trace does not exist, or none of the given ones can be
