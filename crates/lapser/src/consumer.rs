@@ -50,6 +50,8 @@ struct Consumed {
     clock: u64,
     /// Whether a read is in flight.
     reading: bool,
+    /// Whether the item was read since the gets that wait began to.
+    again: bool,
     /// Torn reads in succession.
     torn: u32,
     pause_ns: u64,
@@ -74,6 +76,7 @@ impl Consumer {
                 value: values,
                 clock: 0,
                 reading: false,
+                again: false,
                 torn: 0,
                 pause_ns: pace.reread_ns_min,
                 due_ns: None,
@@ -135,6 +138,7 @@ impl Consumer {
         let item = &self.items[index];
         if item.clock < wanted && self.variant.reads() && turn.closed[item.producer].is_none() {
             self.read(turn, index);
+            self.items[index].again = self.waiting.contains(&index);
         }
     }
 
@@ -334,6 +338,7 @@ impl Consumer {
     /// No get waits for item `index` any more.
     fn forget(&mut self, index: usize) {
         self.waiting.remove(&index);
+        self.items[index].again = false;
         self.disarm(index);
     }
 
@@ -343,6 +348,8 @@ impl Consumer {
         let item = &mut self.items[index];
         let Some(into) = item.slots.landing.filter(|_| !item.reading) else { return };
         item.reading = true;
+        turn.stats.rereads += u64::from(item.again);
+        item.again = true;
         self.reading += 1;
         turn.stats.reads += 1;
         turn.out.push(Effect::Read {

@@ -15,6 +15,8 @@ pub struct Stats {
     pub writes: u64,
     /// Reads from producers, those that were repeated included.
     pub reads: u64,
+    /// Reads of an item while a get waited for it that an earlier read had not answered.
+    pub rereads: u64,
     /// Reads whose image was torn.
     pub torn_reads: u64,
     /// Reads whose image was whole, and older than what a get needed.
