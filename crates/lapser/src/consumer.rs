@@ -223,8 +223,7 @@ impl Consumer {
         let hinted: Vec<usize> = self.waiting.iter().copied().filter(hinted).collect();
         let mut answered = 0;
         for index in hinted {
-            self.look(turn, index);
-            answered += self.answer(turn, index);
+            answered += self.look(turn, index);
         }
         turn.stats.hints_in_vain += u64::from(answered == 0);
     }
@@ -234,8 +233,7 @@ impl Consumer {
         while let Some((due_ns, index)) = self.due.first().copied().filter(|(due, _)| *due <= turn.now_ns) {
             self.due.remove(&(due_ns, index));
             self.items[index].due_ns = None;
-            self.look(turn, index);
-            turn.stats.late_looks += self.answer(turn, index);
+            turn.stats.late_looks += self.look(turn, index);
             if !self.waiting.contains(&index) {
                 continue;
             }
@@ -254,7 +252,6 @@ impl Consumer {
         let of_node: Vec<usize> = self.waiting.iter().copied().filter(of_node).collect();
         for index in of_node {
             self.look(turn, index);
-            self.answer(turn, index);
             self.fail_lost(turn, index);
         }
     }
@@ -266,20 +263,21 @@ impl Consumer {
         }
     }
 
-    /// Takes what was pushed, if it is newer. The value of the slot is hashed only if the slot's clock has
-    /// changed.
-    fn look(&mut self, turn: &mut Turn<'_>, index: usize) {
+    /// Takes what was pushed, if it is newer, and answers the gets for which it is new enough. Returns how many.
+    /// The value of the slot is hashed only if the slot's clock has changed.
+    fn look(&mut self, turn: &mut Turn<'_>, index: usize) -> u64 {
         let item = &self.items[index];
-        let Some(pushed) = item.slots.pushed else { return };
+        let Some(pushed) = item.slots.pushed else { return 0 };
         // Relaxed: the checksum decides what the words are worth.
         if turn.segment.load(pushed + CLOCK, Ordering::Relaxed) == item.clock {
-            return;
+            return 0;
         }
         match self.take(turn.segment, index, pushed) {
-            Ok(()) | Err(Torn::Unset) => {}
+            Ok(()) | Err(Torn::Unset) => return self.answer(turn, index),
             Err(Torn::Changed) => turn.stats.torn_looks += 1,
             Err(Torn::Foreign) => self.fail_unreadable(turn, index, Torn::Foreign.to_string()),
         }
+        0
     }
 
     /// Copies an image out of the segment, and takes its value if it is whole and newer.

@@ -15,6 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Inputs of all nodes per call at most; the busiest runs need a tenth of it.
 const EVENTS_PER_CALL_MAX: u64 = 2_000;
 
+/// How often a node that is to die in the middle of an operation looks whether it is, and how soon again.
+const TRIES_MAX: u64 = 500;
+const TRY_NS_MAX: u64 = 200;
+
 /// An input of a node besides those of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
@@ -47,6 +51,8 @@ pub(super) struct Cluster {
     writers: Writers,
     traffic: Traffic,
     calls: u64,
+    /// How often the node that dies has looked for the right moment.
+    tries: u64,
 }
 
 impl Cluster {
@@ -102,6 +108,7 @@ impl Cluster {
             writers: Writers::default(),
             traffic: Traffic::new(scenario.settings.variant),
             calls: 0,
+            tries: 0,
             scenario,
         })
     }
@@ -143,7 +150,7 @@ impl Cluster {
             let members = &self.members;
             teardown::check(self.network.trespasses(), |node| !members[node].is_lost())?;
             let events = self.network.events();
-            if events > 10_000 + self.calls * EVENTS_PER_CALL_MAX {
+            if events > 20_000 + self.calls * EVENTS_PER_CALL_MAX {
                 return Err(progress::endless(events));
             }
         }
@@ -173,8 +180,11 @@ impl Cluster {
                 self.members[node].lost.push(other);
                 self.members[node].node.failed(&segment, id, other, reason, &mut out);
             }
-            Input::Hint { hint, from: _, remote, tag } => {
-                self.check_hint(node, remote, tag)?;
+            Input::Hint { hint, from, remote, tag } => {
+                // What a node had begun when it ended can have torn the slot since.
+                if !self.members[from].has_ended() {
+                    self.check_hint(node, remote, tag)?;
+                }
                 self.members[node].node.hint(&segment, hint, &mut out);
             }
             Input::Closed(other) => {
@@ -190,9 +200,7 @@ impl Cluster {
             Input::Own(Own::Worker(worker)) => return self.continue_worker(node, worker),
             Input::Own(Own::Leave) => self.network.end(node),
             Input::Own(Own::Die) => {
-                if !self.members[node].has_ended() {
-                    self.leave(node, State::Died);
-                }
+                self.die(node);
                 return Ok(());
             }
         }
@@ -431,6 +439,20 @@ impl Cluster {
         let producer = self.directory.producer(*key).and_then(|rank| self.directory.incarnation(rank));
         let landing = self.network.is_landing(node, *at, image.len());
         checks::check_hinted((node, *key), producer.unwrap_or(0), words, &image, clock, landing)
+    }
+
+    /// A node dies: at once, or in the middle of an operation.
+    fn die(&mut self, node: usize) {
+        if self.members[node].has_ended() {
+            return;
+        }
+        if self.scenario.inside && self.tries < TRIES_MAX && !self.network.is_inside(node) {
+            self.tries += 1;
+            let at_ns = self.network.now_ns() + self.network.dice().between(1, TRY_NS_MAX);
+            self.network.schedule(node, at_ns, Own::Die);
+            return;
+        }
+        self.leave(node, State::Died);
     }
 
     /// A node has come to the meeting.

@@ -28,6 +28,8 @@ pub(super) struct Scenario {
     pub(super) network: OneSidedConfig,
     /// A node that dies, and when.
     pub(super) death: Option<(usize, u64)>,
+    /// Whether it dies in the middle of an operation, if there is one soon.
+    pub(super) inside: bool,
 }
 
 /// How the workers of a node behave.
@@ -102,6 +104,7 @@ impl Scenario {
             nodes: own,
             network,
             death,
+            inside: dice.once_in(2),
         }
     }
 }

@@ -237,6 +237,13 @@ impl<T> OneSided<T> {
         writes.into_iter().any(|write| write.remote < at + words && at < write.remote + write.words)
     }
 
+    /// Whether an operation of `node`, or one on its segment, has been executed partly.
+    #[must_use]
+    pub fn is_inside(&self, node: usize) -> bool {
+        let mut partly = self.operations.values().filter(|operation| operation.has_landed_partly());
+        partly.any(|operation| operation.by == node || operation.other() == node)
+    }
+
     /// Whether an operation of `node` is in flight.
     #[must_use]
     pub fn is_in_flight(&self, node: usize) -> bool {
