@@ -146,9 +146,9 @@ impl Cluster {
 
     fn drive(&mut self) -> Result<(), Finding> {
         while let Some(step) = self.network.next() {
-            self.step(step)?;
             let members = &self.members;
             teardown::check(self.network.trespasses(), |node| !members[node].is_lost())?;
+            self.step(step)?;
             let events = self.network.events();
             if events > 20_000 + self.calls * EVENTS_PER_CALL_MAX {
                 return Err(progress::endless(events));
