@@ -42,7 +42,11 @@ mod segment {
     }
 }
 
-#[allow(dead_code, unreachable_pub, reason = "the module is public in its crate, and the test uses a part of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the module is public in its crate, and the test uses a part of it"
+)]
 #[path = "../src/slot.rs"]
 mod slot;
 
@@ -136,12 +140,15 @@ fn two_readers_agree_with_each_set() {
     bounded(move || {
         let segment = Arc::new(Segment::new(slot::words(VALUE_WORDS)));
         set(&segment, 1);
-        let (written, read, other) = (Arc::clone(&segment), Arc::clone(&segment), std::sync::Arc::clone(&found));
+        let (written, read, other) =
+            (Arc::clone(&segment), Arc::clone(&segment), std::sync::Arc::clone(&found));
         let writer = thread::spawn(move || set(&written, 2));
         let reader = thread::spawn(move || other.get(&read, 0));
         found.get(&segment, 1);
         writer.join().expect("the writer ends");
         reader.join().expect("the reader ends");
     });
-    assert!(reached.changed.load(Relaxed) && reached.clocks[1].load(Relaxed) && reached.clocks[2].load(Relaxed));
+    assert!(
+        reached.changed.load(Relaxed) && reached.clocks[1].load(Relaxed) && reached.clocks[2].load(Relaxed)
+    );
 }

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 fn memfd(bytes: u64, seals: SealFlags) -> OwnedFd {
-    let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
+    let fd =
+        rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a memfd");
     rustix::fs::ftruncate(&fd, bytes).expect("a length");
     rustix::fs::fcntl_add_seals(&fd, seals).expect("seals");
     fd
@@ -101,13 +102,14 @@ fn refusals_say_what_is_wrong() {
 /// In a process of its own: tests beside this one open descriptors, too.
 #[test]
 fn nothing_is_left_of_segments_that_were_dropped() {
-    crate::processes::alone("descriptors::count_what_is_left", &[]);
+    crate::processes::alone("descriptors::count_what_is_left");
 }
 
 #[test]
 #[ignore = "a process of `nothing_is_left_of_segments_that_were_dropped`"]
 fn count_what_is_left() {
-    let mapped = || std::fs::read_to_string("/proc/self/maps").expect("maps").matches("intendant-segment").count();
+    let mapped =
+        || std::fs::read_to_string("/proc/self/maps").expect("maps").matches("intendant-segment").count();
     let open = || std::fs::read_dir("/proc/self/fd").expect("descriptors").count();
     let (maps, descriptors) = (mapped(), open());
     let made = Segment::shared(8).expect("shared memory");

@@ -1,7 +1,7 @@
 //! Slots: images against their checksum, and the sequence lock from one thread.
 
-use intendant_segment::slot::{self, HEADER, SetError, Torn};
 use intendant_segment::Segment;
+use intendant_segment::slot::{self, HEADER, SetError, Torn};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -57,7 +57,11 @@ fn clocks_grow() {
         assert_eq!(set(clock, clock), Err(SetError::Clock { clock, last: 5 }));
     }
     let mut read = [0];
-    assert_eq!((slot::get(&segment, 0, 1, 1, &mut read), read), (Ok(5), [5]), "a refused value changes nothing");
+    assert_eq!(
+        (slot::get(&segment, 0, 1, 1, &mut read), read),
+        (Ok(5), [5]),
+        "a refused value changes nothing"
+    );
     assert_eq!(set(7, 7), Ok(()));
 }
 
@@ -132,12 +136,12 @@ proptest! {
     /// Whatever a hostile peer writes is no value, and no panic.
     #[test]
     fn one_changed_bit_is_noticed(
-        value in prop::collection::vec(any::<u64>(), 0..40), clock in 1u64.., at: prop::sample::Index, bit in 0..64,
+        value in prop::collection::vec(any::<u64>(), 0..40), clock in 1u64.., at: prop::sample::Index, bit in 0..64u32,
     ) {
         let mut made = image(3, 4, clock, &value);
         // Not the sequence, which images do not use, and not what follows the value.
         let at = 1 + at.index(HEADER - 1 + value.len());
-        made[at] ^= 1 << bit;
+        made[at] ^= 1u64 << bit;
         let found = slot::decode(3, 4, value.len(), &made);
         prop_assert!(matches!(found, Err(Torn::Changed | Torn::Foreign)), "{found:?}");
     }
