@@ -71,9 +71,11 @@ const INCARNATION: u64 = 0x5e9;
 const VALUE_WORDS: [usize; 5] = [8, 32, 128, 512, 2048];
 /// What a phase must have seen.
 const TORN_MIN: u64 = 1;
-const CLOCKS_MIN: u64 = 100;
-/// Attempts of one phase. About 0.01 % of them are needed.
+const CLOCKS_MIN: u64 = 25;
+/// Attempts of one phase. Hundreds are needed if each process has a core, far more if they share one.
 const READS_MAX: u64 = 200_000_000;
+/// Attempts without a new clock after which a reader offers its core to the writer, which may have none.
+const STALE_READS_MAX: u64 = 256;
 /// How often a writer looks whether the reader's process lives.
 const SETS_PER_LOOK: u64 = 4096;
 
@@ -125,7 +127,7 @@ impl Phase {
     fn read(&self, segment: &Segment) {
         let mut image = vec![0; slot::words(self.value_words)];
         let (mut last, mut clocks, mut torn) = (0, 0, 0);
-        let mut reads = 0;
+        let (mut reads, mut stale) = (0, 0u64);
         while clocks < CLOCKS_MIN || torn < TORN_MIN {
             reads += 1;
             assert!(reads < READS_MAX, "{self:?}: {torn} torn reads and {clocks} clocks after {reads} reads");
@@ -141,15 +143,20 @@ impl Phase {
                     let whole = image[value].iter().enumerate().all(|(at, found)| *found == word(clock, at));
                     assert!(whole, "{self:?}: an undetected torn read of clock {clock}, after {reads} reads");
                     assert!(clock >= last, "{self:?}: clock {clock} after clock {last}");
-                    clocks += u64::from(clock > last);
+                    if clock > last {
+                        (clocks, stale) = (clocks + 1, 0);
+                    }
                     last = clock;
                 }
                 Err(Torn::Changed) => torn += 1,
                 Err(Torn::Unset) => {
                     assert_eq!(last, 0, "{self:?}: no value after clock {last}");
-                    std::thread::yield_now();
                 }
                 Err(Torn::Foreign) => panic!("{self:?}: a slot of another key"),
+            }
+            stale += 1;
+            if stale.is_multiple_of(STALE_READS_MAX) {
+                std::thread::yield_now();
             }
         }
         println!("{self:?}: {reads} reads, {clocks} clocks, {torn} torn");
