@@ -257,7 +257,8 @@ impl Meeting<'_> {
                 // A process that does not know the secret has nothing to do with this run.
                 Ok(Some(packet)) => match self.introduction.rank_of(packet.bytes()) {
                     Ok(None) => Ok(None),
-                    introduced => self.welcome(call.socket, introduced).map(Some),
+                    Ok(Some(node)) => self.welcome(call.socket, node).map(Some),
+                    Err(what) => Err(ConnectError::Mixed { what }),
                 },
                 Err(_) => Ok(None),
             },
@@ -276,15 +277,11 @@ impl Meeting<'_> {
     }
 
     /// A caller has introduced itself: it receives this node's memory.
-    fn welcome(
-        &self,
-        socket: OwnedFd,
-        introduced: Result<Option<usize>, String>,
-    ) -> Result<Call, ConnectError> {
-        let node = introduced.map_err(|what| ConnectError::Mixed { what })?;
-        let node = node.filter(|node| *node < self.rank).ok_or_else(|| ConnectError::Mixed {
-            what: format!("it has no lower number than this one, {}: {node:?}", self.rank),
-        })?;
+    fn welcome(&self, socket: OwnedFd, node: usize) -> Result<Call, ConnectError> {
+        if node >= self.rank {
+            let what = format!("it has no lower number than this one, {}: {node}", self.rank);
+            return Err(ConnectError::Mixed { what });
+        }
         let known = |call: &Call| matches!(call.with, With::Caller(other) if other == node);
         if self.peers[node].is_some() || self.calls.iter().any(known) {
             return Err(ConnectError::Mixed { what: format!("node {node} has called before") });

@@ -4,8 +4,7 @@
 //! say which bits are set: an idle node reads one word. Senders set bits from the lowest level to the highest,
 //! the node clears them from the highest to the lowest.
 
-use crate::sync::{GROUPS, Ordering, fence};
-use intendant_segment::Segment;
+use crate::sync::{GROUPS, Ordering, Segment, fence};
 
 /// Bits of a word.
 const BITS: usize = 64;

@@ -2,14 +2,15 @@
 //! compiled a second time, on memory of loom's atomic words.
 
 mod sync {
+    pub(crate) use crate::memory::Segment;
     pub(crate) use loom::sync::atomic::{Ordering, fence};
 
     /// One group, whose first two words of hints the tests use.
     pub(crate) const GROUPS: usize = 1;
 }
 
-/// As the crate of the shipped source, with memory of loom.
-mod intendant_segment {
+/// As the segment that is shipped, with words of loom.
+mod memory {
     use loom::sync::Arc;
     use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,11 +56,11 @@ mod intendant_segment {
 #[path = "../src/mailbox.rs"]
 mod mailbox;
 
-use intendant_segment::Segment;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use mailbox::Mailbox;
+use memory::Segment;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// All interleavings in which a thread loses its core at most three times.

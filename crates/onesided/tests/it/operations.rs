@@ -47,18 +47,17 @@ fn each_node_reads_and_writes_the_memory_of_each_other() {
 #[test]
 fn hints_coalesce_and_each_is_taken_once() {
     for windows in both(3, 8) {
-        let [mut a, mut b, mut c] = <[_; 3]>::try_from(windows).expect("three windows");
-        for (window, hint) in
-            [(&mut a, 7), (&mut b, 70_000 % HINTS), (&mut a, 7), (&mut b, 0), (&mut b, HINTS - 1)]
-        {
-            window.write(2, 0, 0, 0, Some(hint), 1).expect("a hint alone");
+        let mut windows = windows;
+        let mut c = windows.pop().expect("three windows");
+        for (node, hint) in [(0, 7), (1, 70_000 % HINTS), (0, 7), (1, 0), (1, HINTS - 1)] {
+            windows[node].write(2, 0, 0, 0, Some(hint), 1).expect("a hint alone");
         }
         let hints = [0, 7, 70_000 % HINTS, HINTS - 1].map(Event::Hint);
         assert_eq!(polled(&mut c), hints);
         assert_eq!(polled(&mut c), []);
-        a.write(2, 0, 0, 0, Some(7), 1).expect("a hint alone");
+        windows[0].write(2, 0, 0, 0, Some(7), 1).expect("a hint alone");
         assert_eq!(polled(&mut c), [Event::Hint(7)], "a hint that was taken can come again");
-        assert!(polled(&mut b).iter().all(|event| *event == Event::Done(1)), "hints reach one node");
+        assert!(polled(&mut windows[1]).iter().all(|event| *event == Event::Done(1)), "hints reach one node");
     }
 }
 
@@ -179,8 +178,9 @@ fn a_node_that_only_polls_notices_the_end_of_another() {
     for windows in both(2, 8) {
         let (mut a, b) = pair(windows);
         drop(b);
-        let polls = (0..1000).take_while(|_| polled(&mut a).is_empty()).count();
-        assert!(polls < 1000, "no event after 1000 polls");
+        // A process that another test is starting has the socket for a moment, too.
+        let polls = (0..10_000_000).take_while(|_| polled(&mut a).is_empty()).count();
+        assert!(polls < 10_000_000, "no event after {polls} polls");
     }
 }
 
