@@ -19,7 +19,8 @@ pub(crate) fn check_total(bytes: u64) -> Result<(), SegmentError> {
 
 /// The tightest limit according to the files below `root`, which is `/` outside of tests.
 fn free(root: &Path) -> Option<(u64, String)> {
-    let mut least = meminfo(root, "MemAvailable").map(|bytes| (bytes, "the free memory of this machine".into()));
+    let mut least =
+        meminfo(root, "MemAvailable").map(|bytes| (bytes, "the free memory of this machine".into()));
     for line in read(&root.join("proc/self/cgroup")).lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };

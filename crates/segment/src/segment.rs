@@ -122,7 +122,9 @@ impl Segment {
         let system_of = rustix::fs::fstatfs(&fd).map_err(|error| system("fstatfs", 0, error))?.f_type;
         #[allow(clippy::unnecessary_cast, reason = "the type of the field differs between architectures")]
         if system_of as i128 != TMPFS_MAGIC {
-            return Err(SegmentError::NotMemory { what: "it is of huge pages, or of a file system".to_owned() });
+            return Err(SegmentError::NotMemory {
+                what: "it is of huge pages, or of a file system".to_owned(),
+            });
         }
         if !seals.contains(SealFlags::GROW | SealFlags::SHRINK) {
             return Err(SegmentError::Unsealed);
