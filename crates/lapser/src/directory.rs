@@ -8,6 +8,9 @@ use std::ops::Range;
 /// Words of a value at most: 128 MiB.
 pub const WORDS_MAX: usize = 1 << 24;
 
+/// Different hints at most.
+const HINTS_MAX: u32 = 1 << 16;
+
 /// Nodes at most.
 const NODES_MAX: usize = 1 << 16;
 
@@ -51,8 +54,8 @@ impl Variant {
 pub struct Settings {
     /// How values reach their consumers.
     pub variant: Variant,
-    /// Number of different hints, from 1. Items share hints if there are more of them. The source has
-    /// 32,768 [Lapser §3.3.2].
+    /// Number of different hints, 1 to 65,536, which windows support. Items share hints if there are more of
+    /// them. The source has 32,768 [Lapser §3.3.2].
     pub hints: u32,
     /// Words at the start of every segment that are left to the window; a multiple of 8.
     pub head_words: usize,
@@ -262,9 +265,7 @@ impl Variant {
     pub(crate) const fn copy(self, at: usize, value_words: usize) -> CopySlots {
         match self {
             Self::Push => CopySlots { pushed: Some(at), landing: None },
-            Self::PushBySlack => {
-                CopySlots { pushed: Some(at), landing: Some(at + slot::words(value_words)) }
-            }
+            Self::PushBySlack => CopySlots { pushed: Some(at), landing: Some(at + slot::words(value_words)) },
             Self::Pull => CopySlots { pushed: None, landing: Some(at) },
         }
     }
@@ -283,8 +284,8 @@ fn check(settings: Settings, declarations: &[Declaration]) -> Result<(), Directo
     if !(1..=NODES_MAX).contains(&declarations.len()) {
         return Err(DirectoryError::Nodes { nodes: declarations.len() });
     }
-    if settings.hints == 0 {
-        return refuse("0 different hints; there must be at least 1".to_owned());
+    if !(1..=HINTS_MAX).contains(&settings.hints) {
+        return refuse(format!("{} different hints; there must be 1 to {HINTS_MAX}", settings.hints));
     }
     let head = settings.head_words;
     if !head.is_multiple_of(LINE_WORDS) || head > WORDS_MAX {

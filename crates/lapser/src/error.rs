@@ -189,7 +189,9 @@ pub enum GetError {
         expected: usize,
     },
     /// The producer is gone, and what is known of the item is too old.
-    #[error("node {node}, which produces item {key}, is gone ({reason}); clock {wanted} is needed, {clock} is known")]
+    #[error(
+        "node {node}, which produces item {key}, is gone ({reason}); clock {wanted} is needed, {clock} is known"
+    )]
     PeerLost {
         /// The item.
         key: u64,

@@ -22,8 +22,9 @@ use intendant_segment::Segment;
 /// with a segment take the one that the node was made with, or a clone of it, and panic if it is shorter.
 ///
 /// The window promises what follows; nothing else is relied on. Writes of one node to another arrive in order.
-/// Every operation ends with `done` or `failed`, those on nodes that are gone included. After `failed` or
-/// `closed` of a node, the node is not heard of again.
+/// Every operation ends with `done` or `failed`, those on nodes that are gone included. After `done` of a write,
+/// the write does not access the other segment any more. After `failed` or `closed` of a node, nothing of it
+/// arrives.
 #[derive(Debug)]
 pub struct Node {
     rank: usize,
@@ -49,9 +50,13 @@ enum Role {
 enum Phase {
     Running,
     /// It was told to finish, and operations are in flight.
-    Flushing { op: u64 },
+    Flushing {
+        op: u64,
+    },
     /// None is in flight; other nodes may not have come so far.
-    Meeting { op: u64 },
+    Meeting {
+        op: u64,
+    },
     Released,
 }
 
@@ -206,7 +211,11 @@ impl Node {
     /// If no such operation is in flight.
     pub fn done(&mut self, segment: &Segment, now_ns: u64, id: u64, out: &mut Vec<Effect>) {
         let (producer, consumer, mut turn) = self.parts(segment, now_ns, out);
-        if is_write(id) { producer.written(&mut turn, id) } else { consumer.landed(&mut turn, id) }
+        if is_write(id) {
+            producer.written(&mut turn, id)
+        } else {
+            consumer.landed(&mut turn, id)
+        }
         self.flush(out);
     }
 
@@ -218,7 +227,11 @@ impl Node {
         // First, so that nothing new is written to the node.
         self.closed(segment, node, reason, out);
         let (producer, consumer, mut turn) = self.parts(segment, 0, out);
-        if is_write(id) { producer.written(&mut turn, id) } else { consumer.read_failed(id) }
+        if is_write(id) {
+            producer.written(&mut turn, id)
+        } else {
+            consumer.read_failed(id)
+        }
         self.flush(out);
     }
 

@@ -2,8 +2,8 @@
 //! command that replays the first failing seed.
 
 use clap::Parser;
-use intendant_checkers::{lapser, restart};
 use intendant_checkers::workload::{self, Mode, Run};
+use intendant_checkers::{lapser, restart};
 use intendant_engine::Storage;
 use intendant_lapser::Variant;
 use intendant_sim::reach::{Marker, Reach};
@@ -541,9 +541,11 @@ mod tests {
             assert_eq!(workload, Ok(Workload::Lapser(mode)), "{text}");
         }
         assert!(Args::of(&["--initiator", "home"], 1).is_err());
-        let other = Args::of(&["--technique", "lapser", "--order", "fifo"], 1).and_then(|args| args.workload());
+        let other =
+            Args::of(&["--technique", "lapser", "--order", "fifo"], 1).and_then(|args| args.workload());
         assert_eq!(other, Err("--order has no effect with technique lapser".to_owned()));
-        let other = Args::of(&["--technique", "lapse", "--variant", "pull"], 1).and_then(|args| args.workload());
+        let other =
+            Args::of(&["--technique", "lapse", "--variant", "pull"], 1).and_then(|args| args.workload());
         assert_eq!(other, Err("--variant applies to --technique lapser only".to_owned()));
     }
 }

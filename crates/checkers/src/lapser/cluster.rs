@@ -1,10 +1,10 @@
 //! A run: nodes, their workers, and the network between them, event by event.
 
+use super::Run;
 use super::checks::{self, Answers, Monotone, Sets, Traffic, Writers, progress, teardown, value_of};
 use super::checks::{Call, Writer};
 use super::member::{Member, State, Task, Worker};
 use super::scenario::{SLACKS, Scenario};
-use super::Run;
 use intendant_lapser::{Answer, Directory, Effect, Node, Variant};
 use intendant_segment::{Segment, slot};
 use intendant_sim::onesided::{Input, OneSided, Step};
@@ -209,9 +209,10 @@ impl Cluster {
 
     /// The words of the slots of all items that a node produces, and of the head.
     fn produced(&self, node: usize) -> Vec<u64> {
-        let ends = self.scenario.declarations[node].produce.iter().filter_map(|item| {
-            Some(self.directory.produced_at(item.key)? + slot::words(item.words))
-        });
+        let ends = self.scenario.declarations[node]
+            .produce
+            .iter()
+            .filter_map(|item| Some(self.directory.produced_at(item.key)? + slot::words(item.words)));
         let mut words = vec![0; ends.max().unwrap_or(0)];
         self.network.segment(node).read(0, &mut words);
         words
@@ -413,7 +414,10 @@ impl Cluster {
         let segment = self.network.segment(node);
         let found = self.members[node].node.value(segment, key, &mut value);
         if found != Ok(clock) {
-            return Err(("torn", format!("n{node} gets key {key} at clock {clock}, and its value is {found:?}")));
+            return Err((
+                "torn",
+                format!("n{node} gets key {key} at clock {clock}, and its value is {found:?}"),
+            ));
         }
         self.sets.got(node, key, clock, &value)?;
         checks::check_fresh(node, key, (t, slack), clock)?;
@@ -431,7 +435,10 @@ impl Cluster {
         // The first words of a slot tell which it is.
         let slot = self.slots.range(..=(node, remote)).next_back().filter(|((of, _), _)| *of == node);
         let Some(((_, at), key)) = slot else {
-            return Err(("writers", format!("a write reaches word {remote} of n{node}, which has no copy there")));
+            return Err((
+                "writers",
+                format!("a write reaches word {remote} of n{node}, which has no copy there"),
+            ));
         };
         let words = self.directory.value_words(*key).unwrap_or(0);
         let mut image = vec![0; slot::words(words)];

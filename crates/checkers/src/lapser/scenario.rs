@@ -54,14 +54,10 @@ impl Scenario {
         let mut dice = Dice::new(seed);
         let dice = &mut dice;
         let nodes = mode.nodes.unwrap_or_else(|| dice.between(2, 9) as usize);
-        let variant = mode
-            .variant
-            .unwrap_or_else(|| dice.pick(&[Variant::Push, Variant::PushBySlack, Variant::Pull]));
-        let settings = Settings {
-            variant,
-            hints: dice.pick(&[1, 2, 3, 1 << 15]),
-            head_words: dice.pick(&[0, 8, 64]),
-        };
+        let variant =
+            mode.variant.unwrap_or_else(|| dice.pick(&[Variant::Push, Variant::PushBySlack, Variant::Pull]));
+        let settings =
+            Settings { variant, hints: dice.pick(&[1, 2, 3, 1 << 15]), head_words: dice.pick(&[0, 8, 64]) };
         let workers = dice.between(1, 2) as usize;
         let declarations = draw_declarations(dice, nodes, mode.slack);
         let items: usize = declarations.iter().map(|d| d.produce.len() + d.consume.len() * workers).sum();
@@ -72,7 +68,11 @@ impl Scenario {
         let pause_ns = dice.pick(&[100, 2_000, 30_000]);
         let network = OneSidedConfig {
             network: Network {
-                latency: Spread { min_ns: latency_ns / 2, max_ns: latency_ns * 2, tail_once_in: dice.pick(&[0, 50]) },
+                latency: Spread {
+                    min_ns: latency_ns / 2,
+                    max_ns: latency_ns * 2,
+                    tail_once_in: dice.pick(&[0, 50]),
+                },
                 byte_ps: dice.pick(&[0, 143, 8_000]),
                 frame_bytes: 58,
             },
@@ -135,7 +135,8 @@ fn draw_declarations(dice: &mut Dice, nodes: usize, slack: Option<u64>) -> Vec<D
         (0..nodes).map(|_| Declaration { incarnation: dice.word(), ..Declaration::default() }).collect();
     for number in 0..items {
         // Keys are neither dense nor in the order of the producers.
-        let item = Item::new(number.wrapping_mul(0x9e37_79b9) % 1_000_003, dice.between(1, words_max) as usize);
+        let item =
+            Item::new(number.wrapping_mul(0x9e37_79b9) % 1_000_003, dice.between(1, words_max) as usize);
         let producer = dice.below(nodes as u64) as usize;
         declarations[producer].produce.push(item);
         for declared in &mut declarations {

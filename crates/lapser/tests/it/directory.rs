@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 fn declared(produce: &[(u64, usize)], consume: &[(u64, usize, u64)]) -> Declaration {
     let produce = produce.iter().map(|(key, words)| Item::new(*key, *words)).collect();
-    let want = |(key, words, slack): &(u64, usize, u64)| Want { item: Item::new(*key, *words), slack: *slack };
+    let want =
+        |(key, words, slack): &(u64, usize, u64)| Want { item: Item::new(*key, *words), slack: *slack };
     Declaration { incarnation: 9, produce, consume: consume.iter().map(want).collect() }
 }
 
@@ -66,10 +67,14 @@ fn declarations_that_contradict_each_other_are_refused() {
         DirectoryError::Sizes { key: 1, node: 0, words: 5, other: 0, other_words: 4 }
     );
     for words in [0, WORDS_MAX + 1, usize::MAX] {
-        assert_eq!(refused(&[declared(&[(1, words)], &[])]), DirectoryError::Length { key: 1, node: 0, words });
+        assert_eq!(
+            refused(&[declared(&[(1, words)], &[])]),
+            DirectoryError::Length { key: 1, node: 0, words }
+        );
     }
     for settings in [
         Settings { hints: 0, ..Settings::new(Variant::Push) },
+        Settings { hints: 65_537, ..Settings::new(Variant::Push) },
         Settings { head_words: 4, ..Settings::new(Variant::Push) },
     ] {
         let result = Directory::new(settings, std::slice::from_ref(&one));

@@ -29,6 +29,14 @@ fn a_set_pushes_to_every_consumer_and_a_get_takes_what_was_pushed() {
     assert_eq!(pair.value(), (1, [1; 3]));
 }
 
+/// A look compares this word before it copies an image.
+#[test]
+fn the_second_word_of_a_slot_is_its_clock() {
+    let mut image = vec![0; slot::words(1)];
+    slot::encode(1, KEY, 77, &[5], &mut image);
+    assert_eq!(image[1], 77);
+}
+
 #[test]
 fn a_lost_hint_only_costs_time() {
     let mut pair = Pair::new(Variant::Push);
@@ -144,7 +152,8 @@ fn memory_that_is_never_whole_ends_a_get() {
     }
     let id = pair.copy(1, &read[0]);
     let out = pair.done(1, id);
-    let [Effect::Answer(Answer::NotGot { op: 1, error: GetError::Unreadable { key: KEY, node: 0, .. } })] = &out[..]
+    let [Effect::Answer(Answer::NotGot { op: 1, error: GetError::Unreadable { key: KEY, node: 0, .. } })] =
+        &out[..]
     else {
         panic!("{out:?}")
     };

@@ -106,16 +106,27 @@ struct Peer<T> {
 }
 
 enum Event<T> {
-    Input { node: usize, input: Input<T> },
-    Idle { node: usize },
+    Input {
+        node: usize,
+        input: Input<T>,
+    },
+    Idle {
+        node: usize,
+    },
     /// An operation reaches its target.
     Arrives(u64),
     /// A line is copied from the segment where it is to the NIC.
-    Sampled { op: u64, line: usize },
+    Sampled {
+        op: u64,
+        line: usize,
+    },
     /// The data of a read return to the reader.
     Returns(u64),
     /// A line is copied from the NIC to the segment where it is to be.
-    Landed { op: u64, line: usize },
+    Landed {
+        op: u64,
+        line: usize,
+    },
     /// The node that began the operation learns its end.
     Ends(u64),
 }
@@ -409,7 +420,8 @@ impl<T> OneSided<T> {
             return Some(self.step(node, input));
         }
         if let Input::Hint { hint, .. } = input {
-            let same = |waiting: &Input<T>| matches!(waiting, Input::Hint { hint: other, .. } if *other == hint);
+            let same =
+                |waiting: &Input<T>| matches!(waiting, Input::Hint { hint: other, .. } if *other == hint);
             if peer.backlog.iter().any(same) {
                 self.reach.mark(Marker::HintMerged);
                 return None;
@@ -570,7 +582,11 @@ impl<T> OneSided<T> {
         if !lost {
             let words = operation.line(line);
             for word in words.clone() {
-                self.peers[to].segment.store(operation.target() + word, operation.data[word], Ordering::Relaxed);
+                self.peers[to].segment.store(
+                    operation.target() + word,
+                    operation.data[word],
+                    Ordering::Relaxed,
+                );
             }
             for word in words {
                 self.trace.bytes(&operation.data[word].to_le_bytes());

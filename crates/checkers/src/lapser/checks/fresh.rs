@@ -7,5 +7,8 @@ pub(crate) fn check(node: usize, key: u64, (t, s): (u64, u64), clock: u64) -> Re
     if i128::from(clock) >= (i128::from(t) - i128::from(s)).max(0) {
         return Ok(());
     }
-    Err(("fresh", format!("n{node} gets key {key} at clock {t} with slack {s}, and the value has clock {clock}")))
+    Err((
+        "fresh",
+        format!("n{node} gets key {key} at clock {t} with slack {s}, and the value has clock {clock}"),
+    ))
 }

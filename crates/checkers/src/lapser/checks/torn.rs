@@ -27,7 +27,8 @@ impl Sets {
 
     /// Checks what a get returned.
     pub(crate) fn got(&self, node: usize, key: u64, clock: u64, value: &[u64]) -> Result<(), Finding> {
-        let finding = |what: String| Err(("torn", format!("n{node} gets key {key} at clock {clock}: {what}")));
+        let finding =
+            |what: String| Err(("torn", format!("n{node} gets key {key} at clock {clock}: {what}")));
         let last = self.last(key);
         if clock > last {
             return finding(format!("it was set up to clock {last}"));

@@ -35,7 +35,10 @@ impl Writers {
             let first = *self.lines.entry((node, line)).or_insert(writer);
             if first != writer {
                 let word = line * LINE_WORDS;
-                return Err(("writers", format!("word {word} of n{node} has two writers: {first:?}, {writer:?}")));
+                return Err((
+                    "writers",
+                    format!("word {word} of n{node} has two writers: {first:?}, {writer:?}"),
+                ));
             }
         }
         Ok(())
