@@ -78,7 +78,7 @@ impl Settings {
 /// a slot for pushes, a slot for reads, or, for [`Variant::PushBySlack`], both. Slots begin at
 /// multiples of 8 words.
 ///
-/// Consumers are listed per item: an item takes 48 bytes, and each of its consumers 32 bytes.
+/// Consumers are listed per item: an item takes 40 bytes, and each of its consumers 32 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
     settings: Settings,

@@ -62,22 +62,15 @@ impl Pair {
 
     /// Executes the copy of an operation of `node`. Returns its number.
     pub(crate) fn copy(&self, node: usize, effect: &Effect) -> u64 {
-        let mut image = Vec::new();
-        match *effect {
-            Effect::Read { from, remote, into, words, id } => {
-                image.resize(words, 0);
-                self.segments[from].read(remote, &mut image);
-                self.segments[node].write(into, &image);
-                id
-            }
-            Effect::Write { to, local, remote, words, id, .. } => {
-                image.resize(words, 0);
-                self.segments[node].read(local, &mut image);
-                self.segments[to].write(remote, &image);
-                id
-            }
+        let (from, source, to, target, words, id) = match *effect {
+            Effect::Read { from, remote, into, words, id } => (from, remote, node, into, words, id),
+            Effect::Write { to, local, remote, words, id, .. } => (node, local, to, remote, words, id),
             Effect::Answer(_) | Effect::Meet | Effect::Release => panic!("{effect:?} copies nothing"),
-        }
+        };
+        let mut image = vec![0; words];
+        self.segments[from].read(source, &mut image);
+        self.segments[to].write(target, &image);
+        id
     }
 
     /// Reports that an operation of `node` was executed.
