@@ -1,8 +1,8 @@
 //! The items that a node consumes: gets, the values that answer them, and the reads that renew values.
 //!
-//! A value is taken from an image, of a slot that the producer has written or of a read, once its checksum shows
-//! that it is whole and its clock that it is newer. It is then kept outside of the segment, so that no write
-//! and no read can tear what was taken.
+//! A value is taken from an image, of a slot that the producer has written or of a read, once its checksum
+//! shows that it is whole and its clock that it is newer. It is then kept outside of the segment, so that no
+//! write and no read can tear what was taken.
 
 use crate::directory::CopySlots;
 use crate::turn::Turn;
@@ -263,8 +263,8 @@ impl Consumer {
         }
     }
 
-    /// Takes what was pushed, if it is newer, and answers the gets for which it is new enough. Returns how many.
-    /// The value of the slot is hashed only if the slot's clock has changed.
+    /// Takes what was pushed, if it is newer, and answers the gets for which it is new enough. Returns how
+    /// many. The value of the slot is hashed only if the slot's clock has changed.
     fn look(&mut self, turn: &mut Turn<'_>, index: usize) -> u64 {
         let item = &self.items[index];
         let Some(pushed) = item.slots.pushed else { return 0 };

@@ -22,8 +22,8 @@ const LINE_WORDS: usize = 8;
 pub enum Variant {
     /// A set writes the value to every consumer, whatever the slacks are [Lapser §3.2.2.A].
     Push,
-    /// A set writes the value to those consumers whose copy would otherwise be older than their declared slack
-    /// permits. A get that needs a newer value than was pushed reads it. Not of the source.
+    /// A set writes the value to those consumers whose copy would otherwise be older than their declared
+    /// slack permits. A get that needs a newer value than was pushed reads it. Not of the source.
     PushBySlack,
     /// A get reads the value if its copy is too old; a set writes to no consumer [Lapser §3.2.2.B].
     Pull,
@@ -74,9 +74,9 @@ impl Settings {
 /// operations on node 0].
 ///
 /// A segment has, in this order: the words of the window ([`Settings::head_words`]), the slots of the items
-/// that the node produces, and the *copies* of those that it consumes, each in the order of the keys. A copy is
-/// a slot for pushes, a slot for reads, or, for [`Variant::PushBySlack`], both. Slots begin at
-/// multiples of 8 words.
+/// that the node produces, and the *copies* of those that it consumes, each in the order of the keys. A copy
+/// is a slot for pushes, a slot for reads, or, for [`Variant::PushBySlack`], both. Slots begin at multiples
+/// of 8 words.
 ///
 /// Consumers are listed per item: an item takes 40 bytes, and each of its consumers 32 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,9 +132,9 @@ impl Directory {
     /// The layout for `declarations`, those of all nodes in order of rank.
     ///
     /// # Errors
-    /// If an item has two producers, or is consumed and not produced; if declarations differ in the length of an
-    /// item's value, or a length is 0 or above [`WORDS_MAX`]; if a setting is out of range; or if there are more
-    /// nodes, items or consumers than can be numbered.
+    /// If an item has two producers, or is consumed and not produced; if declarations differ in the length of
+    /// an item's value, or a length is 0 or above [`WORDS_MAX`]; if a setting is out of range; or if there
+    /// are more nodes, items or consumers than can be numbered.
     pub fn new(settings: Settings, declarations: &[Declaration]) -> Result<Self, DirectoryError> {
         check(settings, declarations)?;
         let produced = producers(declarations)?;

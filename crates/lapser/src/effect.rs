@@ -5,8 +5,9 @@ use crate::{FinishError, GetError, SetError};
 /// What the caller executes, in order, before it calls the node again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Copy `words` words at `remote` of the segment of node `from` to `into` of the own segment, and report the
-    /// end by [`done`](crate::Node::done) or [`failed`](crate::Node::failed) with `id`. The copy may be torn.
+    /// Copy `words` words at `remote` of the segment of node `from` to `into` of the own segment, and report
+    /// the end by [`done`](crate::Node::done) or [`failed`](crate::Node::failed) with `id`. The copy may be
+    /// torn.
     Read {
         /// The node with the words.
         from: usize,
@@ -19,8 +20,8 @@ pub enum Effect {
         /// Identifies the operation; unique among those that have not ended.
         id: u64,
     },
-    /// Copy `words` words at `local` of the own segment to `remote` of the segment of node `to`, give that node
-    /// the hint afterwards, and report the end by [`done`](crate::Node::done) or
+    /// Copy `words` words at `local` of the own segment to `remote` of the segment of node `to`, give that
+    /// node the hint afterwards, and report the end by [`done`](crate::Node::done) or
     /// [`failed`](crate::Node::failed) with `id`. Writes to a node arrive in order.
     Write {
         /// The node that gets the words.
@@ -31,8 +32,8 @@ pub enum Effect {
         remote: usize,
         /// Number of words.
         words: usize,
-        /// What [`hint`](crate::Node::hint) of the other node may be called with. It may be lost, or be merged
-        /// with an equal one.
+        /// What [`hint`](crate::Node::hint) of the other node may be called with. It may be lost, or be
+        /// merged with an equal one.
         hint: Option<u32>,
         /// Identifies the operation; unique among those that have not ended.
         id: u64,
@@ -40,18 +41,19 @@ pub enum Effect {
     /// Give a worker its answer.
     Answer(Answer),
     /// Meet: tell all other nodes that this one has no operation in flight and will begin none, and report by
-    /// [`met`](crate::Node::met) that all have told it, or by [`meeting_failed`](crate::Node::meeting_failed) that
-    /// one cannot. Other nodes may still read and write the segment.
+    /// [`met`](crate::Node::met) that all have told it, or by [`meeting_failed`](crate::Node::meeting_failed)
+    /// that one cannot. Other nodes may still read and write the segment.
     Meet,
-    /// Release the segment: deregister and unmap it. No node accesses it any more, or the node ends because of a
-    /// failure.
+    /// Release the segment: deregister and unmap it. No node accesses it any more, or the node ends because
+    /// of a failure.
     Release,
 }
 
 /// The end of a worker's operation. `op` is the number with which the worker began it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A get has its value: [`Node::value`](crate::Node::value) copies it, if it is called before anything else.
+    /// A get has its value: [`Node::value`](crate::Node::value) copies it, if it is called before anything
+    /// else.
     Got {
         /// The operation.
         op: u64,
@@ -96,8 +98,8 @@ pub struct Pace {
     pub reread_ns_min: u64,
     /// The maximum of this pause, nanoseconds.
     pub reread_ns_max: u64,
-    /// Pause between looks at a pushed item that a get waits for, nanoseconds. Hints cause looks before; this is
-    /// for hints that were lost. [`PushBySlack`](crate::Variant::PushBySlack) reads the item then.
+    /// Pause between looks at a pushed item that a get waits for, nanoseconds. Hints cause looks before; this
+    /// is for hints that were lost. [`PushBySlack`](crate::Variant::PushBySlack) reads the item then.
     pub recheck_ns: u64,
     /// Reads of an item in succession that were all torn, after which its gets fail. With the default of
     /// `reread_ns_max`, the default lasts ten seconds: longer than a thread is kept from completing a set.

@@ -11,8 +11,9 @@ use intendant_segment::Segment;
 ///
 /// There are four kinds of methods:
 ///
-/// - of workers: [`set`](Self::set), [`get`](Self::get), [`prefetch`](Self::prefetch), [`value`](Self::value),
-///   [`finish`](Self::finish). `op` is a number of the caller's choice that comes back in the [`Answer`].
+/// - of workers: [`set`](Self::set), [`get`](Self::get), [`prefetch`](Self::prefetch),
+///   [`value`](Self::value), [`finish`](Self::finish). `op` is a number of the caller's choice that comes
+///   back in the [`Answer`].
 /// - of the window: [`done`](Self::done), [`failed`](Self::failed), [`hint`](Self::hint),
 ///   [`closed`](Self::closed);
 /// - of the control plane: [`met`](Self::met), [`meeting_failed`](Self::meeting_failed);
@@ -21,10 +22,10 @@ use intendant_segment::Segment;
 /// Methods append [`Effect`]s, which the caller executes in order before it calls the node again. All methods
 /// with a segment take the one that the node was made with, or a clone of it, and panic if it is shorter.
 ///
-/// The window promises what follows; nothing else is relied on. Writes of one node to another arrive in order.
-/// Every operation ends with `done` or `failed`, those on nodes that are gone included. After `done` of a write,
-/// the write does not access the other segment any more. After `failed` or `closed` of a node, nothing of it
-/// arrives.
+/// The window promises what follows; nothing else is relied on. Writes of one node to another arrive in
+/// order. Every operation ends with `done` or `failed`, those on nodes that are gone included. After `done`
+/// of a write, the write does not access the other segment any more. After `failed` or `closed` of a node,
+/// nothing of it arrives.
 #[derive(Debug)]
 pub struct Node {
     rank: usize,
@@ -96,13 +97,13 @@ impl Node {
         self.stats
     }
 
-    /// Stores `value` as the item's value of `clock` [Lapser Alg. 3.1 and 3.4]. [`Answer::Set`] comes at once, or,
-    /// if writes of the previous value are in flight, when they have ended: the memory from which a window
-    /// writes is not changed.
+    /// Stores `value` as the item's value of `clock` [Lapser Alg. 3.1 and 3.4]. [`Answer::Set`] comes at
+    /// once, or, if writes of the previous value are in flight, when they have ended: the memory from which a
+    /// window writes is not changed.
     ///
     /// # Errors
-    /// If this node does not produce the item, the value has another length, `clock` is not above the last one,
-    /// or a set of the item waits already. There is no answer then.
+    /// If this node does not produce the item, the value has another length, `clock` is not above the last
+    /// one, or a set of the item waits already. There is no answer then.
     pub fn set(
         &mut self,
         segment: &Segment,
@@ -122,11 +123,11 @@ impl Node {
         producer.set(&mut turn, index, op, clock, value)
     }
 
-    /// Asks for a value of the item whose clock is at least `clock - slack`, or at least 0 if that is negative
-    /// [Lapser §3.1.3.C]. The answer is [`Answer::Got`], at once if this node has such a value; otherwise the
-    /// node waits or reads for as long as the newest value that it has is too old *or* torn, and answers
-    /// [`Answer::NotGot`] if the producer is gone. (Algorithms 3.2 and 3.3 of the source are printed with the
-    /// opposite relation and with *and*.)
+    /// Asks for a value of the item whose clock is at least `clock - slack`, or at least 0 if that is
+    /// negative [Lapser §3.1.3.C]. The answer is [`Answer::Got`], at once if this node has such a value;
+    /// otherwise the node waits or reads for as long as the newest value that it has is too old *or* torn,
+    /// and answers [`Answer::NotGot`] if the producer is gone. (Algorithms 3.2 and 3.3 of the source are
+    /// printed with the opposite relation and with *and*.)
     ///
     /// An item that was never set has clock 0 and a value of zeros. Own items can be got as well.
     ///
@@ -154,8 +155,8 @@ impl Node {
         Ok(())
     }
 
-    /// Begins a read of the item if a [`get`](Self::get) with the same arguments would have to read, and waits for
-    /// nothing. Without effect if values are only pushed.
+    /// Begins a read of the item if a [`get`](Self::get) with the same arguments would have to read, and
+    /// waits for nothing. Without effect if values are only pushed.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -187,9 +188,10 @@ impl Node {
         }
     }
 
-    /// Ends the work of this node [Lapser §3.1.2, `lapser_finish`]: waits until its own operations have ended,
-    /// asks to meet all nodes ([`Effect::Meet`]), and releases the segment ([`Effect::Release`]). Other nodes
-    /// can read from it and write to it until they all have met. Gets that wait are answered with an error.
+    /// Ends the work of this node [Lapser §3.1.2, `lapser_finish`]: waits until its own operations have
+    /// ended, asks to meet all nodes ([`Effect::Meet`]), and releases the segment ([`Effect::Release`]).
+    /// Other nodes can read from it and write to it until they all have met. Gets that wait are answered with
+    /// an error.
     ///
     /// # Errors
     /// If it was called before.
@@ -235,8 +237,8 @@ impl Node {
         self.flush(out);
     }
 
-    /// Another node hints that it has written something. The hint can be another node's, and what it was given
-    /// for can have been seen before, be overwritten, or not be complete.
+    /// Another node hints that it has written something. The hint can be another node's, and what it was
+    /// given for can have been seen before, be overwritten, or not be complete.
     pub fn hint(&mut self, segment: &Segment, hint: u32, out: &mut Vec<Effect>) {
         let (_, consumer, mut turn) = self.parts(segment, 0, out);
         consumer.hint(&mut turn, hint);

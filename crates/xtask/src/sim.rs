@@ -67,8 +67,8 @@ pub(crate) struct Args {
     /// When static replicas are synchronised: at a pace (every), or when workers ask for it (asked)
     #[arg(long, value_parser = parse_pace)]
     pace: Option<PaceArg>,
-    /// Whether to inject slow connections, slow nodes and partitions, or, with lapser, lost hints and nodes that
-    /// die: on or off
+    /// Whether to inject slow connections, slow nodes and partitions, or, with lapser, lost hints and nodes
+    /// that die: on or off
     #[arg(long, value_parser = parse_switch)]
     faults: Option<bool>,
     /// Expected histories. With `inconsistent`, at least one seed must not be sequentially consistent, and

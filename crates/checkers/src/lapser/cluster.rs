@@ -289,7 +289,8 @@ impl Cluster {
         member.calls
     }
 
-    /// Executes what a node asks for. `before` are the words of its slots before the call, if it may have stored;
+    /// Executes what a node asks for. `before` are the words of its slots before the call, if it may have
+    /// stored;
     /// `prefetched` is the clock that a prefetch needs.
     fn execute(
         &mut self,

@@ -1,19 +1,19 @@
 //! A network of one-sided operations between segments, in virtual time.
 //!
-//! A node reads and writes the segments of others without any input of theirs: an operation occupies halves of
-//! NICs ([`Network`]) and takes latency, and no thread of its target. What hardware does not promise does not
-//! hold here:
+//! A node reads and writes the segments of others without any input of theirs: an operation occupies halves
+//! of NICs ([`Network`]) and takes latency, and no thread of its target. What hardware does not promise does
+//! not hold here:
 //!
 //! - Each line (64 bytes) of a read is sampled at a moment of its own, and lines land in random order. So do
 //!   lines of a write. A read or a look at memory can therefore see a mixture of several values.
 //! - What a node's processor stores becomes visible to NICs word by word, in random order, until the store is
 //!   complete ([`OneSided::storing`]).
 //! - Hints can be lost, and equal ones that wait for a busy node are merged.
-//! - A node can die in the middle of operations. Of those that it had begun, any part may be executed; those of
-//!   others fail, with any part of a read in the reader's memory.
+//! - A node can die in the middle of operations. Of those that it had begun, any part may be executed; those
+//!   of others fail, with any part of a read in the reader's memory.
 //!
-//! What holds: a node's writes to another one and their hints arrive in order, each operation of a living node
-//! ends, and after a node was told that another one is gone, nothing arrives from there.
+//! What holds: a node's writes to another one and their hints arrive in order, each operation of a living
+//! node ends, and after a node was told that another one is gone, nothing arrives from there.
 
 mod operation;
 
@@ -239,7 +239,8 @@ impl<T> OneSided<T> {
         &self.trespasses
     }
 
-    /// Whether a write has changed a part of the `words` words at `at` of a node's segment, and not all of it.
+    /// Whether a write has changed a part of the `words` words at `at` of a node's segment, and not all of
+    /// it.
     #[must_use]
     pub fn is_landing(&self, node: usize, at: usize, words: usize) -> bool {
         let writes = self.operations.values().filter(|operation| {
@@ -267,8 +268,8 @@ impl<T> OneSided<T> {
         self.queue.schedule(at_ns, Event::Input { node, input: Input::Own(input) }, &mut self.dice);
     }
 
-    /// `node` stores for `for_ns`: its words at `at` were `before`. NICs see each word that has changed from a
-    /// random moment on. The node begins nothing else before the end.
+    /// `node` stores for `for_ns`: its words at `at` were `before`. NICs see each word that has changed from
+    /// a random moment on. The node begins nothing else before the end.
     pub fn storing(&mut self, node: usize, at: usize, before: &[u64], for_ns: u64) {
         let now_ns = self.queue.now_ns();
         let peer = &mut self.peers[node];
@@ -293,8 +294,8 @@ impl<T> OneSided<T> {
         self.queue.schedule(at_ns, Event::Arrives(op), &mut self.dice);
     }
 
-    /// `node` begins to write `words` words at `local` to the words of `to` at `remote`; then the hint. The tag
-    /// comes back with the hint.
+    /// `node` begins to write `words` words at `local` to the words of `to` at `remote`; then the hint. The
+    /// tag comes back with the hint.
     #[expect(clippy::too_many_arguments, reason = "the operation of a window, and a tag")]
     pub fn write(
         &mut self,
@@ -330,8 +331,8 @@ impl<T> OneSided<T> {
         self.peers[node].state = State::Released;
     }
 
-    /// `node` ends, in good order or not. Its operations stop at any point, those of others on it fail, and all
-    /// others learn that it is gone.
+    /// `node` ends, in good order or not. Its operations stop at any point, those of others on it fail, and
+    /// all others learn that it is gone.
     pub fn end(&mut self, node: usize) {
         if self.peers[node].state == State::Gone {
             return;

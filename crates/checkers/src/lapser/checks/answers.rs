@@ -46,8 +46,8 @@ impl Answers {
         self.0.range((node, 0)..(node + 1, 0)).map(|(_, (_, call))| *call).collect()
     }
 
-    /// Checks the error of a get. Returns the node that is gone according to it. `producer` is the producer of
-    /// the key, and `gone` tells whether a node is gone.
+    /// Checks the error of a get. Returns the node that is gone according to it. `producer` is the producer
+    /// of the key, and `gone` tells whether a node is gone.
     pub(crate) fn not_got(
         node: usize,
         key: u64,

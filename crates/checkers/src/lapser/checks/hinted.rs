@@ -1,11 +1,11 @@
-//! A hint comes after the data that it announces. (A node does not rely on it. But a hint that comes before is of
-//! no use: the get that it wakes waits until the next look.)
+//! A hint comes after the data that it announces. (A node does not rely on it. But a hint that comes before
+//! is of no use: the get that it wakes waits until the next look.)
 
 use intendant_segment::slot::{self, Torn};
 use intendant_sim::Finding;
 
-/// Checks the image of the slot to which a write with a hint went, when the hint arrives. `clock` is that of the
-/// producer's value when the write began; `is_landing` says that a later write lands.
+/// Checks the image of the slot to which a write with a hint went, when the hint arrives. `clock` is that of
+/// the producer's value when the write began; `is_landing` says that a later write lands.
 pub(crate) fn check(
     (node, key): (usize, u64),
     incarnation: u64,

@@ -1,5 +1,5 @@
-//! What must hold in runs of Lapser; one file each. Each keeps an account of its own of the calls of workers, the
-//! effects that nodes ask for, and the memory.
+//! What must hold in runs of Lapser; one file each. Each keeps an account of its own of the calls of workers,
+//! the effects that nodes ask for, and the memory.
 //!
 //! | file | what holds |
 //! | --- | --- |

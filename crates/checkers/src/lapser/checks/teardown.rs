@@ -2,7 +2,8 @@
 
 use intendant_sim::Finding;
 
-/// Checks the operations that have reached released segments: which node began them, and whose segment it was.
+/// Checks the operations that have reached released segments: which node began them, and whose segment it
+/// was.
 pub(crate) fn check(
     trespasses: &[(usize, usize)],
     in_good_order: impl Fn(usize) -> bool,

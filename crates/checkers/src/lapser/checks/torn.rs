@@ -3,8 +3,8 @@
 use intendant_sim::Finding;
 use std::collections::BTreeMap;
 
-/// The value of a key that is set at `clock`. Every word depends on key, clock and position, so that a mixture
-/// of two values is no value.
+/// The value of a key that is set at `clock`. Every word depends on key, clock and position, so that a
+/// mixture of two values is no value.
 pub(crate) fn value_of(key: u64, clock: u64, value: &mut [u64]) {
     for (position, word) in value.iter_mut().enumerate() {
         let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ clock.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);

@@ -1,5 +1,5 @@
-//! Pushes are sets × consumers, or, by slack, those without which a consumer's copy would be too old. Nothing is
-//! read while a copy is new enough, and an item is not read twice at a time.
+//! Pushes are sets × consumers, or, by slack, those without which a consumer's copy would be too old. Nothing
+//! is read while a copy is new enough, and an item is not read twice at a time.
 
 use intendant_lapser::{Directory, Variant};
 use intendant_sim::Finding;

@@ -1,5 +1,5 @@
-//! A line of a segment has one writer: the node's own processor, one other node, or the node's own reads. What a
-//! window reads from is not changed until its operation has ended.
+//! A line of a segment has one writer: the node's own processor, one other node, or the node's own reads.
+//! What a window reads from is not changed until its operation has ended.
 
 use intendant_sim::Finding;
 use std::collections::BTreeMap;
