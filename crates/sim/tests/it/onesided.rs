@@ -131,7 +131,7 @@ fn the_end_of_a_node_fails_operations_on_it_and_is_told_to_all() {
         network.segment(1).write(0, &[1; 64]);
         network.read(0, 1, 0, 0, 64, 1);
         network.write(1, 2, 0, 0, 64, Some(1), 2, 0);
-        network.schedule(1, LATENCY_NS + 500, 0);
+        network.schedule(1, LATENCY_NS + 800, 0);
         let step = network.next().expect("the end");
         assert_eq!(step.input, Input::Own(0));
         network.end(1);
